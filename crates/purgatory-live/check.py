@@ -185,15 +185,15 @@ while (texts.nextNode()) {
 return { looked, pale, paper: lightness(ground(document.body)) };
 """
 WIDE = """
-const room = document.documentElement.clientWidth;
-const wide = [...document.body.querySelectorAll('*')].filter((e) => e.getBoundingClientRect().right > room + 1);
-return { room, page: document.documentElement.scrollWidth, wide: wide.slice(0, 5).map((e) => e.outerHTML.slice(0, 120)) };
+const shard = document.documentElement.clientWidth;
+const wide = [...document.body.querySelectorAll('*')].filter((e) => e.getBoundingClientRect().right > shard + 1);
+return { shard, page: document.documentElement.scrollWidth, wide: wide.slice(0, 5).map((e) => e.outerHTML.slice(0, 120)) };
 """
 # Texts of which a part is not seen: beyond the page's edge, or in what an element around them cuts off.
 CUT = """
 const cut = [];
 let looked = 0;
-const room = document.documentElement.clientWidth;
+const shard = document.documentElement.clientWidth;
 const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 while (texts.nextNode()) {
   const element = texts.currentNode.parentElement;
@@ -201,7 +201,7 @@ while (texts.nextNode()) {
   looked++;
   const range = document.createRange();
   range.selectNodeContents(texts.currentNode);
-  let seen = { left: 0, right: room, top: -Infinity, bottom: Infinity };
+  let seen = { left: 0, right: shard, top: -Infinity, bottom: Infinity };
   for (let at = element; at; at = at.parentElement) {
     const style = getComputedStyle(at);
     if (style.overflowX === 'visible' || style.display === 'inline') continue;
@@ -239,7 +239,7 @@ def looks_right(browser, shots, name):
             # A phone shows a page that is too wide as if it was wider itself.
             until(f"{name}, {device}: wider than {width}: {browser.run(WIDE)}", lambda: browser.run("return innerWidth") == width, 5)
             wide = until("all canvases are drawn anew", lambda: all(n > 0 for n, _ in browser.run(PIXELS)) and browser.run(WIDE))
-            check(wide["page"] <= wide["room"] == width and not wide["wide"], f"{name}, {device}: wider than it may be: {wide}")
+            check(wide["page"] <= wide["shard"] == width and not wide["wide"], f"{name}, {device}: wider than it may be: {wide}")
             cut = browser.run(CUT)
             check(cut["looked"] > 30 and not cut["cut"], f"{name}, {device}: not all of these can be read: {cut}")
             browser.shot(shots / f"{name}-{scheme}-{device}.png")

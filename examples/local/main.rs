@@ -56,7 +56,10 @@ fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
         TickLength::new(TICK).expect("from 100 µs to a day"),
         WheelSize::default(),
     );
-    let fetches = Purgatory::builder("fetch").timer(&timer).rooms(1).build()?;
+    let fetches = Purgatory::builder("fetch")
+        .timer(&timer)
+        .shards(1)
+        .build()?;
     let log_end: Rc<Cell<u64>> = Rc::default();
     loop {
         let sleep = timer.next_due_in().map(|sleep| sleep.max(TICK)); // zero is refused
@@ -129,7 +132,10 @@ fn park_and_complete_ns() -> Result<f64> {
     const WINDOWS: u64 = 4000;
     const EACH: u64 = 64;
     let (clock, timer) = (SystemClock::new(), ManualTimer::new());
-    let fetches = Purgatory::builder("timed").timer(&timer).rooms(1).build()?;
+    let fetches = Purgatory::builder("timed")
+        .timer(&timer)
+        .shards(1)
+        .build()?;
     let (log_end, answered) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     let began_ns = clock.now_ns();
     for window in 1..=WINDOWS {

@@ -1,4 +1,4 @@
-//! Keys as text, as far as there is room.
+//! Keys as text, as far as there is shard.
 
 use std::fmt::{self, Display, Formatter, Write};
 

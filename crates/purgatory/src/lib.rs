@@ -21,7 +21,7 @@
 //! let stalled = high_watermarks.wait_for(&"orders-1", 7, short);
 //!
 //! let followers = high_watermarks.clone();
-//! thread::spawn(move || followers.raise(&"orders-0", 42)); // they have the record
+//! thread::spawn(move || followers.advance(&"orders-0", 42)); // they have the record
 //!
 //! assert_eq!(produce.wait_blocking(), Ok(42)); // or in a task: produce.await
 //! assert_eq!(stalled.wait_blocking(), Err(WaitError::Expired));
@@ -109,54 +109,36 @@
 #[doc(hidden)]
 pub mod sync;
 
-/// What threads do with locked rooms. `core` is what all handles of a purgatory share.
-mod engine {
-    pub(crate) mod complete;
-    pub(crate) mod core;
-    pub(crate) mod event;
-    pub(crate) mod expire;
-    pub(crate) mod nested;
-    pub(crate) mod park;
-    pub(crate) mod trace;
-}
+mod boxed;
+mod builder;
+mod engine;
 pub mod guide;
-/// What users hold.
-mod handles {
-    pub(crate) mod boxed;
-    pub(crate) mod lifecycle;
-    pub(crate) mod monitor;
-    pub(crate) mod purgatory;
-    pub(crate) mod replies;
-    pub(crate) mod wait;
-    #[cfg(feature = "keyed")]
-    pub(crate) mod watermarks;
-}
-/// Sums over rooms.
-mod observe {
-    #[cfg(feature = "metrics")]
-    mod metrics;
-    mod snapshot;
-}
+mod monitor;
 mod operation;
-mod room;
-
+mod purgatory;
+mod replies;
+mod shard;
+mod stats;
+mod wait;
+mod watches;
 #[cfg(feature = "keyed")]
-pub use handles::watermarks::Watermarks;
-pub use handles::{
-    boxed::{BoxedOperation, when},
-    lifecycle::{Builder, ShutdownLeft},
-    monitor::Monitor,
-    purgatory::Purgatory,
-    replies::{Expected, Replies},
-    wait::{IntoAnswer, WaitFuture},
-};
+mod watermarks;
+
+pub use boxed::{BoxedOperation, when};
+pub use builder::{Builder, ShutdownLeft};
+pub use monitor::Monitor;
 pub use operation::{
     CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
     RefusedReason, Timeout, WaitError,
-    stats::{Parked, Snapshot, Stats, Times},
-    watches::{WatchKey, Watches},
 };
+pub use purgatory::Purgatory;
+pub use replies::{Expected, Replies};
+pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;
+pub use wait::{IntoAnswer, WaitFuture};
+pub use watches::{WatchKey, Watches};
+#[cfg(feature = "keyed")]
+pub use watermarks::Watermarks;
 
 /// The programs in the README, as they are: one takes `Watermarks`.
 #[cfg(all(doctest, feature = "keyed"))]

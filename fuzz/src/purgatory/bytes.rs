@@ -51,7 +51,7 @@ impl<'a> Bytes<'a> {
             executor: [Runs::Inline, Runs::Kept, Runs::Dropped][self.one_of(3)],
             all_on_executor: self.any(),
             operations_max: OPERATIONS_MAX,
-            rooms: [1, 2, 64][self.one_of(3)],
+            shards: [1, 2, 64][self.one_of(3)],
             end: [Act::Shutdown, Act::ShutdownTimer, Act::DropHandle][self.one_of(3)].clone(),
         }
     }
@@ -88,7 +88,7 @@ impl<'a> Bytes<'a> {
             0 => Act::Park(self.busy(inside.unwrap_or(1).saturating_sub(1))),
             1 => Act::SetFlag(self.pick(is_inside)),
             2..4 => Act::Event(self.key()),
-            4..6 => Act::Rise(self.key(), self.by()),
+            4..6 => Act::AdvanceWatermark(self.key(), self.by()),
             6 => Act::CancelKey(self.key()),
             7..9 => Act::Cancel(self.pick(is_inside)),
             9 => Act::Complete(self.pick(is_inside)),
@@ -235,7 +235,7 @@ impl<'a> Bytes<'a> {
             ..Plan::default()
         };
         let park = Act::ParkMany(140 + self.any::<u8>() % 100, Arc::new(plan));
-        let event = [Act::Event(key), Act::Rise(key, 1)][form].clone();
+        let event = [Act::Event(key), Act::AdvanceWatermark(key, 1)][form].clone();
         Act::Several(vec![park, Act::SetAllFlags, event])
     }
 

@@ -36,7 +36,7 @@ impl Produces for Purgatory<u64, Request> {
         let until = [(partition as u64, produce.required)];
         _ = self
             .try_complete_else_watch(produce, Watches::up_to(&until), timeout)
-            .expect("room");
+            .expect("a free slot");
         poll_fn(|_| Poll::Ready(()))
     }
 

@@ -105,7 +105,7 @@ impl Timer for Ours {
         local
             .timer
             .schedule(delay, || ())
-            .expect("an open timer with room")
+            .expect("an open timer with a free slot")
     }
 
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> TimerHandle {
@@ -114,7 +114,7 @@ impl Timer for Ours {
         local
             .timer
             .schedule(delay, task)
-            .expect("an open timer with room")
+            .expect("an open timer with a free slot")
     }
 
     fn cancel(local: &mut Self::Local<'_>, handle: TimerHandle) -> bool {
@@ -138,7 +138,7 @@ impl Core for OursWheel {
     const NAME: &'static str = OURS;
 
     fn insert(&mut self, deadline: u64, id: u64) {
-        self.0.insert(deadline, id).expect("room");
+        self.0.insert(deadline, id).expect("a free slot");
     }
 
     fn advance(&mut self, now: u64, mut sink: impl FnMut(u64)) {

@@ -61,7 +61,7 @@ impl Waits for Purgatory<u64, Request> {
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
         _ = self
             .try_complete_else_watch(request, &keys, limit)
-            .expect("room");
+            .expect("a free slot");
         poll_fn(|_| Poll::Ready(()))
     }
 

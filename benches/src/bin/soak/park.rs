@@ -359,7 +359,7 @@ impl Way<'_> {
         let (key, value) = of[0];
         let raise = move |world: &World| {
             for (key, value) in &of[..2] {
-                let _ = world.watermarks.raise(key, *value);
+                let _ = world.watermarks.advance(key, *value);
             }
         };
         match self.random.u32(0..4) {

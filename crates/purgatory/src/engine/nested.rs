@@ -38,12 +38,12 @@ thread_local! {
 
 /// Where a purgatory's work goes that the calling thread is not to do: an executor of its own, or
 /// the timer's.
-pub(crate) struct Offload {
+pub(crate) struct Executors {
     pub(crate) driver: Arc<Driver>,
     pub(crate) executor: Option<Arc<dyn Executor>>,
 }
 
-impl Offload {
+impl Executors {
     /// Hands a job over. An executor that panics has dropped the job, and so run it.
     pub(crate) fn execute(&self, job: Job) {
         let _ = contain(|| match &self.executor {
@@ -85,12 +85,12 @@ impl Offload {
 /// A call into a purgatory, outermost on its thread or nested.
 pub(crate) struct Call<'a> {
     outermost: bool,
-    offload: &'a Arc<Offload>,
+    offload: &'a Arc<Executors>,
 }
 
 impl<'a> Call<'a> {
     /// Enters a call. What goes beyond the call's budget runs `elsewhere`.
-    pub(crate) fn enter(offload: &'a Arc<Offload>) -> Call<'a> {
+    pub(crate) fn enter(offload: &'a Arc<Executors>) -> Call<'a> {
         let outermost = THREAD.try_with(|thread| !thread.active.replace(true));
         Call {
             outermost: outermost.unwrap_or(true),
@@ -185,15 +185,15 @@ mod tests {
     use std::sync::{Mutex, mpsc};
     use timer_core::{ManualTimer, SystemTimer, Timer};
 
-    fn on(timer: &impl Timer) -> Arc<Offload> {
-        Arc::new(Offload {
+    fn on(timer: &impl Timer) -> Arc<Executors> {
+        Arc::new(Executors {
             driver: timer.driver(),
             executor: None,
         })
     }
 
     /// A chain of `left` links, each queued by the one before.
-    fn link(offload: Arc<Offload>, left: usize, done: mpsc::Sender<()>) {
+    fn link(offload: Arc<Executors>, left: usize, done: mpsc::Sender<()>) {
         let _call = Call::enter(&offload);
         let next = offload.clone();
         enqueue(move || match left {

@@ -1,10 +1,10 @@
 //! Parking: check, watch every key, check again if an event came by.
 //!
 //! 1. Read each key's version, then check. True: over, and nothing else was touched.
-//! 2. *One key*: under its room's lock compare the version. Unmoved: put the operation in, on the
+//! 2. *One key*: under its shard's lock compare the version. Unmoved: put the operation in, on the
 //!    wheel and on the key's list.
-//! 3. *Several keys*, and one whose version has moved: put an entry into the first key's room, held
-//!    by this thread; watch the other keys in their rooms, one after the other, comparing versions;
+//! 3. *Several keys*, and one whose version has moved: put an entry into the first key's shard, held
+//!    by this thread; watch the other keys in their shards, one after the other, comparing versions;
 //!    then give the payload back as any holder does. A version that moved counts as an event that
 //!    found the entry held, so the holder looks again.
 
@@ -14,20 +14,14 @@ use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{
-        core::{Core, RoomGuard, Settings},
-        nested::Call,
-        trace,
-    },
-    operation::{
-        DelayedOperation, ParkResult, Refused, RefusedReason, Timeout, Verdict,
-        watches::{WatchKey, Watches},
-    },
-    room::{
-        COUNTED_MAX, CheckedOut, Ended, GivenBack, Next, Span, Tag, Ticket, WAITERS_MAX, Watch,
-        Watermark,
+    engine::{Core, LockedShard, Settings, nested::Call, trace},
+    operation::{DelayedOperation, ParkResult, Refused, RefusedReason, Timeout, Verdict},
+    shard::{
+        COUNTED_MAX, CheckedIn, CheckedOut, Ended, Next, ParkInfo, ParkTimes, SecondaryId,
+        WAITERS_MAX, Watch, Watermark,
     },
     sync::Ordering,
+    watches::{WatchKey, Watches},
 };
 
 /// A place among `max_parked` and a part of `max_weight`. Dropped, when nothing is parked after
@@ -48,14 +42,15 @@ impl<K: WatchKey, O: DelayedOperation> Drop for PermitGuard<'_, K, O> {
 struct Arriving<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
     id: TimerHandle,
-    further: Option<Ticket>,
+    last_secondary: Option<SecondaryId>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
     fn drop(&mut self) {
-        let left = self.core.first_room_of(self.id).withdraw(self.id);
+        let left = self.core.first_shard_of(self.id).withdraw(self.id);
         drop(left); // with nothing locked
-        self.core.release_some(&mut self.further, usize::MAX, drop);
+        self.core
+            .release_some(&mut self.last_secondary, usize::MAX, drop);
     }
 }
 
@@ -128,18 +123,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Ok(permit) => permit,
             Err(full) => return Err((operation, full)),
         };
-        let tag = Tag {
+        let tag = ParkInfo {
             weight: permit.weight,
             label,
         };
-        let span = Span {
+        let span = ParkTimes {
             tag,
             counted,
             ..self.span(now_ns, timeout)
         };
-        let (id, given_back) = self.park_under(operation, watch_set, span)?;
+        let (id, checked_in) = self.park_under(operation, watch_set, span)?;
         forget(permit); // what ends the operation gives it back
-        Ok(match self.settle_rest(given_back) {
+        Ok(match self.finish_check_in(checked_in) {
             None => ParkResult::Parked(self.id(id)),
             Some(ended) => self.over(&call, ended),
         })
@@ -186,59 +181,59 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         operation: O,
         watch_set: &[Watch<'_, K>],
-        span: Span,
-    ) -> Result<(TimerHandle, GivenBack<K, O>), (O, RefusedReason)> {
+        span: ParkTimes,
+    ) -> Result<(TimerHandle, CheckedIn<K, O>), (O, RefusedReason)> {
         let first = &watch_set[0];
-        let mut room = self.room_of(first.hash);
-        let taken = !O::CHECKED && room.find(first.key, first.hash).is_some();
+        let mut shard = self.shard_of(first.hash);
+        let taken = !O::CHECKED && shard.find(first.key, first.hash).is_some();
         let taken = taken.then_some(RefusedReason::AlreadyExpected);
-        if let Some(reason) = taken.or_else(|| room.refuses()) {
+        if let Some(reason) = taken.or_else(|| shard.refuses()) {
             return Err((operation, reason));
         }
         let mut event_passed = O::CHECKED && self.versions.moved(first);
         if watch_set.len() == 1 && !event_passed {
-            room.counts.checks += u64::from(O::CHECKED);
+            shard.counts.checks += u64::from(O::CHECKED);
             return Ok((
-                self.put_in(&mut room, span, Some(operation), first),
+                self.put_in(&mut shard, span, Some(operation), first),
                 Next::Parked,
             ));
         }
-        let id = self.put_in(&mut room, span, None, first);
-        drop(room);
+        let id = self.put_in(&mut shard, span, None, first);
+        drop(shard);
         let mut arriving = Arriving {
             core: self,
             id,
-            further: None,
+            last_secondary: None,
         };
         let all_watched = watch_set[1..].iter().all(|watch| {
-            let mut room = self.room_of(watch.hash);
-            let ticket = room.watch(watch, id, arriving.further);
+            let mut shard = self.shard_of(watch.hash);
+            let secondary = shard.watch(watch, id, arriving.last_secondary);
             event_passed |= self.versions.moved(watch);
-            arriving.further = ticket.or(arriving.further);
-            ticket.is_some()
+            arriving.last_secondary = secondary.or(arriving.last_secondary);
+            secondary.is_some()
         });
         if !all_watched {
             return Err((operation, RefusedReason::Full { limit: WAITERS_MAX }));
         }
-        let further = arriving.further;
+        let last_secondary = arriving.last_secondary;
         forget(arriving);
         let at = self.ending_at();
-        let mut first_room = self.first_room_of(id);
-        first_room.arrived(id, further, event_passed);
+        let mut first_shard = self.first_shard_of(id);
+        first_shard.arrived(id, last_secondary, event_passed);
         let held = CheckedOut {
             id,
             payload: operation,
             verdict: Verdict::Unsatisfied,
         };
-        Ok((id, first_room.give_back(held, at)))
+        Ok((id, first_shard.check_in(held, at)))
     }
 
-    /// Puts an operation into the room of its first key, or an entry for one that its parker holds.
+    /// Puts an operation into the shard of its first key, or an entry for one that its parker holds.
     #[inline]
     fn put_in(
         &self,
-        room: &mut RoomGuard<'_, K, O>,
-        span: Span,
+        shard: &mut LockedShard<'_, K, O>,
+        span: ParkTimes,
         payload: Option<O>,
         watch: &Watch<'_, K>,
     ) -> TimerHandle {
@@ -246,13 +241,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             .sequence
             .as_ref()
             .map(|of| of.fetch_add(1, Ordering::Relaxed));
-        let (id, due) = room.park(span, follows, payload, watch);
-        self.work_at(room, span, due);
+        let (id, due) = shard.park(span, follows, payload, watch);
+        self.work_at(shard, span, due);
         id
     }
 
     #[inline]
-    pub(super) fn span(&self, now_ns: u64, timeout: Timeout) -> Span {
+    pub(super) fn span(&self, now_ns: u64, timeout: Timeout) -> ParkTimes {
         let tick = self.driver().tick;
         let deadline = timeout.deadline(tick, now_ns);
         let armed = match self.settings.recheck_every {
@@ -263,21 +258,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             None => deadline,
         };
         let now = tick.round_down(now_ns);
-        Span {
+        ParkTimes {
             now,
             deadline,
             armed,
             parked_ns: now_ns,
-            tag: Tag::PLAIN,
+            tag: ParkInfo::PLAIN,
             counted: 0,
         }
     }
 
-    /// Tells the timer when a room has work, unless that is never.
+    /// Tells the timer when a shard has work, unless that is never.
     #[inline]
-    pub(super) fn work_at(&self, room: &mut RoomGuard<'_, K, O>, span: Span, due: u64) {
+    pub(super) fn work_at(&self, shard: &mut LockedShard<'_, K, O>, span: ParkTimes, due: u64) {
         if span.armed.is_some() {
-            room.work_at(due);
+            shard.work_at(due);
         }
     }
 }

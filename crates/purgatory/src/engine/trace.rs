@@ -92,7 +92,7 @@ impl Checking {
 
     /// Tells, once each, of checks that have been running for more than a second on other threads.
     #[inline]
-    pub(crate) fn tell_stuck(&self, purgatory: &str, now_ns: impl Fn() -> u64) {
+    pub(crate) fn warn_stuck_checks(&self, purgatory: &str, now_ns: impl Fn() -> u64) {
         if cfg!(debug_assertions) && !self.0.lock().is_empty() {
             let (now_ns, here) = (now_ns(), thread::current());
             let mut stuck = Vec::new();

@@ -4,7 +4,7 @@
 //!
 //! - **The loop turns a [`ManualTimer`]** by the time that has passed. No thread is started, and
 //!   what expires is called back in that turn.
-//! - **`rooms(1)`**: rooms keep threads apart, and here is only one.
+//! - **`shards(1)`**: shards keep threads apart, and here is only one.
 //! - **`send_wrapper::SendWrapper`** around what is not `Send`. It panics when another thread uses
 //!   or drops it, so raise events on this thread only. Another thread sends it a message.
 //!

@@ -15,7 +15,7 @@
 //!
 //! | Of | At most | Beyond |
 //! |---|---|---|
-//! | operations whose first key is in one room | 2^26 | [`Full`](crate::RefusedReason::Full) |
-//! | further keys watched in one room | 2^30 | [`Full`](crate::RefusedReason::Full) |
+//! | operations whose first key is in one shard | 2^26 | [`Full`](crate::RefusedReason::Full) |
+//! | further keys watched in one shard | 2^30 | [`Full`](crate::RefusedReason::Full) |
 //! | watermarks of an operation, without `checked()` | 16 383 | [`TooManyWatermarks`](crate::RefusedReason::TooManyWatermarks) |
 //! | a timeout | `u64::MAX` ticks | it saturates |

@@ -41,14 +41,14 @@
 //!
 //! Set [`max_parked`](crate::Builder::max_parked) on a server: if events stop, a purgatory holds
 //! rate × timeout. [`max_weight`](crate::Builder::max_weight) bounds what differs in size. With
-//! 128 rooms (2 processors) an empty one takes some 100 KB: do not make one for each partition.
+//! 128 shards (2 processors) an empty one takes some 100 KB: do not make one for each partition.
 //!
 //! # Settings
 //!
 //! | Setting | Change it when |
 //! |---|---|
 //! | tick | timeouts are a few ms: shorter. Wake-ups matter: longer |
-//! | [`rooms`](crate::Builder::rooms) | few operations on many processors: fewer |
+//! | [`shards`](crate::Builder::shards) | few operations on many processors: fewer |
 //! | workers, [`executor`](crate::Builder::executor) | `purgatory_callbacks_waiting` grows |
 //!
 //! # Many nodes

@@ -49,4 +49,4 @@
 //! | [*last check*](super::operating#missed-events) | at expiry, finds a *missed event*: a condition that came true without one |
 //! | *timer*, *tick* | a timing wheel and the thread that turns it, the *reaper*; its unit |
 //! | *executor* | runs callbacks of expired operations; by default one worker thread of the timer |
-//! | *room* | a lock and the keys that hash to it |
+//! | *shard* | a lock and the keys that hash to it |

@@ -14,10 +14,10 @@
 //!     let replicas = ["a", "b", "c"].map(|replica| (replica, offset));
 //!     fetched.wait_for_k(2, &replicas, Duration::from_millis(20))
 //! };
-//! fetched.raise(&"a", 8)?; // it has come this far
+//! fetched.advance(&"a", 8)?; // it has come this far
 //! let (seventh, eighth, ninth) = (write(7), write(8), write(9));
-//! fetched.raise(&"c", 8)?;
-//! fetched.raise(&"c", 6)?; // an answer that is late changes nothing
+//! fetched.advance(&"c", 8)?;
+//! fetched.advance(&"c", 6)?; // an answer that is late changes nothing
 //! assert_eq!(seventh.wait_blocking(), Ok(vec![("a", 8), ("c", 8)]));
 //! assert_eq!(eighth.wait_blocking(), Ok(vec![("a", 8), ("c", 8)]));
 //! // Only two are up, and neither has it.

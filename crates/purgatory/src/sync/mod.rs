@@ -21,7 +21,7 @@ pub enum Failpoint {
     /// A park does not compare its keys' versions.
     ParkSkipsVersionCheck,
     /// An event does not raise its key's version.
-    EventRaisesNoVersion,
+    EventLeavesVersion,
     /// An event that finds an operation under check leaves its holder no note.
     EventLeavesNoNote,
     /// A watermark watch that was taken off its key is not counted down.
@@ -34,12 +34,12 @@ pub enum Failpoint {
     ExpiryRemovesCheckedOut,
     /// A future that is dropped leaves its operation parked.
     DroppedFutureLeavesOperation,
-    /// A shutdown leaves the rooms open.
-    ShutdownClosesNoRoom,
+    /// A shutdown leaves the shards open.
+    ShutdownClosesNoShard,
     /// An expectation while all fails, fails, too.
     FailsWhatCameAfter,
     /// A rise of a watermark that is kept raises its event before the value.
-    EventBeforeItsRise,
+    EventBeforeItsAdvance,
     /// A wait on a monitor does not look whether all keys were raised while it was parked.
     WaitTrustsEarlierWalk,
 }
@@ -53,17 +53,17 @@ pub fn plant(fault: Option<Failpoint>) {
 /// True in a build for a model checker.
 pub(crate) const MODEL: bool = cfg!(any(loom, shuttle));
 
-/// The number of versions a room has: a power of two. A model has one, so that keys meet.
-pub(crate) const VERSIONS_A_ROOM: usize = if MODEL { 1 } else { 32 };
+/// The number of versions a shard has: a power of two. A model has one, so that keys meet.
+pub(crate) const VERSIONS_PER_SHARD: usize = if MODEL { 1 } else { 32 };
 
 /// So many payloads an event takes out and checks together. More would save locks; but each of them
 /// can neither expire nor be cancelled before the checks of the others are over. A model takes two,
 /// so that a walk has steps.
-pub(crate) const TOGETHER: usize = if MODEL { 2 } else { 16 };
+pub(crate) const CHECK_BATCH: usize = if MODEL { 2 } else { 16 };
 
-/// How many rooms a purgatory has unless its builder says: 64 for each processor, as a power of two
+/// How many shards a purgatory has unless its builder says: 64 for each processor, as a power of two
 /// from 64 to [`MAX_SHARDS`](timer_core::MAX_SHARDS). A model has two.
-pub(crate) fn default_rooms() -> usize {
+pub(crate) fn default_shards() -> usize {
     if MODEL {
         return 2;
     }
@@ -76,11 +76,11 @@ pub(crate) fn default_rooms() -> usize {
 /// How keys are hashed: seeded anew for each purgatory.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) type KeyHasher = rapidhash::fast::RandomState;
-/// In a model: alike in each run, with neighbouring numbers in different rooms.
+/// In a model: alike in each run, with neighbouring numbers in different shards.
 #[cfg(any(loom, shuttle))]
 pub(crate) type KeyHasher = std::hash::BuildHasherDefault<Number>;
 
-/// Neighbouring numbers go to different rooms.
+/// Neighbouring numbers go to different shards.
 #[cfg(any(loom, shuttle))]
 #[derive(Debug, Default)]
 pub(crate) struct Number(u64);

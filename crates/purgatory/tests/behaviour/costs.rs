@@ -37,7 +37,7 @@ fn watches_of_up_to_four_keys_take_no_allocation() {
     let allocations = |keys| {
         let once =
             || _ = waits.complete(waits.park(never(), &["a", "b", "c", "d", "e"][..keys], NEVER));
-        once(); // what the rooms keep
+        once(); // what the shards keep
         allocation_counter::measure(|| (0..100).for_each(|_| once())).count_total
     };
     let one = allocations(1); // the boxes
@@ -56,7 +56,7 @@ fn events_for_one_leave_nothing_behind() {
         assert!(waits.check_and_complete_one(&"a"));
         assert_eq!(waits.cancel_for_key(&"a", "over"), 1);
     };
-    once(); // what the room keeps
+    once(); // what the shard keeps
     let measured = allocation_counter::measure(|| (0..100).for_each(|_| once()));
     assert_eq!(measured.bytes_current, 0);
 }
@@ -69,14 +69,14 @@ fn a_purgatory_with_one_room_takes_8_kb() {
         &|| {
             Purgatory::builder("one")
                 .timer(&shared)
-                .rooms(1)
+                .shards(1)
                 .build()
                 .unwrap()
         },
         &|| {
             Purgatory::builder("one")
                 .timer(&by_hand)
-                .rooms(1)
+                .shards(1)
                 .build()
                 .unwrap()
         },

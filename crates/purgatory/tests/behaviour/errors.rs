@@ -41,7 +41,7 @@ fn a_refusal_names_the_bound() {
         "not parked: no more than 1 can be parked"
     );
     let full = error.downcast::<Refused<BoxedOperation>>().unwrap();
-    waits.cancel_all("room");
+    waits.cancel_all("shard");
     waits.park(full.into_inner(), &[1], NEVER); // it came back
     timer.shutdown(MINUTE);
     assert_eq!(
@@ -60,13 +60,13 @@ fn a_refusal_names_the_bound() {
     assert_eq!((stats.refused_too_many_watermarks, stats.checks), (1, 5));
     let late = Purgatory::<u32>::builder("late").timer(&timer).build();
     assert!(matches!(late, Err(BuildError::Closed)));
-    let rooms = Purgatory::<u32>::builder("rooms")
-        .rooms(3)
+    let shards = Purgatory::<u32>::builder("shards")
+        .shards(3)
         .build()
         .unwrap_err();
     assert_eq!(
-        rooms.to_string(),
-        "3 shards or rooms: not a power of two in 1..=256"
+        shards.to_string(),
+        "3 shards or shards: not a power of two in 1..=256"
     );
 }
 

@@ -47,7 +47,7 @@ impl Held {
             .unwrap();
         let purgatory = Purgatory::builder("test")
             .timer(&timer)
-            .rooms(1)
+            .shards(1)
             .build()
             .unwrap();
         (timer, purgatory)

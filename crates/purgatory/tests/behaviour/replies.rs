@@ -218,7 +218,7 @@ fn a_reply_takes_one_allocation() {
             (Ok(()), Ok("one"))
         );
     };
-    ask(); // what the room keeps
+    ask(); // what the shard keeps
     let counted = allocation_counter::measure(|| (0..100).for_each(|_| ask()));
     assert_eq!((counted.count_total, counted.count_current), (100, 0));
 }

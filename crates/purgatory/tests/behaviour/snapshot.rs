@@ -97,7 +97,7 @@ thread_local! {
 
 impl Drop for Calls {
     fn drop(&mut self) {
-        // It locks every room.
+        // It locks every shard.
         CALLED.with_borrow(|called| called.iter().for_each(|purgatory| _ = purgatory.keys()));
     }
 }
@@ -122,7 +122,7 @@ fn unranked_keys_are_dropped_with_nothing_locked() {
 
 #[test]
 fn what_is_parked_is_counted_by_label() {
-    let (timer, waits): (_, Waits) = by_hand_with(|builder| builder.rooms(1));
+    let (timer, waits): (_, Waits) = by_hand_with(|builder| builder.shards(1));
     let fetch = |keys| Watches::keys(keys).labelled("fetch");
     let id = waits.park(never(), fetch(&["a"]), NEVER);
     waits.park(never(), fetch(&["a", "b"]), 5 * MS);

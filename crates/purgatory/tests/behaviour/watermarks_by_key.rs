@@ -29,7 +29,7 @@ fn fails<T: std::fmt::Debug>(mut wait: WaitFuture<T>) -> WaitError {
 fn rises_complete_waits_early_twice_low_and_late() {
     let (timer, waits, watermarks) = watermarks();
     assert_eq!(
-        (watermarks.value(&1), watermarks.raise(&1, 5)),
+        (watermarks.value(&1), watermarks.advance(&1, 5)),
         (None, Ok(0))
     );
     assert_eq!(over(&mut watermarks.wait_for(&1, 5, SECOND)), Ok(5));
@@ -39,7 +39,7 @@ fn rises_complete_waits_early_twice_low_and_late() {
     let nine = watermarks.wait_for(&1, 9, SECOND);
     let other = watermarks.wait_for(&2, 7, SECOND);
     assert_eq!(
-        [6, 8, 8, 3].map(|to| watermarks.raise(&1, to)),
+        [6, 8, 8, 3].map(|to| watermarks.advance(&1, to)),
         [Ok(0), Ok(1), Ok(0), Ok(0)]
     );
     assert_eq!(
@@ -49,7 +49,7 @@ fn rises_complete_waits_early_twice_low_and_late() {
     assert_eq!(over(&mut seven), Ok(8));
     timer.advance(SECOND);
     assert_eq!(
-        (watermarks.raise(&1, 9), watermarks.raise(&2, 9)),
+        (watermarks.advance(&1, 9), watermarks.advance(&2, 9)),
         (Ok(0), Ok(0))
     );
     assert_eq!(
@@ -66,7 +66,7 @@ fn bumps_add_up_over_threads() {
     let elected = votes.wait_for(&"term".to_owned(), 4000, MINUTE);
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| (0..1000).for_each(|_| _ = votes.bump("term", 1).unwrap()));
+            scope.spawn(|| (0..1000).for_each(|_| _ = votes.add("term", 1).unwrap()));
         }
     });
     assert_eq!(
@@ -74,7 +74,7 @@ fn bumps_add_up_over_threads() {
         (Ok(4000), Some(4000))
     );
     assert_eq!(
-        (votes.bump("term", u64::MAX), votes.value("term")),
+        (votes.add("term", u64::MAX), votes.value("term")),
         (Ok(0), Some(u64::MAX))
     );
     assert_eq!((votes.remove("term"), votes.keys()), (0, 0));
@@ -88,7 +88,7 @@ fn callbacks_go_by_threshold_may_raise_and_may_panic() {
         let (order, again) = (order.clone(), watermarks.clone());
         let then = move |outcome| {
             order.lock().unwrap().push((threshold, outcome));
-            assert_eq!(again.raise(&1, 10 * threshold), Ok(0)); // later, but it is raised
+            assert_eq!(again.advance(&1, 10 * threshold), Ok(0)); // later, but it is raised
             assert!(again.value(&1) >= Some(10 * threshold));
             panic!("in a callback");
         };
@@ -96,7 +96,7 @@ fn callbacks_go_by_threshold_may_raise_and_may_panic() {
     }
     let mut chained = watermarks.wait_for(&1, 30, SECOND);
     assert_eq!(
-        (watermarks.raise(&1, 3), over(&mut chained)),
+        (watermarks.advance(&1, 3), over(&mut chained)),
         (Ok(3), Ok(30))
     );
     timer.advance(SECOND);
@@ -119,7 +119,7 @@ fn a_removed_key_cancels_its_waits_and_begins_anew() {
     let (_timer, waits, watermarks) = watermarks();
     [1, 2]
         .iter()
-        .for_each(|key| _ = watermarks.raise(key, 5).unwrap());
+        .for_each(|key| _ = watermarks.advance(key, 5).unwrap());
     let one = watermarks.wait_for(&1, 6, SECOND);
     let quorum = watermarks.wait_for_k(1, &[(1, 6), (2, 6)], SECOND);
     let mut two = watermarks.wait_for(&2, 6, SECOND);
@@ -135,12 +135,12 @@ fn a_removed_key_cancels_its_waits_and_begins_anew() {
     );
     let mut anew = watermarks.wait_for(&1, 3, SECOND);
     assert_eq!(
-        (waits.complete_up_to(&1, 5), watermarks.raise(&1, 2)),
+        (waits.complete_up_to(&1, 5), watermarks.advance(&1, 2)),
         (0, Ok(0))
     );
     assert!(poll(&mut anew).is_pending());
-    assert_eq!((watermarks.raise(&1, 3), over(&mut anew)), (Ok(1), Ok(3)));
-    assert_eq!((watermarks.raise(&2, 6), over(&mut two)), (Ok(1), Ok(6)));
+    assert_eq!((watermarks.advance(&1, 3), over(&mut anew)), (Ok(1), Ok(3)));
+    assert_eq!((watermarks.advance(&2, 6), over(&mut two)), (Ok(1), Ok(6)));
     assert_empty(&waits);
 }
 
@@ -149,11 +149,11 @@ fn keys_are_bounded_and_a_removed_one_makes_room() {
     let (_timer, waits): (_, Waits) = by_hand();
     let watermarks = Watermarks::with_keys_max(waits, 2);
     assert_eq!(
-        (watermarks.raise(&1, 1), watermarks.raise(&2, 1)),
+        (watermarks.advance(&1, 1), watermarks.advance(&2, 1)),
         (Ok(0), Ok(0))
     );
     let mut three = watermarks.wait_for(&3, 1, SECOND); // a wait needs no place
-    let error = watermarks.raise(&3, 1).unwrap_err();
+    let error = watermarks.advance(&3, 1).unwrap_err();
     assert!(matches!(error, RefusedReason::TooManyKeys { limit: 2, .. }));
     assert_eq!(
         error.to_string(),
@@ -164,12 +164,18 @@ fn keys_are_bounded_and_a_removed_one_makes_room() {
         (None, true)
     );
     // No place comes of it.
-    assert_eq!((watermarks.raise(&1, 2), watermarks.remove(&9)), (Ok(0), 0));
-    assert!(watermarks.raise(&3, 1).is_err());
-    watermarks.remove(&1);
-    assert_eq!((watermarks.raise(&3, 1), over(&mut three)), (Ok(1), Ok(1)));
     assert_eq!(
-        (watermarks.raise(&1, 1).is_err(), watermarks.keys()),
+        (watermarks.advance(&1, 2), watermarks.remove(&9)),
+        (Ok(0), 0)
+    );
+    assert!(watermarks.advance(&3, 1).is_err());
+    watermarks.remove(&1);
+    assert_eq!(
+        (watermarks.advance(&3, 1), over(&mut three)),
+        (Ok(1), Ok(1))
+    );
+    assert_eq!(
+        (watermarks.advance(&1, 1).is_err(), watermarks.keys()),
         (true, 2)
     );
 }
@@ -182,14 +188,14 @@ fn k_of_n_complete_with_the_kth_in_any_order() {
             let (_timer, waits, watermarks) = watermarks();
             order[..early]
                 .iter()
-                .for_each(|key| _ = watermarks.raise(key, 5).unwrap());
+                .for_each(|key| _ = watermarks.advance(key, 5).unwrap());
             let mut quorum = watermarks.wait_for_k(2, &levels, SECOND);
             for (at, key) in order.iter().enumerate().skip(early) {
                 assert_eq!(
-                    (watermarks.raise(key, 4), watermarks.raise(&9, 9)),
+                    (watermarks.advance(key, 4), watermarks.advance(&9, 9)),
                     (Ok(0), Ok(0))
                 );
-                assert_eq!(watermarks.raise(key, 5), Ok(usize::from(at == 1)));
+                assert_eq!(watermarks.advance(key, 5), Ok(usize::from(at == 1)));
             }
             let mut reached = order[..early.max(2)].to_vec();
             reached.sort_unstable();

@@ -45,9 +45,9 @@ fn no_failpoint_is_in_the_wheel_or_the_trait_timer() {
 }
 
 #[test]
-fn a_room_knows_no_clock_lock_or_thread() {
+fn a_shard_knows_no_clock_lock_or_thread() {
     let words = [&OF_A_SHELL[..], &["Ordering", ".lock("]].concat();
-    absent("purgatory", &words, |name| name.starts_with("room/"));
+    absent("purgatory", &words, |name| name.starts_with("shard/"));
 }
 
 #[test]

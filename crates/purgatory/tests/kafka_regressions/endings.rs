@@ -290,9 +290,9 @@ fn fetches<const N: usize>(
     counted.bytes_current
 }
 
-/// What stays of slots when all has ended: a few pages of each room used. That much once, however
+/// What stays of slots when all has ended: a few pages of each shard used. That much once, however
 /// many have ended.
-const ROOM_KEEPS: i64 = 32 << 10;
+const SHARD_KEEPS: i64 = 32 << 10;
 const ALL_KEEP: i64 = 4096 * (2 << 10);
 
 /// KAFKA-19389: a share fetch is watched under its group and its partition; the event of one
@@ -311,7 +311,7 @@ fn kafka_19389_nothing_stays_under_a_second_key() {
         measure(|| naive.purge()).bytes_current <= -HELD,
         "until the purge"
     );
-    assert!(fetches(&ours, PURGE_INTERVAL, partition_and_group) <= ROOM_KEEPS);
+    assert!(fetches(&ours, PURGE_INTERVAL, partition_and_group) <= SHARD_KEEPS);
     assert_empty(&ours.purgatory);
     assert_eq!(fetches(&ours, 10 * PURGE_INTERVAL, partition_and_group), 0);
 }
@@ -334,10 +334,10 @@ fn kafka_19763_nothing_stays_under_keys_used_once() {
         "under all keys but the event's"
     );
     let many = 10 * PURGE_INTERVAL; // 160 MB of responses
-    assert!(fetches(&ours, many, under_its_own) <= ROOM_KEEPS + ALL_KEEP);
+    assert!(fetches(&ours, many, under_its_own) <= SHARD_KEEPS + ALL_KEEP);
     assert_empty(&ours.purgatory);
-    // To a purgatory they are new keys again. Which room an operation is at home in is chance, so
-    // some rooms grow to their full size later; what leaks grows for ever.
+    // To a purgatory they are new keys again. Which shard an operation is at home in is chance, so
+    // some shards grow to their full size later; what leaks grows for ever.
     let grown: Vec<_> = (0..20)
         .map(|_| fetches(&ours, many, under_its_own))
         .collect();

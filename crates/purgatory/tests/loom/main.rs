@@ -7,9 +7,9 @@
 
 #![cfg(loom)]
 
+mod advances;
 mod monitor;
 mod replies;
-mod rises;
 mod shutdown;
 mod waits;
 mod watermarks;
@@ -83,7 +83,7 @@ enum Act {
     /// Sets a flag, then raises a key's event, or that for one, or lets its watermark rise to 5.
     Event(usize, u8),
     EventForOne(usize, u8),
-    Rise(usize, u8),
+    Advance(usize, u8),
     /// The event alone.
     Raise(u8),
     Cancel(u8),
@@ -167,7 +167,7 @@ impl Setup {
                 set(flag);
                 self.purgatory.check_and_complete_one(&key);
             }
-            Act::Rise(flag, key) => {
+            Act::Advance(flag, key) => {
                 set(flag);
                 self.purgatory.complete_up_to(&key, 5);
             }
@@ -279,10 +279,10 @@ fn race<const N: usize>(
     });
 }
 
-/// Neighbouring keys are in different rooms: 1 and 2; every second one shares a room and a version.
+/// Neighbouring keys are in different shards: 1 and 2; every second one shares a shard and a version.
 const ONE_KEY: &[u8] = &[1];
-const TWO_ROOMS: &[u8] = &[1, 2];
-const ONE_ROOM: &[u8] = &[1, 3];
+const TWO_SHARDS: &[u8] = &[1, 2];
+const ONE_SHARD: &[u8] = &[1, 3];
 const FIVE: &[u8] = &[1, 2, 3, 4, 5];
 
 /// Both flags, each set by an event or rise of its own.
@@ -291,13 +291,13 @@ const BOTH: &[usize] = &[0, 1];
 /// An event that falls between check and watch is counted.
 const MISSED: [Failpoint; 2] = [
     Failpoint::ParkSkipsVersionCheck,
-    Failpoint::EventRaisesNoVersion,
+    Failpoint::EventLeavesVersion,
 ];
 
 /// What an event finds while further keys are being watched is held by its parker.
 const WHILE_WATCHING: [Failpoint; 3] = [
     Failpoint::ParkSkipsVersionCheck,
-    Failpoint::EventRaisesNoVersion,
+    Failpoint::EventLeavesVersion,
     Failpoint::EventLeavesNoNote,
 ];
 
@@ -307,10 +307,10 @@ fn park_against_event_of_each_key() {
     let one_key: &[Failpoint] = &MISSED;
     for (faults, keys, on) in [
         (one_key, ONE_KEY, 1),
-        (&WHILE_WATCHING, TWO_ROOMS, 1),
-        (&WHILE_WATCHING, ONE_ROOM, 1),
-        (&WHILE_WATCHING, TWO_ROOMS, 2),
-        (&WHILE_WATCHING, ONE_ROOM, 3),
+        (&WHILE_WATCHING, TWO_SHARDS, 1),
+        (&WHILE_WATCHING, ONE_SHARD, 1),
+        (&WHILE_WATCHING, TWO_SHARDS, 2),
+        (&WHILE_WATCHING, ONE_SHARD, 3),
         (&WHILE_WATCHING, FIVE, 1),
         (&WHILE_WATCHING, FIVE, 4),
     ] {
@@ -368,7 +368,7 @@ fn two_events_for_one_against_each_other() {
     });
 }
 
-/// Two events, one on each room of an operation that is being parked.
+/// Two events, one on each shard of an operation that is being parked.
 #[test]
 fn park_against_two_events() {
     let others = [Event(0, 1), Event(1, 2)];
@@ -376,7 +376,7 @@ fn park_against_two_events() {
         &WHILE_WATCHING,
         &[],
         others,
-        &[Park(BOTH, TWO_ROOMS)],
+        &[Park(BOTH, TWO_SHARDS)],
         &[Completed],
     );
 }
@@ -385,8 +385,8 @@ fn park_against_two_events() {
 fn park_against_expiry() {
     for (fault, keys) in [
         (Failpoint::EndedStaysListed, ONE_KEY),
-        (Failpoint::ExpiryLeavesNoNote, TWO_ROOMS),
-        (Failpoint::ExpiryLeavesNoNote, ONE_ROOM),
+        (Failpoint::ExpiryLeavesNoNote, TWO_SHARDS),
+        (Failpoint::ExpiryLeavesNoNote, ONE_SHARD),
     ] {
         check(&[fault], move || {
             let setup = Setup::new().race([Time], &[Park(&[0], keys)]);
@@ -401,9 +401,9 @@ fn park_against_expiry() {
 fn park_against_cancel() {
     for (fault, keys, key) in [
         (Failpoint::EndedStaysListed, ONE_KEY, 1),
-        (Failpoint::ExpiryLeavesNoNote, TWO_ROOMS, 1),
-        (Failpoint::ExpiryLeavesNoNote, TWO_ROOMS, 2),
-        (Failpoint::ExpiryLeavesNoNote, ONE_ROOM, 3),
+        (Failpoint::ExpiryLeavesNoNote, TWO_SHARDS, 1),
+        (Failpoint::ExpiryLeavesNoNote, TWO_SHARDS, 2),
+        (Failpoint::ExpiryLeavesNoNote, ONE_SHARD, 3),
     ] {
         check(&[fault], move || {
             let setup = Setup::new();
@@ -421,29 +421,29 @@ fn park_against_cancel() {
     }
 }
 
-/// The first key is cancelled while its operation is attempted for the second, in another room.
+/// The first key is cancelled while its operation is attempted for the second, in another shard.
 #[test]
-fn cancel_in_one_room_against_event_in_another() {
+fn cancel_in_one_shard_against_event_in_another() {
     let faults = [Failpoint::ExpiryLeavesNoNote, Failpoint::EndedStaysListed];
     race(
         &faults,
-        &[Park(BOTH, TWO_ROOMS)],
+        &[Park(BOTH, TWO_SHARDS)],
         [Event(0, 2)],
         &[Cancel(1)],
         &[CANCELLED],
     );
 }
 
-/// A wheel turns in one room while an event in another finds the watch of what expires.
+/// A wheel turns in one shard while an event in another finds the watch of what expires.
 #[test]
-fn expiry_in_one_room_against_event_in_another() {
+fn expiry_in_one_shard_against_event_in_another() {
     let faults = [
         Failpoint::ExpiryLeavesNoNote,
         Failpoint::ExpiryRemovesCheckedOut,
     ];
     race(
         &faults,
-        &[Park(BOTH, TWO_ROOMS)],
+        &[Park(BOTH, TWO_SHARDS)],
         [Event(0, 2)],
         &[Time],
         &[Expired],
@@ -465,7 +465,7 @@ fn event_against_expiry_and_cancel() {
 /// event: lost permits need no race (behaviour: `a_refusal_names_the_bound`).
 #[test]
 fn permit_against_event() {
-    for keys in [ONE_KEY, TWO_ROOMS] {
+    for keys in [ONE_KEY, TWO_SHARDS] {
         check(&[Failpoint::ParkSkipsVersionCheck], move || {
             let setup = Setup::with(|builder| builder.max_parked(1));
             let setup = setup.race([Event(0, 1)], &[Park(&[0], keys)]);
@@ -508,7 +508,13 @@ fn weight_against_weight() {
 #[test]
 fn event_against_event() {
     let (faults, others) = ([Failpoint::EventLeavesNoNote], [Event(0, 1), Event(1, 2)]);
-    race(&faults, &[Park(BOTH, TWO_ROOMS)], others, &[], &[Completed]);
+    race(
+        &faults,
+        &[Park(BOTH, TWO_SHARDS)],
+        others,
+        &[],
+        &[Completed],
+    );
 }
 
 #[test]
@@ -554,7 +560,7 @@ fn recheck_against_event_and_cancel() {
         setup.park(setup.op(&[0]), keys, 2 * MS);
         setup
     };
-    for keys in [ONE_KEY, TWO_ROOMS] {
+    for keys in [ONE_KEY, TWO_SHARDS] {
         check(&[Failpoint::EventLeavesNoNote], move || {
             let setup = parked(rechecking(), keys).race([Event(0, 1)], &[Time]);
             setup.assert_ended_once(&[Completed]);
@@ -569,7 +575,7 @@ fn recheck_against_event_and_cancel() {
 /// The last check of an operation whose time is up, against an event: one of the two ends it.
 #[test]
 fn last_check_against_event() {
-    for keys in [ONE_KEY, TWO_ROOMS] {
+    for keys in [ONE_KEY, TWO_SHARDS] {
         check(&[Failpoint::EndedStaysListed], move || {
             let setup = Setup::with(|builder| builder.check_at_expiry(|_| ()));
             let setup = setup

@@ -6,8 +6,8 @@ use purgatory::{Monitor, sync::Failpoint};
 use timer_core::ManualTimer;
 
 use super::{
-    MISSED, MS, ONE_KEY, ONE_ROOM, TWO_ROOMS, WHILE_WATCHING, assert_nothing_left, by_hand, check,
-    ending,
+    MISSED, MS, ONE_KEY, ONE_SHARD, TWO_SHARDS, WHILE_WATCHING, assert_nothing_left, by_hand,
+    check, ending,
 };
 
 /// A state: the number of jobs that wait for a worker.
@@ -39,7 +39,7 @@ fn change_against_wait(faults: &[Failpoint], keys: &'static [u8], add: fn(&Jobs)
 
 #[test]
 fn update_against_wait() {
-    for keys in [ONE_KEY, TWO_ROOMS, ONE_ROOM] {
+    for keys in [ONE_KEY, TWO_SHARDS, ONE_SHARD] {
         let update: fn(&Jobs) = |jobs| jobs.update(|jobs| *jobs += 1);
         change_against_wait(&[Failpoint::WaitTrustsEarlierWalk], keys, update);
     }
@@ -54,7 +54,7 @@ fn update_of_a_key_against_wait() {
         jobs.update_one(&1, |jobs| *jobs += 1)
     });
     let of_second_key: fn(&Jobs) = |jobs| jobs.update_key(&2, |jobs| *jobs += 1);
-    change_against_wait(&WHILE_WATCHING, TWO_ROOMS, of_second_key);
+    change_against_wait(&WHILE_WATCHING, TWO_SHARDS, of_second_key);
 }
 
 /// Two updates, each with half of what a parked wait needs.

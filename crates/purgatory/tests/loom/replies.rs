@@ -80,7 +80,7 @@ fn one_key_expected_twice() {
     });
 }
 
-/// All fail at once, though one room is emptied after the other (that of 2 first): what is expected
+/// All fail at once, though one shard is emptied after the other (that of 2 first): what is expected
 /// after one that did not fail does not fail either.
 #[test]
 fn all_fail_against_expecting_two() {
@@ -99,7 +99,7 @@ fn all_fail_against_expecting_two() {
 /// A reply is refused, or ended by the shutdown.
 #[test]
 fn expecting_against_shutdown() {
-    check(&[Failpoint::ShutdownClosesNoRoom], || {
+    check(&[Failpoint::ShutdownClosesNoShard], || {
         let (_timer, replies) = replies::<u8>();
         let network = replies.clone();
         let network = thread::spawn(move || network.purgatory().shutdown(Duration::ZERO));

@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use purgatory::{CancelReason, Outcome, RefusedReason, sync::Failpoint};
 
-use super::{MS, ONE_KEY, ONE_ROOM, Setup, TWO_ROOMS, check};
+use super::{MS, ONE_KEY, ONE_SHARD, Setup, TWO_SHARDS, check};
 
 /// Either the park is refused, or what was parked is ended. With the keys the other way round the
-/// first room is closed last.
+/// first shard is closed last.
 #[test]
 fn park_against_shutdown() {
-    let no_room: &[Failpoint] = &[Failpoint::ShutdownClosesNoRoom];
+    let no_shard: &[Failpoint] = &[Failpoint::ShutdownClosesNoShard];
     let no_note = [
-        Failpoint::ShutdownClosesNoRoom,
+        Failpoint::ShutdownClosesNoShard,
         Failpoint::ExpiryLeavesNoNote,
     ];
     for (faults, keys) in [
-        (no_room, ONE_KEY),
-        (&no_note, TWO_ROOMS),
+        (no_shard, ONE_KEY),
+        (&no_note, TWO_SHARDS),
         (&no_note, &[2, 1]),
-        (&no_note, ONE_ROOM),
+        (&no_note, ONE_SHARD),
     ] {
         check(faults, move || {
             let setup = Setup::new();

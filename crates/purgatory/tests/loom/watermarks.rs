@@ -15,10 +15,10 @@ fn watermarks() -> (ManualTimer, Watermarks<u8>) {
 /// A value is seen by the check before the wait, or its rise sees the wait.
 #[test]
 fn rise_against_wait() {
-    check(&[Failpoint::EventBeforeItsRise], || {
+    check(&[Failpoint::EventBeforeItsAdvance], || {
         let (_timer, watermarks) = watermarks();
         let leader = watermarks.clone();
-        let leader = thread::spawn(move || leader.raise(&1, 3));
+        let leader = thread::spawn(move || leader.advance(&1, 3));
         let mut wait = watermarks.wait_for(&1, 2, MS);
         leader.join().unwrap().unwrap();
         assert_eq!(
@@ -31,11 +31,11 @@ fn rise_against_wait() {
 /// Of two rises the higher stays, and each wait that they reach ends.
 #[test]
 fn two_rises_against_wait() {
-    check(&[Failpoint::EventBeforeItsRise], || {
+    check(&[Failpoint::EventBeforeItsAdvance], || {
         let (_timer, watermarks) = watermarks();
         let rises = [2, 3].map(|value| {
             let leader = watermarks.clone();
-            thread::spawn(move || leader.raise(&1, value))
+            thread::spawn(move || leader.advance(&1, value))
         });
         let mut wait = watermarks.wait_for(&1, 3, MS);
         rises
@@ -52,7 +52,7 @@ fn rise_and_removal_against_wait() {
     check(&[Failpoint::ParkSkipsVersionCheck], || {
         let (timer, watermarks) = watermarks();
         let (leader, controller) = (watermarks.clone(), watermarks.clone());
-        let leader = thread::spawn(move || leader.raise(&1, 2));
+        let leader = thread::spawn(move || leader.advance(&1, 2));
         let controller = thread::spawn(move || controller.remove(&1));
         let mut wait = watermarks.wait_for(&1, 2, MS);
         leader.join().unwrap().unwrap();
@@ -77,13 +77,13 @@ fn rise_and_removal_against_wait() {
 /// Two of three: the second rise ends the wait, whichever it is.
 #[test]
 fn rises_against_waiting_for_two_of_three() {
-    check(&[Failpoint::EventBeforeItsRise], || {
+    check(&[Failpoint::EventBeforeItsAdvance], || {
         let (_timer, watermarks) = watermarks();
         let replica = watermarks.clone();
-        let replica = thread::spawn(move || replica.raise(&2, 1));
+        let replica = thread::spawn(move || replica.advance(&2, 1));
         let quorum = [(1, 1), (2, 1), (3, 1)];
         let mut wait = watermarks.wait_for_k(2, &quorum, MS);
-        watermarks.raise(&1, 1).unwrap();
+        watermarks.advance(&1, 1).unwrap();
         replica.join().unwrap().unwrap();
         assert_eq!(
             (ending(&mut wait), watermarks.purgatory().len()),

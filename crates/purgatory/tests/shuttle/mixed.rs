@@ -24,12 +24,12 @@ use crate::{
 /// Faults that such threads come upon soon enough.
 const FAULTS: [&str; 7] = [
     "ParkSkipsVersionCheck",
-    "EventRaisesNoVersion",
+    "EventLeavesVersion",
     "EventLeavesNoNote",
     "MetWatchNotCounted",
     "ExpiryLeavesNoNote",
     "ExpiryRemovesCheckedOut",
-    "ShutdownClosesNoRoom",
+    "ShutdownClosesNoShard",
 ];
 
 /// Above the number that a walk finds in one step, 128, and a shutdown empties, 64.
@@ -86,7 +86,7 @@ fn with_a_reaper_and_a_worker() {
 /// The timer is shut down by two threads and, on the reaper itself, by a callback.
 #[test]
 fn the_timer_is_shut_down_meanwhile() {
-    check(1, &["ShutdownClosesNoRoom"], || {
+    check(1, &["ShutdownClosesNoShard"], || {
         let builder = SystemTimer::builder().clock(Clockwork::default()).inline();
         let world = World::on(builder.shards(2).build().unwrap());
         let shut_down = |world: &World<SystemTimer>| {

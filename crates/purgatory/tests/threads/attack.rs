@@ -214,7 +214,7 @@ fn very_many_purgatories_on_one_timer() {
     let mut kept = Vec::new();
     for number in 0..effort(2000) {
         let builder = Purgatory::<_, BoxedOperation>::builder("one").timer(&timer);
-        let purgatory = builder.rooms(1).build().unwrap();
+        let purgatory = builder.shards(1).build().unwrap();
         let told = books.clone();
         purgatory.park(when(|| false, move |_| told.ended()), &[number], MS * 5);
         books.taken();

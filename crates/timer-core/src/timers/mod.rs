@@ -39,7 +39,7 @@ impl fmt::Debug for dyn TimerTask {
 pub enum BuildError {
     /// The operating system gave no thread.
     Thread(io::Error),
-    /// The count of a timer's shards, or of a purgatory's rooms, is no power of two from 1 to
+    /// The count of a timer's shards, or of a purgatory's shards, is no power of two from 1 to
     /// [`MAX_SHARDS`](crate::MAX_SHARDS).
     Shards(usize),
     /// The timer, or the runtime that it is on, has been shut down.
@@ -58,7 +58,7 @@ impl fmt::Display for BuildError {
             BuildError::Shards(count) => {
                 write!(
                     f,
-                    "{count} shards or rooms: not a power of two in 1..={MAX_SHARDS}"
+                    "{count} shards or shards: not a power of two in 1..={MAX_SHARDS}"
                 )
             }
             BuildError::Closed => f.write_str("the timer has been shut down"),

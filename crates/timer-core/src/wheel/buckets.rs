@@ -1,7 +1,7 @@
 //! `Buckets`: the buckets of every level, by when they are due.
 //!
 //! A bucket's [`TimerTaskList`] is a stack of node indices, the first in the list itself and the
-//! others in chunks of 128 bytes: most buckets of a purgatory's rooms hold one task. A node knows
+//! others in chunks of 128 bytes: most buckets of a purgatory's shards hold one task. A node knows
 //! its place there, and when it leaves the last one takes it (Kafka's list is a doubly linked
 //! ring). Emptying a bucket reads the next indices ahead, where a linked list waits for one node to
 //! learn the next. All lists share their chunks: what one gives back the next one takes, so handing

@@ -18,7 +18,7 @@ fn sizes_outside_their_bounds_are_refused() {
     let shards = SystemTimer::builder().shards(3).build().unwrap_err();
     assert_eq!(
         shards.to_string(),
-        "3 shards or rooms: not a power of two in 1..=256"
+        "3 shards or shards: not a power of two in 1..=256"
     );
     assert!(shards.source().is_none());
 }

@@ -244,7 +244,7 @@ impl Timer for Parked {
         _ = parked
             .purgatory
             .try_complete_else_watch(request, &key, delay)
-            .expect("room");
+            .expect("a free slot");
     }
 
     fn cancel(_: &mut Self::Local<'_>, (): ()) -> bool {

@@ -20,7 +20,7 @@ pub struct Core {
 impl Core {
     pub fn new() -> Result<(Sender<(u64, Message)>, Core), BuildError> {
         let ((outbox, inbox), timer) = (channel(), ManualTimer::new());
-        let waits = Purgatory::builder("core").timer(&timer).rooms(1).build()?;
+        let waits = Purgatory::builder("core").timer(&timer).shards(1).build()?;
         Ok((
             outbox,
             Core {

@@ -40,7 +40,7 @@ impl Topics {
 
     /// False when this topic was deleted.
     pub fn append(&self, topic: (&'static str, u64), end: u64) -> Result<bool, RefusedReason> {
-        self.ends.raise(&topic, end)?;
+        self.ends.advance(&topic, end)?;
         let there = self.is_there(topic);
         if !there {
             self.ends.remove(&topic); // a late append leaves no value behind

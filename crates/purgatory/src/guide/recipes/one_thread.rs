@@ -14,7 +14,10 @@ pub struct Log {
 
 impl Log {
     pub fn new(timer: ManualTimer) -> Result<Self, BuildError> {
-        let fetches = Purgatory::builder("fetch").timer(&timer).rooms(1).build()?;
+        let fetches = Purgatory::builder("fetch")
+            .timer(&timer)
+            .shards(1)
+            .build()?;
         Ok(Log {
             end: Rc::default(),
             fetches,

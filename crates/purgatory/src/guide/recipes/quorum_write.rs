@@ -22,6 +22,6 @@ impl<const N: usize> Replicas<N> {
         self.indices[replica].fetch_max(index, SeqCst);
         let mut indices = self.indices.each_ref().map(|index| index.load(SeqCst));
         indices.sort_unstable();
-        self.committed.raise(&(), indices[(N - 1) / 2]) // a majority has come so far
+        self.committed.advance(&(), indices[(N - 1) / 2]) // a majority has come so far
     }
 }

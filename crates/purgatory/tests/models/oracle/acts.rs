@@ -115,7 +115,9 @@ pub trait Side {
             Act::Park(ref plan) => Call::Park(plan.clone()),
             Act::Event(key) => Call::Event(key),
             Act::EventForOne(key) => Call::EventForOne(key),
-            Act::Rise(key, by) => Call::UpTo(key, self.known(|known| known.rise(key, by))),
+            Act::AdvanceWatermark(key, by) => {
+                Call::UpTo(key, self.known(|known| known.rise(key, by)))
+            }
             Act::CancelKey(key) => Call::CancelKey(key),
             Act::Cancel(pick) => Call::Cancel(self.known(|known| known.pick_id(own, pick))?),
             Act::Complete(pick) => Call::Complete(self.known(|known| known.pick_id(own, pick))?),

@@ -95,7 +95,7 @@ impl Reference {
         match event {
             Event::All => self.attempt_each(nested, self.plain(key)),
             Event::One => usize::from(self.event_for_one(nested, key)),
-            Event::Rise(value) => self.rise(nested, key, value),
+            Event::Advance(value) => self.rise(nested, key, value),
         }
     }
 

@@ -92,7 +92,7 @@ impl Reference {
         let version = |key| Self::version(key);
         let moved = keys.any(|&key| before[version(key)] != self.versions[version(key)]);
         let checks_it = |work: &Work| match work {
-            Work::Event(key, Event::Rise(value)) => request
+            Work::Event(key, Event::Advance(value)) => request
                 .levels
                 .iter()
                 .any(|(of, threshold)| of == key && threshold <= value),

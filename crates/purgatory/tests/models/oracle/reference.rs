@@ -78,7 +78,7 @@ pub enum Work {
 pub enum Event {
     All,
     One,
-    Rise(u64),
+    Advance(u64),
 }
 
 /// What the executor keeps.
@@ -195,7 +195,7 @@ impl Reference {
             Call::Park(plan) => return self.park(&plan),
             Call::Event(key) => Returned::Counted(self.raise(key, Event::All)),
             Call::EventForOne(key) => Returned::Counted(self.raise(key, Event::One)),
-            Call::UpTo(key, value) => Returned::Counted(self.raise(key, Event::Rise(value))),
+            Call::UpTo(key, value) => Returned::Counted(self.raise(key, Event::Advance(value))),
             Call::CancelKey(key) => Returned::Counted(self.cancel_for_key(key)),
             Call::Cancel(number) => Returned::Attempt(self.end(number, requested("by id"))),
             Call::Complete(number) => Returned::Attempt(self.end(number, Outcome::Completed)),

@@ -25,7 +25,7 @@ pub struct Setup {
     pub max_parked: Option<usize>,
     /// So many operations there are in all.
     pub operations_max: usize,
-    pub rooms: usize,
+    pub shards: usize,
     pub executor: Runs,
     /// It is given every callback, not only what expired.
     pub all_on_executor: bool,
@@ -125,7 +125,7 @@ pub enum Act {
     EventForOne(Key),
     /// The key's value rises by so much, and its event; below zero the event of a lower value. With
     /// `i64::MAX` an event of all values there are.
-    Rise(Key, i64),
+    AdvanceWatermark(Key, i64),
     CancelKey(Key),
     Cancel(Pick),
     Complete(Pick),

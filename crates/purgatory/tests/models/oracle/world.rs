@@ -116,7 +116,9 @@ impl World {
         let tick = TickLength::new(Duration::from_nanos(setup.tick_ns)).unwrap();
         let timer = ManualTimer::with(tick, WheelSize::new(setup.slots).unwrap());
         timer.advance(Duration::from_nanos(setup.start_ns));
-        let mut builder = Purgatory::builder("model").timer(&timer).rooms(setup.rooms);
+        let mut builder = Purgatory::builder("model")
+            .timer(&timer)
+            .shards(setup.shards);
         if let Some(max) = setup.max_parked {
             builder = builder.max_parked(max);
         }

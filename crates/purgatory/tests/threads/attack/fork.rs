@@ -106,7 +106,7 @@ fn a_process_forks() {
         wait_until_others_sleep();
         in_child(|| use_in_child(&purgatory, &books));
     }
-    // The child of a process at work may have copied a locked room, and locks of std's, which even
+    // The child of a process at work may have copied a locked shard, and locks of std's, which even
     // `exit` takes: it becomes another program at once.
     let others = Purgatory::new("others").unwrap();
     std::thread::scope(|scope| {

@@ -1,9 +1,9 @@
 //! The rows of waits: requests parked under keys, and completed by events.
 
+mod arena;
 pub(super) mod operations;
 pub(super) mod park;
 pub(super) mod poll_loop;
 pub(super) mod replies;
-mod room;
 #[cfg(test)]
 mod tests;

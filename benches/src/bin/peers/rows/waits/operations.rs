@@ -18,8 +18,8 @@ use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 use tokio::task::yield_now;
 
-use super::room::{
-    HOUR, Pending, Room, TIMEOUT, all_completed, begin, complete_all, park_all, warmed_up,
+use super::arena::{
+    Arena, HOUR, Pending, TIMEOUT, all_completed, begin, complete_all, park_all, warmed_up,
 };
 use crate::{
     produces::{PARTITIONS, Produces, produces},
@@ -66,12 +66,12 @@ async fn produce<P: Produces>(
 
 /// Nanoseconds a produce, after a warm-up.
 fn acks_all<P: Produces>(produces: u64) -> anyhow::Result<f64> {
-    let room = Room::<P>::open(1)?;
+    let arena = Arena::<P>::open(1)?;
     warmed_up(produces, |log_end, produces| {
         let partitions: &[Progress] =
             Box::leak((0..PARTITIONS).map(|_| Progress::default()).collect());
         let ns =
-            room.join(room.spawn(produce(room.waits.clone(), partitions, log_end, produces)))?;
+            arena.join(arena.spawn(produce(arena.waits.clone(), partitions, log_end, produces)))?;
         let completed: u64 = partitions.iter().map(Progress::completed).sum();
         let ended: u64 = partitions.iter().map(Progress::ended).sum();
         ensure!(
@@ -80,7 +80,7 @@ fn acks_all<P: Produces>(produces: u64) -> anyhow::Result<f64> {
             P::NAME,
             ended - completed,
         );
-        room.nothing_left()?;
+        arena.nothing_left()?;
         Ok(ns)
     })
 }
@@ -104,19 +104,19 @@ const KEY: u64 = 7;
 
 /// Microseconds an event.
 pub(super) fn hot_key<W: Waits>(requests: usize) -> anyhow::Result<f64> {
-    let room = Room::<W>::open(1)?;
+    let arena = Arena::<W>::open(1)?;
     let request = Request {
         progress: Progress::leaked(),
         required: 1,
     };
     let progress = request.progress;
     let park = |_| {
-        let waits = room.waits.clone();
-        room.spawn(async move { waits.park([KEY], HOUR, request).await })
+        let waits = arena.waits.clone();
+        arena.spawn(async move { waits.park([KEY], HOUR, request).await })
     };
     let tasks: Vec<_> = (0..requests).map(park).collect();
-    let (waits, looks) = (room.waits.clone(), requests as u64 * W::LOOKS);
-    let raises = room.spawn(async move {
+    let (waits, looks) = (arena.waits.clone(), requests as u64 * W::LOOKS);
+    let raises = arena.spawn(async move {
         let looked = async |looks| {
             while progress.looks() < looks {
                 yield_now().await;
@@ -134,10 +134,10 @@ pub(super) fn hot_key<W: Waits>(requests: usize) -> anyhow::Result<f64> {
         waits.event(KEY);
         spent as f64 / 1e3 / EVENTS as f64
     });
-    let us = room.join(raises)?;
-    tasks.into_iter().try_for_each(|task| room.join(task))?;
+    let us = arena.join(raises)?;
+    tasks.into_iter().try_for_each(|task| arena.join(task))?;
     all_completed::<W>(progress, requests as u64)?;
-    room.nothing_left()?;
+    arena.nothing_left()?;
     Ok(us)
 }
 
@@ -152,15 +152,15 @@ pub(in crate::rows) fn hot_keys(id: &'static str, run: &mut Run<'_>) -> anyhow::
 
 /// Bytes a request.
 fn parked<W: Waits, const K: usize>(requests: usize) -> anyhow::Result<f64> {
-    let room = Room::<W>::open(1)?;
+    let arena = Arena::<W>::open(1)?;
     let request = Request {
         progress: Progress::leaked(),
         required: 1,
     };
     let mut pending = Pending::with_capacity(requests);
     let counted = allocation_counter::measure(|| {
-        room.block_on(park_all::<W, K>(
-            &*room.waits,
+        arena.block_on(park_all::<W, K>(
+            &*arena.waits,
             request,
             0,
             &mut pending,
@@ -172,8 +172,8 @@ fn parked<W: Waits, const K: usize>(requests: usize) -> anyhow::Result<f64> {
         "{}: a parked request had gone",
         W::NAME
     );
-    room.block_on(complete_all(&*room.waits, request, 0, pending, requests))?;
-    room.nothing_left()?;
+    arena.block_on(complete_all(&*arena.waits, request, 0, pending, requests))?;
+    arena.nothing_left()?;
     Ok(counted.bytes_current as f64 / requests as f64)
 }
 

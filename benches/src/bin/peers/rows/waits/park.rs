@@ -25,8 +25,8 @@ use std::sync::{
 use timer_core::{Clock, SystemClock};
 use tokio::task::yield_now;
 
-use super::room::{
-    KEYS, Keys, Pending, Room, TIMEOUT, all_completed, begin, complete_all, park_all, poll_once,
+use super::arena::{
+    Arena, KEYS, Keys, Pending, TIMEOUT, all_completed, begin, complete_all, park_all, poll_once,
 };
 use crate::{
     request::{Progress, Request},
@@ -67,35 +67,35 @@ pub(super) fn park<W: Waits>(work: Work) -> anyhow::Result<f64> {
 }
 
 fn with_others<W: Waits, const K: usize>(work: Work) -> anyhow::Result<f64> {
-    let room = Room::<W>::open(work.threads)?;
-    let (waits, mut pending) = (room.waits.clone(), Pending::new());
+    let arena = Arena::<W>::open(work.threads)?;
+    let (waits, mut pending) = (arena.waits.clone(), Pending::new());
     let others = Request {
         progress: Progress::leaked(),
         required: 1,
     };
-    room.block_on(park_all::<W, 1>(
+    arena.block_on(park_all::<W, 1>(
         &*waits,
         others,
         OTHERS,
         &mut pending,
         work.others,
     ));
-    together::<W, K>(&room, work)?; // warms up
-    let ns = together::<W, K>(&room, work)?;
-    room.block_on(complete_all(&*waits, others, OTHERS, pending, work.others))?;
-    room.nothing_left()?;
+    together::<W, K>(&arena, work)?; // warms up
+    let ns = together::<W, K>(&arena, work)?;
+    arena.block_on(complete_all(&*waits, others, OTHERS, pending, work.others))?;
+    arena.nothing_left()?;
     Ok(ns)
 }
 
 /// Has all threads begin together.
-fn together<W: Waits, const K: usize>(room: &Room<W>, of: Work) -> anyhow::Result<f64> {
+fn together<W: Waits, const K: usize>(arena: &Arena<W>, of: Work) -> anyhow::Result<f64> {
     let together = Arc::new(Barrier::new(of.threads));
     let left: [Arc<AtomicU64>; 2] = Default::default();
     let member = |thread: usize| {
         let first = if of.apart { thread as u64 * KEYS } else { 0 };
         let keys = Keys::new(of.operations + thread as u64, first);
         let swap = of.half_foreign.then(|| Swap::new(thread, &left));
-        let (waits, together) = (room.waits.clone(), together.clone());
+        let (waits, together) = (arena.waits.clone(), together.clone());
         let alone = of.threads == 1;
         let mut member = Member::<W, K> {
             waits,
@@ -104,7 +104,7 @@ fn together<W: Waits, const K: usize>(room: &Room<W>, of: Work) -> anyhow::Resul
             alone,
             swap,
         };
-        room.thread(async move {
+        arena.thread(async move {
             let clock = SystemClock::new();
             together.wait();
             let begin = clock.now_ns();
@@ -115,7 +115,7 @@ fn together<W: Waits, const K: usize>(room: &Room<W>, of: Work) -> anyhow::Resul
         })
     };
     let members: Vec<_> = (0..of.threads).map(member).collect();
-    let spent = members.into_iter().map(|member| room.join(member)?);
+    let spent = members.into_iter().map(|member| arena.join(member)?);
     let spent: anyhow::Result<Vec<f64>> = spent.collect();
     Ok(spent?.into_iter().fold(0.0, f64::max))
 }

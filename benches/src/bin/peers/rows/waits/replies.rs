@@ -23,7 +23,7 @@ use purgatory::Replies;
 use timer_core::{Clock, SystemClock};
 use tokio::{sync::oneshot, time::timeout};
 
-use super::room::{Pending, Room, TIMEOUT, begin, poll_once, warmed_up};
+use super::arena::{Arena, Pending, TIMEOUT, begin, poll_once, warmed_up};
 use crate::{
     contender::{Peer, contenders},
     results::OURS,
@@ -210,19 +210,19 @@ async fn answerer<A: Asks>(asks: Arc<A>, first: u64, requests: u64, asked: Arc<A
 
 /// Nanoseconds a request.
 fn replies_each<A: Asks>((threads, requests): (usize, u64)) -> anyhow::Result<f64> {
-    let room = Room::<A>::open(1)?;
+    let arena = Arena::<A>::open(1)?;
     warmed_up(requests, |first, requests| {
-        let asks = room.waits.clone();
+        let asks = arena.waits.clone();
         let ns = if threads == 1 {
-            room.join(room.spawn(ask_alone(asks, first, requests)))?
+            arena.join(arena.spawn(ask_alone(asks, first, requests)))?
         } else {
             let asked = Arc::new(AtomicU64::new(first));
-            let answers = room.thread(answerer(asks.clone(), first, requests, asked.clone()));
-            let ns = room.join(room.thread(asker(asks, first, requests, asked)))?;
-            room.join(answers)?;
+            let answers = arena.thread(answerer(asks.clone(), first, requests, asked.clone()));
+            let ns = arena.join(arena.thread(asker(asks, first, requests, asked)))?;
+            arena.join(answers)?;
             ns
         };
-        room.nothing_left()?;
+        arena.nothing_left()?;
         Ok(ns)
     })
 }
@@ -239,22 +239,22 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
 
 /// Bytes in use for each unanswered request. All are answered then.
 fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
-    let room = Room::<A>::open(1)?;
-    let asks = &*room.waits;
+    let arena = Arena::<A>::open(1)?;
+    let asks = &*arena.waits;
     let mut asked = Asked {
         replies: Pending::with_capacity(requests as usize),
         next: 0,
     };
     let counted = allocation_counter::measure(|| {
-        room.block_on(async {
+        arena.block_on(async {
             for number in 0..requests {
                 asked.ask(asks, number).await;
             }
         });
     });
     answer(asks, 0..requests);
-    room.block_on(asked.until(0));
-    room.nothing_left()?;
+    arena.block_on(asked.until(0));
+    arena.nothing_left()?;
     Ok(counted.bytes_current as f64 / requests as f64)
 }
 

@@ -3,7 +3,7 @@
 //! An event walks the key's waiters in the order they were parked, a chunk at a time. It takes the
 //! payloads of the chunk out of their entries (that is the claim; what is out already gets a note),
 //! checks them with nothing locked, and gives them back. Then the callbacks of what ended run. The
-//! entries of most are in the key's own room: they are taken out in the lock hold that finds them.
+//! entries of most are in the key's own shard: they are taken out in the lock hold that finds them.
 //!
 //! A rise of a key's watermark first takes the watches it meets off the key, and *the thread that
 //! takes a watch counts it down*, with no code of the user's in between. Then it walks those that
@@ -11,27 +11,28 @@
 
 use std::{collections::HashSet, hash::Hash, sync::Arc};
 
+use hashbrown::Equivalent;
 use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::Shards};
 
 use crate::{
     engine::{
-        core::Core,
+        Core,
         nested::{Call, enqueue},
     },
-    operation::{
-        DelayedOperation, Outcome, Verdict,
-        watches::{Lookup, WatchKey},
+    operation::{DelayedOperation, Outcome, Verdict},
+    shard::{
+        AllEnded, Batch, CheckedIn, CheckedOut, Ended, Entries, Next, Shard, Waiter, WatchList,
     },
-    room::{AllEnded, Batch, CheckedOut, Ended, Entries, GivenBack, Next, Room, Waiter, WatchList},
-    sync::TOGETHER,
+    sync::CHECK_BATCH,
+    watches::WatchKey,
 };
 
 /// How many waiters are found under one lock hold where nothing is checked.
 pub(super) const CHUNK: usize = 128;
 
 /// Watermark watches that are taken, and counted down, under one lock hold.
-const TAKEN: usize = 64;
+const MET_BATCH: usize = 64;
 
 /// Operations that a call ends and has still to finish. Dropped, as when a key's `Eq` panics, it
 /// finishes them.
@@ -55,14 +56,14 @@ pub(crate) enum Event {
     /// For the first that it completes.
     One,
     /// Its value is this now.
-    Rise(u64),
+    Advance(u64),
 }
 
 /// A walk over waiters of one key, in the order they were parked: those present when it began,
 /// but for those that have left before it came by. Nothing is locked between steps.
 pub(super) struct Walk<'a, K: Eq + Clone, O> {
-    pub(super) rooms: &'a Shards<Room<K, O>>,
-    pub(super) room: usize,
+    pub(super) shards: &'a Shards<Shard<K, O>>,
+    pub(super) shard: usize,
     pub(super) on: Option<u64>,
 }
 
@@ -74,7 +75,7 @@ impl<K: Eq + Clone, O> Walk<'_, K, O> {
         found: impl FnMut(&mut Entries<O>, Waiter),
     ) -> bool {
         let Some(number) = self.on else { return false };
-        self.on = self.rooms.lock(self.room).walk_on(number, limit, found);
+        self.on = self.shards.lock(self.shard).walk_on(number, limit, found);
         true
     }
 }
@@ -82,7 +83,7 @@ impl<K: Eq + Clone, O> Walk<'_, K, O> {
 impl<K: Eq + Clone, O> Drop for Walk<'_, K, O> {
     fn drop(&mut self) {
         if let Some(number) = self.on {
-            self.rooms.lock(self.room).end_walk(number);
+            self.shards.lock(self.shard).end_walk(number);
         }
     }
 }
@@ -91,7 +92,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Raises an event; returns how many this call ended as Completed. Inside a callback it waits
     /// for the outermost call.
     #[inline]
-    pub(crate) fn raise<Q: Hash + Lookup<K> + ?Sized>(
+    pub(crate) fn raise<Q: Hash + Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         event: Event,
@@ -108,12 +109,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// An event inside a check or callback: it is raised when the outermost call gets to it, or at
     /// once if nothing waits for its key.
     #[cold]
-    fn queue_event<Q: Lookup<K> + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event) {
-        let room = self.room_of(hash);
-        let Some(key) = room.stored(key, hash) else {
+    fn queue_event<Q: Equivalent<K> + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event) {
+        let shard = self.shard_of(hash);
+        let Some(key) = shard.stored(key, hash) else {
             return self.versions.raise(hash);
         };
-        drop(room);
+        drop(shard);
         let core = self.clone();
         enqueue(move || {
             let call = Call::enter(&core.offload);
@@ -122,43 +123,43 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     #[inline]
-    fn event<Q: Lookup<K> + ?Sized>(
+    fn event<Q: Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
         call: &Call<'_>,
         key: &Q,
         hash: u64,
         event: Event,
     ) -> usize {
-        self.tell_stuck();
+        self.warn_stuck_checks();
         let together = match event {
-            Event::Rise(value) => return self.rise(call, key, hash, value),
-            Event::All => TOGETHER,
+            Event::Advance(value) => return self.rise(call, key, hash, value),
+            Event::All => CHECK_BATCH,
             Event::One => 1,
         };
-        let mut room = self.room_of(hash);
+        let mut shard = self.shard_of(hash);
         self.versions.raise(hash);
         let record = if O::CHECKED {
-            room.find(key, hash)
+            shard.find(key, hash)
         } else {
             None
         };
         let Some(record) = record else { return 0 };
-        room.raised(record);
+        shard.raised(record);
         let mut batch = Batch::new();
-        let on = room.walk(record, WatchList::Plain, together, batch.finding());
+        let on = shard.walk(record, WatchList::Plain, together, batch.finding());
         let mut walk = Walk {
-            rooms: &self.rooms,
-            room: room.number(),
+            shards: &self.shards,
+            shard: shard.number(),
             on,
         };
-        drop(room);
+        drop(shard);
         match event {
             Event::One => usize::from(self.attempt_until_one(call, &mut walk, &mut batch)),
             _ => self.attempt_rest(call, &mut walk, &mut batch),
         }
     }
 
-    fn rise<Q: Lookup<K> + ?Sized>(
+    fn rise<Q: Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
         call: &Call<'_>,
         key: &Q,
@@ -172,14 +173,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let mut check = Vec::new();
         let at = self.ending_at();
-        let (mut walk, mut met) = self.pop_up_to(key, hash, Some(value), |first_room, id| {
-            let Some(entry) = first_room.get_mut(id) else {
+        let (mut walk, mut met) = self.pop_up_to(key, hash, Some(value), |first_shard, id| {
+            let Some(entry) = first_shard.get_mut(id) else {
                 return;
             };
             if entry.count_down() {
                 met_last
                     .ended
-                    .extend(first_room.claim(id, Outcome::Completed, at));
+                    .extend(first_shard.claim(id, Outcome::Completed, at));
             } else {
                 check.push(id);
             }
@@ -190,7 +191,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let mut known = HashSet::new();
             check.retain(|&id| known.insert(id)); // for several of its watermarks once
         }
-        for ids in check.chunks(TOGETHER) {
+        for ids in check.chunks(CHECK_BATCH) {
             batch.foreign.extend(ids.iter().map(|&id| (0, id)));
             completed += self.attempt(call, &mut batch);
         }
@@ -198,53 +199,53 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Takes the watermark watches off the key that `value` meets, or all, some at a time, for
-    /// `act` to apply in the first rooms of their operations. Returns the walk over those that are
+    /// `act` to apply in the first shards of their operations. Returns the walk over those that are
     /// met and stay, the first of them checked out if nothing was taken: otherwise callbacks come
     /// first, and nothing is held meanwhile. No user code runs in between: what it parks would be
     /// taken, too.
-    pub(super) fn pop_up_to<Q: Lookup<K> + ?Sized>(
+    pub(super) fn pop_up_to<Q: Equivalent<K> + ?Sized>(
         &self,
         key: &Q,
         hash: u64,
         value: Option<u64>,
-        mut act: impl FnMut(&mut Room<K, O>, TimerHandle),
+        mut act: impl FnMut(&mut Shard<K, O>, TimerHandle),
     ) -> (Walk<'_, K, O>, Batch<O>) {
-        let mut taken = SmallVec::<[TimerHandle; TAKEN]>::new();
+        let mut taken = SmallVec::<[TimerHandle; MET_BATCH]>::new();
         let (all, value) = (value.is_none(), value.unwrap_or(u64::MAX));
         let mut walk = Walk {
-            rooms: &self.rooms,
-            room: 0,
+            shards: &self.shards,
+            shard: 0,
             on: None,
         };
         let mut batch = Batch::new();
         for step in 0.. {
-            let mut room = self.room_of(hash);
-            walk.room = room.number();
+            let mut shard = self.shard_of(hash);
+            walk.shard = shard.number();
             if step == 0 && !all {
                 self.versions.raise(hash);
             }
-            let Some(record) = room.find(key, hash) else {
+            let Some(record) = shard.find(key, hash) else {
                 break;
             };
             if !all {
-                room.raised(record);
+                shard.raised(record);
             }
             taken.clear();
-            let took = room.pop_up_to(record, value, all, TAKEN, |id| taken.push(id));
+            let took = shard.pop_up_to(record, value, all, MET_BATCH, |id| taken.push(id));
             if took.all && took.left.is_none() && !all {
                 let together = if step == 0 && taken.is_empty() {
-                    TOGETHER
+                    CHECK_BATCH
                 } else {
                     0
                 };
-                walk.on = room.walk(record, WatchList::Met, together, batch.finding());
+                walk.on = shard.walk(record, WatchList::Met, together, batch.finding());
             }
-            if taken.iter().all(|id| id.shard() == walk.room) {
-                taken.iter().for_each(|&id| act(&mut room, id));
-                drop(room);
+            if taken.iter().all(|id| id.shard() == walk.shard) {
+                taken.iter().for_each(|&id| act(&mut shard, id));
+                drop(shard);
             } else {
-                drop(room);
-                self.each_in_first_room(taken.iter().copied(), |&id| id, &mut act);
+                drop(shard);
+                self.each_in_first_shard(taken.iter().copied(), |&id| id, &mut act);
             }
             if took.all {
                 break; // the key left is dropped after the unlock
@@ -262,7 +263,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         batch: &mut Batch<O>,
     ) -> usize {
         let mut completed = self.attempt(call, batch);
-        while walk.next(TOGETHER, batch.finding()) {
+        while walk.next(CHECK_BATCH, batch.finding()) {
             completed += self.attempt(call, batch);
         }
         completed
@@ -278,7 +279,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         loop {
             self.check_out_foreign(batch);
             if let Some(held) = batch.held.pop() {
-                let (verdict, ended) = self.settle_with_verdict(held);
+                let (verdict, ended) = self.check_until_in_with_verdict(held);
                 ended.map(|ended| self.finish(call, ended));
                 // One that another thread completed meanwhile has not used the event up.
                 if verdict == Verdict::Satisfied {
@@ -300,19 +301,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if batch.held.len() > 1 {
             return self.attempt_all(call, batch);
         }
-        let ended = batch.held.pop().and_then(|held| self.settle(held));
+        let ended = batch.held.pop().and_then(|held| self.check_until_in(held));
         ended.map_or(0, |ended| self.finish(call, ended))
     }
 
-    /// Checks out those whose first key is in another room.
+    /// Checks out those whose first key is in another shard.
     fn check_out_foreign(&self, batch: &mut Batch<O>) {
         let Batch { held, foreign, .. } = batch;
         let mut added = 0;
-        self.each_in_first_room(
+        self.each_in_first_shard(
             foreign.drain(..),
             |&(_, id)| id,
-            |first_room, (before, id)| {
-                if let Some(one) = first_room.check_out(id) {
+            |first_shard, (before, id)| {
+                if let Some(one) = first_shard.check_out(id) {
                     held.insert(before + added, one);
                     added += 1;
                 }
@@ -320,7 +321,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         );
     }
 
-    /// Of many each room is locked once for a run of them, and the checks run with all their
+    /// Of many each shard is locked once for a run of them, and the checks run with all their
     /// payloads out.
     fn attempt_all(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
         batch
@@ -329,43 +330,50 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             .for_each(|held| held.verdict = self.check(&mut held.payload));
         let (mut again, mut ended) = (Vec::new(), AllEnded::new());
         let at = self.ending_at();
-        self.each_in_first_room(
+        self.each_in_first_shard(
             batch.held.drain(..),
             |held| held.id,
-            |first_room, held| match first_room.give_back(held, at) {
+            |first_shard, held| match first_shard.check_in(held, at) {
                 Next::Parked => {}
                 Next::CheckAgain(held) => again.push(held),
                 Next::Ended(over) => ended.push(over),
             },
         );
-        ended.extend(again.into_iter().filter_map(|held| self.settle(held)));
+        ended.extend(
+            again
+                .into_iter()
+                .filter_map(|held| self.check_until_in(held)),
+        );
         self.finish_all(call, &mut ended)
     }
 
     /// Checks an operation until it is parked or over.
     #[inline]
-    pub(crate) fn settle(&self, held: CheckedOut<O>) -> Option<Ended<K, O>> {
-        self.settle_with_verdict(held).1
+    pub(crate) fn check_until_in(&self, held: CheckedOut<O>) -> Option<Ended<K, O>> {
+        self.check_until_in_with_verdict(held).1
     }
 
     /// The end of what was given back, after further checks if events came by.
-    pub(super) fn settle_rest(&self, given_back: GivenBack<K, O>) -> Option<Ended<K, O>> {
-        match given_back {
+    pub(super) fn finish_check_in(&self, checked_in: CheckedIn<K, O>) -> Option<Ended<K, O>> {
+        match checked_in {
             Next::Parked => None,
-            Next::CheckAgain(held) => self.settle(held),
+            Next::CheckAgain(held) => self.check_until_in(held),
             Next::Ended(ended) => Some(ended),
         }
     }
 
     /// As [`settle`](Self::settle), with what the last check found.
     #[inline]
-    fn settle_with_verdict(&self, mut held: CheckedOut<O>) -> (Verdict, Option<Ended<K, O>>) {
+    fn check_until_in_with_verdict(
+        &self,
+        mut held: CheckedOut<O>,
+    ) -> (Verdict, Option<Ended<K, O>>) {
         loop {
             let verdict = self.check(&mut held.payload);
             held.verdict = verdict;
             let at = self.ending_at();
-            let given_back = self.first_room_of(held.id).give_back(held, at);
-            match given_back {
+            let checked_in = self.first_shard_of(held.id).check_in(held, at);
+            match checked_in {
                 Next::Parked => return (verdict, None),
                 Next::Ended(ended) => return (verdict, Some(ended)),
                 Next::CheckAgain(again) => held = again,

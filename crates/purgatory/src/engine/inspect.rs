@@ -1,8 +1,8 @@
 //! Introspection: what waits, for what, since when, and what became of the rest, without stopping
 //! anything.
 //!
-//! Rooms are looked at one after the other, a bounded number of entries a lock hold (but all keys
-//! of a room in one), so a snapshot is exact when nothing moves and otherwise a smear over the time
+//! Shards are looked at one after the other, a bounded number of entries a lock hold (but all keys
+//! of a shard in one), so a snapshot is exact when nothing moves and otherwise a smear over the time
 //! it took.
 //!
 //! That an operation is *under check* shows in its entry, but since when would cost a clock reading
@@ -15,13 +15,11 @@ use std::{cmp, collections::HashMap, sync::atomic::Ordering::Relaxed, time::Dura
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::core::{Core, Seen},
-    operation::{
-        DelayedOperation,
-        stats::{Parked, Snapshot, Stats, Times},
-        watches::WatchKey,
-    },
-    room::{Room, Timed},
+    engine::{Core, Seen},
+    operation::DelayedOperation,
+    shard::{Shard, Timed},
+    stats::{Parked, Snapshot, Stats, Times},
+    watches::WatchKey,
 };
 
 /// Sorts by rank, highest first, and returns what is beyond the first `limit`.
@@ -76,9 +74,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             labels,
         };
         let mut at = (0, 0);
-        while let Some((mut room, ids)) = self.next_parked(&mut at) {
+        while let Some((mut shard, ids)) = self.next_parked(&mut at) {
             for id in ids {
-                let Some(entry) = room.get_mut(id) else {
+                let Some(entry) = shard.get_mut(id) else {
                     continue;
                 };
                 oldest.push((entry.age_ns(now_ns), id));
@@ -90,7 +88,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     *now.labels.entry(label).or_default() += 1;
                 }
             }
-            drop(room);
+            drop(shard);
             keep_highest(&mut oldest, limit);
         }
         let mut seen = self.counts.seen.lock();
@@ -101,23 +99,23 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// What there is to tell of an operation, unless it is over.
     pub(crate) fn parked(&self, id: TimerHandle, now_ns: u64) -> Option<Parked<K>> {
-        let mut first_room = self.first_room_of(id);
-        let entry = first_room.get_mut(id)?;
+        let mut first_shard = self.first_shard_of(id);
+        let entry = first_shard.get_mut(id)?;
         let deadline = entry.deadline;
         let (age_ns, label) = (entry.age_ns(now_ns), entry.tag().label);
         let under_check = entry.is_held().then_some(Duration::ZERO);
-        let mut further = entry.further;
-        let first = first_room.first_key(id);
-        drop(first_room);
+        let mut last_secondary = entry.last_secondary;
+        let first = first_shard.first_key(id);
+        drop(first_shard);
         let mut keys = Vec::new();
-        while let Some(ticket) = further {
+        while let Some(secondary) = last_secondary {
             let of = self
-                .rooms
-                .lock(ticket.room as usize)
-                .further_key(ticket, id);
+                .shards
+                .lock(secondary.shard as usize)
+                .further_key(secondary, id);
             let (key, before) = of.unwrap_or_default(); // of an operation that ended meanwhile
             keys.extend(key);
-            further = before;
+            last_secondary = before;
         }
         keys.extend(first);
         keys.reverse(); // as they were given
@@ -133,8 +131,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     fn busiest(&self, limit: usize) -> Vec<(K, usize)> {
-        let busiest = self.highest(limit, |room, rank| {
-            room.waiters_by_key()
+        let busiest = self.highest(limit, |shard, rank| {
+            shard
+                .waiters_by_key()
                 .for_each(|(key, waiters)| rank(key, waiters as u64));
         });
         busiest
@@ -148,40 +147,40 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if !O::CHECKED {
             return Vec::new();
         }
-        let quietest = self.highest(limit, |room, rank| {
+        let quietest = self.highest(limit, |shard, rank| {
             let now_ns = self.driver().now_ns(); // under the lock: no other look was later
             let now_ms = ((now_ns / 1_000_000) as u32).wrapping_add(1).max(1); // 49 days, and again
-            room.quiet(now_ms, |key, quiet_ms| rank(key, quiet_ms.into()));
+            shard.quiet(now_ms, |key, quiet_ms| rank(key, quiet_ms.into()));
         });
         quietest
             .map(|(ms, key)| (key, Duration::from_millis(ms)))
             .collect()
     }
 
-    /// The keys that `look` ranks highest, over all rooms.
+    /// The keys that `look` ranks highest, over all shards.
     fn highest(
         &self,
         limit: usize,
-        look: impl Fn(&mut Room<K, O>, &mut dyn FnMut(&K, u64)),
+        look: impl Fn(&mut Shard<K, O>, &mut dyn FnMut(&K, u64)),
     ) -> impl Iterator<Item = (u64, K)> {
         let (mut highest, mut gone) = (Vec::new(), Vec::new());
-        for room in 0..self.rooms.count() {
+        for shard in 0..self.shards.count() {
             let rank = &mut |key: &K, rank| highest.push((rank, key.clone()));
-            look(&mut self.rooms.lock(room), rank);
+            look(&mut self.shards.lock(shard), rank);
             gone.extend(keep_highest(&mut highest, limit)); // dropped with nothing locked
         }
         highest.into_iter()
     }
 
-    /// Keys that have waiters. O(rooms).
+    /// Keys that have waiters. O(shards).
     pub(crate) fn keys(&self) -> usize {
-        self.rooms.sum(|room| room.key_count())
+        self.shards.sum(|shard| shard.key_count())
     }
 
     /// Adds up what was counted.
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = *self.counts.rare.lock();
-        (0..self.rooms.count()).for_each(|room| self.rooms.lock(room).add_to(&mut stats));
+        (0..self.shards.count()).for_each(|shard| self.shards.lock(shard).add_to(&mut stats));
         stats.weight = self
             .settings
             .weights
@@ -194,19 +193,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         stats
     }
 
-    /// Adds up what the rooms have timed; those that have not begun begin now.
+    /// Adds up what the shards have timed; those that have not begun begin now.
     pub(crate) fn times(&self) -> Times {
         let (mut times, tick) = (Times::default(), self.driver().tick);
         self.timed.store(true, Relaxed);
-        for room in 0..self.rooms.count() {
-            let mut room = self.rooms.lock(room);
+        for shard in 0..self.shards.count() {
+            let mut shard = self.shards.lock(shard);
             let begin = || {
                 Box::new(Timed {
                     times: Times::default(),
                     tick,
                 })
             };
-            times.add(&room.timed.get_or_insert_with(begin).times);
+            times.add(&shard.timed.get_or_insert_with(begin).times);
         }
         times.callback_delay = self.counts.callback_delay.lock().clone();
         times

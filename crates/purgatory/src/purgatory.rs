@@ -11,15 +11,15 @@ use crossbeam_utils::CachePadded;
 use timer_core::{SystemTimer, Timer};
 
 use crate::{
-    engine::{core::Core, event::Event},
-    handles::boxed::BoxedOperation,
+    boxed::BoxedOperation,
+    engine::{Core, signal::Event},
     operation::{
         CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
         Timeout, opaque,
-        stats::{Snapshot, Stats, Times},
-        watches::{WatchKey, Watches},
     },
+    stats::{Snapshot, Stats, Times},
     sync::thread_slot,
+    watches::{WatchKey, Watches},
 };
 
 /// Parks operations `O` under keys `K` until they can be answered. The default `O` takes any
@@ -53,8 +53,8 @@ use crate::{
 ///
 /// # Cost
 /// Parking and completing under one key takes three locks and a clock read. Up to four keys need no
-/// allocation, but for what the rooms keep. Threads meet only where their keys have the same room
-/// ([`Builder::rooms`](crate::Builder::rooms)).
+/// allocation, but for what the shards keep. Threads meet only where their keys have the same shard
+/// ([`Builder::shards`](crate::Builder::shards)).
 pub struct Purgatory<K: WatchKey, O: DelayedOperation = BoxedOperation> {
     pub(crate) core: Arc<Core<K, O>>,
     handle: Arc<Handle<K, O>>,
@@ -83,7 +83,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// The first handle of what was built.
     pub(crate) fn handle_of(core: Arc<Core<K, O>>) -> Self {
         let share = || Arc::new(CachePadded::new(core.clone()));
-        let count = core.driver().shard_count.min(core.rooms.count());
+        let count = core.driver().shard_count.min(core.shards.count());
         let shares = std::iter::repeat_with(share).take(count).collect();
         Purgatory {
             handle: Arc::new(Handle { shares }),
@@ -203,8 +203,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Completed if that check comes true.)
     ///
     /// All are claimed before the first is told, so what their callbacks park stays parked; what
-    /// other threads park meanwhile may stay, too. O(parked + rooms), and memory for all of them
-    /// until they are told; rooms are locked one after the other, for 64 operations each time.
+    /// other threads park meanwhile may stay, too. O(parked + shards), and memory for all of them
+    /// until they are told; shards are locked one after the other, for 64 operations each time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -270,21 +270,21 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.reschedule(id, timeout.into())
     }
 
-    /// Operations parked now. Exact when nothing moves. O(rooms).
+    /// Operations parked now. Exact when nothing moves. O(shards).
     pub fn len(&self) -> usize {
-        self.core.rooms.sum(|room| room.len())
+        self.core.shards.sum(|shard| shard.len())
     }
 
-    /// True when nothing is parked. O(rooms).
+    /// True when nothing is parked. O(shards).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Watches of what is parked now: an operation has one for each of its keys and one for each of
     /// its watermarks. (One that was met counts until its operation ends.) Exact when nothing
-    /// moves. O(rooms).
+    /// moves. O(shards).
     pub fn watched(&self) -> usize {
-        self.core.rooms.sum(|room| room.watched())
+        self.core.shards.sum(|shard| shard.watched())
     }
 
     /// Watches of a key now: as many as operations wait for it, but that one which waits for it
@@ -295,17 +295,18 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         K: Borrow<Q>,
     {
         let hash = self.core.versions.hash(key);
-        let room = self.core.room_of(hash);
-        room.find(key, hash)
-            .map_or(0, |record| room.waiters(record))
+        let shard = self.core.shard_of(hash);
+        shard
+            .find(key, hash)
+            .map_or(0, |record| shard.waiters(record))
     }
 
-    /// Keys that have waiters now. Exact when nothing moves. O(rooms).
+    /// Keys that have waiters now. Exact when nothing moves. O(shards).
     pub fn keys(&self) -> usize {
         self.core.keys()
     }
 
-    /// What the purgatory holds and has done. O(rooms), which are locked one after the other.
+    /// What the purgatory holds and has done. O(shards), which are locked one after the other.
     pub fn stats(&self) -> Stats {
         self.core.stats()
     }
@@ -314,8 +315,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// for longest, the `limit` operations parked for longest, and up to as many under check. For a
     /// debug page, a health check, a test that hangs.
     ///
-    /// Nothing stands still for it: rooms are locked one after the other, for up to 256 operations
-    /// or the keys of one room. So counts may disagree by what moves meanwhile. How long a check
+    /// Nothing stands still for it: shards are locked one after the other, for up to 256 operations
+    /// or the keys of one shard. So counts may disagree by what moves meanwhile. How long a check
     /// has been under way is known only from the first snapshot that found it; two of them a second
     /// apart tell a stuck check from one that happens to run. Clones keys under a lock.
     ///
@@ -342,7 +343,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 
     /// How long operations waited, by how they ended, and how late those were that expired. Counted
-    /// from the first call on (or the first [`snapshot`](Self::snapshot) or `publish`). O(rooms).
+    /// from the first call on (or the first [`snapshot`](Self::snapshot) or `publish`). O(shards).
     pub fn times(&self) -> Times {
         self.core.times()
     }
@@ -361,7 +362,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// shared metric. A wait is handed to a recorder's histogram once, and so to whichever is
     /// installed then.
     ///
-    /// O(parked + keys + rooms + endings since the last call): it looks for the oldest operation
+    /// O(parked + keys + shards + endings since the last call): it looks for the oldest operation
     /// and the quietest key, and so clones keys under a lock.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
@@ -477,7 +478,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.raise(key, Event::Rise(value))
+        self.core.raise(key, Event::Advance(value))
     }
 }
 

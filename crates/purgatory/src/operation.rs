@@ -1,8 +1,5 @@
 //! The operation: its trait, its id, and how it ends.
 
-pub(crate) mod stats;
-pub(crate) mod watches;
-
 use std::{borrow::Cow, error::Error, fmt, time::Duration};
 
 use timer_core::{TickLength, TimerHandle};
@@ -322,7 +319,7 @@ pub enum RefusedReason {
     NoKeys,
     /// The purgatory, or its timer, was shut down.
     Closed,
-    /// As many operations are parked as the purgatory was built to take, or as one room can
+    /// As many operations are parked as the purgatory was built to take, or as one shard can
     /// take.
     Full {
         /// How many those are.

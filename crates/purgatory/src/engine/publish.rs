@@ -1,7 +1,7 @@
 //! Publishing through the `metrics` facade (feature `metrics`).
 //!
 //! Nothing here is on the path of an operation: a scrape handler calls
-//! [`Purgatory::publish`](crate::Purgatory::publish), which adds the rooms' counts up and hands
+//! [`Purgatory::publish`](crate::Purgatory::publish), which adds the shards' counts up and hands
 //! the sums to whatever recorder is installed.
 
 use std::time::Duration;
@@ -12,12 +12,10 @@ use ::metrics::{
 use timer_core::TimeHistogram;
 
 use crate::{
-    engine::core::{Core, Seen},
-    operation::{
-        DelayedOperation,
-        stats::{Stats, Times},
-        watches::WatchKey,
-    },
+    engine::{Core, Seen},
+    operation::DelayedOperation,
+    stats::{Stats, Times},
+    watches::WatchKey,
 };
 
 const CANCELLED: &str = "Parked operations that were cancelled, by reason";

@@ -1,4 +1,4 @@
-//! What two rooms are to do, on plain lists, written from the documentation of their functions.
+//! What two shards are to do, on plain lists, written from the documentation of their functions.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use crate::operation::CancelReason;
 pub(super) type Paths = BTreeMap<&'static str, u64>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::room) struct Linked {
+pub(in crate::shard) struct Linked {
     /// The entry's index for a first key, the slot for another.
-    pub(in crate::room) at: u32,
-    pub(in crate::room) id: TimerHandle,
+    pub(in crate::shard) at: u32,
+    pub(in crate::shard) id: TimerHandle,
 }
 
 /// What waits for one key, in order: plain ones and met ones as they came, the others by threshold,
 /// then as they came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::room) struct Waiting {
-    pub(in crate::room) plain: Vec<Linked>,
-    pub(in crate::room) unmet: Vec<(Watermark, Linked)>,
-    pub(in crate::room) met: Vec<Linked>,
+pub(in crate::shard) struct Waiting {
+    pub(in crate::shard) plain: Vec<Linked>,
+    pub(in crate::shard) unmet: Vec<(Watermark, Linked)>,
+    pub(in crate::shard) met: Vec<Linked>,
 }
 
 impl Linked {
@@ -36,16 +36,16 @@ impl Linked {
         }
     }
 
-    pub(super) fn further(id: TimerHandle, ticket: Ticket) -> Self {
+    pub(super) fn last_secondary(id: TimerHandle, secondary: SecondaryId) -> Self {
         Linked {
-            at: ticket.slot() | SLOT,
+            at: secondary.slot() | SLOT,
             id,
         }
     }
 }
 
 impl Waiting {
-    pub(in crate::room) fn len(&self) -> usize {
+    pub(in crate::shard) fn len(&self) -> usize {
         self.plain.len() + self.unmet.len() + self.met.len()
     }
 
@@ -74,7 +74,7 @@ pub(super) struct Parked {
     /// Watermarks to be counted down.
     pub(super) counted: usize,
     /// Of its further keys.
-    pub(super) tickets: Vec<Ticket>,
+    pub(super) tickets: Vec<SecondaryId>,
     /// What its parker, which holds it, has still to watch.
     pub(super) to_watch: Option<Vec<(Number, Option<Watermark>)>>,
     pub(super) held: bool,
@@ -83,7 +83,7 @@ pub(super) struct Parked {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct FirstRoom {
+pub(super) struct FirstShard {
     pub(super) keys: BTreeMap<Number, Waiting>,
     pub(super) counts: Counts,
 }
@@ -91,18 +91,18 @@ pub(super) struct FirstRoom {
 /// What a walk under way has still to come by.
 #[derive(Debug)]
 pub(super) struct Walk {
-    pub(super) room: usize,
+    pub(super) shard: usize,
     pub(super) number: u64,
     pub(super) rest: Vec<Linked>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Reference {
-    pub(super) homes: [FirstRoom; HOMES],
+    pub(super) homes: [FirstShard; HOMES],
     pub(super) all: Vec<Parked>,
     pub(super) walks: Vec<Walk>,
     /// Watches of what has ended, still to be released, of each operation the last first.
-    pub(super) leaving: Vec<(TimerHandle, Vec<Ticket>)>,
+    pub(super) leaving: Vec<(TimerHandle, Vec<SecondaryId>)>,
     pub(super) paths: Paths,
 }
 
@@ -126,7 +126,7 @@ impl Reference {
     }
 
     pub(super) fn watch(&mut self, key: Number, watermark: Option<Watermark>, waiter: Linked) {
-        let waiting = self.homes[key.room()].keys.entry(key).or_default();
+        let waiting = self.homes[key.shard()].keys.entry(key).or_default();
         let Some(watermark) = watermark else {
             return waiting.plain.push(waiter);
         };
@@ -139,13 +139,13 @@ impl Reference {
     }
 
     /// Returns the key if that was its last waiter.
-    pub(super) fn unwatch(&mut self, room: usize, waiter: Linked) -> Option<Number> {
-        for walk in self.walks.iter_mut().filter(|walk| walk.room == room) {
+    pub(super) fn unwatch(&mut self, shard: usize, waiter: Linked) -> Option<Number> {
+        for walk in self.walks.iter_mut().filter(|walk| walk.shard == shard) {
             walk.rest.retain(|other| *other != waiter);
         }
-        let key = self.key_of(room, waiter)?;
+        let key = self.key_of(shard, waiter)?;
         let is = |other: &Linked| *other == waiter;
-        let waiting = self.homes[room].keys.get_mut(&key).unwrap();
+        let waiting = self.homes[shard].keys.get_mut(&key).unwrap();
         waiting.plain.retain(|other| !is(other));
         waiting.met.retain(|other| !is(other));
         waiting.unmet.retain(|(_, other)| !is(other));
@@ -153,15 +153,15 @@ impl Reference {
     }
 
     /// The key of a watch that was not taken.
-    pub(super) fn key_of(&self, room: usize, waiter: Linked) -> Option<Number> {
-        let mut keys = self.homes[room].keys.iter();
+    pub(super) fn key_of(&self, shard: usize, waiter: Linked) -> Option<Number> {
+        let mut keys = self.homes[shard].keys.iter();
         keys.find(|(_, waiting)| waiting.has(waiter))
             .map(|(key, _)| *key)
     }
 
     /// A key without waiters goes.
     fn left(&mut self, key: Number) -> Option<Number> {
-        let keys = &mut self.homes[key.room()].keys;
+        let keys = &mut self.homes[key.shard()].keys;
         let gone = keys.get(&key)?.len() == 0;
         gone.then(|| keys.remove(&key))?;
         Some(key)
@@ -176,7 +176,7 @@ impl Reference {
         limit: usize,
     ) -> (Vec<TimerHandle>, bool, Option<Number>) {
         let mut taken = Vec::new();
-        let waiting = self.homes[key.room()].keys.get_mut(&key).unwrap();
+        let waiting = self.homes[key.shard()].keys.get_mut(&key).unwrap();
         let (before, mut moved) = (waiting.unmet.len(), 0);
         while before - waiting.unmet.len() < limit
             && waiting
@@ -198,7 +198,7 @@ impl Reference {
             .is_none_or(|(watermark, _)| watermark.threshold > value);
         self.count_if(moved > 0, "met, and stays");
         self.count_if(!done, "more is met than is taken at once");
-        let foreign = taken.iter().any(|id| id.shard() != key.room());
+        let foreign = taken.iter().any(|id| id.shard() != key.shard());
         self.count_if(foreign, "a foreign watch taken");
         let left = self.left(key);
         self.count_if(left.is_some(), "a key whose last waiter was taken");
@@ -240,7 +240,7 @@ impl Reference {
         Some(last)
     }
 
-    pub(super) fn settle(
+    pub(super) fn check_until_in(
         &mut self,
         id: TimerHandle,
         verdict: Verdict,
@@ -293,17 +293,17 @@ impl Reference {
         (parked, left)
     }
 
-    /// Watches in a room.
-    pub(super) fn watched(&self, room: usize) -> usize {
+    /// Watches in a shard.
+    pub(super) fn watched(&self, shard: usize) -> usize {
         let parked = self.all.iter().flat_map(|parked| &parked.tickets);
         let leaving = self.leaving.iter().flat_map(|(_, tickets)| tickets);
-        let further = parked
+        let last_secondary = parked
             .chain(leaving)
-            .filter(|ticket| ticket.room as usize == room);
+            .filter(|secondary| secondary.shard as usize == shard);
         self.all
             .iter()
-            .filter(|parked| parked.id.shard() == room)
+            .filter(|parked| parked.id.shard() == shard)
             .count()
-            + further.count()
+            + last_secondary.count()
     }
 }

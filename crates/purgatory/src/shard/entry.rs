@@ -1,4 +1,4 @@
-//! The state machine of one parked operation. Pure: its room's lock is around each call, and
+//! The state machine of one parked operation. Pure: its shard's lock is around each call, and
 //! nothing of the user's runs in here.
 //!
 //! An entry holds the operation itself (its *payload*) or is *held*: a thread took the payload out
@@ -17,23 +17,23 @@
 use smallvec::SmallVec;
 use timer_core::{TimerHandle, TimingWheel};
 
-use super::keys::{Link, Ticket};
+use super::keys::{Link, SecondaryId};
 use crate::operation::{Outcome, Verdict};
 
-/// The entries of a room, on its wheel, and the room's number.
+/// The entries of a shard, on its wheel, and the shard's number.
 #[derive(Debug)]
 pub(crate) struct Entries<O> {
     pub(crate) wheel: TimingWheel<Entry<O>>,
-    pub(crate) room: u32,
+    pub(crate) shard: u32,
 }
 
 impl<O> Entries<O> {
     pub(crate) fn id(&self, index: u32) -> TimerHandle {
-        TimerHandle::new(self.room as usize, self.wheel.id_at(index))
+        TimerHandle::new(self.shard as usize, self.wheel.id_at(index))
     }
 }
 
-/// A waiter that a walk found: an operation whose first key is in this room, by its entry's index,
+/// A waiter that a walk found: an operation whose first key is in this shard, by its entry's index,
 /// or another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waiter {
@@ -63,7 +63,7 @@ pub(crate) struct CheckedOut<O> {
 pub(crate) struct Batch<O> {
     /// Those that are checked out.
     pub(crate) held: SmallVec<[CheckedOut<O>; 1]>,
-    /// Those whose first key is in another room, still to be checked out: each with how many of the
+    /// Those whose first key is in another shard, still to be checked out: each with how many of the
     /// held come before.
     pub(crate) foreign: SmallVec<[(usize, TimerHandle); 1]>,
 }
@@ -76,7 +76,7 @@ impl<O> Batch<O> {
         }
     }
 
-    /// What a walk of a room is to do with the waiters it finds.
+    /// What a walk of a shard is to do with the waiters it finds.
     #[inline(always)]
     pub(crate) fn finding(&mut self) -> impl FnMut(&mut Entries<O>, Waiter) {
         |entries, waiter| self.check_out(entries, waiter)
@@ -104,10 +104,10 @@ impl<O> Batch<O> {
 pub(crate) struct Entry<O> {
     payload: Option<O>,
     /// The watch of its last key, if it has several: each names the one that was set before.
-    pub(crate) further: Option<Ticket>,
+    pub(crate) last_secondary: Option<SecondaryId>,
     /// The watch of its first key.
     pub(super) link: Link,
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<ColdState>>,
     /// When its time is up, in ticks; `u64::MAX` for never. The wheel comes by earlier if it is to
     /// be checked before.
     pub(crate) deadline: u64,
@@ -119,36 +119,36 @@ pub(crate) struct Entry<O> {
 
 /// What few entries have.
 #[derive(Debug)]
-struct Rare {
+struct ColdState {
     end: Option<Outcome>,
-    tag: Tag,
+    tag: ParkInfo,
 }
 
 /// What an operation is parked with; its times are in ticks (`None`: never).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
+pub(crate) struct ParkTimes {
     pub(crate) now: u64,
     pub(crate) deadline: Option<u64>,
     /// When the wheel is to come by: then, or earlier to have it checked again.
     pub(crate) armed: Option<u64>,
     /// By the timer's clock.
     pub(crate) parked_ns: u64,
-    pub(crate) tag: Tag,
+    pub(crate) tag: ParkInfo,
     /// Watermarks to be counted down.
     pub(crate) counted: usize,
 }
 
 /// What an operation is parked with beside its keys and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tag {
+pub(crate) struct ParkInfo {
     /// Its part of `max_weight`.
     pub(crate) weight: u64,
     pub(crate) label: Option<&'static str>,
 }
 
-impl Tag {
+impl ParkInfo {
     /// Most operations' tag.
-    pub(crate) const PLAIN: Tag = Tag {
+    pub(crate) const PLAIN: ParkInfo = ParkInfo {
         weight: 1,
         label: None,
     };
@@ -181,12 +181,12 @@ impl<O> Entry<O> {
     /// An entry with up to [`COUNTED_MAX`] watermark watches to be counted down; without a payload
     /// the thread that parks it holds it.
     #[inline]
-    pub(crate) fn new(payload: Option<O>, span: &Span) -> Self {
+    pub(crate) fn new(payload: Option<O>, span: &ParkTimes) -> Self {
         let tag = span.tag;
-        let rare = (tag != Tag::PLAIN).then(|| Box::new(Rare { end: None, tag }));
+        let rare = (tag != ParkInfo::PLAIN).then(|| Box::new(ColdState { end: None, tag }));
         Entry {
             payload,
-            further: None,
+            last_secondary: None,
             link: Link::NOWHERE,
             rare,
             deadline: span.deadline.unwrap_or(u64::MAX),
@@ -200,18 +200,18 @@ impl<O> Entry<O> {
         self.payload.as_ref()
     }
 
-    fn rare(&mut self) -> &mut Rare {
+    fn rare(&mut self) -> &mut ColdState {
         self.rare.get_or_insert_with(|| {
-            Box::new(Rare {
+            Box::new(ColdState {
                 end: None,
-                tag: Tag::PLAIN,
+                tag: ParkInfo::PLAIN,
             })
         })
     }
 
     #[inline]
-    pub(crate) fn tag(&self) -> Tag {
-        self.rare.as_ref().map_or(Tag::PLAIN, |rare| rare.tag)
+    pub(crate) fn tag(&self) -> ParkInfo {
+        self.rare.as_ref().map_or(ParkInfo::PLAIN, |rare| rare.tag)
     }
 
     /// Notes that it is due for a check without an event; false if it was already.
@@ -245,8 +245,8 @@ impl<O> Entry<O> {
     /// Gives the entry its further watches; `event_passed` if one of the keys saw an event since
     /// the parker looked. Only the parker, which holds it, calls this.
     #[inline]
-    pub(crate) fn watched(&mut self, further: Option<Ticket>, event_passed: bool) {
-        self.further = further;
+    pub(crate) fn watched(&mut self, last_secondary: Option<SecondaryId>, event_passed: bool) {
+        self.last_secondary = last_secondary;
         if event_passed {
             self.bits |= RECHECK;
         }
@@ -302,7 +302,7 @@ impl<O> Entry<O> {
 
     /// For the holder: gives the payload back with what its check found, and acts on the notes.
     #[inline]
-    pub(crate) fn settle(&mut self, payload: O, verdict: Verdict) -> Next<O, (O, Outcome)> {
+    pub(crate) fn check_until_in(&mut self, payload: O, verdict: Verdict) -> Next<O, (O, Outcome)> {
         use crate::operation::CancelReason::Panicked;
         match (verdict, self.rare.as_mut().and_then(|rare| rare.end.take())) {
             (Verdict::Satisfied, _) => Next::Ended((payload, Outcome::Completed)),
@@ -348,12 +348,12 @@ mod tests {
         let (deadline, armed) = (None, None);
         Entry::new(
             None,
-            &Span {
+            &ParkTimes {
                 now: 0,
                 deadline,
                 armed,
                 parked_ns: 0,
-                tag: Tag::PLAIN,
+                tag: ParkInfo::PLAIN,
                 counted,
             },
         )
@@ -364,7 +364,7 @@ mod tests {
         let mut entry = held(0);
         assert_eq!(entry.claim(&Outcome::Expired), None);
         assert_eq!(
-            entry.settle(7, Verdict::Satisfied),
+            entry.check_until_in(7, Verdict::Satisfied),
             Next::Ended((7, Outcome::Completed))
         );
     }
@@ -375,7 +375,10 @@ mod tests {
         entry.watched(None, true);
         assert_eq!(entry.look(), Some(false));
         (1..COUNTED_MAX).for_each(|_| assert!(!entry.count_down()));
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7));
+        assert_eq!(
+            entry.check_until_in(7, Verdict::Unsatisfied),
+            Next::CheckAgain(7)
+        );
         assert!(entry.count_down());
     }
 

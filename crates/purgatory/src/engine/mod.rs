@@ -1,11 +1,21 @@
-//! What all handles of a purgatory share: the rooms, the versions, the timer.
+//! What all handles of a purgatory share: the shards, the versions, the timer.
 //!
-//! A key's *room* is told by its hash; an operation's *first room* is that of its first key. Its
-//! entry there is the task of the room's wheel, so that parking it and starting its timer are one
+//! A key's *shard* is told by its hash; an operation's *first shard* is that of its first key. Its
+//! entry there is the task of the shard's wheel, so that parking it and starting its timer are one
 //! insertion, ending it and stopping its timer one removal.
 //!
 //! The paths are told in the files beside this one: [`park`](super::park), [`event`](super::event)
 //! and [`complete`](super::complete).
+
+pub(crate) mod finish;
+mod inspect;
+pub(crate) mod nested;
+pub(crate) mod park;
+#[cfg(feature = "metrics")]
+mod publish;
+pub(crate) mod signal;
+pub(crate) mod timer;
+pub(crate) mod trace;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,23 +35,21 @@ use timer_core::{
 };
 
 use crate::{
-    engine::{nested::Offload, trace},
-    operation::{
-        DelayedOperation, OperationId, Verdict,
-        stats::{Parked, Stats},
-        watches::WatchKey,
-    },
-    room::{Fired, Room, Watch, Watermark},
-    sync::{AtomicU64, KeyHasher, Limit, Mutex, Ordering, VERSIONS_A_ROOM, plain},
+    engine::nested::Executors,
+    operation::{DelayedOperation, OperationId, Verdict},
+    shard::{CallbackJob, Shard, Watch, Watermark},
+    stats::{Parked, Stats},
+    sync::{AtomicU64, KeyHasher, Limit, Mutex, Ordering, VERSIONS_PER_SHARD, plain},
+    watches::WatchKey,
 };
 
-pub(crate) type RoomGuard<'a, K, O> = ShardGuard<'a, Room<K, O>>;
+pub(crate) type LockedShard<'a, K, O> = ShardGuard<'a, Shard<K, O>>;
 
 /// Operations that expire, or are looked at or emptied out, under one lock hold: events of their
 /// keys wait meanwhile.
 pub(crate) const BUDGET: usize = 64;
 
-/// Some operations of a room.
+/// Some operations of a shard.
 pub(crate) type Ids = SmallVec<[TimerHandle; BUDGET]>;
 
 /// What a purgatory is built from.
@@ -56,7 +64,7 @@ pub(crate) struct Settings<K> {
     pub(crate) permits: Option<Limit>,
     /// How heavy all that is parked may be together.
     pub(crate) weights: Option<Limit>,
-    pub(crate) rooms: usize,
+    pub(crate) shards: usize,
     /// How often an operation is checked without an event; `None` for never.
     pub(crate) recheck_every: Option<Duration>,
     /// There is a last check when time is up, and what it or a recheck completes is told.
@@ -70,15 +78,15 @@ pub(crate) struct Core<K, O> {
     /// Tells its operations' ids from those of other purgatories.
     pub(crate) number: u32,
     pub(crate) settings: Settings<K>,
-    pub(crate) rooms: Shards<Room<K, O>>,
+    pub(crate) shards: Shards<Shard<K, O>>,
     pub(crate) versions: Versions,
-    /// Counts what is parked, where order matters over the rooms.
+    /// Counts what is parked, where order matters over the shards.
     pub(crate) sequence: Option<AtomicU64>,
     /// What this round of the timer came by.
-    pub(crate) fired: Mutex<Due<Fired<K, O>>>,
+    pub(crate) fired: Mutex<Due<CallbackJob<K, O>>>,
     /// Somebody asked for times.
     pub(crate) timed: AtomicBool,
-    pub(crate) offload: Arc<Offload>,
+    pub(crate) offload: Arc<Executors>,
     /// The driver's timer, when it is not shared.
     pub(crate) own_timer: Option<SystemTimer>,
     pub(crate) counts: SharedCounts,
@@ -86,7 +94,7 @@ pub(crate) struct Core<K, O> {
     /// Callbacks of what a shutdown with a limit ended.
     pub(crate) closing: Latch,
     /// The number of `fail_all` calls: see [`take_all`](Self::take_all).
-    pub(super) sweeps: AtomicU64,
+    pub(super) generation: AtomicU64,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -104,12 +112,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         settings.recheck_every = every.map(|every| every.max(driver.tick.length()));
         let core = Arc::new(Core {
             number: PURGATORIES.fetch_add(1, Ordering::Relaxed),
-            rooms: driver.shards(settings.rooms, Room::new),
-            versions: Versions::new(settings.rooms),
+            shards: driver.shards(settings.shards, Shard::new),
+            versions: Versions::new(settings.shards),
             sequence: driver.by_hand.then(|| AtomicU64::new(0)),
             fired: Mutex::new(Due::default()),
             timed: AtomicBool::new(false),
-            offload: Arc::new(Offload {
+            offload: Arc::new(Executors {
                 driver,
                 executor: settings.executor.take(),
             }),
@@ -118,9 +126,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             counts: SharedCounts::default(),
             checking: trace::Checking::default(),
             closing: Latch::default(),
-            sweeps: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
         });
-        let attached = core.driver().attach(&core, &core.rooms);
+        let attached = core.driver().attach(&core, &core.shards);
         attached.then_some(core).ok_or(BuildError::Closed)
     }
 
@@ -141,16 +149,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self.offload.driver
     }
 
-    /// Locks the room of the keys of this hash.
+    /// Locks the shard of the keys of this hash.
     #[inline]
-    pub(crate) fn room_of(&self, hash: u64) -> RoomGuard<'_, K, O> {
-        self.rooms.lock(self.versions.room(hash))
+    pub(crate) fn shard_of(&self, hash: u64) -> LockedShard<'_, K, O> {
+        self.shards.lock(self.versions.shard(hash))
     }
 
-    /// Locks the room of its first key.
+    /// Locks the shard of its first key.
     #[inline]
-    pub(crate) fn first_room_of(&self, id: TimerHandle) -> RoomGuard<'_, K, O> {
-        self.rooms.lock(id.shard())
+    pub(crate) fn first_shard_of(&self, id: TimerHandle) -> LockedShard<'_, K, O> {
+        self.shards.lock(id.shard())
     }
 
     /// Gives back the place and weight of an operation that has ended, if it was parked.
@@ -213,55 +221,58 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// In debug builds, tells of checks that keep their threads for more than a second.
-    pub(super) fn tell_stuck(&self) {
+    pub(super) fn warn_stuck_checks(&self) {
         self.checking
-            .tell_stuck(&self.settings.name, || self.driver().now_ns());
+            .warn_stuck_checks(&self.settings.name, || self.driver().now_ns());
     }
 
-    /// The next operations on a tour of all rooms, a bounded number under one lock hold, with their
-    /// room; `at`, a room and an index there, goes on behind them.
-    pub(crate) fn next_parked(&self, at: &mut (usize, u32)) -> Option<(RoomGuard<'_, K, O>, Ids)> {
-        while at.0 < self.rooms.count() {
-            let room = self.rooms.lock(at.0);
-            let next = |id: &TimerHandle| room.first_from(id.id().index() + 1);
-            let ids: Ids = successors(room.first_from(at.1), next)
+    /// The next operations on a tour of all shards, a bounded number under one lock hold, with their
+    /// shard; `at`, a shard and an index there, goes on behind them.
+    pub(crate) fn next_parked(
+        &self,
+        at: &mut (usize, u32),
+    ) -> Option<(LockedShard<'_, K, O>, Ids)> {
+        while at.0 < self.shards.count() {
+            let shard = self.shards.lock(at.0);
+            let next = |id: &TimerHandle| shard.first_from(id.id().index() + 1);
+            let ids: Ids = successors(shard.first_from(at.1), next)
                 .take(BUDGET)
                 .collect();
             if let Some(last) = ids.last() {
                 at.1 = last.id().index() + 1;
-                return Some((room, ids));
+                return Some((shard, ids));
             }
             *at = (at.0 + 1, 0);
         }
         None
     }
 
-    /// Calls `act` for each item under the lock of its first room, which is kept for as long as the
+    /// Calls `act` for each item under the lock of its first shard, which is kept for as long as the
     /// next item has the same.
-    pub(crate) fn each_in_first_room<T>(
+    pub(crate) fn each_in_first_shard<T>(
         &self,
         items: impl IntoIterator<Item = T>,
         id: impl Fn(&T) -> TimerHandle,
-        mut act: impl FnMut(&mut Room<K, O>, T),
+        mut act: impl FnMut(&mut Shard<K, O>, T),
     ) {
-        let mut first_room: Option<RoomGuard<'_, K, O>> = None;
+        let mut first_shard: Option<LockedShard<'_, K, O>> = None;
         for item in items {
             let id = id(&item);
-            if first_room
+            if first_shard
                 .as_ref()
-                .is_some_and(|first_room| first_room.number() != id.shard())
+                .is_some_and(|first_shard| first_shard.number() != id.shard())
             {
-                first_room = None;
+                first_shard = None;
             }
             act(
-                first_room.get_or_insert_with(|| self.first_room_of(id)),
+                first_shard.get_or_insert_with(|| self.first_shard_of(id)),
                 item,
             );
         }
     }
 }
 
-/// Counts that no room's lock goes with. Not the model's atomics: nothing depends on them.
+/// Counts that no shard's lock goes with. Not the model's atomics: nothing depends on them.
 #[derive(Debug, Default)]
 pub(crate) struct SharedCounts {
     /// Operations that ended without being parked.
@@ -275,7 +286,7 @@ pub(crate) struct SharedCounts {
     pub(crate) seen: plain::Mutex<Seen>,
     /// What has been handed to a recorder's histograms.
     #[cfg(feature = "metrics")]
-    pub(crate) published: plain::Mutex<crate::operation::stats::Times>,
+    pub(crate) published: plain::Mutex<crate::stats::Times>,
 }
 
 /// What snapshots remember from one to the next.
@@ -287,13 +298,13 @@ pub(crate) struct Seen {
     pub(crate) labels: BTreeMap<&'static str, usize>,
 }
 
-/// How many events there have been on the keys of each hash, and which room a key is in.
+/// How many events there have been on the keys of each hash, and which shard a key is in.
 ///
-/// An event raises its key's version under the lock of the key's room, after its condition came
+/// An event raises its key's version under the lock of the key's shard, after its condition came
 /// true and before it walks. A thread that parks reads the version, checks, and compares under the
 /// lock as it watches. Equal: no event fell in between. Raised: check again. Versions are never
 /// made anew, moved or reset; keys that share one cost each other a needless check now and then.
-/// Those of one room are neighbours, so that events in different rooms seldom write to one cache
+/// Those of one shard are neighbours, so that events in different shards seldom write to one cache
 /// line.
 #[derive(Debug)]
 pub(crate) struct Versions {
@@ -302,12 +313,12 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// For this many rooms: a power of two.
-    pub(crate) fn new(rooms: usize) -> Self {
+    /// For this many shards: a power of two.
+    pub(crate) fn new(shards: usize) -> Self {
         let version = || AtomicU64::new(0);
         Versions {
             versions: std::iter::repeat_with(version)
-                .take(rooms * VERSIONS_A_ROOM)
+                .take(shards * VERSIONS_PER_SHARD)
                 .collect(),
             hasher: KeyHasher::default(),
         }
@@ -336,18 +347,18 @@ impl Versions {
         }
     }
 
-    /// True when an event came by since. Under the lock of the key's room.
+    /// True when an event came by since. Under the lock of the key's shard.
     #[inline]
     pub(crate) fn moved<K>(&self, watch: &Watch<'_, K>) -> bool {
         let version = self.of(watch.hash).load(Ordering::Relaxed);
         version != watch.version && !failpoint!(ParkSkipsVersionCheck)
     }
 
-    /// Raises the version for an event. Under the lock of the key's room, which no key of the same
+    /// Raises the version for an event. Under the lock of the key's shard, which no key of the same
     /// version is outside of.
     #[inline]
     pub(crate) fn raise(&self, hash: u64) {
-        if !failpoint!(EventRaisesNoVersion) {
+        if !failpoint!(EventLeavesVersion) {
             let version = self.of(hash).load(Ordering::Relaxed);
             self.of(hash).store(version + 1, Ordering::Release);
         }
@@ -358,10 +369,10 @@ impl Versions {
         &self.versions[self.number(hash)]
     }
 
-    /// The room of a key of this hash.
+    /// The shard of a key of this hash.
     #[inline]
-    pub(crate) fn room(&self, hash: u64) -> usize {
-        self.number(hash) / VERSIONS_A_ROOM
+    pub(crate) fn shard(&self, hash: u64) -> usize {
+        self.number(hash) / VERSIONS_PER_SHARD
     }
 
     /// How many events there have been: what the versions count. O(versions), without a lock.
@@ -372,7 +383,7 @@ impl Versions {
             .sum()
     }
 
-    /// Which version a key of this hash has. The upper bits of that are the room's number.
+    /// Which version a key of this hash has. The upper bits of that are the shard's number.
     #[inline]
     fn number(&self, hash: u64) -> usize {
         // The bits above those by which a hash table places, below those it tags with.
@@ -385,14 +396,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_of_a_room_are_neighbours() {
-        for rooms in [1, 8, 256] {
-            let versions = Versions::new(rooms);
+    fn versions_of_a_shard_are_neighbours() {
+        for shards in [1, 8, 256] {
+            let versions = Versions::new(shards);
             let hash_of = |number: usize| (number as u64) << 32;
-            let all = 0..rooms * VERSIONS_A_ROOM;
+            let all = 0..shards * VERSIONS_PER_SHARD;
             assert!(
                 all.into_iter()
-                    .all(|at| versions.room(hash_of(at)) == at / VERSIONS_A_ROOM)
+                    .all(|at| versions.shard(hash_of(at)) == at / VERSIONS_PER_SHARD)
             );
         }
     }

@@ -1,13 +1,13 @@
 //! What an operation is parked under: [`WatchKey`]s, in [`Watches`].
 
-use std::{borrow::Borrow, hash::Hash};
+use std::hash::Hash;
 
-use super::opaque;
+use crate::operation::opaque;
 
 /// The key that operations wait for and events name: a partition, a request id, a pair of both. Any
 /// owned type that can be the key of a map, and cloned.
 ///
-/// A key's `Hash` runs with nothing locked, its `Eq` and `Clone` under the lock of the room it
+/// A key's `Hash` runs with nothing locked, its `Eq` and `Clone` under the lock of the shard it
 /// hashes to: those must not call back into the purgatory. A [`Purgatory`](crate::Purgatory) takes
 /// keys that are `Send`.
 ///
@@ -20,18 +20,6 @@ use super::opaque;
 pub trait WatchKey: Hash + Eq + Clone + Send + 'static {}
 
 impl<K: Hash + Eq + Clone + Send + 'static> WatchKey for K {}
-
-/// A borrowed form of a key `K`, as a map takes it to look one up.
-pub(crate) trait Lookup<K> {
-    fn is(&self, key: &K) -> bool;
-}
-
-impl<K: Borrow<Q>, Q: Eq + ?Sized> Lookup<K> for Q {
-    #[inline]
-    fn is(&self, key: &K) -> bool {
-        key.borrow() == self
-    }
-}
 
 /// What an operation waits for: events on plain keys, watermarks that keys are to reach, or both.
 ///

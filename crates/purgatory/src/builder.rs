@@ -7,10 +7,13 @@ use timer_core::{
 };
 
 use crate::{
-    engine::core::{Core, Settings},
-    handles::{boxed::BoxedOperation, purgatory::Purgatory},
-    operation::{CancelReason, DelayedOperation, opaque, stats::Parked, watches::WatchKey},
-    sync::{Limit, default_rooms},
+    boxed::BoxedOperation,
+    engine::{Core, Settings},
+    operation::{CancelReason, DelayedOperation, opaque},
+    purgatory::Purgatory,
+    stats::Parked,
+    sync::{Limit, default_shards},
+    watches::WatchKey,
 };
 
 /// Configures a [`Purgatory`].
@@ -113,11 +116,11 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
         self
     }
 
-    /// Into how many rooms its keys are parted by their hash, each with a lock: a power of two up
-    /// to [`MAX_SHARDS`]. More rooms keep more threads out of each other's way; each takes half a
+    /// Into how many shards its keys are parted by their hash, each with a lock: a power of two up
+    /// to [`MAX_SHARDS`]. More shards keep more threads out of each other's way; each takes half a
     /// kilobyte when empty. By default 64 for each processor, at least 64 and at most 256.
-    pub fn rooms(mut self, count: usize) -> Self {
-        self.settings.rooms = count;
+    pub fn shards(mut self, count: usize) -> Self {
+        self.settings.shards = count;
         self
     }
 
@@ -210,11 +213,11 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     ///
     /// # Errors
     /// [`BuildError`] when the shared timer was shut down, or no thread can be had for an own one;
-    /// [`BuildError::Shards`] for a number of [`rooms`](Self::rooms) that is out of bounds.
+    /// [`BuildError::Shards`] for a number of [`shards`](Self::shards) that is out of bounds.
     pub fn build(self) -> Result<Purgatory<K, O>, BuildError> {
-        let rooms = self.settings.rooms;
-        if !rooms.is_power_of_two() || rooms > MAX_SHARDS {
-            return Err(BuildError::Shards(rooms));
+        let shards = self.settings.shards;
+        if !shards.is_power_of_two() || shards > MAX_SHARDS {
+            return Err(BuildError::Shards(shards));
         }
         Core::new(self.settings).map(Purgatory::handle_of)
     }
@@ -240,7 +243,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
             offload_all: false,
             permits: None,
             weights: None,
-            rooms: default_rooms(),
+            shards: default_shards(),
             recheck_every: None,
             on_missed: None,
         };
@@ -288,7 +291,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// timer's task this waits for nothing, nor in async code that it [would
     /// hold up](crate::WaitError::InsideCallback).
     ///
-    /// O(parked + rooms). It blocks: in async code, call it from `spawn_blocking`.
+    /// O(parked + shards). It blocks: in async code, call it from `spawn_blocking`.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};

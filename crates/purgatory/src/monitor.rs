@@ -15,13 +15,12 @@ use std::{
 use timer_core::BuildError;
 
 use crate::{
-    handles::{
-        boxed::BoxedOperation,
-        purgatory::Purgatory,
-        wait::{IntoAnswer, WaitFuture},
-    },
-    operation::{Timeout, opaque, watches::WatchKey},
+    boxed::BoxedOperation,
+    operation::{Timeout, opaque},
+    purgatory::Purgatory,
     sync::{AtomicU64, Mutex, Ordering, thread_local},
+    wait::{IntoAnswer, WaitFuture},
+    watches::WatchKey,
 };
 
 /// A state and the waits for it in one: what the field calls a *monitor*, or a condition variable
@@ -108,9 +107,9 @@ impl<K: WatchKey, S> Shared<K, S> {
 
     fn raise_all(&self) {
         self.raised_all.fetch_add(1, Ordering::AcqRel);
-        let rooms = &self.purgatory.core.rooms;
-        for at in 0..rooms.count() {
-            let keys: Vec<_> = rooms
+        let shards = &self.purgatory.core.shards;
+        for at in 0..shards.count() {
+            let keys: Vec<_> = shards
                 .lock(at)
                 .waiters_by_key()
                 .map(|(key, _)| key.clone())
@@ -163,7 +162,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// Changes the state, then raises every key that has waiters, in no order; returns what the
     /// closure returned. When this returns, each wait that the change fulfils has ended or is under
     /// check by another thread, which ends it; inside a check or callback, that is so when the
-    /// outermost call on this thread returns. O(rooms + keys that have waiters + their waits).
+    /// outermost call on this thread returns. O(shards + keys that have waiters + their waits).
     ///
     /// # Panics
     /// With the closure's panic, after the events: it may have changed something. And when called

@@ -4,7 +4,7 @@ use loom::sync::{Arc, atomic::AtomicBool};
 use purgatory::{Watches, sync::Failpoint};
 
 use super::{
-    Act::{Cancel, Event, ParkChecked, ParkUpTo, Rise, Time},
+    Act::{Advance, Cancel, Event, ParkChecked, ParkUpTo, Time},
     BOTH, CANCELLED, MISSED, MS, Op,
     Outcome::{Completed, Expired},
     Setup, check, race,
@@ -16,14 +16,14 @@ fn park_against_rise() {
     race(
         &MISSED,
         &[],
-        [Rise(0, 1)],
+        [Advance(0, 1)],
         &[ParkUpTo(&[0], &[(1, 5)])],
         &[Completed],
     );
     race(
         &MISSED[..1],
         &[],
-        [Rise(0, 1)],
+        [Advance(0, 1)],
         &[ParkChecked(&[0], &[(1, 5)])],
         &[Completed],
     );
@@ -39,14 +39,20 @@ const TWO_KEYS: [Failpoint; 2] = [
 #[test]
 fn park_against_two_rises() {
     let park = &[ParkUpTo(BOTH, &[(1, 5), (2, 5)])];
-    race(&TWO_KEYS, &[], [Rise(0, 1), Rise(1, 2)], park, &[Completed]);
+    race(
+        &TWO_KEYS,
+        &[],
+        [Advance(0, 1), Advance(1, 2)],
+        park,
+        &[Completed],
+    );
 }
 
 /// The watch of the first key is taken and its slot given back, while the second key's is claimed.
 #[test]
-fn park_against_rise_in_one_room() {
+fn park_against_rise_in_one_shard() {
     let park = &[ParkUpTo(&[0], &[(1, 5), (3, 5)])];
-    race(&TWO_KEYS, &[], [Rise(0, 1)], park, &[Completed]);
+    race(&TWO_KEYS, &[], [Advance(0, 1)], park, &[Completed]);
 }
 
 /// Two watermarks of one operation are met at once: one of the two takes the last.
@@ -62,7 +68,7 @@ fn rise_against_rise() {
         };
         setup.park(operation, Watches::up_to(&[(1, 5), (2, 5)]), MS);
         setup
-            .race([Rise(0, 1), Rise(1, 2)], &[])
+            .race([Advance(0, 1), Advance(1, 2)], &[])
             .assert_ended_once(&[Completed]);
     });
 }
@@ -74,7 +80,7 @@ fn rise_against_rise_in_the_check_form() {
     race(
         &TWO_KEYS[1..],
         park,
-        [Rise(0, 1), Rise(1, 2)],
+        [Advance(0, 1), Advance(1, 2)],
         &[],
         &[Completed],
     );
@@ -89,7 +95,7 @@ fn rise_against_cancel_and_expiry() {
             Watches::up_to(&[(1, 5)]).with_keys(&[2]),
             MS,
         );
-        let setup = setup.race([Rise(0, 1), Event(1, 2)], &[Time]);
+        let setup = setup.race([Advance(0, 1), Event(1, 2)], &[Time]);
         setup.assert_ended_once(&[Completed, Expired]);
     });
 }
@@ -100,5 +106,5 @@ fn rise_against_cancel_for_key() {
         [Failpoint::ExpiryLeavesNoNote],
         &[ParkChecked(BOTH, &[(1, 5)])],
     );
-    race(&faults, park, [Rise(0, 1)], &[Cancel(1)], &[CANCELLED]);
+    race(&faults, park, [Advance(0, 1)], &[Cancel(1)], &[CANCELLED]);
 }

@@ -1,7 +1,7 @@
-//! The steps: the room first, then the reference, then what both say.
+//! The steps: the shard first, then the reference, then what both say.
 
 use super::{
-    super::{Entry, Next, Span, Verdict, WatchList},
+    super::{Entry, Next, ParkTimes, Verdict, WatchList},
     reference::{Linked, Parked, Walk},
     *,
 };
@@ -24,7 +24,7 @@ impl Model {
             (55..60, Some(id)) => self.check_out(id),
             (60..68, _) if !self.held.is_empty() => {
                 let at = self.random.usize(..self.held.len());
-                self.give_back(at);
+                self.check_in(at);
             }
             (68..71, Some(id)) => self.claim(id),
             (71..77, _) => self.rise(),
@@ -86,25 +86,25 @@ impl Model {
             .filter(|(_, watermark)| watermark.is_some_and(|watermark| watermark.counted));
         let counted = counted.count();
         let (key, watermark) = to_watch.remove(0);
-        let (first_room, payload, deadline) = (key.room(), self.made, self.any_tick());
-        let span = Span {
+        let (first_shard, payload, deadline) = (key.shard(), self.made, self.any_tick());
+        let span = ParkTimes {
             counted,
             ..self.span(deadline)
         };
         let at_once = to_watch.is_empty() && self.random.u8(..4) > 0;
         let of = self.key(key);
-        let room = &mut self.rooms[first_room];
-        assert_eq!(room.refuses(), None);
+        let shard = &mut self.shards[first_shard];
+        assert_eq!(shard.refuses(), None);
         let watch = Watch {
             key: &of,
             hash: key.hash(),
             version: 0,
             watermark,
         };
-        let (id, due) = room.park(span, None, at_once.then_some(payload), &watch);
+        let (id, due) = shard.park(span, None, at_once.then_some(payload), &watch);
         assert!(
             due == u64::MAX
-                || room
+                || shard
                     .entries
                     .wheel
                     .next_due()
@@ -116,7 +116,7 @@ impl Model {
             span.armed.is_none_or(|armed| armed == u64::MAX)
         );
         self.reference.watch(key, watermark, Linked::first(id));
-        let of = &mut self.reference.homes[first_room];
+        let of = &mut self.reference.homes[first_shard];
         of.counts.parked += u64::from(at_once);
         self.reference.all.push(Parked {
             id,
@@ -147,7 +147,7 @@ impl Model {
             return self.all_watched(id);
         };
         if self.random.u8(..16) == 0 {
-            return self.withdraw(id); // the room is full
+            return self.withdraw(id); // the shard is full
         }
         let of = self.key(key);
         let watch = Watch {
@@ -157,13 +157,13 @@ impl Model {
             watermark,
         };
         let tickets = &mut self.reference.get(id).unwrap().tickets;
-        let ticket = self.rooms[key.room()]
+        let secondary = self.shards[key.shard()]
             .watch(&watch, id, tickets.last().copied())
             .unwrap();
-        tickets.push(ticket);
-        assert_eq!(ticket.room as usize, key.room());
+        tickets.push(secondary);
+        assert_eq!(secondary.shard as usize, key.shard());
         self.reference
-            .watch(key, watermark, Linked::further(id, ticket));
+            .watch(key, watermark, Linked::last_secondary(id, secondary));
     }
 
     fn all_watched(&mut self, id: TimerHandle) {
@@ -172,9 +172,9 @@ impl Model {
         let (payload, last) = (parked.payload, parked.tickets.last().copied());
         parked.to_watch = None;
         parked.recheck |= passed;
-        self.rooms[id.shard()].arrived(id, last, passed);
+        self.shards[id.shard()].arrived(id, last, passed);
         self.reference.homes[id.shard()].counts.parked += 1;
-        self.settle(CheckedOut {
+        self.check_until_in(CheckedOut {
             id,
             payload,
             verdict: Verdict::Unsatisfied,
@@ -182,20 +182,20 @@ impl Model {
     }
 
     pub(super) fn withdraw(&mut self, id: TimerHandle) {
-        let left = self.rooms[id.shard()].withdraw(id);
+        let left = self.shards[id.shard()].withdraw(id);
         let (parked, expected) = self.reference.remove(id);
         assert_eq!(left.map(|key| key.number), expected);
         let foreign = parked
             .tickets
             .iter()
-            .any(|ticket| ticket.room as usize != id.shard());
+            .any(|secondary| secondary.shard as usize != id.shard());
         self.reference
-            .count_if(foreign, "withdrawn with watches in both rooms");
+            .count_if(foreign, "withdrawn with watches in both shards");
     }
 
     /// As an event does.
     fn check_out(&mut self, id: TimerHandle) {
-        let held = self.rooms[id.shard()].check_out(id);
+        let held = self.shards[id.shard()].check_out(id);
         let expected = self.reference.check_out(id);
         assert_eq!(
             held.as_ref().map(|held| (held.id, held.payload)),
@@ -206,20 +206,20 @@ impl Model {
         self.held.extend(held);
     }
 
-    pub(super) fn give_back(&mut self, at: usize) {
+    pub(super) fn check_in(&mut self, at: usize) {
         let mut held = self.held.swap_remove(at);
         held.verdict = match self.random.u8(..8) {
             0..2 => Verdict::Satisfied,
             2 => Verdict::Panicked,
             _ => Verdict::Unsatisfied,
         };
-        self.settle(held);
+        self.check_until_in(held);
     }
 
-    fn settle(&mut self, held: CheckedOut<u64>) {
+    fn check_until_in(&mut self, held: CheckedOut<u64>) {
         let (id, verdict) = (held.id, held.verdict);
-        let given_back = self.rooms[id.shard()].give_back(held, None);
-        match (given_back, self.reference.settle(id, verdict)) {
+        let checked_in = self.shards[id.shard()].check_in(held, None);
+        match (checked_in, self.reference.check_until_in(id, verdict)) {
             (Next::Parked, Next::Parked) => {}
             (Next::CheckAgain(again), Next::CheckAgain(payload)) => {
                 assert_eq!((again.id, again.payload), (id, payload));
@@ -229,7 +229,7 @@ impl Model {
             (Next::Ended(ended), Next::Ended((_, outcome))) => {
                 self.departed(ended, &outcome);
             }
-            (given_back, expected) => panic!("{given_back:?}, and expected {expected:?}"),
+            (checked_in, expected) => panic!("{checked_in:?}, and expected {expected:?}"),
         }
     }
 
@@ -238,7 +238,7 @@ impl Model {
         let id = self.reference.id_of(ended.payload);
         let (parked, left) = self.reference.remove_ended(id, outcome);
         assert_eq!((ended.payload, &ended.outcome), (parked.payload, outcome));
-        assert_eq!(ended.further, parked.tickets.last().copied());
+        assert_eq!(ended.last_secondary, parked.tickets.last().copied());
         assert_eq!(ended.permit, Some(parked.payload)); // as it was parked with
         assert_eq!(ended.left.map(|key| key.number), left);
         parked.deadline
@@ -247,7 +247,7 @@ impl Model {
     pub(super) fn claim(&mut self, id: TimerHandle) {
         let asked = Outcome::Cancelled(CancelReason::Requested("asked".into()));
         let outcome = [Outcome::Completed, asked][self.random.usize(..2)].clone();
-        let ended = self.rooms[id.shard()].claim(id, outcome.clone(), None);
+        let ended = self.shards[id.shard()].claim(id, outcome.clone(), None);
         assert_eq!(ended.is_some(), self.reference.claim(id, &outcome));
         ended
             .into_iter()
@@ -265,11 +265,11 @@ impl Model {
         let all = self.random.u8(..8) == 0;
         let Some(record) = self.find(key) else { return };
         let (mut taken, of) = (Vec::new(), self.key(key));
-        let room = &mut self.rooms[key.room()];
-        let before = room.waiting_unmet(&of, key.hash());
-        let took = room.pop_up_to(record, value, all, limit, |id| taken.push(id));
+        let shard = &mut self.shards[key.shard()];
+        let before = shard.waiting_unmet(&of, key.hash());
+        let took = shard.pop_up_to(record, value, all, limit, |id| taken.push(id));
         // The watches that have left are looked at, too.
-        let looked_at = before - room.waiting_unmet(&of, key.hash());
+        let looked_at = before - shard.waiting_unmet(&of, key.hash());
         let (expected, done, left) = self.reference.pop_up_to(key, value, all, looked_at);
         let in_the_way = !took.all && done; // one that has left, or all the limit went to such
         self.reference
@@ -277,7 +277,7 @@ impl Model {
         assert!((took.all || in_the_way) == done, "taken up to {value}");
         assert_eq!(taken, expected, "taken up to {value}");
         assert_eq!(took.left.map(|key| key.number), left);
-        let here = taken.iter().all(|id| id.shard() == key.room());
+        let here = taken.iter().all(|id| id.shard() == key.shard());
         let now = self.taken.len();
         self.taken.extend(taken.into_iter().map(|id| (id, all)));
         while here && self.taken.len() > now {
@@ -292,12 +292,12 @@ impl Model {
         if cancel {
             return self.claim(id);
         }
-        let room = &mut self.rooms[id.shard()];
-        let counted = room.get_mut(id).map(Entry::count_down);
+        let shard = &mut self.shards[id.shard()];
+        let counted = shard.get_mut(id).map(Entry::count_down);
         assert_eq!(counted, self.reference.count_down(id));
         match counted {
             Some(true) => {
-                let ended = room.claim(id, Outcome::Completed, None);
+                let ended = shard.claim(id, Outcome::Completed, None);
                 assert_eq!(
                     ended.is_some(),
                     self.reference.claim(id, &Outcome::Completed)
@@ -316,9 +316,9 @@ impl Model {
         let place = [WatchList::Plain, WatchList::Met][self.random.usize(..2)];
         let Some(record) = self.find(key) else { return };
         let mut found = Vec::new();
-        let room = &mut self.rooms[key.room()];
-        let on = room.walk(record, place, limit, |of, waiter| found.push(waiter.id(of)));
-        let waiting = &self.reference.homes[key.room()].keys[&key];
+        let shard = &mut self.shards[key.shard()];
+        let on = shard.walk(record, place, limit, |of, waiter| found.push(waiter.id(of)));
+        let waiting = &self.reference.homes[key.shard()].keys[&key];
         let rest = if place == WatchList::Plain {
             &waiting.plain
         } else {
@@ -330,7 +330,7 @@ impl Model {
             .count_if(over_met, "a walk over met ones in several steps");
         self.walked(
             Walk {
-                room: key.room(),
+                shard: key.shard(),
                 number: 0,
                 rest,
             },
@@ -343,12 +343,12 @@ impl Model {
     fn walk_on(&mut self) {
         let at = self.random.usize(..self.reference.walks.len());
         let (walk, limit) = (self.reference.walks.swap_remove(at), self.any_limit());
-        let room = &mut self.rooms[walk.room];
+        let shard = &mut self.shards[walk.shard];
         if self.random.u8(..16) == 0 {
-            return room.end_walk(walk.number);
+            return shard.end_walk(walk.number);
         }
         let mut found = Vec::new();
-        let on = room.walk_on(walk.number, limit, |of, waiter| found.push(waiter.id(of)));
+        let on = shard.walk_on(walk.number, limit, |of, waiter| found.push(waiter.id(of)));
         self.walked(walk, on, found, limit);
     }
 
@@ -373,17 +373,20 @@ impl Model {
     /// The last further watch of what has ended is released.
     pub(super) fn release(&mut self, at: usize) {
         let (id, mut tickets) = self.reference.leaving.swap_remove(at);
-        let ticket = tickets.pop().expect("a watch to be released");
-        let (of, waiter) = (ticket.room as usize, Linked::further(id, ticket));
+        let secondary = tickets.pop().expect("a watch to be released");
+        let (of, waiter) = (
+            secondary.shard as usize,
+            Linked::last_secondary(id, secondary),
+        );
         let before = tickets.last().copied();
-        let room = &mut self.rooms[of];
-        let key = room
-            .further_key(ticket, id)
+        let shard = &mut self.shards[of];
+        let key = shard
+            .further_key(secondary, id)
             .map(|(key, before)| (key.map(|key| key.number), before));
         assert_eq!(key, Some((self.reference.key_of(of, waiter), before)));
-        let (then, left) = room.unwatch(ticket);
+        let (then, left) = shard.unwatch(secondary);
         assert_eq!(then, before);
-        assert!(room.further_key(ticket, id).is_none());
+        assert!(shard.further_key(secondary, id).is_none());
         assert_eq!(
             left.map(|key| key.number),
             self.reference.unwatch(of, waiter)

@@ -1,4 +1,4 @@
-//! The keys of one room that have waiters, a *record* each. Most records are *near*: in the first
+//! The keys of one shard that have waiters, a *record* each. Most records are *near*: in the first
 //! page, at the place that their key's hash names. A hash table finds the others. And the *links*,
 //! which tie a watch to its key's record and tell where in it the watch is: only their form; the
 //! lists that they make up are in [`watchers`](super::watchers) and
@@ -15,7 +15,7 @@ use timer_core::{
 };
 
 use super::watermark_queue::{Ends, NONE, WatermarkList, shrinks_to};
-use crate::operation::watches::Lookup;
+use hashbrown::Equivalent;
 
 /// A table for more keys than this gives a peak back. Fewer in tests, which get there.
 pub(super) const KEPT_KEYS: usize = if cfg!(test) { 64 } else { 512 };
@@ -52,19 +52,19 @@ pub(super) const NEAR: usize = 1 << RecordSlot::<()>::PAGE_BITS;
 #[derive(Debug)]
 pub(super) struct Keys<K> {
     records: Pages<RecordSlot<K>>,
-    far: Box<Far>,
+    far: Box<DistantKeys>,
 }
 
 /// What most keys do not touch.
 #[derive(Debug, Default)]
-struct Far {
+struct DistantKeys {
     /// The numbers of the records that are not near.
     table: HashTable<u32>,
     /// Of the last record that had watermark watches: the next one takes it over.
     spare: Option<Box<WatermarkList>>,
 }
 
-impl Far {
+impl DistantKeys {
     fn remove<K>(&mut self, records: &Pages<RecordSlot<K>>, hash: u64, number: u32) {
         let table = &mut self.table;
         if let Ok(entry) = table.find_entry(hash, |&other| other == number) {
@@ -86,8 +86,8 @@ impl<K: Eq> Keys<K> {
 
     /// The number of a key's record.
     #[inline]
-    pub(super) fn find<Q: Lookup<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
-        let is = |record: &Record<K>| record.hash == hash && key.is(&record.key);
+    pub(super) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
+        let is = |record: &Record<K>| record.hash == hash && key.equivalent(&record.key);
         let near = near(hash);
         if self
             .records
@@ -235,7 +235,7 @@ impl<K: Eq> Keys<K> {
     }
 }
 
-/// The place near for a key of this hash: not by the bits that tell its room.
+/// The place near for a key of this hash: not by the bits that tell its shard.
 #[inline]
 fn near(hash: u64) -> u32 {
     hash as u32 % NEAR as u32
@@ -249,7 +249,7 @@ fn hash_of<K>(records: &Pages<RecordSlot<K>>, number: u32) -> u64 {
         .map_or(0, |record| record.hash)
 }
 
-/// How many further keys are watched in one room at most.
+/// How many further keys are watched in one shard at most.
 pub(crate) const WAITERS_MAX: usize = 1 << 30;
 
 /// Set in the number of a slot's link; without it the number is an entry's index.
@@ -301,20 +301,20 @@ impl Link {
     }
 }
 
-/// The watch slot of an operation in the room of a key that is not its first: gives it back without
+/// The watch slot of an operation in the shard of a key that is not its first: gives it back without
 /// hashing or comparing keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
-    pub(crate) room: u32,
+pub(crate) struct SecondaryId {
+    pub(crate) shard: u32,
     /// One above the slot: so an `Option` of a ticket costs nothing.
     above: NonZeroU32,
 }
 
-impl Ticket {
+impl SecondaryId {
     #[inline]
-    pub(super) fn new(room: u32, slot: u32) -> Self {
-        Ticket {
-            room,
+    pub(super) fn new(shard: u32, slot: u32) -> Self {
+        SecondaryId {
+            shard,
             above: NonZeroU32::MIN.saturating_add(slot),
         }
     }
@@ -328,19 +328,19 @@ impl Ticket {
 /// The watch of an operation under a key that is not its first. It keeps its slot until the
 /// operation has ended, also when it was taken off its key.
 #[derive(Debug)]
-pub(super) struct Further {
+pub(super) struct SecondaryWatch {
     pub(super) id: Option<TimerHandle>,
     pub(super) link: Link,
     /// The watch that was set before, unless that is the first key's.
-    pub(super) before: Option<Ticket>,
+    pub(super) before: Option<SecondaryId>,
 }
 
-impl PageSlot for Further {
+impl PageSlot for SecondaryWatch {
     const PAGE_BITS: u32 = 4;
     const MAX: u32 = WAITERS_MAX as u32;
 
     fn vacant() -> Self {
-        Further {
+        SecondaryWatch {
             id: None,
             link: Link::NOWHERE,
             before: None,
@@ -400,6 +400,6 @@ mod tests {
 
     #[test]
     fn a_further_watch_costs_32_bytes() {
-        assert_eq!(size_of::<Further>(), 32);
+        assert_eq!(size_of::<SecondaryWatch>(), 32);
     }
 }

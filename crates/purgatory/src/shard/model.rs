@@ -1,6 +1,6 @@
-//! Two rooms against plain lists ([`reference`]): random steps as threads make them, one lock hold
-//! each, so whatever may come between two lock holds of an operation does. Each room is the first
-//! room of half the keys, so that operations with several keys are foreign waiters of the other.
+//! Two shards against plain lists ([`reference`]): random steps as threads make them, one lock hold
+//! each, so whatever may come between two lock holds of an operation does. Each shard is the first
+//! shard of half the keys, so that operations with several keys are foreign waiters of the other.
 //!
 //! After every step all links are walked (`assert_valid`), and what was walked is compared: for
 //! each key the plain waiters, those met and those not met, in order; each entry with its notes,
@@ -11,7 +11,7 @@
 //! taken fails the test. `TEST_EFFORT` says how many steps to make: 5000 without it, a million in
 //! CI; `MODEL_SEED` makes others. A failure tells the seed of its case.
 
-pub(in crate::room) mod reference;
+pub(in crate::shard) mod reference;
 mod steps;
 mod time;
 
@@ -38,12 +38,12 @@ const STEPS_A_CASE: u64 = 600;
 /// Paths that are counted.
 const PATHS: usize = 21;
 
-/// A key; the even ones have room 0 as their first. Keys come in pairs that share a hash.
+/// A key; the even ones have shard 0 as their first. Keys come in pairs that share a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::room) struct Number(u16);
+pub(in crate::shard) struct Number(u16);
 
 impl Number {
-    fn room(self) -> usize {
+    fn shard(self) -> usize {
         usize::from(self.0) % HOMES
     }
 
@@ -52,7 +52,7 @@ impl Number {
     }
 }
 
-/// A key as a room stores it.
+/// A key as a shard stores it.
 #[derive(Clone, Debug)]
 struct Key {
     number: Number,
@@ -69,10 +69,10 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-type Room = super::Room<Key, u64>;
+type Shard = super::Shard<Key, u64>;
 
 struct Model {
-    rooms: [Room; HOMES],
+    shards: [Shard; HOMES],
     reference: Reference,
     random: fastrand::Rng,
     alive: Rc<()>,
@@ -97,9 +97,9 @@ impl Model {
         let mut random = fastrand::Rng::with_seed(seed);
         let size = WheelSize::new([2, 4, 20][random.usize(..3)]).unwrap();
         let now = random.u64(..1000);
-        let rooms = [0, 1].map(|number| {
+        let shards = [0, 1].map(|number| {
             let phase = random.u64(1..9); // so that u64::MAX is never
-            Room::new(number, TimingWheel::with_phase(size, now, phase))
+            Shard::new(number, TimingWheel::with_phase(size, now, phase))
         });
         let (keys, many) = match random.u8(..16) {
             0 => (400, 300),
@@ -107,7 +107,7 @@ impl Model {
             of => ([2, 8, 16][usize::from(of) % 3], 24),
         };
         Model {
-            rooms,
+            shards,
             reference: Reference::default(),
             alive: Rc::new(()),
             keys,
@@ -133,10 +133,10 @@ impl Model {
 
     /// The record of a key that has waiters.
     fn find(&self, key: Number) -> Option<u32> {
-        let found = self.rooms[key.room()].find(&self.key(key), key.hash());
+        let found = self.shards[key.shard()].find(&self.key(key), key.hash());
         assert_eq!(
             found.is_some(),
-            self.reference.homes[key.room()].keys.contains_key(&key)
+            self.reference.homes[key.shard()].keys.contains_key(&key)
         );
         found
     }
@@ -144,11 +144,11 @@ impl Model {
     /// After a step.
     fn compare(&mut self) {
         let mut key_count = 0;
-        for (number, room) in self.rooms.iter_mut().enumerate() {
-            let (wheel, expected) = (&mut room.entries.wheel, &self.reference.homes[number]);
+        for (number, shard) in self.shards.iter_mut().enumerate() {
+            let (wheel, expected) = (&mut shard.entries.wheel, &self.reference.homes[number]);
             wheel.assert_valid();
-            let of_room = |parked: &&Parked| parked.id.shard() == number;
-            let all = self.reference.all.iter().filter(of_room);
+            let of_shard = |parked: &&Parked| parked.id.shard() == number;
+            let all = self.reference.all.iter().filter(of_shard);
             let scheduled = all.clone().filter(|parked| parked.scheduled);
             let first = scheduled
                 .clone()
@@ -160,28 +160,28 @@ impl Model {
                 "{next_due:?}"
             );
             assert_eq!(wheel.scheduled_count(), scheduled.count());
-            assert_eq!(room.len(), all.count());
-            assert_eq!(room.watched(), self.reference.watched(number));
-            assert_eq!(room.counts, expected.counts);
+            assert_eq!(shard.len(), all.count());
+            assert_eq!(shard.watched(), self.reference.watched(number));
+            assert_eq!(shard.counts, expected.counts);
             let walks = self
                 .reference
                 .walks
                 .iter()
-                .filter(|walk| walk.room == number)
+                .filter(|walk| walk.shard == number)
                 .count();
             assert_eq!(
-                room.rest.walks.len(),
+                shard.rest.walks.len(),
                 walks,
                 "a walk that is over is forgotten"
             );
-            let found = room.assert_valid().into_iter();
+            let found = shard.assert_valid().into_iter();
             let found = found.map(|(key, waiting)| (key.number, waiting)).collect();
-            assert_eq!(expected.keys, found, "waiters in room {number}");
-            assert_eq!(room.key_count(), expected.keys.len());
-            for (key, waiters) in room.waiters_by_key() {
+            assert_eq!(expected.keys, found, "waiters in shard {number}");
+            assert_eq!(shard.key_count(), expected.keys.len());
+            for (key, waiters) in shard.waiters_by_key() {
                 assert_eq!(waiters, expected.keys[&key.number].len());
             }
-            key_count += room.key_count();
+            key_count += shard.key_count();
         }
         assert_eq!(
             Rc::strong_count(&self.alive),
@@ -189,9 +189,9 @@ impl Model {
             "clones of keys"
         );
         for parked in &self.reference.all {
-            let entry = self.rooms[parked.id.shard()].get_mut(parked.id).unwrap();
-            let further = parked.tickets.last().filter(|_| parked.to_watch.is_none());
-            assert_eq!(entry.further, further.copied());
+            let entry = self.shards[parked.id.shard()].get_mut(parked.id).unwrap();
+            let last_secondary = parked.tickets.last().filter(|_| parked.to_watch.is_none());
+            assert_eq!(entry.last_secondary, last_secondary.copied());
             assert_eq!(entry.deadline, parked.deadline);
             assert_eq!(
                 (entry.is_held(), entry.is_ending()),
@@ -202,7 +202,7 @@ impl Model {
 
     /// Ends all; nothing is left.
     fn end(mut self) -> Paths {
-        while let Some(id) = (0..HOMES).find_map(|room| self.rooms[room].first_from(0)) {
+        while let Some(id) = (0..HOMES).find_map(|shard| self.shards[shard].first_from(0)) {
             if self
                 .reference
                 .get(id)
@@ -210,7 +210,7 @@ impl Model {
             {
                 self.withdraw(id);
             } else if let Some(at) = self.held.iter().position(|held| held.id == id) {
-                self.give_back(at);
+                self.check_in(at);
             } else {
                 self.claim(id);
             }
@@ -220,8 +220,8 @@ impl Model {
             self.release(0);
         }
         self.compare();
-        let left = |room: &Room| (room.len(), room.key_count(), room.watched());
-        assert!(self.rooms.iter().all(|room| left(room) == (0, 0, 0)));
+        let left = |shard: &Shard| (shard.len(), shard.key_count(), shard.watched());
+        assert!(self.shards.iter().all(|shard| left(shard) == (0, 0, 0)));
         self.reference.paths
     }
 }
@@ -233,7 +233,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn two_rooms_agree_with_plain_lists() {
+fn two_shards_agree_with_plain_lists() {
     let times = number("TEST_EFFORT").unwrap_or(1);
     let steps = STEPS.checked_mul(times).expect("TEST_EFFORT is too much");
     assert!(steps > 0, "TEST_EFFORT=0 would test nothing");

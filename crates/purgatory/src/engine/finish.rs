@@ -1,6 +1,6 @@
 //! Endings: `finish`, the one way out, whatever found the end; and closing.
 //!
-//! An operation *ends* under its first room's lock: the entry leaves the wheel and its first key's
+//! An operation *ends* under its first shard's lock: the entry leaves the wheel and its first key's
 //! list, the outcome is decided. Then, with nothing locked, its other watches are released and its
 //! callback is run: here, or where the timer runs what expired.
 
@@ -13,6 +13,7 @@ use std::{
     },
 };
 
+use hashbrown::Equivalent;
 use timer_core::{
     Job, TimerHandle,
     driver::{
@@ -23,16 +24,14 @@ use timer_core::{
 
 use crate::{
     engine::{
-        core::Core,
-        event::{CHUNK, Unfinished, Walk},
+        Core,
         nested::{Call, enqueue},
+        signal::{CHUNK, Unfinished, Walk},
         trace,
     },
-    operation::{
-        CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout,
-        watches::{Lookup, WatchKey},
-    },
-    room::{AllEnded, Ended, EndedAt, Fired, Room, Ticket, WatchList},
+    operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
+    shard::{AllEnded, CallbackJob, Ended, EndedAt, SecondaryId, Shard, WatchList},
+    watches::WatchKey,
 };
 
 /// So many further watches of what has expired are given back on the thread that turns the wheels;
@@ -51,7 +50,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.release(&mut ended);
         let completed = usize::from(ended.outcome == Outcome::Completed);
         if self.settings.offload_all || ended.outcome == Outcome::Expired {
-            self.offload_fired(vec![Fired::Over(ended)], None);
+            self.offload_fired(vec![CallbackJob::Call(ended)], None);
         } else {
             self.run(call, ended);
         }
@@ -72,7 +71,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes what has ended out of the watch lists it is still on.
     #[inline]
     pub(super) fn release(&self, ended: &mut Ended<K, O>) {
-        self.release_some(&mut ended.further, usize::MAX, drop);
+        self.release_some(&mut ended.last_secondary, usize::MAX, drop);
         drop(ended.left.take());
     }
 
@@ -81,16 +80,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(super) fn release_some(
         &self,
-        further: &mut Option<Ticket>,
+        last_secondary: &mut Option<SecondaryId>,
         max: usize,
         mut left: impl FnMut(K),
     ) -> usize {
         for released in 0..max {
-            let Some(ticket) = *further else {
+            let Some(secondary) = *last_secondary else {
                 return released;
             };
-            let (before, key) = self.rooms.lock(ticket.room as usize).unwatch(ticket);
-            *further = before;
+            let (before, key) = self
+                .shards
+                .lock(secondary.shard as usize)
+                .unwatch(secondary);
+            *last_secondary = before;
             key.into_iter().for_each(&mut left);
         }
         max
@@ -107,7 +109,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// callback is over.
     pub(crate) fn offload_fired(
         self: &Arc<Self>,
-        mut fired: Vec<Fired<K, O>>,
+        mut fired: Vec<CallbackJob<K, O>>,
         latch: Option<&Latch>,
     ) {
         let under_way: Vec<UnderWay> = latch
@@ -122,8 +124,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let mut left = Vec::new();
         for fired in &mut fired {
-            if let Fired::Over(ended) = fired {
-                self.release_some(&mut ended.further, at_once, |key| left.push(key));
+            if let CallbackJob::Call(ended) = fired {
+                self.release_some(&mut ended.last_secondary, at_once, |key| left.push(key));
             }
         }
         self.counts
@@ -140,7 +142,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// [`RELEASED_BY_JOB`] watches another job goes on.
     fn run_fired(
         self: Arc<Self>,
-        mut rest: VecDeque<Fired<K, O>>,
+        mut rest: VecDeque<CallbackJob<K, O>>,
         handed_ns: Option<u64>,
         mut under_way: Vec<UnderWay>,
     ) {
@@ -150,9 +152,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             RELEASED_BY_JOB
         };
         while let Some(mut fired) = rest.pop_front() {
-            if let Fired::Over(ended) = &mut fired {
-                budget -= self.release_some(&mut ended.further, budget, drop);
-                if ended.further.is_some() {
+            if let CallbackJob::Call(ended) = &mut fired {
+                budget -= self.release_some(&mut ended.last_secondary, budget, drop);
+                if ended.last_secondary.is_some() {
                     rest.push_front(fired);
                     let core = self.clone();
                     let more = Job::new(move || core.run_fired(rest, handed_ns, under_way));
@@ -171,8 +173,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             trace::slow(&self.settings.name, now_ns, || {
                 let call = Call::enter(&self.offload);
                 match fired {
-                    Fired::Over(ended) => self.run(&call, ended),
-                    Fired::Check(id) => self.recheck(&call, id),
+                    CallbackJob::Call(ended) => self.run(&call, ended),
+                    CallbackJob::Recheck(id) => self.recheck(&call, id),
                 }
                 if call.is_nested() {
                     enqueue(move || drop(under_way)); // behind the callback
@@ -223,7 +225,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let claimed = self.claim_and_close(reason);
         claimed
             .into_iter()
-            .for_each(|ended| all.push(Fired::Over(ended), None));
+            .for_each(|ended| all.push(CallbackJob::Call(ended), None));
         for fired in all.into_jobs(self.offload.parallelism()) {
             self.offload_fired(fired, Some(&self.closing));
         }
@@ -231,9 +233,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     fn claim_and_close(&self, reason: CancelReason) -> AllEnded<K, O> {
         let mut first = false;
-        for room in 0..self.rooms.count() {
-            let closed = &mut self.rooms.lock(room).closed;
-            first |= !std::mem::replace(closed, !failpoint!(ShutdownClosesNoRoom));
+        for shard in 0..self.shards.count() {
+            let closed = &mut self.shards.lock(shard).closed;
+            first |= !std::mem::replace(closed, !failpoint!(ShutdownClosesNoShard));
         }
         let claimed = self.claim_all(&Outcome::Cancelled(reason), |_| true);
         trace::closed(&self.settings.name, first, claimed.len());
@@ -253,14 +255,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Claims everything parked, but for the operations that `is_meant` refuses under the lock.
     fn claim_all(&self, outcome: &Outcome, is_meant: impl Fn(&O) -> bool) -> AllEnded<K, O> {
         let (mut ended, mut on) = (AllEnded::new(), (0, 0));
-        while let Some((mut room, ids)) = self.next_parked(&mut on) {
+        while let Some((mut shard, ids)) = self.next_parked(&mut on) {
             let at = self.ending_at();
             for id in ids {
-                if room
+                if shard
                     .get_mut(id)
                     .is_none_or(|entry| entry.payload().is_none_or(&is_meant))
                 {
-                    ended.extend(room.claim(id, outcome.clone(), at));
+                    ended.extend(shard.claim(id, outcome.clone(), at));
                 }
             }
         }
@@ -271,7 +273,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends everything parked under `key`; returns how many this call ended. All are claimed before
     /// the first is called back, so that what a callback parks stays.
-    pub(crate) fn end_for_key<Q: Hash + Lookup<K> + ?Sized>(
+    pub(crate) fn end_for_key<Q: Hash + Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         outcome: Outcome,
@@ -285,10 +287,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             ended,
         };
         let at = self.ending_at();
-        let mut claim = |first_room: &mut Room<K, O>, id| {
+        let mut claim = |first_shard: &mut Shard<K, O>, id| {
             unfinished
                 .ended
-                .extend(first_room.claim(id, outcome.clone(), at));
+                .extend(first_shard.claim(id, outcome.clone(), at));
         };
         self.claim_each(key, hash, WatchList::Plain, &mut claim);
         // What a rise meets meanwhile is on one of these two.
@@ -297,27 +299,27 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         unfinished.ended.len()
     }
 
-    /// Applies `claim` to each waiter of a key, in the room of its operation's first key.
-    fn claim_each<Q: Lookup<K> + ?Sized>(
+    /// Applies `claim` to each waiter of a key, in the shard of its operation's first key.
+    fn claim_each<Q: Equivalent<K> + ?Sized>(
         &self,
         key: &Q,
         hash: u64,
         place: WatchList,
-        claim: &mut impl FnMut(&mut Room<K, O>, TimerHandle),
+        claim: &mut impl FnMut(&mut Shard<K, O>, TimerHandle),
     ) {
         let (mut found, mut on) = (Vec::new(), None);
-        let mut room = self.room_of(hash);
-        if let Some(record) = room.find(key, hash) {
-            on = room.walk(record, place, CHUNK, |of, waiter| found.push(waiter.id(of)));
+        let mut shard = self.shard_of(hash);
+        if let Some(record) = shard.find(key, hash) {
+            on = shard.walk(record, place, CHUNK, |of, waiter| found.push(waiter.id(of)));
         }
         let mut walk = Walk {
-            rooms: &self.rooms,
-            room: room.number(),
+            shards: &self.shards,
+            shard: shard.number(),
             on,
         };
-        drop(room);
+        drop(shard);
         loop {
-            self.each_in_first_room(found.drain(..), |&id| id, &mut *claim);
+            self.each_in_first_shard(found.drain(..), |&id| id, &mut *claim);
             if !walk.next(CHUNK, |of, waiter| found.push(waiter.id(of))) {
                 return;
             }
@@ -330,14 +332,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return EndResult::Gone;
         };
         let (call, at) = (Call::enter(&self.offload), self.ending_at());
-        let mut first_room = self.first_room_of(id);
-        if first_room.get_mut(id).is_none() {
+        let mut first_shard = self.first_shard_of(id);
+        if first_shard.get_mut(id).is_none() {
             return EndResult::Gone;
         }
-        let Some(ended) = first_room.claim(id, outcome, at) else {
+        let Some(ended) = first_shard.claim(id, outcome, at) else {
             return EndResult::Noted;
         };
-        drop(first_room);
+        drop(first_shard);
         self.finish(&call, ended);
         EndResult::Ended
     }
@@ -348,38 +350,42 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return false;
         };
         let span = self.span(self.driver().now_ns(), timeout);
-        let mut first_room = self.first_room_of(id);
-        let due = first_room.reschedule(id, span);
+        let mut first_shard = self.first_shard_of(id);
+        let due = first_shard.reschedule(id, span);
         due.into_iter()
-            .for_each(|due| self.work_at(&mut first_room, span, due));
+            .for_each(|due| self.work_at(&mut first_shard, span, due));
         due.is_some()
     }
 
     /// Ends the operation that waits for a key as Completed, and hands it over uncalled. Its key is
     /// free when this returns.
-    pub(crate) fn take_alone<Q: Hash + Lookup<K> + ?Sized>(&self, key: &Q) -> Option<O> {
+    pub(crate) fn take_alone<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<O> {
         let (hash, at) = (self.versions.hash(key), self.ending_at());
-        let mut room = self.room_of(hash);
-        let id = room
+        let mut shard = self.shard_of(hash);
+        let id = shard
             .find(key, hash)
-            .and_then(|record| room.first_waiter(record))?;
-        let ended = room.claim(id, Outcome::Completed, at);
-        drop(room);
+            .and_then(|record| shard.first_waiter(record))?;
+        let ended = shard.claim(id, Outcome::Completed, at);
+        drop(shard);
         ended.map(|ended| self.hand_over(ended))
     }
 
     /// How many times all have been taken: to be read before an operation is parked, and kept in
     /// it.
-    pub(crate) fn sweeps(&self) -> u64 {
-        self.sweeps.load(Acquire)
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Acquire)
     }
 
     /// Cancels all that were parked before this call, by the sweeps before each, and hands them
-    /// over uncalled. An operation parked meanwhile stays, whatever its room. O(parked).
-    pub(crate) fn take_all(&self, outcome: &Outcome, sweeps_before: impl Fn(&O) -> u64) -> Vec<O> {
-        let before = self.sweeps.fetch_add(1, AcqRel);
+    /// over uncalled. An operation parked meanwhile stays, whatever its shard. O(parked).
+    pub(crate) fn take_older_than(
+        &self,
+        outcome: &Outcome,
+        generation_of: impl Fn(&O) -> u64,
+    ) -> Vec<O> {
+        let before = self.generation.fetch_add(1, AcqRel);
         let is_old =
-            |operation: &O| sweeps_before(operation) <= before || failpoint!(FailsWhatCameAfter);
+            |operation: &O| generation_of(operation) <= before || failpoint!(FailsWhatCameAfter);
         self.claim_all(outcome, is_old)
             .into_iter()
             .map(|ended| self.hand_over(ended))

@@ -1,6 +1,6 @@
-//! A room: all there is of the keys that hash to it. The operations whose first key is here, on a
+//! A shard: all there is of the keys that hash to it. The operations whose first key is here, on a
 //! timing wheel of their own; for each key the watches on it, of operations whose first key is here
-//! and in other rooms; counts.
+//! and in other shards; counts.
 //!
 //! Pure: no lock, no clock, no thread, and no code of the user's but a key's `Eq` and `Clone`,
 //! which run as a key is looked up, before anything is changed. Whatever is the user's and has to
@@ -17,39 +17,41 @@ use timer_core::{
     driver::{Pages, ShardState},
 };
 
-use self::keys::{Further, Keys, Walk};
-use crate::operation::{
-    Outcome, RefusedReason, Verdict,
+use self::keys::{Keys, SecondaryWatch, Walk};
+use crate::{
+    operation::{Outcome, RefusedReason, Verdict},
     stats::{Counts, Stats, Times},
 };
 
-pub(crate) use entry::{Batch, COUNTED_MAX, CheckedOut, Entries, Entry, Next, Span, Tag, Waiter};
-pub(crate) use keys::{Ticket, WAITERS_MAX, WatchList};
+pub(crate) use entry::{
+    Batch, COUNTED_MAX, CheckedOut, Entries, Entry, Next, ParkInfo, ParkTimes, Waiter,
+};
+pub(crate) use keys::{SecondaryId, WAITERS_MAX, WatchList};
 pub(crate) use watermark_queue::Watermark;
 
 #[derive(Debug)]
 #[repr(C)] // what each operation writes comes first, in as few cache lines as can be
-pub(crate) struct Room<K, O> {
+pub(crate) struct Shard<K, O> {
     entries: Entries<O>,
     pub(crate) counts: Counts,
     keys: Keys<K>,
-    rest: Box<Rest>,
+    rest: Box<LongWalks>,
     /// Once the program has asked for it.
     pub(crate) timed: Option<Box<Timed>>,
-    /// Set before the room is emptied for good, tested before anything is put in.
+    /// Set before the shard is emptied for good, tested before anything is put in.
     pub(crate) closed: bool,
 }
 
 /// What an operation with one key does not touch.
 #[derive(Debug)]
-struct Rest {
-    slots: Pages<Further>,
-    /// The walks under way. A room seldom has any.
+struct LongWalks {
+    slots: Pages<SecondaryWatch>,
+    /// The walks under way. A shard seldom has any.
     walks: Vec<Walk>,
     walks_begun: u64,
 }
 
-/// What a room times once the program has asked for it.
+/// What a shard times once the program has asked for it.
 #[derive(Debug)]
 pub(crate) struct Timed {
     pub(crate) times: Times,
@@ -76,13 +78,13 @@ pub(crate) type EndedAt = Option<u64>;
 pub(crate) struct Watch<'a, K> {
     pub(crate) key: &'a K,
     pub(crate) hash: u64,
-    /// The key's version before the check, which the room leaves to its caller.
+    /// The key's version before the check, which the shard leaves to its caller.
     pub(crate) version: u64,
     pub(crate) watermark: Option<Watermark>,
 }
 
 /// What became of an operation given back.
-pub(crate) type GivenBack<K, O> = Next<CheckedOut<O>, Ended<K, O>>;
+pub(crate) type CheckedIn<K, O> = Next<CheckedOut<O>, Ended<K, O>>;
 
 /// An operation that has ended: it is off the wheel and off the list of its first key.
 #[derive(Debug)]
@@ -92,7 +94,7 @@ pub(crate) struct Ended<K, O> {
     /// Its weight, if it was parked, and so has a place among `max_parked`.
     pub(crate) permit: Option<u64>,
     /// The last of its further watches, still to be released.
-    pub(crate) further: Option<Ticket>,
+    pub(crate) last_secondary: Option<SecondaryId>,
     /// Its first key, if nobody waits for that any more.
     pub(crate) left: Option<K>,
 }
@@ -107,7 +109,7 @@ impl<K, O> Ended<K, O> {
             payload,
             outcome,
             permit: None,
-            further: None,
+            last_secondary: None,
             left: None,
         }
     }
@@ -127,16 +129,16 @@ pub(crate) struct Turn {
 
 /// What the wheel came by.
 #[derive(Debug)]
-pub(crate) enum Fired<K, O> {
-    Over(Ended<K, O>),
+pub(crate) enum CallbackJob<K, O> {
+    Call(Ended<K, O>),
     /// It is due for a check without an event: the last, or one that was not due already.
-    Check(TimerHandle),
+    Recheck(TimerHandle),
 }
 
 /// The tick at which the wheel was to come by, and the sequence.
 pub(crate) type Order = (u64, u64);
 
-impl<K, O> ShardState for Room<K, O> {
+impl<K, O> ShardState for Shard<K, O> {
     type Task = Entry<O>;
 
     fn wheel(&mut self) -> &mut TimingWheel<Entry<O>> {
@@ -144,18 +146,18 @@ impl<K, O> ShardState for Room<K, O> {
     }
 }
 
-impl<K: Eq + Clone, O> Room<K, O> {
+impl<K: Eq + Clone, O> Shard<K, O> {
     pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<O>>) -> Self {
-        let rest = Rest {
+        let rest = LongWalks {
             slots: Pages::default(),
             walks: Vec::new(),
             walks_begun: 0,
         };
-        Room {
+        Shard {
             closed: false,
             entries: Entries {
                 wheel,
-                room: number as u32,
+                shard: number as u32,
             },
             keys: Keys::new(),
             rest: Box::new(rest),
@@ -175,7 +177,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         self.len() + self.rest.slots.len()
     }
 
-    /// Adds what the room holds and has counted.
+    /// Adds what the shard holds and has counted.
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         stats.parked += self.len() as u64;
         stats.watched += self.watched() as u64;
@@ -190,10 +192,10 @@ impl<K: Eq + Clone, O> Room<K, O> {
     /// The first operation at or after an index, to visit all in bounded steps.
     pub(crate) fn first_from(&self, index: u32) -> Option<TimerHandle> {
         let first = self.entries.wheel.first_from(index)?;
-        Some(TimerHandle::new(self.entries.room as usize, first))
+        Some(TimerHandle::new(self.entries.shard as usize, first))
     }
 
-    /// Why the room takes no operation now, unless it does.
+    /// Why the shard takes no operation now, unless it does.
     pub(crate) fn refuses(&self) -> Option<RefusedReason> {
         if self.closed {
             return Some(RefusedReason::Closed);
@@ -202,14 +204,14 @@ impl<K: Eq + Clone, O> Room<K, O> {
         (self.len() >= limit).then_some(RefusedReason::Full { limit })
     }
 
-    /// Puts an operation in, in a room that does not refuse it, and watches its first key: one that
+    /// Puts an operation in, in a shard that does not refuse it, and watches its first key: one that
     /// was checked under its one key, or one whose payload its parker holds; then its other keys,
     /// and [`arrived`](Self::arrived), are to follow. `follows` is the sequence of the one before,
-    /// when order matters over several rooms. Returns, too, at which tick the wheel has work.
+    /// when order matters over several shards. Returns, too, at which tick the wheel has work.
     #[inline]
     pub(crate) fn park(
         &mut self,
-        span: Span,
+        span: ParkTimes,
         follows: Option<u64>,
         payload: Option<O>,
         watch: &Watch<'_, K>,
@@ -227,18 +229,23 @@ impl<K: Eq + Clone, O> Room<K, O> {
             None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
         };
         let Ok((id, due)) = inserted else {
-            unreachable!("a full room refuses")
+            unreachable!("a full shard refuses")
         };
-        let handle = TimerHandle::new(self.entries.room as usize, id);
+        let handle = TimerHandle::new(self.entries.shard as usize, id);
         self.link(record, watch.watermark, handle, id.index());
         (handle, due)
     }
 
     /// For a parker whose keys are all watched: its operation is parked, still held.
-    pub(crate) fn arrived(&mut self, id: TimerHandle, further: Option<Ticket>, event_passed: bool) {
+    pub(crate) fn arrived(
+        &mut self,
+        id: TimerHandle,
+        last_secondary: Option<SecondaryId>,
+        event_passed: bool,
+    ) {
         self.counts.parked += 1;
         if let Some(entry) = self.get_mut(id) {
-            entry.watched(further, event_passed);
+            entry.watched(last_secondary, event_passed);
         }
     }
 
@@ -293,7 +300,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
     /// Gives a payload back that was checked. Always in line: a payload that goes through memory on
     /// its way costs an event on a key with many waiters a third more.
     #[inline(always)]
-    pub(crate) fn give_back(&mut self, held: CheckedOut<O>, at: EndedAt) -> GivenBack<K, O> {
+    pub(crate) fn check_in(&mut self, held: CheckedOut<O>, at: EndedAt) -> CheckedIn<K, O> {
         self.counts.checks += 1;
         let CheckedOut {
             id,
@@ -306,7 +313,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
             let entry = self
                 .get_mut(id)
                 .expect("Holder removes: the entry of a payload is there");
-            match entry.settle(payload, verdict) {
+            match entry.check_until_in(payload, verdict) {
                 Next::Parked => return Next::Parked,
                 Next::CheckAgain(payload) => {
                     return Next::CheckAgain(CheckedOut {
@@ -362,20 +369,20 @@ impl<K: Eq + Clone, O> Room<K, O> {
             self.unlink(id.id().index())
         };
         let entry = self.entries.wheel.cancel(id.id());
-        let (permit, further) = entry.map(|of| (of.tag().weight, of.further)).unzip();
+        let (permit, last_secondary) = entry.map(|of| (of.tag().weight, of.last_secondary)).unzip();
         Ended {
             payload,
             outcome,
             permit,
-            further: further.flatten(),
+            last_secondary: last_secondary.flatten(),
             left,
         }
     }
 
     /// Gives an operation another deadline, unless its end is decided or noted; returns when the
     /// wheel has work for it.
-    pub(crate) fn reschedule(&mut self, id: TimerHandle, span: Span) -> Option<u64> {
-        let Span {
+    pub(crate) fn reschedule(&mut self, id: TimerHandle, span: ParkTimes) -> Option<u64> {
+        let ParkTimes {
             now,
             deadline,
             armed,
@@ -399,27 +406,27 @@ impl<K: Eq + Clone, O> Room<K, O> {
     pub(crate) fn expire(
         &mut self,
         turn: Turn,
-        mut told: impl FnMut(Fired<K, O>, Order),
+        mut told: impl FnMut(CallbackJob<K, O>, Order),
     ) -> Advanced {
-        let Room {
-            entries: Entries { wheel, room },
+        let Shard {
+            entries: Entries { wheel, shard },
             timed,
             ..
         } = self;
         let now = turn.now.max(wheel.now()); // a parker may have seen a later tick than the timer
         let (mut due, mut early) = (Vec::new(), Vec::new());
         let mut advanced = wheel.advance(now, turn.budget, |mut task| {
-            let id = TimerHandle::new(*room as usize, task.id());
+            let id = TimerHandle::new(*shard as usize, task.id());
             let order = (task.deadline(), task.id().sequence());
             let entry = task.get_mut();
             if entry.deadline > now {
                 early.push((id, now.saturating_add(turn.every).min(entry.deadline)));
                 if entry.due_again() {
-                    told(Fired::Check(id), order);
+                    told(CallbackJob::Recheck(id), order);
                 }
             } else if turn.last_check {
                 if !entry.is_held() {
-                    told(Fired::Check(id), (entry.deadline, order.1));
+                    told(CallbackJob::Recheck(id), (entry.deadline, order.1));
                 }
                 entry.hold_for_last();
             } else if let Some(payload) = entry.claim(&Outcome::Expired) {
@@ -443,7 +450,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         for (id, payload, order) in due {
             self.counts.ended(&Outcome::Expired);
             told(
-                Fired::Over(self.take_out(id, payload, Outcome::Expired)),
+                CallbackJob::Call(self.take_out(id, payload, Outcome::Expired)),
                 order,
             );
         }
@@ -471,8 +478,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_room_takes_five_cache_lines() {
-        let bytes = size_of::<Room<u64, Box<u64>>>();
+    fn an_empty_shard_takes_five_cache_lines() {
+        let bytes = size_of::<Shard<u64, Box<u64>>>();
         assert!(
             bytes <= 5 * 64 - 16,
             "{bytes}: with its lock more than five cache lines"
@@ -483,7 +490,7 @@ mod tests {
     #[test]
     fn what_each_operation_counts_lies_in_one_cache_line() {
         let line = |offset: usize| (8 + offset) / 64;
-        let counts = offset_of!(Room<u64, Box<u64>>, counts);
+        let counts = offset_of!(Shard<u64, Box<u64>>, counts);
         assert_eq!(line(counts), line(counts + offset_of!(Counts, checks)));
     }
 }

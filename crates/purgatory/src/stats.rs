@@ -244,7 +244,7 @@ fn as_seconds_or_none<S: serde::Serializer>(
     serde::Serialize::serialize(&duration.map(|duration| duration.as_secs_f64()), to)
 }
 
-/// The part of the counting that one room does.
+/// The part of the counting that one shard does.
 #[derive(Debug, Default, PartialEq, Eq)]
 #[repr(C)] // what each operation counts comes first
 pub(crate) struct Counts {

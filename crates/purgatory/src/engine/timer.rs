@@ -11,24 +11,21 @@ use std::sync::Arc;
 use timer_core::{Advanced, Job, TimerHandle, TimerStats, driver::WheelOwner};
 
 use crate::{
-    engine::{
-        core::{BUDGET, Core},
-        nested::Call,
-        trace,
-    },
-    operation::{CancelReason, DelayedOperation, Verdict, watches::WatchKey},
-    room::Turn,
+    engine::{BUDGET, Core, nested::Call, trace},
+    operation::{CancelReason, DelayedOperation, Verdict},
+    shard::Turn,
+    watches::WatchKey,
 };
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Checks an operation without an event. When that check comes true, an event is missing, or
     /// was late.
     pub(super) fn recheck(self: &Arc<Self>, call: &Call<'_>, id: TimerHandle) {
-        let held = self.first_room_of(id).check_out_again(id);
+        let held = self.first_shard_of(id).check_out_again(id);
         let Some(mut held) = held else { return };
         held.verdict = self.check_by(&mut held.payload, O::check_without_event);
         let noted = self
-            .first_room_of(id)
+            .first_shard_of(id)
             .get_mut(id)
             .is_none_or(|entry| entry.event_noted());
         if held.verdict == Verdict::Satisfied && !noted {
@@ -44,8 +41,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             });
         }
         let at = self.ending_at();
-        let given_back = self.first_room_of(id).give_back(held, at);
-        if let Some(mut ended) = self.settle_rest(given_back) {
+        let checked_in = self.first_shard_of(id).check_in(held, at);
+        if let Some(mut ended) = self.finish_check_in(checked_in) {
             self.release(&mut ended);
             self.run(call, ended); // here, since this is the executor
         }
@@ -53,8 +50,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
-    fn advance(&self, room: usize, now: u64) -> Advanced {
-        self.tell_stuck();
+    fn advance(&self, shard: usize, now: u64) -> Advanced {
+        self.warn_stuck_checks();
         let (now_ns, in_order) = (self.driver().now_ns(), self.sequence.is_some());
         let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
         let every = self
@@ -70,11 +67,11 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
             last_check,
         };
         let mut fired = self.fired.lock();
-        let mut room = self.rooms.lock(room);
-        let advanced = room.expire(turn, |one, order| {
+        let mut shard = self.shards.lock(shard);
+        let advanced = shard.expire(turn, |one, order| {
             fired.push(one, in_order.then_some(order))
         });
-        room.advanced(advanced.next_due);
+        shard.advanced(advanced.next_due);
         advanced
     }
 
@@ -92,11 +89,11 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     }
 
     fn add_to(&self, stats: &mut TimerStats) {
-        self.rooms.add_to(stats);
+        self.shards.add_to(stats);
     }
 
-    fn next_due(&self, room: usize) -> Option<u64> {
-        self.rooms.next_due(room)
+    fn next_due(&self, shard: usize) -> Option<u64> {
+        self.shards.next_due(shard)
     }
 
     fn timer_closed(self: Arc<Self>) {

@@ -18,16 +18,12 @@ use rapidhash::fast::RandomState;
 use timer_core::BuildError;
 
 use crate::{
-    handles::{
-        boxed::{BoxedOperation, when},
-        purgatory::Purgatory,
-        wait::WaitFuture,
-    },
-    operation::{
-        Outcome, ParkResult, Refused, RefusedReason, Timeout, opaque,
-        watches::{WatchKey, Watches},
-    },
+    boxed::{BoxedOperation, when},
+    operation::{Outcome, ParkResult, Refused, RefusedReason, Timeout, opaque},
+    purgatory::Purgatory,
     sync::{Limit, MODEL, Mutex},
+    wait::WaitFuture,
+    watches::{WatchKey, Watches},
 };
 
 /// A map for fewer keys than this keeps its memory.
@@ -50,9 +46,9 @@ const KEPT_KEYS: u64 = 1024;
 /// let two_of_three = [("replica 1", 7), ("replica 2", 7), ("replica 3", 7)];
 /// let committed = log_ends.wait_for_k(2, &two_of_three, timeout);
 ///
-/// assert_eq!(log_ends.raise(&"orders-0", 9)?, 1);
-/// assert_eq!(log_ends.raise(&"replica 3", 8)?, 0);
-/// assert_eq!(log_ends.raise(&"replica 1", 7)?, 1);
+/// assert_eq!(log_ends.advance(&"orders-0", 9)?, 1);
+/// assert_eq!(log_ends.advance(&"replica 3", 8)?, 0);
+/// assert_eq!(log_ends.advance(&"replica 1", 7)?, 1);
 /// assert_eq!(orders.wait_blocking()?, 9);
 /// assert_eq!(committed.wait_blocking()?, [("replica 1", 7), ("replica 3", 8)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -117,15 +113,15 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         self.values.len()
     }
 
-    /// Raises the key's value (a lower one changes nothing), and completes what it reaches, lowest
-    /// first; returns how many this call completed. Inside a callback it raises the value, returns
+    /// Advances the key's value (a lower one changes nothing), and completes what it reaches, lowest
+    /// first; returns how many this call completed. Inside a callback it advances the value, returns
     /// 0, and completes when the outermost call returns. O(completed × log of the key's waits + the
     /// waits for k that it is one of and that still wait for others).
     ///
     /// # Errors
     /// [`RefusedReason::TooManyKeys`] for one more key than [`with_keys_max`](Self::with_keys_max)
     /// allows; nothing was changed.
-    pub fn raise<Q>(&self, key: &Q, value: u64) -> Result<usize, RefusedReason>
+    pub fn advance<Q>(&self, key: &Q, value: u64) -> Result<usize, RefusedReason>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -133,7 +129,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         self.change(key, |before| value.max(before))
     }
 
-    /// As [`raise`](Self::raise), by `by` above what the value is: for a value that counts. It
+    /// As [`advance`](Self::advance), by `by` above what the value is: for a value that counts. It
     /// stops at [`u64::MAX`].
     ///
     /// ```
@@ -142,14 +138,14 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     ///
     /// let votes: Watermarks<String> = Watermarks::new("votes")?;
     /// let elected = votes.wait_for(&"term 7".to_owned(), 2, Duration::from_secs(1));
-    /// assert_eq!((votes.bump("term 7", 1)?, votes.bump("term 7", 1)?), (0, 1));
+    /// assert_eq!((votes.add("term 7", 1)?, votes.add("term 7", 1)?), (0, 1));
     /// assert_eq!(elected.wait_blocking()?, 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// As [`raise`](Self::raise).
-    pub fn bump<Q>(&self, key: &Q, by: u64) -> Result<usize, RefusedReason>
+    /// As [`advance`](Self::advance).
+    pub fn add<Q>(&self, key: &Q, by: u64) -> Result<usize, RefusedReason>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -163,32 +159,32 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let early = failpoint!(EventBeforeItsRise).then(|| {
+        let early = failpoint!(EventBeforeItsAdvance).then(|| {
             let value = to(self.values.get(key).unwrap_or(0));
             self.purgatory.complete_up_to(key, value)
         });
         let value = self
             .values
-            .raise(key, to)
+            .change(key, to)
             .map_err(|limit| RefusedReason::TooManyKeys { limit })?;
         Ok(early.unwrap_or_else(|| self.purgatory.complete_up_to(key, value)))
     }
 
     /// Removes the key's value, and ends what waits for it as Cancelled; returns how many waits
-    /// this call ended. A later [`raise`](Self::raise) begins anew. O(the key's waits).
+    /// this call ended. A later [`advance`](Self::advance) begins anew. O(the key's waits).
     ///
     /// ```
     /// use std::time::Duration;
     /// use purgatory::{Purgatory, Watermarks};
     ///
     /// let replicas = Watermarks::with_keys_max(Purgatory::new("replicas")?, 1);
-    /// replicas.raise(&1, 70)?;
-    /// assert!(replicas.raise(&2, 70).is_err()); // no place for another
+    /// replicas.advance(&1, 70)?;
+    /// assert!(replicas.advance(&2, 70).is_err()); // no place for another
     /// let waits = replicas.wait_for(&1, 71, Duration::from_secs(30));
     /// assert_eq!(replicas.remove(&1), 1); // it has left the cluster
     /// let removed = waits.wait_blocking().unwrap_err();
     /// assert_eq!(removed.to_string(), "cancelled: its key was removed");
-    /// assert_eq!((replicas.value(&1), replicas.raise(&2, 70)), (None, Ok(0)));
+    /// assert_eq!((replicas.value(&1), replicas.advance(&2, 70)), (None, Ok(0)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
@@ -308,21 +304,21 @@ impl<K: Hash + Eq + Clone> Values<K> {
 
     /// Changes a value, which begins at 0, as `to` says; returns what it is then, or how many keys
     /// there may be when this would be one more.
-    fn raise<Q>(&self, key: &Q, to: impl Fn(u64) -> u64) -> Result<u64, usize>
+    fn change<Q>(&self, key: &Q, to: impl Fn(u64) -> u64) -> Result<u64, usize>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let _step = MODEL.then(|| self.step.lock());
-        let raised = |before: &mut u64| {
+        let changed = |before: &mut u64| {
             *before = to(*before);
             *before
         };
         if let Some(mut before) = self.of.get_mut(key) {
-            return Ok(raised(&mut before));
+            return Ok(changed(&mut before));
         }
         match self.of.entry(key.to_owned()) {
-            Entry::Occupied(mut before) => Ok(raised(before.get_mut())), // another thread was first
+            Entry::Occupied(mut before) => Ok(changed(before.get_mut())), // another thread was first
             Entry::Vacant(free) => {
                 if !self.keys.acquire(1) {
                     drop(free.into_key()); // with nothing locked
@@ -369,7 +365,7 @@ mod tests {
     #[test]
     fn removing_keys_gives_a_peak_back() {
         let values = Values::new(Limit::new(u64::MAX));
-        (0..100_000_u32).for_each(|key| _ = values.raise(&key, |_| 1));
+        (0..100_000_u32).for_each(|key| _ = values.change(&key, |_| 1));
         let peak = values.of.capacity();
         (10..100_000_u32).for_each(|key| values.remove(&key));
         assert_eq!((values.len(), values.get(&5)), (10, Some(1)));

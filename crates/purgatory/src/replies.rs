@@ -1,8 +1,8 @@
 //! Request and reply: [`Replies`].
 //!
 //! A reply that is expected is an operation without a check, alone under
-//! its key: the room is the map. Whoever takes it out, by its key or because its time is up,
-//! decides how it ends, under the room's lock, and fills the answer of its future.
+//! its key: the shard is the map. Whoever takes it out, by its key or because its time is up,
+//! decides how it ends, under the shard's lock, and fills the answer of its future.
 
 use std::{
     borrow::{Borrow, Cow},
@@ -13,14 +13,10 @@ use std::{
 use timer_core::BuildError;
 
 use crate::{
-    handles::{
-        purgatory::Purgatory,
-        wait::{Answer, Shared, WaitFuture},
-    },
-    operation::{
-        CancelReason, DelayedOperation, Outcome, Refused, Timeout, WaitError, opaque,
-        watches::{WatchKey, Watches},
-    },
+    operation::{CancelReason, DelayedOperation, Outcome, Refused, Timeout, WaitError, opaque},
+    purgatory::Purgatory,
+    wait::{Answer, Shared, WaitFuture},
+    watches::{WatchKey, Watches},
 };
 
 /// Replies that are expected, each under its request's key: a reply that comes in is handed to
@@ -56,7 +52,7 @@ use crate::{
 /// O(1).
 ///
 /// # Locks
-/// A key's `Eq` runs under the lock of its room and must not call back. Wakers run with nothing
+/// A key's `Eq` runs under the lock of its shard and must not call back. Wakers run with nothing
 /// locked.
 pub struct Replies<K: WatchKey, V: Send + 'static> {
     purgatory: Purgatory<K, Expected<V>>,
@@ -67,7 +63,7 @@ pub struct Replies<K: WatchKey, V: Send + 'static> {
 pub struct Expected<V> {
     answer: Shared<V>,
     /// How many times all had failed before it.
-    failures: u64,
+    generation: u64,
 }
 
 impl<V: Send + 'static> DelayedOperation for Expected<V> {
@@ -107,7 +103,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         let core = &self.purgatory.core;
         let expected = Expected {
             answer: answer.clone(),
-            failures: core.sweeps(),
+            generation: core.generation(),
         };
         let parked = core.park(
             expected,
@@ -179,7 +175,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         let old = self
             .purgatory
             .core
-            .take_all(&outcome, |expected| expected.failures);
+            .take_older_than(&outcome, |expected| expected.generation);
         let cancelled = || Err(WaitError::Cancelled(cancelled.clone()));
         old.into_iter()
             .filter_map(|expected| self.fill(expected, cancelled()).ok())

@@ -1,7 +1,7 @@
 //! Steps in time: deadlines, rechecks, turning the wheels.
 
 use super::{
-    super::{Fired, Span, Tag, Turn},
+    super::{CallbackJob, ParkInfo, ParkTimes, Turn},
     reference::Parked,
     *,
 };
@@ -22,7 +22,7 @@ impl Model {
     }
 
     /// Of three operations one is to be checked again before its time is up.
-    pub(super) fn span(&mut self, deadline: Option<u64>) -> Span {
+    pub(super) fn span(&mut self, deadline: Option<u64>) -> ParkTimes {
         let again = self.random.u8(..3) == 0;
         let first = self.now + self.random.u64(1..150);
         let armed = if again {
@@ -30,12 +30,12 @@ impl Model {
         } else {
             deadline
         };
-        Span {
+        ParkTimes {
             now: self.now,
             deadline,
             armed,
             parked_ns: 0,
-            tag: Tag {
+            tag: ParkInfo {
                 weight: self.made,
                 label: None,
             },
@@ -46,9 +46,9 @@ impl Model {
     pub(super) fn reschedule(&mut self, id: TimerHandle) {
         let deadline = self.any_tick();
         let span = self.span(deadline);
-        let room = &mut self.rooms[id.shard()];
-        let due = room.reschedule(id, span);
-        let next_due = room.entries.wheel.next_due();
+        let shard = &mut self.shards[id.shard()];
+        let due = shard.reschedule(id, span);
+        let next_due = shard.entries.wheel.next_due();
         let parked = self.reference.get(id).unwrap();
         let too_late = parked.end.is_some();
         assert_eq!(due.is_none(), too_late);
@@ -75,20 +75,20 @@ impl Model {
             last_check: false,
         };
         let (mut told, mut checks) = (Vec::new(), Vec::new());
-        let room = &mut self.rooms[number];
-        let advanced = room.expire(turn, |fired, (tick, _)| match fired {
-            Fired::Over(ended) => told.push((ended, tick)),
-            Fired::Check(id) => checks.push((id, tick)),
+        let shard = &mut self.shards[number];
+        let advanced = shard.expire(turn, |fired, (tick, _)| match fired {
+            CallbackJob::Call(ended) => told.push((ended, tick)),
+            CallbackJob::Recheck(id) => checks.push((id, tick)),
         });
-        assert_eq!(advanced.next_due, room.entries.wheel.next_due());
+        assert_eq!(advanced.next_due, shard.entries.wheel.next_due());
         let (mut due, mut noted, mut again) = (Vec::new(), 0, Vec::new());
         let come_by = |parked: &&mut Parked| parked.scheduled && parked.armed <= now;
-        let of_room = self
+        let of_shard = self
             .reference
             .all
             .iter_mut()
             .filter(|of| of.id.shard() == number);
-        for parked in of_room.filter(come_by) {
+        for parked in of_shard.filter(come_by) {
             if now < parked.deadline {
                 if !std::mem::replace(&mut parked.due_again, true) {
                     again.push((parked.id, parked.armed));
@@ -119,7 +119,7 @@ impl Model {
 
     /// The executor comes to an operation that is due again; or to one that is not, any more.
     pub(super) fn check_out_again(&mut self, id: TimerHandle) {
-        let held = self.rooms[id.shard()].check_out_again(id);
+        let held = self.shards[id.shard()].check_out_again(id);
         let parked = self.reference.get(id).unwrap();
         let was_held = std::mem::replace(&mut parked.held, true);
         let was_due = std::mem::take(&mut parked.due_again);

@@ -19,14 +19,15 @@ use crossbeam_utils::CachePadded;
 use timer_core::driver::contain;
 
 use crate::{
-    engine::core::Core,
-    handles::{boxed::BoxedOperation, purgatory::Purgatory},
+    boxed::BoxedOperation,
+    engine::Core,
     operation::{
         CancelReason, DelayedOperation, OperationId, Outcome, RefusedReason, Timeout, WaitError,
         opaque,
-        watches::{WatchKey, Watches},
     },
+    purgatory::Purgatory,
     sync::Mutex,
+    watches::{WatchKey, Watches},
 };
 
 /// The result of a condition that [`Purgatory::wait`] or [`Monitor::wait`](crate::Monitor::wait)
@@ -171,19 +172,19 @@ impl<T> Drop for End<T> {
 pub struct WaitFuture<T> {
     answer: Shared<T>,
     /// Where it waits, until it is over.
-    behind: Option<Arc<dyn Behind>>,
+    behind: Option<Arc<dyn WaitOrigin>>,
     /// Its name there, if it was parked.
     id: Option<OperationId>,
 }
 
 /// A purgatory as its futures see it. They do not keep it open.
-trait Behind: Send + Sync {
+trait WaitOrigin: Send + Sync {
     fn cancel(&self, id: OperationId);
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
     fn must_not_block(&self) -> bool;
 }
 
-impl<K: WatchKey, O: DelayedOperation> Behind for CachePadded<Arc<Core<K, O>>> {
+impl<K: WatchKey, O: DelayedOperation> WaitOrigin for CachePadded<Arc<Core<K, O>>> {
     fn cancel(&self, id: OperationId) {
         let reason = CancelReason::Requested("the future was dropped".into());
         self.end(id, Outcome::Cancelled(reason));

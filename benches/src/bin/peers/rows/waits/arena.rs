@@ -34,15 +34,15 @@ pub(super) const HOUR: Duration = Duration::from_secs(3600);
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A contender in a runtime of its own.
-pub(super) struct Room<W> {
+pub(super) struct Arena<W> {
     runtime: Arc<Runtime>,
     pub(super) waits: Arc<W>,
 }
 
-/// A task of a room, to be joined.
+/// A task of a arena, to be joined.
 pub(super) struct Task<T>(mpsc::Receiver<T>);
 
-impl<W: Peer> Room<W> {
+impl<W: Peer> Arena<W> {
     pub(super) fn open(workers: usize) -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(workers)
@@ -52,7 +52,7 @@ impl<W: Peer> Room<W> {
             let _inside = runtime.enter();
             Arc::new(W::start()?)
         };
-        Ok(Room {
+        Ok(Arena {
             runtime: Arc::new(runtime),
             waits,
         })

@@ -1,8 +1,8 @@
-//! The watches of one room: for each key that hashes to it, the operations parked under it.
+//! The watches of one shard: for each key that hashes to it, the operations parked under it.
 //!
 //! A *watch* has a *link*, by which it leaves without hashing or comparing a key. Of an operation's
 //! first key the link lies in its entry; for each further key the operation has a *slot* in the
-//! room of that key, with a link and the operation's name. A link is in one of these places of its
+//! shard of that key, with a link and the operation's name. A link is in one of these places of its
 //! key's record ([`keys`](super::keys)): on the list of the *plain* watches, in the order they were
 //! parked; among the watermark watches that are not met
 //! ([`watermark_queue`](super::watermark_queue)); on the list of the *met* ones that wait for their
@@ -15,22 +15,22 @@
 use timer_core::{TimerHandle, TimingWheel, driver::Pages};
 
 use super::{
-    Rest, Room, Watch, Watermark,
+    LongWalks, Shard, Watch, Watermark,
     entry::{Entries, Entry, Waiter},
-    keys::{Further, Link, Popped, SLOT, Ticket, WAITERS_MAX, Walk, WatchList},
+    keys::{Link, Popped, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, Walk, WatchList},
     watermark_queue::{Ends, Lowest, NONE, Unmet},
 };
-use crate::operation::watches::Lookup;
+use hashbrown::Equivalent;
 
 /// Both kinds of links.
 struct Links<'a, O> {
     wheel: &'a mut TimingWheel<Entry<O>>,
-    slots: &'a mut Pages<Further>,
+    slots: &'a mut Pages<SecondaryWatch>,
 }
 
 impl<'a, O> Links<'a, O> {
     #[inline]
-    fn of(entries: &'a mut Entries<O>, rest: &'a mut Rest) -> Self {
+    fn of(entries: &'a mut Entries<O>, rest: &'a mut LongWalks) -> Self {
         Links {
             wheel: &mut entries.wheel,
             slots: &mut rest.slots,
@@ -77,17 +77,17 @@ impl<'a, O> Links<'a, O> {
         let link = match unmet.at & SLOT {
             0 => self.wheel.get(unmet.id.id()).map(|entry| &entry.link),
             _ => {
-                let further = self.slots.get(unmet.at & !SLOT);
-                further
+                let last_secondary = self.slots.get(unmet.at & !SLOT);
+                last_secondary
                     .filter(|of| of.id == Some(unmet.id))
-                    .map(|further| &further.link)
+                    .map(|last_secondary| &last_secondary.link)
             }
         };
         link.is_some_and(|link| link.of == Link::new(WatchList::Unmet, record).of)
     }
 }
 
-impl<K: Eq + Clone, O> Room<K, O> {
+impl<K: Eq + Clone, O> Shard<K, O> {
     /// The record of a key that is about to be watched. Runs the key's `Eq`, and `Clone` when the
     /// key is new; a panic of theirs changes nothing.
     #[inline]
@@ -104,20 +104,20 @@ impl<K: Eq + Clone, O> Room<K, O> {
         &mut self,
         watch: &Watch<'_, K>,
         id: TimerHandle,
-        before: Option<Ticket>,
-    ) -> Option<Ticket> {
+        before: Option<SecondaryId>,
+    ) -> Option<SecondaryId> {
         if self.rest.slots.len() >= WAITERS_MAX {
             return None;
         }
         let record = self.record_of(watch);
         let slot = self.rest.slots.claim()?;
-        *self.rest.slots.at_mut(slot) = Further {
+        *self.rest.slots.at_mut(slot) = SecondaryWatch {
             id: Some(id),
             link: Link::NOWHERE,
             before,
         };
         self.link(record, watch.watermark, id, slot | SLOT);
-        Some(Ticket::new(self.entries.room, slot))
+        Some(SecondaryId::new(self.entries.shard, slot))
     }
 
     /// Links a watch: for the events of its key, or for a level. `at` is the index of its
@@ -131,7 +131,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         id: TimerHandle,
         at: u32,
     ) {
-        let Room {
+        let Shard {
             entries,
             keys,
             rest,
@@ -151,7 +151,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
 
     /// Takes a watch away, unless it was taken; returns its key when that was its last. O(1).
     pub(super) fn unlink(&mut self, at: u32) -> Option<K> {
-        let Room {
+        let Shard {
             entries,
             keys,
             rest,
@@ -182,19 +182,19 @@ impl<K: Eq + Clone, O> Room<K, O> {
     /// Gives the slot of a further watch back; returns the watch set before it, and the key if
     /// nobody waits for that any more. For an operation that has ended. O(1).
     #[inline]
-    pub(crate) fn unwatch(&mut self, ticket: Ticket) -> (Option<Ticket>, Option<K>) {
-        let slot = ticket.slot();
+    pub(crate) fn unwatch(&mut self, secondary: SecondaryId) -> (Option<SecondaryId>, Option<K>) {
+        let slot = secondary.slot();
         let left = self.unlink(slot | SLOT);
-        let further = self.rest.slots.at_mut(slot);
-        further.id = None;
-        let before = further.before;
+        let last_secondary = self.rest.slots.at_mut(slot);
+        last_secondary.id = None;
+        let before = last_secondary.before;
         self.rest.slots.release(slot);
         (before, left)
     }
 
     /// The record of a key that has waiters. Runs the key's `Eq`.
     #[inline]
-    pub(crate) fn find<Q: Lookup<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
+    pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
         self.keys.find(key, hash)
     }
 
@@ -225,7 +225,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
     }
 
     /// A key that has waiters, as it was stored. Runs the key's `Eq` and `Clone`.
-    pub(crate) fn stored<Q: Lookup<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<K> {
+    pub(crate) fn stored<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<K> {
         self.find(key, hash)
             .map(|record| self.keys.at(record).key.clone())
     }
@@ -243,15 +243,15 @@ impl<K: Eq + Clone, O> Room<K, O> {
     /// the operation has ended. Runs the key's `Clone`.
     pub(crate) fn further_key(
         &self,
-        ticket: Ticket,
+        secondary: SecondaryId,
         id: TimerHandle,
-    ) -> Option<(Option<K>, Option<Ticket>)> {
-        let further = self
+    ) -> Option<(Option<K>, Option<SecondaryId>)> {
+        let last_secondary = self
             .rest
             .slots
-            .get(ticket.slot())
+            .get(secondary.slot())
             .filter(|of| of.id == Some(id))?;
-        Some((self.key_of(further.link), further.before))
+        Some((self.key_of(last_secondary.link), last_secondary.before))
     }
 
     /// Takes up to `limit` watermark watches with a threshold of at most `value` off the key, in
@@ -265,7 +265,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         limit: usize,
         mut taken: impl FnMut(TimerHandle),
     ) -> Popped<K> {
-        let Room {
+        let Shard {
             entries,
             keys,
             rest,
@@ -374,12 +374,12 @@ impl<K: Eq + Clone, O> Room<K, O> {
                 found(&mut self.entries, Waiter::Here(at));
                 next
             } else {
-                let further = self.rest.slots.at(at & !SLOT);
-                further
+                let last_secondary = self.rest.slots.at(at & !SLOT);
+                last_secondary
                     .id
                     .into_iter()
                     .for_each(|id| found(&mut self.entries, Waiter::Foreign(id)));
-                further.link.next
+                last_secondary.link.next
             };
             at = if at == last { NONE } else { next };
         }
@@ -387,7 +387,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
     }
 }
 
-impl Rest {
+impl LongWalks {
     /// Keeps Place as a watch leaves.
     #[cold]
     fn move_walks(&mut self, at: u32, link: Link) {
@@ -412,12 +412,12 @@ mod tests {
         *,
     };
 
-    impl<K: Eq + Clone, O> Room<K, O> {
+    impl<K: Eq + Clone, O> Shard<K, O> {
         /// Walks every link; returns what it came by, for each key. O(n log n).
         ///
         /// # Panics
         /// When Linked, Place or Gone does not hold.
-        pub(in crate::room) fn assert_valid(&mut self) -> Vec<(K, Waiting)> {
+        pub(in crate::shard) fn assert_valid(&mut self) -> Vec<(K, Waiting)> {
             self.keys.assert_valid();
             let numbers: Vec<_> = self.keys.iter().map(|(number, _)| number).collect();
             let (mut linked, mut found) = (Vec::new(), Vec::new());
@@ -443,17 +443,19 @@ mod tests {
                 .filter(|&index| self.entries.wheel.at(index).link.of != NONE);
             let slots = &self.rest.slots;
             let next = |&slot: &u32| slots.first_from(slot + 1);
-            let further = std::iter::successors(slots.first_from(0), next)
+            let last_secondary = std::iter::successors(slots.first_from(0), next)
                 .filter(|&slot| slots.at(slot).link.of != NONE);
             assert!(
-                firsts.chain(further.map(|slot| slot | SLOT)).eq(linked),
+                firsts
+                    .chain(last_secondary.map(|slot| slot | SLOT))
+                    .eq(linked),
                 "Linked"
             );
             found
         }
 
         /// How many watermark watches of a key are not met; of one without a record none.
-        pub(in crate::room) fn waiting_unmet(&mut self, key: &K, hash: u64) -> usize {
+        pub(in crate::shard) fn waiting_unmet(&mut self, key: &K, hash: u64) -> usize {
             self.find(key, hash)
                 .map_or(0, |number| self.waiting(number).unmet.len())
         }
