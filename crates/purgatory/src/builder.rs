@@ -66,7 +66,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// those of expired operations run there, and the others on the thread that completed or
     /// cancelled. For callbacks too slow for the threads that raise events; costs a hand-over each.
     pub fn callbacks_on_executor(mut self) -> Self {
-        self.settings.offload_all = true;
+        self.settings.callbacks_on_executor = true;
         self
     }
 
@@ -240,7 +240,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
             name: name.into().into(),
             driver: None,
             executor: None,
-            offload_all: false,
+            callbacks_on_executor: false,
             permits: None,
             weights: None,
             shards: default_shards(),
@@ -311,13 +311,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     pub fn shutdown(&self, limit: Duration) -> ShutdownLeft {
         let (clock, pause) = (SystemClock::new(), Latch::default());
-        let limit = if self.core.offload.must_not_block() {
+        let limit = if self.core.executors.must_not_block() {
             Duration::ZERO
         } else {
             limit
         };
         let left = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
-        self.core.close_offloading(CancelReason::Shutdown);
+        self.core.close_on_executor(CancelReason::Shutdown);
         self.core.closing.wait(left());
         let _under_way = pause.begin();
         while !self.is_empty() && !left().is_zero() {

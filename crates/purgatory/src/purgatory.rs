@@ -410,7 +410,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.raise(key, Event::All)
+        self.core.signal(key, Event::All)
     }
 
     /// As [`check_and_complete`](Self::check_and_complete), for a change that can complete one
@@ -453,7 +453,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.raise(key, Event::One) > 0
+        self.core.signal(key, Event::One) > 0
     }
 
     /// The event of a watermark: the key's value, which only rises, is now at least `value`.
@@ -478,7 +478,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.raise(key, Event::Advance(value))
+        self.core.signal(key, Event::Advance(value))
     }
 }
 

@@ -195,7 +195,7 @@ impl<K: WatchKey, O: DelayedOperation> WaitOrigin for CachePadded<Arc<Core<K, O>
     }
 
     fn must_not_block(&self) -> bool {
-        self.offload.must_not_block()
+        self.executors.must_not_block()
     }
 }
 

@@ -1,127 +1,158 @@
-//! Introspection: what waits, for what, since when, and what became of the rest, without stopping
-//! anything.
+//! Introspection: what waits, for what, since when, and how the others ended.
 //!
-//! Shards are looked at one after the other, a bounded number of entries a lock hold (but all keys
-//! of a shard in one), so a snapshot is exact when nothing moves and otherwise a smear over the time
-//! it took.
+//! Shards are locked one after another, for a bounded number of entries at a time (but all keys of a
+//! shard at once). So a snapshot is not atomic: it is exact when idle.
 //!
-//! That an operation is *under check* shows in its entry, but since when would cost a clock reading
-//! a check. So it is the snapshots that remember: one that finds a check under way marks the entry,
-//! a check that ends wipes the mark, and a later snapshot that finds the mark knows that it is
-//! looking at the same check still.
+//! An entry shows that an operation is *under check*, but not since when: that would cost a clock
+//! reading a check. So the snapshots remember. A snapshot that finds a check under way marks the
+//! entry, a check that ends removes the mark, and a later snapshot that finds the mark sees the same
+//! check still.
 
-use std::{cmp, collections::HashMap, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{cmp::Reverse, collections::HashMap, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, Seen},
+    engine::{Core, Seen, Tour},
     operation::DelayedOperation,
     shard::{Shard, Timed},
     stats::{Parked, Snapshot, Stats, Times},
     watches::WatchKey,
 };
 
-/// Sorts by rank, highest first, and returns what is beyond the first `limit`.
-fn keep_highest<T>(ranked: &mut Vec<(u64, T)>, limit: usize) -> Vec<(u64, T)> {
-    ranked.sort_by_key(|&(rank, _)| cmp::Reverse(rank));
-    ranked.split_off(limit.min(ranked.len()))
+/// Items with a rank each, the highest kept.
+struct Highest<T> {
+    ranked: Vec<(u64, T)>,
+    limit: usize,
+}
+
+impl<T> Highest<T> {
+    fn new(limit: usize) -> Self {
+        Highest {
+            ranked: Vec::new(),
+            limit,
+        }
+    }
+
+    fn push(&mut self, rank: u64, item: T) {
+        self.ranked.push((rank, item));
+    }
+
+    /// Sorts by rank, highest first, and returns the items beyond the limit.
+    fn cut(&mut self) -> Vec<(u64, T)> {
+        self.ranked.sort_by_key(|&(rank, _)| Reverse(rank));
+        let kept = self.limit.min(self.ranked.len());
+        self.ranked.split_off(kept)
+    }
+}
+
+/// What a look at everything parked found.
+pub(super) struct Survey {
+    pub(super) seen: Seen,
+    /// Operations by their age in nanoseconds, the oldest first.
+    pub(super) oldest: Vec<(u64, TimerHandle)>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn snapshot(&self, limit: usize) -> Snapshot<K> {
         let now_ns = self.driver().now_ns();
-        let (Seen { checks, labels }, oldest) = self.survey(limit, now_ns);
-        let mut labels: Vec<_> = labels.into_iter().filter(|&(_, count)| count > 0).collect();
-        labels.sort_by_key(|&(_, count)| cmp::Reverse(count));
+        let Survey { seen, oldest } = self.survey(limit, now_ns);
         let age_ns = |since_ns: u64| now_ns.saturating_sub(since_ns);
-        let mut longest = checks
-            .iter()
-            .map(|(&id, &since_ns)| (age_ns(since_ns), id))
-            .collect();
-        keep_highest(&mut longest, limit);
-        let tell = |&(_, id): &(u64, TimerHandle)| {
-            let parked = self.parked(id, now_ns)?;
-            let known = checks
-                .get(&id)
-                .map(|&since_ns| Duration::from_micros(age_ns(since_ns) / 1000));
-            Some(Parked {
-                under_check: known.or(parked.under_check),
-                ..parked
-            })
+        let mut under_check = Highest::new(limit);
+        for (&handle, &since_ns) in &seen.checks {
+            under_check.push(age_ns(since_ns), handle);
+        }
+        under_check.cut();
+
+        let describe = |ranked: &(u64, TimerHandle)| {
+            let handle = ranked.1;
+            let mut parked = self.parked(handle, now_ns)?;
+            if let Some(&since_ns) = seen.checks.get(&handle) {
+                parked.under_check = Some(Duration::from_micros(age_ns(since_ns) / 1000));
+            }
+            Some(parked)
         };
         Snapshot {
             name: self.settings.name.to_string(),
-            oldest: oldest.iter().filter_map(tell).collect(),
-            under_check: longest.iter().filter_map(tell).collect(),
+            oldest: oldest.iter().filter_map(describe).collect(),
+            under_check: under_check.ranked.iter().filter_map(describe).collect(),
             key_count: self.keys(),
             busiest: self.busiest(limit),
             quietest: self.quietest(limit),
-            labels,
+            labels: most_frequent(&seen),
             times: self.times(),
             stats: self.stats(),
         }
     }
 
-    /// Looks at everything parked, a bounded number under one lock hold. Returns the checks under
-    /// way and how many have each label, and what has been parked for longest, with its
-    /// nanoseconds.
-    pub(crate) fn survey(&self, limit: usize, now_ns: u64) -> (Seen, Vec<(u64, TimerHandle)>) {
-        let (before, mut oldest) = (self.counts.seen.lock().clone(), Vec::new());
-        let labels = before.labels.into_keys().map(|label| (label, 0)).collect();
+    /// Visits everything parked, a bounded number under one lock hold: the checks under way, the
+    /// labels, and the operations that have been parked for longest.
+    pub(super) fn survey(&self, limit: usize, now_ns: u64) -> Survey {
+        let before = self.counts.seen.lock().clone();
+        // A label that was seen once is reported from then on, with 0 if need be.
         let mut now = Seen {
             checks: HashMap::new(),
-            labels,
+            labels: before.labels.into_keys().map(|label| (label, 0)).collect(),
         };
-        let mut at = (0, 0);
-        while let Some((mut shard, ids)) = self.next_parked(&mut at) {
-            for id in ids {
-                let Some(entry) = shard.get_mut(id) else {
+        let mut oldest = Highest::new(limit);
+        let mut tour = Tour::default();
+        while let Some((mut shard, handles)) = self.next_parked(&mut tour) {
+            for handle in handles {
+                let Some(entry) = shard.get_mut(handle) else {
                     continue;
                 };
-                oldest.push((entry.age_ns(now_ns), id));
-                if let Some(seen) = entry.look() {
-                    let since_ns = before.checks.get(&id).filter(|_| seen);
-                    now.checks.insert(id, since_ns.copied().unwrap_or(now_ns));
+                oldest.push(entry.age_ns(now_ns), handle);
+                if let Some(is_same_check) = entry.look() {
+                    let since_ns = before.checks.get(&handle).filter(|_| is_same_check);
+                    let since_ns = since_ns.copied().unwrap_or(now_ns);
+                    now.checks.insert(handle, since_ns);
                 }
                 if let Some(label) = entry.tag().label {
                     *now.labels.entry(label).or_default() += 1;
                 }
             }
             drop(shard);
-            keep_highest(&mut oldest, limit);
+            oldest.cut();
         }
+
         let mut seen = self.counts.seen.lock();
         seen.checks.clone_from(&now.checks);
         seen.labels.extend(&now.labels);
-        (now, oldest)
+        Survey {
+            seen: now,
+            oldest: oldest.ranked,
+        }
     }
 
-    /// What there is to tell of an operation, unless it is over.
-    pub(crate) fn parked(&self, id: TimerHandle, now_ns: u64) -> Option<Parked<K>> {
-        let mut first_shard = self.first_shard_of(id);
-        let entry = first_shard.get_mut(id)?;
+    /// Describes an operation, unless it has ended.
+    pub(crate) fn parked(&self, handle: TimerHandle, now_ns: u64) -> Option<Parked<K>> {
+        // 1. What the entry has.
+        let mut first_shard = self.first_shard_of(handle);
+        let entry = first_shard.get_mut(handle)?;
         let deadline = entry.deadline;
-        let (age_ns, label) = (entry.age_ns(now_ns), entry.tag().label);
+        let age_ns = entry.age_ns(now_ns);
+        let label = entry.tag().label;
         let under_check = entry.is_held().then_some(Duration::ZERO);
         let mut last_secondary = entry.last_secondary;
-        let first = first_shard.first_key(id);
+        let first_key = first_shard.first_key(handle);
         drop(first_shard);
+
+        // 2. The other keys, the last first, each in its shard.
         let mut keys = Vec::new();
         while let Some(secondary) = last_secondary {
-            let of = self
-                .shards
-                .lock(secondary.shard as usize)
-                .further_key(secondary, id);
-            let (key, before) = of.unwrap_or_default(); // of an operation that ended meanwhile
+            let shard = self.shards.lock(secondary.shard as usize);
+            let Some((key, before)) = shard.further_key(secondary, handle) else {
+                break; // the operation ended meanwhile
+            };
             keys.extend(key);
             last_secondary = before;
         }
-        keys.extend(first);
+        keys.extend(first_key);
         keys.reverse(); // as they were given
+
         let expires_ns = self.driver().tick.start_ns(deadline).saturating_sub(now_ns);
         Some(Parked {
-            id: self.id(id),
+            id: self.id(handle),
             label,
             keys,
             age: Duration::from_micros(age_ns / 1000),
@@ -130,19 +161,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         })
     }
 
+    /// The keys with the most waiters.
     fn busiest(&self, limit: usize) -> Vec<(K, usize)> {
         let busiest = self.highest(limit, |shard, rank| {
-            shard
-                .waiters_by_key()
-                .for_each(|(key, waiters)| rank(key, waiters as u64));
+            for (key, waiters) in shard.waiters_by_key() {
+                rank(key, waiters as u64);
+            }
         });
         busiest
             .map(|(waiters, key)| (key, waiters as usize))
             .collect()
     }
 
-    /// The keys that have had waiters and no event for longest. Events do not check what
-    /// [`Replies`](crate::Replies) parks, so its keys are none.
+    /// The keys that have had waiters and no event for longest. Events do not check the operations
+    /// of [`Replies`](crate::Replies), so its keys are not among them.
     pub(crate) fn quietest(&self, limit: usize) -> Vec<(K, Duration)> {
         if !O::CHECKED {
             return Vec::new();
@@ -163,51 +195,64 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         limit: usize,
         look: impl Fn(&mut Shard<K, O>, &mut dyn FnMut(&K, u64)),
     ) -> impl Iterator<Item = (u64, K)> {
-        let (mut highest, mut gone) = (Vec::new(), Vec::new());
+        let mut highest = Highest::new(limit);
+        let mut cut = Vec::new();
         for shard in 0..self.shards.count() {
-            let rank = &mut |key: &K, rank| highest.push((rank, key.clone()));
-            look(&mut self.shards.lock(shard), rank);
-            gone.extend(keep_highest(&mut highest, limit)); // dropped with nothing locked
+            look(&mut self.shards.lock(shard), &mut |key, rank| {
+                highest.push(rank, key.clone());
+            });
+            cut.extend(highest.cut()); // dropped with nothing locked
         }
-        highest.into_iter()
+        highest.ranked.into_iter()
     }
 
-    /// Keys that have waiters. O(shards).
+    /// The number of keys that have waiters. O(shards).
     pub(crate) fn keys(&self) -> usize {
         self.shards.sum(|shard| shard.key_count())
     }
 
-    /// Adds up what was counted.
+    /// Adds up all counts. O(shards).
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = *self.counts.rare.lock();
-        (0..self.shards.count()).for_each(|shard| self.shards.lock(shard).add_to(&mut stats));
-        stats.weight = self
-            .settings
-            .weights
-            .as_ref()
-            .map_or(0, |weights| weights.taken());
+        for shard in 0..self.shards.count() {
+            self.shards.lock(shard).add_to(&mut stats);
+        }
+        if let Some(weights) = &self.settings.weights {
+            stats.weight = weights.taken();
+        }
         stats.ended_at_once = self.counts.ended_at_once.load(Relaxed);
-        stats.checks += if O::CHECKED { stats.ended_at_once } else { 0 };
+        if O::CHECKED {
+            stats.checks += stats.ended_at_once;
+        }
         stats.callbacks_waiting = self.counts.callbacks_waiting.load(Relaxed);
         stats.events = self.versions.events();
         stats
     }
 
-    /// Adds up what the shards have timed; those that have not begun begin now.
+    /// Adds up the times of all shards; those that have not begun to time begin now.
     pub(crate) fn times(&self) -> Times {
-        let (mut times, tick) = (Times::default(), self.driver().tick);
+        let tick = self.driver().tick;
         self.timed.store(true, Relaxed);
+        let mut times = Times::default();
         for shard in 0..self.shards.count() {
             let mut shard = self.shards.lock(shard);
-            let begin = || {
+            let timed = shard.timed.get_or_insert_with(|| {
                 Box::new(Timed {
                     times: Times::default(),
                     tick,
                 })
-            };
-            times.add(&shard.timed.get_or_insert_with(begin).times);
+            });
+            times.add(&timed.times);
         }
         times.callback_delay = self.counts.callback_delay.lock().clone();
         times
     }
+}
+
+/// The labels in use, the most frequent first.
+fn most_frequent(seen: &Seen) -> Vec<(&'static str, usize)> {
+    let in_use = seen.labels.iter().filter(|(_, count)| **count > 0);
+    let mut labels: Vec<_> = in_use.map(|(&label, &count)| (label, count)).collect();
+    labels.sort_by_key(|&(_, count)| Reverse(count));
+    labels
 }

@@ -1,20 +1,20 @@
 //! Parking: check, watch every key, check again if an event came by.
 //!
 //! 1. Read each key's version, then check. True: over, and nothing else was touched.
-//! 2. *One key*: under its shard's lock compare the version. Unmoved: put the operation in, on the
+//! 2. *One key*: under its shard's lock compare the version. Unchanged: put the operation in, on the
 //!    wheel and on the key's list.
-//! 3. *Several keys*, and one whose version has moved: put an entry into the first key's shard, held
+//! 3. *Several keys*, or one whose version has changed: put an entry into the first key's shard, held
 //!    by this thread; watch the other keys in their shards, one after the other, comparing versions;
-//!    then give the payload back as any holder does. A version that moved counts as an event that
-//!    found the entry held, so the holder looks again.
+//!    then check the payload in as any holder does. A changed version counts as an event that found
+//!    the entry held, so the holder checks again.
 
-use std::{mem::forget, slice::from_ref, sync::Arc};
+use std::{mem::forget, ops::Deref, sync::Arc};
 
 use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, LockedShard, Settings, nested::Call, trace},
+    engine::{Core, LockedShard, nested::Call, trace},
     operation::{DelayedOperation, ParkResult, Refused, RefusedReason, Timeout, Verdict},
     shard::{
         COUNTED_MAX, CheckedIn, CheckedOut, Ended, Next, ParkInfo, ParkTimes, SecondaryId,
@@ -24,8 +24,8 @@ use crate::{
     watches::{WatchKey, Watches},
 };
 
-/// A place among `max_parked` and a part of `max_weight`. Dropped, when nothing is parked after
-/// all, it gives both back.
+/// A place among `max_parked` and a part of `max_weight`. Dropped, when nothing is parked after all,
+/// it returns both.
 struct PermitGuard<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
     weight: u64,
@@ -41,191 +41,206 @@ impl<K: WatchKey, O: DelayedOperation> Drop for PermitGuard<'_, K, O> {
 /// takes the operation's entry and watches away.
 struct Arriving<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
-    id: TimerHandle,
+    handle: TimerHandle,
     last_secondary: Option<SecondaryId>,
+}
+
+impl<K: WatchKey, O: DelayedOperation> Arriving<'_, K, O> {
+    /// All keys are watched: the entry stays. Returns its last secondary watch.
+    fn arrived(self) -> Option<SecondaryId> {
+        let last_secondary = self.last_secondary;
+        forget(self);
+        last_secondary
+    }
 }
 
 impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
     fn drop(&mut self) {
-        let left = self.core.first_shard_of(self.id).withdraw(self.id);
-        drop(left); // with nothing locked
+        let emptied_key = self.core.first_shard_of(self.handle).withdraw(self.handle);
+        drop(emptied_key); // with nothing locked
         self.core
-            .release_some(&mut self.last_secondary, usize::MAX, drop);
+            .release_secondaries(&mut self.last_secondary, usize::MAX, drop);
     }
 }
 
+/// A parked operation, and the decision at its check-in: it may have ended already.
+struct ParkedUnder<K, O> {
+    handle: TimerHandle,
+    checked_in: CheckedIn<K, O>,
+}
+
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Parks an operation, unless it is over at once. Refused, it is handed back with nothing
-    /// locked, counted and traced.
+    /// Parks an operation, unless it ends at once. A refused one is handed back with nothing locked,
+    /// counted and traced.
     pub(crate) fn park(
         self: &Arc<Self>,
         operation: O,
         watches: Watches<'_, K>,
         timeout: Timeout,
     ) -> Result<ParkResult, Refused<O>> {
-        self.try_park(operation, watches, timeout)
-            .map_err(|(operation, reason)| {
-                self.counts.rare.lock().refused(reason, O::CHECKED);
-                trace::refused(&self.settings.name, reason);
-                Refused::new(operation, reason)
-            })
+        let parked = self.try_park(operation, watches, timeout);
+        if let Err(refused) = &parked {
+            self.counts.rare.lock().refused(refused.reason, O::CHECKED);
+            trace::refused(&self.settings.name, refused.reason);
+        }
+        parked
     }
 
-    fn try_park<'a>(
+    fn try_park(
         self: &Arc<Self>,
         mut operation: O,
-        watches: Watches<'a, K>,
+        watches: Watches<'_, K>,
         timeout: Timeout,
-    ) -> Result<ParkResult, (O, RefusedReason)> {
-        let now_ns = self.driver().now_ns(); // deadlines count from the call
-        let Watches {
-            keys,
-            watermarks,
-            counted,
-            label,
-        } = watches;
-        let watch = |key| self.versions.watch(key, None);
-        let up_to = |(key, threshold): &'a (K, u64)| {
-            self.versions.watch(
-                key,
-                Some(Watermark {
-                    threshold: *threshold,
-                    counted,
-                }),
-            )
-        };
-        let (mut one, mut several) = (None, None); // to collect one costs a tenth
-        let watch_set: &[Watch<'_, K>] = match (keys, watermarks) {
-            ([key], []) => from_ref(one.insert(watch(key))),
-            ([], [watermark]) => from_ref(one.insert(up_to(watermark))),
-            _ => {
-                let all = keys.iter().map(watch).chain(watermarks.iter().map(up_to));
-                several.insert(distinct(all))
-            }
-        };
+    ) -> Result<ParkResult, Refused<O>> {
+        // 1. Read the clock, since the deadline counts from the call, and the keys' versions.
+        let now_ns = self.driver().now_ns();
+        let label = watches.label;
+        let watch_set = self.watch_set(watches);
         if watch_set.is_empty() {
-            return Err((operation, RefusedReason::NoKeys));
+            return Err(Refused::new(operation, RefusedReason::NoKeys));
         }
-        let call = Call::enter(&self.offload);
-        if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
+
+        // 2. Check. An operation that ends here was never parked.
+        let call = Call::enter(&self.executors);
+        let first_check = self.check(&mut operation);
+        if let Some(outcome) = timeout.at_once(first_check, now_ns) {
             self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
-            return Ok(self.over(&call, Ended::at_once(operation, outcome)));
+            return Ok(self.end_parking(&call, Ended::at_once(operation, outcome)));
         }
-        let is_counted = |of: &&Watch<'_, K>| of.watermark.is_some_and(|of| of.counted);
-        let counted = watch_set.iter().filter(is_counted).count();
+
+        // 3. Take a place. Dropped before the operation is parked, the permit returns it.
+        let counted = threshold_watches(&watch_set);
         if counted > COUNTED_MAX {
-            return Err((
-                operation,
-                RefusedReason::TooManyWatermarks { limit: COUNTED_MAX },
-            ));
+            let too_many = RefusedReason::TooManyWatermarks { limit: COUNTED_MAX };
+            return Err(Refused::new(operation, too_many));
         }
         let permit = match self.permit(&operation) {
             Ok(permit) => permit,
-            Err(full) => return Err((operation, full)),
+            Err(full) => return Err(Refused::new(operation, full)),
         };
-        let tag = ParkInfo {
+
+        // 4. Watch the keys.
+        let mut times = self.park_times(now_ns, timeout);
+        times.counted = counted;
+        times.tag = ParkInfo {
             weight: permit.weight,
             label,
         };
-        let span = ParkTimes {
-            tag,
-            counted,
-            ..self.span(now_ns, timeout)
-        };
-        let (id, checked_in) = self.park_under(operation, watch_set, span)?;
-        forget(permit); // what ends the operation gives it back
-        Ok(match self.finish_check_in(checked_in) {
-            None => ParkResult::Parked(self.id(id)),
-            Some(ended) => self.over(&call, ended),
-        })
+        let parked = self.park_under(operation, &watch_set, &times)?;
+        forget(permit); // the ending returns it
+
+        // 5. Check again if an event came by meanwhile.
+        match self.ended_of(parked.checked_in) {
+            None => Ok(ParkResult::Parked(self.id(parked.handle))),
+            Some(ended) => Ok(self.end_parking(&call, ended)),
+        }
     }
 
-    /// Ends what this call to park has ended.
-    fn over(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) -> ParkResult {
+    /// Finishes an operation that ended before its call to park returned.
+    fn end_parking(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) -> ParkResult {
         let outcome = ended.outcome.clone();
         self.finish(call, ended);
         ParkResult::Ended(outcome)
     }
 
-    /// A place for an operation. Asks for its weight, if that is bounded.
+    /// Takes a place for an operation. Asks for its weight, if that is bounded.
     #[inline]
     fn permit(&self, operation: &O) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
-        let Settings {
-            permits, weights, ..
-        } = &self.settings;
-        let weight = if weights.is_some() {
-            operation.weight()
-        } else {
-            1
-        };
-        // First, so that what is too heavy takes no place from others.
-        if let Some(weights) = weights.as_ref().filter(|weights| !weights.acquire(weight)) {
-            return Err(RefusedReason::TooHeavy {
-                weight,
-                limit: weights.max(),
-            });
+        let mut weight = 1;
+        // The weight first, so that an operation that is too heavy takes no place from others.
+        if let Some(weights) = &self.settings.weights {
+            weight = operation.weight();
+            if !weights.acquire(weight) {
+                let limit = weights.max();
+                return Err(RefusedReason::TooHeavy { weight, limit });
+            }
         }
-        if let Some(permits) = permits.as_ref().filter(|permits| !permits.acquire(1)) {
-            weights.iter().for_each(|weights| weights.release(weight));
-            return Err(RefusedReason::Full {
-                limit: permits.max() as usize,
-            });
+        if let Some(permits) = &self.settings.permits {
+            if !permits.acquire(1) {
+                if let Some(weights) = &self.settings.weights {
+                    weights.release(weight);
+                }
+                let limit = permits.max() as usize;
+                return Err(RefusedReason::Full { limit });
+            }
         }
         Ok(PermitGuard { core: self, weight })
     }
 
-    /// Parks an operation that was checked: under one key at once, under several, or when an event
-    /// came by, with the payload in this thread's hands until all are watched.
+    /// Parks an operation that was checked. Under one key that saw no event since, this is one lock
+    /// hold.
     #[inline]
     fn park_under(
         &self,
         operation: O,
         watch_set: &[Watch<'_, K>],
-        span: ParkTimes,
-    ) -> Result<(TimerHandle, CheckedIn<K, O>), (O, RefusedReason)> {
-        let first = &watch_set[0];
+        times: &ParkTimes,
+    ) -> Result<ParkedUnder<K, O>, Refused<O>> {
+        let (first, others) = watch_set.split_first().expect("an operation has keys");
         let mut shard = self.shard_of(first.hash);
-        let taken = !O::CHECKED && shard.find(first.key, first.hash).is_some();
-        let taken = taken.then_some(RefusedReason::AlreadyExpected);
-        if let Some(reason) = taken.or_else(|| shard.refuses()) {
-            return Err((operation, reason));
+        if let Some(reason) = Self::refusal(&shard, first) {
+            drop(shard);
+            return Err(Refused::new(operation, reason));
         }
-        let mut event_passed = O::CHECKED && self.versions.moved(first);
-        if watch_set.len() == 1 && !event_passed {
+        let event_passed = O::CHECKED && self.versions.changed(first);
+        if others.is_empty() && !event_passed {
             shard.counts.checks += u64::from(O::CHECKED);
-            return Ok((
-                self.put_in(&mut shard, span, Some(operation), first),
-                Next::Parked,
-            ));
+            return Ok(ParkedUnder {
+                handle: self.put_in(&mut shard, times, Some(operation), first),
+                checked_in: Next::Parked,
+            });
         }
-        let id = self.put_in(&mut shard, span, None, first);
+        let handle = self.put_in(&mut shard, times, None, first);
         drop(shard);
+        self.watch_others(operation, handle, others, event_passed)
+    }
+
+    /// Watches the other keys of an operation that this thread holds, and checks it in.
+    fn watch_others(
+        &self,
+        operation: O,
+        handle: TimerHandle,
+        others: &[Watch<'_, K>],
+        mut event_passed: bool,
+    ) -> Result<ParkedUnder<K, O>, Refused<O>> {
         let mut arriving = Arriving {
             core: self,
-            id,
+            handle,
             last_secondary: None,
         };
-        let all_watched = watch_set[1..].iter().all(|watch| {
+        for watch in others {
             let mut shard = self.shard_of(watch.hash);
-            let secondary = shard.watch(watch, id, arriving.last_secondary);
-            event_passed |= self.versions.moved(watch);
-            arriving.last_secondary = secondary.or(arriving.last_secondary);
-            secondary.is_some()
-        });
-        if !all_watched {
-            return Err((operation, RefusedReason::Full { limit: WAITERS_MAX }));
+            let Some(secondary) = shard.watch(watch, handle, arriving.last_secondary) else {
+                drop(shard);
+                let full = RefusedReason::Full { limit: WAITERS_MAX };
+                return Err(Refused::new(operation, full));
+            };
+            arriving.last_secondary = Some(secondary);
+            event_passed |= self.versions.changed(watch);
         }
-        let last_secondary = arriving.last_secondary;
-        forget(arriving);
-        let at = self.ending_at();
-        let mut first_shard = self.first_shard_of(id);
-        first_shard.arrived(id, last_secondary, event_passed);
+        let last_secondary = arriving.arrived();
+        let now_ns = self.ending_at();
+        let mut first_shard = self.first_shard_of(handle);
+        first_shard.arrived(handle, last_secondary, event_passed);
         let held = CheckedOut {
-            id,
+            id: handle,
             payload: operation,
             verdict: Verdict::Unsatisfied,
         };
-        Ok((id, first_shard.check_in(held, at)))
+        Ok(ParkedUnder {
+            handle,
+            checked_in: first_shard.check_in(held, now_ns),
+        })
+    }
+
+    /// The reason why a shard takes no operation under this key, unless it takes one.
+    #[inline]
+    fn refusal(shard: &LockedShard<'_, K, O>, first: &Watch<'_, K>) -> Option<RefusedReason> {
+        // An operation without a check is an expected reply: one a key.
+        if !O::CHECKED && shard.find(first.key, first.hash).is_some() {
+            return Some(RefusedReason::AlreadyExpected);
+        }
+        shard.refuses()
     }
 
     /// Puts an operation into the shard of its first key, or an entry for one that its parker holds.
@@ -233,74 +248,99 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn put_in(
         &self,
         shard: &mut LockedShard<'_, K, O>,
-        span: ParkTimes,
+        times: &ParkTimes,
         payload: Option<O>,
-        watch: &Watch<'_, K>,
+        first: &Watch<'_, K>,
     ) -> TimerHandle {
-        let follows = self
-            .sequence
-            .as_ref()
-            .map(|of| of.fetch_add(1, Ordering::Relaxed));
-        let (id, due) = shard.park(span, follows, payload, watch);
-        self.work_at(shard, span, due);
-        id
+        let sequence = self.sequence.as_ref();
+        let follows = sequence.map(|parked| parked.fetch_add(1, Ordering::Relaxed));
+        let (handle, due) = shard.park(*times, follows, payload, first);
+        Self::work_at(shard, times, due);
+        handle
     }
 
+    /// Reads the versions of an operation's keys, in the order given, repeated keys once.
     #[inline]
-    pub(super) fn span(&self, now_ns: u64, timeout: Timeout) -> ParkTimes {
-        let tick = self.driver().tick;
-        let deadline = timeout.deadline(tick, now_ns);
-        let armed = match self.settings.recheck_every {
-            Some(every) => Some(
-                tick.deadline(now_ns, every)
-                    .min(deadline.unwrap_or(u64::MAX)),
-            ),
-            None => deadline,
+    fn watch_set<'a>(&self, watches: Watches<'a, K>) -> WatchSet<'a, K> {
+        let counted = watches.counted;
+        let plain = |key| self.versions.watch(key, None);
+        let up_to = |of: &'a (K, u64)| {
+            let (key, threshold) = of;
+            let watermark = Watermark {
+                threshold: *threshold,
+                counted,
+            };
+            self.versions.watch(key, Some(watermark))
         };
-        let now = tick.round_down(now_ns);
-        ParkTimes {
-            now,
-            deadline,
-            armed,
-            parked_ns: now_ns,
-            tag: ParkInfo::PLAIN,
-            counted: 0,
-        }
-    }
-
-    /// Tells the timer when a shard has work, unless that is never.
-    #[inline]
-    pub(super) fn work_at(&self, shard: &mut LockedShard<'_, K, O>, span: ParkTimes, due: u64) {
-        if span.armed.is_some() {
-            shard.work_at(due);
+        match (watches.keys, watches.watermarks) {
+            ([key], []) => WatchSet::One(plain(key)),
+            ([], [watermark]) => WatchSet::One(up_to(watermark)),
+            (keys, watermarks) => {
+                let all = keys.iter().map(plain);
+                WatchSet::Several(distinct(all.chain(watermarks.iter().map(up_to))))
+            }
         }
     }
 }
 
-type WatchSet<'a, K> = SmallVec<[Watch<'a, K>; 4]>;
+/// The watches that an operation is to be parked under. Most have one; to collect it into a list
+/// would cost a tenth of parking.
+enum WatchSet<'a, K> {
+    One(Watch<'a, K>),
+    Several(WatchList<'a, K>),
+}
 
-/// The watches to be set, in their order: of each the first mention. In the check form that with
-/// the lowest threshold does for all of a key: once it is met, it is checked at every rise. O(n log
-/// n), but for keys of one hash.
-fn distinct<'a, K: Eq>(watches: impl Iterator<Item = Watch<'a, K>>) -> WatchSet<'a, K> {
-    let mut watch_set = WatchSet::new();
-    watches.for_each(|watch| watch_set.push(watch));
+type WatchList<'a, K> = SmallVec<[Watch<'a, K>; 4]>;
+
+impl<'a, K> Deref for WatchSet<'a, K> {
+    type Target = [Watch<'a, K>];
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        match self {
+            WatchSet::One(watch) => std::slice::from_ref(watch),
+            WatchSet::Several(watches) => watches,
+        }
+    }
+}
+
+/// The number of watermarks that are counted down.
+#[inline]
+fn threshold_watches<K>(watch_set: &[Watch<'_, K>]) -> usize {
+    let is_counted = |watch: &&Watch<'_, K>| watch.watermark.is_some_and(|of| of.counted);
+    watch_set.iter().filter(is_counted).count()
+}
+
+/// The watches in their order, of each the first mention. As a checked watch the one with the lowest
+/// threshold does for all of a key: once it is met, it is checked at every advance. O(n log n), but
+/// for keys of one hash.
+fn distinct<'a, K: Eq>(watches: impl Iterator<Item = Watch<'a, K>>) -> WatchList<'a, K> {
+    // Not `collect`: it costs more for lists of a few.
+    let mut watch_set = WatchList::new();
+    for watch in watches {
+        watch_set.push(watch);
+    }
+
+    // 1. Sort the places so that watches that may be alike are neighbours, the lowest first.
     let threshold = |at: usize| watch_set[at].watermark.map(|of| of.threshold);
     let kind = |at: usize| {
-        let counted = watch_set[at]
-            .watermark
-            .map(|of| of.counted.then_some(of.threshold));
-        (watch_set[at].hash, counted)
+        let watch = &watch_set[at];
+        let counted = watch.watermark.map(|of| of.counted.then_some(of.threshold));
+        (watch.hash, counted)
     };
     let mut sorted: SmallVec<[usize; 4]> = (0..watch_set.len()).collect();
     sorted.sort_by_key(|&at| (kind(at), threshold(at)));
-    let mut repeated: SmallVec<[bool; 4]> = watch_set.iter().map(|_| false).collect();
+
+    // 2. Mark the ones whose key stands earlier among its neighbours.
+    let mut repeated: SmallVec<[bool; 4]> = SmallVec::from_elem(false, watch_set.len());
     for alike in sorted.chunk_by(|&at, &next| kind(at) == kind(next)) {
         for (number, &at) in alike.iter().enumerate() {
             let is_same = |&before: &usize| watch_set[before].key == watch_set[at].key;
             repeated[at] = alike[..number].iter().any(is_same);
         }
     }
+
+    // 3. Remove them, in the order given.
     let mut repeated = repeated.into_iter();
     watch_set.retain(|_| repeated.next() == Some(false));
     watch_set

@@ -12,7 +12,7 @@ use ::metrics::{
 use timer_core::TimeHistogram;
 
 use crate::{
-    engine::{Core, Seen},
+    engine::{Core, inspect::Survey},
     operation::DelayedOperation,
     stats::{Stats, Times},
     watches::WatchKey,
@@ -34,9 +34,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let stats = self.stats();
         publish_counts(&of, &stats);
         let now_ns = self.driver().now_ns();
-        let (Seen { checks, labels }, oldest) = self.survey(1, now_ns);
+        let Survey { seen, oldest } = self.survey(1, now_ns);
         let age_ns = oldest.first().map_or(0, |&(age_ns, _)| age_ns);
-        let since_ns = checks.into_values().min().unwrap_or(now_ns);
+        let since_ns = seen.checks.into_values().min().unwrap_or(now_ns);
         let quiet = self
             .quietest(1)
             .pop()
@@ -97,7 +97,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 weights.max() as f64,
             );
         }
-        for (label, count) in labels {
+        for (label, count) in seen.labels {
             let labels = [of[0].clone(), Label::new("label", label)];
             set(
                 &labels,

@@ -1,86 +1,77 @@
-//! Expiry: what the timer finds due ends. Or it is checked without an event, if the purgatory was
-//! built so: a *recheck* while it waits, or the *last check* when its time is up.
+//! The timer's side: wheels that advance, and the jobs of what they find due.
 //!
-//! Both are the executor's, since neither the timer's thread nor anybody else is to wait for them.
-//! Until the last check the entry is held, with its end noted as Expired, so nothing but that check
-//! changes how the operation ends. One that is due for a recheck waits on as ever, until the
-//! executor comes to it.
+//! An operation whose time is up ends. Or it is checked without an event, if the purgatory was built
+//! so: a *recheck* while it waits, or the *last check* when its time is up. All of this runs on the
+//! executor, since neither the timer's thread nor another caller is to wait for user code.
+//!
+//! Until its last check an entry is held, with its end pending as Expired, so only that check
+//! changes how the operation ends. One that is due for a recheck waits on until the executor comes
+//! to it.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, mem::take, sync::Arc};
 
-use timer_core::{Advanced, Job, TimerHandle, TimerStats, driver::WheelOwner};
+use timer_core::{
+    Advanced, Job, TimerStats,
+    driver::{
+        Due, WheelOwner,
+        sync::{Latch, UnderWay},
+    },
+};
 
 use crate::{
-    engine::{BUDGET, Core, nested::Call, trace},
-    operation::{CancelReason, DelayedOperation, Verdict},
-    shard::Turn,
+    engine::{
+        BUDGET, Core,
+        nested::{Call, enqueue},
+    },
+    operation::{CancelReason, DelayedOperation},
+    shard::{CallbackJob, EndedAt, Turn},
     watches::WatchKey,
 };
 
-impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Checks an operation without an event. When that check comes true, an event is missing, or
-    /// was late.
-    pub(super) fn recheck(self: &Arc<Self>, call: &Call<'_>, id: TimerHandle) {
-        let held = self.first_shard_of(id).check_out_again(id);
-        let Some(mut held) = held else { return };
-        held.verdict = self.check_by(&mut held.payload, O::check_without_event);
-        let noted = self
-            .first_shard_of(id)
-            .get_mut(id)
-            .is_none_or(|entry| entry.event_noted());
-        if held.verdict == Verdict::Satisfied && !noted {
-            self.counts.rare.lock().missed_events += 1;
-            trace::missed(&self.settings.name);
-            self.call(|| {
-                let Some(hook) = &self.settings.on_missed else {
-                    return;
-                };
-                self.parked(id, self.driver().now_ns())
-                    .iter()
-                    .for_each(hook);
-            });
-        }
-        let at = self.ending_at();
-        let checked_in = self.first_shard_of(id).check_in(held, at);
-        if let Some(mut ended) = self.finish_check_in(checked_in) {
-            self.release(&mut ended);
-            self.run(call, ended); // here, since this is the executor
-        }
-    }
+/// Secondary watches of an expired operation that are released on the thread that advances the
+/// wheels; the others are released as its callback runs.
+const RELEASED_AT_ONCE: usize = 16;
+
+/// Secondary watches that one job releases at most. Its rest goes to the end of the executor's queue,
+/// so that operations with many keys delay the others' callbacks by little.
+const RELEASED_BY_JOB: usize = 2048;
+
+/// Work for the executor, in the order in which it is to be done.
+struct Batch<K, O> {
+    jobs: VecDeque<CallbackJob<K, O>>,
+    queued_ns: EndedAt,
+    /// With a latch each job is under way until its callback is over.
+    under_way: Vec<UnderWay>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     fn advance(&self, shard: usize, now: u64) -> Advanced {
         self.warn_stuck_checks();
-        let (now_ns, in_order) = (self.driver().now_ns(), self.sequence.is_some());
-        let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
-        let every = self
-            .settings
-            .recheck_every
-            .map_or(1, |every| self.driver().tick.deadline(0, every));
-        let last_check = self.settings.on_missed.is_some();
+        let driver = self.driver();
+        let now_ns = driver.now_ns();
+        let in_order = self.sequence.is_some();
+        let every = self.settings.recheck_every;
         let turn = Turn {
             now,
             now_ns,
-            budget,
-            every,
-            last_check,
+            // Order needs the whole tick.
+            budget: if in_order { usize::MAX } else { BUDGET },
+            every: every.map_or(1, |every| driver.tick.deadline(0, every)),
+            last_check: self.settings.on_missed.is_some(),
         };
-        let mut fired = self.fired.lock();
+        let mut due = self.due.lock();
         let mut shard = self.shards.lock(shard);
-        let advanced = shard.expire(turn, |one, order| {
-            fired.push(one, in_order.then_some(order))
+        let advanced = shard.expire(turn, |job, order| {
+            due.push(job, in_order.then_some(order));
         });
         shard.advanced(advanced.next_due);
         advanced
     }
 
     fn round_over(self: Arc<Self>) {
-        let all = std::mem::take(&mut *self.fired.lock());
-        for fired in all.into_jobs(self.offload.parallelism()) {
-            self.offload_fired(fired, None);
-        }
-        let driver = self.offload.driver.clone();
+        let due = take(&mut *self.due.lock());
+        self.queue_all(due, None);
+        let driver = self.executors.driver.clone();
         if let Some(core) = Arc::into_inner(self) {
             // The last handle went meanwhile. An executor or a hook is the user's to drop: not
             // here.
@@ -97,6 +88,95 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     }
 
     fn timer_closed(self: Arc<Self>) {
-        self.close_offloading(CancelReason::Shutdown);
+        self.close_on_executor(CancelReason::Shutdown);
+    }
+}
+
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Cancels everything parked and refuses operations that come later. User code runs on the
+    /// executor; until it has run, `closing` counts it.
+    pub(crate) fn close_on_executor(self: &Arc<Self>, reason: CancelReason) {
+        let mut all = Due::default();
+        for ended in self.close_and_claim(reason) {
+            all.push(CallbackJob::Call(ended), None);
+        }
+        self.queue_all(all, Some(&self.closing));
+    }
+
+    /// Leaves work to the executor, in as many jobs as it has threads.
+    fn queue_all(self: &Arc<Self>, due: Due<CallbackJob<K, O>>, latch: Option<&Latch>) {
+        for jobs in due.into_jobs(self.executors.parallelism()) {
+            self.queue(jobs, latch);
+        }
+    }
+
+    fn queue(self: &Arc<Self>, mut jobs: Vec<CallbackJob<K, O>>, latch: Option<&Latch>) {
+        let mut under_way = Vec::new();
+        if let Some(latch) = latch {
+            under_way.extend(jobs.iter().map(|_| latch.begin()));
+        }
+        // A manual timer shares no reaper, so everything is released here.
+        let in_order = self.sequence.is_some();
+        let at_once = if in_order {
+            usize::MAX
+        } else {
+            RELEASED_AT_ONCE
+        };
+        let mut emptied_keys = Vec::new();
+        for job in &mut jobs {
+            if let CallbackJob::Call(ended) = job {
+                self.release_secondaries(&mut ended.last_secondary, at_once, |key| {
+                    emptied_keys.push(key);
+                });
+            }
+        }
+        let queued_ns = self.callbacks_queued(jobs.len());
+        let batch = Batch {
+            jobs: jobs.into(),
+            queued_ns,
+            under_way,
+        };
+        let core = self.clone();
+        self.executors.execute(Job::new(move || {
+            drop(emptied_keys);
+            core.run_batch(batch);
+        }));
+    }
+
+    /// Runs a batch as a job's work. After [`RELEASED_BY_JOB`] watches another job goes on.
+    fn run_batch(self: Arc<Self>, mut batch: Batch<K, O>) {
+        let mut budget = RELEASED_BY_JOB;
+        if self.executors.is_here() {
+            budget = usize::MAX;
+        }
+        while let Some(mut job) = batch.jobs.pop_front() {
+            if let CallbackJob::Call(ended) = &mut job {
+                budget -= self.release_secondaries(&mut ended.last_secondary, budget, drop);
+                if ended.last_secondary.is_some() {
+                    batch.jobs.push_front(job);
+                    let core = self.clone();
+                    let rest = Job::new(move || core.run_batch(batch));
+                    self.executors.execute(rest);
+                    return;
+                }
+            }
+            let under_way = batch.under_way.pop();
+            self.run_queued(batch.queued_ns, |call| self.run_job(call, job, under_way));
+        }
+    }
+
+    fn run_job(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        job: CallbackJob<K, O>,
+        under_way: Option<UnderWay>,
+    ) {
+        match job {
+            CallbackJob::Call(ended) => self.call_back_in(call, ended),
+            CallbackJob::Recheck(handle) => self.recheck(call, handle),
+        }
+        if call.is_nested() {
+            enqueue(move || drop(under_way)); // behind the callback
+        }
     }
 }

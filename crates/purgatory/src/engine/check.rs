@@ -1,0 +1,271 @@
+//! Checking: take the payload out of its entry, run the check with nothing locked, check it back in.
+//!
+//! The thread that checks an operation out is its *holder*: only it ends or removes the operation.
+//! Other threads leave it a request, to check again or to end it, on which it acts as it checks the
+//! payload in.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use timer_core::{TimerHandle, driver::contain};
+
+use crate::{
+    engine::{Core, nested::Call, trace},
+    operation::{DelayedOperation, Verdict},
+    shard::{AllEnded, CheckedIn, CheckedOut, Ended, Entries, Next, Waiter},
+    watches::WatchKey,
+};
+
+/// A waiter that an event found.
+enum Found<O> {
+    CheckedOut(CheckedOut<O>),
+    /// Its first key is in another shard, so it is still to be checked out.
+    Elsewhere(TimerHandle),
+}
+
+impl<O> Found<O> {
+    #[inline]
+    fn checked_out(self) -> Option<CheckedOut<O>> {
+        match self {
+            Found::CheckedOut(held) => Some(held),
+            Found::Elsewhere(_) => None,
+        }
+    }
+}
+
+/// Waiters of a key that are checked together, in the order they were parked.
+pub(super) struct Batch<O> {
+    found: SmallVec<[Found<O>; 1]>,
+    /// Some of them are elsewhere.
+    elsewhere: bool,
+}
+
+impl<O> Batch<O> {
+    pub(super) fn new() -> Self {
+        Batch {
+            found: SmallVec::new(),
+            elsewhere: false,
+        }
+    }
+
+    /// Adds an operation that is still to be checked out.
+    pub(super) fn push(&mut self, handle: TimerHandle) {
+        self.elsewhere = true;
+        self.found.push(Found::Elsewhere(handle));
+    }
+
+    /// Adds a waiter that a walk came to. In the walk's own shard it is checked out in the same lock
+    /// hold, unless it is held already.
+    #[inline(always)]
+    pub(super) fn add(&mut self, entries: &mut Entries<O>, waiter: Waiter) {
+        match waiter {
+            Waiter::Foreign(handle) => self.push(handle),
+            Waiter::Here(index) => {
+                if let Some(payload) = entries.wheel.at_mut(index).check_out() {
+                    self.found.push(Found::CheckedOut(CheckedOut {
+                        id: entries.id(index),
+                        payload,
+                        verdict: Verdict::Unsatisfied,
+                    }));
+                }
+            }
+        }
+    }
+
+    /// Takes the last waiter, if it is checked out.
+    #[inline]
+    fn pop(&mut self) -> Option<CheckedOut<O>> {
+        self.found.pop().and_then(Found::checked_out)
+    }
+}
+
+/// An operation's last check and, if it ended, its ending.
+pub(super) struct Checked<K, O> {
+    pub(super) verdict: Verdict,
+    pub(super) ended: Option<Ended<K, O>>,
+}
+
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Runs an operation's check, with nothing locked.
+    #[inline]
+    pub(super) fn check(&self, operation: &mut O) -> Verdict {
+        self.check_by(operation, O::try_complete)
+    }
+
+    /// Runs this check of an operation. A panic in it is contained and reported.
+    #[inline]
+    fn check_by(&self, operation: &mut O, check: impl FnOnce(&mut O) -> bool) -> Verdict {
+        if !O::CHECKED {
+            return Verdict::Unsatisfied;
+        }
+        let _running = self.checking.begin(|| self.driver().now_ns());
+        match contain(|| check(operation)) {
+            Ok(true) => Verdict::Satisfied,
+            Ok(false) => Verdict::Unsatisfied,
+            Err(panicked) => {
+                self.report(&panicked);
+                Verdict::Panicked
+            }
+        }
+    }
+
+    /// In debug builds, warns of checks that keep other threads for more than a second.
+    #[inline]
+    pub(super) fn warn_stuck_checks(&self) {
+        self.checking
+            .warn_stuck_checks(&self.settings.name, || self.driver().now_ns());
+    }
+
+    /// Checks an operation and checks it in, again for as long as events come by meanwhile.
+    #[inline]
+    fn check_held(&self, mut held: CheckedOut<O>) -> Checked<K, O> {
+        loop {
+            let verdict = self.check(&mut held.payload);
+            held.verdict = verdict;
+            let now_ns = self.ending_at();
+            let checked_in = self.first_shard_of(held.id).check_in(held, now_ns);
+            let ended = match checked_in {
+                Next::Parked => None,
+                Next::Ended(ended) => Some(ended),
+                Next::CheckAgain(again) => {
+                    held = again;
+                    continue;
+                }
+            };
+            return Checked { verdict, ended };
+        }
+    }
+
+    /// Returns the ending of an operation that was checked in, after further checks if events came
+    /// by.
+    #[inline]
+    pub(super) fn ended_of(&self, checked_in: CheckedIn<K, O>) -> Option<Ended<K, O>> {
+        match checked_in {
+            Next::Parked => None,
+            Next::CheckAgain(held) => self.check_held(held).ended,
+            Next::Ended(ended) => Some(ended),
+        }
+    }
+
+    /// Checks the waiters of a batch, in order, and finishes those that ended. Leaves it empty.
+    /// Returns how many completed.
+    #[inline]
+    pub(super) fn check_batch(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
+        if batch.elsewhere {
+            self.check_out_elsewhere(batch);
+        }
+        if batch.found.len() > 1 {
+            return self.check_many(call, batch);
+        }
+        let Some(held) = batch.pop() else { return 0 };
+        match self.check_held(held).ended {
+            Some(ended) => self.finish(call, ended),
+            None => 0,
+        }
+    }
+
+    /// Checks the one waiter of a batch, if it can be checked out, and finishes it if it ended.
+    /// Returns true when this check came true: an operation that another thread completed meanwhile
+    /// has not used the event up.
+    pub(super) fn check_one(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> bool {
+        self.check_out_elsewhere(batch);
+        let Some(held) = batch.pop() else {
+            return false;
+        };
+        let checked = self.check_held(held);
+        if let Some(ended) = checked.ended {
+            self.finish(call, ended);
+        }
+        checked.verdict == Verdict::Satisfied
+    }
+
+    /// Checks out the waiters whose first key is in another shard. Those that cannot be checked out
+    /// leave the batch: their holder looks again.
+    fn check_out_elsewhere(&self, batch: &mut Batch<O>) {
+        let elsewhere = batch.found.iter_mut().filter_map(|found| match found {
+            Found::Elsewhere(handle) => Some((*handle, found)),
+            Found::CheckedOut(_) => None,
+        });
+        self.each_in_first_shard(
+            elsewhere,
+            |(handle, _)| *handle,
+            |first_shard, (handle, found)| {
+                if let Some(held) = first_shard.check_out(handle) {
+                    *found = Found::CheckedOut(held);
+                }
+            },
+        );
+        batch
+            .found
+            .retain(|found| matches!(found, Found::CheckedOut(_)));
+        batch.elsewhere = false;
+    }
+
+    /// Checks a batch unlocked, then checks it back in, locking each shard once per run of
+    /// neighbours. Returns how many completed.
+    fn check_many(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
+        // All of them are held while the checks run.
+        for found in &mut batch.found {
+            if let Found::CheckedOut(held) = found {
+                held.verdict = self.check(&mut held.payload);
+            }
+        }
+        let mut check_again = Vec::new();
+        let mut ended = AllEnded::new();
+        let now_ns = self.ending_at();
+        self.each_in_first_shard(
+            batch.found.drain(..).filter_map(Found::checked_out),
+            |held| held.id,
+            |first_shard, held| match first_shard.check_in(held, now_ns) {
+                Next::Parked => {}
+                Next::CheckAgain(held) => check_again.push(held),
+                Next::Ended(over) => ended.push(over),
+            },
+        );
+        for held in check_again {
+            ended.extend(self.check_held(held).ended);
+        }
+        self.finish_all(call, &mut ended)
+    }
+
+    /// Checks an operation without an event, on the executor. When that check comes true, an event
+    /// is missing, or was late: this is counted and reported.
+    pub(super) fn recheck(self: &Arc<Self>, call: &Call<'_>, handle: TimerHandle) {
+        let Some(mut held) = self.first_shard_of(handle).check_out_again(handle) else {
+            return;
+        };
+        held.verdict = self.check_by(&mut held.payload, O::check_without_event);
+        if held.verdict == Verdict::Satisfied && !self.event_came(handle) {
+            self.report_missed_event(handle);
+        }
+        let now_ns = self.ending_at();
+        let checked_in = self.first_shard_of(handle).check_in(held, now_ns);
+        if let Some(mut ended) = self.ended_of(checked_in) {
+            self.release(&mut ended);
+            self.call_back_in(call, ended); // here, since this is the executor
+        }
+    }
+
+    /// Returns true when an event came by while this thread held the operation.
+    fn event_came(&self, handle: TimerHandle) -> bool {
+        match self.first_shard_of(handle).get_mut(handle) {
+            Some(entry) => entry.event_noted(),
+            None => true,
+        }
+    }
+
+    /// Counts a missed event, and calls the hook with the operation that it left waiting.
+    fn report_missed_event(&self, handle: TimerHandle) {
+        self.counts.rare.lock().missed_events += 1;
+        trace::missed(&self.settings.name);
+        let Some(hook) = &self.settings.on_missed else {
+            return;
+        };
+        let now_ns = self.driver().now_ns();
+        self.call(|| {
+            if let Some(parked) = self.parked(handle, now_ns) {
+                hook(&parked);
+            }
+        });
+    }
+}

@@ -1,0 +1,228 @@
+//! Endings from outside: cancel, complete, shut down; and new deadlines.
+//!
+//! Each *claims* operations under their first shards' locks, then finishes them with nothing locked.
+//! An operation that a thread holds is left a request to end, on which its holder acts.
+
+use std::{
+    hash::Hash,
+    mem::replace,
+    sync::{
+        Arc,
+        atomic::Ordering::{AcqRel, Acquire},
+    },
+};
+
+use hashbrown::Equivalent;
+use timer_core::TimerHandle;
+
+use crate::{
+    engine::{
+        Core, Tour,
+        nested::Call,
+        trace,
+        walk::{MET_BATCH, Taken, Unfinished, WaiterWalk},
+    },
+    operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
+    shard::{AllEnded, Ended, Shard, WatchList},
+    watches::WatchKey,
+};
+
+/// Waiters that are found under one lock hold where nothing is checked.
+const CLAIM_BATCH: usize = 128;
+
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Ends one operation.
+    pub(crate) fn end(self: &Arc<Self>, id: OperationId, outcome: Outcome) -> EndResult {
+        let Some(handle) = self.handle(id) else {
+            return EndResult::Gone;
+        };
+        let call = Call::enter(&self.executors);
+        let now_ns = self.ending_at();
+        let mut first_shard = self.first_shard_of(handle);
+        if first_shard.get_mut(handle).is_none() {
+            return EndResult::Gone;
+        }
+        let Some(ended) = first_shard.claim(handle, outcome, now_ns) else {
+            return EndResult::Noted;
+        };
+        drop(first_shard);
+        self.finish(&call, ended);
+        EndResult::Ended
+    }
+
+    /// Gives one operation another timeout, unless its end is decided or pending.
+    pub(crate) fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
+        let Some(handle) = self.handle(id) else {
+            return false;
+        };
+        let times = self.park_times(self.driver().now_ns(), timeout);
+        let mut first_shard = self.first_shard_of(handle);
+        let Some(due) = first_shard.reschedule(handle, times) else {
+            return false;
+        };
+        Self::work_at(&mut first_shard, &times, due);
+        true
+    }
+
+    /// Ends every operation parked under `key`; returns how many this call ended. All are claimed
+    /// before the first is called back, so operations that callbacks park stay.
+    pub(crate) fn end_for_key<Q: Hash + Equivalent<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        outcome: Outcome,
+    ) -> usize {
+        let call = Call::enter(&self.executors);
+        let hash = self.versions.hash(key);
+        let now_ns = self.ending_at();
+        let mut unfinished = Unfinished::new(self, &call);
+        let claimed = &mut unfinished.ended;
+        let mut claim = |first_shard: &mut Shard<K, O>, handle| {
+            claimed.extend(first_shard.claim(handle, outcome.clone(), now_ns));
+        };
+        self.claim_listed(key, hash, WatchList::Plain, &mut claim);
+        // A watch that an advance meets meanwhile moves from the first of these to the second.
+        self.claim_unmet(key, hash, &mut claim);
+        self.claim_listed(key, hash, WatchList::Met, &mut claim);
+        unfinished.ended.len()
+    }
+
+    /// Applies `claim` to each waiter on one list of a key, in its operation's first shard.
+    fn claim_listed<Q: Equivalent<K> + ?Sized>(
+        &self,
+        key: &Q,
+        hash: u64,
+        list: WatchList,
+        claim: &mut impl FnMut(&mut Shard<K, O>, TimerHandle),
+    ) {
+        let mut found = Vec::new();
+        let mut shard = self.shard_of(hash);
+        let Some(record) = shard.find(key, hash) else {
+            return;
+        };
+        let mut walk = WaiterWalk::begin(
+            &self.shards,
+            &mut shard,
+            record,
+            list,
+            CLAIM_BATCH,
+            |of, waiter| found.push(waiter.id(of)),
+        );
+        drop(shard);
+        loop {
+            self.each_in_first_shard(found.drain(..), |&handle| handle, &mut *claim);
+            if !walk.next(CLAIM_BATCH, |of, waiter| found.push(waiter.id(of))) {
+                return;
+            }
+        }
+    }
+
+    /// Takes every watermark watch that is not met off a key, and applies `claim` to its operation.
+    fn claim_unmet<Q: Equivalent<K> + ?Sized>(
+        &self,
+        key: &Q,
+        hash: u64,
+        claim: &mut impl FnMut(&mut Shard<K, O>, TimerHandle),
+    ) {
+        loop {
+            let mut taken = Taken::new();
+            let mut shard = self.shard_of(hash);
+            let Some(record) = shard.find(key, hash) else {
+                return;
+            };
+            let took = shard.pop_up_to(record, u64::MAX, true, MET_BATCH, |handle| {
+                taken.push(handle);
+            });
+            self.each_taken(shard, &taken, &mut *claim);
+            if took.all {
+                return; // an emptied key is dropped with nothing locked
+            }
+        }
+    }
+
+    /// Cancels everything parked; returns how many this call ended. All are claimed before the first
+    /// is called back, so operations that callbacks park stay.
+    pub(crate) fn cancel_all(self: &Arc<Self>, reason: CancelReason) -> usize {
+        let call = Call::enter(&self.executors);
+        let mut claimed = self.claim_all(&Outcome::Cancelled(reason), |_| true);
+        let count = claimed.len();
+        self.finish_all(&call, &mut claimed);
+        count
+    }
+
+    /// Cancels everything parked and refuses operations that come later.
+    pub(crate) fn close(self: &Arc<Self>, reason: CancelReason) {
+        let call = Call::enter(&self.executors);
+        let mut claimed = self.close_and_claim(reason);
+        self.finish_all(&call, &mut claimed);
+    }
+
+    /// Closes every shard, then claims everything parked, to be finished.
+    pub(super) fn close_and_claim(&self, reason: CancelReason) -> AllEnded<K, O> {
+        let mut is_first = false;
+        for number in 0..self.shards.count() {
+            let mut shard = self.shards.lock(number);
+            let was_closed = replace(&mut shard.closed, !failpoint!(ShutdownClosesNoShard));
+            is_first |= !was_closed;
+        }
+        let claimed = self.claim_all(&Outcome::Cancelled(reason), |_| true);
+        trace::closed(&self.settings.name, is_first, claimed.len());
+        claimed
+    }
+
+    /// Claims everything parked, without the operations that `is_meant` refuses under the lock.
+    fn claim_all(&self, outcome: &Outcome, is_meant: impl Fn(&O) -> bool) -> AllEnded<K, O> {
+        let mut ended = AllEnded::new();
+        let mut tour = Tour::default();
+        while let Some((mut shard, handles)) = self.next_parked(&mut tour) {
+            let now_ns = self.ending_at();
+            for handle in handles {
+                // An operation that is held cannot be asked: it counts as meant.
+                let payload = shard.get_mut(handle).and_then(|entry| entry.payload());
+                if payload.is_none_or(&is_meant) {
+                    ended.extend(shard.claim(handle, outcome.clone(), now_ns));
+                }
+            }
+        }
+        ended
+    }
+
+    /// Ends the operation that waits for a key as Completed, and hands it over without a callback.
+    /// Its key is free when this returns.
+    pub(crate) fn take_alone<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<O> {
+        let hash = self.versions.hash(key);
+        let now_ns = self.ending_at();
+        let mut shard = self.shard_of(hash);
+        let record = shard.find(key, hash)?;
+        let handle = shard.first_waiter(record)?;
+        let ended = shard.claim(handle, Outcome::Completed, now_ns);
+        drop(shard);
+        ended.map(|ended| self.hand_over(ended))
+    }
+
+    /// The number of [`take_older_than`](Self::take_older_than) calls so far: to be read before an
+    /// operation is parked, and kept in it.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Acquire)
+    }
+
+    /// Cancels the operations parked before this call, by the generation of each, and hands them
+    /// over without a callback. An operation parked meanwhile stays, whatever its shard. O(parked).
+    pub(crate) fn take_older_than(
+        &self,
+        outcome: &Outcome,
+        generation_of: impl Fn(&O) -> u64,
+    ) -> Vec<O> {
+        let current = self.generation.fetch_add(1, AcqRel);
+        let is_old =
+            |operation: &O| generation_of(operation) <= current || failpoint!(FailsWhatCameAfter);
+        self.claim_all(outcome, is_old)
+            .into_iter()
+            .map(|ended| self.hand_over(ended))
+            .collect()
+    }
+
+    fn hand_over(&self, ended: Ended<K, O>) -> O {
+        self.release_permit(ended.permit);
+        ended.payload
+    }
+}

@@ -1,0 +1,123 @@
+//! Versions: a count of events for each hash, by which a thread that parks notices an event that came
+//! between its check and its watch.
+
+use std::hash::{BuildHasher, Hash};
+
+use crate::{
+    shard::{Watch, Watermark},
+    sync::{AtomicU64, KeyHasher, Ordering, VERSIONS_PER_SHARD},
+};
+
+/// The number of events on the keys of each hash, and the shard of each key.
+///
+/// An event counts its key's version up under the lock of the key's shard, after its condition came
+/// true and before it walks. A thread that parks reads the version, checks, and compares under the
+/// lock as it watches. Equal: no event came in between. Changed: check again.
+///
+/// Versions are never created, moved or reset. Keys that share one cost each other a needless check
+/// now and then. The versions of one shard are neighbours, so that events in different shards seldom
+/// write to one cache line.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    versions: Box<[AtomicU64]>,
+    hasher: KeyHasher,
+}
+
+impl Versions {
+    /// Creates the versions of this many shards, a power of two.
+    pub(crate) fn new(shards: usize) -> Self {
+        let version = || AtomicU64::new(0);
+        Versions {
+            versions: std::iter::repeat_with(version)
+                .take(shards * VERSIONS_PER_SHARD)
+                .collect(),
+            hasher: KeyHasher::default(),
+        }
+    }
+
+    /// Runs the key's `Hash`, with nothing locked.
+    #[inline]
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// Reads the key's version. Call before the check; a later mismatch means an event came in
+    /// between.
+    #[inline]
+    pub(crate) fn watch<'a, K: Hash>(
+        &self,
+        key: &'a K,
+        watermark: Option<Watermark>,
+    ) -> Watch<'a, K> {
+        let hash = self.hash(key);
+        let version = self.of(hash).load(Ordering::Acquire);
+        Watch {
+            key,
+            hash,
+            version,
+            watermark,
+        }
+    }
+
+    /// Returns true when an event came since the watch was made. The caller holds the lock of the
+    /// key's shard.
+    #[inline]
+    pub(crate) fn changed<K>(&self, watch: &Watch<'_, K>) -> bool {
+        let version = self.of(watch.hash).load(Ordering::Relaxed);
+        version != watch.version && !failpoint!(ParkSkipsVersionCheck)
+    }
+
+    /// Counts an event. The caller holds the shard's lock. Keys that share a version share a shard,
+    /// so a load and a store suffice.
+    #[inline]
+    pub(crate) fn count_event(&self, hash: u64) {
+        if !failpoint!(EventLeavesVersion) {
+            let version = self.of(hash).load(Ordering::Relaxed);
+            self.of(hash).store(version + 1, Ordering::Release);
+        }
+    }
+
+    #[inline]
+    fn of(&self, hash: u64) -> &AtomicU64 {
+        &self.versions[self.number(hash)]
+    }
+
+    /// The shard of a key of this hash.
+    #[inline]
+    pub(crate) fn shard(&self, hash: u64) -> usize {
+        self.number(hash) / VERSIONS_PER_SHARD
+    }
+
+    /// The number of events so far. O(versions), without a lock.
+    pub(crate) fn events(&self) -> u64 {
+        self.versions
+            .iter()
+            .map(|version| version.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// The version of a key of this hash. The upper bits of that are the shard's number.
+    #[inline]
+    fn number(&self, hash: u64) -> usize {
+        // The bits above those by which a hash table places, below those it tags with.
+        (hash >> 32) as usize & (self.versions.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_a_shard_are_neighbours() {
+        for shards in [1, 8, 256] {
+            let versions = Versions::new(shards);
+            let hash_of = |number: usize| (number as u64) << 32;
+            let all = 0..shards * VERSIONS_PER_SHARD;
+            assert!(
+                all.into_iter()
+                    .all(|at| versions.shard(hash_of(at)) == at / VERSIONS_PER_SHARD)
+            );
+        }
+    }
+}

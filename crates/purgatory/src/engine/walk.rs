@@ -1,0 +1,129 @@
+//! Walks over the waiters of one key, and the operations that such a walk ends.
+//!
+//! A walk sees the waiters that were present when it began, in the order they were parked, without
+//! those that have left before it came to them. It goes a bounded number of waiters at a time;
+//! nothing is locked in between.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use timer_core::{TimerHandle, driver::Shards};
+
+use crate::{
+    engine::{Core, LockedShard, check::Batch, nested::Call},
+    operation::DelayedOperation,
+    shard::{AllEnded, Entries, Shard, Waiter, WatchList},
+    watches::WatchKey,
+};
+
+/// Watermark watches that are taken off a key under one lock hold.
+pub(super) const MET_BATCH: usize = 64;
+
+/// Operations whose watches were taken off a key.
+pub(super) type Taken = SmallVec<[TimerHandle; MET_BATCH]>;
+
+/// A walk over the waiters of one key.
+pub(super) struct WaiterWalk<'a, K: Eq + Clone, O> {
+    shards: &'a Shards<Shard<K, O>>,
+    shard: usize,
+    /// The shard's number of this walk, while there are waiters left.
+    cursor: Option<u64>,
+}
+
+impl<'a, K: Eq + Clone, O> WaiterWalk<'a, K, O> {
+    /// Begins a walk over one list of a key, with the first `limit` waiters.
+    #[inline]
+    pub(super) fn begin(
+        shards: &'a Shards<Shard<K, O>>,
+        shard: &mut LockedShard<'_, K, O>,
+        record: u32,
+        list: WatchList,
+        limit: usize,
+        found: impl FnMut(&mut Entries<O>, Waiter),
+    ) -> Self {
+        WaiterWalk {
+            shards,
+            shard: shard.number(),
+            cursor: shard.walk(record, list, limit, found),
+        }
+    }
+
+    /// Finds the next waiters, at most this many; false at the end.
+    #[inline]
+    pub(super) fn next(
+        &mut self,
+        limit: usize,
+        found: impl FnMut(&mut Entries<O>, Waiter),
+    ) -> bool {
+        let Some(cursor) = self.cursor else {
+            return false;
+        };
+        self.cursor = self.shards.lock(self.shard).walk_on(cursor, limit, found);
+        true
+    }
+
+    /// Adds the next waiters to a batch, at most this many; false at the end.
+    #[inline]
+    pub(super) fn next_into(&mut self, limit: usize, batch: &mut Batch<O>) -> bool {
+        self.next(limit, |entries, waiter| batch.add(entries, waiter))
+    }
+}
+
+impl<K: Eq + Clone, O> Drop for WaiterWalk<'_, K, O> {
+    fn drop(&mut self) {
+        if let Some(cursor) = self.cursor {
+            self.shards.lock(self.shard).end_walk(cursor);
+        }
+    }
+}
+
+/// Operations that a call has ended and has still to finish. Dropped, as when a key's `Eq` panics, it
+/// finishes them.
+pub(super) struct Unfinished<'a, K: WatchKey, O: DelayedOperation> {
+    core: &'a Arc<Core<K, O>>,
+    call: &'a Call<'a>,
+    pub(super) ended: AllEnded<K, O>,
+}
+
+impl<'a, K: WatchKey, O: DelayedOperation> Unfinished<'a, K, O> {
+    pub(super) fn new(core: &'a Arc<Core<K, O>>, call: &'a Call<'a>) -> Self {
+        Unfinished {
+            core,
+            call,
+            ended: AllEnded::new(),
+        }
+    }
+
+    /// Finishes them now; returns how many completed.
+    pub(super) fn finish(&mut self) -> usize {
+        self.core.finish_all(self.call, &mut self.ended)
+    }
+}
+
+impl<K: WatchKey, O: DelayedOperation> Drop for Unfinished<'_, K, O> {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Calls `act` for each operation whose watch was taken off a key, under the lock of its first
+    /// shard. `shard`, the key's own, is unlocked on return.
+    pub(super) fn each_taken(
+        &self,
+        mut shard: LockedShard<'_, K, O>,
+        taken: &[TimerHandle],
+        mut act: impl FnMut(&mut Shard<K, O>, TimerHandle),
+    ) {
+        let here = shard.number();
+        if taken.iter().all(|handle| handle.shard() == here) {
+            // The usual case: one key each. No other lock is needed.
+            for &handle in taken {
+                act(&mut shard, handle);
+            }
+        } else {
+            drop(shard);
+            self.each_in_first_shard(taken.iter().copied(), |&handle| handle, act);
+        }
+    }
+}
