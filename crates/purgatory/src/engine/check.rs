@@ -12,7 +12,7 @@ use timer_core::{TimerHandle, driver::contain};
 use crate::{
     engine::{Core, nested::Call, trace},
     operation::{DelayedOperation, Verdict},
-    shard::{AllEnded, CheckedIn, CheckedOut, Ended, Entries, Next, Waiter},
+    shard::{AllEnded, Cause, CheckedIn, CheckedOut, Ended, Entries, Waiter},
     watches::WatchKey,
 };
 
@@ -62,11 +62,9 @@ impl<O> Batch<O> {
             Waiter::Foreign(handle) => self.push(handle),
             Waiter::Here(index) => {
                 if let Some(payload) = entries.wheel.at_mut(index).check_out() {
-                    self.found.push(Found::CheckedOut(CheckedOut {
-                        id: entries.id(index),
-                        payload,
-                        verdict: Verdict::Unsatisfied,
-                    }));
+                    let handle = entries.handle_at(index);
+                    let held = CheckedOut::new(handle, payload, Cause::Event);
+                    self.found.push(Found::CheckedOut(held));
                 }
             }
         }
@@ -116,18 +114,22 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             .warn_stuck_checks(&self.settings.name, || self.driver().now_ns());
     }
 
-    /// Checks an operation and checks it in, again for as long as events come by meanwhile.
+    /// Checks an operation and checks it in, again for as long as events or rechecks come by
+    /// meanwhile.
     #[inline]
     fn check_held(&self, mut held: CheckedOut<O>) -> Checked<K, O> {
         loop {
-            let verdict = self.check(&mut held.payload);
+            let verdict = match held.cause {
+                Cause::Event => self.check(&mut held.payload),
+                Cause::Recheck => self.check_without_event(&mut held),
+            };
             held.verdict = verdict;
             let now_ns = self.ending_at();
-            let checked_in = self.first_shard_of(held.id).check_in(held, now_ns);
+            let checked_in = self.first_shard_of(held.handle).check_in(held, now_ns);
             let ended = match checked_in {
-                Next::Parked => None,
-                Next::Ended(ended) => Some(ended),
-                Next::CheckAgain(again) => {
+                CheckedIn::Parked => None,
+                CheckedIn::Ended(ended) => Some(ended),
+                CheckedIn::CheckAgain(again) => {
                     held = again;
                     continue;
                 }
@@ -141,9 +143,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(super) fn ended_of(&self, checked_in: CheckedIn<K, O>) -> Option<Ended<K, O>> {
         match checked_in {
-            Next::Parked => None,
-            Next::CheckAgain(held) => self.check_held(held).ended,
-            Next::Ended(ended) => Some(ended),
+            CheckedIn::Parked => None,
+            CheckedIn::CheckAgain(held) => self.check_held(held).ended,
+            CheckedIn::Ended(ended) => Some(ended),
         }
     }
 
@@ -215,11 +217,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let now_ns = self.ending_at();
         self.each_in_first_shard(
             batch.found.drain(..).filter_map(Found::checked_out),
-            |held| held.id,
+            |held| held.handle,
             |first_shard, held| match first_shard.check_in(held, now_ns) {
-                Next::Parked => {}
-                Next::CheckAgain(held) => check_again.push(held),
-                Next::Ended(over) => ended.push(over),
+                CheckedIn::Parked => {}
+                CheckedIn::CheckAgain(held) => check_again.push(held),
+                CheckedIn::Ended(over) => ended.push(over),
             },
         );
         for held in check_again {
@@ -228,22 +230,30 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.finish_all(call, &mut ended)
     }
 
-    /// Checks an operation without an event, on the executor. When that check comes true, an event
-    /// is missing, or was late: this is counted and reported.
+    /// Rechecks an operation, on the executor. A thread that holds it is left a request to do so.
     pub(super) fn recheck(self: &Arc<Self>, call: &Call<'_>, handle: TimerHandle) {
-        let Some(mut held) = self.first_shard_of(handle).check_out_again(handle) else {
-            return;
-        };
-        held.verdict = self.check_by(&mut held.payload, O::check_without_event);
-        if held.verdict == Verdict::Satisfied && !self.event_came(handle) {
-            self.report_missed_event(handle);
+        let held = self.first_shard_of(handle).check_out_for_recheck(handle);
+        if let Some(held) = held {
+            self.check_last(call, held);
         }
-        let now_ns = self.ending_at();
-        let checked_in = self.first_shard_of(handle).check_in(held, now_ns);
-        if let Some(mut ended) = self.ended_of(checked_in) {
+    }
+
+    /// Checks an operation that this job holds, on the executor, and finishes it if it ended.
+    pub(super) fn check_last(self: &Arc<Self>, call: &Call<'_>, held: CheckedOut<O>) {
+        if let Some(mut ended) = self.check_held(held).ended {
             self.release(&mut ended);
             self.call_back_in(call, ended); // here, since this is the executor
         }
+    }
+
+    /// Runs an operation's check without an event. When it comes true, an event is missing, or was
+    /// late: this is counted and reported.
+    fn check_without_event(&self, held: &mut CheckedOut<O>) -> Verdict {
+        let verdict = self.check_by(&mut held.payload, O::check_without_event);
+        if verdict == Verdict::Satisfied && !self.event_came(held.handle) {
+            self.report_missed_event(held.handle);
+        }
+        verdict
     }
 
     /// Returns true when an event came by while this thread held the operation.

@@ -23,7 +23,7 @@ use crate::{
         walk::{MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
-    shard::{AllEnded, Ended, Shard, WatchList},
+    shard::{AllEnded, Ended, Popped, Reach, Shard, WatchList},
     watches::WatchKey,
 };
 
@@ -105,12 +105,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             record,
             list,
             CLAIM_BATCH,
-            |of, waiter| found.push(waiter.id(of)),
+            |of, waiter| found.push(waiter.handle(of)),
         );
         drop(shard);
         loop {
             self.each_in_first_shard(found.drain(..), |&handle| handle, &mut *claim);
-            if !walk.next(CLAIM_BATCH, |of, waiter| found.push(waiter.id(of))) {
+            if !walk.next(CLAIM_BATCH, |of, waiter| found.push(waiter.handle(of))) {
                 return;
             }
         }
@@ -129,11 +129,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let Some(record) = shard.find(key, hash) else {
                 return;
             };
-            let took = shard.pop_up_to(record, u64::MAX, true, MET_BATCH, |handle| {
+            let popped = shard.pop_up_to(record, Reach::All, MET_BATCH, |handle| {
                 taken.push(handle);
             });
             self.each_taken(shard, &taken, &mut *claim);
-            if took.all {
+            if !matches!(popped, Popped::More) {
                 return; // an emptied key is dropped with nothing locked
             }
         }

@@ -52,7 +52,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(super) fn release(&self, ended: &mut Ended<K, O>) {
         self.release_secondaries(&mut ended.last_secondary, usize::MAX, drop);
-        drop(ended.left.take());
+        drop(ended.emptied_key.take());
     }
 
     /// Releases secondary watches, the last first, `max` at most; returns how many. Keys without
@@ -68,12 +68,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let Some(secondary) = *last else {
                 return released;
             };
-            let (before, key) = self
+            let unwatched = self
                 .shards
                 .lock(secondary.shard as usize)
                 .unwatch(secondary);
-            *last = before;
-            if let Some(key) = key {
+            *last = unwatched.before;
+            if let Some(key) = unwatched.emptied_key {
                 emptied_key(key);
             }
         }
@@ -94,7 +94,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Calls `on_complete`, with nothing locked. Until then the operation kept its place.
     #[inline]
     fn call_back(&self, ended: Ended<K, O>) {
-        drop(ended.left);
+        drop(ended.emptied_key);
         self.release_permit(ended.permit);
         self.call(|| ended.payload.on_complete(ended.outcome));
     }

@@ -15,7 +15,7 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{Core, Seen, Tour},
     operation::DelayedOperation,
-    shard::{Shard, Timed},
+    shard::{Look, QuietClock, Shard, Timed},
     stats::{Parked, Snapshot, Stats, Times},
     watches::WatchKey,
 };
@@ -102,12 +102,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     continue;
                 };
                 oldest.push(entry.age_ns(now_ns), handle);
-                if let Some(is_same_check) = entry.look() {
-                    let since_ns = before.checks.get(&handle).filter(|_| is_same_check);
-                    let since_ns = since_ns.copied().unwrap_or(now_ns);
+                let since_ns = match entry.look() {
+                    Look::Parked => None,
+                    Look::NewCheck => Some(now_ns),
+                    Look::SameCheck => Some(before.checks.get(&handle).copied().unwrap_or(now_ns)),
+                };
+                if let Some(since_ns) = since_ns {
                     now.checks.insert(handle, since_ns);
                 }
-                if let Some(label) = entry.tag().label {
+                if let Some(label) = entry.info().label {
                     *now.labels.entry(label).or_default() += 1;
                 }
             }
@@ -131,7 +134,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let entry = first_shard.get_mut(handle)?;
         let deadline = entry.deadline;
         let age_ns = entry.age_ns(now_ns);
-        let label = entry.tag().label;
+        let label = entry.info().label;
         let under_check = entry.is_held().then_some(Duration::ZERO);
         let mut last_secondary = entry.last_secondary;
         let first_key = first_shard.first_key(handle);
@@ -141,11 +144,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut keys = Vec::new();
         while let Some(secondary) = last_secondary {
             let shard = self.shards.lock(secondary.shard as usize);
-            let Some((key, before)) = shard.further_key(secondary, handle) else {
+            let Some(watch) = shard.secondary_key(secondary, handle) else {
                 break; // the operation ended meanwhile
             };
-            keys.extend(key);
-            last_secondary = before;
+            keys.extend(watch.key);
+            last_secondary = watch.before;
         }
         keys.extend(first_key);
         keys.reverse(); // as they were given
@@ -180,9 +183,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return Vec::new();
         }
         let quietest = self.highest(limit, |shard, rank| {
-            let now_ns = self.driver().now_ns(); // under the lock: no other look was later
-            let now_ms = ((now_ns / 1_000_000) as u32).wrapping_add(1).max(1); // 49 days, and again
-            shard.quiet(now_ms, |key, quiet_ms| rank(key, quiet_ms.into()));
+            // The clock is read under the lock, so no other look was later.
+            let now = QuietClock::at_ns(self.driver().now_ns());
+            shard.quiet(now, |key, quiet| rank(key, quiet.as_millis() as u64));
         });
         quietest
             .map(|(ms, key)| (key, Duration::from_millis(ms)))

@@ -262,7 +262,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             deadline,
             armed,
             parked_ns: now_ns,
-            tag: ParkInfo::PLAIN,
+            info: ParkInfo::PLAIN,
             counted: 0,
         }
     }

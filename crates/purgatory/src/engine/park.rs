@@ -15,9 +15,9 @@ use timer_core::TimerHandle;
 
 use crate::{
     engine::{Core, LockedShard, nested::Call, trace},
-    operation::{DelayedOperation, ParkResult, Refused, RefusedReason, Timeout, Verdict},
+    operation::{DelayedOperation, ParkResult, Refused, RefusedReason, Timeout},
     shard::{
-        COUNTED_MAX, CheckedIn, CheckedOut, Ended, Next, ParkInfo, ParkTimes, SecondaryId,
+        COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, SecondaryId, State,
         WAITERS_MAX, Watch, Watermark,
     },
     sync::Ordering,
@@ -122,7 +122,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 4. Watch the keys.
         let mut times = self.park_times(now_ns, timeout);
         times.counted = counted;
-        times.tag = ParkInfo {
+        times.info = ParkInfo {
             weight: permit.weight,
             label,
         };
@@ -186,11 +186,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if others.is_empty() && !event_passed {
             shard.counts.checks += u64::from(O::CHECKED);
             return Ok(ParkedUnder {
-                handle: self.put_in(&mut shard, times, Some(operation), first),
-                checked_in: Next::Parked,
+                handle: self.put_in(&mut shard, times, State::Parked(operation), first),
+                checked_in: CheckedIn::Parked,
             });
         }
-        let handle = self.put_in(&mut shard, times, None, first);
+        let handle = self.put_in(&mut shard, times, State::Held, first);
         drop(shard);
         self.watch_others(operation, handle, others, event_passed)
     }
@@ -222,11 +222,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let now_ns = self.ending_at();
         let mut first_shard = self.first_shard_of(handle);
         first_shard.arrived(handle, last_secondary, event_passed);
-        let held = CheckedOut {
-            id: handle,
-            payload: operation,
-            verdict: Verdict::Unsatisfied,
-        };
+        let held = CheckedOut::new(handle, operation, Cause::Event);
         Ok(ParkedUnder {
             handle,
             checked_in: first_shard.check_in(held, now_ns),
@@ -249,14 +245,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         shard: &mut LockedShard<'_, K, O>,
         times: &ParkTimes,
-        payload: Option<O>,
+        state: State<O>,
         first: &Watch<'_, K>,
     ) -> TimerHandle {
         let sequence = self.sequence.as_ref();
         let follows = sequence.map(|parked| parked.fetch_add(1, Ordering::Relaxed));
-        let (handle, due) = shard.park(*times, follows, payload, first);
-        Self::work_at(shard, times, due);
-        handle
+        let inserted = shard.park(*times, follows, state, first);
+        Self::work_at(shard, times, inserted.due);
+        inserted.handle
     }
 
     /// Reads the versions of an operation's keys, in the order given, repeated keys once.

@@ -22,7 +22,7 @@ use crate::{
         walk::{MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{DelayedOperation, Outcome},
-    shard::{Shard, WatchList},
+    shard::{CountedDown, Popped, Reach, WatchList},
     sync::CHECK_BATCH,
     watches::WatchKey,
 };
@@ -36,14 +36,6 @@ pub(crate) enum Event {
     One,
     /// The key's watermark has this value now.
     Advance(u64),
-}
-
-/// How a met watermark watch left its operation.
-enum CountedDown {
-    Completed,
-    /// It waits for other watermarks: to be checked, since its check may be true already.
-    ToCheck,
-    Gone,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -154,7 +146,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return None;
         }
         let record = shard.find(key, hash)?;
-        shard.raised(record);
+        shard.signalled(record);
         let found = |entries: &mut _, waiter| batch.add(entries, waiter);
         let list = WatchList::Plain;
         Some(WaiterWalk::begin(
@@ -192,12 +184,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 drop(shard);
                 break;
             };
-            shard.raised(record);
-            let took = shard.pop_up_to(record, value, false, MET_BATCH, |handle| {
+            shard.signalled(record);
+            let popped = shard.pop_up_to(record, Reach::UpTo(value), MET_BATCH, |handle| {
                 taken.push(handle);
             });
             took_any |= !taken.is_empty();
-            if took.all && took.left.is_none() {
+            if matches!(popped, Popped::Done) {
                 // 2. Begin the walk over the met watches in the same lock hold. Nothing is checked
                 //    out yet if callbacks come first, so that nothing is held meanwhile.
                 let limit = if took_any { 0 } else { CHECK_BATCH };
@@ -211,16 +203,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 ));
             }
             self.each_taken(shard, &taken, |first_shard, handle| {
-                match count_down(first_shard, handle) {
-                    CountedDown::Completed => {
+                match first_shard.count_down(handle) {
+                    CountedDown::Last => {
                         let ended = first_shard.claim(handle, Outcome::Completed, now_ns);
                         met_last.ended.extend(ended);
                     }
-                    CountedDown::ToCheck => to_check.push(handle),
+                    CountedDown::OthersRemain => to_check.push(handle),
                     CountedDown::Gone => {}
                 }
             });
-            if took.all {
+            if !matches!(popped, Popped::More) {
                 break; // an emptied key is dropped with nothing locked
             }
             taken.clear();
@@ -254,17 +246,5 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             completed += self.check_batch(call, &mut batch);
         }
         completed
-    }
-}
-
-/// Counts a met watermark watch of an operation down.
-fn count_down<K: Eq + Clone, O>(first_shard: &mut Shard<K, O>, handle: TimerHandle) -> CountedDown {
-    let Some(entry) = first_shard.get_mut(handle) else {
-        return CountedDown::Gone;
-    };
-    if entry.count_down() {
-        CountedDown::Completed
-    } else {
-        CountedDown::ToCheck
     }
 }

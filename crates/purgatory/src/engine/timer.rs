@@ -56,7 +56,7 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
             now_ns,
             // Order needs the whole tick.
             budget: if in_order { usize::MAX } else { BUDGET },
-            every: every.map_or(1, |every| driver.tick.deadline(0, every)),
+            recheck_every: every.map_or(1, |every| driver.tick.deadline(0, every)),
             last_check: self.settings.on_missed.is_some(),
         };
         let mut due = self.due.lock();
@@ -174,6 +174,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         match job {
             CallbackJob::Call(ended) => self.call_back_in(call, ended),
             CallbackJob::Recheck(handle) => self.recheck(call, handle),
+            CallbackJob::LastCheck(held) => self.check_last(call, held),
         }
         if call.is_nested() {
             enqueue(move || drop(under_way)); // behind the callback

@@ -12,7 +12,7 @@ use timer_core::{TimerHandle, driver::Shards};
 use crate::{
     engine::{Core, LockedShard, check::Batch, nested::Call},
     operation::DelayedOperation,
-    shard::{AllEnded, Entries, Shard, Waiter, WatchList},
+    shard::{AllEnded, Entries, Shard, Waiter, WalkId, WatchList},
     watches::WatchKey,
 };
 
@@ -26,8 +26,8 @@ pub(super) type Taken = SmallVec<[TimerHandle; MET_BATCH]>;
 pub(super) struct WaiterWalk<'a, K: Eq + Clone, O> {
     shards: &'a Shards<Shard<K, O>>,
     shard: usize,
-    /// The shard's number of this walk, while there are waiters left.
-    cursor: Option<u64>,
+    /// Names the walk in its shard, while there are waiters left.
+    cursor: Option<WalkId>,
 }
 
 impl<'a, K: Eq + Clone, O> WaiterWalk<'a, K, O> {

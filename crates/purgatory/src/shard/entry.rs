@@ -1,24 +1,28 @@
-//! The state machine of one parked operation. Pure: its shard's lock is around each call, and
-//! nothing of the user's runs in here.
+//! One parked operation: its payload, the requests left to a thread that holds the payload, and the
+//! watches and times that it was parked with. A state machine, and pure: the shard's lock is held
+//! around each call, and no user code runs in here.
 //!
-//! An entry holds the operation itself (its *payload*) or is *held*: a thread took the payload out
-//! to check it, and that is the claim. There is no other; but an entry whose last check is on its
-//! way counts as held by it.
+//! An entry is *parked*, with its payload in it, or *held*: a thread took the payload out, to check
+//! it or because it still watches its keys ([`State`]; the engine's head draws the whole life of an
+//! operation). These are the only two states. An entry queued for its last check counts as held: its
+//! payload travels with the queued job.
 //!
-//! - **Holder removes**: while an entry is held, only its holder ends or removes it. Everyone else
-//!   leaves a *note*: `recheck` (an event came by) or `end` (expiry or cancel; the first wins).
-//! - **Notes are read**: the holder acts on the notes in the same lock hold in which it gives the
-//!   payload back. A check that came true beats `end`; `end` beats `recheck`.
+//! - **Holder removes**: while an entry is held, only its holder ends or removes it. Every other
+//!   thread leaves a *note*, a pending request: to check again (an event or a recheck came by), or
+//!   to end (expiry or cancel; the first one wins).
+//! - **Notes are read**: the holder acts on the notes in the same lock hold in which it checks the
+//!   payload in. A check that came true beats a pending end; a pending end beats a pending check.
 //! - **Counted down**: `remaining` watermark watches must be met, each taken off its key by one
 //!   thread, which counts it down here. The last one ends the operation as Completed, or leaves
 //!   that as a note.
 //! - **One outcome**: it is decided when the payload leaves for good, which happens once.
 
-use smallvec::SmallVec;
+use std::mem;
+
 use timer_core::{TimerHandle, TimingWheel};
 
 use super::keys::{Link, SecondaryId};
-use crate::operation::{Outcome, Verdict};
+use crate::operation::{CancelReason, Outcome, Verdict};
 
 /// The entries of a shard, on its wheel, and the shard's number.
 #[derive(Debug)]
@@ -28,117 +32,146 @@ pub(crate) struct Entries<O> {
 }
 
 impl<O> Entries<O> {
-    pub(crate) fn id(&self, index: u32) -> TimerHandle {
+    /// Names the operation whose entry lies at `index`.
+    pub(crate) fn handle_at(&self, index: u32) -> TimerHandle {
         TimerHandle::new(self.shard as usize, self.wheel.id_at(index))
     }
 }
 
-/// A waiter that a walk found: an operation whose first key is in this shard, by its entry's index,
-/// or another.
+/// A waiter that a walk found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waiter {
+    /// An operation whose first key is in this shard, by the index of its entry.
     Here(u32),
+    /// An operation whose first key is in another shard.
     Foreign(TimerHandle),
 }
 
 impl Waiter {
-    pub(crate) fn id<O>(self, entries: &Entries<O>) -> TimerHandle {
+    /// Names the operation.
+    pub(crate) fn handle<O>(self, entries: &Entries<O>) -> TimerHandle {
         match self {
-            Waiter::Here(index) => entries.id(index),
-            Waiter::Foreign(id) => id,
+            Waiter::Here(index) => entries.handle_at(index),
+            Waiter::Foreign(handle) => handle,
         }
     }
 }
 
-/// A payload out of its entry, and what its check found.
+/// Why a payload was checked out, which says how it is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// An event of one of its keys.
+    Event,
+    /// A recheck, or the last check: no event came by. If this check comes true, one was missed.
+    Recheck,
+}
+
+/// A payload out of its entry, and the result of its check.
 #[derive(Debug)]
 pub(crate) struct CheckedOut<O> {
-    pub(crate) id: TimerHandle,
+    pub(crate) handle: TimerHandle,
     pub(crate) payload: O,
+    pub(crate) cause: Cause,
     pub(crate) verdict: Verdict,
 }
 
-/// Waiters of a key that an event found together, in the order they were parked.
+impl<O> CheckedOut<O> {
+    /// Makes a payload that is still to be checked.
+    #[inline(always)]
+    pub(crate) fn new(handle: TimerHandle, payload: O, cause: Cause) -> Self {
+        CheckedOut {
+            handle,
+            payload,
+            cause,
+            verdict: Verdict::Unsatisfied,
+        }
+    }
+}
+
+/// Where an operation is while it has an entry.
+///
+/// The notes lie beside the state, not in `Held`: a box has one spare value only, so a second
+/// variant with data would add 8 bytes to every entry.
 #[derive(Debug)]
-pub(crate) struct Batch<O> {
-    /// Those that are checked out.
-    pub(crate) held: SmallVec<[CheckedOut<O>; 1]>,
-    /// Those whose first key is in another shard, still to be checked out: each with how many of the
-    /// held come before.
-    pub(crate) foreign: SmallVec<[(usize, TimerHandle); 1]>,
+pub(crate) enum State<O> {
+    /// The operation waits, and its payload lies here.
+    Parked(O),
+    /// A thread holds the payload: the thread that parks or checks it, or the job of its last check.
+    Held,
 }
 
-impl<O> Batch<O> {
-    pub(crate) fn new() -> Self {
-        Batch {
-            held: SmallVec::new(),
-            foreign: SmallVec::new(),
-        }
-    }
-
-    /// What a walk of a shard is to do with the waiters it finds.
-    #[inline(always)]
-    pub(crate) fn finding(&mut self) -> impl FnMut(&mut Entries<O>, Waiter) {
-        |entries, waiter| self.check_out(entries, waiter)
-    }
-
-    #[inline(always)]
-    fn check_out(&mut self, entries: &mut Entries<O>, waiter: Waiter) {
-        match waiter {
-            Waiter::Foreign(id) => self.foreign.push((self.held.len(), id)),
-            Waiter::Here(index) => {
-                if let Some(payload) = entries.wheel.at_mut(index).check_out() {
-                    let id = entries.id(index);
-                    self.held.push(CheckedOut {
-                        id,
-                        payload,
-                        verdict: Verdict::Unsatisfied,
-                    });
-                }
-            }
-        }
-    }
-}
-
+/// A parked operation, as it lies on its shard's wheel.
 #[derive(Debug)]
 pub(crate) struct Entry<O> {
-    payload: Option<O>,
+    state: State<O>,
     /// The watch of its last key, if it has several: each names the one that was set before.
     pub(crate) last_secondary: Option<SecondaryId>,
     /// The watch of its first key.
     pub(super) link: Link,
-    rare: Option<Box<ColdState>>,
-    /// When its time is up, in ticks; `u64::MAX` for never. The wheel comes by earlier if it is to
-    /// be checked before.
+    cold: Option<Box<ColdState>>,
+    /// When its time is up, in ticks; `u64::MAX` for never. The wheel visits it earlier if it is to
+    /// be rechecked before.
     pub(crate) deadline: u64,
     /// The nanosecond of the timer's clock at which it was parked.
     parked_ns: u64,
-    /// The watermark watches still to be met, and three flags above.
-    bits: u32,
+    /// Watermark watches still to be met.
+    remaining: u16,
+    notes: Notes,
 }
 
-/// What few entries have.
+/// The parts that few entries need.
 #[derive(Debug)]
 struct ColdState {
+    /// The pending end. Only a held entry has one.
     end: Option<Outcome>,
-    tag: ParkInfo,
+    info: ParkInfo,
 }
 
-/// What an operation is parked with; its times are in ticks (`None`: never).
+/// Yes-or-no notes of an entry, a bit each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Notes(u8);
+
+impl Notes {
+    /// An event came by while the entry was held, or an advance is about to have it checked.
+    const EVENT: u8 = 1;
+    /// A recheck came by while the entry was held.
+    const RECHECK: u8 = 1 << 1;
+    /// A recheck is queued on the executor.
+    const RECHECK_QUEUED: u8 = 1 << 2;
+    /// A snapshot has seen the check that is under way.
+    const SEEN: u8 = 1 << 3;
+
+    #[inline(always)]
+    fn has(self, note: u8) -> bool {
+        self.0 & note != 0
+    }
+
+    #[inline(always)]
+    fn set(&mut self, note: u8) {
+        self.0 |= note;
+    }
+
+    #[inline(always)]
+    fn clear(&mut self, notes: u8) {
+        self.0 &= !notes;
+    }
+}
+
+/// The times and properties an operation is parked with; its times are in ticks (`None`: never).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParkTimes {
     pub(crate) now: u64,
     pub(crate) deadline: Option<u64>,
-    /// When the wheel is to come by: then, or earlier to have it checked again.
+    /// When the wheel is to visit it: at the deadline, or earlier for a recheck.
     pub(crate) armed: Option<u64>,
     /// By the timer's clock.
     pub(crate) parked_ns: u64,
-    pub(crate) tag: ParkInfo,
-    /// Watermarks to be counted down.
+    pub(crate) info: ParkInfo,
+    /// Watermark watches to be counted down.
     pub(crate) counted: usize,
 }
 
-/// What an operation is parked with beside its keys and time.
+/// The properties of an operation that are neither keys nor times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ParkInfo {
     /// Its part of `max_weight`.
@@ -147,196 +180,265 @@ pub(crate) struct ParkInfo {
 }
 
 impl ParkInfo {
-    /// Most operations' tag.
+    /// Most operations have this.
     pub(crate) const PLAIN: ParkInfo = ParkInfo {
         weight: 1,
         label: None,
     };
 }
 
-/// An event came by while the entry was held, or a rise is about to have it checked.
-const RECHECK: u32 = 1 << 15;
-
-/// A snapshot saw this very check.
-const SEEN: u32 = 1 << 14;
-
-/// A check without an event is on its way.
-const DUE_AGAIN: u32 = 1 << 16;
-
 /// How many watermark watches an entry can count.
-pub(crate) const COUNTED_MAX: usize = SEEN as usize - 1;
+pub(crate) const COUNTED_MAX: usize = (1 << 14) - 1;
 
-/// What became of a checked operation that was given back.
+/// The entry's decision on a payload that is checked in.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next<C, E> {
-    /// It waits on.
+pub(crate) enum Decision<O> {
+    /// It waits on; the entry has the payload.
     Parked,
-    /// An event passed meanwhile: check again. The caller still holds the entry.
-    CheckAgain(C),
+    /// Check it again, for this cause. The caller still holds the entry.
+    CheckAgain(O, Cause),
     /// It is over.
-    Ended(E),
+    Ended(O, Outcome),
+}
+
+/// The result of counting down a met watermark watch.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum CountedDown {
+    /// It was the last one: the operation is to be completed.
+    Last,
+    /// Others remain: the operation is to be checked, since its check may be true already.
+    OthersRemain,
+    /// The operation has ended.
+    Gone,
+}
+
+/// An entry that the wheel visits.
+#[derive(Debug)]
+pub(crate) enum Visited<O> {
+    /// Its time is not up, so it is due for a recheck.
+    Early {
+        /// The last recheck has not begun, so no second one is queued.
+        queued: bool,
+    },
+    /// Its time is up, and it is checked once more. The job of that check holds it.
+    LastCheck(O),
+    /// Its time is up, and it has ended.
+    Expired(O),
+    /// Its time is up, and its holder was left a note to end it.
+    LeftToHolder,
+}
+
+/// A snapshot's view of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It waits.
+    Parked,
+    /// It is under check, and no snapshot saw this check before.
+    NewCheck,
+    /// It is under the check that the last snapshot saw.
+    SameCheck,
 }
 
 impl<O> Entry<O> {
-    /// An entry with up to [`COUNTED_MAX`] watermark watches to be counted down; without a payload
-    /// the thread that parks it holds it.
+    /// Makes an entry with up to [`COUNTED_MAX`] watermark watches to be counted down. If it is
+    /// held, the thread that parks it has the payload.
     #[inline]
-    pub(crate) fn new(payload: Option<O>, span: &ParkTimes) -> Self {
-        let tag = span.tag;
-        let rare = (tag != ParkInfo::PLAIN).then(|| Box::new(ColdState { end: None, tag }));
-        Entry {
-            payload,
-            last_secondary: None,
-            link: Link::NOWHERE,
-            rare,
-            deadline: span.deadline.unwrap_or(u64::MAX),
-            parked_ns: span.parked_ns,
-            bits: span.counted as u32,
-        }
-    }
-
-    /// The payload, unless it is held.
-    pub(crate) fn payload(&self) -> Option<&O> {
-        self.payload.as_ref()
-    }
-
-    fn rare(&mut self) -> &mut ColdState {
-        self.rare.get_or_insert_with(|| {
-            Box::new(ColdState {
-                end: None,
-                tag: ParkInfo::PLAIN,
-            })
-        })
-    }
-
-    #[inline]
-    pub(crate) fn tag(&self) -> ParkInfo {
-        self.rare.as_ref().map_or(ParkInfo::PLAIN, |rare| rare.tag)
-    }
-
-    /// Notes that it is due for a check without an event; false if it was already.
-    pub(crate) fn due_again(&mut self) -> bool {
-        let first = self.bits & DUE_AGAIN == 0;
-        self.bits |= DUE_AGAIN;
-        first
-    }
-
-    /// For that check: takes the payload out, unless a thread has it.
-    pub(crate) fn check_out_again(&mut self) -> Option<O> {
-        self.bits &= !DUE_AGAIN;
-        self.payload.take()
-    }
-
-    /// Takes the payload out, unless it is held.
-    #[inline]
-    fn take(&mut self) -> Option<O> {
-        if self.is_ending() {
+    pub(crate) fn new(state: State<O>, times: &ParkTimes) -> Self {
+        let info = times.info;
+        let cold = if info == ParkInfo::PLAIN {
             None
         } else {
-            self.payload.take()
+            Some(Box::new(ColdState { end: None, info }))
+        };
+        debug_assert!(times.counted <= COUNTED_MAX);
+        Entry {
+            state,
+            last_secondary: None,
+            link: Link::NOWHERE,
+            cold,
+            deadline: times.deadline.unwrap_or(u64::MAX),
+            parked_ns: times.parked_ns,
+            remaining: times.counted as u16,
+            notes: Notes::default(),
         }
     }
 
-    /// For how long it has been parked, in nanoseconds.
+    /// Returns the payload, unless the entry is held.
+    pub(crate) fn payload(&self) -> Option<&O> {
+        match &self.state {
+            State::Parked(payload) => Some(payload),
+            State::Held => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn info(&self) -> ParkInfo {
+        self.cold.as_ref().map_or(ParkInfo::PLAIN, |cold| cold.info)
+    }
+
+    /// Returns for how long it has been parked, in nanoseconds.
     pub(crate) fn age_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.parked_ns) // the clock may have been read before it parked
     }
 
-    /// Gives the entry its further watches; `event_passed` if one of the keys saw an event since
-    /// the parker looked. Only the parker, which holds it, calls this.
+    /// Stores the secondary watches. `event_passed` says that one of the keys saw an event since
+    /// the parker checked. Only the parker, which holds the entry, calls this.
     #[inline]
     pub(crate) fn watched(&mut self, last_secondary: Option<SecondaryId>, event_passed: bool) {
         self.last_secondary = last_secondary;
         if event_passed {
-            self.bits |= RECHECK;
+            self.notes.set(Notes::EVENT);
         }
     }
 
-    /// For an event: takes the payload out to check it. If it is out already, its holder is left
-    /// a note to check again.
+    /// Takes the payload out, and leaves the entry held.
+    #[inline(always)]
+    fn take(&mut self) -> Option<O> {
+        match mem::replace(&mut self.state, State::Held) {
+            State::Parked(payload) => Some(payload),
+            State::Held => None,
+        }
+    }
+
+    /// Checks the payload out for an event. If the entry is held, its holder is left a note to
+    /// check again.
     #[inline]
     pub(crate) fn check_out(&mut self) -> Option<O> {
         let payload = self.take();
         if payload.is_some() {
-            self.bits &= !RECHECK; // of a rise: this is the check it asked for
+            self.notes.clear(Notes::EVENT); // of an advance: this is the check it asked for
         } else if !failpoint!(EventLeavesNoNote) {
-            self.bits |= RECHECK;
+            self.notes.set(Notes::EVENT);
         }
         payload
     }
 
-    /// For a time that is up: it is held for its last check, at which it ends.
-    pub(crate) fn hold_for_last(&mut self) {
-        self.rare().end.get_or_insert(Outcome::Expired);
+    /// Checks the payload out for a queued recheck. If the entry is held, its holder is left a note
+    /// to check again.
+    pub(crate) fn check_out_for_recheck(&mut self) -> Option<O> {
+        self.notes.clear(Notes::RECHECK_QUEUED);
+        let payload = self.take();
+        if payload.is_none() {
+            self.notes.set(Notes::RECHECK);
+        }
+        payload
+    }
+
+    /// Decides what follows from the wheel's visit at tick `now`.
+    pub(crate) fn visit(&mut self, now: u64, last_check: bool) -> Visited<O> {
+        if self.deadline > now {
+            let queued = self.notes.has(Notes::RECHECK_QUEUED);
+            self.notes.set(Notes::RECHECK_QUEUED);
+            return Visited::Early { queued };
+        }
+        let Some(payload) = self.claim(&Outcome::Expired) else {
+            return Visited::LeftToHolder;
+        };
+        if last_check {
+            // Holder removes: the job is the holder, and this note ends the operation when the job
+            // checks it in.
+            self.note_end(&Outcome::Expired);
+            return Visited::LastCheck(payload);
+        }
+        Visited::Expired(payload)
     }
 
     /// True when an event came by, or is about to, since its holder took the payload out.
     pub(crate) fn event_noted(&self) -> bool {
-        self.bits & RECHECK != 0
+        self.notes.has(Notes::EVENT)
     }
 
-    /// Counts down a watermark watch that was met and taken off its key. True: it was the last one,
-    /// so the operation is to be completed. Otherwise it is to be checked.
-    pub(crate) fn count_down(&mut self) -> bool {
-        debug_assert!(
-            self.bits & COUNTED_MAX as u32 > 0,
-            "each counted watch is taken once"
-        );
-        self.bits -= u32::from(!failpoint!(MetWatchNotCounted));
+    /// Counts down a watermark watch that was met and taken off its key.
+    pub(crate) fn count_down(&mut self) -> CountedDown {
+        debug_assert!(self.remaining > 0, "each counted watch is taken once");
+        self.remaining -= u16::from(!failpoint!(MetWatchNotCounted));
         if !failpoint!(EventLeavesNoNote) {
-            self.bits |= RECHECK;
+            self.notes.set(Notes::EVENT);
         }
-        self.bits & COUNTED_MAX as u32 == 0
+        if self.remaining == 0 {
+            CountedDown::Last
+        } else {
+            CountedDown::OthersRemain
+        }
     }
 
-    /// For expiry and cancel: takes the payload out for good, or leaves its holder a note to end
-    /// it.
+    /// Takes the payload out for good, for expiry and cancel. If the entry is held, its holder is
+    /// left a note to end it.
     #[inline]
     pub(crate) fn claim(&mut self, outcome: &Outcome) -> Option<O> {
         let payload = self.take();
         if payload.is_none() && !failpoint!(ExpiryLeavesNoNote) {
-            self.rare().end.get_or_insert_with(|| outcome.clone());
+            self.note_end(outcome);
         }
         payload
     }
 
-    /// For the holder: gives the payload back with what its check found, and acts on the notes.
+    /// Leaves a note to end it. The first one wins.
+    fn note_end(&mut self, outcome: &Outcome) {
+        let new_cold = || {
+            Box::new(ColdState {
+                end: None,
+                info: ParkInfo::PLAIN,
+            })
+        };
+        let cold = self.cold.get_or_insert_with(new_cold);
+        if cold.end.is_none() {
+            cold.end = Some(outcome.clone());
+        }
+    }
+
+    /// Checks the payload in with the result of its check, and acts on the notes. Only the holder
+    /// calls this.
     #[inline]
-    pub(crate) fn check_until_in(&mut self, payload: O, verdict: Verdict) -> Next<O, (O, Outcome)> {
-        use crate::operation::CancelReason::Panicked;
-        match (verdict, self.rare.as_mut().and_then(|rare| rare.end.take())) {
-            (Verdict::Satisfied, _) => Next::Ended((payload, Outcome::Completed)),
-            (_, Some(end)) => Next::Ended((payload, end)),
-            (Verdict::Panicked, None) => Next::Ended((payload, Outcome::Cancelled(Panicked))),
-            (_, None) if self.bits & RECHECK != 0 => {
-                self.bits &= !(RECHECK | SEEN);
-                Next::CheckAgain(payload)
-            }
-            (_, None) => {
-                self.bits &= !SEEN;
-                self.payload = Some(payload);
-                Next::Parked
-            }
+    pub(crate) fn check_in(&mut self, payload: O, verdict: Verdict) -> Decision<O> {
+        // 1. A check that came true beats every note.
+        if verdict == Verdict::Satisfied {
+            return Decision::Ended(payload, Outcome::Completed);
         }
+        // 2. A pending end beats a panic and a pending check.
+        if let Some(end) = self.cold.as_mut().and_then(|cold| cold.end.take()) {
+            return Decision::Ended(payload, end);
+        }
+        if verdict == Verdict::Panicked {
+            return Decision::Ended(payload, Outcome::Cancelled(CancelReason::Panicked));
+        }
+        // 3. A pending check: the caller goes on holding. One check answers both kinds of request.
+        let event = self.notes.has(Notes::EVENT);
+        let recheck = self.notes.has(Notes::RECHECK);
+        self.notes
+            .clear(Notes::EVENT | Notes::RECHECK | Notes::SEEN);
+        if event {
+            return Decision::CheckAgain(payload, Cause::Event);
+        }
+        if recheck {
+            return Decision::CheckAgain(payload, Cause::Recheck);
+        }
+        // 4. Nothing is asked for: it waits on.
+        self.state = State::Parked(payload);
+        Decision::Parked
     }
 
-    /// True when an end is noted.
+    /// True when an end is pending.
     pub(crate) fn is_ending(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.end.is_some())
+        self.cold.as_ref().is_some_and(|cold| cold.end.is_some())
     }
 
-    /// For a snapshot of an operation under check: whether the last snapshot saw this very check.
-    pub(crate) fn look(&mut self) -> Option<bool> {
+    /// Looks at it for a snapshot, and marks a check that is under way as seen.
+    pub(crate) fn look(&mut self) -> Look {
         if !self.is_held() {
-            return None;
+            return Look::Parked;
         }
-        let seen = self.bits & SEEN != 0;
-        self.bits |= SEEN;
-        Some(seen)
+        let seen = self.notes.has(Notes::SEEN);
+        self.notes.set(Notes::SEEN);
+        if seen {
+            Look::SameCheck
+        } else {
+            Look::NewCheck
+        }
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        self.payload.is_none() || self.is_ending()
+        matches!(self.state, State::Held)
     }
 }
 
@@ -344,46 +446,89 @@ impl<O> Entry<O> {
 mod tests {
     use super::*;
 
-    fn held(counted: usize) -> Entry<u8> {
-        let (deadline, armed) = (None, None);
-        Entry::new(
-            None,
-            &ParkTimes {
-                now: 0,
-                deadline,
-                armed,
-                parked_ns: 0,
-                tag: ParkInfo::PLAIN,
-                counted,
-            },
-        )
+    fn entry(state: State<u8>, counted: usize) -> Entry<u8> {
+        let times = ParkTimes {
+            now: 0,
+            deadline: Some(10),
+            armed: None,
+            parked_ns: 0,
+            info: ParkInfo::PLAIN,
+            counted,
+        };
+        Entry::new(state, &times)
     }
 
     #[test]
-    fn a_check_that_came_true_beats_every_note() {
-        let mut entry = held(0);
+    fn satisfied_check_beats_every_note() {
+        let mut entry = entry(State::Held, 0);
         assert_eq!(entry.claim(&Outcome::Expired), None);
         assert_eq!(
-            entry.check_until_in(7, Verdict::Satisfied),
-            Next::Ended((7, Outcome::Completed))
+            entry.check_in(7, Verdict::Satisfied),
+            Decision::Ended(7, Outcome::Completed)
         );
     }
 
     #[test]
-    fn the_flags_do_not_touch_the_count() {
-        let mut entry = held(COUNTED_MAX);
-        entry.watched(None, true);
-        assert_eq!(entry.look(), Some(false));
-        (1..COUNTED_MAX).for_each(|_| assert!(!entry.count_down()));
+    fn recheck_of_held_entry_leaves_a_note() {
+        let mut entry = entry(State::Parked(7), 0);
+        assert_eq!(entry.check_out(), Some(7));
+        assert!(matches!(
+            entry.visit(1, false),
+            Visited::Early { queued: false }
+        ));
+        assert!(matches!(
+            entry.visit(2, false),
+            Visited::Early { queued: true }
+        ));
+        assert_eq!(entry.check_out_for_recheck(), None);
+        assert!(!entry.event_noted(), "a recheck is no event");
+        let again = entry.check_in(7, Verdict::Unsatisfied);
+        assert_eq!(again, Decision::CheckAgain(7, Cause::Recheck));
+        assert_eq!(entry.check_in(7, Verdict::Unsatisfied), Decision::Parked);
+    }
+
+    #[test]
+    fn event_note_beats_recheck_note() {
+        let mut entry = entry(State::Held, 0);
+        assert_eq!(entry.check_out_for_recheck(), None);
+        assert_eq!(entry.check_out(), None);
+        let again = entry.check_in(7, Verdict::Unsatisfied);
+        assert_eq!(again, Decision::CheckAgain(7, Cause::Event));
+        assert_eq!(entry.check_in(7, Verdict::Unsatisfied), Decision::Parked);
+    }
+
+    #[test]
+    fn entry_queued_for_last_check_is_held() {
+        let mut entry = entry(State::Parked(7), 0);
+        assert!(matches!(entry.visit(10, true), Visited::LastCheck(7)));
+        assert!(entry.is_held() && entry.is_ending());
+        let cancelled = Outcome::Cancelled(CancelReason::Shutdown);
+        assert_eq!(entry.claim(&cancelled), None);
         assert_eq!(
-            entry.check_until_in(7, Verdict::Unsatisfied),
-            Next::CheckAgain(7)
+            entry.check_in(7, Verdict::Unsatisfied),
+            Decision::Ended(7, Outcome::Expired)
         );
-        assert!(entry.count_down());
     }
 
     #[test]
-    fn an_entry_is_no_larger_than_its_parts() {
+    fn notes_do_not_touch_the_count() {
+        let mut entry = entry(State::Held, COUNTED_MAX);
+        entry.watched(None, true);
+        assert_eq!(entry.look(), Look::NewCheck);
+        assert_eq!(entry.look(), Look::SameCheck);
+        for _ in 1..COUNTED_MAX {
+            assert_eq!(entry.count_down(), CountedDown::OthersRemain);
+        }
+        assert_eq!(
+            entry.check_in(7, Verdict::Unsatisfied),
+            Decision::CheckAgain(7, Cause::Event)
+        );
+        assert_eq!(entry.count_down(), CountedDown::Last);
+    }
+
+    #[test]
+    fn entry_is_no_larger_than_its_parts() {
+        assert_eq!(size_of::<State<Box<u64>>>(), 8);
         assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 8 + 12 + 8 + 8 + 8 + 4);
     }
 }

@@ -1,23 +1,22 @@
-//! The keys of one shard that have waiters, a *record* each. Most records are *near*: in the first
-//! page, at the place that their key's hash names. A hash table finds the others. And the *links*,
-//! which tie a watch to its key's record and tell where in it the watch is: only their form; the
-//! lists that they make up are in [`watchers`](super::watchers) and
-//! [`watermark_queue`](super::watermark_queue).
+//! The keys of one shard that have waiters: how a key's *record* is found, and what it holds.
+//!
+//! Most records are *near*: they lie in the first page, at the place that the key's hash names. A
+//! hash table finds the others, the *distant* ones. The file also has the form of the *links*, which
+//! tie a watch to its key's record; the lists that links make up are in
+//! [`watchers`](super::watchers) and [`watermark_queue`](super::watermark_queue).
 //!
 //! - **Gone**: a record without waiters does not exist, so a key used once leaves nothing behind.
 
-use std::num::NonZeroU32;
+use std::{iter, num::NonZeroU32, time::Duration};
 
-use hashbrown::HashTable;
+use hashbrown::{Equivalent, HashTable};
 use timer_core::{
     TimerHandle,
     driver::{PageSlot, Pages},
 };
 
 use super::watermark_queue::{Ends, NONE, WatermarkList, shrinks_to};
-use hashbrown::Equivalent;
-
-/// A table for more keys than this gives a peak back. Fewer in tests, which get there.
+/// A table with room for more keys than this gives a peak back. Tests reach a smaller bound.
 pub(super) const KEPT_KEYS: usize = if cfg!(test) { 64 } else { 512 };
 
 /// A key that has waiters.
@@ -26,14 +25,35 @@ pub(super) struct Record<K> {
     pub(super) key: K,
     hash: u64,
     pub(super) waiters: u32,
-    /// The first look since its last event; 0 before that.
-    pub(super) quiet_since_ms: u32,
+    /// The first look after its last event, if there was one.
+    pub(super) quiet_since: Option<QuietClock>,
     pub(super) plain: Ends,
     /// Made when the first watermark watch comes.
     pub(super) watermarks: Option<Box<WatermarkList>>,
 }
 
-/// A record's place; none is there while the slot is free.
+/// A time on the timer's clock, in units of 50 ms: six years in four bytes, so that a record stays
+/// small. All later times count as the same, so no key is quiet then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QuietClock(NonZeroU32);
+
+impl QuietClock {
+    const UNIT_NS: u64 = 50_000_000;
+
+    /// Rounds a time down to the unit.
+    pub(crate) fn at_ns(now_ns: u64) -> Self {
+        let units = u32::try_from(now_ns / Self::UNIT_NS).unwrap_or(u32::MAX);
+        QuietClock(NonZeroU32::MIN.saturating_add(units))
+    }
+
+    /// Returns the time since an earlier one, to a unit.
+    pub(crate) fn since(self, earlier: QuietClock) -> Duration {
+        let units = self.0.get().saturating_sub(earlier.0.get());
+        Duration::from_nanos(u64::from(units) * Self::UNIT_NS)
+    }
+}
+
+/// A record's place; the slot is free without one.
 #[derive(Debug)]
 struct RecordSlot<K>(Option<Record<K>>);
 
@@ -46,21 +66,21 @@ impl<K> PageSlot for RecordSlot<K> {
     }
 }
 
-/// Of the keys of one hash modulo this the first is near: the places of a page.
+/// The first key of each `hash % NEAR` is near: as many as a page has slots.
 pub(super) const NEAR: usize = 1 << RecordSlot::<()>::PAGE_BITS;
 
 #[derive(Debug)]
 pub(super) struct Keys<K> {
     records: Pages<RecordSlot<K>>,
-    far: Box<DistantKeys>,
+    distant: Box<DistantKeys>,
 }
 
-/// What most keys do not touch.
+/// The parts that most keys do not touch.
 #[derive(Debug, Default)]
 struct DistantKeys {
     /// The numbers of the records that are not near.
     table: HashTable<u32>,
-    /// Of the last record that had watermark watches: the next one takes it over.
+    /// The empty list of the last record that had watermark watches, kept for the next one.
     spare: Option<Box<WatermarkList>>,
 }
 
@@ -80,30 +100,26 @@ impl<K: Eq> Keys<K> {
     pub(super) fn new() -> Self {
         Keys {
             records: Pages::default(),
-            far: Box::default(),
+            distant: Box::default(),
         }
     }
 
-    /// The number of a key's record.
+    /// Returns the number of a key's record. Runs the key's `Eq`.
     #[inline]
     pub(super) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
         let is = |record: &Record<K>| record.hash == hash && key.equivalent(&record.key);
+        // 1. The place that the hash names.
         let near = near(hash);
-        if self
-            .records
-            .get(near)
-            .and_then(|slot| slot.0.as_ref())
-            .is_some_and(is)
-        {
+        let slot = self.records.get(near);
+        if slot.and_then(|slot| slot.0.as_ref()).is_some_and(is) {
             return Some(near);
         }
-        if self.far.table.is_empty() {
+        // 2. The table, which few shards have.
+        if self.distant.table.is_empty() {
             return None;
         }
-        self.far
-            .table
-            .find(hash, |&number| is(self.at(number)))
-            .copied()
+        let found = self.distant.table.find(hash, |&number| is(self.at(number)));
+        found.copied()
     }
 
     #[inline]
@@ -124,9 +140,9 @@ impl<K: Eq> Keys<K> {
             .expect("Linked: a link names a record")
     }
 
-    /// The watermark watches of a key, to be added to or taken from.
+    /// Returns the watermark watches of a key, to be added to or taken from.
     pub(super) fn watermarks_mut(&mut self, number: u32) -> &mut WatermarkList {
-        let Keys { records, far, .. } = self;
+        let Keys { records, distant } = self;
         let record = records
             .at_mut(number)
             .0
@@ -134,53 +150,57 @@ impl<K: Eq> Keys<K> {
             .expect("Linked: a link names a record");
         record
             .watermarks
-            .get_or_insert_with(|| far.spare.take().unwrap_or_default())
+            .get_or_insert_with(|| distant.spare.take().unwrap_or_default())
     }
 
-    /// A record for a key that has none.
+    /// Adds a record for a key that has none. Returns its number.
     #[inline]
     pub(super) fn add(&mut self, key: K, hash: u64) -> u32 {
-        let Keys { records, far } = self;
-        let (plain, watermarks, near) = (Ends::EMPTY, None, near(hash));
+        let Keys { records, distant } = self;
         let record = Record {
             key,
             hash,
             waiters: 0,
-            quiet_since_ms: 0,
-            plain,
-            watermarks,
+            quiet_since: None,
+            plain: Ends::EMPTY,
+            watermarks: None,
         };
+        // 1. The near place, if it is free.
+        let near = near(hash);
         if records.claim_near(near) {
             records.at_mut(near).0 = Some(record);
             return near;
         }
+        // 2. Any other place, which the table then finds.
         let number = records
             .claim()
             .expect("as many keys as waiters at most, and a waiter has its slot");
         records.at_mut(number).0 = Some(record);
-        far.table
+        distant
+            .table
             .insert_unique(hash, number, |&number| hash_of(records, number));
         number
     }
 
-    /// Counts one waiter less; with the last the record goes, and the key is returned.
+    /// Counts one waiter less. With the last one the record goes, and the key is returned.
     #[inline]
     pub(super) fn remove_waiter(&mut self, number: u32) -> Option<K> {
-        let Keys { records, far } = self;
+        let Keys { records, distant } = self;
         let slot = records.at_mut(number);
         let record = slot.0.as_mut()?;
         record.waiters -= 1;
         if record.waiters > 0 {
             return None;
         }
+        // Gone: the slot, the table's entry and the memory of the watermark watches are given back.
         let record = slot.0.take()?;
         records.release(number);
         if number != near(record.hash) {
-            far.remove(records, record.hash, number);
+            distant.remove(records, record.hash, number);
         }
         if let Some(mut watermarks) = record.watermarks {
             watermarks.clear();
-            far.spare = Some(watermarks);
+            distant.spare = Some(watermarks);
         }
         Some(record.key)
     }
@@ -189,10 +209,10 @@ impl<K: Eq> Keys<K> {
         self.records.len()
     }
 
-    /// Every record, in no order, with its number.
+    /// Returns every record with its number, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Record<K>)> {
         let next = |&number: &u32| self.records.first_from(number + 1);
-        let numbers = std::iter::successors(self.records.first_from(0), next);
+        let numbers = iter::successors(self.records.first_from(0), next);
         numbers.map(|number| (number, self.at(number)))
     }
 
@@ -205,7 +225,7 @@ impl<K: Eq> Keys<K> {
         }
     }
 
-    /// Every record is found by its key, and has waiters. For tests.
+    /// Asserts that every record is found by its key and has waiters.
     #[cfg(test)]
     pub(super) fn assert_valid(&self) {
         for (number, record) in self.iter() {
@@ -217,25 +237,28 @@ impl<K: Eq> Keys<K> {
             .filter(|(number, record)| *number == near(record.hash))
             .count();
         assert_eq!(
-            (self.iter().count(), near + self.far.table.len()),
+            (self.iter().count(), near + self.distant.table.len()),
             (self.len(), self.len())
         );
         let spare = self
-            .far
+            .distant
             .spare
             .as_ref()
             .map(|spare| (spare.assert_valid(|_| true), spare.met));
         assert!(spare.is_none_or(|(unmet, met)| unmet.is_empty() && met.is_empty()));
     }
 
-    /// Room in the table and pages of records, for tests.
+    /// Returns the table's capacity, and how many pages of records have memory.
     #[cfg(test)]
     pub(super) fn kept(&self) -> (usize, usize) {
-        (self.far.table.capacity(), self.records.pages_with_memory())
+        (
+            self.distant.table.capacity(),
+            self.records.pages_with_memory(),
+        )
     }
 }
 
-/// The place near for a key of this hash: not by the bits that tell its shard.
+/// Returns the near place for a key of this hash. The bits used are not those that name its shard.
 #[inline]
 fn near(hash: u64) -> u32 {
     hash as u32 % NEAR as u32
@@ -249,50 +272,62 @@ fn hash_of<K>(records: &Pages<RecordSlot<K>>, number: u32) -> u64 {
         .map_or(0, |record| record.hash)
 }
 
-/// How many further keys are watched in one shard at most.
+/// How many secondary watches one shard can have.
 pub(crate) const WAITERS_MAX: usize = 1 << 30;
 
-/// Set in the number of a slot's link; without it the number is an entry's index.
+/// Set in the number of a secondary watch's link; without it the number is an entry's index.
 pub(super) const SLOT: u32 = 1 << 31;
 
-/// A watch's place among others of its key.
+/// The place of a watch among the others of its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
-    /// The one before on the list, and the one after.
+    /// The link before on the list, and the link after.
     pub(super) prev: u32,
     pub(super) next: u32,
-    /// The record's number above, the [`WatchList`] in the two lowest bits; or [`NONE`].
+    /// The record's number above the two lowest bits, which are the [`WatchList`]; or [`NONE`].
     pub(super) of: u32,
 }
 
-/// Where in its record a watch is.
+/// The list of its key's record that a watch is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchList {
+    /// Watches without a watermark.
     Plain,
+    /// Watermark watches that were met and wait for their check to come true.
     Met,
+    /// Watermark watches that are not met.
     Unmet,
 }
 
 impl Link {
-    /// Of a watch that is nowhere.
-    pub(crate) const NOWHERE: Link = Link {
+    /// The link of a watch that is on no list.
+    pub(super) const NOWHERE: Link = Link {
         prev: NONE,
         next: NONE,
         of: NONE,
     };
 
-    pub(super) fn new(place: WatchList, record: u32) -> Self {
+    pub(super) fn new(list: WatchList, record: u32) -> Self {
         Link {
-            of: record << 2 | place as u32,
+            of: record << 2 | list as u32,
             ..Link::NOWHERE
         }
+    }
+
+    pub(super) fn is_nowhere(&self) -> bool {
+        self.of == NONE
+    }
+
+    /// True when it is on this list of this record.
+    pub(super) fn is_on(&self, list: WatchList, record: u32) -> bool {
+        self.of == Link::new(list, record).of
     }
 
     pub(super) fn record(&self) -> u32 {
         self.of >> 2
     }
 
-    pub(super) fn place(&self) -> WatchList {
+    pub(super) fn list(&self) -> WatchList {
         match self.of & 3 {
             0 => WatchList::Plain,
             1 => WatchList::Met,
@@ -301,12 +336,12 @@ impl Link {
     }
 }
 
-/// The watch slot of an operation in the shard of a key that is not its first: gives it back without
-/// hashing or comparing keys.
+/// Names a secondary watch: its shard, and its slot there. So it is released without hashing or
+/// comparing a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SecondaryId {
     pub(crate) shard: u32,
-    /// One above the slot: so an `Option` of a ticket costs nothing.
+    /// One above the slot: so an `Option` of this costs nothing.
     above: NonZeroU32,
 }
 
@@ -329,7 +364,8 @@ impl SecondaryId {
 /// operation has ended, also when it was taken off its key.
 #[derive(Debug)]
 pub(super) struct SecondaryWatch {
-    pub(super) id: Option<TimerHandle>,
+    /// The operation; `None` while the slot is free.
+    pub(super) handle: Option<TimerHandle>,
     pub(super) link: Link,
     /// The watch that was set before, unless that is the first key's.
     pub(super) before: Option<SecondaryId>,
@@ -341,33 +377,69 @@ impl PageSlot for SecondaryWatch {
 
     fn vacant() -> Self {
         SecondaryWatch {
-            id: None,
+            handle: None,
             link: Link::NOWHERE,
             before: None,
         }
     }
 }
 
-/// A walk that did not get to the end of its list in one go.
+/// Names a walk that is under way in a shard. Never reused there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WalkId(pub(super) u64);
+
+/// The rest of a walk that did not get to the end of its list in one step.
 #[derive(Debug)]
-pub(super) struct Walk {
-    pub(super) number: u64,
+pub(super) struct WalkCursor {
+    pub(super) id: WalkId,
+    /// The link to go on with; [`NONE`] when the rest has left the list.
     pub(super) next: u32,
+    /// The last link of the walk.
     pub(super) last: u32,
 }
 
-/// What taking met watermark watches came to.
-#[derive(Debug)]
-pub(crate) struct Popped<K> {
-    /// None at or below the value is left.
-    pub(crate) all: bool,
-    /// The key, if nobody waits for it any more.
-    pub(crate) left: Option<K>,
+/// Which watermark watches a call takes off their key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The watches that this value meets. A checked one moves to the met list instead.
+    UpTo(u64),
+    /// Every watch, for an end from outside.
+    All,
+}
+
+/// The state of a key after some of its watermark watches were taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Popped<K> {
+    /// The limit was used up, and more can be taken.
+    More,
+    /// No watch in reach remains.
+    Done,
+    /// No watch of the key remains: the key, to be dropped after the unlock.
+    Emptied(K),
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const DAY_NS: u64 = 24 * 60 * 60 * 1_000_000_000;
+
+    #[test]
+    fn quiet_time_counts_on_for_six_years() {
+        let start = QuietClock::at_ns(0);
+        for days in [0, 49, 50, 500, 2400] {
+            let quiet = QuietClock::at_ns(days * DAY_NS).since(start);
+            assert_eq!(quiet, Duration::from_nanos(days * DAY_NS));
+        }
+        let last = QuietClock::at_ns(u64::MAX);
+        assert!(last.since(start) > QuietClock::at_ns(2400 * DAY_NS).since(start));
+        assert_eq!(last.since(last), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_record_costs_40_bytes_beside_its_slots_tag() {
+        assert_eq!(size_of::<RecordSlot<u64>>(), 8 + 8 + 4 + 4 + 8 + 8 + 8);
+    }
 
     #[test]
     fn keys_of_one_hash_are_apart_and_their_peak_goes() {
@@ -392,14 +464,16 @@ mod tests {
     #[test]
     fn the_first_key_in_each_place_needs_no_table() {
         let mut keys = Keys::new();
-        (0..NEAR as u64).for_each(|key| _ = keys.add(key, 7 * key));
+        for key in 0..NEAR as u64 {
+            keys.add(key, 7 * key);
+        }
         assert_eq!(keys.kept().0, 0);
         keys.add(16, 16);
         assert_ne!(keys.kept().0, 0);
     }
 
     #[test]
-    fn a_further_watch_costs_32_bytes() {
+    fn a_secondary_watch_costs_32_bytes() {
         assert_eq!(size_of::<SecondaryWatch>(), 32);
     }
 }

@@ -1,15 +1,21 @@
-//! A shard: all there is of the keys that hash to it. The operations whose first key is here, on a
-//! timing wheel of their own; for each key the watches on it, of operations whose first key is here
-//! and in other shards; counts.
+//! A shard: the keys that hash to it, and everything about them. It holds the operations whose
+//! first key is here, on a timing wheel of their own; for each key the watches on it, of operations
+//! whose first key is here or in another shard; and counts.
 //!
-//! Pure: no lock, no clock, no thread, and no code of the user's but a key's `Eq` and `Clone`,
-//! which run as a key is looked up, before anything is changed. Whatever is the user's and has to
-//! be dropped is returned.
+//! Pure: no lock, no clock, no thread. The only user code that runs in here is a key's `Eq` and
+//! `Clone`, as the key is looked up and before anything is changed. Each call returns the values
+//! of the user's that have to be dropped, so that the caller drops them after it unlocked.
+//!
+//! The parts: [`entry`] is the state machine of one operation, [`keys`] finds a key's record,
+//! [`watchers`] keeps the lists of watches and the walks over them, and [`watermark_queue`] the
+//! watermark watches of a key that are not met.
 
 mod entry;
 mod keys;
 mod watchers;
 mod watermark_queue;
+
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use timer_core::{
@@ -17,41 +23,44 @@ use timer_core::{
     driver::{Pages, ShardState},
 };
 
-use self::keys::{Keys, SecondaryWatch, Walk};
+use self::keys::{Keys, SecondaryWatch, WalkCursor};
 use crate::{
     operation::{Outcome, RefusedReason, Verdict},
     stats::{Counts, Stats, Times},
 };
 
 pub(crate) use entry::{
-    Batch, COUNTED_MAX, CheckedOut, Entries, Entry, Next, ParkInfo, ParkTimes, Waiter,
+    COUNTED_MAX, Cause, CheckedOut, CountedDown, Entries, Entry, Look, ParkInfo, ParkTimes, State,
+    Waiter,
 };
-pub(crate) use keys::{SecondaryId, WAITERS_MAX, WatchList};
+pub(crate) use keys::{Popped, QuietClock, Reach, SecondaryId, WAITERS_MAX, WalkId, WatchList};
 pub(crate) use watermark_queue::Watermark;
 
+use entry::{Decision, Visited};
+
 #[derive(Debug)]
-#[repr(C)] // what each operation writes comes first, in as few cache lines as can be
+#[repr(C)] // the fields that each operation writes come first, in as few cache lines as can be
 pub(crate) struct Shard<K, O> {
     entries: Entries<O>,
     pub(crate) counts: Counts,
     keys: Keys<K>,
-    rest: Box<LongWalks>,
-    /// Once the program has asked for it.
+    cold: Box<ColdParts>,
+    /// Present once the program has asked for times.
     pub(crate) timed: Option<Box<Timed>>,
     /// Set before the shard is emptied for good, tested before anything is put in.
     pub(crate) closed: bool,
 }
 
-/// What an operation with one key does not touch.
+/// The parts that an operation with one key does not touch.
 #[derive(Debug)]
-struct LongWalks {
-    slots: Pages<SecondaryWatch>,
+struct ColdParts {
+    secondary: Pages<SecondaryWatch>,
     /// The walks under way. A shard seldom has any.
-    walks: Vec<Walk>,
+    walks: Vec<WalkCursor>,
     walks_begun: u64,
 }
 
-/// What a shard times once the program has asked for it.
+/// The times of a shard, kept once the program has asked for them.
 #[derive(Debug)]
 pub(crate) struct Timed {
     pub(crate) times: Times,
@@ -78,13 +87,29 @@ pub(crate) type EndedAt = Option<u64>;
 pub(crate) struct Watch<'a, K> {
     pub(crate) key: &'a K,
     pub(crate) hash: u64,
-    /// The key's version before the check, which the shard leaves to its caller.
+    /// The key's version before the check. The shard leaves it to its caller.
     pub(crate) version: u64,
     pub(crate) watermark: Option<Watermark>,
 }
 
-/// What became of an operation given back.
-pub(crate) type CheckedIn<K, O> = Next<CheckedOut<O>, Ended<K, O>>;
+/// A new entry, and when it first needs the wheel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inserted {
+    pub(crate) handle: TimerHandle,
+    /// The tick at which the wheel has work for it; `u64::MAX` for never.
+    pub(crate) due: u64,
+}
+
+/// The result of checking a payload in.
+#[derive(Debug)]
+pub(crate) enum CheckedIn<K, O> {
+    /// It waits on.
+    Parked,
+    /// An event or a recheck came by meanwhile: check it again. The caller still holds the entry.
+    CheckAgain(CheckedOut<O>),
+    /// It is over.
+    Ended(Ended<K, O>),
+}
 
 /// An operation that has ended: it is off the wheel and off the list of its first key.
 #[derive(Debug)]
@@ -93,50 +118,67 @@ pub(crate) struct Ended<K, O> {
     pub(crate) outcome: Outcome,
     /// Its weight, if it was parked, and so has a place among `max_parked`.
     pub(crate) permit: Option<u64>,
-    /// The last of its further watches, still to be released.
+    /// The last of its secondary watches, still to be released.
     pub(crate) last_secondary: Option<SecondaryId>,
-    /// Its first key, if nobody waits for that any more.
-    pub(crate) left: Option<K>,
+    /// Its first key, if no watch of that is left.
+    pub(crate) emptied_key: Option<K>,
 }
 
-/// Several of them.
+/// Several ended operations.
 pub(crate) type AllEnded<K, O> = SmallVec<[Ended<K, O>; 8]>;
 
 impl<K, O> Ended<K, O> {
-    /// One that was never parked.
+    /// An operation that was never parked.
     pub(crate) fn at_once(payload: O, outcome: Outcome) -> Self {
         Ended {
             payload,
             outcome,
             permit: None,
             last_secondary: None,
-            left: None,
+            emptied_key: None,
         }
     }
 }
 
-/// A turn of a wheel, to the tick `now`, within `budget` steps.
+/// One turn of a wheel: to the tick `now`, within `budget` steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     pub(crate) now: u64,
     pub(crate) now_ns: u64,
     pub(crate) budget: usize,
     /// Ticks from one recheck of an operation to the next. At least 1.
-    pub(crate) every: u64,
-    /// Each is checked once more when its time is up.
+    pub(crate) recheck_every: u64,
+    /// Each operation is checked once more when its time is up.
     pub(crate) last_check: bool,
 }
 
-/// What the wheel came by.
+/// Work from one wheel turn, for the executor.
 #[derive(Debug)]
 pub(crate) enum CallbackJob<K, O> {
+    /// It has expired: call it back.
     Call(Ended<K, O>),
-    /// It is due for a check without an event: the last, or one that was not due already.
+    /// It is due for a recheck, and no other one is queued.
     Recheck(TimerHandle),
+    /// Its time is up: check it once more, then check it in. This job holds it.
+    LastCheck(CheckedOut<O>),
 }
 
-/// The tick at which the wheel was to come by, and the sequence.
+/// The tick at which the wheel was to visit an operation, and the operation's sequence.
 pub(crate) type Order = (u64, u64);
+
+/// An entry that the wheel visited before its time was up.
+struct EarlyVisit {
+    handle: TimerHandle,
+    /// The tick of the next visit.
+    armed: u64,
+}
+
+/// An operation that the wheel ended. Its entry and first watch are still in place.
+struct ExpiredVisit<O> {
+    handle: TimerHandle,
+    payload: O,
+    order: Order,
+}
 
 impl<K, O> ShardState for Shard<K, O> {
     type Task = Entry<O>;
@@ -148,8 +190,8 @@ impl<K, O> ShardState for Shard<K, O> {
 
 impl<K: Eq + Clone, O> Shard<K, O> {
     pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<O>>) -> Self {
-        let rest = LongWalks {
-            slots: Pages::default(),
+        let cold = ColdParts {
+            secondary: Pages::default(),
             walks: Vec::new(),
             walks_begun: 0,
         };
@@ -160,24 +202,24 @@ impl<K: Eq + Clone, O> Shard<K, O> {
                 shard: number as u32,
             },
             keys: Keys::new(),
-            rest: Box::new(rest),
+            cold: Box::new(cold),
             counts: Counts::default(),
             timed: None,
         }
     }
 
-    /// Operations whose first key is here.
+    /// Returns the number of operations whose first key is here.
     pub(crate) fn len(&self) -> usize {
         self.entries.wheel.len()
     }
 
-    /// Watches here: one for each operation, its first, and those of further keys. One that was
-    /// taken counts until its operation has ended.
+    /// Returns the number of watches here: one for each operation, its first, and the secondary
+    /// ones. A watch that was taken counts until its operation has ended.
     pub(crate) fn watched(&self) -> usize {
-        self.len() + self.rest.slots.len()
+        self.len() + self.cold.secondary.len()
     }
 
-    /// Adds what the shard holds and has counted.
+    /// Adds what the shard holds and has counted to `stats`.
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         stats.parked += self.len() as u64;
         stats.watched += self.watched() as u64;
@@ -185,286 +227,311 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, id: TimerHandle) -> Option<&mut Entry<O>> {
-        self.entries.wheel.get_mut(id.id())
+    pub(crate) fn get_mut(&mut self, handle: TimerHandle) -> Option<&mut Entry<O>> {
+        self.entries.wheel.get_mut(handle.id())
     }
 
-    /// The first operation at or after an index, to visit all in bounded steps.
+    /// Returns the first operation at or after an index, to visit all of them in bounded steps.
     pub(crate) fn first_from(&self, index: u32) -> Option<TimerHandle> {
         let first = self.entries.wheel.first_from(index)?;
         Some(TimerHandle::new(self.entries.shard as usize, first))
     }
 
-    /// Why the shard takes no operation now, unless it does.
+    /// Returns why the shard takes no operation now, or `None` if it takes one.
     pub(crate) fn refuses(&self) -> Option<RefusedReason> {
         if self.closed {
             return Some(RefusedReason::Closed);
         }
         let limit = MAX_TASKS as usize;
-        (self.len() >= limit).then_some(RefusedReason::Full { limit })
+        if self.len() >= limit {
+            return Some(RefusedReason::Full { limit });
+        }
+        None
     }
 
-    /// Puts an operation in, in a shard that does not refuse it, and watches its first key: one that
-    /// was checked under its one key, or one whose payload its parker holds; then its other keys,
-    /// and [`arrived`](Self::arrived), are to follow. `follows` is the sequence of the one before,
-    /// when order matters over several shards. Returns, too, at which tick the wheel has work.
+    /// Puts an operation in and watches its first key. The shard must not refuse it.
+    ///
+    /// An operation with one key comes as [`State::Parked`], checked. Otherwise its parker holds
+    /// the payload ([`State::Held`]), and goes on with [`watch`](Self::watch) for the other keys,
+    /// [`arrived`](Self::arrived) and [`check_in`](Self::check_in). `follows` is the sequence of
+    /// the operation before, when order matters over several shards.
     #[inline]
     pub(crate) fn park(
         &mut self,
-        span: ParkTimes,
+        times: ParkTimes,
         follows: Option<u64>,
-        payload: Option<O>,
+        state: State<O>,
         watch: &Watch<'_, K>,
-    ) -> (TimerHandle, u64) {
+    ) -> Inserted {
+        // 1. The key's record first: the key's `Eq` and `Clone` may panic, and nothing has changed.
         let record = self.record_of(watch);
-        self.counts.parked += u64::from(payload.is_some());
-        let entry = Entry::new(payload, &span);
+        self.counts.parked += u64::from(matches!(state, State::Parked(_)));
+        let entry = Entry::new(state, &times);
+        // 2. The entry goes on the wheel. One that never falls due is kept off its buckets.
         let wheel = &mut self.entries.wheel;
-        wheel.catch_up(span.now);
-        follows
-            .into_iter()
-            .for_each(|sequence| wheel.follow(sequence));
-        let inserted = match span.armed {
-            Some(armed) => wheel.insert(armed, entry).map(|at| (at.id, at.due)),
+        wheel.catch_up(times.now);
+        if let Some(sequence) = follows {
+            wheel.follow(sequence);
+        }
+        let inserted = match times.armed {
+            Some(armed) => wheel
+                .insert(armed, entry)
+                .map(|scheduled| (scheduled.id, scheduled.due)),
             None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
         };
         let Ok((id, due)) = inserted else {
             unreachable!("a full shard refuses")
         };
+        // 3. The watch goes on the key's list.
         let handle = TimerHandle::new(self.entries.shard as usize, id);
         self.link(record, watch.watermark, handle, id.index());
-        (handle, due)
+        Inserted { handle, due }
     }
 
-    /// For a parker whose keys are all watched: its operation is parked, still held.
+    /// Counts an operation as parked whose keys are all watched. Its parker still holds it.
     pub(crate) fn arrived(
         &mut self,
-        id: TimerHandle,
+        handle: TimerHandle,
         last_secondary: Option<SecondaryId>,
         event_passed: bool,
     ) {
         self.counts.parked += 1;
-        if let Some(entry) = self.get_mut(id) {
+        if let Some(entry) = self.get_mut(handle) {
             entry.watched(last_secondary, event_passed);
         }
     }
 
-    /// Takes an operation out that was not parked after all, with its first watch, whose key comes
-    /// back if nobody else waits for it.
-    pub(crate) fn withdraw(&mut self, id: TimerHandle) -> Option<K> {
-        let left = self.unlink(id.id().index());
-        self.entries.wheel.cancel(id.id());
-        left
+    /// Removes an operation that was not parked after all, with its first watch. Returns its first
+    /// key if no watch of that is left.
+    pub(crate) fn withdraw(&mut self, handle: TimerHandle) -> Option<K> {
+        let emptied_key = self.unlink(handle.id().index());
+        self.entries.wheel.cancel(handle.id());
+        emptied_key
     }
 
-    /// For an event on a key that has waiters.
+    /// Notes an event on a key that has waiters: it is not quiet.
     #[inline]
-    pub(crate) fn raised(&mut self, record: u32) {
-        self.keys.at_mut(record).quiet_since_ms = 0;
+    pub(crate) fn signalled(&mut self, record: u32) {
+        self.keys.at_mut(record).quiet_since = None;
     }
 
-    /// Each key with the milliseconds that it is known to have had waiters and no event: since the
-    /// first such look, at `now_ms` of a clock that is never 0.
-    pub(crate) fn quiet(&mut self, now_ms: u32, mut found: impl FnMut(&K, u32)) {
+    /// Calls `found` with each key and how long it is known to have had waiters and no event:
+    /// since the first such look after the last event.
+    pub(crate) fn quiet(&mut self, now: QuietClock, mut found: impl FnMut(&K, Duration)) {
         self.keys.each_mut(|record| {
-            if record.quiet_since_ms == 0 {
-                record.quiet_since_ms = now_ms;
-            }
-            found(&record.key, now_ms.wrapping_sub(record.quiet_since_ms));
+            let since = *record.quiet_since.get_or_insert(now);
+            found(&record.key, now.since(since));
         });
     }
 
-    /// Keys that have waiters.
+    /// Returns the number of keys that have waiters.
     pub(crate) fn key_count(&self) -> usize {
         self.keys.len()
     }
 
-    /// Each key with how many wait for it.
+    /// Returns each key with the number of its waiters.
     pub(crate) fn waiters_by_key(&self) -> impl Iterator<Item = (&K, usize)> {
         self.keys
             .iter()
             .map(|(_, record)| (&record.key, record.waiters as usize))
     }
 
-    /// For an event: takes the payload out to check it, or leaves its holder a note.
+    /// Checks an operation out for an event. If it is held, its holder is left a note.
     #[inline]
-    pub(crate) fn check_out(&mut self, id: TimerHandle) -> Option<CheckedOut<O>> {
-        let payload = self.get_mut(id)?.check_out()?;
-        Some(CheckedOut {
-            id,
-            payload,
-            verdict: Verdict::Unsatisfied,
-        })
+    pub(crate) fn check_out(&mut self, handle: TimerHandle) -> Option<CheckedOut<O>> {
+        let payload = self.get_mut(handle)?.check_out()?;
+        Some(CheckedOut::new(handle, payload, Cause::Event))
     }
 
-    /// Gives a payload back that was checked. Always in line: a payload that goes through memory on
-    /// its way costs an event on a key with many waiters a third more.
+    /// Checks an operation out for a queued recheck. If it is held, its holder is left a note.
+    pub(crate) fn check_out_for_recheck(&mut self, handle: TimerHandle) -> Option<CheckedOut<O>> {
+        let payload = self.get_mut(handle)?.check_out_for_recheck()?;
+        Some(CheckedOut::new(handle, payload, Cause::Recheck))
+    }
+
+    /// Counts down a watermark watch that was met and taken off its key, in the shard of its
+    /// operation's first key.
+    pub(crate) fn count_down(&mut self, handle: TimerHandle) -> CountedDown {
+        match self.get_mut(handle) {
+            Some(entry) => entry.count_down(),
+            None => CountedDown::Gone,
+        }
+    }
+
+    /// Checks a payload in with the result of its check.
+    ///
+    /// Always inlined: a payload that goes through memory on its way costs an event on a key with
+    /// many waiters a third more.
     #[inline(always)]
     pub(crate) fn check_in(&mut self, held: CheckedOut<O>, at: EndedAt) -> CheckedIn<K, O> {
         self.counts.checks += 1;
-        let CheckedOut {
-            id,
-            payload,
-            verdict,
-        } = held;
-        let (payload, outcome) = if verdict == Verdict::Satisfied {
-            (payload, Outcome::Completed)
+        let handle = held.handle;
+        let (payload, outcome) = if held.verdict == Verdict::Satisfied {
+            // It beats every note, so the entry is not looked at: it goes.
+            (held.payload, Outcome::Completed)
         } else {
             let entry = self
-                .get_mut(id)
+                .get_mut(handle)
                 .expect("Holder removes: the entry of a payload is there");
-            match entry.check_until_in(payload, verdict) {
-                Next::Parked => return Next::Parked,
-                Next::CheckAgain(payload) => {
-                    return Next::CheckAgain(CheckedOut {
-                        id,
-                        payload,
-                        verdict,
-                    });
+            match entry.check_in(held.payload, held.verdict) {
+                Decision::Parked => return CheckedIn::Parked,
+                Decision::CheckAgain(payload, cause) => {
+                    return CheckedIn::CheckAgain(CheckedOut::new(handle, payload, cause));
                 }
-                Next::Ended(ended) => ended,
+                Decision::Ended(payload, outcome) => (payload, outcome),
             }
         };
-        Next::Ended(self.remove_ended(id, payload, outcome, at))
+        CheckedIn::Ended(self.remove_ended(handle, payload, outcome, at))
     }
 
-    /// Ends an operation from outside; `None` when its holder was left a note, or it is gone.
+    /// Ends an operation from outside. Returns `None` when its holder was left a note, or it is
+    /// gone.
     #[inline]
     pub(crate) fn claim(
         &mut self,
-        id: TimerHandle,
+        handle: TimerHandle,
         outcome: Outcome,
         at: EndedAt,
     ) -> Option<Ended<K, O>> {
-        let payload = self.get_mut(id)?.claim(&outcome)?;
-        Some(self.remove_ended(id, payload, outcome, at))
+        let payload = self.get_mut(handle)?.claim(&outcome)?;
+        Some(self.remove_ended(handle, payload, outcome, at))
     }
 
-    /// Takes an entry whose payload is out for good off the wheel and its first key's list.
+    /// Counts and times the end of an operation whose payload is out for good, and takes its entry
+    /// out.
     #[inline(always)]
     pub(crate) fn remove_ended(
         &mut self,
-        id: TimerHandle,
+        handle: TimerHandle,
         payload: O,
         outcome: Outcome,
         at: EndedAt,
     ) -> Ended<K, O> {
         if let (Some(now_ns), Some(timed)) = (at, &mut self.timed) {
-            let entry = self.entries.wheel.get(id.id());
-            entry
-                .into_iter()
-                .for_each(|entry| timed.ended(&outcome, entry, now_ns));
+            if let Some(entry) = self.entries.wheel.get(handle.id()) {
+                timed.ended(&outcome, entry, now_ns);
+            }
         }
         self.counts.ended(&outcome);
-        self.take_out(id, payload, outcome)
+        self.take_out(handle, payload, outcome)
     }
 
-    /// Takes an entry out, and its first watch.
+    /// Takes an entry off the wheel, and its first watch off its key.
     #[inline(always)]
-    fn take_out(&mut self, id: TimerHandle, payload: O, outcome: Outcome) -> Ended<K, O> {
-        let stays = failpoint!(EndedStaysListed);
-        let left = if stays {
+    fn take_out(&mut self, handle: TimerHandle, payload: O, outcome: Outcome) -> Ended<K, O> {
+        // 1. The watch first: the links of a key's list lie in the entries.
+        let emptied_key = if failpoint!(EndedStaysListed) {
             None
         } else {
-            self.unlink(id.id().index())
+            self.unlink(handle.id().index())
         };
-        let entry = self.entries.wheel.cancel(id.id());
-        let (permit, last_secondary) = entry.map(|of| (of.tag().weight, of.last_secondary)).unzip();
-        Ended {
-            payload,
-            outcome,
-            permit,
-            last_secondary: last_secondary.flatten(),
-            left,
+        // 2. The entry. What it knows of the other watches and its weight goes to the caller.
+        let mut ended = Ended::at_once(payload, outcome);
+        ended.emptied_key = emptied_key;
+        if let Some(entry) = self.entries.wheel.cancel(handle.id()) {
+            ended.permit = Some(entry.info().weight);
+            ended.last_secondary = entry.last_secondary;
         }
+        ended
     }
 
-    /// Gives an operation another deadline, unless its end is decided or noted; returns when the
-    /// wheel has work for it.
-    pub(crate) fn reschedule(&mut self, id: TimerHandle, span: ParkTimes) -> Option<u64> {
-        let ParkTimes {
-            now,
-            deadline,
-            armed,
-            ..
-        } = span;
-        let entry = self.get_mut(id)?;
+    /// Gives an operation another deadline, unless its end is decided or pending. Returns the tick
+    /// at which the wheel has work for it, `u64::MAX` for never.
+    pub(crate) fn reschedule(&mut self, handle: TimerHandle, times: ParkTimes) -> Option<u64> {
+        let entry = self.get_mut(handle)?;
         if entry.is_ending() {
             return None;
         }
-        entry.deadline = deadline.unwrap_or(u64::MAX);
+        entry.deadline = times.deadline.unwrap_or(u64::MAX);
         let wheel = &mut self.entries.wheel;
-        wheel.catch_up(now);
-        match armed {
-            Some(armed) => wheel.reschedule(id.id(), armed),
-            None => wheel.unschedule(id.id()).then_some(u64::MAX),
+        wheel.catch_up(times.now);
+        if let Some(armed) = times.armed {
+            return wheel.reschedule(handle.id(), armed);
         }
+        if wheel.unschedule(handle.id()) {
+            return Some(u64::MAX);
+        }
+        None
     }
 
-    /// Turns the wheel: what nobody holds ends when its time is up, and is told with its deadline
-    /// and, if the wheel keeps order, its sequence; a holder is left a note.
+    /// Turns the wheel, and calls `report` with the work that this makes, in no order: each with its
+    /// deadline and, if the wheel keeps order, its sequence.
+    ///
+    /// An entry that the wheel visits early is due for a recheck and is put back. One whose time is
+    /// up has its last check, if that is asked for, or ends. One that is held is left a note.
     pub(crate) fn expire(
         &mut self,
         turn: Turn,
-        mut told: impl FnMut(CallbackJob<K, O>, Order),
+        mut report: impl FnMut(CallbackJob<K, O>, Order),
     ) -> Advanced {
-        let Shard {
-            entries: Entries { wheel, shard },
-            timed,
-            ..
-        } = self;
+        let wheel = &mut self.entries.wheel;
         let now = turn.now.max(wheel.now()); // a parker may have seen a later tick than the timer
-        let (mut due, mut early) = (Vec::new(), Vec::new());
+        let mut early = Vec::new();
+        let mut expired = Vec::new();
+        // 1. Visit what is due. The wheel shows the sink one entry, without its neighbours: what
+        //    has ended or is to be put back is collected.
+        let shard = self.entries.shard as usize;
+        let timed = &mut self.timed;
         let mut advanced = wheel.advance(now, turn.budget, |mut task| {
-            let id = TimerHandle::new(*shard as usize, task.id());
-            let order = (task.deadline(), task.id().sequence());
+            let handle = TimerHandle::new(shard, task.id());
+            let visit_order = (task.deadline(), task.id().sequence());
             let entry = task.get_mut();
-            if entry.deadline > now {
-                early.push((id, now.saturating_add(turn.every).min(entry.deadline)));
-                if entry.due_again() {
-                    told(CallbackJob::Recheck(id), order);
+            let end_order = (entry.deadline, visit_order.1);
+            match entry.visit(now, turn.last_check) {
+                Visited::Early { queued } => {
+                    let next = now.saturating_add(turn.recheck_every);
+                    let armed = next.min(entry.deadline);
+                    early.push(EarlyVisit { handle, armed });
+                    if !queued {
+                        report(CallbackJob::Recheck(handle), visit_order);
+                    }
                 }
-            } else if turn.last_check {
-                if !entry.is_held() {
-                    told(CallbackJob::Recheck(id), (entry.deadline, order.1));
+                Visited::LastCheck(payload) => {
+                    let held = CheckedOut::new(handle, payload, Cause::Recheck);
+                    report(CallbackJob::LastCheck(held), end_order);
                 }
-                entry.hold_for_last();
-            } else if let Some(payload) = entry.claim(&Outcome::Expired) {
-                if let Some(timed) = timed {
-                    timed.ended(&Outcome::Expired, entry, turn.now_ns);
+                Visited::Expired(payload) => {
+                    if let Some(timed) = timed {
+                        timed.ended(&Outcome::Expired, entry, turn.now_ns);
+                    }
+                    expired.push(ExpiredVisit {
+                        handle,
+                        payload,
+                        order: end_order,
+                    });
                 }
-                // Its neighbours are out of reach from here.
-                due.push((id, payload, (entry.deadline, order.1)));
-            } else if failpoint!(ExpiryRemovesCheckedOut) {
-                task.take();
+                Visited::LeftToHolder if failpoint!(ExpiryRemovesCheckedOut) => _ = task.take(),
+                Visited::LeftToHolder => {}
             }
         });
-        if !early.is_empty() {
-            advanced.fired -= early.len();
-            advanced.cascaded += early.len();
-            early
-                .into_iter()
-                .for_each(|(id, armed)| _ = wheel.reschedule(id.id(), armed));
-            advanced.next_due = wheel.next_due();
-        }
-        for (id, payload, order) in due {
+        // 2. Put the early ones back on the wheel, for the next recheck or the deadline.
+        self.put_back(early, &mut advanced);
+        // 3. Take the expired ones off the wheel and their keys' lists.
+        for ExpiredVisit {
+            handle,
+            payload,
+            order,
+        } in expired
+        {
             self.counts.ended(&Outcome::Expired);
-            told(
-                CallbackJob::Call(self.take_out(id, payload, Outcome::Expired)),
-                order,
-            );
+            let ended = self.take_out(handle, payload, Outcome::Expired);
+            report(CallbackJob::Call(ended), order);
         }
         advanced
     }
 
-    /// For an operation that is due for a check: takes the payload out, unless a thread has it.
-    pub(crate) fn check_out_again(&mut self, id: TimerHandle) -> Option<CheckedOut<O>> {
-        let payload = self.get_mut(id)?.check_out_again()?;
-        Some(CheckedOut {
-            id,
-            payload,
-            verdict: Verdict::Unsatisfied,
-        })
+    /// Schedules the entries that the wheel visited early. They count as handed down, not as fired.
+    fn put_back(&mut self, early: Vec<EarlyVisit>, advanced: &mut Advanced) {
+        if early.is_empty() {
+            return;
+        }
+        advanced.fired -= early.len();
+        advanced.cascaded += early.len();
+        let wheel = &mut self.entries.wheel;
+        for visit in early {
+            wheel.reschedule(visit.handle.id(), visit.armed);
+        }
+        advanced.next_due = wheel.next_due();
     }
 }
 

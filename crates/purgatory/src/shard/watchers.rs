@@ -1,39 +1,48 @@
 //! The watches of one shard: for each key that hashes to it, the operations parked under it.
 //!
-//! A *watch* has a *link*, by which it leaves without hashing or comparing a key. Of an operation's
-//! first key the link lies in its entry; for each further key the operation has a *slot* in the
-//! shard of that key, with a link and the operation's name. A link is in one of these places of its
-//! key's record ([`keys`](super::keys)): on the list of the *plain* watches, in the order they were
-//! parked; among the watermark watches that are not met
-//! ([`watermark_queue`](super::watermark_queue)); on the list of the *met* ones that wait for their
-//! check to come true; or nowhere, once it was taken.
+//! A *watch* has a *link*, by which it leaves its list without hashing or comparing a key. The link
+//! of an operation's first key lies in its entry. For each other key the operation has a *secondary
+//! watch*: a slot in the shard of that key, with a link and the operation's handle. A link is in one
+//! of four places:
+//!
+//! - on the list of its key's *plain* watches, in the order they were parked;
+//! - among the watermark watches that are not met ([`watermark_queue`](super::watermark_queue));
+//! - on the list of the *met* ones, which wait for their check to come true;
+//! - nowhere, once it was taken.
+//!
+//! Invariants:
 //!
 //! - **Linked**: each link that was not taken is in exactly one place of one record.
 //! - **Place**: a walk's `next` and `last` name links of its list; a watch that leaves moves them
 //!   along before its link is gone.
 
+use std::mem;
+
+use hashbrown::Equivalent;
 use timer_core::{TimerHandle, TimingWheel, driver::Pages};
 
 use super::{
-    LongWalks, Shard, Watch, Watermark,
+    ColdParts, Shard, Watch, Watermark,
     entry::{Entries, Entry, Waiter},
-    keys::{Link, Popped, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, Walk, WatchList},
+    keys::{
+        Link, Popped, Reach, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, WalkCursor, WalkId,
+        WatchList,
+    },
     watermark_queue::{Ends, Lowest, NONE, Unmet},
 };
-use hashbrown::Equivalent;
 
-/// Both kinds of links.
+/// The links of a shard, in entries and in secondary watches.
 struct Links<'a, O> {
     wheel: &'a mut TimingWheel<Entry<O>>,
-    slots: &'a mut Pages<SecondaryWatch>,
+    secondary: &'a mut Pages<SecondaryWatch>,
 }
 
 impl<'a, O> Links<'a, O> {
     #[inline]
-    fn of(entries: &'a mut Entries<O>, rest: &'a mut LongWalks) -> Self {
+    fn new(entries: &'a mut Entries<O>, cold: &'a mut ColdParts) -> Self {
         Links {
             wheel: &mut entries.wheel,
-            slots: &mut rest.slots,
+            secondary: &mut cold.secondary,
         }
     }
 
@@ -41,25 +50,25 @@ impl<'a, O> Links<'a, O> {
     fn at_mut(&mut self, at: u32) -> &mut Link {
         match at & SLOT {
             0 => &mut self.wheel.at_mut(at).link,
-            _ => &mut self.slots.at_mut(at & !SLOT).link,
+            _ => &mut self.secondary.at_mut(at & !SLOT).link,
         }
     }
 
     /// Links a watch to the end of a list.
     #[inline]
-    fn append(&mut self, ends: &mut Ends, at: u32, place: WatchList, record: u32) {
-        let prev = std::mem::replace(&mut ends.tail, at);
+    fn append(&mut self, ends: &mut Ends, at: u32, list: WatchList, record: u32) {
+        let prev = mem::replace(&mut ends.tail, at);
         match prev {
             NONE => ends.head = at,
             prev => self.at_mut(prev).next = at,
         }
         *self.at_mut(at) = Link {
             prev,
-            ..Link::new(place, record)
+            ..Link::new(list, record)
         };
     }
 
-    /// Links those beside a watch that leaves its list.
+    /// Links the neighbours of a watch that leaves its list to each other.
     #[inline]
     fn unlink(&mut self, ends: &mut Ends, prev: u32, next: u32) {
         match prev {
@@ -72,24 +81,45 @@ impl<'a, O> Links<'a, O> {
         }
     }
 
-    /// True when a watermark watch of this record still waits.
+    /// True when a watermark watch of this record still waits. Its entry or slot may be another
+    /// operation's by now, so the handle is compared.
     fn waits(&self, unmet: &Unmet, record: u32) -> bool {
-        let link = match unmet.at & SLOT {
-            0 => self.wheel.get(unmet.id.id()).map(|entry| &entry.link),
-            _ => {
-                let last_secondary = self.slots.get(unmet.at & !SLOT);
-                last_secondary
-                    .filter(|of| of.id == Some(unmet.id))
-                    .map(|last_secondary| &last_secondary.link)
+        let link = if unmet.at & SLOT == 0 {
+            match self.wheel.get(unmet.handle.id()) {
+                Some(entry) => &entry.link,
+                None => return false,
+            }
+        } else {
+            match self.secondary.get(unmet.at & !SLOT) {
+                Some(watch) if watch.handle == Some(unmet.handle) => &watch.link,
+                _ => return false,
             }
         };
-        link.is_some_and(|link| link.of == Link::new(WatchList::Unmet, record).of)
+        link.is_on(WatchList::Unmet, record)
     }
 }
 
+/// The result of releasing a secondary watch.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unwatched<K> {
+    /// The watch of the same operation that was set before.
+    pub(crate) before: Option<SecondaryId>,
+    /// The key, if no watch of it is left.
+    pub(crate) emptied_key: Option<K>,
+}
+
+/// The key of a secondary watch.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SecondaryKey<K> {
+    /// `None` when the watch was taken.
+    pub(crate) key: Option<K>,
+    /// The watch of the same operation that was set before.
+    pub(crate) before: Option<SecondaryId>,
+}
+
 impl<K: Eq + Clone, O> Shard<K, O> {
-    /// The record of a key that is about to be watched. Runs the key's `Eq`, and `Clone` when the
-    /// key is new; a panic of theirs changes nothing.
+    /// Returns the record of a key that is about to be watched. Runs the key's `Eq`, and `Clone`
+    /// when the key is new; a panic of theirs changes nothing.
     #[inline]
     pub(super) fn record_of(&mut self, watch: &Watch<'_, K>) -> u32 {
         match self.keys.find(watch.key, watch.hash) {
@@ -98,265 +128,271 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         }
     }
 
-    /// Watches a further key of an operation, `before` the watch set before it; `None` when 2^30
-    /// are in use. As [`link`](Self::link).
+    /// Sets a secondary watch of an operation, `before` being the one set before it. Returns `None`
+    /// when the shard has [`WAITERS_MAX`] of them. Costs as [`link`](Self::link).
     pub(crate) fn watch(
         &mut self,
         watch: &Watch<'_, K>,
-        id: TimerHandle,
+        handle: TimerHandle,
         before: Option<SecondaryId>,
     ) -> Option<SecondaryId> {
-        if self.rest.slots.len() >= WAITERS_MAX {
+        if self.cold.secondary.len() >= WAITERS_MAX {
             return None;
         }
         let record = self.record_of(watch);
-        let slot = self.rest.slots.claim()?;
-        *self.rest.slots.at_mut(slot) = SecondaryWatch {
-            id: Some(id),
+        let slot = self.cold.secondary.claim()?;
+        *self.cold.secondary.at_mut(slot) = SecondaryWatch {
+            handle: Some(handle),
             link: Link::NOWHERE,
             before,
         };
-        self.link(record, watch.watermark, id, slot | SLOT);
+        self.link(record, watch.watermark, handle, slot | SLOT);
         Some(SecondaryId::new(self.entries.shard, slot))
     }
 
-    /// Links a watch: for the events of its key, or for a level. `at` is the index of its
-    /// operation's entry, or a slot with [`SLOT`]. O(1), but O(log watermark watches of the key)
-    /// for a level below another.
+    /// Links a watch to its key: to the plain list, or among the unmet watermark watches. `at` is
+    /// the index of its operation's entry, or a slot with [`SLOT`]. O(1), but O(log n) for one of n
+    /// watermark watches with a threshold below another's.
     #[inline]
     pub(super) fn link(
         &mut self,
         record: u32,
         watermark: Option<Watermark>,
-        id: TimerHandle,
+        handle: TimerHandle,
         at: u32,
     ) {
-        let Shard {
-            entries,
-            keys,
-            rest,
-            ..
-        } = self;
-        let mut links = Links::of(entries, rest);
-        let of = keys.at_mut(record);
+        let mut links = Links::new(&mut self.entries, &mut self.cold);
+        let of = self.keys.at_mut(record);
         of.waiters += 1;
         match watermark {
             None => links.append(&mut of.plain, at, WatchList::Plain, record),
             Some(watermark) => {
                 *links.at_mut(at) = Link::new(WatchList::Unmet, record);
-                keys.watermarks_mut(record).push(watermark, id, at);
+                let watermarks = self.keys.watermarks_mut(record);
+                watermarks.push(watermark, handle, at);
             }
         }
     }
 
-    /// Takes a watch away, unless it was taken; returns its key when that was its last. O(1).
+    /// Takes a watch off its key, unless it was taken. Returns the key if no watch of it is left.
+    /// O(1).
     pub(super) fn unlink(&mut self, at: u32) -> Option<K> {
-        let Shard {
-            entries,
-            keys,
-            rest,
-            ..
-        } = self;
-        let mut links = Links::of(entries, rest);
-        let link = std::mem::replace(links.at_mut(at), Link::NOWHERE);
-        if link.of == NONE {
+        let mut links = Links::new(&mut self.entries, &mut self.cold);
+        let link = mem::replace(links.at_mut(at), Link::NOWHERE);
+        if link.is_nowhere() {
             return None;
         }
+        // 1. Off its list. An unmet one stays in the queue, to be skipped there.
         let record = link.record();
-        match link.place() {
-            WatchList::Plain => links.unlink(&mut keys.at_mut(record).plain, link.prev, link.next),
+        match link.list() {
+            WatchList::Plain => {
+                let plain = &mut self.keys.at_mut(record).plain;
+                links.unlink(plain, link.prev, link.next);
+            }
             WatchList::Met => {
-                links.unlink(&mut keys.watermarks_mut(record).met, link.prev, link.next)
+                let met = &mut self.keys.watermarks_mut(record).met;
+                links.unlink(met, link.prev, link.next);
             }
             WatchList::Unmet => {
-                keys.watermarks_mut(record)
-                    .left(|unmet| links.waits(unmet, record));
+                let watermarks = self.keys.watermarks_mut(record);
+                watermarks.one_left(|unmet| links.waits(unmet, record));
             }
         }
-        if !rest.walks.is_empty() {
-            rest.move_walks(at, link);
+        // 2. Place: walks that stand on it move along.
+        if !self.cold.walks.is_empty() {
+            self.cold.move_walks(at, link);
         }
-        keys.remove_waiter(record)
+        // 3. Gone: with its last watch the key goes.
+        self.keys.remove_waiter(record)
     }
 
-    /// Gives the slot of a further watch back; returns the watch set before it, and the key if
-    /// nobody waits for that any more. For an operation that has ended. O(1).
+    /// Releases a secondary watch of an operation that has ended. O(1).
     #[inline]
-    pub(crate) fn unwatch(&mut self, secondary: SecondaryId) -> (Option<SecondaryId>, Option<K>) {
+    pub(crate) fn unwatch(&mut self, secondary: SecondaryId) -> Unwatched<K> {
         let slot = secondary.slot();
-        let left = self.unlink(slot | SLOT);
-        let last_secondary = self.rest.slots.at_mut(slot);
-        last_secondary.id = None;
-        let before = last_secondary.before;
-        self.rest.slots.release(slot);
-        (before, left)
+        let emptied_key = self.unlink(slot | SLOT);
+        let watch = self.cold.secondary.at_mut(slot);
+        watch.handle = None;
+        let before = watch.before;
+        self.cold.secondary.release(slot);
+        Unwatched {
+            before,
+            emptied_key,
+        }
     }
 
-    /// The record of a key that has waiters. Runs the key's `Eq`.
+    /// Returns the record of a key that has waiters. Runs the key's `Eq`.
     #[inline]
     pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
         self.keys.find(key, hash)
     }
 
-    /// How many watches a key has.
+    /// Returns the number of a key's watches.
     pub(crate) fn waiters(&self, record: u32) -> usize {
         self.keys.at(record).waiters as usize
     }
 
-    /// The operation of a link.
+    /// Returns the operation of a link.
     #[inline]
-    fn id_of(&self, at: u32) -> TimerHandle {
-        match at & SLOT {
-            0 => self.entries.id(at),
-            _ => self
-                .rest
-                .slots
-                .at(at & !SLOT)
-                .id
-                .expect("Linked: a slot on a list is in use"),
+    fn handle_of(&self, at: u32) -> TimerHandle {
+        if at & SLOT == 0 {
+            return self.entries.handle_at(at);
+        }
+        let watch = self.cold.secondary.at(at & !SLOT);
+        watch.handle.expect("Linked: a slot on a list is in use")
+    }
+
+    /// Returns the operation whose plain watch of a key is the oldest.
+    #[inline]
+    pub(crate) fn first_waiter(&self, record: u32) -> Option<TimerHandle> {
+        match self.keys.at(record).plain.head {
+            NONE => None,
+            head => Some(self.handle_of(head)),
         }
     }
 
-    /// The operation that has waited for a key longest, plainly.
-    #[inline]
-    pub(crate) fn first_waiter(&self, record: u32) -> Option<TimerHandle> {
-        let head = self.keys.at(record).plain.head;
-        (head != NONE).then(|| self.id_of(head))
-    }
-
-    /// A key that has waiters, as it was stored. Runs the key's `Eq` and `Clone`.
+    /// Clones a key that has waiters, as it was stored. Runs the key's `Eq` and `Clone`.
     pub(crate) fn stored<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<K> {
-        self.find(key, hash)
-            .map(|record| self.keys.at(record).key.clone())
+        let record = self.find(key, hash)?;
+        Some(self.keys.at(record).key.clone())
     }
 
-    /// The first key of an operation, unless that watch was taken. Runs the key's `Clone`.
-    pub(crate) fn first_key(&self, id: TimerHandle) -> Option<K> {
-        self.key_of(self.entries.wheel.get(id.id())?.link)
+    /// Clones the first key of an operation, unless that watch was taken. Runs the key's `Clone`.
+    pub(crate) fn first_key(&self, handle: TimerHandle) -> Option<K> {
+        let entry = self.entries.wheel.get(handle.id())?;
+        self.key_of(entry.link)
     }
 
     fn key_of(&self, link: Link) -> Option<K> {
-        (link.of != NONE).then(|| self.keys.at(link.record()).key.clone())
+        if link.is_nowhere() {
+            return None;
+        }
+        Some(self.keys.at(link.record()).key.clone())
     }
 
-    /// The key of a further watch, unless it was taken, and the watch set before it; `None` when
-    /// the operation has ended. Runs the key's `Clone`.
-    pub(crate) fn further_key(
+    /// Clones the key of a secondary watch. Returns `None` when its operation has ended. Runs the
+    /// key's `Clone`.
+    pub(crate) fn secondary_key(
         &self,
         secondary: SecondaryId,
-        id: TimerHandle,
-    ) -> Option<(Option<K>, Option<SecondaryId>)> {
-        let last_secondary = self
-            .rest
-            .slots
-            .get(secondary.slot())
-            .filter(|of| of.id == Some(id))?;
-        Some((self.key_of(last_secondary.link), last_secondary.before))
+        handle: TimerHandle,
+    ) -> Option<SecondaryKey<K>> {
+        let watch = self.cold.secondary.get(secondary.slot())?;
+        if watch.handle != Some(handle) {
+            return None; // the slot is free, or another operation's by now
+        }
+        Some(SecondaryKey {
+            key: self.key_of(watch.link),
+            before: watch.before,
+        })
     }
 
-    /// Takes up to `limit` watermark watches with a threshold of at most `value` off the key, in
-    /// the order of (threshold, parking): those that count are gone and told to `taken`, the others
-    /// moved to the met list. With `all` each is gone and told.
+    /// Takes up to `limit` watermark watches in reach off their key, in the order of (threshold,
+    /// parking), and calls `taken` with their operations. A checked watch that a value meets is not
+    /// taken but moves to the met list, where it stays until its operation ends.
+    ///
+    /// O(k log n) for k of n watermark watches of the key.
     pub(crate) fn pop_up_to(
         &mut self,
         record: u32,
-        value: u64,
-        all: bool,
+        reach: Reach,
         limit: usize,
         mut taken: impl FnMut(TimerHandle),
     ) -> Popped<K> {
-        let Shard {
-            entries,
-            keys,
-            rest,
-            ..
-        } = self;
-        let mut links = Links::of(entries, rest);
+        let value = match reach {
+            Reach::UpTo(value) => value,
+            Reach::All => u64::MAX,
+        };
+        let mut links = Links::new(&mut self.entries, &mut self.cold);
         for _ in 0..limit {
-            let Some(watermarks) = &mut keys.at_mut(record).watermarks else {
-                break;
+            // 1. Take the lowest watch off the queue, if it is in reach.
+            let Some(watermarks) = &mut self.keys.at_mut(record).watermarks else {
+                return Popped::Done;
             };
-            let Unmet {
-                counted, id, at, ..
-            } = match watermarks.pop_up_to(value, |unmet| links.waits(unmet, record)) {
+            let unmet = match watermarks.pop_up_to(value, |unmet| links.waits(unmet, record)) {
                 Lowest::Met(unmet) => unmet,
-                Lowest::Gone => continue,
-                Lowest::Above => break,
+                Lowest::Gone => continue, // it counts as a step, so that a call is bounded
+                Lowest::Above => return Popped::Done,
             };
-            if !counted && !all {
-                links.append(&mut watermarks.met, at, WatchList::Met, record);
+            // 2. A checked watch moves to the met list, within this lock hold: an advance that
+            //    comes next finds it there.
+            if reach != Reach::All && !unmet.counted {
+                links.append(&mut watermarks.met, unmet.at, WatchList::Met, record);
                 continue;
             }
-            *links.at_mut(at) = Link::NOWHERE;
-            taken(id);
-            let left = keys.remove_waiter(record);
-            if left.is_some() {
-                return Popped { all: true, left };
+            // 3. Any other leaves its key for good, and with the last one the key goes.
+            *links.at_mut(unmet.at) = Link::NOWHERE;
+            taken(unmet.handle);
+            if let Some(key) = self.keys.remove_waiter(record) {
+                return Popped::Emptied(key);
             }
         }
-        let watermarks = keys.at(record).watermarks.as_ref();
-        Popped {
-            all: !watermarks.is_some_and(|watermarks| watermarks.reaches(value)),
-            left: None,
+        // 4. The limit is used up: is there more?
+        match &self.keys.at(record).watermarks {
+            Some(watermarks) if watermarks.reaches(value) => Popped::More,
+            _ => Popped::Done,
         }
     }
 
     /// Starts a walk over the plain or the met watches of a key as they are now, with the first
-    /// `limit` of them. Returns its number, to go on with or to end it, unless that was all.
+    /// `limit` of them. Returns the walk's id, to go on with or to end it, unless that was all.
     #[inline]
     pub(crate) fn walk(
         &mut self,
         record: u32,
-        place: WatchList,
+        list: WatchList,
         limit: usize,
         found: impl FnMut(&mut Entries<O>, Waiter),
-    ) -> Option<u64> {
+    ) -> Option<WalkId> {
         let record = self.keys.at(record);
-        let ends = match place {
+        let ends = match list {
             WatchList::Plain => record.plain,
-            _ => record.watermarks.as_ref().map_or(Ends::EMPTY, |of| of.met),
+            _ => match &record.watermarks {
+                Some(watermarks) => watermarks.met,
+                None => Ends::EMPTY,
+            },
         };
         let next = self.visit(ends.head, ends.tail, limit, found);
         if next == NONE {
             return None;
         }
-        self.rest.walks_begun += 1;
-        let number = self.rest.walks_begun;
-        self.rest.walks.push(Walk {
-            number,
+        // The tail is where it ends: watches that come later are not of this walk.
+        self.cold.walks_begun += 1;
+        let id = WalkId(self.cold.walks_begun);
+        self.cold.walks.push(WalkCursor {
+            id,
             next,
             last: ends.tail,
         });
-        Some(number)
+        Some(id)
     }
 
-    /// The next `limit` waiters of a walk, which ends with the last.
+    /// Visits the next `limit` waiters of a walk, which ends with the last one. Returns its id
+    /// unless it is over.
     pub(crate) fn walk_on(
         &mut self,
-        number: u64,
+        id: WalkId,
         limit: usize,
         found: impl FnMut(&mut Entries<O>, Waiter),
-    ) -> Option<u64> {
-        let at = self
-            .rest
-            .walks
-            .iter()
-            .position(|walk| walk.number == number)?;
-        let Walk { next, last, .. } = self.rest.walks[at];
-        self.rest.walks[at].next = self.visit(next, last, limit, found);
-        if self.rest.walks[at].next == NONE {
-            self.rest.walks.swap_remove(at);
+    ) -> Option<WalkId> {
+        let at = self.cold.walks.iter().position(|walk| walk.id == id)?;
+        let WalkCursor { next, last, .. } = self.cold.walks[at];
+        let next = self.visit(next, last, limit, found);
+        if next == NONE {
+            self.cold.walks.swap_remove(at);
             return None;
         }
-        Some(number)
+        self.cold.walks[at].next = next;
+        Some(id)
     }
 
     /// Forgets a walk.
-    pub(crate) fn end_walk(&mut self, number: u64) {
-        self.rest.walks.retain(|walk| walk.number != number);
+    pub(crate) fn end_walk(&mut self, id: WalkId) {
+        self.cold.walks.retain(|walk| walk.id != id);
     }
 
-    /// Visits up to `limit` waiters from a link on, to `last` at most; returns where to go on.
+    /// Visits up to `limit` waiters from a link on, to `last` at most. Returns the link to go on
+    /// with, or [`NONE`].
     #[inline(always)]
     fn visit(
         &mut self,
@@ -374,12 +410,11 @@ impl<K: Eq + Clone, O> Shard<K, O> {
                 found(&mut self.entries, Waiter::Here(at));
                 next
             } else {
-                let last_secondary = self.rest.slots.at(at & !SLOT);
-                last_secondary
-                    .id
-                    .into_iter()
-                    .for_each(|id| found(&mut self.entries, Waiter::Foreign(id)));
-                last_secondary.link.next
+                let watch = self.cold.secondary.at(at & !SLOT);
+                if let Some(handle) = watch.handle {
+                    found(&mut self.entries, Waiter::Foreign(handle));
+                }
+                watch.link.next
             };
             at = if at == last { NONE } else { next };
         }
@@ -387,13 +422,13 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     }
 }
 
-impl LongWalks {
+impl ColdParts {
     /// Keeps Place as a watch leaves.
     #[cold]
     fn move_walks(&mut self, at: u32, link: Link) {
         for walk in &mut self.walks {
             match (walk.next == at, walk.last == at) {
-                (true, true) => walk.next = NONE,
+                (true, true) => walk.next = NONE, // it was all that remained
                 (true, false) => walk.next = link.next,
                 (false, true) => walk.last = link.prev,
                 (false, false) => {}
@@ -413,14 +448,15 @@ mod tests {
     };
 
     impl<K: Eq + Clone, O> Shard<K, O> {
-        /// Walks every link; returns what it came by, for each key. O(n log n).
+        /// Walks every link, and returns the waiters of each key. O(n log n).
         ///
         /// # Panics
         /// When Linked, Place or Gone does not hold.
         pub(in crate::shard) fn assert_valid(&mut self) -> Vec<(K, Waiting)> {
             self.keys.assert_valid();
             let numbers: Vec<_> = self.keys.iter().map(|(number, _)| number).collect();
-            let (mut linked, mut found) = (Vec::new(), Vec::new());
+            let mut linked = Vec::new();
+            let mut found = Vec::new();
             for number in numbers {
                 let waiting = self.waiting(number);
                 let unmet = waiting.unmet.iter().map(|(_, waiter)| waiter);
@@ -432,35 +468,39 @@ mod tests {
             }
             self.assert_walks(&found);
             linked.sort_unstable();
-            let next = |&index: &u32| {
-                self.entries
-                    .wheel
-                    .first_from(index + 1)
-                    .map(|id| id.index())
-            };
-            let first = self.entries.wheel.first_from(0).map(|id| id.index());
-            let firsts = std::iter::successors(first, next)
-                .filter(|&index| self.entries.wheel.at(index).link.of != NONE);
-            let slots = &self.rest.slots;
-            let next = |&slot: &u32| slots.first_from(slot + 1);
-            let last_secondary = std::iter::successors(slots.first_from(0), next)
-                .filter(|&slot| slots.at(slot).link.of != NONE);
-            assert!(
-                firsts
-                    .chain(last_secondary.map(|slot| slot | SLOT))
-                    .eq(linked),
-                "Linked"
-            );
+            assert_eq!(self.on_a_list(), linked, "Linked");
             found
         }
 
-        /// How many watermark watches of a key are not met; of one without a record none.
+        /// The links of all entries and secondary watches that are on a list, in order.
+        fn on_a_list(&self) -> Vec<u32> {
+            let mut linked = Vec::new();
+            let wheel = &self.entries.wheel;
+            let mut next = wheel.first_from(0);
+            while let Some(id) = next {
+                if !wheel.at(id.index()).link.is_nowhere() {
+                    linked.push(id.index());
+                }
+                next = wheel.first_from(id.index() + 1);
+            }
+            let secondary = &self.cold.secondary;
+            let mut next = secondary.first_from(0);
+            while let Some(slot) = next {
+                if !secondary.at(slot).link.is_nowhere() {
+                    linked.push(slot | SLOT);
+                }
+                next = secondary.first_from(slot + 1);
+            }
+            linked
+        }
+
+        /// Returns how many watermark watches of a key are not met.
         pub(in crate::shard) fn waiting_unmet(&mut self, key: &K, hash: u64) -> usize {
             self.find(key, hash)
                 .map_or(0, |number| self.waiting(number).unmet.len())
         }
 
-        /// What waits for a key.
+        /// Returns the waiters of a key.
         fn waiting(&mut self, number: u32) -> Waiting {
             let plain = self.linked(number, WatchList::Plain, self.keys.at(number).plain);
             let met = self
@@ -470,7 +510,7 @@ mod tests {
                 .as_ref()
                 .map_or(Ends::EMPTY, |of| of.met);
             let met = self.linked(number, WatchList::Met, met);
-            let links = Links::of(&mut self.entries, &mut self.rest);
+            let links = Links::new(&mut self.entries, &mut self.cold);
             let watermarks = self.keys.at(number).watermarks.as_ref();
             let unmet = watermarks.map(|of| of.assert_valid(|unmet| links.waits(unmet, number)));
             let unmet = unmet.into_iter().flatten();
@@ -483,7 +523,7 @@ mod tests {
                     watermark,
                     Linked {
                         at: of.at,
-                        id: of.id,
+                        handle: of.handle,
                     },
                 )
             });
@@ -491,9 +531,9 @@ mod tests {
             Waiting { plain, unmet, met }
         }
 
-        /// Each walk is over a part of one list.
+        /// Asserts that each walk is over a part of one list.
         fn assert_walks(&self, found: &[(K, Waiting)]) {
-            for walk in self.rest.walks.iter().filter(|walk| walk.next != NONE) {
+            for walk in self.cold.walks.iter().filter(|walk| walk.next != NONE) {
                 let is_on = |list: &Vec<Linked>| {
                     let find = |at| list.iter().position(|waiter| waiter.at == at);
                     find(walk.next).is_some_and(|next| find(walk.last) >= Some(next))
@@ -505,21 +545,24 @@ mod tests {
             }
         }
 
-        /// The watches of a list, whose links and ends agree.
-        fn linked(&mut self, record: u32, place: WatchList, ends: Ends) -> Vec<Linked> {
-            let (mut found, mut at, mut before) = (Vec::new(), ends.head, NONE);
+        /// Returns the watches of a list, and asserts that its links and ends agree.
+        fn linked(&mut self, record: u32, list: WatchList, ends: Ends) -> Vec<Linked> {
+            let mut found = Vec::new();
+            let mut at = ends.head;
+            let mut before = NONE;
             while at != NONE {
-                let link = *Links::of(&mut self.entries, &mut self.rest).at_mut(at);
+                let link = *Links::new(&mut self.entries, &mut self.cold).at_mut(at);
                 assert_eq!(
-                    (link.record(), link.place(), link.prev),
-                    (record, place, before)
+                    (link.record(), link.list(), link.prev),
+                    (record, list, before)
                 );
                 assert!(found.len() < 1 << 20, "Linked: in a ring");
                 found.push(Linked {
                     at,
-                    id: self.id_of(at),
+                    handle: self.handle_of(at),
                 });
-                (before, at) = (at, link.next);
+                before = at;
+                at = link.next;
             }
             assert_eq!(before, ends.tail);
             found

@@ -1,13 +1,13 @@
-//! The watermark watches of one key: those not met yet, lowest threshold first and, where
-//! thresholds are equal, in the order of parking; and the ends of the list of those that were met
-//! and wait for their check.
+//! The watermark watches of one key: a queue of those not met yet, lowest threshold first and, where
+//! thresholds are equal, in the order of parking; and the ends of the list of the met ones, which
+//! wait for their check.
 //!
-//! Offsets rise, so nearly every watch comes with a threshold at or above all others. Such a one
-//! goes to the end of a sorted *run*, and a rise of the watermark takes the run's front. The others
-//! go into a heap.
+//! Offsets rise, so nearly every watch comes with a threshold at or above all others. Such a watch
+//! goes to the end of a sorted *run*, and an advance of the watermark takes the run's front. The
+//! others go into a heap.
 //!
 //! - **Left behind**: a watch whose operation has ended is not searched for. It is skipped when its
-//!   turn comes, and all such go when they are most of what is kept.
+//!   turn comes, and all such watches go when they are most of the queue.
 
 use std::{
     cmp::Reverse,
@@ -21,14 +21,15 @@ use timer_core::TimerHandle;
 pub(crate) struct Watermark {
     /// Met by a value of at least this.
     pub(crate) threshold: u64,
-    /// Count form: taken when met. Otherwise it stays, met, until its operation ends.
+    /// True for a threshold watch, which is taken when it is met. A checked watch stays, met, until
+    /// its operation ends.
     pub(crate) counted: bool,
 }
 
-/// No slot.
+/// No link.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The ends of a list of watches.
+/// The ends of a list of watches: its first and its last link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ends {
     pub(super) head: u32,
@@ -47,7 +48,8 @@ impl Ends {
     }
 }
 
-/// With room for more than this a peak is given back, and no more that have left are kept.
+/// A queue with room for more than this gives a peak back, and keeps at most as many watches that
+/// have left, or half of it.
 const KEPT: usize = 64;
 
 /// A watermark watch that is not met yet.
@@ -56,7 +58,7 @@ pub(super) struct Unmet {
     /// The threshold, and a number that counts up with each push: the lowest comes first.
     rank: Reverse<(u64, u64)>,
     pub(super) counted: bool,
-    pub(super) id: TimerHandle,
+    pub(super) handle: TimerHandle,
     /// The watch's link.
     pub(super) at: u32,
 }
@@ -73,18 +75,17 @@ pub(super) struct WatermarkList {
     run: VecDeque<Unmet>,
     heap: BinaryHeap<Unmet>,
     pushed: u64,
-    /// Those in both that have left.
+    /// How many watches in both have left.
     gone: usize,
-    /// Those met that wait for their check to come true.
+    /// The list of the met watches, which wait for their check to come true.
     pub(super) met: Ends,
 }
 
 impl Default for WatermarkList {
     fn default() -> Self {
-        let (run, heap) = (VecDeque::new(), BinaryHeap::new());
         WatermarkList {
-            run,
-            heap,
+            run: VecDeque::new(),
+            heap: BinaryHeap::new(),
             pushed: 0,
             gone: 0,
             met: Ends::EMPTY,
@@ -95,35 +96,30 @@ impl Default for WatermarkList {
 impl WatermarkList {
     /// Adds a watch. O(1) for a threshold at or above the run's last, otherwise O(log n).
     #[inline]
-    pub(super) fn push(&mut self, watermark: Watermark, id: TimerHandle, at: u32) {
+    pub(super) fn push(&mut self, watermark: Watermark, handle: TimerHandle, at: u32) {
         self.pushed += 1;
-        let Watermark { threshold, counted } = watermark;
         let unmet = Unmet {
-            rank: Reverse((threshold, self.pushed)),
-            counted,
-            id,
+            rank: Reverse((watermark.threshold, self.pushed)),
+            counted: watermark.counted,
+            handle,
             at,
         };
-        if self
-            .run
-            .back()
-            .is_none_or(|last| last.threshold() <= threshold)
-        {
-            self.run.push_back(unmet);
-        } else {
-            self.heap.push(unmet);
+        match self.run.back() {
+            Some(last) if last.threshold() > watermark.threshold => self.heap.push(unmet),
+            _ => self.run.push_back(unmet),
         }
     }
 
-    /// Takes off the lowest watch if its threshold is at most `value`. One that `waits` no more is
-    /// dropped. O(1) from the run, O(log n) from the heap.
+    /// Takes off the lowest watch if its threshold is at most `value`, and drops it if it has left,
+    /// which `waits` tells. O(1) from the run, O(log n) from the heap.
     #[inline]
     pub(super) fn pop_up_to(&mut self, value: u64, waits: impl FnOnce(&Unmet) -> bool) -> Lowest {
         if !self.reaches(value) {
             return Lowest::Above;
         }
-        let of_run = self.run.front() > self.heap.peek();
-        let lowest = if of_run {
+        // The greater of two `Unmet` has the lower rank: it comes first.
+        let run_is_lower = self.run.front() > self.heap.peek();
+        let lowest = if run_is_lower {
             self.run.pop_front()
         } else {
             self.heap.pop()
@@ -135,7 +131,7 @@ impl WatermarkList {
         if waits(&lowest) {
             return Lowest::Met(lowest);
         }
-        self.gone -= 1;
+        self.gone -= 1; // Left behind
         Lowest::Gone
     }
 
@@ -147,9 +143,10 @@ impl WatermarkList {
             .is_some_and(|lowest| lowest.threshold() <= value)
     }
 
-    /// For a watch that has left. O(1) amortised.
-    pub(super) fn left(&mut self, mut waits: impl FnMut(&Unmet) -> bool) {
-        self.gone += 1;
+    /// Counts a watch that has left, and drops all such watches when they are the most. O(1)
+    /// amortised.
+    pub(super) fn one_left(&mut self, mut waits: impl FnMut(&Unmet) -> bool) {
+        self.gone += 1; // Left behind
         if self.gone > KEPT.max((self.run.len() + self.heap.len()) / 2) {
             self.run.retain(&mut waits);
             self.heap.retain(waits);
@@ -158,7 +155,7 @@ impl WatermarkList {
         }
     }
 
-    /// Forgets those that have left, when nobody waits.
+    /// Drops what is kept of watches that have left. No other one is in the queue.
     pub(super) fn clear(&mut self) {
         self.run.clear();
         self.heap.clear();
@@ -175,7 +172,7 @@ impl WatermarkList {
         }
     }
 
-    /// Those that wait, in the order they are met in, for tests.
+    /// Returns the watches that wait, in the order they are met in, and asserts Left behind.
     #[cfg(test)]
     pub(super) fn assert_valid(&self, waits: impl Fn(&Unmet) -> bool) -> Vec<Unmet> {
         assert!(self.run.iter().is_sorted_by_key(|unmet| Reverse(*unmet)));
@@ -188,21 +185,24 @@ impl WatermarkList {
     }
 }
 
-/// The lowest of the watches that are not met.
+/// The lowest watch that is not met, beside a value.
 pub(super) enum Lowest {
+    /// The value meets it.
     Met(Unmet),
-    /// One that had left.
+    /// It had left.
     Gone,
-    /// Nothing that is met.
+    /// The value is below it, or there is none.
     Above,
 }
 
-/// What a collection of some capacity shrinks to when `len` items are left. One for more than
-/// `kept` shrinks when more than three quarters of it are empty, and keeps as much again as is in
-/// use.
+/// Returns the capacity that a collection with `len` items is to shrink to. One for more than `kept`
+/// items shrinks when more than three quarters of it are empty, to twice its items.
 #[inline]
 pub(super) fn shrinks_to(capacity: usize, len: usize, kept: usize) -> Option<usize> {
-    (capacity > kept && len < capacity / 4).then_some(len * 2)
+    if capacity > kept && len < capacity / 4 {
+        return Some(len * 2);
+    }
+    None
 }
 
 #[cfg(test)]
@@ -224,13 +224,13 @@ mod tests {
     impl Checked {
         fn push(&mut self, threshold: u64) {
             self.at += 1;
-            let id = TimerHandle::new(0, TaskId::from_parts(self.at, 0));
+            let handle = TimerHandle::new(0, TaskId::from_parts(self.at, 0));
             self.watermarks.push(
                 Watermark {
                     threshold,
                     counted: true,
                 },
-                id,
+                handle,
                 self.at,
             );
             let place = self.live.partition_point(|&(other, _)| other <= threshold);
@@ -244,7 +244,7 @@ mod tests {
         fn remove(&mut self, nth: usize) {
             self.live.remove(nth);
             let live = self.waiting();
-            self.watermarks.left(|unmet| live.contains(&unmet.at));
+            self.watermarks.one_left(|unmet| live.contains(&unmet.at));
         }
 
         fn pop_all_up_to(&mut self, value: u64) {

@@ -1,4 +1,4 @@
-//! What two shards are to do, on plain lists, written from the documentation of their functions.
+//! The reference: two shards on plain lists, written from the documentation of their functions.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) type Paths = BTreeMap<&'static str, u64>;
 pub(in crate::shard) struct Linked {
     /// The entry's index for a first key, the slot for another.
     pub(in crate::shard) at: u32,
-    pub(in crate::shard) id: TimerHandle,
+    pub(in crate::shard) handle: TimerHandle,
 }
 
 /// What waits for one key, in order: plain ones and met ones as they came, the others by threshold,
@@ -29,17 +29,17 @@ pub(in crate::shard) struct Waiting {
 }
 
 impl Linked {
-    pub(super) fn first(id: TimerHandle) -> Self {
+    pub(super) fn first(handle: TimerHandle) -> Self {
         Linked {
-            at: id.id().index(),
-            id,
+            at: handle.id().index(),
+            handle,
         }
     }
 
-    pub(super) fn last_secondary(id: TimerHandle, secondary: SecondaryId) -> Self {
+    pub(super) fn last_secondary(handle: TimerHandle, secondary: SecondaryId) -> Self {
         Linked {
             at: secondary.slot() | SLOT,
-            id,
+            handle,
         }
     }
 }
@@ -78,6 +78,8 @@ pub(super) struct Parked {
     /// What its parker, which holds it, has still to watch.
     pub(super) to_watch: Option<Vec<(Number, Option<Watermark>)>>,
     pub(super) held: bool,
+    /// Pending requests to its holder.
+    pub(super) event: bool,
     pub(super) recheck: bool,
     pub(super) end: Option<Outcome>,
 }
@@ -92,7 +94,7 @@ pub(super) struct FirstShard {
 #[derive(Debug)]
 pub(super) struct Walk {
     pub(super) shard: usize,
-    pub(super) number: u64,
+    pub(super) id: WalkId,
     pub(super) rest: Vec<Linked>,
 }
 
@@ -138,7 +140,7 @@ impl Reference {
         self.count_if(below_another, "a threshold below another");
     }
 
-    /// Returns the key if that was its last waiter.
+    /// Removes a watch. Returns the key if that was its last one.
     pub(super) fn unwatch(&mut self, shard: usize, waiter: Linked) -> Option<Number> {
         for walk in self.walks.iter_mut().filter(|walk| walk.shard == shard) {
             walk.rest.retain(|other| *other != waiter);
@@ -149,7 +151,7 @@ impl Reference {
         waiting.plain.retain(|other| !is(other));
         waiting.met.retain(|other| !is(other));
         waiting.unmet.retain(|(_, other)| !is(other));
-        self.left(key)
+        self.emptied(key)
     }
 
     /// The key of a watch that was not taken.
@@ -159,22 +161,27 @@ impl Reference {
             .map(|(key, _)| *key)
     }
 
-    /// A key without waiters goes.
-    fn left(&mut self, key: Number) -> Option<Number> {
+    /// Removes a key without waiters, and returns it.
+    fn emptied(&mut self, key: Number) -> Option<Number> {
         let keys = &mut self.homes[key.shard()].keys;
-        let gone = keys.get(&key)?.len() == 0;
-        gone.then(|| keys.remove(&key))?;
+        if keys.get(&key)?.len() > 0 {
+            return None;
+        }
+        keys.remove(&key);
         Some(key)
     }
 
-    /// The watches taken, whether that is all there is, and the key if nobody waits any more.
+    /// Takes watches in reach, `limit` at most. Returns their operations and the key's state.
     pub(super) fn pop_up_to(
         &mut self,
         key: Number,
-        value: u64,
-        all: bool,
+        reach: Reach,
         limit: usize,
-    ) -> (Vec<TimerHandle>, bool, Option<Number>) {
+    ) -> (Vec<TimerHandle>, Popped<Number>) {
+        let (value, all) = match reach {
+            Reach::UpTo(value) => (value, false),
+            Reach::All => (u64::MAX, true),
+        };
         let mut taken = Vec::new();
         let waiting = self.homes[key.shard()].keys.get_mut(&key).unwrap();
         let (before, mut moved) = (waiting.unmet.len(), 0);
@@ -186,7 +193,7 @@ impl Reference {
         {
             let (watermark, waiter) = waiting.unmet.remove(0);
             if watermark.counted || all {
-                taken.push(waiter.id);
+                taken.push(waiter.handle);
             } else {
                 waiting.met.push(waiter);
                 moved += 1;
@@ -198,20 +205,26 @@ impl Reference {
             .is_none_or(|(watermark, _)| watermark.threshold > value);
         self.count_if(moved > 0, "met, and stays");
         self.count_if(!done, "more is met than is taken at once");
-        let foreign = taken.iter().any(|id| id.shard() != key.shard());
+        let foreign = taken.iter().any(|handle| handle.shard() != key.shard());
         self.count_if(foreign, "a foreign watch taken");
-        let left = self.left(key);
-        self.count_if(left.is_some(), "a key whose last waiter was taken");
-        (taken, done, left)
+        let emptied_key = self.emptied(key);
+        self.count_if(emptied_key.is_some(), "a key whose last waiter was taken");
+        let popped = match emptied_key {
+            Some(key) => Popped::Emptied(key),
+            None if done => Popped::Done,
+            None => Popped::More,
+        };
+        (taken, popped)
     }
 
     pub(super) fn check_out(&mut self, id: TimerHandle) -> Option<u64> {
         let parked = self.get(id)?;
         if parked.held {
-            parked.recheck = true;
+            parked.event = true;
             return None;
         }
         parked.held = true;
+        parked.event = false; // of an advance
         Some(parked.payload)
     }
 
@@ -230,24 +243,28 @@ impl Reference {
         false
     }
 
-    pub(super) fn count_down(&mut self, id: TimerHandle) -> Option<bool> {
+    pub(super) fn count_down(&mut self, id: TimerHandle) -> CountedDown {
         let gone = self.get(id).is_none();
         self.count_if(gone, "gone before it is counted down");
-        let parked = self.get(id)?;
+        let Some(parked) = self.get(id) else {
+            return CountedDown::Gone;
+        };
         parked.counted -= 1;
+        parked.event = true; // an advance is about to have it checked
         let last = parked.counted == 0;
         self.count_if(last, "the last watermark met");
-        Some(last)
+        if last {
+            CountedDown::Last
+        } else {
+            CountedDown::OthersRemain
+        }
     }
 
-    pub(super) fn check_until_in(
-        &mut self,
-        id: TimerHandle,
-        verdict: Verdict,
-    ) -> Next<u64, (u64, Outcome)> {
-        self.homes[id.shard()].counts.checks += 1;
-        let parked = self.get(id).unwrap();
-        let (payload, end, recheck) = (parked.payload, parked.end.clone(), parked.recheck);
+    pub(super) fn check_in(&mut self, handle: TimerHandle, verdict: Verdict) -> Decision<u64> {
+        self.homes[handle.shard()].counts.checks += 1;
+        let parked = self.get(handle).unwrap();
+        let (payload, end) = (parked.payload, parked.end.clone());
+        let (event, recheck) = (parked.event, parked.recheck);
         let outcome = match verdict {
             Verdict::Satisfied => Some(Outcome::Completed),
             Verdict::Panicked => end
@@ -256,24 +273,26 @@ impl Reference {
             Verdict::Unsatisfied => end.clone(),
         };
         if outcome.is_none() {
-            (parked.recheck, parked.held) = (false, recheck);
+            (parked.event, parked.recheck) = (false, false);
+            parked.held = event || recheck;
         }
         let came_true = verdict == Verdict::Satisfied;
         self.count_if(came_true && end.is_some(), "true, and an end noted");
-        let beaten = verdict == Verdict::Unsatisfied && end.is_some() && recheck;
+        let beaten = verdict == Verdict::Unsatisfied && end.is_some() && event;
         self.count_if(beaten, "an end and an event noted");
         self.count_if(
             verdict == Verdict::Panicked && end.is_some(),
             "panicked, and an end noted",
         );
         match outcome {
-            Some(outcome) => Next::Ended((payload, outcome)),
-            None if recheck => Next::CheckAgain(payload),
-            None => Next::Parked,
+            Some(outcome) => Decision::Ended(payload, outcome),
+            None if event => Decision::CheckAgain(payload, Cause::Event),
+            None if recheck => Decision::CheckAgain(payload, Cause::Recheck),
+            None => Decision::Parked,
         }
     }
 
-    /// Takes out what is over; returns it, and its first key if nobody waits for that any more.
+    /// Removes an operation that is over. Returns it, and its first key if that has no watch left.
     pub(super) fn remove_ended(
         &mut self,
         id: TimerHandle,
@@ -286,11 +305,11 @@ impl Reference {
     pub(super) fn remove(&mut self, id: TimerHandle) -> (Parked, Option<Number>) {
         let at = self.all.iter().position(|parked| parked.id == id).unwrap();
         let parked = self.all.swap_remove(at);
-        let left = self.unwatch(id.shard(), Linked::first(id));
+        let emptied_key = self.unwatch(id.shard(), Linked::first(id));
         if !parked.tickets.is_empty() {
             self.leaving.push((id, parked.tickets.clone()));
         }
-        (parked, left)
+        (parked, emptied_key)
     }
 
     /// Watches in a shard.

@@ -1,7 +1,11 @@
 //! The steps: the shard first, then the reference, then what both say.
 
 use super::{
-    super::{Entry, Next, ParkTimes, Verdict, WatchList},
+    super::{
+        CheckedIn, CountedDown, ParkTimes, Popped, Reach, State, Verdict, WatchList,
+        entry::{Cause, Decision},
+        watchers::SecondaryKey,
+    },
     reference::{Linked, Parked, Walk},
     *,
 };
@@ -37,7 +41,7 @@ impl Model {
                 let at = self.random.usize(..self.reference.leaving.len());
                 self.release(at);
             }
-            (97, Some(id)) => self.check_out_again(id),
+            (97, Some(id)) => self.check_out_for_recheck(id),
             _ => self.go_on_arriving(),
         }
         self.compare();
@@ -101,7 +105,12 @@ impl Model {
             version: 0,
             watermark,
         };
-        let (id, due) = shard.park(span, None, at_once.then_some(payload), &watch);
+        let state = if at_once {
+            State::Parked(payload)
+        } else {
+            State::Held
+        };
+        let Inserted { handle: id, due } = shard.park(span, None, state, &watch);
         assert!(
             due == u64::MAX
                 || shard
@@ -129,6 +138,7 @@ impl Model {
             tickets: Vec::new(),
             to_watch: (!at_once).then_some(to_watch),
             held: !at_once,
+            event: false,
             recheck: false,
             end: None,
         });
@@ -171,20 +181,16 @@ impl Model {
         let parked = self.reference.get(id).unwrap();
         let (payload, last) = (parked.payload, parked.tickets.last().copied());
         parked.to_watch = None;
-        parked.recheck |= passed;
+        parked.event |= passed;
         self.shards[id.shard()].arrived(id, last, passed);
         self.reference.homes[id.shard()].counts.parked += 1;
-        self.check_until_in(CheckedOut {
-            id,
-            payload,
-            verdict: Verdict::Unsatisfied,
-        });
+        self.check_in_as(CheckedOut::new(id, payload, Cause::Event));
     }
 
     pub(super) fn withdraw(&mut self, id: TimerHandle) {
-        let left = self.shards[id.shard()].withdraw(id);
+        let emptied_key = self.shards[id.shard()].withdraw(id);
         let (parked, expected) = self.reference.remove(id);
-        assert_eq!(left.map(|key| key.number), expected);
+        assert_eq!(emptied_key.map(|key| key.number), expected);
         let foreign = parked
             .tickets
             .iter()
@@ -198,7 +204,7 @@ impl Model {
         let held = self.shards[id.shard()].check_out(id);
         let expected = self.reference.check_out(id);
         assert_eq!(
-            held.as_ref().map(|held| (held.id, held.payload)),
+            held.as_ref().map(|held| (held.handle, held.payload)),
             expected.map(|of| (id, of))
         );
         let noted = held.is_none() && self.reference.get(id).is_some();
@@ -213,20 +219,26 @@ impl Model {
             2 => Verdict::Panicked,
             _ => Verdict::Unsatisfied,
         };
-        self.check_until_in(held);
+        self.check_in_as(held);
     }
 
-    fn check_until_in(&mut self, held: CheckedOut<u64>) {
-        let (id, verdict) = (held.id, held.verdict);
+    fn check_in_as(&mut self, held: CheckedOut<u64>) {
+        let (id, verdict) = (held.handle, held.verdict);
         let checked_in = self.shards[id.shard()].check_in(held, None);
-        match (checked_in, self.reference.check_until_in(id, verdict)) {
-            (Next::Parked, Next::Parked) => {}
-            (Next::CheckAgain(again), Next::CheckAgain(payload)) => {
-                assert_eq!((again.id, again.payload), (id, payload));
-                self.reference.count_if(true, "check again");
+        match (checked_in, self.reference.check_in(id, verdict)) {
+            (CheckedIn::Parked, Decision::Parked) => {}
+            (CheckedIn::CheckAgain(again), Decision::CheckAgain(payload, cause)) => {
+                assert_eq!(
+                    (again.handle, again.payload, again.cause),
+                    (id, payload, cause)
+                );
+                self.reference
+                    .count_if(cause == Cause::Event, "check again");
+                self.reference
+                    .count_if(cause == Cause::Recheck, "check again for a recheck");
                 self.held.push(again);
             }
-            (Next::Ended(ended), Next::Ended((_, outcome))) => {
+            (CheckedIn::Ended(ended), Decision::Ended(_, outcome)) => {
                 self.departed(ended, &outcome);
             }
             (checked_in, expected) => panic!("{checked_in:?}, and expected {expected:?}"),
@@ -240,7 +252,7 @@ impl Model {
         assert_eq!((ended.payload, &ended.outcome), (parked.payload, outcome));
         assert_eq!(ended.last_secondary, parked.tickets.last().copied());
         assert_eq!(ended.permit, Some(parked.payload)); // as it was parked with
-        assert_eq!(ended.left.map(|key| key.number), left);
+        assert_eq!(ended.emptied_key.map(|key| key.number), left);
         parked.deadline
     }
 
@@ -263,21 +275,28 @@ impl Model {
             self.any_limit(),
         );
         let all = self.random.u8(..8) == 0;
+        let reach = if all { Reach::All } else { Reach::UpTo(value) };
         let Some(record) = self.find(key) else { return };
-        let (mut taken, of) = (Vec::new(), self.key(key));
+        let mut taken = Vec::new();
+        let of = self.key(key);
         let shard = &mut self.shards[key.shard()];
         let before = shard.waiting_unmet(&of, key.hash());
-        let took = shard.pop_up_to(record, value, all, limit, |id| taken.push(id));
-        // The watches that have left are looked at, too.
+        let popped = shard.pop_up_to(record, reach, limit, |handle| taken.push(handle));
+        // Watches that have left count for the limit, too.
         let looked_at = before - shard.waiting_unmet(&of, key.hash());
-        let (expected, done, left) = self.reference.pop_up_to(key, value, all, looked_at);
-        let in_the_way = !took.all && done; // one that has left, or all the limit went to such
+        let (expected, state) = self.reference.pop_up_to(key, reach, looked_at);
+        assert_eq!(taken, expected, "taken for {reach:?}");
+        let popped = match popped {
+            Popped::More => Popped::More,
+            Popped::Done => Popped::Done,
+            Popped::Emptied(key) => Popped::Emptied(key.number),
+        };
+        // The limit may go to watches that have left, or such a one may be next.
+        let in_the_way = popped == Popped::More && state == Popped::Done;
         self.reference
             .count_if(in_the_way, "a look at watches that have left");
-        assert!((took.all || in_the_way) == done, "taken up to {value}");
-        assert_eq!(taken, expected, "taken up to {value}");
-        assert_eq!(took.left.map(|key| key.number), left);
-        let here = taken.iter().all(|id| id.shard() == key.shard());
+        assert!(popped == state || in_the_way, "taken for {reach:?}");
+        let here = taken.iter().all(|handle| handle.shard() == key.shard());
         let now = self.taken.len();
         self.taken.extend(taken.into_iter().map(|id| (id, all)));
         while here && self.taken.len() > now {
@@ -293,21 +312,21 @@ impl Model {
             return self.claim(id);
         }
         let shard = &mut self.shards[id.shard()];
-        let counted = shard.get_mut(id).map(Entry::count_down);
+        let counted = shard.count_down(id);
         assert_eq!(counted, self.reference.count_down(id));
         match counted {
-            Some(true) => {
+            CountedDown::Last => {
                 let ended = shard.claim(id, Outcome::Completed, None);
                 assert_eq!(
                     ended.is_some(),
                     self.reference.claim(id, &Outcome::Completed)
                 );
-                ended
-                    .into_iter()
-                    .for_each(|ended| _ = self.departed(ended, &Outcome::Completed));
+                if let Some(ended) = ended {
+                    self.departed(ended, &Outcome::Completed);
+                }
             }
-            Some(false) => self.check_out(id),
-            _ => {}
+            CountedDown::OthersRemain => self.check_out(id),
+            CountedDown::Gone => {}
         }
     }
 
@@ -317,7 +336,9 @@ impl Model {
         let Some(record) = self.find(key) else { return };
         let mut found = Vec::new();
         let shard = &mut self.shards[key.shard()];
-        let on = shard.walk(record, place, limit, |of, waiter| found.push(waiter.id(of)));
+        let on = shard.walk(record, place, limit, |of, waiter| {
+            found.push(waiter.handle(of))
+        });
         let waiting = &self.reference.homes[key.shard()].keys[&key];
         let rest = if place == WatchList::Plain {
             &waiting.plain
@@ -331,7 +352,7 @@ impl Model {
         self.walked(
             Walk {
                 shard: key.shard(),
-                number: 0,
+                id: WalkId(0),
                 rest,
             },
             on,
@@ -345,32 +366,46 @@ impl Model {
         let (walk, limit) = (self.reference.walks.swap_remove(at), self.any_limit());
         let shard = &mut self.shards[walk.shard];
         if self.random.u8(..16) == 0 {
-            return shard.end_walk(walk.number);
+            return shard.end_walk(walk.id);
         }
         let mut found = Vec::new();
-        let on = shard.walk_on(walk.number, limit, |of, waiter| found.push(waiter.id(of)));
+        let on = shard.walk_on(walk.id, limit, |of, waiter| found.push(waiter.handle(of)));
         self.walked(walk, on, found, limit);
     }
 
     /// Compares a step of a walk; then what was found is left, checked out or claimed.
-    fn walked(&mut self, mut walk: Walk, on: Option<u64>, found: Vec<TimerHandle>, limit: usize) {
+    fn walked(
+        &mut self,
+        mut walk: Walk,
+        on: Option<WalkId>,
+        found: Vec<TimerHandle>,
+        limit: usize,
+    ) {
         let step = walk.rest.drain(..limit.min(walk.rest.len()));
         assert!(
-            step.map(|waiter| waiter.id).eq(found.iter().copied()),
+            step.map(|waiter| waiter.handle).eq(found.iter().copied()),
             "{found:?}"
         );
         assert_eq!(on.is_none(), walk.rest.is_empty());
-        if let Some(number) = on {
-            self.reference.walks.push(Walk { number, ..walk });
+        if let Some(id) = on {
+            self.reference.walks.push(Walk { id, ..walk });
         }
         match self.random.u8(..8) {
-            0..4 => found.into_iter().for_each(|id| self.check_out(id)),
-            4 => found.into_iter().for_each(|id| self.claim(id)),
+            0..4 => {
+                for handle in found {
+                    self.check_out(handle);
+                }
+            }
+            4 => {
+                for handle in found {
+                    self.claim(handle);
+                }
+            }
             _ => {}
         }
     }
 
-    /// The last further watch of what has ended is released.
+    /// Releases the last secondary watch of an ended operation.
     pub(super) fn release(&mut self, at: usize) {
         let (id, mut tickets) = self.reference.leaving.swap_remove(at);
         let secondary = tickets.pop().expect("a watch to be released");
@@ -380,15 +415,20 @@ impl Model {
         );
         let before = tickets.last().copied();
         let shard = &mut self.shards[of];
-        let key = shard
-            .further_key(secondary, id)
-            .map(|(key, before)| (key.map(|key| key.number), before));
-        assert_eq!(key, Some((self.reference.key_of(of, waiter), before)));
-        let (then, left) = shard.unwatch(secondary);
-        assert_eq!(then, before);
-        assert!(shard.further_key(secondary, id).is_none());
+        let found = shard
+            .secondary_key(secondary, id)
+            .expect("its slot is in use");
+        let found = SecondaryKey {
+            key: found.key.map(|key| key.number),
+            before: found.before,
+        };
+        let key = self.reference.key_of(of, waiter);
+        assert_eq!(found, SecondaryKey { key, before });
+        let unwatched = shard.unwatch(secondary);
+        assert_eq!(unwatched.before, before);
+        assert_eq!(shard.secondary_key(secondary, id), None);
         assert_eq!(
-            left.map(|key| key.number),
+            unwatched.emptied_key.map(|key| key.number),
             self.reference.unwatch(of, waiter)
         );
         if !tickets.is_empty() {

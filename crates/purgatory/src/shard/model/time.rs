@@ -1,7 +1,7 @@
 //! Steps in time: deadlines, rechecks, turning the wheels.
 
 use super::{
-    super::{CallbackJob, ParkInfo, ParkTimes, Turn},
+    super::{CallbackJob, Cause, ParkInfo, ParkTimes, Turn},
     reference::Parked,
     *,
 };
@@ -35,7 +35,7 @@ impl Model {
             deadline,
             armed,
             parked_ns: 0,
-            tag: ParkInfo {
+            info: ParkInfo {
                 weight: self.made,
                 label: None,
             },
@@ -67,18 +67,21 @@ impl Model {
     pub(super) fn expire(&mut self) {
         self.now += [0, 1, 20, 300][self.random.usize(..4)];
         let (now, number) = (self.now, self.random.usize(..HOMES));
+        let last_check = self.random.u8(..4) == 0;
         let turn = Turn {
             now,
             now_ns: 0,
             budget: usize::MAX,
-            every: EVERY,
-            last_check: false,
+            recheck_every: EVERY,
+            last_check,
         };
         let (mut told, mut checks) = (Vec::new(), Vec::new());
+        let mut last_checks = Vec::new();
         let shard = &mut self.shards[number];
         let advanced = shard.expire(turn, |fired, (tick, _)| match fired {
             CallbackJob::Call(ended) => told.push((ended, tick)),
-            CallbackJob::Recheck(id) => checks.push((id, tick)),
+            CallbackJob::Recheck(handle) => checks.push((handle, tick)),
+            CallbackJob::LastCheck(held) => last_checks.push((held, tick)),
         });
         assert_eq!(advanced.next_due, shard.entries.wheel.next_due());
         let (mut due, mut noted, mut again) = (Vec::new(), 0, Vec::new());
@@ -103,6 +106,24 @@ impl Model {
             }
         }
         assert_eq!(advanced.fired, due.len() + noted);
+        if last_check {
+            assert!(told.is_empty(), "ended without a last check");
+            let count = last_checks.len();
+            self.reference.count_if(count > 0, "a last check");
+        }
+        for (held, deadline) in last_checks {
+            assert!(last_check, "not asked for");
+            due.retain(|&other| other != held.handle);
+            let parked = self.reference.get(held.handle).unwrap();
+            assert_eq!(
+                (held.payload, deadline, held.cause),
+                (parked.payload, parked.deadline, Cause::Recheck)
+            );
+            parked.held = true;
+            parked.end = Some(Outcome::Expired);
+            parked.scheduled = false;
+            self.held.push(held);
+        }
         for (ended, deadline) in told {
             let id = self.reference.id_of(ended.payload);
             due.retain(|&other| other != id);
@@ -117,15 +138,18 @@ impl Model {
         assert_eq!(checks, again);
     }
 
-    /// The executor comes to an operation that is due again; or to one that is not, any more.
-    pub(super) fn check_out_again(&mut self, id: TimerHandle) {
-        let held = self.shards[id.shard()].check_out_again(id);
-        let parked = self.reference.get(id).unwrap();
+    /// The executor comes to an operation whose recheck is queued, or was.
+    pub(super) fn check_out_for_recheck(&mut self, handle: TimerHandle) {
+        let held = self.shards[handle.shard()].check_out_for_recheck(handle);
+        let parked = self.reference.get(handle).unwrap();
         let was_held = std::mem::replace(&mut parked.held, true);
         let was_due = std::mem::take(&mut parked.due_again);
+        parked.recheck |= was_held;
         assert_eq!(held.is_some(), !was_held);
         self.reference
             .count_if(was_due && !was_held, "checked again");
+        self.reference
+            .count_if(was_due && was_held, "a recheck found it held");
         self.held.extend(held);
     }
 }
