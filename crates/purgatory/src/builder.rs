@@ -179,7 +179,8 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// The check runs on the executor, with nothing locked. Until then the operation waits on:
     /// events, cancels and its deadline come as ever. `every` rounds up to a tick, at least one,
     /// and counts from parking, the last recheck, or a new deadline. (An executor that falls behind
-    /// delays a check; a second is not queued.) One that panics ends its operation as
+    /// delays a check; a second is not queued.) If a thread is checking the operation just then, that
+    /// thread checks it once more. One that panics ends its operation as
     /// [`Panicked`](crate::CancelReason::Panicked). Not for [`Replies`](crate::Replies) and
     /// [`next_event`](Purgatory::next_event), which have nothing to check.
     ///

@@ -116,7 +116,7 @@ pub struct Snapshot<K> {
     /// [`Purgatory::waiters`](crate::Purgatory::waiters).
     pub busiest: Vec<(K, usize)>,
     /// The keys that have had waiters and no event for longest, longest first: since the first
-    /// snapshot, or `publish`, after the last event or the first waiter.
+    /// snapshot, or `publish`, after the last event or the first waiter, to 50 ms.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_keys_with_seconds"))]
     pub quietest: Vec<(K, Duration)>,
     /// How many are parked with each [label](crate::Watches::labelled), most first.

@@ -240,6 +240,28 @@ fn an_event_during_a_check_is_no_miss() {
     }
 }
 
+/// The condition may come true behind the look of the thread that checks it.
+#[test]
+fn recheck_during_a_check_makes_its_holder_look_again() {
+    for keys in [&["a"][..], &["b", "a"]] {
+        let world = World::with(Kind::Last, |builder| builder.recheck_every(EVERY));
+        let probe = Probe::new();
+        let seen = probe.clone();
+        let timer = world.timer.clone();
+        let operation = probe.operation().on_check(move || match seen.checks() {
+            2 => thread::scope(|scope| scope.spawn(|| timer.advance(EVERY)).join().unwrap()),
+            3 => seen.make_ready(), // and no event
+            _ => {}
+        });
+        world.purgatory.park(operation, keys, 30 * EVERY);
+        assert_eq!(world.purgatory.check_and_complete(&"a"), 1);
+        assert_eq!((probe.endings(), probe.checks()), (vec![Completed], 3));
+        let missed = world.missed.lock().unwrap()[0].clone();
+        assert_eq!((missed.keys, missed.age), (keys.to_vec(), EVERY));
+        world.assert_over(1);
+    }
+}
+
 /// A check that comes true beats what was asked meanwhile. If it does not, an operation ends as was
 /// asked during a recheck, and expires after its last check.
 #[test]

@@ -193,6 +193,27 @@ fn every_kind_of_event_ends_a_keys_silence() {
 }
 
 #[test]
+fn keys_stay_quiet_for_years() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let (timer, waits) = waiting();
+    Probe::parked(&waits, &["older"], NEVER);
+    assert_eq!(quiet(&waits), [("older", Duration::ZERO)]);
+    timer.advance(DAY);
+    Probe::parked(&waits, &["newer"], NEVER);
+    waits.snapshot(9);
+    let mut days = 0;
+    for until in [49, 50, 500, 2000] {
+        timer.advance((until - days) * DAY);
+        days = until;
+        let quietest = waits.snapshot(9).quietest;
+        assert_eq!(
+            quietest,
+            [("older", (days + 1) * DAY), ("newer", days * DAY)]
+        );
+    }
+}
+
+#[test]
 fn expected_replies_wait_for_no_event() {
     let (timer, purgatory) = by_hand();
     let replies: Replies<u32, u32> = purgatory.into();
