@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use timer_core::TimeHistogram;
 
-use super::{CancelReason, OperationId, Outcome, RefusedReason};
+use crate::operation::{CancelReason, OperationId, Outcome, RefusedReason};
 
 /// The counts of a purgatory. Exact when nothing moves.
 ///
