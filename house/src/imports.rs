@@ -14,50 +14,60 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 
 /// The imports of files, given as name and text.
 pub(crate) fn imports(files: &[(String, String)]) -> Imports {
-    let mut read: Vec<_> = files
-        .iter()
-        .map(|(name, text)| Code::of(name, text))
-        .collect();
-    let tests: Vec<_> = read
-        .iter()
-        .flat_map(|code| code.test_modules.clone())
-        .collect();
+    // Files of a `#[cfg(test)] mod` do not count.
+    let mut read = Vec::new();
+    let mut tests = Vec::new();
+    for (name, text) in files {
+        let code = Code::of(name, text);
+        tests.extend(code.test_modules.clone());
+        read.push(code);
+    }
     read.retain(|code| !tests.iter().any(|test| code.module.starts_with(test)));
-    let names: BTreeMap<&[String], &str> = read
-        .iter()
-        .map(|code| (&*code.module, &*code.name))
-        .collect();
-    let target = |path: &Module| {
-        (0..=path.len())
-            .rev()
-            .find_map(|end| names.get(&path[..end]))
-            .copied()
-            .unwrap_or("lib")
-    };
-    let of_file = |code: &Code| {
-        let targets = code.paths.iter().map(|path| target(path).to_owned());
-        (
-            code.name.clone(),
-            targets.filter(|target| *target != code.name).collect(),
-        )
-    };
-    read.iter()
-        .filter(|code| !is_root(&code.name))
-        .map(of_file)
-        .collect()
+
+    // Each path leads to the file of its longest part that is a module.
+    let mut names: BTreeMap<&[String], &str> = BTreeMap::new();
+    for code in &read {
+        names.insert(&code.module, &code.name);
+    }
+    let mut imports = Imports::new();
+    for code in &read {
+        if is_root(&code.name) {
+            continue;
+        }
+        let targets = imports.entry(code.name.clone()).or_default();
+        for path in &code.paths {
+            let target = file_of(path, &names);
+            if target != code.name {
+                targets.insert(target.to_owned());
+            }
+        }
+    }
+    imports
 }
 
-/// The files that import each other in a circle, and those that import them and are imported.
+/// The file that a path leads to: the root's for a path that names no module.
+fn file_of<'a>(path: &[String], names: &BTreeMap<&[String], &'a str>) -> &'a str {
+    for end in (0..=path.len()).rev() {
+        if let Some(name) = names.get(&path[..end]) {
+            return name;
+        }
+    }
+    "lib"
+}
+
+/// The files that import each other in a circle, and those that lie between two circles.
 pub(crate) fn in_circles(imports: &Imports) -> BTreeSet<String> {
-    let mut left = imports.clone();
+    let mut remaining = imports.clone();
     loop {
-        let before = left.len();
-        let files: BTreeSet<_> = left.keys().cloned().collect();
-        left.retain(|_, targets| targets.iter().any(|target| files.contains(target)));
-        let targets: BTreeSet<_> = left.values().flatten().cloned().collect();
-        left.retain(|file, _| targets.contains(file));
-        if left.len() == before {
-            return left.into_keys().collect();
+        let before = remaining.len();
+        // A file that imports none of the others is in no circle,
+        let files: BTreeSet<_> = remaining.keys().cloned().collect();
+        remaining.retain(|_, targets| targets.iter().any(|target| files.contains(target)));
+        // nor is one that none of the others imports.
+        let targets: BTreeSet<_> = remaining.values().flatten().cloned().collect();
+        remaining.retain(|file, _| targets.contains(file));
+        if remaining.len() == before {
+            return remaining.into_keys().collect();
         }
     }
 }
@@ -73,7 +83,7 @@ struct Code {
     module: Module,
     /// Modules, in files of their own, that are for tests only.
     test_modules: Vec<Module>,
-    /// What the code names in this crate.
+    /// The paths into this crate that stand in the code.
     paths: Vec<Module>,
 }
 
@@ -95,13 +105,14 @@ impl Code {
         Code { module, ..code }
     }
 
-    /// Notes the paths in `tokens`, which stand in the module `inside`.
+    /// Adds the paths in `tokens`, which stand in the module `inside`.
     fn read(&mut self, tokens: &[Token], inside: &[String]) {
         let texts: Vec<&str> = tokens.iter().map(|token| &*token.0).collect();
         let mut at = 0;
         while at < tokens.len() {
             let mut found = Vec::new();
             match texts[at..] {
+                // An item for tests only is left out.
                 ["#", "[", ..] if is_cfg_test(&tokens[at + 1].1) => {
                     let start = at;
                     at = end_of_item(&texts, at);
@@ -110,15 +121,18 @@ impl Code {
                             .push([inside, &[name.to_owned()]].concat());
                     }
                 }
+                // A module inside the file has paths of its own.
                 ["mod", name, "{", ..] => {
                     self.read(&tokens[at + 2].1, &[inside, &[name.to_owned()]].concat());
                     at += 3;
                 }
+                // Paths, and signs before words that begin none.
                 ["use", ..] => at = leaves(tokens, at + 1, Vec::new(), &mut found),
                 ["pub", "(", ..] | ["$", "crate", ..] | ["::" | ".", ..] => at += 2,
                 [word, "::", ..] if is_word(word) => {
                     at = leaves(tokens, at, Vec::new(), &mut found);
                 }
+                // Brackets, or a token without meaning here.
                 _ => {
                     self.read(&tokens[at].1, inside);
                     at += 1;
@@ -133,6 +147,7 @@ impl Code {
 fn tokens(stream: TokenStream) -> Vec<Token> {
     let mut found: Vec<Token> = Vec::new();
     for tree in stream {
+        // A group keeps its bracket and its inside; a literal may hold anything, and keeps nothing.
         let token = match tree {
             TokenTree::Group(group) => {
                 let bracket = match group.delimiter() {
@@ -194,7 +209,9 @@ fn leaves(tokens: &[Token], mut at: usize, mut path: Module, found: &mut Vec<Mod
         at += 1;
     }
     // Behind the last comma there is nothing.
-    found.extend((at > start && !path.is_empty()).then_some(path));
+    if at > start && !path.is_empty() {
+        found.push(path);
+    }
     at
 }
 

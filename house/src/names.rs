@@ -14,6 +14,7 @@ fn tests() -> Vec<(String, String)> {
     for (path, text) in files(".rs") {
         let mut is_test = false;
         for line in text.lines().map(str::trim_start) {
+            // The first function behind a test's attribute.
             let function = line
                 .strip_prefix("async ")
                 .unwrap_or(line)

@@ -1,0 +1,32 @@
+//! Tests that govern the repository: layers of imports and of calls, absences, public names, sizes,
+//! folded code, words and links. The first lines of each file say what it checks.
+//!
+//! `cargo test -p house` runs them all; with `-- --nocapture` it prints sizes, and the findings in
+//! folders that a rule does not hold for yet.
+
+#[cfg(test)]
+mod absences;
+#[cfg(test)]
+mod calls;
+#[cfg(test)]
+mod folds;
+#[cfg(test)]
+mod imports;
+#[cfg(test)]
+mod layers;
+#[cfg(test)]
+mod names;
+#[cfg(test)]
+mod pages;
+#[cfg(test)]
+mod pending;
+#[cfg(test)]
+mod public;
+#[cfg(test)]
+mod sizes;
+#[cfg(test)]
+mod syntax;
+#[cfg(test)]
+mod tree;
+#[cfg(test)]
+mod words;
