@@ -105,6 +105,10 @@ figures *ARGS:
 peers *ARGS:
     cargo run --release -p purgatory-benches --bin peers -- {{ARGS}}
 
+# Instructions, atomics and cache misses of an operation, ours and hand-written; wants valgrind.
+instructions *ARGS:
+    benches/instructions.py {{ARGS}}
+
 # Timer algorithms from a plain list to the wheel, as the pending timers grow.
 schemes *ARGS:
     cargo run --release -p purgatory-benches --bin schemes -- {{ARGS}}

@@ -1,14 +1,16 @@
-//! Timers and waits side by side: ours against what a Rust program would take or write instead, in
-//! one run, round by round.
+//! Compares timers and waits of this project with what a Rust program would use or write instead.
+//! Contenders take turns in one run, round by round.
 //!
 //! `cargo run --release -p purgatory-benches --bin peers -- --quick` for a first look, without
 //! `--quick` for figures to quote, on a quiet machine.
 //!
-//! Less is better everywhere. While it runs, each measure is printed with its spread; at the end
-//! come the medians as the Markdown tables that `docs/BENCHMARKS.md` has. Every loop counts what
-//! came of its timers and requests, and a wrong count ends the run. Allocations are counted by
-//! thread while the `bytes-per-…` rows ask for it; at other times the allocator looks at a
-//! thread-local or two for each, a few nanoseconds.
+//! Less is better everywhere. Each measure is printed with its spread as soon as it is made; the
+//! medians follow at the end, as the Markdown tables of `docs/BENCHMARKS.md`. Every loop counts how
+//! its timers and requests ended, and a wrong count ends the run. The allocator counts allocations by
+//! thread for the `bytes-per-…` rows; in all other rows it reads a thread-local or two per
+//! allocation, a few nanoseconds.
+//!
+//! `benches/instructions.py` counts the instructions of an operation with `--operations`.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod contender;
@@ -31,11 +33,10 @@ use crate::{
     sizes::Sizes,
 };
 
-/// Timer and purgatory work by ours and by what a Rust program would take or write instead, side by
-/// side.
+/// Compares timers and waits of this project with what a Rust program would use or write instead.
 ///
-/// Prints each measure, then Markdown tables of the medians; less is better. Takes some minutes and
-/// about 3 GB of memory in full, less than a minute with --quick.
+/// Prints each measure, then Markdown tables of the medians; less is better. A full run takes some
+/// minutes and about 3 GB of memory, one with --quick less than a minute.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
@@ -45,21 +46,28 @@ struct Args {
     /// The number of rounds of every row, instead of the row's own.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     rounds: Option<u16>,
-    /// Only rows whose name contains this. May be given more than once; --list shows the names.
+    /// The number of operations of a round and thread, instead of the mode's own. With --rounds the
+    /// work is exact, for a profiler that counts: see benches/instructions.py.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    operations: Option<u32>,
+    /// Only rows and measures whose name contains this, such as `replies` or
+    /// `park-complete-1key-future`. May be given more than once; --list shows the rows.
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
-    /// Only contenders whose name contains this, such as `ours`: to look at one with a profiler.
-    /// May be given more than once.
+    /// Only contenders whose name contains this, such as `ours`, for a profiler. May be given more
+    /// than once.
     #[arg(long, value_name = "PATTERN")]
     contender: Vec<String>,
-    /// Lists the rows, each with the question that it answers, and ends.
+    /// Lists the rows, each with the question that it answers.
     #[arg(long)]
     list: bool,
 }
 
 impl Args {
-    fn wants(&self, id: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|pattern| id.contains(pattern))
+    /// Whether a pattern names the row, or one of its measures, whose names begin with the row's.
+    fn wants(&self, row: &str) -> bool {
+        let named = |pattern: &String| row.contains(pattern) || pattern.starts_with(row);
+        self.only.is_empty() || self.only.iter().any(named)
     }
 
     fn sizes(&self) -> Sizes {
@@ -70,6 +78,7 @@ impl Args {
         };
         Sizes {
             rounds: self.rounds.map_or(sizes.rounds, usize::from),
+            operations: self.operations.map_or(sizes.operations, |n| n as usize),
             ..sizes
         }
     }
@@ -78,10 +87,13 @@ impl Args {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if args.list {
-        ROWS.iter()
-            .for_each(|row| println!("{:<29}{}", row.id, row.question));
+        for row in &ROWS {
+            println!("{:<29}{}", row.id, row.question);
+        }
         return Ok(());
     }
+
+    // A wrong pattern is an error, not an empty run.
     let wanted: Vec<_> = ROWS.iter().filter(|row| args.wants(row.id)).collect();
     ensure!(
         !wanted.is_empty(),
@@ -94,18 +106,28 @@ fn main() -> anyhow::Result<()> {
         if args.quick { "quick" } else { "full" },
         machine()
     );
+
+    // Print each row's measures at once: a full run takes minutes.
     let mut results = Results::default();
     for row in &wanted {
         let before = results.measures.len();
         row.run(&mut Run {
             sizes,
             results: &mut results,
-            only: &args.contender,
+            measures: &args.only,
+            contenders: &args.contender,
         })?;
-        results.measures[before..]
-            .iter()
-            .for_each(|measure| print!("{}", measure.block()));
+        for measure in &results.measures[before..] {
+            print!("{}", measure.block());
+        }
     }
+    ensure!(
+        !results.measures.is_empty(),
+        "no measure contains {:?}, or no contender {:?}",
+        args.only,
+        args.contender
+    );
+
     print!("{}", results.tables());
     Ok(())
 }

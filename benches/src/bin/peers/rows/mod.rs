@@ -1,7 +1,7 @@
-//! The rows of the table. A row measures one or more things of every contender that can do them,
+//! The rows of the table. A row takes one or more measures of every contender that supports them,
 //! round by round: each contender once, then each once again.
 //!
-//! A further row is a file in `timers` or `waits` and a line in [`ROWS`].
+//! To add a row, add a function to one of the modules and a line to [`ROWS`].
 
 mod expire;
 pub(crate) mod row;
@@ -11,7 +11,7 @@ mod waits;
 use row::{Row, row};
 use waits::{operations, park, poll_loop, replies};
 
-/// Every row, in the order of the table.
+/// All rows, in the order of the table.
 pub(crate) const ROWS: [Row; 26] = [
     row(
         "idle",
@@ -20,7 +20,7 @@ pub(crate) const ROWS: [Row; 26] = [
     ),
     row(
         "schedule-cancel-1t-0",
-        "What does a time-out cost that is cancelled?",
+        "What does a timeout cost that is cancelled?",
         timers::schedule,
     ),
     row(
@@ -60,7 +60,7 @@ pub(crate) const ROWS: [Row; 26] = [
     ),
     row(
         "uniform-1m",
-        "How late with 1M a second, all with one time-out?",
+        "How late with 1M a second, all with one timeout?",
         expire::uniform,
     ),
     row(
@@ -125,7 +125,7 @@ pub(crate) const ROWS: [Row; 26] = [
     ),
     row(
         "hot-key",
-        "What does an event cost that 10 000 wait for in vain?",
+        "What does a signal cost while 10 000 wait in vain?",
         operations::hot_keys,
     ),
     row(
@@ -160,9 +160,10 @@ mod tests {
             row.run(&mut Run {
                 sizes: Sizes::TINY,
                 results: &mut results,
-                only: &[],
+                measures: &[],
+                contenders: &[],
             })
-            .expect("every contender does as it should");
+            .expect("every contender passes its self-check");
             assert!(!results.measures.is_empty(), "{}", row.id);
             for measure in &results.measures {
                 assert!(measure.id.starts_with(row.id));

@@ -1,4 +1,4 @@
-//! A row, and its context: sizes, results, and the contenders that take part.
+//! A row and its context: sizes, results, and the contenders that take part.
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
@@ -8,7 +8,7 @@ use crate::{contender::Contender, results::Results, sizes::Sizes};
 /// Measures one row.
 type Measure = fn(&'static str, &mut Run<'_>) -> anyhow::Result<()>;
 
-/// One row, or several measured together.
+/// One row, or several that are measured together.
 pub(crate) struct Row {
     /// The identifiers of its measures begin with this.
     pub(crate) id: &'static str,
@@ -22,7 +22,10 @@ pub(super) const fn row(id: &'static str, question: &'static str, run: Measure) 
 }
 
 impl Row {
-    /// Measures, and adds to the results. An error when a contender did not do as it should.
+    /// Measures, and adds to the results.
+    ///
+    /// # Errors
+    /// When a contender failed its self-check.
     pub(crate) fn run(&self, run: &mut Run<'_>) -> anyhow::Result<()> {
         (self.run)(self.id, run).with_context(|| format!("row {}", self.id))
     }
@@ -32,12 +35,19 @@ impl Row {
 pub(crate) struct Run<'a> {
     pub(crate) sizes: Sizes,
     pub(crate) results: &'a mut Results,
-    /// Parts of the names of the contenders that take part; all when empty.
-    pub(crate) only: &'a [String],
+    /// Patterns for the names of measures; all are made when there is none.
+    pub(crate) measures: &'a [String],
+    /// Patterns for the names of contenders; all take part when there is none.
+    pub(crate) contenders: &'a [String],
+}
+
+/// Whether one of the patterns is a part of the name, or there is none.
+fn is_wanted(patterns: &[String], name: &str) -> bool {
+    patterns.is_empty() || patterns.iter().any(|part| name.contains(part))
 }
 
 impl Run<'_> {
-    /// Measures each of these once, if it takes part; `add` gets the result.
+    /// Measures each contender that takes part once; `add` gets the result.
     pub(super) fn turns<A: Copy, R>(
         &mut self,
         contenders: &[Contender<A, R>],
@@ -45,15 +55,14 @@ impl Run<'_> {
         mut add: impl FnMut(&mut Self, &'static str, R),
     ) -> anyhow::Result<()> {
         for one in contenders {
-            let takes_part = self.only.iter().any(|part| one.name.contains(part));
-            if takes_part || self.only.is_empty() {
+            if is_wanted(self.contenders, one.name) {
                 add(self, one.name, (one.measure)(of)?);
             }
         }
         Ok(())
     }
 
-    /// The same for contenders whose result is one value of a measure.
+    /// Measures each contender that takes part once, if `id` is wanted; the result is one value of it.
     pub(super) fn each<A: Copy>(
         &mut self,
         id: &str,
@@ -61,6 +70,9 @@ impl Run<'_> {
         contenders: &[Contender<A, f64>],
         of: A,
     ) -> anyhow::Result<()> {
+        if !is_wanted(self.measures, id) {
+            return Ok(());
+        }
         self.turns(contenders, of, |run, name, value| {
             run.add(id, unit, name, value)
         })
