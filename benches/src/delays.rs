@@ -1,5 +1,5 @@
-//! A delay queue of one queue, one lock and one thread. Due items are handed over together,
-//! without the lock.
+//! A delay queue with one lock and one thread. The thread hands due items over in batches, without
+//! holding the lock.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -13,25 +13,25 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use timer_core::{Clock, SystemClock};
 
-/// The most items in a batch.
+/// The maximum number of items in a batch.
 const BATCH: usize = 256;
 
-/// Items in order of their times.
+/// Items in order of their deadlines.
 pub trait Queue: Default + Send + 'static {
     /// An item to hand over.
     type Item: Send + 'static;
 
-    /// Adds an item. A number makes times distinct: never the same twice.
+    /// Adds an item. `number` is unique, so that equal deadlines can be told apart.
     fn insert(&mut self, due_ns: u64, number: u64, item: Self::Item);
 
-    /// The time of the first.
+    /// Returns the earliest deadline.
     fn next_due(&mut self) -> Option<u64>;
 
-    /// Takes out the first.
+    /// Removes the item with the earliest deadline.
     fn pop(&mut self) -> Option<Self::Item>;
 }
 
-/// Hands items to a function once they are due, in batches. Dropping it waits until all have been
+/// Hands items to a function once they are due, in batches. Dropping it blocks until all have been
 /// handed over.
 pub struct Delays<Q: Queue> {
     shared: Arc<Shared<Q>>,
@@ -52,16 +52,17 @@ struct State<Q> {
 }
 
 impl<Q: Queue> Delays<Q> {
+    /// Starts the thread; it calls `act` with each batch.
+    ///
     /// # Errors
-    /// When the operating system gives no thread.
+    /// When the operating system cannot start a thread.
     pub fn start(
         clock: SystemClock,
         mut act: impl FnMut(Drain<'_, Q::Item>) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let (state, earlier) = Default::default();
         let shared = Arc::new(Shared {
-            state,
-            earlier,
+            state: Mutex::default(),
+            earlier: Condvar::new(),
             clock,
         });
         let runs = shared.clone();
@@ -77,11 +78,12 @@ impl<Q: Queue> Delays<Q> {
         })
     }
 
-    /// Adds an item; returns its number.
+    /// Adds an item and returns its number.
     pub fn add(&self, due_ns: u64, item: Q::Item) -> u64 {
         let mut state = self.shared.state.lock();
         state.added += 1;
         let number = state.added;
+        // The thread sleeps until the earliest deadline: wake it only for an earlier one.
         let first = state.queue.next_due().is_none_or(|first| due_ns < first);
         state.queue.insert(due_ns, number, item);
         drop(state);
@@ -91,23 +93,25 @@ impl<Q: Queue> Delays<Q> {
         number
     }
 
-    /// Does something with the queue, under its lock.
+    /// Calls `act` with the queue, under its lock.
     pub fn with<R>(&self, act: impl FnOnce(&mut Q) -> R) -> R {
         act(&mut self.shared.state.lock().queue)
     }
 }
 
 impl<Q: Queue> Shared<Q> {
-    /// Waits for what is due next; false at the end.
+    /// Blocks until items are due and moves them to `batch`. False once closed and empty.
     fn next(&self, batch: &mut Vec<Q::Item>) -> bool {
         let mut state = self.state.lock();
         loop {
+            // Take what is due.
             let now_ns = self.clock.now_ns();
             let mut next = state.queue.next_due();
             while batch.len() < BATCH && next.is_some_and(|due_ns| due_ns <= now_ns) {
                 batch.extend(state.queue.pop());
                 next = state.queue.next_due();
             }
+            // Hand it over, or sleep until the next deadline, an earlier one, or the end.
             match next {
                 _ if !batch.is_empty() => return true,
                 Some(due_ns) => {
@@ -125,11 +129,13 @@ impl<Q: Queue> Drop for Delays<Q> {
     fn drop(&mut self) {
         self.shared.state.lock().closed = true;
         self.shared.earlier.notify_one();
-        self.thread.take().map(JoinHandle::join);
+        if let Some(thread) = self.thread.take() {
+            _ = thread.join();
+        }
     }
 }
 
-/// A plain heap of items.
+/// A binary heap of items.
 pub struct Heap<T>(BinaryHeap<Reverse<Due<T>>>);
 
 struct Due<T> {
@@ -165,7 +171,7 @@ impl<T> Default for Heap<T> {
 }
 
 impl<T> Heap<T> {
-    /// Keeps the items that `keep` is true for. O(items).
+    /// Keeps the items for which `keep` returns true. O(items).
     pub fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         self.0.retain(|due| keep(&due.0.item));
     }

@@ -1,4 +1,4 @@
-//! What the benches share.
+//! Helpers that the benches share: statistics, the machine's name, Markdown tables.
 
 pub mod delays;
 
@@ -7,10 +7,10 @@ use std::fs;
 use clap::ValueEnum;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The middle one of some values; between the two middle ones of an even number.
+/// Returns the median; with an even number of values, the mean of the middle two.
 ///
 /// # Panics
-/// When there are none.
+/// When there is no value.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -22,13 +22,13 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Processor time of this process, all threads.
+/// Returns the processor time of this process, over all threads.
 pub fn process_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Processor, cores and load, as far as the system tells.
+/// Describes the machine: processor, cores and load, as far as the system reports them.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -47,7 +47,7 @@ pub fn machine() -> String {
     format!("{model}, {cores} cores, load {load} at the start")
 }
 
-/// A Markdown table, as `docs/BENCHMARKS.md` has it: the head, then the rows.
+/// Formats a Markdown table, as in `docs/BENCHMARKS.md`: the head, then the rows.
 pub fn markdown<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
     fn line<S: AsRef<str>>(cells: &[S]) -> String {
         let cells: Vec<_> = cells.iter().map(AsRef::as_ref).collect();
@@ -58,14 +58,14 @@ pub fn markdown<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
     format!("{}{rule}{rows}", line(head))
 }
 
-/// The value's name on the command line.
+/// Returns the value's name on the command line.
 pub fn name(value: &impl ValueEnum) -> String {
     value
         .to_possible_value()
         .map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// Digits in groups of three.
+/// Formats a number with its digits in groups of three.
 pub fn grouped(number: u64) -> String {
     match number / 1000 {
         0 => number.to_string(),
@@ -73,7 +73,7 @@ pub fn grouped(number: u64) -> String {
     }
 }
 
-/// A number with about three digits.
+/// Formats a number to about three digits.
 pub fn number(value: f64) -> String {
     match value {
         0.0 => "0".into(),
@@ -84,9 +84,11 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// The programs in the pages, run with the tests. They are here because this package is no default
-/// member of the workspace and may depend on anything (one page wants the exporter's own listener),
-/// and because the crates are packaged without the pages.
+/// The programs in the pages, run with the tests.
+///
+/// They are tested here, because this package is no default member of the workspace and may depend on
+/// anything (one page needs the exporter's own listener), and the crates are packaged without the
+/// pages.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../README.md")]
@@ -100,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_grouped_and_an_even_median_is_between() {
+    fn numbers_are_grouped_and_even_medians_averaged() {
         assert_eq!(
             [median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])],
             [2.0, 2.5]

@@ -5,23 +5,23 @@
 pub(crate) struct Contender<A, R> {
     /// The name in the output.
     pub(crate) name: &'static str,
-    /// Measures it once.
+    /// Measures the contender once.
     pub(crate) measure: fn(A) -> anyhow::Result<R>,
 }
 
-/// A contender that lets something wait.
+/// A contender in which requests wait.
 pub(crate) trait Peer: Sized + Send + Sync + 'static {
     /// The name in the output.
     const NAME: &'static str;
 
-    /// Starts inside a runtime with tokio's time, which may be given tasks.
+    /// Starts the contender inside a tokio runtime with its time driver.
     fn start() -> anyhow::Result<Self>;
 
-    /// The number of requests that it still holds, where it can tell.
-    fn left(&self) -> usize;
+    /// Returns how many requests it still holds, as far as it can tell.
+    fn remaining(&self) -> usize;
 }
 
-/// The contenders of a row: a generic function of the row, once for each of these types.
+/// Lists the contenders of a row: the row's generic function for each of the types.
 macro_rules! contenders {
     ($measure:ident, $kind:path: $($peer:ty),+ $(,)?) => {
         vec![$(

@@ -1,9 +1,10 @@
-//! The ways for produces with acks=all to wait until the high watermark of their partition has
-//! reached their offset, behind [`Produces`]. A produce is a [`Request`] that requires an offset.
-//! They come in two forms, as in [`waits`](crate::waits): a callback is called by the thread that
-//! raises the high watermark, a future is awaited.
+//! Ways for produces with acks=all to wait until the high watermark of their partition has reached
+//! their offset, behind [`Produces`]. A produce is a [`Request`] that requires an offset.
 //!
-//! A peer joins the run by its type in [`produces`].
+//! They come in two forms, as in [`waits`](crate::waits): a callback is called by the thread that
+//! advances the high watermark, a future is awaited.
+//!
+//! To add a peer, add its type to [`produces`].
 
 use std::{collections::BTreeMap, future::poll_fn, task::Poll, time::Duration};
 
@@ -21,14 +22,14 @@ use crate::{
 /// The number of partitions.
 pub(crate) const PARTITIONS: usize = 64;
 
-/// Where produces wait until a high watermark is raised.
+/// A contender in which produces wait until a high watermark advances.
 pub(crate) trait Produces: Peer {
-    /// Parks a produce to a partition: it waits once the future was polled, and is told that it is
-    /// over before the future ends. In the callback form the future is ready at once.
+    /// Parks a produce to a partition. It waits once the future was polled, and [`Request::end`] is
+    /// called before the future ends. In the callback form the future is ready at once.
     fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait;
 
-    /// The high watermark of a partition has risen.
-    fn raise(&self, partition: usize, high_watermark: u64);
+    /// Completes what waits, now that the high watermark of a partition has advanced.
+    fn advance(&self, partition: usize, high_watermark: u64);
 }
 
 impl Produces for Purgatory<u64, Request> {
@@ -40,7 +41,7 @@ impl Produces for Purgatory<u64, Request> {
         poll_fn(|_| Poll::Ready(()))
     }
 
-    fn raise(&self, partition: usize, high_watermark: u64) {
+    fn advance(&self, partition: usize, high_watermark: u64) {
         self.complete_up_to(&(partition as u64), high_watermark);
     }
 }
@@ -48,20 +49,19 @@ impl Produces for Purgatory<u64, Request> {
 impl Produces for Purgatory<u64, BoxedOperation> {
     fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait {
         let until = [(partition as u64, produce.required)];
-        let condition = move || produce.is_ready().then_some(());
-        let wait = self.wait(Watches::up_to(&until), timeout, condition);
-        async move { produce.over(wait.await.is_ok()) }
+        let wait = self.wait(Watches::up_to(&until), timeout, produce.condition());
+        async move { produce.end(wait.await.is_ok()) }
     }
 
-    fn raise(&self, partition: usize, high_watermark: u64) {
+    fn advance(&self, partition: usize, high_watermark: u64) {
         self.complete_up_to(&(partition as u64), high_watermark);
     }
 }
 
-/// Produces that are over, to be told once the lock is free.
+/// Produces that the high watermark has reached, to be ended after the lock is released.
 type Batch = SmallVec<[Request; 8]>;
 
-/// The produces that wait for one partition, by offset and a number: offsets may come in any order.
+/// The produces that wait for one partition, by offset and a number that makes the key unique.
 #[derive(Default)]
 struct Waiting {
     produces: BTreeMap<(u64, u64), Request>,
@@ -69,8 +69,8 @@ struct Waiting {
     high_watermark: u64,
 }
 
-/// The callback written by hand: for each partition a mutex over a `BTreeMap` of what waits and the
-/// high watermark. Nothing is told under a lock. It knows no time-outs, which is kind to it.
+/// The hand-written callback: for each partition a mutex over a `BTreeMap` of what waits and the
+/// high watermark. It calls back without the lock. It has no timeouts, which favours it.
 pub(crate) struct Locked(Box<[CachePadded<Mutex<Waiting>>]>);
 
 impl Peer for Locked {
@@ -82,11 +82,9 @@ impl Peer for Locked {
         ))
     }
 
-    fn left(&self) -> usize {
-        self.0
-            .iter()
-            .map(|partition| partition.lock().produces.len())
-            .sum()
+    fn remaining(&self) -> usize {
+        let produces = |partition: &CachePadded<Mutex<Waiting>>| partition.lock().produces.len();
+        self.0.iter().map(produces).sum()
     }
 }
 
@@ -99,12 +97,13 @@ impl Produces for Locked {
             waiting.produces.insert(key, produce);
         } else {
             drop(waiting);
-            produce.over(true);
+            produce.end(true);
         }
         poll_fn(|_| Poll::Ready(()))
     }
 
-    fn raise(&self, partition: usize, high_watermark: u64) {
+    fn advance(&self, partition: usize, high_watermark: u64) {
+        // Under the lock: take off what is reached.
         let mut reached = Batch::new();
         let mut waiting = self.0[partition].lock();
         waiting.high_watermark = waiting.high_watermark.max(high_watermark);
@@ -114,22 +113,26 @@ impl Produces for Locked {
             reached.push(first.remove());
         }
         drop(waiting);
-        reached.into_iter().for_each(|produce| produce.over(true));
+
+        // Without the lock: call back.
+        for produce in reached {
+            produce.end(true);
+        }
     }
 }
 
-/// The list of a partition is taken off whole, as in this row nothing waits beyond what is raised.
+/// A partition's list is taken off whole: in this row nothing waits beyond the high watermark.
 impl Produces for Oneshots {
     fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait {
         Waits::park(self, [partition as u64], timeout, produce)
     }
 
-    fn raise(&self, partition: usize, _: u64) {
-        self.event(partition as u64);
+    fn advance(&self, partition: usize, _: u64) {
+        self.signal(partition as u64);
     }
 }
 
-/// The contenders of a row, by form, with the row's function.
+/// Lists the contenders of a row by form, with the row's function.
 macro_rules! produces {
     ($measure:ident) => {{
         use purgatory::{BoxedOperation, Purgatory};

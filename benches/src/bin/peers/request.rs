@@ -1,11 +1,10 @@
-//! A request that waits until a number, which its thread raises, has reached another. Its outcome
-//! is counted.
+//! A request that waits until its progress has reached a number. Its outcome is counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sink::Sink;
 
-/// A wait, in any contender: a future that ends when the request is over.
+/// A wait in any contender: a future that ends with its request.
 pub(crate) trait Wait: Future<Output = ()> + Send {}
 
 impl<F: Future<Output = ()> + Send> Wait for F {}
@@ -17,33 +16,38 @@ pub(crate) struct Request {
     pub(crate) required: u64,
 }
 
-/// The number that requests wait for, and the counts of their outcomes. On cache lines of its own.
+/// The number that requests wait for, and counts of their outcomes. It has cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Progress {
     reached: AtomicU64,
-    looks: AtomicU64,
+    /// Checks of requests that were not ready.
+    vain_checks: AtomicU64,
     completed: AtomicU64,
     given_up: AtomicU64,
-    /// Told of requests that are given up: what they require is the moment at which they are due.
+    /// Records requests that are given up. The number that such a request requires is its deadline.
     late: Option<&'static Sink>,
 }
 
 impl Request {
-    /// The condition. Looks in vain are counted, exactly while one thread looks.
+    /// Checks the condition. Checks in vain are counted, exactly while one thread checks.
     pub(crate) fn is_ready(&self) -> bool {
         let ready = self.progress.reached.load(Ordering::Acquire) >= self.required;
         if !ready {
-            self.progress.looks.store(
-                self.progress.looks.load(Ordering::Relaxed) + 1,
-                Ordering::Relaxed,
-            );
+            // A load and a store cost less than an addition, and one thread checks at a time.
+            let checks = &self.progress.vain_checks;
+            checks.store(checks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         ready
     }
 
-    /// It is over: completed, or given up by time-out or for any other reason.
-    pub(crate) fn over(self, completed: bool) {
+    /// Returns the condition, as `Purgatory::wait` takes it.
+    pub(crate) fn condition(self) -> impl FnMut() -> Option<()> + Send {
+        move || if self.is_ready() { Some(()) } else { None }
+    }
+
+    /// Ends the request: completed, or given up by timeout or for any other reason.
+    pub(crate) fn end(self, completed: bool) {
         if completed {
             self.progress.completed.fetch_add(1, Ordering::Relaxed);
             return;
@@ -56,34 +60,35 @@ impl Request {
 }
 
 impl Progress {
-    /// Never freed: requests of all kinds point at it.
+    /// Creates a progress that is never freed, as requests of all contenders refer to it.
     pub(crate) fn leaked() -> &'static Progress {
         Box::leak(Box::default())
     }
 
-    /// Of requests that nothing completes: a sink is told of each that is given up.
-    pub(crate) fn telling(sink: &'static Sink) -> &'static Progress {
+    /// Creates a progress for requests that nothing completes; `sink` records each that is given up.
+    pub(crate) fn recording(sink: &'static Sink) -> &'static Progress {
         Box::leak(Box::new(Progress {
             late: Some(sink),
             ..Progress::default()
         }))
     }
 
-    /// Makes every request ready that requires no more. An event must follow.
+    /// Makes all requests ready that require at most `number`. Signal their keys afterwards.
     pub(crate) fn reach(&self, number: u64) {
         self.reached.store(number, Ordering::Release);
     }
 
-    /// How often a request was looked at that was not ready.
-    pub(crate) fn looks(&self) -> u64 {
-        self.looks.load(Ordering::Relaxed)
+    /// Returns how often a request was checked that was not ready.
+    pub(crate) fn vain_checks(&self) -> u64 {
+        self.vain_checks.load(Ordering::Relaxed)
     }
 
+    /// Returns how many requests were completed.
     pub(crate) fn completed(&self) -> u64 {
         self.completed.load(Ordering::Relaxed)
     }
 
-    /// How many are over, in whatever way.
+    /// Returns how many requests have ended, in whatever way.
     pub(crate) fn ended(&self) -> u64 {
         self.completed() + self.given_up.load(Ordering::Relaxed)
     }

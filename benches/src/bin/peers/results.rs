@@ -1,11 +1,10 @@
-//! The results: for each measure and contender one value a round. Ratios and tables are made of the
-//! medians.
+//! Results: for each measure and contender one value per round. Ratios and tables show medians.
 
 use std::fmt::Write as _;
 
 use purgatory_benches::{markdown, median, number};
 
-/// The contender that all others are compared with.
+/// The contender with which all others are compared.
 pub(crate) const OURS: &str = "ours";
 
 /// Everything measured in one run, in order.
@@ -30,28 +29,28 @@ pub(crate) struct Entry {
 }
 
 impl Results {
-    /// The measure `id`, made if need be.
+    /// Returns the measure `id`; creates it the first time.
     pub(crate) fn measure(&mut self, id: &str, unit: &'static str) -> &mut Measure {
-        let at = self.measures.iter().position(|measure| measure.id == id);
-        let at = at.unwrap_or_else(|| {
-            self.measures.push(Measure {
-                id: id.to_owned(),
-                unit,
-                entries: Vec::new(),
-            });
-            self.measures.len() - 1
-        });
-        &mut self.measures[at]
+        if let Some(at) = self.measures.iter().position(|measure| measure.id == id) {
+            return &mut self.measures[at];
+        }
+        self.measures.push_mut(Measure {
+            id: id.to_owned(),
+            unit,
+            entries: Vec::new(),
+        })
     }
 
-    /// Markdown tables of the medians, one for all measures with the same contenders.
+    /// Formats the medians as Markdown tables, one for all measures with the same contenders.
     pub(crate) fn tables(&self) -> String {
-        let (mut text, mut printed) = (String::new(), Vec::new());
+        let mut text = String::new();
+        let mut printed = Vec::new();
         for measure in &self.measures {
             let names = measure.names();
             if printed.contains(&names) {
                 continue;
             }
+            // The first measure of its contenders brings all of theirs along.
             let same = self.measures.iter().filter(|other| other.names() == names);
             let rows: Vec<_> = same.map(Measure::row).collect();
             let head: Vec<_> = ["row", "unit"].into_iter().chain(names.clone()).collect();
@@ -78,23 +77,21 @@ impl Measure {
         self.entries.iter().map(|entry| entry.name).collect()
     }
 
-    /// The measure in full: medians, spreads, and ours divided by each median.
+    /// Formats the measure in full: medians, spreads, and our median divided by each.
     pub(crate) fn block(&self) -> String {
         let ours = self
             .entries
             .iter()
             .find(|entry| entry.name == OURS)
             .map(Entry::median);
-        let number = |value| number(value).replace(' ', ""); // a word
+        // Each figure is one word, for tools that read columns.
+        let number = |value| number(value).replace(' ', "");
+
         let mut text = format!("\n{}  [{}]\n", self.id, self.unit);
         for entry in &self.entries {
-            let (name, median) = (entry.name, number(entry.median()));
-            let least = entry.values.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = entry
-                .values
-                .iter()
-                .copied()
-                .fold(f64::NEG_INFINITY, f64::max);
+            let name = entry.name;
+            let median = number(entry.median());
+            let (least, most) = entry.range();
             let spread = format!("{} .. {}", number(least), number(most));
             let ratio = ours.map_or("-".into(), |ours| ratio(ours, entry.median()));
             writeln!(
@@ -106,7 +103,7 @@ impl Measure {
         text
     }
 
-    /// The measure's cells in a table; the best median is bold.
+    /// Formats the measure as cells of a table; the best median is bold.
     fn row(&self) -> Vec<String> {
         let medians: Vec<_> = self.entries.iter().map(Entry::median).collect();
         let best = medians.iter().copied().fold(f64::INFINITY, f64::min);
@@ -123,9 +120,17 @@ impl Entry {
     fn median(&self) -> f64 {
         median(&self.values)
     }
+
+    /// Returns the least and the greatest value.
+    fn range(&self) -> (f64, f64) {
+        let values = || self.values.iter().copied();
+        let least = values().fold(f64::INFINITY, f64::min);
+        let greatest = values().fold(f64::NEG_INFINITY, f64::max);
+        (least, greatest)
+    }
 }
 
-/// `-` where there is nothing to divide by, or theirs was early.
+/// Formats the ratio; `-` when theirs is 0, or negative because it was early.
 fn ratio(ours: f64, theirs: f64) -> String {
     if theirs <= 0.0 {
         "-".into()

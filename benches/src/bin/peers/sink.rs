@@ -1,7 +1,7 @@
-//! Where timers tell that they have fired: counts them, and notes how late they are (or how early).
+//! A sink counts the timers that fire and records how late, or early, each of them is.
 //!
-//! Noting costs the thread that fires: a count for a burst; a clock read, a lock and a histogram
-//! for lateness.
+//! Recording costs the thread on which they fire: one count for a burst; a clock read, a lock and a
+//! histogram for lateness.
 
 use std::{
     sync::{
@@ -19,12 +19,12 @@ use timer_core::{Clock, SystemClock};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The record that a sink keeps of the timers that fire.
+/// What a sink records of the timers that fire.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Noted {
-    /// When the last fired.
+pub(crate) enum Recorded {
+    /// The moment at which the last one fired.
     Last,
-    /// How late each is, after the deadline asked for.
+    /// The lateness of each, after the deadline that was asked for.
     Lateness,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Sink {
     expected: u64,
     fired: AtomicU64,
     last_ns: AtomicU64,
-    noted: Noted,
+    recorded: Recorded,
     lateness: Mutex<Lateness>,
     done: Mutex<bool>,
     ended: Condvar,
@@ -48,15 +48,15 @@ pub(crate) struct Lateness {
 }
 
 impl Sink {
-    /// A sink that expects this many timers to fire. It is never freed, as timers of all kinds
-    /// refer to it.
-    pub(crate) fn leaked(expected: u64, noted: Noted) -> &'static Sink {
+    /// Creates a sink that expects `expected` timers to fire. It is never freed, as timers of all
+    /// kinds refer to it.
+    pub(crate) fn leaked(expected: u64, recorded: Recorded) -> &'static Sink {
         Box::leak(Box::new(Sink {
             clock: SystemClock::new(),
             expected,
             fired: AtomicU64::new(0),
             last_ns: AtomicU64::new(0),
-            noted,
+            recorded,
             lateness: Mutex::new(Lateness {
                 ns: histogram(),
                 early: 0,
@@ -66,19 +66,19 @@ impl Sink {
         }))
     }
 
-    /// Of timers that must not fire.
+    /// Creates a sink for timers that must not fire.
     pub(crate) fn for_none() -> &'static Sink {
-        Sink::leaked(0, Noted::Last)
+        Sink::leaked(0, Recorded::Last)
     }
 
-    /// The clock in which moments are told.
+    /// Returns the clock of all moments recorded here.
     pub(crate) fn clock(&self) -> SystemClock {
         self.clock
     }
 
-    /// A timer that was due at `due_ns` fires.
+    /// Records that a timer has fired that was due at `due_ns`.
     pub(crate) fn fired(&self, due_ns: u64) {
-        if let Noted::Lateness = self.noted {
+        if let Recorded::Lateness = self.recorded {
             let now = self.clock.now_ns();
             let mut lateness = self.lateness.lock();
             lateness.early += u64::from(now < due_ns);
@@ -92,14 +92,18 @@ impl Sink {
         }
     }
 
-    /// Waits until as many as expected have fired: nanoseconds of the process on the processors
-    /// meanwhile. `None` when that takes longer than a minute.
+    /// Waits until the expected number has fired, and returns the process's processor time meanwhile,
+    /// in nanoseconds. `None` when that takes longer than a minute.
     pub(crate) fn wait(&self) -> Option<u64> {
         let before_ns = process_cpu_ns();
         let mut done = self.done.lock();
         self.ended
             .wait_while_for(&mut done, |done| !*done, PATIENCE);
-        done.then(|| process_cpu_ns() - before_ns)
+        if *done {
+            Some(process_cpu_ns() - before_ns)
+        } else {
+            None
+        }
     }
 
     pub(crate) fn expected(&self) -> u64 {
@@ -110,7 +114,7 @@ impl Sink {
         self.fired.load(Relaxed)
     }
 
-    /// When the last fired.
+    /// Returns the moment at which the last one fired.
     pub(crate) fn last_ns(&self) -> u64 {
         self.last_ns.load(Relaxed)
     }
@@ -120,24 +124,24 @@ impl Sink {
     }
 }
 
-/// A histogram of nanoseconds up to a minute, to two digits.
+/// Creates a histogram of nanoseconds up to a minute, to two digits.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 2).expect("legal bounds")
 }
 
-/// A waker that tells a sink.
-pub(crate) struct TellsSink {
+/// A waker that records in a sink that its timer has fired.
+pub(crate) struct SinkWaker {
     sink: &'static Sink,
     due_ns: u64,
 }
 
-impl TellsSink {
+impl SinkWaker {
     pub(crate) fn waker(sink: &'static Sink, due_ns: u64) -> Waker {
-        Waker::from(Arc::new(TellsSink { sink, due_ns }))
+        Waker::from(Arc::new(SinkWaker { sink, due_ns }))
     }
 }
 
-impl Wake for TellsSink {
+impl Wake for SinkWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }

@@ -1,4 +1,4 @@
-//! How much is measured: in full, quickly, and as little as a test needs.
+//! Amounts of work: a full run, a quick one, and as little as a test needs.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) rounds: usize,
-    /// Operations a round and thread.
+    /// Operations per round and thread.
     pub(crate) operations: usize,
     pub(crate) hundred_k: usize,
     pub(crate) one_m: usize,
-    /// The time over which `one_m` timers fall due, and for which an idle process is watched; and
-    /// how long a row waits for the first timer while it schedules the rest, doubled if too short.
+    /// The time over which `one_m` timers fall due, and for which an idle process is observed. It is
+    /// also the lead of the first timer while the others are scheduled, doubled if it is too short.
     pub(crate) window: Duration,
 }
 

@@ -1,7 +1,7 @@
-//! The timers that are compared, each used as its own documentation advises, behind [`Timer`]; and
-//! the data structures among them that can be turned without a clock, behind [`Core`].
+//! Timers, each used as its own documentation advises, behind [`Timer`]; and those of their data
+//! structures that advance without a clock, behind [`Core`].
 //!
-//! A peer joins the run by its type in [`timers`].
+//! To add a peer, add its type to [`timers`].
 
 use std::{
     collections::BTreeMap,
@@ -25,19 +25,19 @@ use tokio_util::time::{DelayQueue, delay_queue::Key};
 
 use crate::{
     results::OURS,
-    sink::{Sink, TellsSink},
+    sink::{Sink, SinkWaker},
 };
 
 /// A timer that any thread may use.
 ///
-/// `schedule` is what a timeout costs that will be cancelled; `schedule_firing` also tells the sink
-/// when the timer fires, with the moment it was due. Both return what `cancel` needs.
+/// `schedule` starts a timeout that will be cancelled; a timer of `schedule_firing` also records in
+/// the sink that it fires, with its deadline. Both return what `cancel` needs.
 pub(crate) trait Timer: Sized + Send + Sync + 'static {
     /// The name in the output.
     const NAME: &'static str;
-    /// Names a pending timer, or is it.
+    /// Names a pending timer, or is the timer itself.
     type Handle: Send + 'static;
-    /// What a thread holds while it uses the timer.
+    /// A thread's access to the timer.
     type Local<'a>;
 
     fn start(sink: &'static Sink) -> anyhow::Result<Self>;
@@ -50,36 +50,36 @@ pub(crate) trait Timer: Sized + Send + Sync + 'static {
 
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> Self::Handle;
 
-    /// True when the timer was pending, as far as the peer can tell.
+    /// Cancels; true when the timer was pending, as far as the peer can tell.
     fn cancel(local: &mut Self::Local<'_>, handle: Self::Handle) -> bool;
 
-    /// One timeout that did not come to pass.
+    /// Starts a timeout and cancels it.
     fn schedule_cancel(local: &mut Self::Local<'_>, delay: Duration) -> bool {
         let handle = Self::schedule(local, delay);
         Self::cancel(local, black_box(handle))
     }
 
-    /// Puts a new timer in the place of a pending one.
+    /// Replaces a pending timer by a new one.
     fn replace(local: &mut Self::Local<'_>, place: &mut Self::Handle, delay: Duration) -> bool {
         let old = std::mem::replace(place, Self::schedule(local, delay));
         Self::cancel(local, old)
     }
 
-    /// The number of pending timers, where the peer can tell.
+    /// Returns the number of pending timers, if the peer can tell.
     fn pending(&self) -> Option<usize>;
 }
 
-/// Ordered timers without clock, lock or thread: time is told in ticks.
+/// Ordered timers without clock, lock or thread. Time is in ticks.
 pub(crate) trait Core: Default {
     const NAME: &'static str;
 
     fn insert(&mut self, deadline: u64, id: u64);
 
-    /// Hands over every timer due at `now`.
+    /// Hands every timer that is due at `now` to `sink`.
     fn advance(&mut self, now: u64, sink: impl FnMut(u64));
 }
 
-/// Ours: `SystemTimer` with a task that holds nothing, so that the timer alone is measured.
+/// Our `SystemTimer`, with an empty task, so that the timer alone is measured.
 pub(crate) struct Ours {
     timer: SystemTimer,
     sink: &'static Sink,
@@ -146,15 +146,15 @@ impl Core for OursWheel {
     }
 }
 
-/// tokio's `sleep` on a multi-thread runtime: a future that registers when it is first polled and
-/// is cancelled by dropping it. It is polled by the measured thread inside the runtime's context;
-/// where it fires, its waker tells (no task is run: kind to tokio).
+/// tokio's `sleep` on a multi-thread runtime: a future that registers when it is first polled and is
+/// cancelled by dropping it. The measured thread polls it inside the runtime's context. Its waker
+/// records that it fires; no task runs, which favours tokio.
 pub(crate) struct TokioSleep {
     runtime: Runtime,
     sink: &'static Sink,
 }
 
-/// Polls a sleep for the first time, which registers it; one that is over already fires here.
+/// Polls a sleep for the first time, which registers it. A sleep that is over already fires here.
 fn register(sleep: Pin<&mut Sleep>, waker: &Waker) {
     if sleep.poll(&mut Context::from_waker(waker)).is_ready() {
         waker.wake_by_ref();
@@ -188,21 +188,21 @@ impl Timer for TokioSleep {
     }
 
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> Self::Handle {
-        registered(delay, &TellsSink::waker(local.1, due_ns))
+        registered(delay, &SinkWaker::waker(local.1, due_ns))
     }
 
     fn cancel(_: &mut Self::Local<'_>, handle: Self::Handle) -> bool {
         !handle.is_elapsed()
     }
 
-    /// On the stack, as in `select!` or `timeout`.
+    /// Keeps the sleep on the stack, as in `select!` or `timeout`.
     fn schedule_cancel(_: &mut Self::Local<'_>, delay: Duration) -> bool {
         let mut handle = pin!(sleep(delay));
         register(handle.as_mut(), Waker::noop());
         !handle.is_elapsed()
     }
 
-    /// In the same box.
+    /// Reuses the box.
     fn replace(_: &mut Self::Local<'_>, place: &mut Self::Handle, delay: Duration) -> bool {
         let pending = !place.is_elapsed();
         place.set(sleep(delay));
@@ -215,8 +215,8 @@ impl Timer for TokioSleep {
     }
 }
 
-/// tokio-util's `DelayQueue`: insert and remove want `&mut`, so it stands under a mutex; a task of
-/// a multi-thread runtime polls what has expired out of it.
+/// tokio-util's `DelayQueue`. Insert and remove take `&mut`, so it is behind a mutex; a task of a
+/// multi-thread runtime polls expired items out of it.
 pub(crate) struct QueueTask {
     runtime: Runtime,
     queue: Arc<Mutex<DelayQueue<u64>>>,
@@ -261,7 +261,7 @@ impl Timer for QueueTask {
     }
 }
 
-/// Keyed by (deadline, number): ordered, and a cancel removes at once.
+/// A map by deadline and number: ordered, and a cancel removes at once.
 #[derive(Default)]
 pub(crate) struct DeadlineMap(BTreeMap<(u64, u64), u64>);
 
@@ -290,13 +290,15 @@ impl Core for DeadlineMap {
 
     fn advance(&mut self, now: u64, mut sink: impl FnMut(u64)) {
         while self.next_due().is_some_and(|due| due <= now) {
-            self.pop().into_iter().for_each(&mut sink);
+            if let Some(id) = self.pop() {
+                sink(id);
+            }
         }
     }
 }
 
-/// The timer one writes by hand: `std`'s `BTreeMap` under a mutex, and a thread that waits for the
-/// first deadline. Its lock is never held while a timer fires.
+/// A hand-written timer: `std`'s `BTreeMap` behind a mutex, and a thread that waits for the earliest
+/// deadline. Timers fire without the lock.
 pub(crate) struct QueueThread {
     delays: Delays<DeadlineMap>,
     sink: &'static Sink,
@@ -308,7 +310,11 @@ impl Timer for QueueThread {
     type Local<'a> = &'a Self;
 
     fn start(sink: &'static Sink) -> anyhow::Result<Self> {
-        let fire = |due: Drain<'_, u64>| due.for_each(|due_ns| sink.fired(due_ns));
+        let fire = |due: Drain<'_, u64>| {
+            for due_ns in due {
+                sink.fired(due_ns);
+            }
+        };
         Ok(QueueThread {
             delays: Delays::start(sink.clock(), fire)?,
             sink,
@@ -333,14 +339,14 @@ impl Timer for QueueThread {
     }
 }
 
-/// Pending timers need not fire.
+/// Discards pending timers, which need not fire.
 impl Drop for QueueThread {
     fn drop(&mut self) {
         self.delays.with(|map| map.0.clear());
     }
 }
 
-/// The contenders of a row, with the row's function.
+/// Lists the contenders of a row, with the row's function.
 macro_rules! timers {
     ($measure:ident) => {{
         use $crate::timers::*;

@@ -1,11 +1,10 @@
-//! The ways to wait under keys that are compared, each used as its own documentation advises,
-//! behind [`Waits`].
+//! Ways to wait under keys, each used as its own documentation advises, behind [`Waits`].
 //!
-//! Ours comes in two forms: a *callback* is called by the thread that raises the event, a *future*
-//! is awaited. No contender leaves anything behind of a request that is completed or timed out. The
-//! map of the peer hashes with foldhash, which is kind to it, and has the shards it has by default.
+//! Ours comes in two forms: a *callback* is called by the thread that signals the key, a *future* is
+//! awaited. No contender keeps anything of a request that was completed or timed out. The peer's map
+//! hashes with foldhash, which favours it, and has its default number of shards.
 //!
-//! A peer joins the run by its type in [`waits`].
+//! To add a peer, add its type to [`waits`].
 
 use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
@@ -20,18 +19,18 @@ use crate::{
     results::OURS,
 };
 
-/// Where requests wait under keys until an event finds them ready.
+/// A contender in which requests wait under keys until a signal finds them ready.
 pub(crate) trait Waits: Peer {
-    /// How often an event looks at a request that is not ready.
-    const LOOKS: u64 = 1;
+    /// How often a signal checks a request that is not ready.
+    const VAIN_CHECKS: u64 = 1;
 
-    /// Parks a request that is not ready: it waits once the future was polled, and is told that it
-    /// is over before the future ends. In the callback form the future says nothing: it is ready
-    /// as soon as the request waits.
+    /// Parks a request that is not ready. It waits once the future was polled, and
+    /// [`Request::end`] is called before the future ends. In the callback form the future is ready as
+    /// soon as the request waits.
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait;
 
-    /// What requests under this key wait for may have come true.
-    fn event(&self, key: u64);
+    /// Signals `key`: the condition of requests under it may have become true.
+    fn signal(&self, key: u64);
 }
 
 impl DelayedOperation for Request {
@@ -40,11 +39,11 @@ impl DelayedOperation for Request {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        self.over(outcome == Outcome::Completed);
+        self.end(outcome == Outcome::Completed);
     }
 }
 
-/// Of produces, too.
+/// Also the contender in which produces wait.
 impl<O: DelayedOperation + Send> Peer for Purgatory<u64, O> {
     const NAME: &'static str = OURS;
 
@@ -52,7 +51,7 @@ impl<O: DelayedOperation + Send> Peer for Purgatory<u64, O> {
         Ok(Purgatory::new("ours")?)
     }
 
-    fn left(&self) -> usize {
+    fn remaining(&self) -> usize {
         self.len() + self.keys()
     }
 }
@@ -65,26 +64,25 @@ impl Waits for Purgatory<u64, Request> {
         poll_fn(|_| Poll::Ready(()))
     }
 
-    fn event(&self, key: u64) {
+    fn signal(&self, key: u64) {
         self.check_and_complete(&key);
     }
 }
 
 impl Waits for Purgatory<u64, BoxedOperation> {
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
-        let condition = move || request.is_ready().then_some(());
-        let wait = self.wait(&keys, limit, condition);
-        async move { request.over(wait.await.is_ok()) }
+        let wait = self.wait(&keys, limit, request.condition());
+        async move { request.end(wait.await.is_ok()) }
     }
 
-    fn event(&self, key: u64) {
+    fn signal(&self, key: u64) {
         self.check_and_complete(&key);
     }
 }
 
-/// The future most often written by hand: a list of oneshot senders for each key, and tokio's
-/// `timeout`. An event takes the whole list and wakes each waiter on it; one whose request is not
-/// ready registers again. A waiter that leaves takes itself off its lists.
+/// The most common hand-written future: a list of oneshot senders for each key, and tokio's
+/// `timeout`. A signal takes the whole list and wakes each waiter on it; a waiter whose request is
+/// not ready registers again. A waiter that is dropped removes itself from its lists.
 #[derive(Default)]
 pub(crate) struct Oneshots(DashMap<u64, Vec<oneshot::Sender<()>>, RandomState>);
 
@@ -95,12 +93,16 @@ struct Registered<'a, const K: usize> {
 }
 
 impl<const K: usize> Registered<'_, K> {
-    /// Waits for an event on any of the keys.
-    async fn told(&mut self) {
+    /// Waits until any of the keys is signalled.
+    async fn signalled(&mut self) {
         poll_fn(|context| {
             let mut places = self.places.iter_mut();
-            let told = places.any(|(_, told)| Pin::new(told).poll(context).is_ready());
-            if told { Poll::Ready(()) } else { Poll::Pending }
+            let signalled = places.any(|(_, signal)| Pin::new(signal).poll(context).is_ready());
+            if signalled {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }
@@ -108,12 +110,11 @@ impl<const K: usize> Registered<'_, K> {
 
 impl<const K: usize> Drop for Registered<'_, K> {
     fn drop(&mut self) {
-        let untold = self
-            .places
-            .iter_mut()
-            .filter(|(_, told)| !told.is_terminated());
-        for (key, told) in untold {
-            told.close();
+        for (key, signal) in &mut self.places {
+            if signal.is_terminated() {
+                continue; // the signal took the list off the map
+            }
+            signal.close();
             self.waits.0.remove_if_mut(key, |_, senders| {
                 senders.retain(|sender| !sender.is_closed());
                 senders.is_empty()
@@ -125,9 +126,9 @@ impl<const K: usize> Drop for Registered<'_, K> {
 impl Oneshots {
     fn register<const K: usize>(&self, keys: [u64; K]) -> Registered<'_, K> {
         let places = keys.map(|key| {
-            let (tell, told) = oneshot::channel();
-            self.0.entry(key).or_default().push(tell);
-            (key, told)
+            let (sender, signal) = oneshot::channel();
+            self.0.entry(key).or_default().push(sender);
+            (key, signal)
         });
         Registered {
             waits: self,
@@ -143,38 +144,41 @@ impl Peer for Oneshots {
         Ok(Oneshots::default())
     }
 
-    fn left(&self) -> usize {
+    fn remaining(&self) -> usize {
         self.0.len()
     }
 }
 
 impl Waits for Oneshots {
-    /// Before it registers again and after.
-    const LOOKS: u64 = 2;
+    /// One check before it registers again and one after.
+    const VAIN_CHECKS: u64 = 2;
 
     async fn park<const K: usize>(&self, keys: [u64; K], timeout: Duration, request: Request) {
         let waits = async {
             while !request.is_ready() {
                 let mut registered = self.register(keys);
+                // A signal between the check and the registration woke no waiter: check again.
                 if request.is_ready() {
                     break;
                 }
-                registered.told().await;
+                registered.signalled().await;
             }
         };
-        request.over(time::timeout(timeout, waits).await.is_ok());
+        request.end(time::timeout(timeout, waits).await.is_ok());
     }
 
-    fn event(&self, key: u64) {
-        let senders = self
-            .0
-            .remove(&key)
-            .map_or(Vec::new(), |(_, senders)| senders);
-        senders.into_iter().for_each(|sender| _ = sender.send(()));
+    fn signal(&self, key: u64) {
+        let Some((_, senders)) = self.0.remove(&key) else {
+            return;
+        };
+        for sender in senders {
+            // A receiver that is gone has nothing to hear.
+            _ = sender.send(());
+        }
     }
 }
 
-/// The contenders of a row, by form, with the row's function.
+/// Lists the contenders of a row by form, with the row's function.
 macro_rules! waits {
     ($measure:ident) => {{
         use purgatory::{BoxedOperation, Purgatory};

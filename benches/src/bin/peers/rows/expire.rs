@@ -1,17 +1,17 @@
 //! `lateness-1m-per-s`, `burst-1m` and `uniform-1m`: a million timers that fire, in real time.
 //!
-//! In the first two eight threads schedule them before the first is due (a round in which they were
-//! not done by then is thrown away and repeated with twice the lead). `lateness-1m-per-s-cpu` is
-//! the processor time of the process from the last one scheduled until the last one fired, a clock
-//! read, a lock and a record a timer for the sink included. In `uniform-1m` two threads schedule
-//! them over a second, each half a second ahead, so that timers start and fire all the while.
+//! In the first two rows eight threads schedule all timers before the first is due; a round in which
+//! they were too slow is discarded and repeated with twice the lead. `lateness-1m-per-s-cpu` is the
+//! processor time of the process from the last timer scheduled until the last one fired. It includes
+//! the sink: a clock read, a lock and a record for each timer. In `uniform-1m` two threads schedule
+//! the timers over a second, each half a second ahead, so that timers start and fire continuously.
 //!
-//! Not all do the same when they fire: ours runs and frees the caller's boxed closure on a worker
-//! thread, the future wakes and frees a waker, the others hand over eight bytes on their own
-//! thread.
+//! Contenders differ in what they do when a timer fires: ours runs and frees the caller's boxed
+//! closure on a worker thread, the future wakes and frees a waker, the others hand over eight bytes
+//! on their own thread.
 //!
-//! `expire-operations`: the same as `lateness-1m-per-s` with ours a purgatory whose operations
-//! nothing completes, beside the bare timers of the peers.
+//! `expire-operations` is `lateness-1m-per-s` with a purgatory of operations that nothing completes,
+//! beside the bare timers of the peers.
 
 use std::{thread, time::Duration};
 
@@ -25,39 +25,39 @@ use crate::{
     contender::{Contender, contenders},
     request::{Progress, Request},
     results::OURS,
-    sink::{Noted, Sink},
+    sink::{Recorded, Sink},
     timers::{QueueTask, Timer, TokioSleep, timers},
 };
 
 const THREADS: usize = 8;
-/// How long before the first is due they are scheduled, at least and at most.
+/// The least and the greatest lead: timers are scheduled this long before the first is due.
 const LEAD: Duration = Duration::from_millis(250);
 const LEAD_MAX: Duration = Duration::from_secs(30);
 const UNIFORM_THREADS: usize = 2;
 /// The keys of `expire-operations`.
 const EXPIRING_KEYS: u64 = 100_000;
-/// In `uniform-1m` a thread looks at the clock after scheduling this many.
+/// In `uniform-1m` a thread reads the clock after scheduling this many timers.
 const STEP: usize = 64;
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)];
 
 #[derive(Clone, Copy)]
 struct Expire {
     timers: usize,
-    /// Over which they fall due at random.
+    /// The time over which they fall due at random.
     window: Duration,
-    noted: Noted,
+    recorded: Recorded,
 }
 
 /// The result of a round.
 struct Expired {
     sink: &'static Sink,
-    /// When the first could be due.
+    /// The moment at which the first could be due.
     base_ns: u64,
-    /// Time on the processors while they fired.
+    /// Processor time while they fired.
     cpu_ns: u64,
 }
 
-/// With twice the lead as often as that was too short.
+/// Measures a round; doubles the lead while it is too short.
 fn expire<T: Timer>(expire: Expire) -> anyhow::Result<Expired> {
     let mut lead = expire.window.max(LEAD);
     while lead <= LEAD_MAX {
@@ -69,11 +69,14 @@ fn expire<T: Timer>(expire: Expire) -> anyhow::Result<Expired> {
     bail!("{}: not scheduled within {LEAD_MAX:?}", T::NAME)
 }
 
-/// `None` when the first was due before the last was scheduled.
+/// Schedules all timers and waits until they have fired. `None` when the first was due before the
+/// last was scheduled.
 fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Expired>> {
     let share = expire.timers / THREADS;
-    let sink = Sink::leaked((share * THREADS) as u64, expire.noted);
+    let sink = Sink::leaked((share * THREADS) as u64, expire.recorded);
     let timer = T::start(sink)?;
+
+    // Schedule on all threads at once.
     let base_ns = sink.clock().now_ns() + lead.as_nanos() as u64;
     let schedule = |thread| {
         let mut random = Rng::with_seed(thread);
@@ -87,6 +90,8 @@ fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Ex
         (0..share).map(one).collect()
     };
     let handles: Vec<Vec<T::Handle>> = on_threads(THREADS, schedule);
+
+    // Only if that was fast enough, timers fire under no other load.
     if sink.clock().now_ns() > base_ns {
         return Ok(None);
     }
@@ -99,12 +104,14 @@ fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Ex
     }))
 }
 
-/// Waits until all have fired, once; nanoseconds on the processors meanwhile.
+/// Waits until each timer has fired once; returns the processor time meanwhile, in nanoseconds.
 fn all_fired<T: Timer>(timer: &T, sink: &Sink) -> anyhow::Result<u64> {
     let cpu_ns = sink.wait();
-    let (fired, expected) = (sink.count(), sink.expected());
-    let cpu_ns = cpu_ns.filter(|_| fired == expected);
-    let cpu_ns = cpu_ns.with_context(|| format!("{}: {fired} fired of {expected}", T::NAME))?;
+    let fired = sink.count();
+    let expected = sink.expected();
+    let fired_of = || format!("{}: {fired} fired of {expected}", T::NAME);
+    let cpu_ns = cpu_ns.with_context(fired_of)?;
+    ensure!(fired == expected, fired_of());
     let pending = timer.pending().unwrap_or(0);
     ensure!(
         pending == 0,
@@ -114,11 +121,15 @@ fn all_fired<T: Timer>(timer: &T, sink: &Sink) -> anyhow::Result<u64> {
     Ok(cpu_ns)
 }
 
-/// Timers with one time-out, scheduled at a steady rate over a window; their sink.
+/// Schedules timers with one timeout at a steady rate over a window; returns their sink.
 fn steady<T: Timer>((timers, window): (usize, Duration)) -> anyhow::Result<&'static Sink> {
     let share = timers / UNIFORM_THREADS;
-    let sink = Sink::leaked((share * UNIFORM_THREADS) as u64, Noted::Lateness);
-    let (timer, clock, timeout) = (T::start(sink)?, sink.clock(), window / 2);
+    let sink = Sink::leaked((share * UNIFORM_THREADS) as u64, Recorded::Lateness);
+    let timer = T::start(sink)?;
+    let clock = sink.clock();
+    let timeout = window / 2;
+
+    // Each thread schedules its share, no faster than the rate.
     let begin_ns = clock.now_ns();
     let schedule = |_| {
         let mut local = timer.local();
@@ -135,67 +146,58 @@ fn steady<T: Timer>((timers, window): (usize, Duration)) -> anyhow::Result<&'sta
         (0..share).map(one).collect()
     };
     let handles: Vec<Vec<T::Handle>> = on_threads(UNIFORM_THREADS, schedule);
+
+    // Handles may be the timers, so they live until all have fired.
     all_fired::<T>(&timer, sink)?;
     drop(handles);
     Ok(sink)
 }
 
 pub(super) fn lateness(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    lateness_of(id, run, &timers!(expire))
+    measure_lateness(id, run, &timers!(expire))
 }
 
 pub(super) fn operations(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let contenders = contenders!(expire, Timer: Parked, TokioSleep, QueueTask);
-    lateness_of(&format!("{id}-callback"), run, &contenders)
+    measure_lateness(&format!("{id}-callback"), run, &contenders)
 }
 
-fn lateness_of(
+/// Adds the quantiles of lateness, the number of early timers, and the processor time.
+fn measure_lateness(
     id: &str,
     run: &mut Run<'_>,
     contenders: &[Contender<Expire, Expired>],
 ) -> anyhow::Result<()> {
-    let (timers, window, noted) = (run.sizes.one_m, run.sizes.window, Noted::Lateness);
     let all = Expire {
-        timers,
-        window,
-        noted,
+        timers: run.sizes.one_m,
+        window: run.sizes.window,
+        recorded: Recorded::Lateness,
     };
     for _ in 0..run.sizes.rounds {
-        run.turns(
-            contenders,
-            all,
-            |run, name, Expired { sink, cpu_ns, .. }| {
-                let lateness = sink.lateness();
-                run.quantiles_ms(id, name, &lateness.ns, &QUANTILES);
-                run.add(
-                    &format!("{id}-early"),
-                    "timers early",
-                    name,
-                    lateness.early as f64,
-                );
-                run.add(&format!("{id}-cpu"), "ms", name, cpu_ns as f64 / 1e6);
-            },
-        )?;
+        run.turns(contenders, all, |run, name, expired| {
+            let lateness = expired.sink.lateness();
+            let early = lateness.early as f64;
+            let cpu_ms = expired.cpu_ns as f64 / 1e6;
+            run.quantiles_ms(id, name, &lateness.ns, &QUANTILES);
+            run.add(&format!("{id}-early"), "timers early", name, early);
+            run.add(&format!("{id}-cpu"), "ms", name, cpu_ms);
+        })?;
     }
     Ok(())
 }
 
 pub(super) fn burst(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let (timers, window, noted) = (run.sizes.one_m, Duration::ZERO, Noted::Last);
     let all = Expire {
-        timers,
-        window,
-        noted,
+        timers: run.sizes.one_m,
+        window: Duration::ZERO,
+        recorded: Recorded::Last,
     };
     for _ in 0..run.sizes.rounds {
-        run.turns(
-            &timers!(expire),
-            all,
-            |run, name, Expired { sink, base_ns, .. }| {
-                let late_ms = (sink.last_ns() as f64 - base_ns as f64) / 1e6;
-                run.add(&format!("{id}-last"), "ms late", name, late_ms);
-            },
-        )?;
+        run.turns(&timers!(expire), all, |run, name, expired| {
+            // Negative when it was early.
+            let late_ns = expired.sink.last_ns() as f64 - expired.base_ns as f64;
+            run.add(&format!("{id}-last"), "ms late", name, late_ns / 1e6);
+        })?;
     }
     Ok(())
 }
@@ -210,8 +212,8 @@ pub(super) fn uniform(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Operations that nothing completes, as timers: each is parked under a random one of many keys,
-/// so that no list is long.
+/// Operations that nothing completes, as timers. Each is parked under a random key of many, so that
+/// no list is long.
 struct Parked {
     purgatory: Purgatory<u64, Request>,
     progress: &'static Progress,
@@ -227,7 +229,7 @@ impl Timer for Parked {
         let purgatory = Purgatory::builder("ours").timer(&timer).build()?;
         Ok(Parked {
             purgatory,
-            progress: Progress::telling(sink),
+            progress: Progress::recording(sink),
         })
     }
 
@@ -235,7 +237,8 @@ impl Timer for Parked {
         (self, Rng::new())
     }
 
-    fn schedule_firing((parked, random): &mut Self::Local<'_>, delay: Duration, due_ns: u64) {
+    fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) {
+        let (parked, random) = local;
         let request = Request {
             progress: parked.progress,
             required: due_ns,
@@ -262,15 +265,12 @@ mod tests {
 
     #[test]
     fn timer_that_fires_twice_is_noticed() {
-        let (window, noted) = (Duration::ZERO, Noted::Last);
-        assert!(
-            expire::<Broken>(Expire {
-                timers: 8,
-                window,
-                noted
-            })
-            .is_err()
-        );
+        let expired = expire::<Broken>(Expire {
+            timers: 8,
+            window: Duration::ZERO,
+            recorded: Recorded::Last,
+        });
+        assert!(expired.is_err());
         assert!(steady::<Broken>((8, Duration::from_millis(1))).is_err());
     }
 }

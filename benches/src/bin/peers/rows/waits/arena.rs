@@ -1,4 +1,4 @@
-//! A contender in a runtime, the keys that requests wait for, and work on many requests.
+//! An arena: a contender in a runtime, random keys to wait under, and work on many requests.
 
 use std::{
     collections::VecDeque,
@@ -25,9 +25,9 @@ use crate::{
     waits::Waits,
 };
 
-/// The number of keys; requests wait under random ones.
+/// The number of keys; requests wait under random keys.
 pub(super) const KEYS: u64 = 1000;
-/// The timeout of a request that is completed soon, and of one that stays.
+/// The timeouts of a request that is completed soon, and of one that stays.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 /// A request counts as lost after this time.
@@ -39,10 +39,11 @@ pub(super) struct Arena<W> {
     pub(super) waits: Arc<W>,
 }
 
-/// A task of a arena, to be joined.
+/// A task of an arena, to be joined.
 pub(super) struct Task<T>(mpsc::Receiver<T>);
 
 impl<W: Peer> Arena<W> {
+    /// Starts the contender in a runtime with this many workers.
     pub(super) fn open(workers: usize) -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(workers)
@@ -58,10 +59,14 @@ impl<W: Peer> Arena<W> {
         })
     }
 
-    /// Checks that the contender holds nothing. To be called when all requests are over.
-    pub(super) fn nothing_left(&self) -> anyhow::Result<()> {
-        let left = self.waits.left();
-        ensure!(left == 0, "{}: {left} of what waits is still held", W::NAME);
+    /// Checks that the contender holds nothing. Call it after all requests have ended.
+    pub(super) fn check_empty(&self) -> anyhow::Result<()> {
+        let remaining = self.waits.remaining();
+        ensure!(
+            remaining == 0,
+            "{}: still holds {remaining} requests or keys",
+            W::NAME
+        );
         Ok(())
     }
 
@@ -70,42 +75,49 @@ impl<W: Peer> Arena<W> {
         self.runtime.block_on(unconstrained(task))
     }
 
-    /// Starts a task. It is not made to yield every so often: it stands for many that are short.
+    /// Starts a task without tokio's cooperative budget: it stands for many short tasks.
     pub(super) fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> Task<T> {
-        let (tell, ended) = mpsc::channel();
-        self.runtime
-            .spawn(unconstrained(async move { _ = tell.send(task.await) }));
+        let (sender, ended) = mpsc::channel();
+        self.runtime.spawn(unconstrained(async move {
+            _ = sender.send(task.await);
+        }));
         Task(ended)
     }
 
-    /// The same on a thread of its own: at the same time as others for certain, and it may block. A
-    /// worker that blocks, or does not yield, can hold back a task that it took along.
+    /// Starts a task on a thread of its own, so that it surely runs beside others and may block. (A
+    /// worker that blocks or does not yield can delay another task in its queue.)
     pub(super) fn thread<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> Task<T> {
-        let (tell, ended) = mpsc::channel();
+        let (sender, ended) = mpsc::channel();
         let runtime = self.runtime.clone();
-        std::thread::spawn(move || _ = tell.send(runtime.block_on(unconstrained(task))));
+        std::thread::spawn(move || {
+            _ = sender.send(runtime.block_on(unconstrained(task)));
+        });
         Task(ended)
     }
 
-    /// The result of the task. An error when it waits for a request that got lost.
+    /// Waits for the task's result.
+    ///
+    /// # Errors
+    /// When the task waits for a request that was lost.
     pub(super) fn join<T>(&self, task: Task<T>) -> anyhow::Result<T> {
         let ended = task.0.recv_timeout(PATIENCE);
         if matches!(ended, Err(RecvTimeoutError::Timeout)) {
-            std::mem::forget(self.runtime.clone()); // to drop it would be to wait for the task
+            // Dropping the runtime would wait for the task.
+            std::mem::forget(self.runtime.clone());
             bail!("{}: a request was lost", W::NAME);
         }
         ended.with_context(|| format!("{}: a task failed", W::NAME))
     }
 }
 
-/// Nanoseconds for each of `count`, after an eighth as many to warm up. `work` does some from a
-/// number on, and returns how long it took.
+/// Measures nanoseconds per operation over `count` operations, after an eighth as many to warm up.
+/// `work` gets the number of the first operation and how many to do, and returns how long they took.
 pub(super) fn warmed_up(
     count: u64,
     work: impl Fn(u64, u64) -> anyhow::Result<u64>,
@@ -115,19 +127,27 @@ pub(super) fn warmed_up(
     Ok(work(before, count)? as f64 / count as f64)
 }
 
-/// Every one of these requests must have been completed, once.
-pub(super) fn all_completed<W: Peer>(progress: &Progress, requests: u64) -> anyhow::Result<()> {
-    let (completed, ended) = (progress.completed(), progress.ended());
-    let name = W::NAME;
+/// Checks that each request was completed once.
+pub(super) fn check_completed<W: Peer>(progress: &Progress, requests: u64) -> anyhow::Result<()> {
+    check_counts::<W>(progress.completed(), progress.ended(), requests)
+}
+
+/// Checks that all of `requests` were completed, and none given up.
+pub(super) fn check_counts<W: Peer>(
+    completed: u64,
+    ended: u64,
+    requests: u64,
+) -> anyhow::Result<()> {
     ensure!(
-        (completed, ended) == (requests, requests),
-        "{name}: {completed} completed and {} given up of {requests}",
+        completed == requests && ended == requests,
+        "{}: {completed} completed and {} given up of {requests}",
+        W::NAME,
         ended - completed,
     );
     Ok(())
 }
 
-/// Random ones of [`KEYS`] keys, from the first on.
+/// Random keys out of [`KEYS`], which begin with `first`.
 pub(super) struct Keys {
     random: Rng,
     first: u64,
@@ -146,10 +166,10 @@ impl Keys {
     }
 }
 
-/// Waits that pend, in the order in which they were parked.
+/// Pending waits, in the order in which they were parked.
 pub(super) type Pending<'a, T = ()> = VecDeque<Pin<Box<dyn Future<Output = T> + Send + 'a>>>;
 
-/// Has a wait registered with its task, by a first poll; it is kept if it pends.
+/// Polls a wait for the first time, which registers it with its task; keeps it if it is pending.
 pub(super) async fn begin<'a, T>(
     mut wait: Pin<Box<impl Future<Output = T> + Send + 'a>>,
     pending: &mut Pending<'a, T>,
@@ -159,7 +179,7 @@ pub(super) async fn begin<'a, T>(
     }
 }
 
-/// Parks requests that stay, under `K` random keys each from `first` on.
+/// Parks requests that stay, each under `K` random keys, which begin with `first`.
 pub(super) async fn park_all<'a, W: Waits, const K: usize>(
     waits: &'a W,
     request: Request,
@@ -169,15 +189,12 @@ pub(super) async fn park_all<'a, W: Waits, const K: usize>(
 ) {
     let mut keys = Keys::new(1, first);
     for _ in 0..requests {
-        begin(
-            Box::pin(waits.park(keys.next::<K>(), HOUR, request)),
-            pending,
-        )
-        .await;
+        let wait = waits.park(keys.next::<K>(), HOUR, request);
+        begin(Box::pin(wait), pending).await;
     }
 }
 
-/// Completes these requests.
+/// Completes the requests of [`park_all`].
 pub(super) async fn complete_all<W: Waits>(
     waits: &W,
     request: Request,
@@ -186,14 +203,16 @@ pub(super) async fn complete_all<W: Waits>(
     requests: usize,
 ) -> anyhow::Result<()> {
     request.progress.reach(request.required);
-    (first..first + KEYS).for_each(|key| waits.event(key));
+    for key in first..first + KEYS {
+        waits.signal(key);
+    }
     for wait in pending {
         wait.await;
     }
-    all_completed::<W>(request.progress, requests as u64)
+    check_completed::<W>(request.progress, requests as u64)
 }
 
-/// Polls once, as the task that runs.
+/// Polls once, in the current task.
 pub(super) async fn poll_once<F: Future + ?Sized>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }

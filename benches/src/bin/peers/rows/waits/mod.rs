@@ -1,4 +1,4 @@
-//! The rows of waits: requests parked under keys, and completed by events.
+//! Rows of waits: requests are parked under keys and completed by signals.
 
 mod arena;
 pub(super) mod operations;

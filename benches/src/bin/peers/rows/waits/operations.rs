@@ -1,15 +1,15 @@
-//! `acks-all-1t`: a produce with acks=all, until the high watermark of its partition has reached
-//! its offset. Batches of one to eight produces go to random ones of 64 partitions, at offsets that
-//! rise, each with a time-out of 30 s. A batch is parked, and one raise of the high watermark
-//! completes it. The time is from the first produce until the last is over, by the number
-//! of produces. Rounds are many and short, each with a new contender.
+//! `acks-all-1t`: a produce with acks=all, until the high watermark of its partition has reached its
+//! offset. Batches of one to eight produces go to random partitions of 64, at increasing offsets,
+//! each with a timeout of 30 s. A batch is parked, and one advance of the high watermark completes
+//! it. The figure is the time from the first produce until the last has ended, divided by their
+//! number. Rounds are many and short, each with a new contender.
 //!
-//! `hot-key`: an event on a key for which 10 000 requests wait, none of them ready. It is over when
-//! each was checked and waits again. A future that the event wakes checks in a task of its own.
+//! `hot-key`: a signal to a key under which 10 000 requests wait, none of them ready. It ends when
+//! each was checked and waits again. A future that the signal wakes checks in a task of its own.
 //!
-//! `bytes-per-parked-…`: heap in use while a million requests of 16 bytes are parked under random
-//! keys of a thousand, one each or three, divided by their number. A future counts in its box, as
-//! in a task of its own, but without the task.
+//! `bytes-per-parked-…`: heap in use while a million requests of 16 bytes are parked under one or
+//! three random keys of a thousand, divided by their number. A future counts in its box, as in a
+//! task of its own, but without the task.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use timer_core::{Clock, SystemClock};
 use tokio::task::yield_now;
 
 use super::arena::{
-    Arena, HOUR, Pending, TIMEOUT, all_completed, begin, complete_all, park_all, warmed_up,
+    Arena, HOUR, Pending, TIMEOUT, begin, check_completed, check_counts, complete_all, park_all,
+    warmed_up,
 };
 use crate::{
     produces::{PARTITIONS, Produces, produces},
@@ -28,35 +29,39 @@ use crate::{
     waits::{Waits, waits},
 };
 
-/// Produces in a batch, at most.
+/// The maximum number of produces in a batch.
 const BATCH_MAX: u64 = 8;
 
-/// Parks and completes `produces` to partitions that all end at `log_end`; returns the time at the
-/// end.
+/// Parks and completes `produces` produces to partitions that all end at `log_end`; returns how long
+/// that took, in nanoseconds.
 async fn produce<P: Produces>(
     waits: Arc<P>,
     partitions: &'static [Progress],
     log_end: u64,
     produces: u64,
 ) -> u64 {
-    let (mut random, mut log_ends) = (Rng::with_seed(1), [log_end; PARTITIONS]);
-    let (clock, mut pending, mut parked) = (SystemClock::new(), Pending::new(), 0);
+    let mut random = Rng::with_seed(1);
+    let mut log_ends = [log_end; PARTITIONS];
+    let mut pending = Pending::new();
+    let mut parked = 0;
+    let clock = SystemClock::new();
     while parked < produces {
+        // Append a batch to a partition, and park it.
         let partition = random.usize(0..PARTITIONS);
         let batch = random.u64(1..=BATCH_MAX).min(produces - parked);
         parked += batch;
-        let (progress, first) = (&partitions[partition], log_ends[partition] + 1);
+        let progress = &partitions[partition];
+        let first = log_ends[partition] + 1;
         log_ends[partition] += batch;
         for required in first..first + batch {
             let produce = Request { progress, required };
-            begin(
-                Box::pin(waits.park(partition, TIMEOUT, produce)),
-                &mut pending,
-            )
-            .await;
+            let wait = waits.park(partition, TIMEOUT, produce);
+            begin(Box::pin(wait), &mut pending).await;
         }
+
+        // Advance the high watermark to the log's end, which completes the batch.
         progress.reach(log_ends[partition]);
-        waits.raise(partition, log_ends[partition]);
+        waits.advance(partition, log_ends[partition]);
         for wait in pending.drain(..) {
             wait.await;
         }
@@ -64,23 +69,20 @@ async fn produce<P: Produces>(
     clock.now_ns()
 }
 
-/// Nanoseconds a produce, after a warm-up.
+/// Measures nanoseconds per produce, after a warm-up.
 fn acks_all<P: Produces>(produces: u64) -> anyhow::Result<f64> {
     let arena = Arena::<P>::open(1)?;
     warmed_up(produces, |log_end, produces| {
-        let partitions: &[Progress] =
-            Box::leak((0..PARTITIONS).map(|_| Progress::default()).collect());
-        let ns =
-            arena.join(arena.spawn(produce(arena.waits.clone(), partitions, log_end, produces)))?;
-        let completed: u64 = partitions.iter().map(Progress::completed).sum();
-        let ended: u64 = partitions.iter().map(Progress::ended).sum();
-        ensure!(
-            (completed, ended) == (produces, produces),
-            "{}: {completed} completed and {} given up of {produces}",
-            P::NAME,
-            ended - completed,
-        );
-        arena.nothing_left()?;
+        // Leaked, as requests of all contenders refer to it.
+        let partitions: Box<[Progress]> = (0..PARTITIONS).map(|_| Progress::default()).collect();
+        let partitions: &[Progress] = Box::leak(partitions);
+        let task = produce(arena.waits.clone(), partitions, log_end, produces);
+        let ns = arena.join(arena.spawn(task))?;
+
+        let completed = partitions.iter().map(Progress::completed).sum();
+        let ended = partitions.iter().map(Progress::ended).sum();
+        check_counts::<P>(completed, ended, produces)?;
+        arena.check_empty()?;
         Ok(ns)
     })
 }
@@ -97,48 +99,62 @@ pub(in crate::rows) fn acks_all_1t(id: &'static str, run: &mut Run<'_>) -> anyho
 
 /// The number of waiting requests; fewer in tests, which are not optimised.
 const HOT: usize = if cfg!(test) { 20 } else { 10_000 };
-/// Events a round.
-const EVENTS: u64 = if cfg!(test) { 2 } else { 100 };
-/// The key that they wait for.
+/// Signals per round.
+const SIGNALS: u64 = if cfg!(test) { 2 } else { 100 };
+/// The key under which they wait.
 const KEY: u64 = 7;
 
-/// Microseconds an event.
+/// Measures microseconds per signal.
 pub(super) fn hot_key<W: Waits>(requests: usize) -> anyhow::Result<f64> {
     let arena = Arena::<W>::open(1)?;
+    let progress = Progress::leaked();
     let request = Request {
-        progress: Progress::leaked(),
+        progress,
         required: 1,
     };
-    let progress = request.progress;
     let park = |_| {
         let waits = arena.waits.clone();
         arena.spawn(async move { waits.park([KEY], HOUR, request).await })
     };
     let tasks: Vec<_> = (0..requests).map(park).collect();
-    let (waits, looks) = (arena.waits.clone(), requests as u64 * W::LOOKS);
-    let raises = arena.spawn(async move {
-        let looked = async |looks| {
-            while progress.looks() < looks {
-                yield_now().await;
-            }
-        };
-        looked(looks).await;
-        let (clock, before) = (SystemClock::new(), progress.looks());
-        let begin = clock.now_ns();
-        for event in 1..=EVENTS {
-            waits.event(KEY);
-            looked(before + event * looks).await;
-        }
-        let spent = clock.now_ns() - begin;
-        progress.reach(1);
-        waits.event(KEY);
-        spent as f64 / 1e3 / EVENTS as f64
-    });
-    let us = arena.join(raises)?;
-    tasks.into_iter().try_for_each(|task| arena.join(task))?;
-    all_completed::<W>(progress, requests as u64)?;
-    arena.nothing_left()?;
+
+    let checks = requests as u64 * W::VAIN_CHECKS;
+    let us = arena.join(arena.spawn(signal_in_vain(arena.waits.clone(), progress, checks)))?;
+
+    for task in tasks {
+        arena.join(task)?;
+    }
+    check_completed::<W>(progress, requests as u64)?;
+    arena.check_empty()?;
     Ok(us)
+}
+
+/// Signals the hot key until all is measured, then completes the requests. Returns microseconds per
+/// signal, each of which makes `checks` checks in vain.
+async fn signal_in_vain<W: Waits>(waits: Arc<W>, progress: &'static Progress, checks: u64) -> f64 {
+    // All have parked once each was checked.
+    until_checked(progress, checks).await;
+
+    // A signal has ended once each was checked again.
+    let before = progress.vain_checks();
+    let clock = SystemClock::new();
+    let begin_ns = clock.now_ns();
+    for signal in 1..=SIGNALS {
+        waits.signal(KEY);
+        until_checked(progress, before + signal * checks).await;
+    }
+    let spent_ns = clock.now_ns() - begin_ns;
+
+    progress.reach(1);
+    waits.signal(KEY);
+    spent_ns as f64 / 1e3 / SIGNALS as f64
+}
+
+/// Yields until this many checks in vain were made.
+async fn until_checked(progress: &Progress, vain_checks: u64) {
+    while progress.vain_checks() < vain_checks {
+        yield_now().await;
+    }
 }
 
 pub(in crate::rows) fn hot_keys(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
@@ -150,45 +166,49 @@ pub(in crate::rows) fn hot_keys(id: &'static str, run: &mut Run<'_>) -> anyhow::
     Ok(())
 }
 
-/// Bytes a request.
-fn parked<W: Waits, const K: usize>(requests: usize) -> anyhow::Result<f64> {
+/// Measures bytes of heap per request under `K` keys.
+fn bytes_each<W: Waits, const K: usize>(requests: usize) -> anyhow::Result<f64> {
     let arena = Arena::<W>::open(1)?;
     let request = Request {
         progress: Progress::leaked(),
         required: 1,
     };
     let mut pending = Pending::with_capacity(requests);
+    let waits = &*arena.waits;
     let counted = allocation_counter::measure(|| {
-        arena.block_on(park_all::<W, K>(
-            &*arena.waits,
-            request,
-            0,
-            &mut pending,
-            requests,
-        ));
+        arena.block_on(park_all::<W, K>(waits, request, 0, &mut pending, requests));
     });
-    ensure!(
-        request.progress.ended() == 0,
-        "{}: a parked request had gone",
-        W::NAME
-    );
-    arena.block_on(complete_all(&*arena.waits, request, 0, pending, requests))?;
-    arena.nothing_left()?;
+    let ended = request.progress.ended();
+    ensure!(ended == 0, "{}: {ended} ended while parked", W::NAME);
+
+    arena.block_on(complete_all(waits, request, 0, pending, requests))?;
+    arena.check_empty()?;
     Ok(counted.bytes_current as f64 / requests as f64)
 }
 
-pub(super) fn parked_under<W: Waits>((requests, keys): (usize, usize)) -> anyhow::Result<f64> {
-    if keys == 1 {
-        parked::<W, 1>(requests)
+/// The requests of `bytes-per-parked-…`, and under how many keys each is parked: one or three.
+#[derive(Clone, Copy)]
+pub(super) struct Parked {
+    pub(super) requests: usize,
+    pub(super) keys: usize,
+}
+
+/// Measures bytes of heap per request.
+pub(super) fn bytes_parked<W: Waits>(parked: Parked) -> anyhow::Result<f64> {
+    if parked.keys == 1 {
+        bytes_each::<W, 1>(parked.requests)
     } else {
-        parked::<W, 3>(requests)
+        bytes_each::<W, 3>(parked.requests)
     }
 }
 
 pub(in crate::rows) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let of = (run.sizes.one_m, if id.ends_with("-3keys") { 3 } else { 1 });
-    for (form, contenders) in waits!(parked_under) {
-        run.each(&format!("{id}-{form}"), "bytes", &contenders, of)?;
+    let parked = Parked {
+        requests: run.sizes.one_m,
+        keys: if id.ends_with("-3keys") { 3 } else { 1 },
+    };
+    for (form, contenders) in waits!(bytes_parked) {
+        run.each(&format!("{id}-{form}"), "bytes", &contenders, parked)?;
     }
     Ok(())
 }

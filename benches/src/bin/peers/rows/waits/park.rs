@@ -1,21 +1,21 @@
-//! `park-complete-…`: the cost of a request that has to wait and is completed by an event. It waits
-//! under one key or three, random ones of a thousand; in `1m` a million others wait for other keys.
-//! On two threads, per thread, each thread has keys of its own (`other-keys`), both have the same
-//! (`same-keys`), and of the same each completes half of the other's (`half-foreign`). It takes two
-//! processors that are free.
+//! `park-complete-…`: the cost of a request that has to wait and is completed by a signal. It waits
+//! under one or three random keys of a thousand; in `1m` a million other requests wait under other
+//! keys. The rows of two threads give the cost per thread and need two free processors: each thread
+//! has keys of its own (`other-keys`), both have the same (`same-keys`), or each also completes half
+//! of the other's requests (`half-foreign`).
 //!
 //! `…-callback` compares callbacks, `…-future` awaited futures.
 //!
-//! Others that stay parked meanwhile are completed in the end, and nothing may be left.
+//! The requests that stay parked meanwhile are completed at the end, and then the contender must be
+//! empty.
 //!
-//! Each thread has a runtime at hand for tokio's timeouts. It parks a window of requests, makes
-//! them ready, raises the event of each one's first key, and goes on when all are over. One of
-//! several threads may park more windows before that, and does not sleep: it would be woken on the
-//! worker of another thread, which does not yield. A future that pends is boxed, as it would be in
-//! a task of its own.
+//! Each thread has a runtime for tokio's timeouts. It parks a window of requests, makes them ready,
+//! signals the first key of each, and goes on when all have ended. A thread beside others may park
+//! more windows before that, and polls instead of sleeping: it would be woken on another thread's
+//! worker, which does not yield. A pending future is boxed, as it would be in a task of its own.
 //!
-//! With `half_foreign` a thread leaves the events of half its window to the other one, and raises
-//! the events that are left to it.
+//! With `half-foreign` a thread leaves the signals for half its window to the other thread, and
+//! makes the signals that the other has left to it.
 
 use std::sync::{
     Arc, Barrier,
@@ -26,7 +26,7 @@ use timer_core::{Clock, SystemClock};
 use tokio::task::yield_now;
 
 use super::arena::{
-    Arena, KEYS, Keys, Pending, TIMEOUT, all_completed, begin, complete_all, park_all, poll_once,
+    Arena, KEYS, Keys, Pending, TIMEOUT, begin, check_completed, complete_all, park_all, poll_once,
 };
 use crate::{
     request::{Progress, Request},
@@ -34,30 +34,31 @@ use crate::{
     waits::{Waits, waits},
 };
 
-/// How many requests a thread parks before it completes them.
+/// The number of requests that a thread parks before it completes them.
 const WINDOW: u64 = 64;
-/// How many of its requests may be left to others before it waits for them. With a window's worth
-/// two threads go in lockstep, and a third of what is measured is waiting.
-const LEFT_MAX: u64 = 8 * WINDOW;
-/// The first of the keys under which the others wait.
+/// The number of its requests that may be left to the other thread before it waits for them. With
+/// only a window's worth, two threads run in lockstep and spend a third of the time waiting.
+const REMAINING_MAX: u64 = 8 * WINDOW;
+/// The first key under which the requests that stay wait.
 const OTHERS: u64 = 1 << 40;
 
-/// What threads do.
+/// The work of the threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     pub(super) threads: usize,
-    /// How many keys a request waits for: one or three.
+    /// The number of keys under which a request waits: one or three.
     pub(super) keys: usize,
-    /// Each thread has keys of its own.
+    /// Whether each thread has keys of its own.
     pub(super) apart: bool,
+    /// Whether each thread completes half of the other's requests.
     pub(super) half_foreign: bool,
     /// Requests that stay parked, under one key each.
     pub(super) others: usize,
-    /// Of each thread.
+    /// Requests of each thread.
     pub(super) operations: u64,
 }
 
-/// Nanoseconds a request, of the slowest thread.
+/// Measures nanoseconds per request of the slowest thread.
 pub(super) fn park<W: Waits>(work: Work) -> anyhow::Result<f64> {
     if work.keys == 1 {
         with_others::<W, 1>(work)
@@ -66,86 +67,96 @@ pub(super) fn park<W: Waits>(work: Work) -> anyhow::Result<f64> {
     }
 }
 
+/// Does the work while others stay parked.
 fn with_others<W: Waits, const K: usize>(work: Work) -> anyhow::Result<f64> {
     let arena = Arena::<W>::open(work.threads)?;
-    let (waits, mut pending) = (arena.waits.clone(), Pending::new());
+    let waits = &*arena.waits;
     let others = Request {
         progress: Progress::leaked(),
         required: 1,
     };
-    arena.block_on(park_all::<W, 1>(
-        &*waits,
-        others,
-        OTHERS,
-        &mut pending,
-        work.others,
-    ));
-    together::<W, K>(&arena, work)?; // warms up
+    let mut pending = Pending::new();
+    let parks = park_all::<W, 1>(waits, others, OTHERS, &mut pending, work.others);
+    arena.block_on(parks);
+
+    // The first time warms up.
+    together::<W, K>(&arena, work)?;
     let ns = together::<W, K>(&arena, work)?;
-    arena.block_on(complete_all(&*waits, others, OTHERS, pending, work.others))?;
-    arena.nothing_left()?;
+
+    let completes = complete_all(waits, others, OTHERS, pending, work.others);
+    arena.block_on(completes)?;
+    arena.check_empty()?;
     Ok(ns)
 }
 
-/// Has all threads begin together.
+/// Does the work on threads that begin together; returns nanoseconds per request of the slowest.
 fn together<W: Waits, const K: usize>(arena: &Arena<W>, of: Work) -> anyhow::Result<f64> {
     let together = Arc::new(Barrier::new(of.threads));
-    let left: [Arc<AtomicU64>; 2] = Default::default();
+    let given: [Arc<AtomicU64>; 2] = Default::default();
+
+    // A thread's clock starts when all are there.
     let member = |thread: usize| {
         let first = if of.apart { thread as u64 * KEYS } else { 0 };
         let keys = Keys::new(of.operations + thread as u64, first);
-        let swap = of.half_foreign.then(|| Swap::new(thread, &left));
-        let (waits, together) = (arena.waits.clone(), together.clone());
-        let alone = of.threads == 1;
+        let swap = if of.half_foreign {
+            Some(Swap::new(thread, &given))
+        } else {
+            None
+        };
         let mut member = Member::<W, K> {
-            waits,
+            waits: arena.waits.clone(),
             progress: Progress::leaked(),
             parked: 0,
-            alone,
+            alone: of.threads == 1,
             swap,
         };
+        let together = together.clone();
         arena.thread(async move {
             let clock = SystemClock::new();
             together.wait();
-            let begin = clock.now_ns();
+            let begin_ns = clock.now_ns();
             member.work(of.operations, keys).await;
-            let took = clock.now_ns() - begin;
-            all_completed::<W>(member.progress, of.operations)?;
-            anyhow::Ok(took as f64 / of.operations as f64)
+            let took_ns = clock.now_ns() - begin_ns;
+            check_completed::<W>(member.progress, of.operations)?;
+            anyhow::Ok(took_ns as f64 / of.operations as f64)
         })
     };
+
+    // Start all before the first is joined.
     let members: Vec<_> = (0..of.threads).map(member).collect();
-    let spent = members.into_iter().map(|member| arena.join(member)?);
-    let spent: anyhow::Result<Vec<f64>> = spent.collect();
-    Ok(spent?.into_iter().fold(0.0, f64::max))
+    let mut slowest_ns = 0.0;
+    for member in members {
+        slowest_ns = f64::max(slowest_ns, arena.join(member)??);
+    }
+    Ok(slowest_ns)
 }
 
-/// What two threads leave to each other: requests whose keys both draw alike.
+/// The requests that two threads leave to each other. Both draw the keys of these from the same seed.
 struct Swap {
     given: Arc<AtomicU64>,
     received: Arc<AtomicU64>,
     given_keys: Keys,
     received_keys: Keys,
-    /// How many events I have raised for the other.
-    raised: u64,
+    /// Signals made for the other thread.
+    signalled: u64,
 }
 
 impl Swap {
-    fn new(thread: usize, left: &[Arc<AtomicU64>; 2]) -> Self {
-        let keys = |thread| Keys::new(!(thread as u64), 0);
+    /// Creates one thread's part; `given` counts what each thread has left to the other.
+    fn new(thread: usize, given: &[Arc<AtomicU64>; 2]) -> Self {
         let other = 1 - thread;
-        let (given, received) = (left[thread].clone(), left[other].clone());
-        let (given_keys, received_keys) = (keys(thread), keys(other));
+        let keys = |thread| Keys::new(!(thread as u64), 0);
         Swap {
-            given,
-            received,
-            given_keys,
-            received_keys,
-            raised: 0,
+            given: given[thread].clone(),
+            received: given[other].clone(),
+            given_keys: keys(thread),
+            received_keys: keys(other),
+            signalled: 0,
         }
     }
 }
 
+/// One thread's work.
 struct Member<W, const K: usize> {
     waits: Arc<W>,
     progress: &'static Progress,
@@ -155,17 +166,19 @@ struct Member<W, const K: usize> {
 }
 
 impl<W: Waits, const K: usize> Member<W, K> {
-    async fn work(&mut self, operations: u64, mut keys: Keys) {
+    async fn work(&mut self, operations: u64, mut own_keys: Keys) {
         let waits = self.waits.clone();
-        let (mut pending, mut events) = (Pending::new(), Vec::with_capacity(WINDOW as usize));
-        let may_stay = if self.alone { 0 } else { LEFT_MAX };
+        let mut pending = Pending::new();
+        let mut to_signal = Vec::with_capacity(WINDOW as usize);
+        let remaining_max = if self.alone { 0 } else { REMAINING_MAX };
         while self.parked < operations {
+            // Park a window; the other thread signals the first half of it, if there are two.
             let window = WINDOW.min(operations - self.parked);
             let given = if self.swap.is_some() { window / 2 } else { 0 };
             for at in 0..window {
                 let keys = match &mut self.swap {
                     Some(swap) if at < given => swap.given_keys.next::<K>(),
-                    _ => keys.next::<K>(),
+                    _ => own_keys.next::<K>(),
                 };
                 self.parked += 1;
                 let request = Request {
@@ -173,57 +186,67 @@ impl<W: Waits, const K: usize> Member<W, K> {
                     required: self.parked,
                 };
                 begin(Box::pin(waits.park(keys, TIMEOUT, request)), &mut pending).await;
-                events.extend((at >= given).then_some(keys[0]));
+                if at >= given {
+                    to_signal.push(keys[0]);
+                }
             }
+
+            // Make all of it ready, then signal.
             self.progress.reach(self.parked);
             if let Some(swap) = &self.swap {
                 swap.given.fetch_add(given, Ordering::Release);
             }
-            events.drain(..).for_each(|key| waits.event(key));
-            self.until_over(&mut pending, may_stay).await;
+            for key in to_signal.drain(..) {
+                waits.signal(key);
+            }
+            self.until_ended(&mut pending, remaining_max).await;
         }
-        self.until_over(&mut pending, 0).await;
+
+        // The other thread may still wait for signals of this one.
+        self.until_ended(&mut pending, 0).await;
         while let Some(swap) = &self.swap
-            && swap.raised < swap.given.load(Ordering::Acquire)
+            && swap.signalled < swap.given.load(Ordering::Acquire)
         {
-            self.raise_or_yield().await;
+            self.signal_or_yield().await;
         }
     }
 
-    /// Waits until at most `may_stay` requests are not over.
-    async fn until_over(&mut self, pending: &mut Pending<'_>, may_stay: u64) {
-        while self.parked.saturating_sub(self.progress.ended()) > may_stay {
+    /// Waits until at most `remaining_max` requests have not ended.
+    async fn until_ended(&mut self, pending: &mut Pending<'_>, remaining_max: u64) {
+        while self.parked.saturating_sub(self.progress.ended()) > remaining_max {
             match pending.pop_front() {
                 Some(wait) if self.alone => wait.await,
                 Some(mut wait) => {
                     if poll_once(wait.as_mut()).await.is_pending() {
                         pending.push_front(wait);
-                        self.raise_or_yield().await;
+                        self.signal_or_yield().await;
                     }
                 }
-                None => self.raise_or_yield().await,
+                None => self.signal_or_yield().await,
             }
         }
     }
 
-    /// Raises the events that the other thread has left to this one.
-    async fn raise_or_yield(&mut self) {
+    /// Makes the signals that the other thread has left to this one; yields if there are none.
+    async fn signal_or_yield(&mut self) {
         if let Some(swap) = &mut self.swap {
             let received = swap.received.load(Ordering::Acquire);
-            if swap.raised < received {
-                for _ in swap.raised..received {
-                    self.waits.event(swap.received_keys.next::<K>()[0]);
+            if swap.signalled < received {
+                for _ in swap.signalled..received {
+                    self.waits.signal(swap.received_keys.next::<K>()[0]);
                 }
-                swap.raised = received;
+                swap.signalled = received;
                 return;
             }
         }
-        std::thread::yield_now(); // the other thread may have no processor
+        // The other thread may have no processor.
+        std::thread::yield_now();
         yield_now().await;
     }
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    // The row's name says what it does.
     let work = Work {
         threads: if id.contains("-2t-") { 2 } else { 1 },
         keys: if id.ends_with("-3keys") { 3 } else { 1 },

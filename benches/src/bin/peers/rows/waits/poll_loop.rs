@@ -1,8 +1,8 @@
-//! `poll-loop`: how long an answer takes after its data is there. 256 long-poll fetches, each of a
-//! partition of its own, wait at most half a second for their data, which comes at a random moment.
+//! `poll-loop`: the time from the arrival of data to its answer. 256 long-poll fetches, each of a
+//! partition of its own, wait at most half a second for their data, which arrives at a random moment.
 //!
-//! The contender `poll-loop` has no purgatory: it looks, sleeps for half of the time that is left,
-//! and looks again until less than a millisecond is left.
+//! The contender `poll-loop` has no purgatory: it checks, sleeps for half of the remaining time, and
+//! checks again, until less than a millisecond remains.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::ensure;
+use anyhow::Context;
 use fastrand::Rng;
 use hdrhistogram::Histogram;
 use purgatory::{BoxedOperation, Purgatory};
@@ -23,90 +23,120 @@ use crate::{contender::Contender, results::OURS, rows::row::Run, sink::histogram
 
 const FETCHES: usize = 256;
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// Data comes at the latest so long after its fetch.
+/// The latest arrival of data after its fetch.
 const DATA_WITHIN_MS: u64 = 400;
-/// With less time left than this the loop gives up.
+/// The loop gives up when less time than this remains.
 const LEAST: Duration = Duration::from_millis(1);
 const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
 
-/// A partition's storage: when data was appended, 0 while there is none.
+/// A partition's storage: the moment at which data was appended, 0 before that.
 #[derive(Default)]
 struct Partition(AtomicU64);
 
 impl Partition {
-    fn look(&self) -> bool {
+    fn has_data(&self) -> bool {
         self.0.load(Ordering::Acquire) > 0
+    }
+
+    /// Returns the condition of a fetch, as `Purgatory::wait` takes it.
+    fn condition(partitions: Arc<[Partition]>, at: usize) -> impl FnMut() -> Option<()> + Send {
+        move || {
+            if partitions[at].has_data() {
+                Some(())
+            } else {
+                None
+            }
+        }
     }
 }
 
-/// The loop. False when its time ran out.
+/// Polls until there is data; false when the time ran out.
 async fn poll(partition: &Partition, clock: &SystemClock) -> bool {
     let end_ns = clock.now_ns() + TIMEOUT.as_nanos() as u64;
     loop {
-        if partition.look() {
+        if partition.has_data() {
             return true;
         }
-        let left = Duration::from_nanos(end_ns.saturating_sub(clock.now_ns()));
-        if left < LEAST {
+        let remaining = Duration::from_nanos(end_ns.saturating_sub(clock.now_ns()));
+        if remaining < LEAST {
             return false;
         }
-        sleep(left / 2).await;
+        sleep(remaining / 2).await;
     }
 }
 
-/// How late the answers are.
+/// The storage, the clock and the way to wait that all fetches of a round share.
+#[derive(Clone)]
+struct Fetches {
+    partitions: Arc<[Partition]>,
+    clock: SystemClock,
+    /// `None` to poll.
+    purgatory: Option<Purgatory<usize, BoxedOperation>>,
+}
+
+impl Fetches {
+    /// Fetches from a partition; returns the moment of the answer, or `None` when there was none in
+    /// time. The data arrives after `arrival`.
+    async fn fetch(self, at: usize, arrival: Duration) -> anyhow::Result<Option<u64>> {
+        let appends = tokio::spawn(self.clone().append(at, arrival));
+        let found = match &self.purgatory {
+            None => poll(&self.partitions[at], &self.clock).await,
+            Some(purgatory) => {
+                let condition = Partition::condition(self.partitions.clone(), at);
+                purgatory.wait(&[at], TIMEOUT, condition).await.is_ok()
+            }
+        };
+        let answered_ns = self.clock.now_ns();
+        appends.await?;
+        Ok(if found { Some(answered_ns) } else { None })
+    }
+
+    /// Appends data to a partition, and signals it.
+    async fn append(self, at: usize, arrival: Duration) {
+        sleep(arrival).await;
+        self.partitions[at]
+            .0
+            .store(self.clock.now_ns(), Ordering::Release);
+        if let Some(purgatory) = &self.purgatory {
+            purgatory.check_and_complete(&at);
+        }
+    }
+}
+
+/// Measures how late the answers are, in nanoseconds.
 fn measure(purgatory: Option<Purgatory<usize, BoxedOperation>>) -> anyhow::Result<Histogram<u64>> {
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
         .enable_time()
         .build()?;
-    let clock = SystemClock::new();
-    let partitions: Arc<[Partition]> = (0..FETCHES).map(|_| Partition::default()).collect();
+    let fetches = Fetches {
+        partitions: (0..FETCHES).map(|_| Partition::default()).collect(),
+        clock: SystemClock::new(),
+        purgatory,
+    };
+
+    // Start all fetches.
     let mut random = Rng::with_seed(17);
-    let fetches = (0..FETCHES).map(|at| {
-        let (partitions, purgatory) = (partitions.clone(), purgatory.clone());
-        let data_ms = random.u64(1..DATA_WITHIN_MS);
-        async move {
-            let (storage, raises) = (partitions.clone(), purgatory.clone());
-            let appends = tokio::spawn(async move {
-                sleep(Duration::from_millis(data_ms)).await;
-                storage[at].0.store(clock.now_ns(), Ordering::Release);
-                raises
-                    .into_iter()
-                    .for_each(|raises| _ = raises.check_and_complete(&at));
-            });
-            let found = match &purgatory {
-                None => poll(&partitions[at], &clock).await,
-                Some(purgatory) => {
-                    let storage = partitions.clone();
-                    let data = move || storage[at].look().then_some(());
-                    purgatory.wait(&[at], TIMEOUT, data).await.is_ok()
-                }
-            };
-            let answered_ns = clock.now_ns();
-            appends.await.map(|()| found.then_some(answered_ns))
-        }
-    });
-    let fetches: Vec<_> = fetches.map(|fetch| runtime.spawn(fetch)).collect();
+    let mut tasks = Vec::with_capacity(FETCHES);
+    for at in 0..FETCHES {
+        let arrival = Duration::from_millis(random.u64(1..DATA_WITHIN_MS));
+        tasks.push(runtime.spawn(fetches.clone().fetch(at, arrival)));
+    }
+
+    // Each must be answered, however late.
     let mut late = histogram();
-    for (fetch, partition) in fetches.into_iter().zip(&*partitions) {
-        let answered_ns = runtime.block_on(fetch)??;
-        ensure!(
-            answered_ns.is_some(),
-            "a fetch was given up though its data was there"
-        );
+    for (task, partition) in tasks.into_iter().zip(&*fetches.partitions) {
+        let answered_ns = runtime.block_on(task)??;
+        let answered_ns = answered_ns.context("a fetch was given up though its data was there")?;
         let appended_ns = partition.0.load(Ordering::Relaxed);
-        late.record(answered_ns.unwrap_or_default().saturating_sub(appended_ns))?;
+        late.record(answered_ns.saturating_sub(appended_ns))?;
     }
     Ok(late)
 }
 
 fn ours((): ()) -> anyhow::Result<Histogram<u64>> {
-    measure(Some(
-        Purgatory::builder("fetch")
-            .timer(&SystemTimer::new()?)
-            .build()?,
-    ))
+    let timer = SystemTimer::new()?;
+    measure(Some(Purgatory::builder("fetch").timer(&timer).build()?))
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {

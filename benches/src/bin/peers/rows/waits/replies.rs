@@ -1,9 +1,10 @@
-//! `replies-…`: a request that is answered, under a number never used before, from the moment it is
-//! registered until its reply was taken, by the number of requests. On one thread (`1t`) 64 are
-//! asked, answered and awaited. On two (`2t`) one thread asks and awaits, the other answers, at
-//! most 512 behind. Both give way while they have nothing to do, so it takes two processors that
-//! are free. `replies-bytes`: the heap in use while a million are unanswered, by their number; a
-//! future counts in its box, as in a task of its own, but without the task.
+//! `replies-…`: the time of a request under a fresh number, from its registration until its reply was
+//! taken. On one thread (`1t`) 64 requests are made, answered and awaited in turn. On two (`2t`) one
+//! thread asks and awaits, the other answers, at most 512 requests behind. Both yield while they have
+//! nothing to do, so the row needs two free processors.
+//!
+//! `replies-bytes`: the heap in use while a million requests are unanswered, divided by their number.
+//! A future counts in its box, as in a task of its own, but without the task.
 
 use std::{
     future::poll_fn,
@@ -30,17 +31,18 @@ use crate::{
     rows::row::Run,
 };
 
-/// Requests that are asked before the first is answered, on one thread.
+/// The number of requests made before the first is answered, on one thread.
 const WINDOW: u64 = 64;
-/// Requests that may be unanswered, on two.
+/// The maximum number of unanswered requests, on two threads.
 const AHEAD_MAX: usize = 512;
 
-/// Where requests wait for replies, by number.
+/// A contender in which requests wait for replies, by number.
 trait Asks: Peer {
-    /// A reply to this request, which can be delivered from now on; `None` if none came in time.
+    /// Registers a request, whose reply may be delivered from now on. The future yields the reply;
+    /// `None` if there was none in time.
     fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send;
 
-    /// Delivers a reply. False when no request waits for it.
+    /// Delivers a reply; false when no request waits for it.
     fn deliver(&self, number: u64, reply: u64) -> bool;
 }
 
@@ -54,7 +56,7 @@ impl Peer for OursReplies {
         Ok(OursReplies(Replies::new("replies")?))
     }
 
-    fn left(&self) -> usize {
+    fn remaining(&self) -> usize {
         self.0.purgatory().len()
     }
 }
@@ -64,7 +66,7 @@ impl Asks for OursReplies {
         let mut reply = self.0.expect(number, TIMEOUT).ok();
         poll_fn(move |context| match &mut reply {
             Some(reply) => Pin::new(reply).poll(context).map(Result::ok),
-            None => Poll::Ready(None), // a number that is expected already
+            None => Poll::Ready(None), // the number was expected already
         })
     }
 
@@ -73,8 +75,8 @@ impl Asks for OursReplies {
     }
 }
 
-/// Written by hand: oneshot senders by number in a `DashMap`, and tokio's `timeout`. A request that
-/// is given up takes its sender off the map.
+/// The hand-written version: oneshot senders by number in a `DashMap`, and tokio's `timeout`. A
+/// request that is given up removes its sender.
 #[derive(Default)]
 struct Oneshots(DashMap<u64, oneshot::Sender<u64>, RandomState>);
 
@@ -82,12 +84,12 @@ struct Oneshots(DashMap<u64, oneshot::Sender<u64>, RandomState>);
 struct Registered<'a> {
     oneshots: &'a Oneshots,
     number: u64,
-    told: oneshot::Receiver<u64>,
+    reply: oneshot::Receiver<u64>,
 }
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        if !self.told.is_terminated() {
+        if !self.reply.is_terminated() {
             self.oneshots.0.remove(&self.number);
         }
     }
@@ -100,31 +102,31 @@ impl Peer for Oneshots {
         Ok(Oneshots::default())
     }
 
-    fn left(&self) -> usize {
+    fn remaining(&self) -> usize {
         self.0.len()
     }
 }
 
 impl Asks for Oneshots {
     fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send {
-        let (tell, told) = oneshot::channel();
-        self.0.insert(number, tell);
+        let (sender, reply) = oneshot::channel();
+        self.0.insert(number, sender);
         let mut registered = Registered {
             oneshots: self,
             number,
-            told,
+            reply,
         };
-        async move { timeout(TIMEOUT, &mut registered.told).await.ok()?.ok() }
+        async move { timeout(TIMEOUT, &mut registered.reply).await.ok()?.ok() }
     }
 
     fn deliver(&self, number: u64, reply: u64) -> bool {
         self.0
             .remove(&number)
-            .is_some_and(|(_, tell)| tell.send(reply).is_ok())
+            .is_some_and(|(_, sender)| sender.send(reply).is_ok())
     }
 }
 
-/// Waiting requests in order of their numbers; the first has the number `next`.
+/// Waiting requests in order of their numbers, of which `next` is the first.
 struct Asked<'a> {
     replies: Pending<'a, Option<u64>>,
     next: u64,
@@ -138,15 +140,15 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Asks, and has the future registered with its task.
+    /// Makes a request, and registers its future with the task.
     async fn ask<A: Asks>(&mut self, asks: &'a A, number: u64) {
         begin(Box::pin(asks.ask(number)), &mut self.replies).await;
     }
 
-    /// Takes replies until at most this many requests pend.
-    async fn until(&mut self, may_pend: usize) {
+    /// Takes replies until at most `pending_max` requests are pending.
+    async fn until(&mut self, pending_max: usize) {
         let backoff = Backoff::new();
-        while self.replies.len() > may_pend {
+        while self.replies.len() > pending_max {
             match poll_once(self.replies[0].as_mut()).await {
                 Poll::Pending => backoff.snooze(),
                 Poll::Ready(reply) => {
@@ -160,15 +162,17 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The reply to a request is its number's complement.
+/// Answers requests; the reply to a request is its number's complement.
 fn answer<A: Asks>(asks: &A, mut numbers: Range<u64>) {
     let all = numbers.all(|number| asks.deliver(number, !number));
-    assert!(all, "nobody waited for a reply");
+    assert!(all, "no request waited for a reply");
 }
 
-/// Asks `requests` times from `first` on; returns the time at the end.
+/// Makes, answers and awaits `requests` requests from number `first` on; returns how long that took,
+/// in nanoseconds.
 async fn ask_alone<A: Asks>(asks: Arc<A>, first: u64, requests: u64) -> u64 {
-    let (clock, mut asked) = (SystemClock::new(), Asked::new(first));
+    let clock = SystemClock::new();
+    let mut asked = Asked::new(first);
     let end = first + requests;
     for window in (first..end).step_by(WINDOW as usize) {
         let numbers = window..end.min(window + WINDOW);
@@ -181,9 +185,11 @@ async fn ask_alone<A: Asks>(asks: Arc<A>, first: u64, requests: u64) -> u64 {
     clock.now_ns()
 }
 
-/// The thread that asks, on two.
+/// Makes and awaits the requests, on the first of two threads; returns how long that took, in
+/// nanoseconds. `end` tells the other thread how far it is.
 async fn asker<A: Asks>(asks: Arc<A>, first: u64, requests: u64, end: Arc<AtomicU64>) -> u64 {
-    let (clock, mut asked) = (SystemClock::new(), Asked::new(first));
+    let clock = SystemClock::new();
+    let mut asked = Asked::new(first);
     for number in first..first + requests {
         asked.ask(&*asks, number).await;
         end.store(number + 1, Ordering::Release);
@@ -193,9 +199,10 @@ async fn asker<A: Asks>(asks: Arc<A>, first: u64, requests: u64, end: Arc<Atomic
     clock.now_ns()
 }
 
-/// The thread that answers, on two.
+/// Answers the requests below `asked`, on the second of two threads.
 async fn answerer<A: Asks>(asks: Arc<A>, first: u64, requests: u64, asked: Arc<AtomicU64>) {
-    let (mut next, backoff) = (first, Backoff::new());
+    let mut next = first;
+    let backoff = Backoff::new();
     while next < first + requests {
         let end = asked.load(Ordering::Acquire);
         if next >= end {
@@ -208,12 +215,19 @@ async fn answerer<A: Asks>(asks: Arc<A>, first: u64, requests: u64, asked: Arc<A
     }
 }
 
-/// Nanoseconds a request.
-fn replies_each<A: Asks>((threads, requests): (usize, u64)) -> anyhow::Result<f64> {
+/// The requests of a round, and on how many threads: one or two.
+#[derive(Clone, Copy)]
+struct Asking {
+    threads: usize,
+    requests: u64,
+}
+
+/// Measures nanoseconds per request.
+fn time_each<A: Asks>(asking: Asking) -> anyhow::Result<f64> {
     let arena = Arena::<A>::open(1)?;
-    warmed_up(requests, |first, requests| {
+    warmed_up(asking.requests, |first, requests| {
         let asks = arena.waits.clone();
-        let ns = if threads == 1 {
+        let ns = if asking.threads == 1 {
             arena.join(arena.spawn(ask_alone(asks, first, requests)))?
         } else {
             let asked = Arc::new(AtomicU64::new(first));
@@ -222,22 +236,24 @@ fn replies_each<A: Asks>((threads, requests): (usize, u64)) -> anyhow::Result<f6
             arena.join(answers)?;
             ns
         };
-        arena.nothing_left()?;
+        arena.check_empty()?;
         Ok(ns)
     })
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let threads = if id.ends_with("-2t") { 2 } else { 1 };
-    let requests = run.sizes.operations;
+    let asking = Asking {
+        threads: if id.ends_with("-2t") { 2 } else { 1 },
+        requests: run.sizes.operations as u64,
+    };
     for _ in 0..2 * run.sizes.rounds {
-        let contenders = contenders!(replies_each, Peer: OursReplies, Oneshots);
-        run.each(id, "ns", &contenders, (threads, requests as u64))?;
+        let contenders = contenders!(time_each, Peer: OursReplies, Oneshots);
+        run.each(id, "ns", &contenders, asking)?;
     }
     Ok(())
 }
 
-/// Bytes in use for each unanswered request. All are answered then.
+/// Measures bytes of heap per unanswered request; then answers all.
 fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
     let arena = Arena::<A>::open(1)?;
     let asks = &*arena.waits;
@@ -254,7 +270,7 @@ fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
     });
     answer(asks, 0..requests);
     arena.block_on(asked.until(0));
-    arena.nothing_left()?;
+    arena.check_empty()?;
     Ok(counted.bytes_current as f64 / requests as f64)
 }
 

@@ -1,9 +1,9 @@
-//! The self-checks checked: waits that do none of what they should are found out by every row.
+//! Tests of the self-checks: every row detects waits that do nothing right.
 
 use std::{future::poll_fn, task::Poll, time::Duration};
 
 use super::{
-    operations::{hot_key, parked_under},
+    operations::{Parked, bytes_parked, hot_key},
     park::{Work, park},
 };
 use crate::{
@@ -12,11 +12,11 @@ use crate::{
     waits::Waits,
 };
 
-/// Tells requests that they are over as soon as they are parked: once for each of these.
-struct Broken<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize>;
+/// Waits that end a request as soon as it is parked, each way this often, and then hold this many.
+struct Broken<const COMPLETED: usize, const GIVEN_UP: usize, const REMAINING: usize>;
 
-impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Peer
-    for Broken<COMPLETED, GIVEN_UP, LEFT>
+impl<const COMPLETED: usize, const GIVEN_UP: usize, const REMAINING: usize> Peer
+    for Broken<COMPLETED, GIVEN_UP, REMAINING>
 {
     const NAME: &'static str = "broken";
 
@@ -24,46 +24,53 @@ impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Peer
         Ok(Broken)
     }
 
-    fn left(&self) -> usize {
-        LEFT
+    fn remaining(&self) -> usize {
+        REMAINING
     }
 }
 
-impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Waits
-    for Broken<COMPLETED, GIVEN_UP, LEFT>
+impl<const COMPLETED: usize, const GIVEN_UP: usize, const REMAINING: usize> Waits
+    for Broken<COMPLETED, GIVEN_UP, REMAINING>
 {
-    const LOOKS: u64 = 0;
+    const VAIN_CHECKS: u64 = 0;
 
     fn park<const K: usize>(&self, _: [u64; K], _: Duration, request: Request) -> impl Wait {
-        (0..COMPLETED).for_each(|_| request.over(true));
-        (0..GIVEN_UP).for_each(|_| request.over(false));
+        for _ in 0..COMPLETED {
+            request.end(true);
+        }
+        for _ in 0..GIVEN_UP {
+            request.end(false);
+        }
         poll_fn(|_| Poll::Ready(()))
     }
 
-    fn event(&self, _: u64) {}
+    fn signal(&self, _: u64) {}
 }
 
-/// Whether each row fails.
+/// Returns whether each row fails.
 fn noticed<W: Waits>() -> [bool; 3] {
-    let (apart, half_foreign, others) = (false, false, 0);
     let work = Work {
         threads: 1,
         keys: 1,
-        apart,
-        half_foreign,
-        others,
+        apart: false,
+        half_foreign: false,
+        others: 0,
         operations: 8,
+    };
+    let parked = Parked {
+        requests: 8,
+        keys: 1,
     };
     [
         park::<W>(work).is_err(),
-        parked_under::<W>((8, 1)).is_err(),
+        bytes_parked::<W>(parked).is_err(),
         hot_key::<W>(8).is_err(),
     ]
 }
 
 #[test]
 fn request_that_does_not_end_once_is_noticed() {
-    assert_eq!(noticed::<Broken<0, 1, 0>>(), [true; 3]); // given up
-    assert_eq!(noticed::<Broken<2, 0, 0>>(), [true; 3]); // twice
-    assert_eq!(noticed::<Broken<1, 0, 1>>(), [true; 3]); // left behind
+    assert_eq!(noticed::<Broken<0, 1, 0>>(), [true; 3], "given up");
+    assert_eq!(noticed::<Broken<2, 0, 0>>(), [true; 3], "ended twice");
+    assert_eq!(noticed::<Broken<1, 0, 1>>(), [true; 3], "still held");
 }
