@@ -165,7 +165,7 @@ def table(rows, binaries):
                 one = cost(binary, measure, factor, contender, atomics)
                 first = first or one
                 cells = [measure, contender] + [pathlib.Path(binary).name] * compared
-                cells += [f"{one.instructions:.0f}", f"{one.atomics:.1f}", f"{one.misses:.1f}"]
+                cells += [f"{one.instructions:.0f}", f"{one.atomics:.1f}", f"{round(one.misses, 1) + 0.0:.1f}"]
                 cells += [f"{one.instructions / first.instructions:.3f}"] * compared
                 print("| " + " | ".join(cells) + " |", flush=True)
 

@@ -1,11 +1,11 @@
-//! The cost of watching a purgatory. Operations are parked and completed unobserved, with rechecks
-//! that none waits for, with timed waits, and while a Prometheus recorder is published to and
-//! rendered four times a second. The last table has the cost of publishing itself.
+//! Measures the cost of observing a purgatory. Operations are parked and completed unobserved, with
+//! rechecks that never come due, with timed waits, and while metrics are published to a Prometheus
+//! recorder and rendered four times a second. The last table has the cost of publishing itself.
 //!
 //! `cargo run --release -p purgatory-benches --bin observed` (append `-- --quick` for a first
-//! look). The ways take turns, and each figure is the median of its rounds. With `--features
-//! tracing` the purgatory's events are compiled in and a subscriber takes them. With `--only WAY`
-//! one way runs by itself, for a tool that counts instructions.
+//! impression). The modes take turns, and each figure is the median of its rounds. With `--features
+//! tracing` the purgatory's events are compiled in and a subscriber receives them. With `--only MODE`
+//! one mode runs by itself, for a tool that counts instructions.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -25,7 +25,7 @@ const KEYS: u64 = 1000;
 const TIMEOUT: Duration = Duration::from_secs(30);
 const SCRAPES: Duration = Duration::from_millis(250);
 
-/// What watching a purgatory costs its operations, and what publishing takes.
+/// Measures what observing a purgatory costs its operations, and the time that publishing takes.
 #[derive(Parser)]
 #[command(name = "observed")]
 struct Args {
@@ -33,20 +33,21 @@ struct Args {
     #[arg(long)]
     quick: bool,
 
-    /// One way by itself, in one round, without a figure
+    /// One mode by itself, in one round, without a figure
     #[arg(long, value_enum)]
-    only: Option<Way>,
+    only: Option<Mode>,
 
-    /// Operations a round
+    /// Operations per round
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     operations: u64,
 }
 
+/// How the purgatory is observed.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Way {
-    /// Nothing asks for metrics
+enum Mode {
+    /// No metrics are asked for
     Unobserved,
-    /// The same, and each operation would be rechecked after ten seconds
+    /// Unobserved, with a recheck of each operation after ten seconds, which none waits for
     Rechecked,
     /// Waits are timed
     Timed,
@@ -54,7 +55,7 @@ enum Way {
     Scraped,
 }
 
-/// An operation of 16 bytes: waits for a number in a cell to reach another.
+/// An operation of 16 bytes that waits until the number in a cell has reached another.
 struct Op {
     cell: &'static AtomicU64,
     required: u64,
@@ -70,30 +71,31 @@ impl DelayedOperation for Op {
     }
 }
 
-/// A way, warmed up.
-struct Watched {
-    way: Way,
+/// A purgatory observed in one mode.
+struct Observed {
+    mode: Mode,
     purgatory: Purgatory<u64, Op>,
     recorder: PrometheusRecorder,
     done: &'static AtomicU64,
     ns: Vec<f64>,
 }
 
-impl Watched {
-    fn new(way: Way) -> Result<Self> {
+impl Observed {
+    fn new(mode: Mode) -> Result<Self> {
         let builder = Purgatory::builder("bench");
-        let purgatory = match way {
-            Way::Rechecked => builder.recheck_every(TIMEOUT / 3).build()?,
+        let purgatory = match mode {
+            Mode::Rechecked => builder.recheck_every(TIMEOUT / 3).build()?,
             _ => builder.build()?,
         };
-        if matches!(way, Way::Timed | Way::Scraped) {
-            purgatory.times();
+        if matches!(mode, Mode::Timed | Mode::Scraped) {
+            // Asking for times starts the timing of waits.
+            _ = purgatory.times();
         }
         let recorder = PrometheusBuilder::new()
             .set_buckets(TimeHistogram::BOUNDS_S)?
             .build_recorder();
-        Ok(Watched {
-            way,
+        Ok(Observed {
+            mode,
             purgatory,
             recorder,
             done: Box::leak(Box::default()),
@@ -101,50 +103,61 @@ impl Watched {
         })
     }
 
-    /// Nanoseconds of this thread's CPU for parking and completing one operation.
+    /// Measures nanoseconds of this thread's CPU for parking and completing one operation.
     fn round(&self, operations: u64) -> Result<f64> {
         let begun = thread_cpu();
         self.work(operations)?;
         Ok((thread_cpu() - begun).as_nanos() as f64 / operations as f64)
     }
 
+    /// Parks and completes operations, beside a thread that scrapes if the mode asks for it.
     fn work(&self, operations: u64) -> Result<()> {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
-            if self.way == Way::Scraped {
-                let (purgatory, recorder, over) = (&self.purgatory, &self.recorder, &over);
-                scope.spawn(move || {
-                    while !over.load(Relaxed) {
-                        metrics::with_local_recorder(recorder, || purgatory.publish());
-                        std::hint::black_box(recorder.handle().render());
-                        thread::park_timeout(SCRAPES);
-                    }
-                });
+            if self.mode == Mode::Scraped {
+                scope.spawn(|| self.scrape(&over));
             }
-            let first = self.done.load(Relaxed) + 1;
-            let mut keys = fastrand::Rng::with_seed(first);
-            let mut completed = 0;
-            for number in first..first + operations {
-                let key = [keys.u64(..KEYS)];
-                let operation = Op {
-                    cell: self.done,
-                    required: number,
-                };
-                self.purgatory
-                    .try_complete_else_watch(operation, &key, TIMEOUT)?;
-                self.done.store(number, Relaxed);
-                completed += self.purgatory.check_and_complete(&key[0]) as u64;
-            }
+            let completed = self.park_and_complete(operations);
             over.store(true, Relaxed);
             ensure!(
-                completed == operations,
-                "{completed} of {operations} completed"
+                completed? == operations,
+                "not all of {operations} were completed"
             );
             Ok(())
         })
     }
+
+    /// Publishes and renders four times a second, until `over`.
+    fn scrape(&self, over: &AtomicBool) {
+        while !over.load(Relaxed) {
+            metrics::with_local_recorder(&self.recorder, || self.purgatory.publish());
+            std::hint::black_box(self.recorder.handle().render());
+            thread::park_timeout(SCRAPES);
+        }
+    }
+
+    /// Parks operations, each under a random key, and completes each at once. Returns how many were
+    /// completed.
+    fn park_and_complete(&self, operations: u64) -> Result<u64> {
+        let first = self.done.load(Relaxed) + 1;
+        let mut keys = fastrand::Rng::with_seed(first);
+        let mut completed = 0;
+        for number in first..first + operations {
+            let key = [keys.u64(..KEYS)];
+            let operation = Op {
+                cell: self.done,
+                required: number,
+            };
+            self.purgatory
+                .try_complete_else_watch(operation, &key, TIMEOUT)?;
+            self.done.store(number, Relaxed);
+            completed += self.purgatory.check_and_complete(&key[0]) as u64;
+        }
+        Ok(completed)
+    }
 }
 
+/// Returns the processor time of this thread.
 fn thread_cpu() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(
@@ -153,79 +166,91 @@ fn thread_cpu() -> Duration {
     )
 }
 
+/// Measures the milliseconds of processor time that `work` takes.
 fn took_ms(work: impl FnOnce()) -> f64 {
     let begun = thread_cpu();
     work();
     (thread_cpu() - begun).as_secs_f64() * 1e3
 }
 
-/// Milliseconds that publishing takes after `count` endings, and with `count` parked.
+/// Measures the milliseconds that publishing takes after `count` endings, and with `count` parked.
 fn publishing(count: u64) -> Result<Vec<Vec<String>>> {
-    let watched = Watched::new(Way::Timed)?;
-    let Watched {
-        purgatory,
-        recorder,
-        ..
-    } = &watched;
-    let publish = || metrics::with_local_recorder(recorder, || purgatory.publish());
-    publish();
+    let observed = Observed::new(Mode::Timed)?;
+    let purgatory = &observed.purgatory;
+    let publish = || metrics::with_local_recorder(&observed.recorder, || purgatory.publish());
+    let row = |what: &str, ms: f64| vec![what.to_owned(), number(ms)];
     let mut rows = Vec::new();
-    let mut row = |what: &str, ms: f64| rows.push(vec![what.to_owned(), number(ms)]);
-    row("publish, nothing parked", took_ms(publish));
-    watched.round(count)?;
-    row(
-        &format!("publish after {} endings", grouped(count)),
-        took_ms(publish),
-    );
+
+    // The first publication registers the metrics.
+    publish();
+    rows.push(row("publish, nothing parked", took_ms(publish)));
+
+    // Publish and render what has ended since.
+    observed.round(count)?;
+    let what = format!("publish after {} endings", grouped(count));
+    rows.push(row(&what, took_ms(publish)));
     let mut page = String::new();
-    row(
-        "and rendering that",
-        took_ms(|| page = recorder.handle().render()),
-    );
+    let ms = took_ms(|| page = observed.recorder.handle().render());
+    rows.push(row("and rendering that", ms));
     let line = "purgatory_wait_seconds_count{purgatory=\"bench\",outcome=\"completed\"}";
     ensure!(
         page.contains(&format!("{line} {count}")),
         "not {count} waits in\n{page}"
     );
+
+    // Parked operations are walked.
     for number in 0..count {
         let operation = Op {
-            cell: watched.done,
+            cell: observed.done,
             required: u64::MAX,
         };
         purgatory.try_complete_else_watch(operation, &[number % KEYS], Timeout::Never)?;
     }
-    row(
-        &format!("publish with {} parked", grouped(count)),
-        took_ms(publish),
+    let what = format!("publish with {} parked", grouped(count));
+    rows.push(row(&what, took_ms(publish)));
+
+    // All of them must still be there.
+    observed.done.store(u64::MAX, Relaxed);
+    let mut completed = 0;
+    for key in 0..KEYS {
+        completed += purgatory.check_and_complete(&key) as u64;
+    }
+    ensure!(
+        completed == count && purgatory.is_empty(),
+        "{completed} completed of {count}"
     );
-    watched.done.store(u64::MAX, Relaxed);
-    (0..KEYS).for_each(|key| _ = purgatory.check_and_complete(&key));
-    ensure!(purgatory.is_empty(), "{} left", purgatory.len());
     Ok(rows)
 }
 
-/// Nanoseconds of CPU an operation, and of the first way, as medians over rounds.
-fn watching(rounds: usize, operations: u64) -> Result<Vec<Vec<String>>> {
-    let ways = Way::value_variants().iter().map(|&way| Watched::new(way));
-    let mut ways = ways.collect::<Result<Vec<_>>>()?;
+/// Measures nanoseconds of CPU per operation, and their ratio to the first mode, as medians over
+/// rounds.
+fn observing(rounds: usize, operations: u64) -> Result<Vec<Vec<String>>> {
+    let mut modes = Vec::new();
+    for &mode in Mode::value_variants() {
+        modes.push(Observed::new(mode)?);
+    }
+
+    // The modes take turns. Their first round warms up.
     for round in 0..=rounds {
-        for watched in &mut ways {
-            let ns = watched.round(operations)?;
+        for observed in &mut modes {
+            let ns = observed.round(operations)?;
             if round > 0 {
-                watched.ns.push(ns); // the first one warms up
+                observed.ns.push(ns);
             }
         }
     }
-    let row = |watched: &Watched| {
-        let pairs = watched.ns.iter().zip(&ways[0].ns);
-        let against: Vec<_> = pairs.map(|(ns, base)| ns / base).collect();
+
+    // A ratio is taken within a round, as the machine drifts.
+    let row = |observed: &Observed| {
+        let pairs = observed.ns.iter().zip(&modes[0].ns);
+        let ratios: Vec<_> = pairs.map(|(ns, base)| ns / base).collect();
         vec![
-            name(&watched.way),
-            number(median(&watched.ns)),
-            number(median(&against)),
+            name(&observed.mode),
+            number(median(&observed.ns)),
+            number(median(&ratios)),
         ]
     };
-    Ok(ways.iter().map(row).collect())
+    Ok(modes.iter().map(row).collect())
 }
 
 #[expect(clippy::print_stdout, reason = "the report")]
@@ -233,21 +258,23 @@ fn main() -> Result<()> {
     let args = Args::parse();
     #[cfg(feature = "tracing")]
     tracing_subscriber::fmt().with_writer(std::io::sink).init();
-    if let Some(way) = args.only {
-        return Watched::new(way)?.work(args.operations);
+    if let Some(mode) = args.only {
+        return Observed::new(mode)?.work(args.operations);
     }
-    let (rounds, operations) = if args.quick {
-        (3, 20_000)
-    } else {
-        (31, args.operations)
-    };
+
     let tracing = if cfg!(feature = "tracing") {
         "on"
     } else {
         "off"
     };
     println!("{}; tracing {tracing}\n", machine());
-    let rows = watching(rounds, operations)?;
+
+    // Each mode, then publishing by itself.
+    let rows = if args.quick {
+        observing(3, 20_000)?
+    } else {
+        observing(31, args.operations)?
+    };
     println!(
         "{}",
         markdown(&["park and complete", "ns of CPU", "of the first"], &rows)

@@ -2,12 +2,12 @@
 //! purgatory and over the shape of Kafka's first.
 //!
 //! `cargo run --release -p purgatory-benches --bin purgatory_perf` runs both with both published
-//! profiles at rising rates; `--profile low --rate 105000 --timer wheel` picks one. Prints a
+//! profiles at increasing rates; `--profile low --rate 105000 --timer wheel` picks one. Prints a
 //! Markdown table.
 //!
-//! Each request waits under the same keys, drawn once. One whose latency is below the timeout is
-//! completed at its latency by a thread of its own, the others expire. The processor time is the
-//! whole process's, generator included. Every run checks that each request ended once.
+//! Each request waits under the same keys, drawn once. A request whose latency is below the timeout
+//! is completed at its latency by a separate thread; the others expire. The processor time is that of
+//! the whole process, generator included. Every run checks that each request ended once.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod run;
@@ -25,7 +25,7 @@ use crate::{
     workload::Workload,
 };
 
-/// Requests a second; 0 for as many as there can be.
+/// Requests per second; 0 for as many as possible.
 const RATES: [u64; 7] = [10_000, 25_000, 50_000, 105_000, 250_000, 500_000, 0];
 const QUICK_RATES: [u64; 3] = [25_000, 105_000, 0];
 
@@ -41,30 +41,30 @@ const HEAD: [&str; 8] = [
 ];
 
 /// Kafka's load test for its purgatory: requests arrive at a rate, wait under some keys, and are
-/// completed at their latency or expire. Runs both purgatories and both profiles at rising rates,
+/// completed at their latency or expire. Runs both purgatories and both profiles at increasing rates,
 /// unless some are picked.
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 struct Args {
-    /// Requests a second; 0 for as many as the generator manages.
+    /// Requests per second; 0 for as many as the generator manages.
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<u64>,
-    /// How many requests. By default four seconds of them, and 1 000 000 when unthrottled.
+    /// The number of requests. By default four seconds of them, and 1 000 000 when unthrottled.
     #[arg(long, value_parser = value_parser!(u64).range(1..))]
     num: Option<u64>,
     /// One of the published profiles.
     #[arg(long, value_enum)]
     profile: Option<Profile>,
-    /// How long a request may wait, in milliseconds.
+    /// The timeout of a request, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 200, value_parser = value_parser!(u64).range(1..))]
     timeout: u64,
-    /// Keys that every request watches.
+    /// The number of keys that every request watches.
     #[arg(long, default_value_t = 3, value_parser = value_parser!(u16).range(1..))]
     keys: u16,
-    /// Keys there are, to draw these from.
+    /// The number of keys from which these are drawn.
     #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(1..))]
     key_space_size: Key,
-    /// What the requests wait in.
+    /// The purgatory in which the requests wait.
     #[arg(long, value_enum)]
     timer: Option<TimerKind>,
     /// Fewer rates and requests.
@@ -72,7 +72,7 @@ struct Args {
     quick: bool,
 }
 
-/// Published in 2015 with a timeout of 200 ms.
+/// A profile of latencies, published in 2015 with a timeout of 200 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Profile {
     /// Median 20 ms, upper quartile 60 ms.
@@ -83,9 +83,9 @@ enum Profile {
 
 impl Args {
     fn workload(&self, profile: Profile, rate: u64) -> Workload {
-        let (p50_ms, p75_ms) = match profile {
-            Profile::Low => (20, 60),
-            Profile::High => (200, 400),
+        let [p50_ms, p75_ms] = match profile {
+            Profile::Low => [20, 60],
+            Profile::High => [200, 400],
         };
         Workload {
             rate,
@@ -95,7 +95,7 @@ impl Args {
         }
     }
 
-    /// How many requests at this rate.
+    /// Returns the number of requests at this rate.
     fn num(&self, rate: u64) -> u64 {
         self.num.unwrap_or(match (rate, self.quick) {
             (0, false) => 1_000_000,
@@ -106,8 +106,9 @@ impl Args {
     }
 }
 
+/// Formats one run as cells of the table.
 fn row(profile: Profile, rate: u64, timer: TimerKind, measured: &Measured) -> Vec<String> {
-    let pair = |[a, b]: [f64; 2]| format!("{a:.2}, {b:.2}");
+    let pair = |late_ms: [f64; 2]| format!("{:.2}, {:.2}", late_ms[0], late_ms[1]);
     vec![
         name(&profile),
         if rate == 0 {
@@ -125,6 +126,7 @@ fn row(profile: Profile, rate: u64, timer: TimerKind, measured: &Measured) -> Ve
 }
 
 fn main() -> anyhow::Result<()> {
+    // One of each if it is given, else all.
     let args = Args::parse();
     let rates: &[u64] = if args.quick { &QUICK_RATES } else { &RATES };
     let rates = args.rate.as_ref().map_or(rates, slice::from_ref);
@@ -136,6 +138,8 @@ fn main() -> anyhow::Result<()> {
         .timer
         .as_ref()
         .map_or(TimerKind::value_variants(), slice::from_ref);
+
+    // Print each line as soon as it is known.
     println!("{}\n", machine());
     print!("{}", markdown(&HEAD, &[]));
     for &profile in profiles {

@@ -1,4 +1,4 @@
-//! One run.
+//! One run: a generator parks requests at a rate, and a thread completes them at their latency.
 
 use std::{sync::Arc, thread, time::Duration, vec::Drain};
 
@@ -16,20 +16,20 @@ use crate::{
     workload::Workload,
 };
 
-/// The generator sleeps only when it is this far ahead; arrivals closer than that come in one go,
-/// as in Kafka's test, which counts in milliseconds.
+/// The generator sleeps only when it is this far ahead. Arrivals closer than that come together, as
+/// in Kafka's test, which counts in milliseconds.
 const AHEAD_NS: u64 = 1_000_000;
-/// When nothing at all has ended for this long, something is lost.
+/// Requests count as lost when none has ended for this long.
 const PATIENCE_NS: u64 = 20_000_000_000;
-/// Makes the samples.
+/// The seed of the samples.
 const SEED: u64 = 1;
 
 /// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
-    /// Requests a second, from the first to the last ending less the timeout.
+    /// Requests per second, from the first to the last ending less the timeout.
     pub(crate) rate: f64,
-    /// Processor time of the process for a request, the generator's share included.
+    /// Processor time of the process per request, the generator's share included.
     pub(crate) cpu_us: f64,
     /// Requests that expired because their completion came too late.
     pub(crate) too_late: u64,
@@ -39,11 +39,13 @@ pub(crate) struct Measured {
 
 pub(crate) fn run(args: &Args, workload: &Workload, timer: TimerKind) -> anyhow::Result<Measured> {
     let mut random = StdRng::seed_from_u64(SEED);
-    // Every request of the run watches these.
+    // All requests of a run watch the same keys.
     let keys = (0..args.keys)
         .map(|_| random.random_range(0..args.key_space_size))
         .collect();
-    let (books, num): (&Books, _) = (Box::leak(Box::new(Books::new())), args.num(workload.rate));
+    // Leaked, as every request refers to them.
+    let books: &Books = Box::leak(Box::new(Books::new()));
+    let num = args.num(workload.rate);
     match timer {
         TimerKind::Wheel => drive(Ours::new(keys)?, books, workload, num),
         TimerKind::First => drive(First::new(keys, books.clock)?, books, workload, num),
@@ -56,14 +58,18 @@ fn drive<W: Waits>(
     workload: &Workload,
     num: u64,
 ) -> anyhow::Result<Measured> {
+    // A delay queue completes each request at its latency.
     let waits = Arc::new(waits);
     let completes = waits.clone();
     let complete = move |tickets: Drain<'_, _>| completes.complete(tickets);
     let delays = Delays::<Heap<W::Ticket>>::start(books.clock, complete)?;
-    let (mut samples, timeout) = (workload.samples(SEED)?, workload.timeout);
-    let mut above_timeout = 0;
 
-    let (cpu_before_ns, base_ns) = (process_cpu_ns(), books.clock.now_ns());
+    // Park all requests, each at its arrival. What takes longer than the timeout will expire.
+    let mut samples = workload.samples(SEED)?;
+    let timeout = workload.timeout;
+    let mut above_timeout = 0;
+    let cpu_before_ns = process_cpu_ns();
+    let base_ns = books.clock.now_ns();
     for _ in 0..num {
         let began_ns = pause_until(base_ns + samples.arrival_ns(), books);
         let latency = samples.latency();
@@ -80,13 +86,17 @@ fn drive<W: Waits>(
         }
     }
     let generated_ns = books.clock.now_ns() - base_ns;
-    drop(delays); // returns when all were completed
+
+    // Wait until all have ended; dropping the delay queue waits for the last completion.
+    drop(delays);
     all_ended(books, num)?;
     let elapsed_ns = books.clock.now_ns() - base_ns;
     drop(waits);
     let cpu_ns = process_cpu_ns() - cpu_before_ns;
 
-    let (ended, expired) = (books.ended(), books.ended_as(Ending::Expired));
+    // Each must have ended once, and as it should.
+    let ended = books.ended();
+    let expired = books.ended_as(Ending::Expired);
     ensure!(
         ended == num,
         "{ended} ended of {num} requests: some ended twice"
@@ -95,6 +105,7 @@ fn drive<W: Waits>(
         expired >= above_timeout,
         "{expired} expired, and {above_timeout} should have"
     );
+
     let loaded_ns = elapsed_ns
         .saturating_sub(timeout.as_nanos() as u64)
         .max(generated_ns);
@@ -109,22 +120,25 @@ fn drive<W: Waits>(
 
 /// Waits until every request has ended.
 fn all_ended(books: &Books, num: u64) -> anyhow::Result<()> {
-    let mut seen = (books.ended(), books.clock.now_ns());
-    while seen.0 < num {
+    let mut ended = books.ended();
+    let mut since_ns = books.clock.now_ns();
+    while ended < num {
         thread::park_timeout(Duration::from_millis(1));
-        let (ended, now_ns) = (books.ended(), books.clock.now_ns());
-        if ended > seen.0 {
-            seen = (ended, now_ns);
+        let now_ns = books.clock.now_ns();
+        let ended_now = books.ended();
+        if ended_now > ended {
+            ended = ended_now;
+            since_ns = now_ns;
         }
         ensure!(
-            now_ns - seen.1 < PATIENCE_NS,
+            now_ns - since_ns < PATIENCE_NS,
             "{ended} ended of {num} requests: some were lost"
         );
     }
     Ok(())
 }
 
-/// Waits until a moment that is far enough ahead; returns the present.
+/// Sleeps until shortly before a moment; returns the time now.
 fn pause_until(moment_ns: u64, books: &Books) -> u64 {
     loop {
         let now_ns = books.clock.now_ns();

@@ -1,4 +1,4 @@
-//! Requests, their endings, and the purgatories that are compared, behind [`Waits`].
+//! Requests, their endings, and the two purgatories, behind [`Waits`].
 
 use std::{
     sync::{
@@ -27,8 +27,8 @@ pub(crate) enum Ending {
     Expired,
 }
 
-/// The lateness of the requests' ends, by ending, in nanoseconds. Each ending has a lock of its
-/// own, so that completing threads and expiring threads do not meet.
+/// The lateness of the requests' ends, by ending, in nanoseconds. Each ending has its own lock, so
+/// that completing and expiring threads do not contend.
 pub(crate) struct Books {
     pub(crate) clock: SystemClock,
     late: [Mutex<Histogram<u64>>; 2],
@@ -60,7 +60,7 @@ impl Books {
         self.ended_as(Ending::Completed) + self.ended_as(Ending::Expired)
     }
 
-    /// Median and 99th percentile.
+    /// Returns the median and the 99th percentile.
     pub(crate) fn late_ms(&self, ending: Ending) -> [f64; 2] {
         let late = self.late[ending as usize].lock();
         [0.5, 0.99].map(|quantile| late.value_at_quantile(quantile) as f64 / 1e6)
@@ -68,11 +68,12 @@ impl Books {
 }
 
 impl Request {
-    /// When its time runs out.
+    /// Returns the deadline.
     pub(crate) fn expires_ns(&self) -> u64 {
         self.began_ns + self.timeout.as_nanos() as u64
     }
 
+    /// Records the end, and how late it is.
     pub(crate) fn end(&self, ending: Ending) {
         let waited = self.books.clock.now_ns().saturating_sub(self.began_ns);
         let due = match ending {
@@ -96,25 +97,25 @@ pub(crate) enum TimerKind {
     First,
 }
 
-/// The number of requests that *first* parks between two purges: Kafka's default at first.
+/// The number of requests that *first* parks between two purges: Kafka's first default.
 const PURGE: u32 = 10_000;
 
 /// A watch key.
 pub(crate) type Key = u32;
 
-/// Requests that wait until they are completed or their time runs out.
+/// A purgatory in which requests wait until they are completed or expire.
 pub(crate) trait Waits: Send + Sync + Sized + 'static {
-    /// Names a request that waits.
+    /// Names a waiting request.
     type Ticket: Send + 'static;
 
     /// Parks a request under all keys.
     fn park(&self, request: Request) -> Self::Ticket;
 
-    /// Completes requests, but for those whose time ran out.
+    /// Completes requests, except those that have expired.
     fn complete(&self, tickets: impl Iterator<Item = Self::Ticket>);
 }
 
-/// This project's purgatory, as its docs say. Requests are completed by name, as in Kafka's test.
+/// This project's purgatory. Requests are completed by id, as in Kafka's test.
 pub(crate) struct Ours {
     purgatory: Purgatory<Key, Request>,
     keys: Vec<Key>,
@@ -126,11 +127,12 @@ impl DelayedOperation for Request {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        self.end(if outcome == Outcome::Completed {
+        let ending = if outcome == Outcome::Completed {
             Ending::Completed
         } else {
             Ending::Expired
-        });
+        };
+        self.end(ending);
     }
 }
 
@@ -158,13 +160,16 @@ impl Waits for Ours {
     }
 
     fn complete(&self, ids: impl Iterator<Item = Option<OperationId>>) {
-        ids.flatten().for_each(|id| _ = self.purgatory.complete(id));
+        for id in ids.flatten() {
+            // One that has expired meanwhile has ended.
+            _ = self.purgatory.complete(id);
+        }
     }
 }
 
-/// The shape of Kafka's first purgatory: one delay heap, one lock for all watch lists, and requests
-/// that were completed kept in both until a purge, which walks everything under those locks once
-/// enough were parked since the last.
+/// The shape of Kafka's first purgatory: one delay heap and one lock for all watch lists. Completed
+/// requests stay in both until a purge, which walks everything under those locks once enough requests
+/// were parked since the last purge.
 pub(crate) struct First {
     keys: Vec<Key>,
     lists: Mutex<Lists>,
@@ -177,7 +182,7 @@ struct Lists {
     since_purge: u32,
 }
 
-/// A request, which may be on several lists and in the heap.
+/// A request on several lists and in the heap.
 pub(crate) struct Waiting {
     request: Request,
     over: AtomicBool,
@@ -198,7 +203,9 @@ impl Waiting {
 impl First {
     pub(crate) fn new(keys: Vec<Key>, clock: SystemClock) -> anyhow::Result<Self> {
         let delays = Delays::start(clock, |waiting: Drain<'_, Arc<Waiting>>| {
-            waiting.for_each(|waiting| waiting.end(Ending::Expired));
+            for waiting in waiting {
+                waiting.end(Ending::Expired);
+            }
         })?;
         Ok(First {
             keys,
@@ -207,6 +214,7 @@ impl First {
         })
     }
 
+    /// Drops ended requests from lists and heap. O(requests).
     fn purge(&self, lists: &mut Lists) {
         for list in lists.watchers.values_mut() {
             list.retain(|waiting| !waiting.is_over());
@@ -225,6 +233,7 @@ impl Waits for First {
             request,
             over: AtomicBool::new(false),
         });
+        // The heap is filled under the lists' lock, so that a purge finds a request in both.
         let mut lists = self.lists.lock();
         for &key in &self.keys {
             lists.watchers.entry(key).or_default().push(waiting.clone());
@@ -238,6 +247,8 @@ impl Waits for First {
     }
 
     fn complete(&self, waiting: impl Iterator<Item = Arc<Waiting>>) {
-        waiting.for_each(|waiting| waiting.end(Ending::Completed));
+        for waiting in waiting {
+            waiting.end(Ending::Completed);
+        }
     }
 }

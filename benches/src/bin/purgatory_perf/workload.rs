@@ -10,10 +10,10 @@ use rand_distr::{Distribution, Exp, LogNormal};
 /// The standard normal distribution's upper quartile.
 const QUARTILE: f64 = 0.674_489_750_196_082;
 
-/// When requests arrive, and how long each takes.
+/// The rate of arrivals, and the distribution of latencies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workload {
-    /// Requests a second; 0 for as many as the generator manages.
+    /// Requests per second; 0 for as many as the generator manages.
     pub(crate) rate: u64,
     pub(crate) p50_ms: u64,
     pub(crate) p75_ms: u64,
@@ -49,7 +49,7 @@ impl Workload {
 }
 
 impl Samples {
-    /// When the next request arrives, in nanoseconds since the first could; 0 when unthrottled.
+    /// Samples the arrival of the next request, in nanoseconds since the start; 0 when unthrottled.
     pub(crate) fn arrival_ns(&mut self) -> u64 {
         if let Some(gap_ns) = self.gap_ns {
             self.arrival_ns += gap_ns.sample(&mut self.random);
@@ -57,7 +57,7 @@ impl Samples {
         self.arrival_ns as u64
     }
 
-    /// How long the next request takes.
+    /// Samples the latency of the next request.
     pub(crate) fn latency(&mut self) -> Duration {
         Duration::from_millis(self.latency_ms.sample(&mut self.random) as u64)
     }

@@ -1,14 +1,14 @@
-//! The timer algorithms, from a plain list to the hierarchical wheel, as the pending timers grow
-//! from ten to a million.
+//! Compares timer algorithms, from a plain list to the hierarchical wheel, as the number of pending
+//! timers grows from ten to a million.
 //!
 //! `cargo run --release -p purgatory-benches --bin schemes -- --quick` for a first look (under 40
 //! s), without `--quick` for figures to quote, on a quiet machine.
 //!
-//! Measured are a start, a stop, a tick in which nothing is due, and, a timer, all ticks until the
-//! last has fired: medians over rounds in which all schemes take turns. A scheme that takes too
-//! long is stopped there, and the table says so. Every trial checks that each timer ended exactly
-//! once and none early; if not, the run fails. Structures alone are measured, on one thread,
-//! without a clock, a lock or callbacks: `peers` has whole timers.
+//! It measures a start, a stop, a tick in which nothing is due, and, per timer, all ticks until the
+//! last has fired: medians over rounds in which all schemes take turns. A scheme that takes too long
+//! is stopped there, and the table says so. Every trial checks that each timer ended exactly once and
+//! none early; if not, the run fails. The structures alone are measured, on one thread, without a
+//! clock, a lock or callbacks; `peers` measures whole timers.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod algorithms;
@@ -24,10 +24,10 @@ use crate::{
     trial::{Plan, Sizes},
 };
 
-/// What a timer costs by each of the classic algorithms, among ten to a million pending ones.
+/// Measures what a timer costs in each of the classic algorithms, among ten to a million pending ones.
 ///
-/// Prints a table for each measure: medians beside the cost that is claimed. Less is better. Takes
-/// some minutes in full, under 40 s with --quick, and some 200 MB of memory.
+/// Prints a table for each measure: medians beside the claimed cost; less is better. A full run takes
+/// some minutes, one with --quick under 40 s, and some 200 MB of memory.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
@@ -38,11 +38,12 @@ struct Args {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let (mode, sizes) = if args.quick {
-        ("quick", Sizes::QUICK)
+    let sizes = if args.quick {
+        Sizes::QUICK
     } else {
-        ("full", Sizes::FULL)
+        Sizes::FULL
     };
+    let mode = if args.quick { "quick" } else { "full" };
     println!("{mode} mode on {}", machine());
 
     let results = measure(sizes)?;
@@ -52,12 +53,13 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures the schemes among ever more pending timers, in rounds in which they take turns.
+/// Measures the schemes among more and more pending timers, in rounds in which they take turns.
 fn measure(sizes: Sizes) -> anyhow::Result<Results> {
     let mut results = Results::default();
     for &pending in sizes.pending {
         for round in 0..sizes.rounds {
             for scheme in &ALL {
+                // A scheme that could not be filled in time cannot be with more timers.
                 if results.is_stopped(scheme.name, 0) {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! The results: for each scheme and number of pending timers one value a round and measure.
+//! Results: for each scheme and number of pending timers, one value per round and measure.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
     trial::Costs,
 };
 
-/// The measures, each with its subject.
+/// The measures, each with what it measures.
 pub(crate) const MEASURES: [(&str, &str); 4] = [
     ("start", "one timer more"),
     ("stop", "a random pending timer"),
@@ -17,8 +17,8 @@ pub(crate) const MEASURES: [(&str, &str); 4] = [
     ("expire", "all ticks until the last has fired, a timer"),
 ];
 
-/// Nanoseconds by scheme, measure and number of pending timers, one value a round; `None` once the
-/// scheme was given up.
+/// Nanoseconds by scheme, measure and number of pending timers, one value per round; `None` once the
+/// scheme was stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Results(BTreeMap<(&'static str, usize, usize), Option<Vec<f64>>>);
 
@@ -30,14 +30,16 @@ impl Results {
                 .0
                 .entry((scheme, measure, pending))
                 .or_insert(Some(Vec::new()));
-            match cost {
-                Some(ns) => values.iter_mut().for_each(|values| values.push(ns)),
-                None => *values = None,
+            // A measure that was stopped once stays so, whatever later rounds say.
+            match (cost, &mut *values) {
+                (Some(ns), Some(values)) => values.push(ns),
+                (Some(_), None) => {}
+                (None, _) => *values = None,
             }
         }
     }
 
-    /// True when a measure was given up, so that more timers need not be tried.
+    /// Returns whether a measure was stopped, so that more timers need not be tried.
     pub(crate) fn is_stopped(&self, scheme: &'static str, measure: usize) -> bool {
         let mut values = self
             .0
@@ -45,20 +47,21 @@ impl Results {
         values.any(|(_, values)| values.is_none())
     }
 
-    /// The medians of one measure, as the pending timers grow.
+    /// Formats the medians of one measure by number of pending timers.
     pub(crate) fn table(&self, measure: usize, sizes: &[usize]) -> String {
         let (name, about) = MEASURES[measure];
-        let head = [format!("{name}, ns: {about}"), "claim".into()].into_iter();
-        let head: Vec<_> = head
-            .chain(sizes.iter().map(|&n| grouped(n as u64)))
-            .collect();
+        let mut head = vec![format!("{name}, ns: {about}"), "claim".to_owned()];
+        head.extend(sizes.iter().map(|&pending| grouped(pending as u64)));
+
+        // A row for each scheme: its name, the claimed cost, and a median for each size.
         let row = |scheme: &Contender| {
             let cell = |&pending: &usize| match self.0.get(&(scheme.name, measure, pending)) {
                 Some(Some(values)) => number(median(values)),
                 _ => "–".into(),
             };
-            let about = [scheme.name, scheme.claim[measure]].map(String::from);
-            about.into_iter().chain(sizes.iter().map(cell)).collect()
+            let mut cells = vec![scheme.name.to_owned(), scheme.claim[measure].to_owned()];
+            cells.extend(sizes.iter().map(cell));
+            cells
         };
         let rows: Vec<_> = ALL.iter().map(row).collect();
         markdown(&head, &rows)

@@ -1,10 +1,10 @@
-//! One trial: a scheme filled with a number of pending timers, timed, and held to account.
+//! One trial: a scheme is filled with pending timers, measured, and checked.
 //!
-//! A tick is a second. Delays are random, an hour or more and less than a day. Batches of new
-//! timers are started, and as many random ones stopped. Then the first hour but its last second is
-//! turned tick by tick: nothing is due and next to nothing is handed down, so that what it costs is
-//! bookkeeping. Then the rest of the day, until all have fired. Every timer must have ended exactly
-//! once, and must have fired in the very step of the clock in which it was due.
+//! A tick is a second. Delays are random, from an hour to less than a day. Batches of new timers are
+//! started, and as many random ones stopped. Then the clock advances tick by tick to the last second
+//! of the first hour: nothing is due and next to nothing is handed down, so the cost is bookkeeping.
+//! Then it advances over the rest of the day, until all have fired. Every timer must have ended
+//! exactly once, and fired in the step in which it was due.
 
 use std::time::Duration;
 
@@ -19,18 +19,20 @@ pub(crate) const DAY: u64 = 86_400;
 /// The ticks of an hour; no deadline lies within the first.
 pub(crate) const HOUR: u64 = 3_600;
 
-/// Timers started together, at most. At least ten: a clock read a batch is then 2 or 3 ns a timer.
+/// The maximum number of timers started together.
 const BATCH: usize = 1_000;
+/// The minimum: the clock read per batch then costs 2 or 3 ns per timer.
+const BATCH_MIN: usize = 10;
 
-/// How much is measured: in full and quickly.
+/// Amounts of work: a full run and a quick one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// How many timers are pending.
+    /// Numbers of pending timers.
     pub(crate) pending: &'static [usize],
     pub(crate) rounds: usize,
-    /// Batches to start, and to stop, while measuring.
+    /// The number of batches started, and stopped, while measuring.
     batches: usize,
-    /// A scheme that takes longer to fill, to turn or to fire all is stopped.
+    /// A scheme that takes longer to fill, to advance or to fire all is stopped.
     patience: Duration,
 }
 
@@ -56,14 +58,14 @@ pub(crate) struct Plan {
     pub(crate) sizes: Sizes,
     pub(crate) pending: usize,
     pub(crate) seed: u64,
-    /// Whether to fire all that is pending.
+    /// Whether to fire all pending timers.
     pub(crate) expire: bool,
 }
 
-/// Nanoseconds by measure; `None` where it took too long, or was given up before.
+/// Nanoseconds by measure; `None` where it took too long, or was stopped before.
 pub(crate) type Costs = [Option<f64>; 4];
 
-/// Fills a scheme, measures it, and checks what came of every timer.
+/// Fills a scheme, measures it, and checks how every timer ended.
 pub(crate) fn trial<S: Scheme>(plan: &Plan) -> anyhow::Result<Costs> {
     let mut trial = Trial::<S> {
         scheme: S::default(),
@@ -78,11 +80,24 @@ pub(crate) fn trial<S: Scheme>(plan: &Plan) -> anyhow::Result<Costs> {
         .with_context(|| format!("{} with {} pending", S::NAME, plan.pending))
 }
 
+/// A timer that was started.
+struct Timer {
+    deadline: u64,
+    /// It has fired or was stopped.
+    ended: bool,
+}
+
+/// What an advance of the clock took.
+struct Advanced {
+    ticks: u64,
+    ns: u64,
+}
+
 struct Trial<S: Scheme> {
     scheme: S,
     now: u64,
-    /// By task: its deadline, and whether it has fired or was stopped.
-    timers: Vec<(u64, bool)>,
+    /// Every timer that was started, by task.
+    timers: Vec<Timer>,
     pending: Vec<(S::Handle, Task)>,
     random: Rng,
     clock: SystemClock,
@@ -90,110 +105,143 @@ struct Trial<S: Scheme> {
 
 impl<S: Scheme> Trial<S> {
     fn run(&mut self, plan: &Plan) -> anyhow::Result<Costs> {
-        let Plan {
-            pending,
-            sizes: Sizes {
-                batches, patience, ..
-            },
-            ..
-        } = *plan;
-        let filled_ns = self.clock.now_ns();
-        while self.pending.len() < pending {
-            self.start(BATCH.min(pending - self.pending.len()))?;
-            if self.clock.now_ns() - filled_ns > patience.as_nanos() as u64 {
-                return Ok([None; 4]);
-            }
+        let sizes = plan.sizes;
+        if !self.fill(plan.pending, sizes.patience)? {
+            return Ok([None; 4]);
         }
-        let batch = pending.clamp(10, BATCH);
-        let (mut start_ns, mut stop_ns) = (0, 0);
-        for number in 0..=batches {
+
+        // Start and stop batches. The first one of each touches fresh memory and does not count.
+        let batch = plan.pending.clamp(BATCH_MIN, BATCH);
+        let mut start_ns = 0;
+        let mut stop_ns = 0;
+        for number in 0..=sizes.batches {
             let ns = [self.start(batch)?, self.stop(batch)?];
             if number > 0 {
-                start_ns += ns[0]; // the first one is for memory that is new
+                start_ns += ns[0];
                 stop_ns += ns[1];
             }
-            ensure!(
-                self.scheme.pending() == pending,
-                "{} pending",
-                self.scheme.pending()
-            );
+            let pending = self.scheme.pending();
+            ensure!(pending == plan.pending, "{pending} pending");
         }
-        let each = |ns: u64| Some(ns as f64 / (batch * batches) as f64);
-        let (ticks, tick_ns) = self.turn(HOUR - 1, patience / 20, true)?;
-        let (_, expire_ns) = if plan.expire {
-            self.turn(DAY, patience, false)?
+        let each = |ns: u64| Some(ns as f64 / (batch * sizes.batches) as f64);
+
+        // Advance through ticks in which nothing is due.
+        let idle = self.tick_until(HOUR - 1, sizes.patience / 20)?;
+
+        // Advance until all have fired, unless that was too slow before.
+        let expire_ns = if plan.expire {
+            self.advance_until(DAY, sizes.patience)?.ns
         } else {
-            (0, 0)
+            0
         };
-        let all_fired = self.now == DAY;
+        let expire = if self.now == DAY {
+            Some(expire_ns as f64 / plan.pending as f64)
+        } else {
+            None
+        };
         self.close()?;
         Ok([
             each(start_ns),
             each(stop_ns),
-            Some(tick_ns as f64 / ticks as f64),
-            all_fired.then_some(expire_ns as f64 / pending as f64),
+            Some(idle.ns as f64 / idle.ticks as f64),
+            expire,
         ])
     }
 
-    /// Starts timers; nanoseconds.
-    fn start(&mut self, count: usize) -> anyhow::Result<u64> {
-        let first = self.timers.len();
-        self.timers
-            .extend((0..count).map(|_| (self.random.u64(HOUR..DAY), false)));
-        self.pending.reserve(count);
-        let begin = self.clock.now_ns();
-        for (task, &(deadline, _)) in self.timers.iter().enumerate().skip(first) {
-            let handle = self.scheme.start(deadline, task as Task)?; // the present is 0
-            self.pending.push((handle, task as Task));
+    /// Starts timers until `pending` are pending; false when that takes too long.
+    fn fill(&mut self, pending: usize, patience: Duration) -> anyhow::Result<bool> {
+        let begin_ns = self.clock.now_ns();
+        while self.pending.len() < pending {
+            self.start(BATCH.min(pending - self.pending.len()))?;
+            if self.clock.now_ns() - begin_ns > patience.as_nanos() as u64 {
+                return Ok(false);
+            }
         }
-        Ok(self.clock.now_ns() - begin)
+        Ok(true)
     }
 
-    /// Stops pending timers, at random; nanoseconds.
+    /// Starts timers; returns nanoseconds.
+    fn start(&mut self, count: usize) -> anyhow::Result<u64> {
+        // Draw the deadlines before the clock is read.
+        let first = self.timers.len();
+        for _ in 0..count {
+            self.timers.push(Timer {
+                deadline: self.random.u64(HOUR..DAY),
+                ended: false,
+            });
+        }
+        self.pending.reserve(count);
+
+        // The present is 0, so a deadline is a delay.
+        let begin_ns = self.clock.now_ns();
+        for (task, timer) in self.timers.iter().enumerate().skip(first) {
+            let handle = self.scheme.start(timer.deadline, task as Task)?;
+            self.pending.push((handle, task as Task));
+        }
+        Ok(self.clock.now_ns() - begin_ns)
+    }
+
+    /// Stops random pending timers; returns nanoseconds.
     fn stop(&mut self, count: usize) -> anyhow::Result<u64> {
-        let random = |_| {
-            self.pending
-                .swap_remove(self.random.usize(..self.pending.len()))
-        };
-        let chosen: Vec<_> = (0..count).map(random).collect();
-        let begin = self.clock.now_ns();
-        let stopped = chosen
-            .iter()
-            .filter(|&&(handle, _)| self.scheme.stop(handle))
-            .count();
-        let ns = self.clock.now_ns() - begin;
+        // Choose them before the clock is read.
+        let mut chosen = Vec::with_capacity(count);
+        for _ in 0..count {
+            let at = self.random.usize(..self.pending.len());
+            chosen.push(self.pending.swap_remove(at));
+        }
+
+        let begin_ns = self.clock.now_ns();
+        let mut stopped = 0;
+        for &(handle, _) in &chosen {
+            stopped += usize::from(self.scheme.stop(handle));
+        }
+        let ns = self.clock.now_ns() - begin_ns;
+
         ensure!(stopped == count, "{stopped} of {count} were stopped");
-        chosen
-            .into_iter()
-            .try_for_each(|(_, task)| self.end(task))?;
+        for (_, task) in chosen {
+            self.end(task)?;
+        }
         Ok(ns)
     }
 
-    /// Turns to `until`, in ever longer steps, as far as `limit` allows: ticks and nanoseconds.
-    /// What fires in a step must be due in it, and fire in order.
-    fn turn(
+    /// Advances tick by tick, as far as `limit` allows.
+    fn tick_until(&mut self, until: u64, limit: Duration) -> anyhow::Result<Advanced> {
+        self.steps_until(until, limit, |scheme, ticks, fired| {
+            for _ in 0..ticks {
+                scheme.tick(fired);
+            }
+        })
+    }
+
+    /// Advances by many ticks at once, as far as `limit` allows.
+    fn advance_until(&mut self, until: u64, limit: Duration) -> anyhow::Result<Advanced> {
+        self.steps_until(until, limit, S::advance)
+    }
+
+    /// Advances in steps of which each is twice as long as the one before, and checks what fires.
+    fn steps_until(
         &mut self,
         until: u64,
         limit: Duration,
-        one_by_one: bool,
-    ) -> anyhow::Result<(u64, u64)> {
-        let (from, mut spent_ns, mut ticks) = (self.now, 0, 1);
+        advance: impl Fn(&mut S, u64, &mut Vec<Task>),
+    ) -> anyhow::Result<Advanced> {
+        let from = self.now;
+        let mut spent_ns = 0;
+        let mut ticks = 1;
         let mut fired = Vec::with_capacity(self.pending.len());
         while self.now < until && u128::from(spent_ns) < limit.as_nanos() {
             ticks = ticks.min(until - self.now);
-            let begin = self.clock.now_ns();
-            match one_by_one {
-                true => (0..ticks).for_each(|_| self.scheme.tick(&mut fired)),
-                false => self.scheme.advance(ticks, &mut fired),
-            }
-            spent_ns += self.clock.now_ns() - begin;
+            let begin_ns = self.clock.now_ns();
+            advance(&mut self.scheme, ticks, &mut fired);
+            spent_ns += self.clock.now_ns() - begin_ns;
+
+            // What fires in a step must be due in it, and in order.
             let mut last = self.now + 1;
             self.now += ticks;
             for task in fired.drain(..) {
-                let (deadline, _) = self.timers[task as usize];
-                let in_order = last <= deadline && deadline <= self.now;
+                let deadline = self.timers[task as usize].deadline;
                 ensure!(
-                    in_order,
+                    last <= deadline && deadline <= self.now,
                     "due at {deadline}, fired between {last} and {}",
                     self.now
                 );
@@ -202,36 +250,38 @@ impl<S: Scheme> Trial<S> {
             }
             ticks *= 2;
         }
-        Ok((self.now - from, spent_ns))
+        Ok(Advanced {
+            ticks: self.now - from,
+            ns: spent_ns,
+        })
     }
 
-    /// Notes that a timer has ended, as it may do once.
+    /// Records that a timer has ended, as it may do once.
     fn end(&mut self, task: Task) -> anyhow::Result<()> {
-        let (_, ended) = &mut self.timers[task as usize];
-        ensure!(!std::mem::replace(ended, true), "task {task} ended twice");
+        let timer = &mut self.timers[task as usize];
+        ensure!(!timer.ended, "task {task} ended twice");
+        timer.ended = true;
         Ok(())
     }
 
-    /// Stops what is left, and finds that every timer has ended.
+    /// Stops the remaining timers, and checks that every timer has ended.
     fn close(&mut self) -> anyhow::Result<()> {
         for (handle, task) in std::mem::take(&mut self.pending) {
+            // A timer is stopped if it has not fired, and only then.
             let stopped = self.scheme.stop(handle);
-            let (deadline, ended) = &mut self.timers[task as usize];
+            let timer = &mut self.timers[task as usize];
             ensure!(
-                stopped != *ended,
-                "due at {deadline}: fired {ended}, then stopped {stopped}"
+                stopped != timer.ended,
+                "due at {}: fired {}, then stopped {stopped}",
+                timer.deadline,
+                timer.ended
             );
-            *ended = true;
+            timer.ended = true;
         }
-        ensure!(
-            self.timers.iter().all(|&(_, ended)| ended),
-            "a timer was lost"
-        );
-        ensure!(
-            self.scheme.pending() == 0,
-            "{} pending in the end",
-            self.scheme.pending()
-        );
+        let all_ended = self.timers.iter().all(|timer| timer.ended);
+        ensure!(all_ended, "a timer was lost");
+        let pending = self.scheme.pending();
+        ensure!(pending == 0, "{pending} pending at the end");
         Ok(())
     }
 }
@@ -260,14 +310,12 @@ mod tests {
         type Handle = <SortedList as Scheme>::Handle;
 
         fn start(&mut self, delay: u64, task: Task) -> Result<Self::Handle, Refused> {
-            self.0.start(
-                if FAULT == FIRES_EARLY {
-                    delay / 2
-                } else {
-                    delay
-                },
-                task,
-            )
+            let delay = if FAULT == FIRES_EARLY {
+                delay / 2
+            } else {
+                delay
+            };
+            self.0.start(delay, task)
         }
 
         fn stop(&mut self, handle: Self::Handle) -> bool {
@@ -308,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn faulty_scheme_is_found_out() {
+    fn faulty_scheme_is_detected() {
         assert!(trial::<Faulty<0>>(&PLAN).is_ok());
         assert!(trial::<Faulty<FIRES_EARLY>>(&PLAN).is_err());
         assert!(trial::<Faulty<FIRES_TWICE>>(&PLAN).is_err());

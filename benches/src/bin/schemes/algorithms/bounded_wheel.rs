@@ -1,15 +1,16 @@
-//! A wheel with a slot for each tick of the longest delay it takes.
+//! A wheel with a slot for each tick of the longest delay that it accepts.
 
 use super::{
     rings::{Handle, Rings},
     scheme::{Claim, Refused, Scheme, Task},
 };
 
-/// A delay `d` waits in slot `(i + d) mod N`; the index `i` comes by after exactly `d` ticks.
+/// A wheel of `N` slots at index `i`. A delay `d` waits in slot `(i + d) mod N`, which the index
+/// reaches after exactly `d` ticks.
 ///
-/// Everything is O(1). The trap is the memory: a slot a tick, so that a longer delay is refused, by
-/// a type of its own. The bound is `d < N`: `d = N` is refused, too. Scheme 4 of Varghese and
-/// Lauck, which calls the bound MaxInterval.
+/// Everything is O(1). The trap is the memory: a slot per tick, so a longer delay is refused. The
+/// bound is `d < N`: `d = N` is refused, too. Scheme 4 of Varghese and Lauck, which calls the bound
+/// MaxInterval.
 #[derive(Debug, Default)]
 pub(crate) struct BoundedWheel<const SLOTS: usize> {
     index: usize,
@@ -54,12 +55,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delay_of_as_many_ticks_as_slots_is_refused() {
+    fn delay_of_as_many_ticks_as_slots_is_refused() {
         let mut wheel = BoundedWheel::<8>::default();
         wheel.advance(5, &mut Vec::new());
         assert!(
             wheel.start(7, 0).is_ok(),
-            "at any index, though 5 + 7 is beyond the turn"
+            "at any index, though 5 + 7 wraps around"
         );
         let refused = wheel.start(8, 1).unwrap_err();
         assert_eq!(
@@ -70,13 +71,13 @@ mod tests {
                 task: 1
             }
         );
-        let text = "task 1: a delay of 8 ticks where at most 7 are taken";
+        let text = "task 1: a delay of 8 ticks where at most 7 are accepted";
         assert_eq!(refused.to_string(), text);
         assert_eq!(wheel.pending(), 1);
     }
 
     #[test]
-    fn a_week_of_168_slots_has_wednesday_9_in_slot_57() {
+    fn week_of_168_slots_has_wednesday_9_in_slot_57() {
         let mut wheel = BoundedWheel::<{ 7 * 24 }>::default();
         let monday_10 = 10;
         wheel.advance(monday_10, &mut Vec::new());

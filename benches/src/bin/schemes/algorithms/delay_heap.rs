@@ -6,15 +6,15 @@ use foldhash::HashSet;
 
 use super::scheme::{Claim, Refused, Scheme, Task};
 
-/// Below it the heap is not worth a purge.
+/// A smaller heap is not worth a purge.
 const SMALL: usize = 64;
 
-/// The earliest deadline is on top of a binary heap; a tick looks at it.
+/// A binary heap with the earliest deadline on top, which a tick checks.
 ///
 /// O(log n) to start (at worst: a later deadline than most stays near the bottom) and to fire. Stop
-/// is *lazy*: it only takes the timer's number out of the set of live ones. The trap is the memory
-/// of the dead, which stay until they come to the top, or until they are more than the live and a
-/// purge sweeps them out. `java.util.concurrent.DelayQueue`; Kafka's first purgatory; scheme 3 of
+/// is *lazy*: it only removes the timer's number from the set of live ones. The trap is the memory of
+/// dead timers, which stay until they reach the top, or until they outnumber the live ones and are
+/// purged. `java.util.concurrent.DelayQueue`; Kafka's first purgatory; scheme 3 of
 /// Varghese and Lauck.
 #[derive(Debug, Default)]
 pub(crate) struct DelayHeap {

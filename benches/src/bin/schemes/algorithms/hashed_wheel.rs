@@ -1,15 +1,16 @@
-//! A wheel whose slots are shared by all turns.
+//! A wheel in which delays of any number of rounds share the slots.
 
 use super::{
     rings::{Handle, Rings},
     scheme::{Claim, Refused, Scheme, Task},
 };
 
-/// A delay `d` waits in slot `(i + d) mod N` with the number of `rounds` that the index will pass
-/// it by; each pass takes one off, and the timer fires when none is left.
+/// A wheel of `N` slots at index `i`. A delay `d` waits in slot `(i + d) mod N` with the number of
+/// rounds in which the index will pass it. Each pass counts one down, and the timer fires when none
+/// remains.
 ///
-/// Any delay is taken and a start is O(1); a tick visits the whole slot, O(n / N). The trap is the
-/// number of rounds: it is `(d − 1) / N`, and `(i + d) / N` fires a turn late. Scheme 6 of Varghese
+/// Any delay is accepted and a start is O(1); a tick visits the whole slot, O(n / N). The trap is the
+/// number of rounds: it is `(d − 1) / N`, and `(i + d) / N` fires a round late. Scheme 6 of Varghese
 /// and Lauck; Netty's `HashedWheelTimer`.
 #[derive(Debug, Default)]
 pub(crate) struct HashedWheel<const SLOTS: usize> {
@@ -17,11 +18,11 @@ pub(crate) struct HashedWheel<const SLOTS: usize> {
     rounds: Rings<SLOTS>,
 }
 
-/// A list in no order: each timer knows the ticks that it has left after the next one, and every
-/// tick counts every timer down. A hashed wheel of one slot is just that.
+/// An unsorted list: each timer holds the number of ticks that remain after the next one, and every
+/// tick counts every timer down. That is a hashed wheel of one slot.
 ///
-/// Start and stop are O(1). The trap is the tick: O(n), however far from due they all are. Scheme 1
-/// of Varghese and Lauck.
+/// Start and stop are O(1). The trap is the tick: O(n), even if nothing is nearly due. Scheme 1 of
+/// Varghese and Lauck.
 pub(crate) type UnsortedList = HashedWheel<1>;
 
 impl<const SLOTS: usize> HashedWheel<SLOTS> {
@@ -29,7 +30,7 @@ impl<const SLOTS: usize> HashedWheel<SLOTS> {
         (self.index + (delay % SLOTS as u64) as usize) % SLOTS
     }
 
-    /// The rounds that a delay of at least one tick stays where it is.
+    /// Returns the number of rounds in which the index passes a delay of at least one tick.
     fn rounds(delay: u64) -> u64 {
         (delay - 1) / SLOTS as u64
     }
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_of_a_list_wait_in_the_order_they_came() {
+    fn tasks_of_a_list_wait_in_order_of_arrival() {
         let mut list = UnsortedList::default();
         for (task, delay) in [3, 1, 2, 1].into_iter().enumerate() {
             list.start(delay, task as Task).unwrap();
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn at_index_5_of_10_a_delay_of_6_waits_no_round() {
+    fn delay_of_6_at_index_5_of_10_waits_no_round() {
         let mut wheel = wheel::<10>(5);
         wheel.start(6, 0).unwrap();
         assert_eq!(
@@ -137,7 +138,7 @@ mod tests {
         let mut fired = Vec::new();
         wheel.advance(5, &mut fired);
         assert!(fired.is_empty());
-        wheel.tick(&mut fired); // 10 ticks later by the trap
+        wheel.tick(&mut fired); // the trap fires it 10 ticks later
         assert_eq!(fired, [0]);
     }
 }

@@ -1,7 +1,7 @@
-//! The timer algorithms that are compared, each in its plain form, behind [`Scheme`].
+//! The timer algorithms, each in its plain form, behind [`Scheme`].
 //!
-//! An algorithm is one file, but for the list in no order, which is a hashed wheel of one slot. It
-//! joins the run by a line in [`ALL`].
+//! An algorithm is one file, except the unsorted list, which is a hashed wheel of one slot. To add an
+//! algorithm, add a file and a line in [`ALL`].
 
 mod bounded_wheel;
 mod delay_heap;
@@ -21,11 +21,11 @@ use self::{
 };
 use crate::trial::{Costs, DAY, HOUR, Plan, trial};
 
-/// One scheme, whatever its type.
+/// One scheme, with its type erased.
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
     pub(crate) claim: Claim,
-    /// Measures it once.
+    /// Measures the scheme once.
     pub(crate) trial: fn(&Plan) -> anyhow::Result<Costs>,
 }
 
@@ -37,7 +37,7 @@ const fn contender<S: Scheme>() -> Contender {
     }
 }
 
-/// Every scheme, in the order of the table.
+/// All schemes, in the order of the table.
 pub(crate) const ALL: [Contender; 6] = [
     contender::<UnsortedList>(),
     contender::<SortedList>(),

@@ -1,6 +1,6 @@
-//! Rings: doubly linked lists of timers in one memory, each closed by a sentinel, as Kafka's
-//! `TimerTaskList` is. A timer joins the end of a ring or leaves it in O(1). Most of the schemes
-//! are made of these.
+//! Rings: doubly linked lists of timers in one vector, each closed by a sentinel, like Kafka's
+//! `TimerTaskList`. A timer joins the end of a ring or leaves it in O(1). Most schemes are made of
+//! rings.
 
 use super::scheme::Task;
 
@@ -13,19 +13,19 @@ pub(crate) struct Handle {
 
 #[derive(Debug)]
 struct Node {
-    /// A deadline, the ticks that are left, or rounds: the scheme decides.
+    /// A deadline, remaining ticks, or rounds: the scheme decides.
     time: u64,
     task: Task,
     previous: u32,
     next: u32,
-    /// How many timers have left this place.
+    /// The number of timers that have left this node.
     generation: u32,
 }
 
 /// A fixed number of rings, and the timers on them.
 #[derive(Debug)]
 pub(crate) struct Rings<const RINGS: usize> {
-    /// The first ones are the rings' sentinels, so that a ring's number is its sentinel's place.
+    /// The first nodes are the rings' sentinels, so a ring's number is its sentinel's index.
     nodes: Vec<Node>,
     free: Vec<u32>,
 }
@@ -47,7 +47,7 @@ impl<const RINGS: usize> Default for Rings<RINGS> {
 }
 
 impl<const RINGS: usize> Rings<RINGS> {
-    /// How many timers, on all rings.
+    /// Returns the number of timers on all rings.
     pub(crate) fn timers(&self) -> usize {
         self.nodes.len() - RINGS - self.free.len()
     }
@@ -57,8 +57,7 @@ impl<const RINGS: usize> Rings<RINGS> {
         self.insert_before(ring as u32, time, task)
     }
 
-    /// Adds a timer in order of time, behind equal ones. Its place is looked for from the front:
-    /// O(n).
+    /// Adds a timer in order of time, behind equal ones. It searches from the front: O(n).
     pub(crate) fn insert_sorted(&mut self, ring: usize, time: u64, task: Task) -> Handle {
         let mut at = self.nodes[ring].next;
         while at as usize != ring && self.nodes[at as usize].time <= time {
@@ -67,7 +66,7 @@ impl<const RINGS: usize> Rings<RINGS> {
         self.insert_before(at, time, task)
     }
 
-    /// Takes a timer off its ring; false when it had left. O(1).
+    /// Removes a timer from its ring; false when it had left. O(1).
     pub(crate) fn remove(&mut self, handle: Handle) -> bool {
         let pending = self.nodes[handle.node as usize].generation == handle.generation;
         if pending {
@@ -76,17 +75,17 @@ impl<const RINGS: usize> Rings<RINGS> {
         pending
     }
 
-    /// The time of a ring's first timer. O(1).
+    /// Returns the time of a ring's first timer. O(1).
     pub(crate) fn first_time(&self, ring: usize) -> Option<u64> {
         self.first(ring).map(|at| self.nodes[at as usize].time)
     }
 
-    /// Takes the first timer off a ring. O(1).
+    /// Removes a ring's first timer. O(1).
     pub(crate) fn pop(&mut self, ring: usize) -> Option<Task> {
         self.first(ring).map(|at| self.take(at))
     }
 
-    /// Visits every timer of a ring, and takes off those for which `keep` is false. O(n).
+    /// Visits every timer of a ring, and removes those for which `keep` returns false. O(n).
     pub(crate) fn retain(&mut self, ring: usize, mut keep: impl FnMut(&mut u64, Task) -> bool) {
         let mut at = self.nodes[ring].next;
         while at as usize != ring {
@@ -101,29 +100,38 @@ impl<const RINGS: usize> Rings<RINGS> {
 
     fn first(&self, ring: usize) -> Option<u32> {
         let at = self.nodes[ring].next;
-        (at as usize != ring).then_some(at)
+        if at as usize == ring { None } else { Some(at) }
     }
 
     fn insert_before(&mut self, next: u32, time: u64, task: Task) -> Handle {
-        let at = self.free.pop().unwrap_or_else(|| {
-            let at = u32::try_from(self.nodes.len()).expect("fewer than 2^32 timers");
-            self.nodes.push(Node {
-                time,
-                task,
-                previous: at,
-                next: at,
-                generation: 0,
-            });
-            at
-        });
+        // A free node if there is one, else a new one.
+        let at = self.free.pop().unwrap_or_else(|| self.grow());
+
+        // Link it between the neighbours.
         let previous = std::mem::replace(&mut self.nodes[next as usize].previous, at);
         self.nodes[previous as usize].next = at;
         let node = &mut self.nodes[at as usize];
-        (node.previous, node.next, node.time, node.task) = (previous, next, time, task);
+        node.previous = previous;
+        node.next = next;
+        node.time = time;
+        node.task = task;
         Handle {
             node: at,
             generation: node.generation,
         }
+    }
+
+    /// Adds an unlinked node; returns its index.
+    fn grow(&mut self) -> u32 {
+        let at = u32::try_from(self.nodes.len()).expect("fewer than 2^32 timers");
+        self.nodes.push(Node {
+            time: 0,
+            task: 0,
+            previous: at,
+            next: at,
+            generation: 0,
+        });
+        at
     }
 
     fn take(&mut self, at: u32) -> Task {
@@ -139,20 +147,20 @@ impl<const RINGS: usize> Rings<RINGS> {
 
 #[cfg(test)]
 impl<const RINGS: usize> Rings<RINGS> {
-    /// The times on a ring, in order.
+    /// Returns the times on a ring, in order.
     pub(crate) fn times(&self, ring: usize) -> Vec<u64> {
         let next = |&at: &u32| Some(self.nodes[at as usize].next).filter(|&at| at as usize != ring);
         let nodes = std::iter::successors(self.first(ring), next);
         nodes.map(|at| self.nodes[at as usize].time).collect()
     }
 
-    /// The ring on which a timer stands.
+    /// Returns the ring of a timer.
     pub(crate) fn ring_of(&self, handle: Handle) -> Option<usize> {
         let mut at = handle.node as usize;
         let pending = self.nodes[at].generation == handle.generation;
         while pending && at >= RINGS {
             at = self.nodes[at].next as usize;
         }
-        pending.then_some(at)
+        if pending { Some(at) } else { None }
     }
 }

@@ -5,10 +5,11 @@ use super::{
     scheme::{Claim, Refused, Scheme, Task},
 };
 
-/// Deadlines are absolute, so that nothing is counted down: a tick looks at the first timer only.
+/// A list in order of absolute deadlines: nothing is counted down, and a tick checks the first timer
+/// only.
 ///
-/// The trap is the start, O(n): the timer's place is looked for from the front. (From the back,
-/// equal delays would find it at once, and random ones would not.) Scheme 2 of Varghese and Lauck.
+/// The trap is the start, O(n): it searches from the front. (From the back, equal delays would find
+/// their place at once, and random ones would not.) Scheme 2 of Varghese and Lauck.
 #[derive(Debug, Default)]
 pub(crate) struct SortedList {
     now: u64,
@@ -50,12 +51,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_earlier_deadline_goes_to_the_front() {
+    fn earlier_deadline_goes_to_the_front() {
         let mut list = SortedList::default();
         list.start(5, 0).unwrap();
         list.tick(&mut Vec::new());
         list.start(3, 1).unwrap();
-        assert_eq!(list.deadlines.times(0), [4, 5]); // absolute
+        assert_eq!(list.deadlines.times(0), [4, 5], "absolute");
         list.start(1, 2).unwrap();
         assert_eq!(list.deadlines.times(0), [2, 4, 5]);
     }
