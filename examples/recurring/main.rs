@@ -1,29 +1,33 @@
 //! Recurring tasks by cron expressions: "every day at 9", "every Tuesday at 9", "the 12th at 9".
 //!
-//! A timer knows delays, a calendar knows when; so a recurring task asks the calendar for its next
-//! time, schedules itself for then, and when it has run asks again. By default a year passes on a
-//! hand-turned timer in no time at all, with its two changes of the clocks; `--live` runs on a real
-//! one until Ctrl-C.
+//! A timer knows delays, a calendar knows times; so a recurring task asks the calendar for its next
+//! time, schedules itself for then, and asks again when it has run: [`schedule`]. By default a year
+//! passes on a manual timer in no time at all, with its two changes of the clocks; `--live` runs on a
+//! real timer until Ctrl-C.
 //!
 //! `cargo run --release --example recurring -- --help`
+
+mod schedule;
 
 use std::io::{self, Write};
 use std::sync::{Arc, mpsc};
 use std::{process::ExitCode, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use croner::Cron;
-use jiff::{Timestamp, Unit, Zoned, civil::Date, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp, Unit, Zoned, civil::Date, tz::TimeZone};
 use parking_lot::Mutex;
 use timer_core::{Clock, ManualTimer, SystemTimer, Timer};
 
-/// The wall clock can be set while a task waits, so it is read again at least this often.
-const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+use schedule::{LOOK_EVERY, Recurring, WallClock};
+
+const EXIT_CODES: &str = "\
+The exit code is 0 when it ran, 1 when it cannot run, 2 when an argument is wrong.";
 
 /// Recurring tasks on the timer, by cron expressions in a time zone.
 #[derive(Debug, Parser)]
-#[command(name = "recurring", version)]
+#[command(name = "recurring", version, after_help = EXIT_CODES)]
 struct Args {
     /// Cron expressions, five fields or six with seconds [default: every day, every Tuesday and
     /// each 12th, at 9]
@@ -34,7 +38,7 @@ struct Args {
     #[arg(long, value_name = "NAME", default_value = "Europe/Berlin", value_parser = TimeZone::get)]
     zone: TimeZone,
 
-    /// The day on which hand-turned time begins
+    /// The day on which the manual timer begins
     #[arg(long, value_name = "YYYY-MM-DD", default_value = "2026-01-01")]
     from: Date,
 
@@ -48,80 +52,61 @@ struct Args {
     live: bool,
 }
 
-/// What tells the wall clock's time.
-type Wall = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
-/// A task that recurs, and what it does each time: it is told when it was due.
-struct Recurring<T> {
-    cron: Cron,
-    zone: TimeZone,
-    timer: T,
-    wall: Wall,
-    task: Box<dyn Fn(&Zoned) + Send + Sync>,
+/// Writes a line about a schedule to standard error.
+fn report_to_stderr(line: &str) {
+    // Standard error may be closed, and the schedule goes on all the same.
+    let _ = writeln!(io::stderr(), "recurring: {line}");
 }
 
-impl<T: Timer> Recurring<T> {
-    /// Schedules the next time after now; there may be none, as for the 30th of February.
-    fn start(self: Arc<Self>) {
-        let now = (self.wall)().to_zoned(self.zone.clone());
-        if let Ok(next) = self.cron.find_next_occurrence(&now, false) {
-            self.wait_for(next);
-        }
-    }
-
-    fn wait_for(self: Arc<Self>, next: Zoned) {
-        let left = Duration::try_from(next.timestamp() - (self.wall)()).unwrap_or_default();
-        if left.is_zero() {
-            (self.task)(&next);
-            return self.start();
-        }
-        let timer = self.timer.clone();
-        let again = move || self.wait_for(next);
-        // Refused only after shutdown, when there is no next time.
-        let _ = timer.schedule(left.min(LOOK_AGAIN), again);
-    }
-}
-
-fn start<T: Timer>(
-    cron: &Cron,
-    zone: &TimeZone,
-    timer: &T,
-    wall: &Wall,
-    task: impl Fn(&Zoned) + Send + Sync + 'static,
-) {
-    let (cron, zone, timer) = (cron.clone(), zone.clone(), timer.clone());
-    Arc::new(Recurring {
-        cron,
-        zone,
-        timer,
-        wall: wall.clone(),
-        task: Box::new(task),
-    })
-    .start();
-}
-
-/// The times at which a pattern ran, in hand-turned time.
+/// Lets the time from `begin` to `end` pass on a manual timer; returns the times at which the pattern
+/// ran.
 fn times(cron: &Cron, begin: &Zoned, end: &Zoned) -> Result<Vec<Zoned>> {
+    // The wall clock goes with the timer's, so both are in the program's hands.
     let timer = ManualTimer::new();
-    let (clock, origin) = (timer.clock(), begin.timestamp());
-    let wall: Wall = Arc::new(move || origin + Duration::from_nanos(clock.now_ns()));
-    let ran = Arc::new(Mutex::new(Vec::new()));
-    let (running, told) = (ran.clone(), wall.clone());
-    start(cron, begin.time_zone(), &timer, &wall, move |due| {
-        assert_eq!(told(), due.timestamp(), "not when it was due");
-        running.lock().push(due.clone());
+    let clock = timer.clock();
+    let origin = begin.timestamp();
+    let wall: WallClock = Arc::new(move || {
+        let passed = SignedDuration::try_from(Duration::from_nanos(clock.now_ns()));
+        origin
+            .checked_add(passed.unwrap_or(SignedDuration::MAX))
+            .unwrap_or(Timestamp::MAX)
     });
-    timer
-        .advance(Duration::try_from(end.timestamp() - origin).context("it ends before it begins")?);
+
+    // Each run notes when it was due and when it came.
+    let runs = Arc::new(Mutex::new(Vec::new()));
+    let noted = runs.clone();
+    let seen = wall.clone();
+    let recurring = Recurring {
+        cron: cron.clone(),
+        zone: begin.time_zone().clone(),
+        timer: timer.clone(),
+        wall,
+        // This wall clock is never set: fewer looks do.
+        look_every: Duration::from_secs(3600),
+        task: Box::new(move |due| noted.lock().push((due.clone(), seen()))),
+        report: Box::new(report_to_stderr),
+    };
+    recurring.start();
+
+    // All of the time passes here.
+    let passes = end.timestamp().duration_since(origin);
+    timer.advance(Duration::try_from(passes).context("it ends before it begins")?);
     timer.shutdown(Duration::MAX);
-    let ran = std::mem::take(&mut *ran.lock());
-    Ok(ran)
+
+    let mut times = Vec::new();
+    for (due, came) in runs.lock().drain(..) {
+        ensure!(came == due.timestamp(), "the run of {due} came at {came}");
+        times.push(due);
+    }
+    Ok(times)
 }
 
-/// What a pattern did: how often it ran, when first and last, and how the change of the clocks
-/// moved it.
+fn shown(at: &Zoned) -> String {
+    at.strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string()
+}
+
+/// Writes how often a pattern ran, when first and last, and how each change of the clocks moved it.
 fn report(to: &mut impl Write, cron: &Cron, ran: &[Zoned]) -> Result<()> {
-    let shown = |at: &Zoned| at.strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string();
     writeln!(to, "{}  ({})", cron.pattern, cron.describe())?;
     let (Some(first), Some(last)) = (ran.first(), ran.last()) else {
         writeln!(to, "    never")?;
@@ -134,28 +119,35 @@ fn report(to: &mut impl Write, cron: &Cron, ran: &[Zoned]) -> Result<()> {
         shown(first),
         shown(last)
     )?;
-    for pair in ran
-        .windows(2)
-        .filter(|pair| pair[0].offset() != pair[1].offset())
-    {
-        let apart = pair[1]
-            .timestamp()
-            .since((Unit::Hour, pair[0].timestamp()))?;
-        writeln!(
-            to,
-            "    {} and {} are {apart:#} apart",
-            shown(&pair[0]),
-            shown(&pair[1])
-        )?;
+
+    // Two neighbours with different offsets from UTC: the clocks were changed between them.
+    for pair in ran.windows(2) {
+        let [before, after] = pair else { continue };
+        if before.offset() != after.offset() {
+            let apart = after.timestamp().since((Unit::Hour, before.timestamp()))?;
+            writeln!(
+                to,
+                "    {} and {} are {apart:#} apart",
+                shown(before),
+                shown(after)
+            )?;
+        }
     }
     Ok(())
 }
 
-fn by_hand(args: &Args, patterns: &[Cron]) -> Result<()> {
-    let begin = args.from.to_zoned(args.zone.clone())?;
-    let end = begin
-        .checked_add(jiff::Span::new().months(args.months))
-        .context("beyond the calendar")?;
+/// Lets the months pass on a manual timer, for one pattern after the other.
+fn run_manually(args: &Args, patterns: &[Cron]) -> Result<()> {
+    let begin = args.from.to_zoned(args.zone.clone());
+    let begin = begin.with_context(|| format!("--from {}: not in the calendar", args.from))?;
+    let end = begin.checked_add(jiff::Span::new().months(args.months));
+    let end = end.with_context(|| {
+        let Args { from, months, .. } = args;
+        format!(
+            "--from {from} --months {months}: the calendar ends with {}",
+            Date::MAX
+        )
+    })?;
     let mut out = io::stdout().lock();
     for cron in patterns {
         report(&mut out, cron, &times(cron, &begin, &end)?)?;
@@ -163,55 +155,74 @@ fn by_hand(args: &Args, patterns: &[Cron]) -> Result<()> {
     Ok(())
 }
 
-fn live(args: &Args, patterns: &[Cron]) -> Result<()> {
+/// Runs all patterns on a real timer until Ctrl-C.
+fn run_live(args: &Args, patterns: &[Cron]) -> Result<()> {
     let (stop, stopped) = mpsc::channel();
-    ctrlc::set_handler(move || _ = stop.send(())).context("cannot listen for Ctrl-C")?;
+    let ask_to_stop = move || {
+        // The receiver is gone when the program is ending already.
+        let _ = stop.send(());
+    };
+    ctrlc::set_handler(ask_to_stop).context("cannot listen for Ctrl-C")?;
+
     let timer = SystemTimer::new()?;
-    let wall: Wall = Arc::new(Timestamp::now);
     for cron in patterns {
         let pattern = cron.pattern.to_string();
-        start(cron, &args.zone, &timer, &wall, move |due| {
-            let late = Timestamp::now().as_nanosecond() - due.timestamp().as_nanosecond();
-            let due = due.strftime("%H:%M:%S %Z");
-            let _ = writeln!(
-                io::stdout(),
-                "{pattern}  due {due}, ran {:.1} ms after",
-                late as f64 / 1e6
-            );
-        });
+        let recurring = Recurring {
+            cron: cron.clone(),
+            zone: args.zone.clone(),
+            timer: timer.clone(),
+            wall: Arc::new(Timestamp::now),
+            look_every: LOOK_EVERY,
+            task: Box::new(move |due| print_run(&pattern, due)),
+            report: Box::new(report_to_stderr),
+        };
+        recurring.start();
     }
-    eprintln!("until Ctrl-C");
+    report_to_stderr("until Ctrl-C");
+
     stopped.recv().context("the signal handler is gone")?;
     timer.shutdown(Duration::MAX);
     Ok(())
 }
 
+/// The task of a live run: prints how long after its time it came.
+fn print_run(pattern: &str, due: &Zoned) {
+    let late = Timestamp::now().duration_since(due.timestamp());
+    let late_ms = late.as_secs_f64() * 1e3;
+    let due = due.strftime("%H:%M:%S %Z");
+    // Standard output may be closed, and the schedule goes on all the same.
+    let _ = writeln!(
+        io::stdout(),
+        "{pattern}  due {due}, ran {late_ms:.1} ms after"
+    );
+}
+
 fn run(args: &Args) -> Result<()> {
-    let default: &[&str] = if args.live {
-        &["* * * * * *"]
-    } else {
-        &["0 9 * * *", "0 9 * * TUE", "0 9 12 * *"]
-    };
-    let patterns = match &*args.patterns {
-        [] => default
-            .iter()
-            .map(|pattern| pattern.parse())
-            .collect::<Result<_, _>>()?,
-        patterns => patterns.to_vec(),
-    };
+    let mut patterns = args.patterns.clone();
+    if patterns.is_empty() {
+        let defaults: &[&str] = if args.live {
+            &["* * * * * *"]
+        } else {
+            &["0 9 * * *", "0 9 * * TUE", "0 9 12 * *"]
+        };
+        for pattern in defaults {
+            patterns.push(pattern.parse()?);
+        }
+    }
     if args.live {
-        live(args, &patterns)
+        run_live(args, &patterns)
     } else {
-        by_hand(args, &patterns)
+        run_manually(args, &patterns)
     }
 }
 
 fn main() -> ExitCode {
-    let ran = run(&Args::parse()).inspect_err(|error| eprintln!("recurring: {error:#}"));
-    if ran.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report_to_stderr(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -223,37 +234,30 @@ mod tests {
 
     use super::*;
 
-    fn year(pattern: &str) -> Vec<Zoned> {
+    fn months(pattern: &str, count: i32) -> Vec<Zoned> {
         let berlin = TimeZone::get("Europe/Berlin").unwrap();
-        let begin = date(2026, 1, 1).to_zoned(berlin.clone()).unwrap();
-        times(
-            &pattern.parse().unwrap(),
-            &begin,
-            &date(2027, 1, 1).to_zoned(berlin).unwrap(),
-        )
-        .unwrap()
+        let begin = date(2026, 1, 1).to_zoned(berlin).unwrap();
+        let end = begin.checked_add(jiff::Span::new().months(count)).unwrap();
+        times(&pattern.parse().unwrap(), &begin, &end).unwrap()
     }
 
     #[test]
     fn nine_is_nine_on_either_side_of_a_clock_change() {
-        let ran = year("0 9 * * *");
+        let ran = months("0 9 * * *", 12);
         assert_eq!(ran.len(), 365);
         assert!(ran.iter().all(|at| (at.hour(), at.minute()) == (9, 0)));
-        let utc = |at: &Zoned| at.with_time_zone(TimeZone::UTC).hour();
-        let day = |month, day| {
-            ran.iter()
-                .find(|at| at.date() == date(2026, month, day))
-                .unwrap()
+        let utc = |month, day| {
+            let at = ran.iter().find(|at| at.date() == date(2026, month, day));
+            at.unwrap().with_time_zone(TimeZone::UTC).hour()
         };
-        // The clocks go forward in the night.
-        assert_eq!([utc(day(3, 28)), utc(day(3, 29))], [8, 7]);
-        assert_eq!([utc(day(10, 24)), utc(day(10, 25))], [7, 8]);
+        // The clocks go forward in the night, and back in another.
+        assert_eq!([utc(3, 28), utc(3, 29)], [8, 7]);
+        assert_eq!([utc(10, 24), utc(10, 25)], [7, 8]);
     }
 
     #[test]
-    fn a_skipped_hour_is_made_up_and_no_day_never_comes() {
-        let ran = year("30 2 * * *"); // on the 29th of March there is no half past two
-        assert_eq!(ran.len(), 365);
-        assert!(year("0 9 30 2 *").is_empty());
+    fn skipped_hour_is_made_up() {
+        let ran = months("30 2 * * *", 3); // on the 29th of March there is no half past two
+        assert_eq!(ran.len(), 31 + 28 + 31);
     }
 }
