@@ -1,6 +1,6 @@
 //! The absences that docs/ARCHITECTURE.md lists: what must not stand where. Code only; comments and
 //! the tests beside the code may say what they like.
-use crate::tree::{drawing, sources, text};
+use crate::tree::sources;
 
 /// Fails if one of `words` stands in the code of a file that `concerns` picks.
 #[track_caller]
@@ -125,27 +125,4 @@ fn every_ending_is_called_back_in_one_place() {
         }
     }
     assert_eq!(found, ["engine/finish"]);
-}
-
-/// Each function in docs/ARCHITECTURE.md's drawing of an operation's ways is one of the code.
-#[test]
-fn ways_of_an_operation_are_those_of_the_code() {
-    let page = text("docs/ARCHITECTURE.md");
-    let drawing = drawing(&page, "## The way of an operation");
-    let sources = sources("purgatory");
-    let has = |function: &str| {
-        let [plain, generic] = ["(", "<"].map(|end| format!("fn {function}{end}"));
-        let mut lines = sources.iter().flat_map(|(_, text)| code(text));
-        lines.any(|line| line.contains(&plain) || line.contains(&generic))
-    };
-    let mut steps = 0;
-    for way in drawing.lines().filter(|line| !line.trim().is_empty()) {
-        let (_, way) = way.split_once(' ').unwrap();
-        for step in way.split(['>', ';', ',']) {
-            let function = step.trim().rsplit("::").next().unwrap();
-            assert!(has(function), "no function {function} in the code");
-            steps += 1;
-        }
-    }
-    assert!(steps > 20, "{steps} steps are drawn");
 }

@@ -17,7 +17,7 @@ use crate::{
     imports::in_circles,
     layers::Order,
     pending::{TANGLED, split},
-    tree::{none, sources},
+    tree::{drawing, none, sources, text},
 };
 
 /// Folders whose files have an order, each with its crate. The order is in the page's line that
@@ -64,6 +64,31 @@ fn faults(calls: &Calls, order: &Order, folder: &str) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// In docs/ARCHITECTURE.md's drawing of an operation's ways each step after `>` is a call of the
+/// step before it.
+#[test]
+fn ways_of_an_operation_are_those_of_the_code() {
+    let page = text("docs/ARCHITECTURE.md");
+    let calls = Calls::between(&sources("purgatory"));
+    let mut wrong = Vec::new();
+    let mut steps = 0;
+    for way in drawing(&page, "## The way of an operation").lines() {
+        // The first word of a line is the name of the way.
+        let way = way.split_once(' ').map_or("", |(_, way)| way);
+        for run in way.split(';') {
+            let functions: Vec<&str> = run.split('>').map(str::trim).collect();
+            for pair in functions.windows(2) {
+                steps += 1;
+                if !calls.has(pair[0], pair[1]) {
+                    wrong.push(format!("{} does not call {}", pair[0], pair[1]));
+                }
+            }
+        }
+    }
+    assert!(steps > 15, "{steps} steps are drawn");
+    none(wrong);
 }
 
 /// The order `low < mid < high` of the folder `f`.

@@ -83,7 +83,7 @@ fn no_file_imports_upwards_or_in_a_circle() {
     none(wrong);
 }
 
-/// What `low/a`, a file of this code, imports.
+/// The imports of `low/a`, a file of this code.
 #[track_caller]
 fn imported(code: &str) -> Vec<String> {
     let files = [

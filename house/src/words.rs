@@ -93,7 +93,6 @@ fn found(passage: &Passage) -> Vec<String> {
 fn sentences(text: &str) -> impl Iterator<Item = &str> {
     let marks = |c: char| !c.is_alphanumeric() && c != '`';
     text.split(". ")
-        .flat_map(|part| part.split(": "))
         .map(move |sentence| sentence.trim_start_matches(marks))
 }
 

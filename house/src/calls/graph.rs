@@ -9,7 +9,7 @@ use std::{
 use syn::{
     Block, Expr, ExprClosure, ExprField, ExprLet, ExprMethodCall, ExprPath, FnArg, GenericArgument,
     ImplItem, Item, ItemImpl, ItemStruct, ItemTrait, Local, Macro, Member, Pat, PathArguments,
-    ReturnType, Signature, TraitItem, Type, UseTree, visit::Visit,
+    ReturnType, Signature, TraitItem, Type, UseTree, spanned::Spanned, visit::Visit,
 };
 
 use crate::syntax::{is_for_tests, line, macro_arguments, parse};
@@ -47,7 +47,7 @@ const OF_STD: [&str; 24] = [
     "remove", "retain", "take",
 ];
 
-/// A call from a function in one file to a function in another.
+/// A call from one function to another.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Call {
     pub(super) from: String,
@@ -67,11 +67,11 @@ impl fmt::Display for Call {
     }
 }
 
-/// The calls between files.
+/// The calls of some files.
 pub(super) struct Calls(pub(super) BTreeSet<Call>);
 
 impl Calls {
-    /// The calls between these files, given as name and text.
+    /// The calls in and between these files, given as name and text.
     pub(super) fn between(files: &[(String, String)]) -> Calls {
         // First all functions, since a call may name one of a later file.
         let mut table = Table::default();
@@ -101,12 +101,23 @@ impl Calls {
         Calls(calls)
     }
 
-    /// Keeps the calls between files of one folder.
+    /// Keeps the calls from file to file in one folder.
     pub(super) fn inside(mut self, folder: &str) -> Calls {
         let is_inside = |file: &str| file.split('/').next() == Some(folder);
         self.0
-            .retain(|call| is_inside(&call.from) && is_inside(&call.to));
+            .retain(|call| call.from != call.to && is_inside(&call.from) && is_inside(&call.to));
         self
+    }
+
+    /// Whether a function of the first name calls one of the second, which may have its type before
+    /// it.
+    pub(super) fn has(&self, caller: &str, callee: &str) -> bool {
+        let is_callee =
+            |call: &Call| call.callee == callee || call.callee.rsplit("::").next() == Some(callee);
+        let caller = caller.rsplit("::").next();
+        self.0
+            .iter()
+            .any(|call| Some(call.caller.as_str()) == caller && is_callee(call))
     }
 
     /// The files that each file calls.
@@ -184,7 +195,7 @@ struct Method {
     of_trait: bool,
 }
 
-/// What one file has besides the entries in the table.
+/// The parts of one file that are in no table.
 #[derive(Default)]
 struct Code {
     imports: Imports,
@@ -475,15 +486,13 @@ impl Body<'_> {
     }
 
     fn tell(&mut self, line: usize, to: &str, callee: String) {
-        if to != self.file {
-            self.calls.insert(Call {
-                from: self.file.to_owned(),
-                line,
-                caller: self.function.signature.ident.to_string(),
-                to: to.to_owned(),
-                callee,
-            });
-        }
+        self.calls.insert(Call {
+            from: self.file.to_owned(),
+            line,
+            caller: self.function.signature.ident.to_string(),
+            to: to.to_owned(),
+            callee,
+        });
     }
 
     /// The file that a path to a function leads to, if there is one.
@@ -499,7 +508,10 @@ impl Body<'_> {
                 (owner.to_owned(), name)
             }
             None if self.types.contains_key(&name) => return None,
-            None => self.imports.get(&name)?.clone(),
+            None => match self.imports.get(&name) {
+                Some(import) => import.clone(),
+                None => (self.file.to_owned(), name),
+            },
         };
         let in_module = |file: &&String| file.trim_end_matches("/mod").ends_with(&module);
         let files = self.table.free.get(&name)?;
@@ -562,9 +574,15 @@ impl<'ast> Visit<'ast> for Body<'_> {
     }
 
     fn visit_expr_path(&mut self, path: &'ast ExprPath) {
-        if let (Some(file), Some(last)) = (self.file_of(path), path.path.segments.last()) {
-            self.tell(line(last.ident.span()), &file, last.ident.to_string());
+        let Some(file) = self.file_of(path) else {
+            return;
+        };
+        let mut callee = Vec::new();
+        for segment in &path.path.segments {
+            callee.push(segment.ident.to_string());
         }
+        let at = line(path.span());
+        self.tell(at, &file, callee.join("::"));
     }
 
     fn visit_macro(&mut self, call: &'ast Macro) {
