@@ -247,7 +247,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Runs an operation's check without an event. When it comes true, an event is missing, or was
-    /// late: this is counted and reported.
+    /// late: this is counted and reported. Never inlined, to keep the path of an event small.
+    #[inline(never)]
     fn check_without_event(&self, held: &mut CheckedOut<O>) -> Verdict {
         let verdict = self.check_by(&mut held.payload, O::check_without_event);
         if verdict == Verdict::Satisfied && !self.event_came(held.handle) {

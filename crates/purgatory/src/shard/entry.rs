@@ -83,7 +83,7 @@ impl<O> CheckedOut<O> {
             handle,
             payload,
             cause,
-            verdict: Verdict::Unsatisfied,
+            verdict: Verdict::Unsatisfied, // until it is checked
         }
     }
 }
@@ -244,13 +244,14 @@ impl<O> Entry<O> {
     /// held, the thread that parks it has the payload.
     #[inline]
     pub(crate) fn new(state: State<O>, times: &ParkTimes) -> Self {
+        debug_assert!(times.counted <= COUNTED_MAX);
         let info = times.info;
+        // Most operations are plain. They get a box when an end is left as a note, if at all.
         let cold = if info == ParkInfo::PLAIN {
             None
         } else {
             Some(Box::new(ColdState { end: None, info }))
         };
-        debug_assert!(times.counted <= COUNTED_MAX);
         Entry {
             state,
             last_secondary: None,
@@ -286,6 +287,7 @@ impl<O> Entry<O> {
     #[inline]
     pub(crate) fn watched(&mut self, last_secondary: Option<SecondaryId>, event_passed: bool) {
         self.last_secondary = last_secondary;
+        // A version that moved counts as an event that found the entry held.
         if event_passed {
             self.notes.set(Notes::EVENT);
         }
@@ -306,8 +308,10 @@ impl<O> Entry<O> {
     pub(crate) fn check_out(&mut self) -> Option<O> {
         let payload = self.take();
         if payload.is_some() {
-            self.notes.clear(Notes::EVENT); // of an advance: this is the check it asked for
+            // An advance may have asked for a check. This is it.
+            self.notes.clear(Notes::EVENT);
         } else if !failpoint!(EventLeavesNoNote) {
+            // Holder removes: only a note.
             self.notes.set(Notes::EVENT);
         }
         payload
@@ -319,6 +323,8 @@ impl<O> Entry<O> {
         self.notes.clear(Notes::RECHECK_QUEUED);
         let payload = self.take();
         if payload.is_none() {
+            // The condition may have come true behind the check that is under way. It is not noted
+            // as an event: what this recheck finds was missed.
             self.notes.set(Notes::RECHECK);
         }
         payload
@@ -326,17 +332,18 @@ impl<O> Entry<O> {
 
     /// Decides what follows from the wheel's visit at tick `now`.
     pub(crate) fn visit(&mut self, now: u64, last_check: bool) -> Visited<O> {
+        // 1. Early: the wheel visits it for a recheck. One that is queued will do.
         if self.deadline > now {
             let queued = self.notes.has(Notes::RECHECK_QUEUED);
             self.notes.set(Notes::RECHECK_QUEUED);
             return Visited::Early { queued };
         }
+        // 2. Its time is up. Whichever thread holds it ends it.
         let Some(payload) = self.claim(&Outcome::Expired) else {
             return Visited::LeftToHolder;
         };
+        // 3. With a last check the job is the holder, and this note makes it end the operation.
         if last_check {
-            // Holder removes: the job is the holder, and this note ends the operation when the job
-            // checks it in.
             self.note_end(&Outcome::Expired);
             return Visited::LastCheck(payload);
         }
@@ -352,6 +359,8 @@ impl<O> Entry<O> {
     pub(crate) fn count_down(&mut self) -> CountedDown {
         debug_assert!(self.remaining > 0, "each counted watch is taken once");
         self.remaining -= u16::from(!failpoint!(MetWatchNotCounted));
+        // The advance checks it, or ends it, in its next step. Until then this note stands for that:
+        // a holder that comes first checks again, and a recheck that comes first missed no event.
         if !failpoint!(EventLeavesNoNote) {
             self.notes.set(Notes::EVENT);
         }
@@ -367,6 +376,7 @@ impl<O> Entry<O> {
     #[inline]
     pub(crate) fn claim(&mut self, outcome: &Outcome) -> Option<O> {
         let payload = self.take();
+        // Holder removes: only a note.
         if payload.is_none() && !failpoint!(ExpiryLeavesNoNote) {
             self.note_end(outcome);
         }
@@ -383,6 +393,7 @@ impl<O> Entry<O> {
         };
         let cold = self.cold.get_or_insert_with(new_cold);
         if cold.end.is_none() {
+            // An outcome has a reason of the user's, which may be a `String`: cloned here only.
             cold.end = Some(outcome.clone());
         }
     }
@@ -402,7 +413,8 @@ impl<O> Entry<O> {
         if verdict == Verdict::Panicked {
             return Decision::Ended(payload, Outcome::Cancelled(CancelReason::Panicked));
         }
-        // 3. A pending check: the caller goes on holding. One check answers both kinds of request.
+        // 3. A pending check: the caller goes on holding. One check answers both kinds of request;
+        //    an event's check is the one that does for both, as a recheck may have nothing to ask.
         let event = self.notes.has(Notes::EVENT);
         let recheck = self.notes.has(Notes::RECHECK);
         self.notes
@@ -428,6 +440,7 @@ impl<O> Entry<O> {
         if !self.is_held() {
             return Look::Parked;
         }
+        // The check that is under way wipes the mark as it ends, so the mark means this check.
         let seen = self.notes.has(Notes::SEEN);
         self.notes.set(Notes::SEEN);
         if seen {

@@ -42,6 +42,7 @@ impl QuietClock {
 
     /// Rounds a time down to the unit.
     pub(crate) fn at_ns(now_ns: u64) -> Self {
+        // Saturating, never wrapping: a wrapped time would make a quiet key look busy.
         let units = u32::try_from(now_ns / Self::UNIT_NS).unwrap_or(u32::MAX);
         QuietClock(NonZeroU32::MIN.saturating_add(units))
     }
@@ -86,10 +87,12 @@ struct DistantKeys {
 
 impl DistantKeys {
     fn remove<K>(&mut self, records: &Pages<RecordSlot<K>>, hash: u64, number: u32) {
+        // 1. The table's entry. Numbers are compared, no keys: this runs no user code.
         let table = &mut self.table;
         if let Ok(entry) = table.find_entry(hash, |&other| other == number) {
             entry.remove();
         }
+        // 2. A peak is given back. The hashes are in the records.
         if let Some(capacity) = shrinks_to(table.capacity(), table.len(), KEPT_KEYS) {
             table.shrink_to(capacity, |&number| hash_of(records, number));
         }
@@ -148,6 +151,7 @@ impl<K: Eq> Keys<K> {
             .0
             .as_mut()
             .expect("Linked: a link names a record");
+        // The spare one keeps its memory, so a key that comes and goes does not allocate each time.
         record
             .watermarks
             .get_or_insert_with(|| distant.spare.take().unwrap_or_default())
@@ -192,12 +196,13 @@ impl<K: Eq> Keys<K> {
         if record.waiters > 0 {
             return None;
         }
-        // Gone: the slot, the table's entry and the memory of the watermark watches are given back.
+        // Gone: the slot and the table's entry are given back.
         let record = slot.0.take()?;
         records.release(number);
         if number != near(record.hash) {
             distant.remove(records, record.hash, number);
         }
+        // Its queue may hold watches that have left. Cleared, it is the next key's.
         if let Some(mut watermarks) = record.watermarks {
             watermarks.clear();
             distant.spare = Some(watermarks);
@@ -218,6 +223,7 @@ impl<K: Eq> Keys<K> {
 
     /// Applies `act` to every record, in no order.
     pub(super) fn each_mut(&mut self, mut act: impl FnMut(&mut Record<K>)) {
+        // By number, not by an iterator: `act` has the record to itself.
         let mut next = self.records.first_from(0);
         while let Some(number) = next {
             act(self.at_mut(number));

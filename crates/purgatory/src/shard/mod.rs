@@ -6,11 +6,12 @@
 //! `Clone`, as the key is looked up and before anything is changed. Each call returns the values
 //! of the user's that have to be dropped, so that the caller drops them after it unlocked.
 //!
-//! The parts: [`entry`] is the state machine of one operation, [`keys`] finds a key's record,
-//! [`watchers`] keeps the lists of watches and the walks over them, and [`watermark_queue`] the
-//! watermark watches of a key that are not met.
+//! The parts: [`entry`] is the state machine of one operation, [`expire`] turns the wheel, [`keys`]
+//! finds a key's record, [`watchers`] keeps the lists of watches and the walks over them, and
+//! [`watermark_queue`] the watermark watches of a key that are not met.
 
 mod entry;
+mod expire;
 mod keys;
 mod watchers;
 mod watermark_queue;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use timer_core::{
-    Advanced, MAX_TASKS, TickLength, TimerHandle, TimingWheel,
+    MAX_TASKS, TickLength, TimerHandle, TimingWheel,
     driver::{Pages, ShardState},
 };
 
@@ -33,10 +34,11 @@ pub(crate) use entry::{
     COUNTED_MAX, Cause, CheckedOut, CountedDown, Entries, Entry, Look, ParkInfo, ParkTimes, State,
     Waiter,
 };
+pub(crate) use expire::{CallbackJob, Turn};
 pub(crate) use keys::{Popped, QuietClock, Reach, SecondaryId, WAITERS_MAX, WalkId, WatchList};
 pub(crate) use watermark_queue::Watermark;
 
-use entry::{Decision, Visited};
+use entry::Decision;
 
 #[derive(Debug)]
 #[repr(C)] // the fields that each operation writes come first, in as few cache lines as can be
@@ -71,6 +73,7 @@ impl Timed {
     /// Records how long an operation waited that ends and, if it expired, how late.
     fn ended<O>(&mut self, outcome: &Outcome, entry: &Entry<O>, now_ns: u64) {
         self.times.ended(outcome, entry.age_ns(now_ns));
+        // Lateness counts from the deadline, not from the wheel's visit.
         if matches!(outcome, Outcome::Expired) {
             let due_ns = self.tick.start_ns(entry.deadline);
             self.times.lateness.record(now_ns.saturating_sub(due_ns));
@@ -138,46 +141,6 @@ impl<K, O> Ended<K, O> {
             emptied_key: None,
         }
     }
-}
-
-/// One turn of a wheel: to the tick `now`, within `budget` steps.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
-    pub(crate) now: u64,
-    pub(crate) now_ns: u64,
-    pub(crate) budget: usize,
-    /// Ticks from one recheck of an operation to the next. At least 1.
-    pub(crate) recheck_every: u64,
-    /// Each operation is checked once more when its time is up.
-    pub(crate) last_check: bool,
-}
-
-/// Work from one wheel turn, for the executor.
-#[derive(Debug)]
-pub(crate) enum CallbackJob<K, O> {
-    /// It has expired: call it back.
-    Call(Ended<K, O>),
-    /// It is due for a recheck, and no other one is queued.
-    Recheck(TimerHandle),
-    /// Its time is up: check it once more, then check it in. This job holds it.
-    LastCheck(CheckedOut<O>),
-}
-
-/// The tick at which the wheel was to visit an operation, and the operation's sequence.
-pub(crate) type Order = (u64, u64);
-
-/// An entry that the wheel visited before its time was up.
-struct EarlyVisit {
-    handle: TimerHandle,
-    /// The tick of the next visit.
-    armed: u64,
-}
-
-/// An operation that the wheel ended. Its entry and first watch are still in place.
-struct ExpiredVisit<O> {
-    handle: TimerHandle,
-    payload: O,
-    order: Order,
 }
 
 impl<K, O> ShardState for Shard<K, O> {
@@ -296,6 +259,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         event_passed: bool,
     ) {
         self.counts.parked += 1;
+        // Holder removes: the entry is there, whatever has happened meanwhile.
         if let Some(entry) = self.get_mut(handle) {
             entry.watched(last_secondary, event_passed);
         }
@@ -304,6 +268,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Removes an operation that was not parked after all, with its first watch. Returns its first
     /// key if no watch of that is left.
     pub(crate) fn withdraw(&mut self, handle: TimerHandle) -> Option<K> {
+        // The watch first: its link lies in the entry.
         let emptied_key = self.unlink(handle.id().index());
         self.entries.wheel.cancel(handle.id());
         emptied_key
@@ -319,6 +284,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// since the first such look after the last event.
     pub(crate) fn quiet(&mut self, now: QuietClock, mut found: impl FnMut(&K, Duration)) {
         self.keys.each_mut(|record| {
+            // An event only wipes the time: it reads no clock. The first look after it sets it.
             let since = *record.quiet_since.get_or_insert(now);
             found(&record.key, now.since(since));
         });
@@ -393,6 +359,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         outcome: Outcome,
         at: EndedAt,
     ) -> Option<Ended<K, O>> {
+        // A payload that is out is its holder's to end.
         let payload = self.get_mut(handle)?.claim(&outcome)?;
         Some(self.remove_ended(handle, payload, outcome, at))
     }
@@ -407,11 +374,13 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         outcome: Outcome,
         at: EndedAt,
     ) -> Ended<K, O> {
+        // 1. Time it, while the entry is there to ask.
         if let (Some(now_ns), Some(timed)) = (at, &mut self.timed) {
             if let Some(entry) = self.entries.wheel.get(handle.id()) {
                 timed.ended(&outcome, entry, now_ns);
             }
         }
+        // 2. Count it, and take it out.
         self.counts.ended(&outcome);
         self.take_out(handle, payload, outcome)
     }
@@ -438,11 +407,13 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Gives an operation another deadline, unless its end is decided or pending. Returns the tick
     /// at which the wheel has work for it, `u64::MAX` for never.
     pub(crate) fn reschedule(&mut self, handle: TimerHandle, times: ParkTimes) -> Option<u64> {
+        // 1. The entry's own deadline. A pending end is decided already: it stands.
         let entry = self.get_mut(handle)?;
         if entry.is_ending() {
             return None;
         }
         entry.deadline = times.deadline.unwrap_or(u64::MAX);
+        // 2. The wheel's visit, at the deadline or before it for a recheck, or never.
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(times.now);
         if let Some(armed) = times.armed {
@@ -452,86 +423,6 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             return Some(u64::MAX);
         }
         None
-    }
-
-    /// Turns the wheel, and calls `report` with the work that this makes, in no order: each with its
-    /// deadline and, if the wheel keeps order, its sequence.
-    ///
-    /// An entry that the wheel visits early is due for a recheck and is put back. One whose time is
-    /// up has its last check, if that is asked for, or ends. One that is held is left a note.
-    pub(crate) fn expire(
-        &mut self,
-        turn: Turn,
-        mut report: impl FnMut(CallbackJob<K, O>, Order),
-    ) -> Advanced {
-        let wheel = &mut self.entries.wheel;
-        let now = turn.now.max(wheel.now()); // a parker may have seen a later tick than the timer
-        let mut early = Vec::new();
-        let mut expired = Vec::new();
-        // 1. Visit what is due. The wheel shows the sink one entry, without its neighbours: what
-        //    has ended or is to be put back is collected.
-        let shard = self.entries.shard as usize;
-        let timed = &mut self.timed;
-        let mut advanced = wheel.advance(now, turn.budget, |mut task| {
-            let handle = TimerHandle::new(shard, task.id());
-            let visit_order = (task.deadline(), task.id().sequence());
-            let entry = task.get_mut();
-            let end_order = (entry.deadline, visit_order.1);
-            match entry.visit(now, turn.last_check) {
-                Visited::Early { queued } => {
-                    let next = now.saturating_add(turn.recheck_every);
-                    let armed = next.min(entry.deadline);
-                    early.push(EarlyVisit { handle, armed });
-                    if !queued {
-                        report(CallbackJob::Recheck(handle), visit_order);
-                    }
-                }
-                Visited::LastCheck(payload) => {
-                    let held = CheckedOut::new(handle, payload, Cause::Recheck);
-                    report(CallbackJob::LastCheck(held), end_order);
-                }
-                Visited::Expired(payload) => {
-                    if let Some(timed) = timed {
-                        timed.ended(&Outcome::Expired, entry, turn.now_ns);
-                    }
-                    expired.push(ExpiredVisit {
-                        handle,
-                        payload,
-                        order: end_order,
-                    });
-                }
-                Visited::LeftToHolder if failpoint!(ExpiryRemovesCheckedOut) => _ = task.take(),
-                Visited::LeftToHolder => {}
-            }
-        });
-        // 2. Put the early ones back on the wheel, for the next recheck or the deadline.
-        self.put_back(early, &mut advanced);
-        // 3. Take the expired ones off the wheel and their keys' lists.
-        for ExpiredVisit {
-            handle,
-            payload,
-            order,
-        } in expired
-        {
-            self.counts.ended(&Outcome::Expired);
-            let ended = self.take_out(handle, payload, Outcome::Expired);
-            report(CallbackJob::Call(ended), order);
-        }
-        advanced
-    }
-
-    /// Schedules the entries that the wheel visited early. They count as handed down, not as fired.
-    fn put_back(&mut self, early: Vec<EarlyVisit>, advanced: &mut Advanced) {
-        if early.is_empty() {
-            return;
-        }
-        advanced.fired -= early.len();
-        advanced.cascaded += early.len();
-        let wheel = &mut self.entries.wheel;
-        for visit in early {
-            wheel.reschedule(visit.handle.id(), visit.armed);
-        }
-        advanced.next_due = wheel.next_due();
     }
 }
 

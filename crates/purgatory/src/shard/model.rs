@@ -1,15 +1,15 @@
-//! Two shards against plain lists ([`reference`]): random steps as threads make them, one lock hold
-//! each, so whatever may come between two lock holds of an operation does. Each shard is the first
-//! shard of half the keys, so that operations with several keys are foreign waiters of the other.
+//! A model test: two shards against plain lists ([`reference`]). It makes random steps, each one lock
+//! hold, so any step may come between two lock holds of an operation. Each shard is the first shard
+//! of half the keys, so operations with several keys are foreign waiters of the other.
 //!
-//! After every step all links are walked (`assert_valid`), and what was walked is compared: for
-//! each key the plain waiters, those met and those not met, in order; each entry with its notes,
-//! deadline and tickets; what the wheel has next; every count; and that no key's clone is kept or
-//! lost. Each step also compares what its calls returned, and what a walk found.
+//! After every step all links are walked (`assert_valid`), and these are compared: for each key the
+//! plain, the met and the unmet waiters, in order; each entry with its notes, deadline and secondary
+//! watches; the wheel's next tick; every count; and that no key's clone is kept or lost. Each step
+//! also compares the results of its calls, and the waiters that a walk found.
 //!
-//! How often each rare path was taken is printed, and with [`ALL_PATHS`] steps or more one never
-//! taken fails the test. `TEST_EFFORT` says how many steps to make: 5000 without it, a million in
-//! CI; `MODEL_SEED` makes others. A failure tells the seed of its case.
+//! The test prints how often each rare path was taken. With [`ALL_PATHS`] steps or more a path never
+//! taken fails it. `TEST_EFFORT` multiplies the steps: 5000 without it, a million in CI.
+//! `MODEL_SEED` starts with another case. A failure prints the seed of its case.
 
 pub(in crate::shard) mod reference;
 mod steps;
@@ -23,19 +23,19 @@ use std::{
 use reference::{Parked, Paths, Reference};
 use timer_core::{TimerHandle, TimingWheel, WheelSize};
 
-use super::{CheckedOut, Inserted, WalkId, Watch, Watermark};
+use super::{CheckedOut, WalkId, Watch, Watermark};
 
 const HOMES: usize = 2;
 
-/// Without `TEST_EFFORT`.
+/// Steps without `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
 
-/// So many steps take every path.
+/// Steps that are enough to take every path.
 const ALL_PATHS: u64 = 100_000;
 
 const STEPS_A_CASE: u64 = 600;
 
-/// Paths that are counted.
+/// The number of rare paths that are counted.
 const PATHS: usize = 24;
 
 /// A key; the even ones have shard 0 as their first. Keys come in pairs that share a hash.
@@ -76,19 +76,22 @@ struct Model {
     reference: Reference,
     random: fastrand::Rng,
     alive: Rc<()>,
-    /// How many keys there are, how many operations at most, and at most at the moment.
     keys: u16,
+    /// Operations at most.
     many: u16,
+    /// Operations at most until `step` chooses another bound.
     most: usize,
     now: u64,
     made: u64,
-    /// Thresholds are between this and so much above; what is taken is so much behind.
+    /// The lowest threshold of a new watch.
     watermark: u64,
+    /// Thresholds are less than this above it.
     spread: u64,
+    /// Values are up to this below a threshold.
     behind: u64,
-    /// In a thread's hands.
+    /// Payloads that a thread, or a queued job, holds.
     held: Vec<CheckedOut<u64>>,
-    /// Watermark watches taken, still to be counted down, or to be cancelled.
+    /// Operations whose watermark watch was taken: to be counted down or, if true, cancelled.
     taken: Vec<(TimerHandle, bool)>,
 }
 
@@ -131,7 +134,7 @@ impl Model {
         }
     }
 
-    /// The record of a key that has waiters.
+    /// Finds the record of a key that has waiters.
     fn find(&self, key: Number) -> Option<u32> {
         let found = self.shards[key.shard()].find(&self.key(key), key.hash());
         assert_eq!(
@@ -141,7 +144,7 @@ impl Model {
         found
     }
 
-    /// After a step.
+    /// Compares the shards with the reference.
     fn compare(&mut self) {
         let mut key_count = 0;
         for (number, shard) in self.shards.iter_mut().enumerate() {
@@ -200,7 +203,7 @@ impl Model {
         }
     }
 
-    /// Ends all; nothing is left.
+    /// Ends all operations, and asserts that nothing is left.
     fn end(mut self) -> Paths {
         while let Some(id) = (0..HOMES).find_map(|shard| self.shards[shard].first_from(0)) {
             if self

@@ -57,11 +57,13 @@ impl<'a, O> Links<'a, O> {
     /// Links a watch to the end of a list.
     #[inline]
     fn append(&mut self, ends: &mut Ends, at: u32, list: WatchList, record: u32) {
+        // 1. The tail, and the link that was the tail.
         let prev = mem::replace(&mut ends.tail, at);
         match prev {
             NONE => ends.head = at,
             prev => self.at_mut(prev).next = at,
         }
+        // 2. The link itself.
         *self.at_mut(at) = Link {
             prev,
             ..Link::new(list, record)
@@ -84,6 +86,7 @@ impl<'a, O> Links<'a, O> {
     /// True when a watermark watch of this record still waits. Its entry or slot may be another
     /// operation's by now, so the handle is compared.
     fn waits(&self, unmet: &Unmet, record: u32) -> bool {
+        // The first watch lies in the entry, which is the operation's if the handle finds it.
         let link = if unmet.at & SLOT == 0 {
             match self.wheel.get(unmet.handle.id()) {
                 Some(entry) => &entry.link,
@@ -95,6 +98,7 @@ impl<'a, O> Links<'a, O> {
                 _ => return false,
             }
         };
+        // It may have been met since, or taken.
         link.is_on(WatchList::Unmet, record)
     }
 }
@@ -139,6 +143,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         if self.cold.secondary.len() >= WAITERS_MAX {
             return None;
         }
+        // The key's `Eq` and `Clone` may panic: they run before anything is claimed.
         let record = self.record_of(watch);
         let slot = self.cold.secondary.claim()?;
         *self.cold.secondary.at_mut(slot) = SecondaryWatch {
@@ -167,6 +172,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         match watermark {
             None => links.append(&mut of.plain, at, WatchList::Plain, record),
             Some(watermark) => {
+                // The queue is no linked list: the link only says where the watch is.
                 *links.at_mut(at) = Link::new(WatchList::Unmet, record);
                 let watermarks = self.keys.watermarks_mut(record);
                 watermarks.push(watermark, handle, at);
@@ -211,6 +217,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     pub(crate) fn unwatch(&mut self, secondary: SecondaryId) -> Unwatched<K> {
         let slot = secondary.slot();
         let emptied_key = self.unlink(slot | SLOT);
+        // The slot is free from here on. What a queue still has of it finds no handle.
         let watch = self.cold.secondary.at_mut(slot);
         watch.handle = None;
         let before = watch.before;
@@ -344,6 +351,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         limit: usize,
         found: impl FnMut(&mut Entries<O>, Waiter),
     ) -> Option<WalkId> {
+        // 1. The list as it is now.
         let record = self.keys.at(record);
         let ends = match list {
             WatchList::Plain => record.plain,
@@ -352,11 +360,13 @@ impl<K: Eq + Clone, O> Shard<K, O> {
                 None => Ends::EMPTY,
             },
         };
+        // 2. The first waiters. For most keys that is all.
         let next = self.visit(ends.head, ends.tail, limit, found);
         if next == NONE {
             return None;
         }
-        // The tail is where it ends: watches that come later are not of this walk.
+        // 3. A cursor for the rest. It ends at the tail of now: watches that come later are not of
+        //    this walk.
         self.cold.walks_begun += 1;
         let id = WalkId(self.cold.walks_begun);
         self.cold.walks.push(WalkCursor {
@@ -375,6 +385,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         limit: usize,
         found: impl FnMut(&mut Entries<O>, Waiter),
     ) -> Option<WalkId> {
+        // A search: a shard seldom has more than one walk under way.
         let at = self.cold.walks.iter().position(|walk| walk.id == id)?;
         let WalkCursor { next, last, .. } = self.cold.walks[at];
         let next = self.visit(next, last, limit, found);
@@ -406,6 +417,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
                 return NONE;
             }
             let next = if at & SLOT == 0 {
+                // Read first: `found` has the entries to itself.
                 let next = self.entries.wheel.at(at).link.next;
                 found(&mut self.entries, Waiter::Here(at));
                 next

@@ -104,6 +104,7 @@ impl WatermarkList {
             handle,
             at,
         };
+        // Offsets rise: nearly all go to the run.
         match self.run.back() {
             Some(last) if last.threshold() > watermark.threshold => self.heap.push(unmet),
             _ => self.run.push_back(unmet),
@@ -127,6 +128,7 @@ impl WatermarkList {
         let Some(lowest) = lowest else {
             return Lowest::Above;
         };
+        // A peak is given back as it leaves, a part at a time.
         self.shrink();
         if waits(&lowest) {
             return Lowest::Met(lowest);
@@ -148,6 +150,7 @@ impl WatermarkList {
     pub(super) fn one_left(&mut self, mut waits: impl FnMut(&Unmet) -> bool) {
         self.gone += 1; // Left behind
         if self.gone > KEPT.max((self.run.len() + self.heap.len()) / 2) {
+            // Half of the queue goes at least, so this pays for itself.
             self.run.retain(&mut waits);
             self.heap.retain(waits);
             self.gone = 0;

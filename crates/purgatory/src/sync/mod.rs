@@ -1,7 +1,9 @@
-//! Locks, atomics and thread-locals: timer-core's facade, so that loom and shuttle check the
-//! shipped code; what else differs in their models; and *failpoints*, faults that a model plants to
-//! see that each is noticed. In a build without those switches `failpoint!` is `false`, and there
-//! is nothing else of them.
+//! What a model checker replaces, in one place: locks, atomics and thread-locals, which are
+//! timer-core's facade, and the few sizes that a model wants small. So loom and shuttle check the
+//! shipped code.
+//!
+//! *Failpoints* are faults that a model plants to see that each is noticed. Outside of a model
+//! `failpoint!` is `false`, and nothing else of them is compiled.
 
 pub(crate) use timer_core::driver::sync::{
     AtomicU64, Mutex, Ordering, plain, thread_local, thread_slot,
@@ -14,13 +16,13 @@ macro_rules! failpoint {
     };
 }
 
-/// A fault.
+/// A fault that a model can plant.
 #[cfg(any(loom, shuttle))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failpoint {
     /// A park does not compare its keys' versions.
     ParkSkipsVersionCheck,
-    /// An event does not raise its key's version.
+    /// An event does not count in its key's version.
     EventLeavesVersion,
     /// An event that finds an operation under check leaves its holder no note.
     EventLeavesNoNote,
@@ -36,11 +38,11 @@ pub enum Failpoint {
     DroppedFutureLeavesOperation,
     /// A shutdown leaves the shards open.
     ShutdownClosesNoShard,
-    /// An expectation while all fails, fails, too.
+    /// `fail_all` also fails an expectation that came after it began.
     FailsWhatCameAfter,
-    /// A rise of a watermark that is kept raises its event before the value.
+    /// An advance of a kept watermark signals its key before the value is stored.
     EventBeforeItsAdvance,
-    /// A wait on a monitor does not look whether all keys were raised while it was parked.
+    /// A wait on a monitor does not check whether all keys were signalled while it was parked.
     WaitTrustsEarlierWalk,
 }
 
@@ -53,16 +55,16 @@ pub fn plant(fault: Option<Failpoint>) {
 /// True in a build for a model checker.
 pub(crate) const MODEL: bool = cfg!(any(loom, shuttle));
 
-/// The number of versions a shard has: a power of two. A model has one, so that keys meet.
+/// Versions of a shard: a power of two. A model has one, so that keys share it.
 pub(crate) const VERSIONS_PER_SHARD: usize = if MODEL { 1 } else { 32 };
 
-/// So many payloads an event takes out and checks together. More would save locks; but each of them
-/// can neither expire nor be cancelled before the checks of the others are over. A model takes two,
-/// so that a walk has steps.
+/// Payloads that an event checks out and checks together. More would save locks, but none of them can
+/// expire or be cancelled before the checks of the others are over. A model takes two, so that a walk
+/// has steps.
 pub(crate) const CHECK_BATCH: usize = if MODEL { 2 } else { 16 };
 
-/// How many shards a purgatory has unless its builder says: 64 for each processor, as a power of two
-/// from 64 to [`MAX_SHARDS`](timer_core::MAX_SHARDS). A model has two.
+/// Returns the default number of shards: 64 for each processor, rounded up to a power of two, from 64
+/// to [`MAX_SHARDS`](timer_core::MAX_SHARDS). A model has two.
 pub(crate) fn default_shards() -> usize {
     if MODEL {
         return 2;
@@ -73,14 +75,14 @@ pub(crate) fn default_shards() -> usize {
         .clamp(64, timer_core::MAX_SHARDS)
 }
 
-/// How keys are hashed: seeded anew for each purgatory.
+/// Hashes keys, with a new seed for each purgatory.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) type KeyHasher = rapidhash::fast::RandomState;
-/// In a model: alike in each run, with neighbouring numbers in different shards.
+/// Hashes keys in a model: alike in each run.
 #[cfg(any(loom, shuttle))]
 pub(crate) type KeyHasher = std::hash::BuildHasherDefault<Number>;
 
-/// Neighbouring numbers go to different shards.
+/// A hasher that puts neighbouring numbers into different shards.
 #[cfg(any(loom, shuttle))]
 #[derive(Debug, Default)]
 pub(crate) struct Number(u64);
@@ -88,17 +90,18 @@ pub(crate) struct Number(u64);
 #[cfg(any(loom, shuttle))]
 impl std::hash::Hasher for Number {
     fn write(&mut self, bytes: &[u8]) {
-        bytes
-            .iter()
-            .for_each(|&byte| self.0 = self.0 << 8 | u64::from(byte));
+        for &byte in bytes {
+            self.0 = self.0 << 8 | u64::from(byte);
+        }
     }
 
     fn finish(&self) -> u64 {
+        // The shard is told by the upper half, the place in a table by the lower one.
         self.0 << 32 | self.0 & u64::from(u32::MAX)
     }
 }
 
-/// At most `max` of something at a time.
+/// A bound on places, or on weight, that are taken at a time.
 #[derive(Debug)]
 pub(crate) struct Limit {
     max: u64,
@@ -106,7 +109,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// None is taken yet.
+    /// Makes a bound of which nothing is taken yet.
     pub(crate) fn new(max: u64) -> Self {
         Limit {
             max,
@@ -114,12 +117,12 @@ impl Limit {
         }
     }
 
-    /// The bound.
+    /// Returns the bound.
     pub(crate) fn max(&self) -> u64 {
         self.max
     }
 
-    /// Takes `count`, unless more than `max` would be taken.
+    /// Takes `count`, unless more than `max` would be taken then. Returns whether it did.
     #[must_use = "what was taken has to be released"]
     pub(crate) fn acquire(&self, count: u64) -> bool {
         let more = |taken: u64| taken.checked_add(count).filter(|&taken| taken <= self.max);
@@ -128,12 +131,12 @@ impl Limit {
             .is_ok()
     }
 
-    /// The number taken.
+    /// Returns the number taken.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Gives `count` back.
+    /// Returns `count` to the bound.
     pub(crate) fn release(&self, count: u64) {
         self.taken.fetch_sub(count, Ordering::AcqRel);
     }

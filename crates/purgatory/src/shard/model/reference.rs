@@ -14,12 +14,12 @@ pub(super) type Paths = BTreeMap<&'static str, u64>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::shard) struct Linked {
-    /// The entry's index for a first key, the slot for another.
+    /// The entry's index for a first key, the slot for a secondary one.
     pub(in crate::shard) at: u32,
     pub(in crate::shard) handle: TimerHandle,
 }
 
-/// What waits for one key, in order: plain ones and met ones as they came, the others by threshold,
+/// The waiters of one key, in order: plain ones and met ones as they came, the others by threshold,
 /// then as they came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::shard) struct Waiting {
@@ -64,18 +64,18 @@ impl Waiting {
 pub(super) struct Parked {
     pub(super) id: TimerHandle,
     pub(super) payload: u64,
-    /// `u64::MAX`: never.
+    /// `u64::MAX` for never.
     pub(super) deadline: u64,
-    /// When the wheel comes by, if its time is still to come.
+    /// The tick of the wheel's visit, while it is scheduled.
     pub(super) armed: u64,
     pub(super) scheduled: bool,
-    /// A recheck was told, and not begun.
+    /// A recheck is queued, and not begun.
     pub(super) due_again: bool,
     /// Watermarks to be counted down.
     pub(super) counted: usize,
-    /// Of its further keys.
+    /// Its secondary watches.
     pub(super) tickets: Vec<SecondaryId>,
-    /// What its parker, which holds it, has still to watch.
+    /// Watches that its parker, which holds it, has still to set.
     pub(super) to_watch: Option<Vec<(Number, Option<Watermark>)>>,
     pub(super) held: bool,
     /// Pending requests to its holder.
@@ -90,7 +90,7 @@ pub(super) struct FirstShard {
     pub(super) counts: Counts,
 }
 
-/// What a walk under way has still to come by.
+/// The waiters that a walk under way has still to find.
 #[derive(Debug)]
 pub(super) struct Walk {
     pub(super) shard: usize,
@@ -98,18 +98,29 @@ pub(super) struct Walk {
     pub(super) rest: Vec<Linked>,
 }
 
+/// The results of a turn of a wheel.
+#[derive(Debug, Default)]
+pub(super) struct Expiry {
+    /// Operations whose time is up, and which are not held.
+    pub(super) due: Vec<TimerHandle>,
+    /// How many were left a note.
+    pub(super) noted: usize,
+    /// Operations that are due for a recheck that was not queued before, each with its tick.
+    pub(super) rechecks: Vec<(TimerHandle, u64)>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Reference {
     pub(super) homes: [FirstShard; HOMES],
     pub(super) all: Vec<Parked>,
     pub(super) walks: Vec<Walk>,
-    /// Watches of what has ended, still to be released, of each operation the last first.
+    /// Secondary watches of ended operations, still to be released, the last first.
     pub(super) leaving: Vec<(TimerHandle, Vec<SecondaryId>)>,
     pub(super) paths: Paths,
 }
 
 impl Reference {
-    /// A path not taken is known by its name, too.
+    /// Counts a path as taken or, to have its name, as known.
     pub(super) fn count_if(&mut self, taken: bool, path: &'static str) {
         *self.paths.entry(path).or_default() += u64::from(taken);
     }
@@ -118,8 +129,8 @@ impl Reference {
         self.all.iter_mut().find(|parked| parked.id == id)
     }
 
-    /// Each payload is another.
-    pub(super) fn id_of(&self, payload: u64) -> TimerHandle {
+    /// Finds an operation by its payload: no two are alike.
+    pub(super) fn handle_of(&self, payload: u64) -> TimerHandle {
         self.all
             .iter()
             .find(|parked| parked.payload == payload)
@@ -154,7 +165,7 @@ impl Reference {
         self.emptied(key)
     }
 
-    /// The key of a watch that was not taken.
+    /// Returns the key of a watch that was not taken.
     pub(super) fn key_of(&self, shard: usize, waiter: Linked) -> Option<Number> {
         let mut keys = self.homes[shard].keys.iter();
         keys.find(|(_, waiting)| waiting.has(waiter))
@@ -182,9 +193,11 @@ impl Reference {
             Reach::UpTo(value) => (value, false),
             Reach::All => (u64::MAX, true),
         };
+        // 1. Take or move the lowest ones, `limit` together.
         let mut taken = Vec::new();
         let waiting = self.homes[key.shard()].keys.get_mut(&key).unwrap();
-        let (before, mut moved) = (waiting.unmet.len(), 0);
+        let before = waiting.unmet.len();
+        let mut moved = 0;
         while before - waiting.unmet.len() < limit
             && waiting
                 .unmet
@@ -199,6 +212,7 @@ impl Reference {
                 moved += 1;
             }
         }
+        // 2. Is another one in reach, and is the key still watched?
         let done = waiting
             .unmet
             .first()
@@ -228,7 +242,7 @@ impl Reference {
         Some(parked.payload)
     }
 
-    /// True when that ends it: the caller removes it.
+    /// Returns true when this ends it. The caller removes it then.
     pub(super) fn claim(&mut self, id: TimerHandle, outcome: &Outcome) -> bool {
         let Some(parked) = self.get(id) else {
             return false;
@@ -260,11 +274,38 @@ impl Reference {
         }
     }
 
+    /// Visits the scheduled operations of a shard that are due. An early one is put back, a held one
+    /// is left a note; the others are returned, for the shard's results to be compared with.
+    pub(super) fn expire(&mut self, shard: usize, turn: Turn) -> Expiry {
+        let mut expiry = Expiry::default();
+        for parked in &mut self.all {
+            if parked.id.shard() != shard || !parked.scheduled || parked.armed > turn.now {
+                continue;
+            }
+            if turn.now < parked.deadline {
+                if !std::mem::replace(&mut parked.due_again, true) {
+                    expiry.rechecks.push((parked.id, parked.armed));
+                }
+                parked.armed = (turn.now + turn.recheck_every).min(parked.deadline);
+            } else if parked.held {
+                parked.end.get_or_insert(Outcome::Expired);
+                parked.scheduled = false;
+                expiry.noted += 1;
+            } else {
+                expiry.due.push(parked.id);
+            }
+        }
+        self.count_if(expiry.noted > 0, "expired while held");
+        self.count_if(!expiry.rechecks.is_empty(), "due again");
+        expiry
+    }
+
     pub(super) fn check_in(&mut self, handle: TimerHandle, verdict: Verdict) -> Decision<u64> {
         self.homes[handle.shard()].counts.checks += 1;
         let parked = self.get(handle).unwrap();
         let (payload, end) = (parked.payload, parked.end.clone());
         let (event, recheck) = (parked.event, parked.recheck);
+        // 1. The end: a check that came true beats a pending end, which beats a panic.
         let outcome = match verdict {
             Verdict::Satisfied => Some(Outcome::Completed),
             Verdict::Panicked => end
@@ -272,8 +313,10 @@ impl Reference {
                 .or(Some(Outcome::Cancelled(CancelReason::Panicked))),
             Verdict::Unsatisfied => end.clone(),
         };
+        // 2. Without one the notes are read: it is held for one more check, or parked.
         if outcome.is_none() {
-            (parked.event, parked.recheck) = (false, false);
+            parked.event = false;
+            parked.recheck = false;
             parked.held = event || recheck;
         }
         let came_true = verdict == Verdict::Satisfied;
@@ -312,7 +355,7 @@ impl Reference {
         (parked, emptied_key)
     }
 
-    /// Watches in a shard.
+    /// Returns the number of watches in a shard.
     pub(super) fn watched(&self, shard: usize) -> usize {
         let parked = self.all.iter().flat_map(|parked| &parked.tickets);
         let leaving = self.leaving.iter().flat_map(|(_, tickets)| tickets);

@@ -1,4 +1,4 @@
-//! The steps: the shard first, then the reference, then what both say.
+//! The steps. Each calls the shard, then the reference, and compares their results.
 
 use super::{
     super::{
@@ -31,7 +31,7 @@ impl Model {
                 self.check_in(at);
             }
             (68..71, Some(id)) => self.claim(id),
-            (71..77, _) => self.rise(),
+            (71..77, _) => self.advance(),
             (77..79, _) => self.count_down(),
             (79..83, _) => self.walk(),
             (83..87, _) if !self.reference.walks.is_empty() => self.walk_on(),
@@ -70,35 +70,22 @@ impl Model {
         self.watermark + self.random.u64(..self.spread)
     }
 
+    /// Parks an operation: under one key at once, otherwise held, to be watched in later steps.
     fn park(&mut self) {
-        let mut to_watch = Vec::new();
-        let (watermarked, counted) = (self.random.bool(), self.random.bool());
-        let watches = [1, 1, 1, 2, 3, 4][self.random.usize(..6)];
-        for _ in 0..watches {
-            let with_level = watermarked && self.random.u8(..8) > 0;
-            let watermark = with_level.then(|| Watermark {
-                threshold: self.any_value(),
-                counted,
-            });
-            let watch = (self.any_key(), watermark);
-            if !to_watch.contains(&watch) {
-                to_watch.push(watch);
-            }
-        }
-        let counted = to_watch
-            .iter()
-            .filter(|(_, watermark)| watermark.is_some_and(|watermark| watermark.counted));
-        let counted = counted.count();
+        // 1. Choose it.
+        let mut to_watch = self.any_watches();
+        let is_counted = |of: &&(Number, Option<Watermark>)| of.1.is_some_and(|of| of.counted);
+        let counted = to_watch.iter().filter(is_counted).count();
         let (key, watermark) = to_watch.remove(0);
-        let (first_shard, payload, deadline) = (key.shard(), self.made, self.any_tick());
-        let span = ParkTimes {
-            counted,
-            ..self.span(deadline)
-        };
         let at_once = to_watch.is_empty() && self.random.u8(..4) > 0;
+        let payload = self.made;
+        let deadline = self.any_tick();
+        let times = ParkTimes {
+            counted,
+            ..self.times(deadline)
+        };
+        // 2. The shard.
         let of = self.key(key);
-        let shard = &mut self.shards[first_shard];
-        assert_eq!(shard.refuses(), None);
         let watch = Watch {
             key: &of,
             hash: key.hash(),
@@ -110,33 +97,30 @@ impl Model {
         } else {
             State::Held
         };
-        let Inserted { handle: id, due } = shard.park(span, None, state, &watch);
-        assert!(
-            due == u64::MAX
-                || shard
-                    .entries
-                    .wheel
-                    .next_due()
-                    .is_some_and(|next| next <= due)
-        );
-        let chosen = deadline.unwrap_or(u64::MAX);
-        assert_eq!(
-            due == u64::MAX,
-            span.armed.is_none_or(|armed| armed == u64::MAX)
-        );
+        let shard = &mut self.shards[key.shard()];
+        assert_eq!(shard.refuses(), None);
+        let inserted = shard.park(times, None, state, &watch);
+        let armed = times.armed.unwrap_or(u64::MAX);
+        assert_eq!(inserted.due == u64::MAX, armed == u64::MAX);
+        if inserted.due < u64::MAX {
+            let next = shard.entries.wheel.next_due().expect("it is scheduled");
+            assert!(next <= inserted.due);
+        }
+        // 3. The reference.
+        let id = inserted.handle;
         self.reference.watch(key, watermark, Linked::first(id));
-        let of = &mut self.reference.homes[first_shard];
-        of.counts.parked += u64::from(at_once);
+        let first_shard = &mut self.reference.homes[key.shard()];
+        first_shard.counts.parked += u64::from(at_once);
         self.reference.all.push(Parked {
             id,
             payload,
-            deadline: chosen,
-            armed: span.armed.unwrap_or(u64::MAX),
-            scheduled: span.armed.is_some_and(|armed| armed < u64::MAX),
+            deadline: deadline.unwrap_or(u64::MAX),
+            armed,
+            scheduled: armed < u64::MAX,
             due_again: false,
             counted,
             tickets: Vec::new(),
-            to_watch: (!at_once).then_some(to_watch),
+            to_watch: if at_once { None } else { Some(to_watch) },
             held: !at_once,
             event: false,
             recheck: false,
@@ -144,7 +128,27 @@ impl Model {
         });
     }
 
-    /// A further watch of an operation whose parker has watches to set; or the end of that.
+    /// Chooses the keys of an operation, and thresholds for them.
+    fn any_watches(&mut self) -> Vec<(Number, Option<Watermark>)> {
+        let mut watches = Vec::new();
+        let watermarked = self.random.bool();
+        let counted = self.random.bool();
+        let count = [1, 1, 1, 2, 3, 4][self.random.usize(..6)];
+        for _ in 0..count {
+            let mut watermark = None;
+            if watermarked && self.random.u8(..8) > 0 {
+                let threshold = self.any_value();
+                watermark = Some(Watermark { threshold, counted });
+            }
+            let watch = (self.any_key(), watermark);
+            if !watches.contains(&watch) {
+                watches.push(watch);
+            }
+        }
+        watches
+    }
+
+    /// Sets one more watch of an operation that its parker holds; after the last one parks it.
     fn go_on_arriving(&mut self) {
         let Some(id) = self.any_id(|parked| parked.to_watch.is_some()) else {
             return;
@@ -199,7 +203,7 @@ impl Model {
             .count_if(foreign, "withdrawn with watches in both shards");
     }
 
-    /// As an event does.
+    /// Checks an operation out as an event does.
     fn check_out(&mut self, id: TimerHandle) {
         let held = self.shards[id.shard()].check_out(id);
         let expected = self.reference.check_out(id);
@@ -245,9 +249,9 @@ impl Model {
         }
     }
 
-    /// Compares what has ended; returns its deadline.
+    /// Compares an ended operation; returns its deadline.
     pub(super) fn departed(&mut self, ended: Ended, outcome: &Outcome) -> u64 {
-        let id = self.reference.id_of(ended.payload);
+        let id = self.reference.handle_of(ended.payload);
         let (parked, left) = self.reference.remove_ended(id, outcome);
         assert_eq!((ended.payload, &ended.outcome), (parked.payload, outcome));
         assert_eq!(ended.last_secondary, parked.tickets.last().copied());
@@ -261,29 +265,30 @@ impl Model {
         let outcome = [Outcome::Completed, asked][self.random.usize(..2)].clone();
         let ended = self.shards[id.shard()].claim(id, outcome.clone(), None);
         assert_eq!(ended.is_some(), self.reference.claim(id, &outcome));
-        ended
-            .into_iter()
-            .for_each(|ended| _ = self.departed(ended, &outcome));
+        if let Some(ended) = ended {
+            self.departed(ended, &outcome);
+        }
     }
 
-    /// Watermark watches are taken off a key; counted down at once if all are with their first key
-    /// here, as in an event, otherwise in later steps.
-    fn rise(&mut self) {
-        let (key, value, limit) = (
-            self.any_key(),
-            self.any_value() - self.watermark.min(self.behind),
-            self.any_limit(),
-        );
+    /// Takes watermark watches off a key. They are counted down at once if all their operations have
+    /// this first shard, as in an advance, otherwise in later steps.
+    fn advance(&mut self) {
+        // 1. Choose the key, and how far to reach.
+        let key = self.any_key();
+        let value = self.any_value() - self.watermark.min(self.behind);
+        let limit = self.any_limit();
         let all = self.random.u8(..8) == 0;
         let reach = if all { Reach::All } else { Reach::UpTo(value) };
         let Some(record) = self.find(key) else { return };
+        // 2. The shard. Watches that have left count for the limit, too.
         let mut taken = Vec::new();
         let of = self.key(key);
         let shard = &mut self.shards[key.shard()];
         let before = shard.waiting_unmet(&of, key.hash());
         let popped = shard.pop_up_to(record, reach, limit, |handle| taken.push(handle));
-        // Watches that have left count for the limit, too.
         let looked_at = before - shard.waiting_unmet(&of, key.hash());
+        // 3. The reference. The shard may say `More` where it says `Done`: the limit went to watches
+        //    that have left, or such a one is next.
         let (expected, state) = self.reference.pop_up_to(key, reach, looked_at);
         assert_eq!(taken, expected, "taken for {reach:?}");
         let popped = match popped {
@@ -291,11 +296,11 @@ impl Model {
             Popped::Done => Popped::Done,
             Popped::Emptied(key) => Popped::Emptied(key.number),
         };
-        // The limit may go to watches that have left, or such a one may be next.
         let in_the_way = popped == Popped::More && state == Popped::Done;
         self.reference
             .count_if(in_the_way, "a look at watches that have left");
         assert!(popped == state || in_the_way, "taken for {reach:?}");
+        // 4. Count them down.
         let here = taken.iter().all(|handle| handle.shard() == key.shard());
         let now = self.taken.len();
         self.taken.extend(taken.into_iter().map(|id| (id, all)));
@@ -373,7 +378,7 @@ impl Model {
         self.walked(walk, on, found, limit);
     }
 
-    /// Compares a step of a walk; then what was found is left, checked out or claimed.
+    /// Compares a step of a walk, then leaves the found waiters, checks them out or claims them.
     fn walked(
         &mut self,
         mut walk: Walk,

@@ -1,8 +1,7 @@
-//! Steps in time: deadlines, rechecks, turning the wheels.
+//! Steps in time: deadlines, rechecks, turns of the wheels.
 
 use super::{
     super::{CallbackJob, Cause, ParkInfo, ParkTimes, Turn},
-    reference::Parked,
     *,
 };
 use crate::operation::Outcome;
@@ -21,8 +20,8 @@ impl Model {
         }
     }
 
-    /// Of three operations one is to be checked again before its time is up.
-    pub(super) fn span(&mut self, deadline: Option<u64>) -> ParkTimes {
+    /// Makes the times of an operation. One of three is to be rechecked before its time is up.
+    pub(super) fn times(&mut self, deadline: Option<u64>) -> ParkTimes {
         let again = self.random.u8(..3) == 0;
         let first = self.now + self.random.u64(1..150);
         let armed = if again {
@@ -45,9 +44,9 @@ impl Model {
 
     pub(super) fn reschedule(&mut self, id: TimerHandle) {
         let deadline = self.any_tick();
-        let span = self.span(deadline);
+        let times = self.times(deadline);
         let shard = &mut self.shards[id.shard()];
-        let due = shard.reschedule(id, span);
+        let due = shard.reschedule(id, times);
         let next_due = shard.entries.wheel.next_due();
         let parked = self.reference.get(id).unwrap();
         let too_late = parked.end.is_some();
@@ -55,90 +54,75 @@ impl Model {
         self.reference.count_if(too_late, "rescheduled too late");
         let Some(due) = due else { return };
         let to = deadline.unwrap_or(u64::MAX);
-        let armed = span.armed.unwrap_or(u64::MAX);
+        let armed = times.armed.unwrap_or(u64::MAX);
         assert!(due <= armed.max(self.now));
         assert!(due == u64::MAX || next_due.is_some_and(|next| next <= due));
         let parked = self.reference.get(id).unwrap();
-        (parked.deadline, parked.armed, parked.scheduled) = (to, armed, armed < u64::MAX);
+        parked.deadline = to;
+        parked.armed = armed;
+        parked.scheduled = armed < u64::MAX;
     }
 
-    /// Time passes, and one of the wheels is turned: what the wheel comes by ends, is noted to its
-    /// holder, or is told to be checked and put back.
+    /// Lets time pass, and turns one of the wheels.
     pub(super) fn expire(&mut self) {
         self.now += [0, 1, 20, 300][self.random.usize(..4)];
-        let (now, number) = (self.now, self.random.usize(..HOMES));
-        let last_check = self.random.u8(..4) == 0;
+        let number = self.random.usize(..HOMES);
         let turn = Turn {
-            now,
+            now: self.now,
             now_ns: 0,
             budget: usize::MAX,
             recheck_every: EVERY,
-            last_check,
+            last_check: self.random.u8(..4) == 0,
         };
-        let (mut told, mut checks) = (Vec::new(), Vec::new());
+        // 1. The shard.
+        let mut called = Vec::new();
+        let mut rechecks = Vec::new();
         let mut last_checks = Vec::new();
         let shard = &mut self.shards[number];
-        let advanced = shard.expire(turn, |fired, (tick, _)| match fired {
-            CallbackJob::Call(ended) => told.push((ended, tick)),
-            CallbackJob::Recheck(handle) => checks.push((handle, tick)),
+        let advanced = shard.expire(turn, |job, (tick, _)| match job {
+            CallbackJob::Call(ended) => called.push((ended, tick)),
+            CallbackJob::Recheck(handle) => rechecks.push((handle, tick)),
             CallbackJob::LastCheck(held) => last_checks.push((held, tick)),
         });
         assert_eq!(advanced.next_due, shard.entries.wheel.next_due());
-        let (mut due, mut noted, mut again) = (Vec::new(), 0, Vec::new());
-        let come_by = |parked: &&mut Parked| parked.scheduled && parked.armed <= now;
-        let of_shard = self
-            .reference
-            .all
-            .iter_mut()
-            .filter(|of| of.id.shard() == number);
-        for parked in of_shard.filter(come_by) {
-            if now < parked.deadline {
-                if !std::mem::replace(&mut parked.due_again, true) {
-                    again.push((parked.id, parked.armed));
-                }
-                parked.armed = (now + EVERY).min(parked.deadline);
-            } else if parked.held {
-                parked.end.get_or_insert(Outcome::Expired);
-                parked.scheduled = false;
-                noted += 1;
-            } else {
-                due.push(parked.id);
-            }
-        }
-        assert_eq!(advanced.fired, due.len() + noted);
-        if last_check {
-            assert!(told.is_empty(), "ended without a last check");
-            let count = last_checks.len();
-            self.reference.count_if(count > 0, "a last check");
-        }
+        // 2. The reference, and what both say.
+        let mut expected = self.reference.expire(number, turn);
+        assert_eq!(advanced.fired, expected.due.len() + expected.noted);
+        rechecks.sort();
+        expected.rechecks.sort();
+        assert_eq!(rechecks, expected.rechecks);
+        self.reference
+            .count_if(!last_checks.is_empty(), "a last check");
+        let mut due = expected.due;
         for (held, deadline) in last_checks {
-            assert!(last_check, "not asked for");
+            assert!(turn.last_check, "not asked for");
             due.retain(|&other| other != held.handle);
-            let parked = self.reference.get(held.handle).unwrap();
-            assert_eq!(
-                (held.payload, deadline, held.cause),
-                (parked.payload, parked.deadline, Cause::Recheck)
-            );
-            parked.held = true;
-            parked.end = Some(Outcome::Expired);
-            parked.scheduled = false;
-            self.held.push(held);
+            self.queue_last_check(held, deadline);
         }
-        for (ended, deadline) in told {
-            let id = self.reference.id_of(ended.payload);
-            due.retain(|&other| other != id);
+        for (ended, deadline) in called {
+            assert!(!turn.last_check, "ended without a last check");
+            assert!(deadline <= self.now, "early");
+            let handle = self.reference.handle_of(ended.payload);
+            due.retain(|&other| other != handle);
             assert_eq!(self.departed(ended, &Outcome::Expired), deadline);
-            assert!(deadline <= now, "early");
         }
-        assert_eq!(due, [], "not told");
-        self.reference.count_if(noted > 0, "expired while held");
-        self.reference.count_if(!again.is_empty(), "due again");
-        checks.sort();
-        again.sort();
-        assert_eq!(checks, again);
+        assert_eq!(due, [], "not reported");
     }
 
-    /// The executor comes to an operation whose recheck is queued, or was.
+    /// Keeps the payload of a last check as its job does, until a later step checks it in.
+    fn queue_last_check(&mut self, held: CheckedOut<u64>, deadline: u64) {
+        let parked = self.reference.get(held.handle).unwrap();
+        assert_eq!(
+            (held.payload, deadline, held.cause),
+            (parked.payload, parked.deadline, Cause::Recheck)
+        );
+        parked.held = true;
+        parked.end = Some(Outcome::Expired);
+        parked.scheduled = false;
+        self.held.push(held);
+    }
+
+    /// Does what the executor does for a queued recheck; or for one that is over.
     pub(super) fn check_out_for_recheck(&mut self, handle: TimerHandle) {
         let held = self.shards[handle.shard()].check_out_for_recheck(handle);
         let parked = self.reference.get(handle).unwrap();

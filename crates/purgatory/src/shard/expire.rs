@@ -1,0 +1,160 @@
+//! Expiry: what follows from a turn of a shard's wheel.
+//!
+//! The wheel visits the entries that are due, one at a time. An entry that it visits early is due
+//! for a recheck and goes back on the wheel. One whose time is up has its last check, if that is
+//! asked for, or ends. One that is held is left a note. What is then left to do for an operation is
+//! a [`CallbackJob`], for the executor.
+
+use timer_core::{Advanced, DueTask, TimerHandle};
+
+use super::{
+    Ended, Shard, Timed,
+    entry::{Cause, CheckedOut, Entry, Visited},
+};
+use crate::operation::Outcome;
+
+/// One turn of a wheel: to the tick `now`, within `budget` steps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) now: u64,
+    pub(crate) now_ns: u64,
+    pub(crate) budget: usize,
+    /// Ticks from one recheck of an operation to the next. At least 1.
+    pub(crate) recheck_every: u64,
+    /// Each operation is checked once more when its time is up.
+    pub(crate) last_check: bool,
+}
+
+/// Work from one wheel turn, for the executor.
+#[derive(Debug)]
+pub(crate) enum CallbackJob<K, O> {
+    /// It has expired: call it back.
+    Call(Ended<K, O>),
+    /// It is due for a recheck, and no other one is queued.
+    Recheck(TimerHandle),
+    /// Its time is up: check it once more, then check it in. This job holds it.
+    LastCheck(CheckedOut<O>),
+}
+
+/// The tick at which the wheel was to visit an operation, and the operation's sequence.
+pub(crate) type Order = (u64, u64);
+
+/// An entry that the wheel visited before its time was up.
+struct EarlyVisit {
+    handle: TimerHandle,
+    /// The tick of the next visit.
+    armed: u64,
+}
+
+/// An operation that the wheel ended. Its entry and first watch are still in place.
+struct ExpiredVisit<O> {
+    handle: TimerHandle,
+    payload: O,
+    order: Order,
+}
+
+/// The visits of one turn.
+struct Visits<'a, O> {
+    shard: usize,
+    now: u64,
+    turn: Turn,
+    timed: Option<&'a mut Timed>,
+    early: Vec<EarlyVisit>,
+    expired: Vec<ExpiredVisit<O>>,
+}
+
+impl<O> Visits<'_, O> {
+    /// Visits one entry. The wheel shows it without its neighbours, so an entry that has ended or
+    /// is to be put back is collected.
+    fn visit<K>(
+        &mut self,
+        mut task: DueTask<'_, Entry<O>>,
+        mut report: impl FnMut(CallbackJob<K, O>, Order),
+    ) {
+        let handle = TimerHandle::new(self.shard, task.id());
+        let visit_order = (task.deadline(), task.id().sequence());
+        let entry = task.get_mut();
+        // A wheel that was not turned for long visits after the deadline for a recheck: what ends is
+        // ordered by its own deadline.
+        let end_order = (entry.deadline, visit_order.1);
+        match entry.visit(self.now, self.turn.last_check) {
+            Visited::Early { queued } => {
+                let next = self.now.saturating_add(self.turn.recheck_every);
+                let armed = next.min(entry.deadline);
+                self.early.push(EarlyVisit { handle, armed });
+                if !queued {
+                    report(CallbackJob::Recheck(handle), visit_order);
+                }
+            }
+            Visited::LastCheck(payload) => {
+                let held = CheckedOut::new(handle, payload, Cause::Recheck);
+                report(CallbackJob::LastCheck(held), end_order);
+            }
+            Visited::Expired(payload) => {
+                // Timed while the entry is at hand.
+                if let Some(timed) = &mut self.timed {
+                    timed.ended(&Outcome::Expired, entry, self.turn.now_ns);
+                }
+                self.expired.push(ExpiredVisit {
+                    handle,
+                    payload,
+                    order: end_order,
+                });
+            }
+            Visited::LeftToHolder => {
+                if failpoint!(ExpiryRemovesCheckedOut) {
+                    task.take();
+                }
+            }
+        }
+    }
+}
+
+impl<K: Eq + Clone, O> Shard<K, O> {
+    /// Turns the wheel, and calls `report` with the work that this makes, in no order: each with its
+    /// deadline and, if the wheel keeps order, its sequence. O(budget), and O(levels) for each entry
+    /// that is put back.
+    pub(crate) fn expire(
+        &mut self,
+        turn: Turn,
+        mut report: impl FnMut(CallbackJob<K, O>, Order),
+    ) -> Advanced {
+        // 1. Visit what is due. A parker may have seen a later tick than the timer.
+        let wheel = &mut self.entries.wheel;
+        let now = turn.now.max(wheel.now());
+        let mut visits = Visits {
+            shard: self.entries.shard as usize,
+            now,
+            turn,
+            timed: self.timed.as_deref_mut(),
+            early: Vec::new(),
+            expired: Vec::new(),
+        };
+        let mut advanced = wheel.advance(now, turn.budget, |task| visits.visit(task, &mut report));
+        let Visits { early, expired, .. } = visits;
+        // 2. Put the early ones back on the wheel, for the next recheck or the deadline.
+        self.put_back(early, &mut advanced);
+        // 3. Take the expired ones off the wheel and their keys' lists.
+        for visit in expired {
+            self.counts.ended(&Outcome::Expired);
+            let ended = self.take_out(visit.handle, visit.payload, Outcome::Expired);
+            report(CallbackJob::Call(ended), visit.order);
+        }
+        advanced
+    }
+
+    /// Schedules the entries that the wheel visited early. They count as handed down, not as fired.
+    fn put_back(&mut self, early: Vec<EarlyVisit>, advanced: &mut Advanced) {
+        if early.is_empty() {
+            return;
+        }
+        advanced.fired -= early.len();
+        advanced.cascaded += early.len();
+        // Later than `now`, all of them: this turn does not come by again.
+        let wheel = &mut self.entries.wheel;
+        for visit in early {
+            wheel.reschedule(visit.handle.id(), visit.armed);
+        }
+        advanced.next_due = wheel.next_due();
+    }
+}
