@@ -1,10 +1,10 @@
-//! Operations without a type of their own: several kinds in one purgatory ([`BoxedOperation`]), and
-//! a pair of closures instead of a struct ([`when`]).
+//! Operations without a type of their own: boxed operations of several kinds in one purgatory
+//! ([`BoxedOperation`]), and a pair of closures instead of a struct ([`when`]).
 
 use crate::operation::{DelayedOperation, Outcome, opaque};
 
-/// Any operation, boxed: for a purgatory in which several kinds wait, futures and blocking waits
-/// among them.
+/// Any operation, boxed. One purgatory of these takes several kinds, futures and blocking waits
+/// included.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct BoxedOperation {
     operation: Box<dyn Erased>,
 }
 
-/// `DelayedOperation` with a callback that a box can make.
+/// `DelayedOperation` with a callback that a box can call.
 trait Erased: Send {
     fn check(&mut self, for_event: bool) -> bool;
     fn weight(&self) -> u64;
@@ -54,7 +54,7 @@ impl<O: DelayedOperation> Erased for O {
 }
 
 impl BoxedOperation {
-    /// Boxes an operation. Its weight is that of what is boxed.
+    /// Boxes an operation. The box weighs what the operation weighs.
     pub fn new(operation: impl DelayedOperation) -> Self {
         BoxedOperation {
             operation: Box::new(operation),
@@ -82,14 +82,14 @@ impl DelayedOperation for BoxedOperation {
 
 opaque!([] BoxedOperation);
 
-/// An operation of two closures.
+/// An operation that consists of two closures.
 struct Closures<C, F> {
     condition: C,
     then: F,
 }
 
-/// An operation without a struct: waits until `condition` is true, then calls `then` with how it
-/// ended.
+/// Makes an operation of two closures: it waits until `condition` is true, then calls `then` with
+/// its outcome.
 ///
 /// ```
 /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};

@@ -1,9 +1,10 @@
-//! State with waits: [`Monitor`].
+//! Shared state that requests wait on: [`Monitor`].
 //!
-//! A closure runs under the state's lock; events are raised after the lock is released. *All keys*
-//! are raised in two steps: the count `raised_all` goes up, then every key that has waiters is
-//! raised. A wait reads the count before its first check and again once it is parked. If the count
-//! moved, the walk may have come before the watch, so the wait raises its own keys.
+//! A closure runs under the state's lock; keys are signalled after the lock is released. *All keys*
+//! are signalled in two steps: the count `signalled_all` goes up, then every key that has waiters is
+//! signalled. A wait reads the count before its first check and again once it is parked. If the
+//! count changed, the walk over the keys may have come before the watch, so the wait signals its own
+//! keys.
 
 use std::{
     borrow::Borrow,
@@ -23,13 +24,13 @@ use crate::{
     watches::WatchKey,
 };
 
-/// A state and the waits for it in one: what the field calls a *monitor*, or a condition variable
-/// that async code can wait on.
+/// Shared state that requests wait on: a *monitor*, or a condition variable for async code.
 ///
-/// Closures reach the state. [`update`](Self::update) changes it and then, with the lock released,
-/// raises the event of every key that has waiters. [`wait`](Self::wait) checks it. So the condition
-/// always comes before its event, and no event is raised under the lock. A handle: clones are the
-/// same monitor, and dropping the last one ends what waits as Cancelled.
+/// Closures access the state. [`wait`](Self::wait) checks it. [`update`](Self::update) changes it
+/// and then, with the lock released, signals every key that has waiters. So a change always comes
+/// before its event, and no key is signalled under the lock.
+///
+/// A monitor is a handle: clones share the state. Dropping the last handle cancels all waits.
 ///
 /// ```
 /// use std::{collections::VecDeque, time::Duration};
@@ -43,21 +44,20 @@ use crate::{
 /// ```
 ///
 /// # Keys
-/// A key says what part of the state a wait is about, so that a change need not check everything:
-/// [`update_key`](Self::update_key) and [`update_keys`](Self::update_keys) raise only the keys they
-/// name. With one key for everything, every change checks every wait.
+/// A key names the part of the state that a wait depends on, so that a change need not check every
+/// wait: [`update_key`](Self::update_key) and [`update_keys`](Self::update_keys) signal only the keys
+/// they name. With one key for everything, every change checks every wait.
 ///
 /// # Locks
-/// The closures run under the monitor's lock: `update`'s, `read`'s, and the conditions of waits.
-/// **They must be short.** A lock that another thread holds while it calls this monitor is a
-/// deadlock inside them, as with any two locks; another monitor counts as a lock, too. Wakers run
-/// with nothing locked.
+/// All closures run under the monitor's lock: those of `update` and `read`, and the conditions of
+/// waits. **They must be short.** A closure deadlocks if it takes a lock that another thread holds
+/// while that thread calls this monitor; another monitor counts as a lock, too. Wakers run with
+/// nothing locked.
 ///
 /// # Panics
-/// A call of the same monitor inside a closure would wait for itself. It panics instead, and says
-/// so; in a condition this ends the wait as [`Panicked`](crate::CancelReason::Panicked), as any
-/// panic there does. After a closure's panic the lock is free, and the state is as the closure left
-/// it.
+/// Calling the same monitor inside a closure would deadlock, so it panics. A panic in a condition
+/// ends its wait as [`Panicked`](crate::CancelReason::Panicked). After a closure's panic the lock is
+/// free, and the state is as the closure left it.
 pub struct Monitor<K: WatchKey, S: Send + 'static> {
     shared: Arc<Shared<K, S>>,
 }
@@ -65,20 +65,21 @@ pub struct Monitor<K: WatchKey, S: Send + 'static> {
 struct Shared<K: WatchKey, S> {
     purgatory: Purgatory<K, BoxedOperation>,
     state: Mutex<S>,
-    /// The thread whose closure has the state locked; 0 for none.
+    /// The number of the thread whose closure has the state locked; 0 for none.
     inside: AtomicU64,
-    /// How many times all keys were raised.
-    raised_all: AtomicU64,
+    /// The number of times that all keys were signalled.
+    signalled_all: AtomicU64,
 }
 
 thread_local! {
-    /// Its address is a number for this thread, never 0.
+    /// A static whose address numbers this thread. It is never 0.
     #[allow(clippy::missing_const_for_thread_local, reason = "a model's cannot be")]
     static THREAD: u8 = 0;
 }
 
 impl<K: WatchKey, S> Shared<K, S> {
-    /// Panics on the thread whose closure has the state locked: it would wait for itself.
+    /// Returns this thread's number. Panics if its closure has the state locked, since `call` would
+    /// wait for itself.
     fn must_be_outside(&self, call: &str) -> u64 {
         let thread = THREAD.with(|here| std::ptr::from_ref(here).addr() as u64);
         // Only this thread writes its own number there.
@@ -88,96 +89,109 @@ impl<K: WatchKey, S> Shared<K, S> {
         thread
     }
 
-    /// Runs a closure on the state. After a panic in one that `changes` it, all keys are raised: it
-    /// may have changed something.
+    /// Runs a closure on the state. After a panic of a closure that `changes` the state all keys are
+    /// signalled, since it may have changed something.
     fn enter<R>(&self, call: &str, changes: bool, act: impl FnOnce(&mut S) -> R) -> R {
         let thread = self.must_be_outside(call);
+
+        // Run the closure under the lock.
         let mut state = self.state.lock();
         self.inside.store(thread, Ordering::Relaxed);
-        let acted = catch_unwind(AssertUnwindSafe(|| act(&mut state)));
+        let result = catch_unwind(AssertUnwindSafe(|| act(&mut state)));
         self.inside.store(0, Ordering::Relaxed);
         drop(state);
-        acted.unwrap_or_else(|panic| {
-            if changes {
-                self.raise_all();
-            }
-            resume_unwind(panic)
-        })
-    }
 
-    fn raise_all(&self) {
-        self.raised_all.fetch_add(1, Ordering::AcqRel);
-        let shards = &self.purgatory.core.shards;
-        for at in 0..shards.count() {
-            let keys: Vec<_> = shards
-                .lock(at)
-                .waiters_by_key()
-                .map(|(key, _)| key.clone())
-                .collect();
-            self.raise(&keys);
+        // Pass a panic on once the lock is free.
+        match result {
+            Ok(result) => result,
+            Err(panic) => {
+                if changes {
+                    self.signal_all();
+                }
+                resume_unwind(panic)
+            }
         }
     }
 
-    fn raise(&self, keys: &[K]) {
-        keys.iter()
-            .for_each(|key| _ = self.purgatory.check_and_complete(key));
+    /// Signals every key that has waiters.
+    fn signal_all(&self) {
+        self.signalled_all.fetch_add(1, Ordering::AcqRel);
+        let shards = &self.purgatory.core.shards;
+        for number in 0..shards.count() {
+            let mut keys = Vec::new();
+            for (key, _) in shards.lock(number).waiters_by_key() {
+                keys.push(key.clone());
+            }
+            self.signal(&keys);
+        }
+    }
+
+    /// Signals these keys, in their order.
+    fn signal(&self, keys: &[K]) {
+        for key in keys {
+            self.purgatory.check_and_complete(key);
+        }
     }
 }
 
 impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
-    /// A monitor of this state, with a timer of its own; `name` labels its metrics. Waits whose
-    /// time is up look once more, so that a key which [`update_key`](Self::update_key) or
-    /// [`update_keys`](Self::update_keys) forgets is counted as a [missed
-    /// event](crate::Builder::check_at_expiry).
+    /// Makes a monitor of this state with its own timer; `name` labels its metrics.
+    ///
+    /// Waits have a [last check](crate::Builder::check_at_expiry) when their timeout fires, so a key
+    /// that [`update_key`](Self::update_key) or [`update_keys`](Self::update_keys) forgets is counted
+    /// as a lost wakeup.
     ///
     /// # Errors
-    /// As [`Purgatory::new`].
+    /// Returns an error as [`Purgatory::new`] does.
     pub fn new(name: impl Into<String>, state: S) -> Result<Self, BuildError> {
         let purgatory = Purgatory::builder(name).check_at_expiry(|_| ()).build()?;
         Ok(Monitor::with(purgatory, state))
     }
 
-    /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound. It is
-    /// then the monitor's alone.
+    /// Makes a monitor over a purgatory with other settings, such as a shared timer, an executor or a
+    /// bound. Nothing else may use that purgatory.
     pub fn with(purgatory: Purgatory<K, BoxedOperation>, state: S) -> Self {
-        let (inside, raised_all) = (AtomicU64::new(0), AtomicU64::new(0));
         let shared = Shared {
             purgatory,
             state: Mutex::new(state),
-            inside,
-            raised_all,
+            inside: AtomicU64::new(0),
+            signalled_all: AtomicU64::new(0),
         };
         Monitor {
             shared: Arc::new(shared),
         }
     }
 
-    /// Where the waits are parked: for metrics, snapshots, [`cancel_all`](Purgatory::cancel_all) or
-    /// [`shutdown`](Purgatory::shutdown), not to raise events. Raised inside a closure, they would
-    /// have conditions checked under the monitor's lock, which panics them.
+    /// Returns the purgatory of the waits, for metrics, snapshots,
+    /// [`cancel_all`](Purgatory::cancel_all) or [`shutdown`](Purgatory::shutdown).
+    ///
+    /// Do not signal its keys. Inside a closure that would check conditions under the monitor's lock,
+    /// where they panic.
     pub fn purgatory(&self) -> &Purgatory<K, BoxedOperation> {
         &self.shared.purgatory
     }
 
-    /// Changes the state, then raises every key that has waiters, in no order; returns what the
-    /// closure returned. When this returns, each wait that the change fulfils has ended or is under
-    /// check by another thread, which ends it; inside a check or callback, that is so when the
-    /// outermost call on this thread returns. O(shards + keys that have waiters + their waits).
+    /// Changes the state, then signals every key that has waiters, in no particular order. Returns the
+    /// closure's result.
+    ///
+    /// When this returns, each wait that the change fulfils has ended or is under check by another
+    /// thread, which ends it. Inside a check or callback that holds when the outermost call on this
+    /// thread returns. O(shards + k + w) for k keys with waiters and their w waits.
     ///
     /// # Panics
-    /// With the closure's panic, after the events: it may have changed something. And when called
-    /// inside a closure of this monitor.
+    /// Resumes a panic of the closure, after signalling all keys, since the closure may have changed
+    /// something. Panics when called inside a closure of this monitor.
     pub fn update<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
         let result = self.shared.enter("Monitor::update called", true, change);
-        self.shared.raise_all();
+        self.shared.signal_all();
         result
     }
 
-    /// As [`update`](Self::update), for a change that concerns one key only: raises that one.
-    /// O(its waits).
+    /// Changes the state, then signals one key, for a change that concerns only that key. Otherwise
+    /// like [`update`](Self::update). O(w) for w waits of the key.
     ///
     /// # Panics
-    /// As [`update`](Self::update).
+    /// Panics as [`update`](Self::update) does.
     pub fn update_key<Q: Hash + Eq + ?Sized, R>(
         &self,
         key: &Q,
@@ -193,13 +207,13 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         result
     }
 
-    /// As [`update_key`](Self::update_key), for a change that can fulfil one wait only, one more
-    /// job say: [looks](Purgatory::check_and_complete_one) at the key's waits in their order until
-    /// one has its value, and at no other. O(the waits it looks at).
+    /// Changes the state, then [checks](Purgatory::check_and_complete_one) the key's waits in the
+    /// order of parking until one has its value, for a change that can fulfil one wait only, such as
+    /// one more job. Otherwise like [`update`](Self::update). O(c) for c checks.
     ///
-    /// For waits under this key alone whose conditions take what they wait for. A future that is
-    /// dropped drops the value it took: make the value a [guard that gives itself
-    /// back](crate::guide::recipes#leases).
+    /// Use it for waits under this key alone whose conditions take what they wait for. A future that
+    /// is dropped drops the value it took: make the value a [guard that is returned on
+    /// drop](crate::guide::recipes#leases).
     ///
     /// ```
     /// use std::{collections::VecDeque, time::Duration};
@@ -207,14 +221,15 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     ///
     /// let queue = Monitor::new("queue", VecDeque::new())?;
     /// let take = || queue.wait(&["jobs"], Duration::from_secs(30), |jobs| jobs.pop_front());
-    /// let (first, _second) = (take(), take());
+    /// let first = take();
+    /// let _second = take();
     /// queue.update_one(&"jobs", |jobs| jobs.push_back("a job"));
     /// assert_eq!((first.wait_blocking(), queue.purgatory().len()), (Ok("a job"), 1));
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     ///
     /// # Panics
-    /// As [`update`](Self::update).
+    /// Panics as [`update`](Self::update) does.
     pub fn update_one<Q: Hash + Eq + ?Sized, R>(
         &self,
         key: &Q,
@@ -230,39 +245,41 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         result
     }
 
-    /// As [`update`](Self::update), for a closure that knows which keys it changed: raises those
-    /// that it returns, in their order. O(their waits).
+    /// Changes the state, then signals the keys that the closure returns, in their order. Otherwise
+    /// like [`update`](Self::update). O(w) for w waits of those keys.
     ///
     /// ```
     /// use std::{collections::BTreeMap, time::Duration};
     /// use purgatory::Monitor;
     ///
     /// let log_ends = Monitor::new("log ends", BTreeMap::from([("orders", 0), ("users", 0)]))?;
-    /// let (timeout, enough) = (Duration::from_secs(30), |end: &u32| (*end >= 2).then_some(*end));
-    /// let orders = log_ends.wait(&["orders"], timeout, move |ends| enough(&ends["orders"]));
+    /// let timeout = Duration::from_secs(30);
+    /// let orders = log_ends.wait(&["orders"], timeout, |ends| ends["orders"] >= 2);
     /// let appended = log_ends.update_keys(|ends| {
     ///     let appended = vec!["orders", "users"];
-    ///     appended.iter().for_each(|log| *ends.get_mut(log).unwrap() += 2);
+    ///     for log in &appended {
+    ///         *ends.get_mut(log).unwrap() += 2;
+    ///     }
     ///     (appended.len(), appended)
     /// });
-    /// assert_eq!((appended, orders.wait_blocking()), (2, Ok(2)));
+    /// assert_eq!((appended, orders.wait_blocking()), (2, Ok(())));
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     ///
     /// # Panics
-    /// As [`update`](Self::update).
+    /// Panics as [`update`](Self::update) does.
     pub fn update_keys<R>(&self, change: impl FnOnce(&mut S) -> (R, Vec<K>)) -> R {
         let (result, keys) = self
             .shared
             .enter("Monitor::update_keys called", true, change);
-        self.shared.raise(&keys);
+        self.shared.signal(&keys);
         result
     }
 
-    /// Looks at the state. Raises nothing. O(1).
+    /// Reads the state and signals nothing. O(1).
     ///
-    /// Readers exclude each other. For a long read keep the state in an `Arc`, and take a clone of
-    /// it: then the lock is free at once, and a change meanwhile works on a copy.
+    /// Readers exclude each other. For a long read, keep the state in an `Arc` and clone that: the
+    /// lock is then free at once, and a change meanwhile works on a copy.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -276,27 +293,31 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// ```
     ///
     /// # Panics
-    /// With the closure's panic, and when called inside a closure of this monitor.
+    /// Resumes a panic of the closure. Panics when called inside a closure of this monitor.
     pub fn read<R>(&self, look: impl FnOnce(&S) -> R) -> R {
         self.shared
             .enter("Monitor::read called", false, |state| look(state))
     }
 
     /// Waits until `condition` gives a value or `true`: now, or after a change of one of the keys.
-    /// It is checked and parked by this call, not by the first poll; the time counts from here. On
-    /// any runtime, or none; a thread waits with [`WaitFuture::wait_blocking`]. O(keys). Cancel
-    /// safety: see [`WaitFuture`].
     ///
-    /// The condition may take its value out of the state. Nothing is raised then: when others wait
-    /// for what it leaves behind (for room in a queue), raise their key by
-    /// [`update_key`](Self::update_key) when the value is there.
+    /// This call, not the first poll, evaluates the condition and parks the wait; the timeout counts
+    /// from here. The future works on any runtime, or none; a thread waits with
+    /// [`WaitFuture::wait_blocking`]. O(keys).
+    ///
+    /// The condition may take its value out of the state. That signals nothing: if others wait for
+    /// space that it leaves, in a queue for example, signal their key with
+    /// [`update_key`](Self::update_key) once the value has arrived.
+    ///
+    /// # Cancel safety
+    /// See [`WaitFuture`].
     ///
     /// # Errors
-    /// The future yields a [`WaitError`](crate::WaitError): time ran out, cancelled, or refused. A
-    /// condition that panics cancels.
+    /// The future yields a [`WaitError`](crate::WaitError) if the wait expired, was cancelled or was
+    /// refused, or if the condition panicked.
     ///
     /// # Panics
-    /// When called inside a closure of this monitor.
+    /// Panics when called inside a closure of this monitor.
     pub fn wait<R: IntoAnswer<Answer: Send + 'static>>(
         &self,
         keys: &[K],
@@ -304,17 +325,21 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         mut condition: impl FnMut(&mut S) -> R + Send + 'static,
     ) -> WaitFuture<R::Answer> {
         self.shared.must_be_outside("Monitor::wait called");
-        let before = self.shared.raised_all.load(Ordering::Acquire);
-        let weak = Arc::downgrade(&self.shared); // a wait does not keep the monitor open
-        let looks = move || {
-            weak.upgrade()?
-                .enter("a condition checked", false, &mut condition)
-                .into_answer()
+        let before = self.shared.signalled_all.load(Ordering::Acquire);
+
+        // Check the condition under the state's lock, and park. A wait keeps no monitor open.
+        let weak = Arc::downgrade(&self.shared);
+        let checked = move || {
+            let shared = weak.upgrade()?;
+            let result = shared.enter("a condition checked", false, &mut condition);
+            result.into_answer()
         };
-        let wait = self.shared.purgatory.wait(keys, timeout, looks);
-        let unmoved = self.shared.raised_all.load(Ordering::Acquire) == before;
-        if !unmoved && !failpoint!(WaitTrustsEarlierWalk) {
-            self.shared.raise(keys);
+        let wait = self.shared.purgatory.wait(keys, timeout, checked);
+
+        // A walk over all keys may have passed them before this wait watched them.
+        let walked = self.shared.signalled_all.load(Ordering::Acquire) != before;
+        if walked && !failpoint!(WaitTrustsEarlierWalk) {
+            self.shared.signal(keys);
         }
         wait
     }

@@ -1,11 +1,8 @@
 //! The operation: its trait, its id, and how it ends.
 
-use std::{borrow::Cow, error::Error, fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use timer_core::{TickLength, TimerHandle};
-
-use crate::sync::plain::Mutex;
-
 /// `Debug` for a type whose parts are the user's or locked: its name, and one field at most.
 macro_rules! opaque {
     ([$($bounds:tt)*] $name:ident$(<$($of:tt),+>)? $(, $field:ident: $($path:ident).+)?) => {
@@ -20,15 +17,15 @@ macro_rules! opaque {
 }
 pub(crate) use opaque;
 
-/// A request that cannot be answered yet: a condition to check, and what to do when it is over.
+/// A request that cannot be answered yet: a condition to check, and a callback for its end.
 ///
-/// Both run with nothing of the purgatory locked, one at a time for one operation: while a thread
-/// checks it, nobody else does, so neither asks for `Sync`. A [`Purgatory`](crate::Purgatory) takes
-/// operations that are `Send`.
+/// Both run while nothing of the purgatory is locked. At most one thread at a time has an
+/// operation, so it need not be `Sync`.
 ///
+/// # Size
 /// An operation is moved by value from call to call. One of 4 KB takes up to 256 KB of a thread's
-/// stack. A release build with one of 16 KB takes about 40 seconds of a processor's time, with one
-/// of 64 KB more than twelve minutes: keep large state in a `Box`.
+/// stack. A release build with one of 16 KB takes about 40 seconds of processor time, with one of
+/// 64 KB more than twelve minutes. Keep large state in a `Box`.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
@@ -52,76 +49,73 @@ pub(crate) use opaque;
 /// }
 /// ```
 pub trait DelayedOperation: Send + 'static {
-    /// False for operations that no event checks: [`Expected`](crate::Expected) replies.
+    /// False for [`Expected`](crate::Expected) replies, which no event checks.
     #[doc(hidden)]
     const CHECKED: bool = true;
 
-    /// The check: true when the condition holds now. It decides, so the operation ends as
-    /// [`Completed`](Outcome::Completed) when it returns true.
+    /// Checks the condition: true when it holds now. The operation then ends as
+    /// [`Completed`](Outcome::Completed).
     ///
-    /// It runs on whichever thread parks the operation or raises an event on one of its keys (for a
-    /// [recheck](crate::Builder::recheck_every) or
-    /// [last check](crate::Builder::check_at_expiry) on the executor), and must not block: while it
-    /// runs the operation can neither expire nor be cancelled. It may be called any number of
-    /// times, but not again once it returned true. It may call the purgatory; what that ends is
-    /// told after the outermost call.
+    /// Runs on the thread that parks the operation or signals one of its keys; on the executor for
+    /// a [recheck](crate::Builder::recheck_every) or [last check](crate::Builder::check_at_expiry).
+    /// It must not block: while it runs, the operation can neither expire nor be cancelled. It may
+    /// run any number of times, but not again once it has returned true. It may call the purgatory;
+    /// callbacks of operations that it ends run when the outermost call returns.
     ///
     /// # Panics
-    /// A panic in it is contained, and ends the operation as [`Panicked`](CancelReason::Panicked),
-    /// or as what was noted while it ran: its time was up, or it was cancelled.
+    /// A panic is contained, and ends the operation as [`Panicked`](CancelReason::Panicked). A
+    /// timeout or cancel recorded during the check takes precedence.
     fn try_complete(&mut self) -> bool;
 
-    /// How heavy it is, for [`max_weight`](crate::Builder::max_weight): 1 by default, or the bytes
-    /// that it keeps, say. May be 0.
+    /// Returns its part of [`max_weight`](crate::Builder::max_weight): 1 by default, or the number
+    /// of bytes it keeps. May be 0.
     ///
-    /// Asked once, when it has to wait and the purgatory has that bound, by the thread that parks
-    /// it and with nothing locked; what it says later changes nothing. A panic in it reaches that
-    /// thread, and nothing was parked.
+    /// Called once, by the thread that parks the operation and before it locks anything, if the
+    /// purgatory has that bound and the operation must wait. Later changes have no effect. A panic
+    /// reaches the parking thread; nothing was parked.
     fn weight(&self) -> u64 {
         1
     }
 
-    /// The check without an event: while it waits, or when its time is up.
+    /// Checks the condition without an event: for a recheck, or for the last check.
     #[doc(hidden)]
     fn check_without_event(&mut self) -> bool {
         self.try_complete()
     }
 
-    /// Called exactly once, with how the operation ended, which is out of every list by then.
+    /// Called exactly once, with the outcome. The operation is out of every list by then.
     ///
-    /// Runs on the thread that completed or cancelled it; on the executor when it
-    /// [`Expired`](Outcome::Expired), or [always](crate::Builder::callbacks_on_executor). It may
-    /// park, raise events and cancel.
+    /// Runs on the thread that completed or cancelled the operation. Runs on the executor after a
+    /// timeout, or [always](crate::Builder::callbacks_on_executor). It may park, signal keys and
+    /// cancel.
     ///
-    /// So it is not always inside a runtime: a `tokio::spawn` in it works when a task of the
-    /// runtime completed it, and panics on the timer's workers when it expired, unless they are the
-    /// runtime's (its `Handle` is an executor, with the feature `tokio`). Or keep that `Handle` in
-    /// the operation and spawn on it.
+    /// On expiry this runs on a timer worker, where `tokio::spawn` panics. Store a `Handle` of the
+    /// runtime in the operation and spawn on it; or make that handle the executor (feature `tokio`).
     ///
     /// # Panics
-    /// A panic in it is contained and counted.
+    /// A panic is contained and counted.
     fn on_complete(self, outcome: Outcome)
     where
         Self: Sized;
 }
 
-/// How an operation ended.
+/// The end of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Its check came true, the last of its watermarks was reached, or it was completed by a call.
+    /// Its check came true, its last watermark was reached, or a call completed it.
     Completed,
-    /// Its time ran out first.
+    /// Its timeout came first.
     Expired,
-    /// It was given up.
+    /// It was cancelled.
     Cancelled(CancelReason),
 }
 
-/// Why an operation was cancelled.
+/// The reason why an operation was cancelled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CancelReason {
-    /// Somebody asked for it, with this reason.
+    /// A call cancelled it, with this reason.
     Requested(Cow<'static, str>),
     /// The purgatory or its timer was shut down.
     Shutdown,
@@ -152,17 +146,18 @@ impl fmt::Display for CancelReason {
     }
 }
 
-/// Names a parked operation, to cancel, complete or reschedule it by. Never reused; to another
-/// purgatory it names an operation that is gone.
+/// Names a parked operation, to cancel, complete or reschedule it.
+///
+/// Ids are never reused. Another purgatory treats the id as that of an operation that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperationId {
     pub(crate) handle: TimerHandle,
-    /// The purgatory's number.
+    /// The number of its purgatory.
     pub(crate) purgatory: u32,
 }
 
 impl fmt::Display for OperationId {
-    /// Hexadecimal digits: the purgatory's number, a dash, the operation's.
+    /// Writes hexadecimal digits: the purgatory's number, a dash, the operation's.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}-{:x}", self.purgatory, self.handle.to_bits())
     }
@@ -176,40 +171,55 @@ impl serde::Serialize for OperationId {
 }
 
 /// The state of an operation when the call that parks it returned.
+///
+/// ```
+/// use purgatory::{Outcome, ParkResult, Purgatory, Timeout, when};
+///
+/// let waits = Purgatory::new("waits")?;
+/// let parked = waits.try_complete_else_watch(when(|| false, drop), &["key"], Timeout::Never)?;
+/// let id = parked.id().expect("its check is never true");
+/// waits.cancel(id, "too late");
+///
+/// let over = waits.try_complete_else_watch(when(|| true, drop), &["key"], Timeout::Never)?;
+/// assert_eq!(over, ParkResult::Ended(Outcome::Completed));
+/// assert_eq!(over.id(), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParkResult {
-    /// It is parked (and may be over a moment later).
+    /// It is parked. It may end a moment later.
     Parked(OperationId),
-    /// It is over: its `on_complete` was, or is about to be, called with this.
+    /// It has ended: its `on_complete` was called with this outcome, or is about to be.
     Ended(Outcome),
 }
 
 impl ParkResult {
-    /// Its name, if it is parked.
-    pub(crate) fn id(self) -> Option<OperationId> {
+    /// Returns the operation's id; `None` when it ended at once.
+    pub fn id(&self) -> Option<OperationId> {
         match self {
-            ParkResult::Parked(id) => Some(id),
+            ParkResult::Parked(id) => Some(*id),
             ParkResult::Ended(_) => None,
         }
     }
 }
 
-/// How long an operation may wait, counted from the call.
+/// The longest time that an operation waits, counted from the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Timeout {
-    /// This long, rounded up to a tick of the timer. Zero: one check, then it expires.
+    /// Expires after this duration, rounded up to a tick of the timer. Zero: one check, then it
+    /// expires.
     After(Duration),
-    /// Until this moment of the timer's clock, in nanoseconds since its origin; rounded up to a
-    /// tick. One in the past: one check, then it expires.
+    /// Expires at this moment of the timer's clock, in nanoseconds since its origin, rounded up to a
+    /// tick. A moment in the past: one check, then it expires.
     At(u64),
-    /// Until something completes or cancels it.
+    /// Never expires.
     Never,
 }
 
 impl Timeout {
-    /// The tick of the deadline; `None` for never.
+    /// Returns the tick of the deadline; `None` for never.
     pub(crate) fn deadline(self, tick: TickLength, now_ns: u64) -> Option<u64> {
         match self {
             Timeout::At(deadline_ns) => Some(tick.round_up(deadline_ns)),
@@ -218,8 +228,8 @@ impl Timeout {
         }
     }
 
-    /// How an operation ends that need not be parked: its first check was enough, or there is no
-    /// time.
+    /// Returns the outcome of an operation that need not be parked: its first check decided, or it
+    /// has no time to wait.
     #[inline]
     pub(crate) fn at_once(self, first: Verdict, now_ns: u64) -> Option<Outcome> {
         match (first, self) {
@@ -238,14 +248,14 @@ impl From<Duration> for Timeout {
     }
 }
 
-/// The result of ending one operation from outside.
+/// The result of completing or cancelling one operation by its id.
 ///
 /// ```
-/// use purgatory::{EndResult, ParkResult, Purgatory, Timeout, when};
+/// use purgatory::{EndResult, Purgatory, Timeout, when};
 ///
 /// let waits = Purgatory::new("waits")?;
 /// let parked = waits.try_complete_else_watch(when(|| false, drop), &["key"], Timeout::Never)?;
-/// let ParkResult::Parked(id) = parked else { unreachable!("its check is never true") };
+/// let id = parked.id().expect("its check is never true");
 /// assert_eq!(waits.complete(id), EndResult::Ended);
 /// assert_eq!(waits.cancel(id, "too late"), EndResult::Gone);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -253,226 +263,19 @@ impl From<Duration> for Timeout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndResult {
-    /// It ended, by this call. Its callback has run, or is about to.
+    /// This call ended it. Its callback has run, or is about to.
     Ended,
-    /// A thread is checking it right now, and ends it: as Completed if that check comes true,
-    /// otherwise as asked (or as whatever was noted before).
+    /// Another thread is checking it and ends it: as Completed if that check comes true, otherwise
+    /// by the request that was recorded first.
     Noted,
-    /// It had ended already.
+    /// It had ended before.
     Gone,
 }
 
-/// A refused operation, whose `on_complete` was not called, or the key of a reply that cannot be
-/// [expected](crate::Replies::expect). It is handed back: answer it, or try again.
-///
-/// As an error it is `Send`, `Sync` and `'static` for every `Send` operation, so `?` takes it into
-/// `Box<dyn Error + Send + Sync>` or `anyhow::Error` as it is, the operation inside; and
-/// [`RefusedReason`] is the same without the operation, for those that are not `Send`.
-///
-/// ```
-/// use std::time::Duration;
-/// use purgatory::{Purgatory, RefusedReason, when};
-///
-/// let waits = Purgatory::builder("bounded").max_parked(1).build()?;
-/// let (operation, timeout) = (|| when(|| false, drop), Duration::from_secs(30));
-/// waits.try_complete_else_watch(operation(), &["key"], timeout)?;
-/// let refused = waits.try_complete_else_watch(operation(), &["key"], timeout).unwrap_err();
-/// assert_eq!(refused.reason, RefusedReason::Full { limit: 1 });
-/// drop(refused.into_inner()); // it is ours again
-/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
-/// ```
-#[must_use = "the operation is in it, unanswered"]
-#[non_exhaustive]
-pub struct Refused<O> {
-    /// Never locked: so it is `Sync` for a value that is not.
-    value: Mutex<O>,
-    /// Why.
-    pub reason: RefusedReason,
-}
-
-impl<O> Refused<O> {
-    pub(crate) fn new(value: O, reason: RefusedReason) -> Self {
-        Refused {
-            value: Mutex::new(value),
-            reason,
-        }
-    }
-
-    /// The operation, or the key.
-    pub fn into_inner(self) -> O {
-        self.value.into_inner()
-    }
-}
-
-impl<O> From<Refused<O>> for RefusedReason {
-    fn from(refused: Refused<O>) -> Self {
-        refused.reason
-    }
-}
-
-/// Why a wait was refused. An error by itself: `Send` and `Sync` whatever the operation is, as `?`
-/// into `anyhow::Error` wants it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RefusedReason {
-    /// No watch key: nothing could ever complete it.
-    NoKeys,
-    /// The purgatory, or its timer, was shut down.
-    Closed,
-    /// As many operations are parked as the purgatory was built to take, or as one shard can
-    /// take.
-    Full {
-        /// How many those are.
-        limit: usize,
-    },
-    /// It does not fit: what is parked would be heavier than the purgatory was built to take.
-    TooHeavy {
-        /// How heavy it is.
-        weight: u64,
-        /// How heavy all may be together.
-        limit: u64,
-    },
-    /// More watermarks to be counted than one operation can have.
-    TooManyWatermarks {
-        /// How many it can have.
-        limit: usize,
-    },
-    /// A reply is expected under this key already.
-    AlreadyExpected,
-    /// As many keys have a watermark as may have one.
-    TooManyKeys {
-        /// How many those are.
-        limit: usize,
-    },
-    /// No `k` of these `n` keys: `k` is 0 or above `n`.
-    NoQuorum {
-        /// How many keys were to reach their value.
-        k: usize,
-        /// How many keys there are.
-        n: usize,
-    },
-    /// A key comes twice in a quorum, where it would count twice.
-    RepeatedKey,
-}
-
-impl fmt::Display for RefusedReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoKeys => f.write_str("no watch key"),
-            Self::Closed => f.write_str("the purgatory was shut down"),
-            Self::Full { limit } => write!(f, "no more than {limit} can be parked"),
-            Self::TooHeavy { weight, limit } => {
-                write!(
-                    f,
-                    "a weight of {weight} does not fit, of at most {limit} together"
-                )
-            }
-            Self::TooManyWatermarks { limit } => {
-                write!(f, "more than {limit} watermarks to count in one operation")
-            }
-            Self::AlreadyExpected => f.write_str("a reply is expected under this key already"),
-            Self::TooManyKeys { limit } => {
-                write!(f, "no more than {limit} keys can have a watermark")
-            }
-            Self::NoQuorum { k, n } => {
-                write!(f, "{k} of {n} keys is no quorum: between 1 and {n} are")
-            }
-            Self::RepeatedKey => f.write_str("a key comes twice in the quorum"),
-        }
-    }
-}
-
-opaque!([O] Refused<O>, reason: reason);
-
-impl<O> fmt::Display for Refused<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not parked: {}", self.reason)
-    }
-}
-
-impl<O> Error for Refused<O> {}
-
-impl Error for RefusedReason {}
-
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Satisfied,
     Unsatisfied,
     Panicked,
-}
-
-/// Why a wait ended without a value. See [`Purgatory::wait`](crate::Purgatory::wait).
-///
-/// # In a loop
-/// Only a wait whose time ran out has waited. Every other error comes at once and would come at
-/// once again, so a loop that tries again after each error spins. End it with such an error:
-///
-/// ```
-/// use std::{collections::VecDeque, time::Duration};
-/// use purgatory::{Monitor, WaitError};
-///
-/// fn work(queue: &Monitor<&'static str, VecDeque<u32>>) -> WaitError {
-///     loop {
-///         let job = queue.wait(&["jobs"], Duration::from_secs(1), |jobs| jobs.pop_front());
-///         match job.wait_blocking() {
-///             Ok(job) => println!("job {job}"),
-///             Err(error) if error.is_expired() => println!("no job for a second"),
-///             Err(error) => return error, // shut down, full, or where no thread may block
-///         }
-///     }
-/// }
-///
-/// let queue = Monitor::new("queue", VecDeque::from([7]))?;
-/// queue.purgatory().shutdown(Duration::ZERO);
-/// assert_eq!(work(&queue).to_string(), "not parked: the purgatory was shut down"); // after job 7
-/// # Ok::<(), purgatory::timer_core::BuildError>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WaitError {
-    /// The time ran out.
-    Expired,
-    /// The wait was given up: cancelled by its key, ended with the purgatory, or its condition
-    /// panicked.
-    Cancelled(CancelReason),
-    /// It had to wait and could not be parked.
-    Refused(RefusedReason),
-    /// A blocking wait where its end may itself wait for the thread: inside a check, a callback or
-    /// a timer's task, or on a thread that runs a tokio runtime's tasks while the timer or the
-    /// executor is on tokio. There await the future, or block in `spawn_blocking`.
-    InsideCallback,
-}
-
-impl fmt::Display for WaitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WaitError::Expired => f.write_str("the time ran out"),
-            WaitError::Cancelled(reason) => write!(f, "cancelled: {reason}"),
-            WaitError::Refused(reason) => write!(f, "not parked: {reason}"),
-            WaitError::InsideCallback => f.write_str(
-                "a blocking wait inside a check, a callback or a task that it may wait for",
-            ),
-        }
-    }
-}
-
-impl Error for WaitError {}
-
-impl WaitError {
-    /// True when the time ran out; a loop ends with [every other error](Self#in-a-loop).
-    pub fn is_expired(&self) -> bool {
-        *self == WaitError::Expired
-    }
-
-    /// What a wait that ended without a value says.
-    pub(crate) fn of(outcome: Outcome) -> WaitError {
-        match outcome {
-            Outcome::Completed => {
-                WaitError::Cancelled(CancelReason::Requested("completed without a value".into()))
-            }
-            Outcome::Expired => WaitError::Expired,
-            Outcome::Cancelled(reason) => WaitError::Cancelled(reason),
-        }
-    }
 }

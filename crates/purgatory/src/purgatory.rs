@@ -1,4 +1,4 @@
-//! What most programs hold: [`Purgatory`].
+//! The handle that most programs hold: [`Purgatory`], and its shutdown.
 
 use std::{
     borrow::{Borrow, Cow},
@@ -8,65 +8,67 @@ use std::{
 };
 
 use crossbeam_utils::CachePadded;
-use timer_core::{SystemTimer, Timer};
+use timer_core::{Clock, SystemClock, SystemTimer, Timer};
 
 use crate::{
     boxed::BoxedOperation,
     engine::{Core, signal::Event},
+    error::Refused,
     operation::{
-        CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
-        Timeout, opaque,
+        CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Timeout,
+        opaque,
     },
     stats::{Snapshot, Stats, Times},
     sync::thread_slot,
     watches::{WatchKey, Watches},
 };
 
-/// Parks operations `O` under keys `K` until they can be answered. The default `O` takes any
-/// operation, boxed, and futures and blocking waits.
+/// Parks operations `O` under keys `K` until they complete, expire or are cancelled.
 ///
-/// Park with [`try_complete_else_watch`](Self::try_complete_else_watch). The code that makes a
-/// condition true calls [`check_and_complete`](Self::check_and_complete) with its key. An operation
-/// that is not completed in time expires. Each ends exactly once.
+/// The default, `BoxedOperation`, accepts any operation; `wait` needs it.
 ///
-/// A handle: clones are the same purgatory. Dropping the last one ends all parked operations as
-/// [`Dropped`](CancelReason::Dropped), without waiting for a thread. It may be dropped inside a
-/// callback.
+/// Park an operation with [`try_complete_else_watch`](Self::try_complete_else_watch). Code that
+/// makes a condition true calls [`check_and_complete`](Self::check_and_complete) with its key. An
+/// operation that is not completed in time expires. Each operation ends exactly once.
+///
+/// A purgatory is a handle: clones share the same operations. Dropping the last handle ends all
+/// parked operations as [`Dropped`](CancelReason::Dropped), without waiting for a thread. It may be
+/// dropped inside a callback.
 ///
 /// # The one rule
-/// Make the condition true *first*, then raise the event; and hold no lock of yours that a check
-/// needs while you do. Then no event is missed: when `check_and_complete` returns, every operation
-/// parked under the key before the call has ended, was seen unsatisfied, or is checked again by the
-/// thread that has it under check.
+/// Make the condition true *first*, then signal the key, and hold no lock that a check needs while
+/// you signal. Then no wakeup is lost: when `check_and_complete` returns, every operation parked
+/// under the key before the call has ended, was seen unsatisfied, or is checked again by the thread
+/// that has it under check.
 ///
 /// # Locks
-/// Checks and callbacks run with nothing of the purgatory locked, on the thread that parks, raises
-/// the event or cancels; expired callbacks on the executor
-/// ([all](crate::Builder::callbacks_on_executor), if you choose). No thread waits for another's
-/// check or callback. A key's `Eq` and `Clone` run under a lock and must not call back.
+/// Checks and callbacks run with nothing of the purgatory locked, on the thread that parks, signals
+/// or cancels. Expiry callbacks run on the executor, and so do [all
+/// callbacks](crate::Builder::callbacks_on_executor) if you choose. No thread blocks while another
+/// runs a check or callback. A key's `Eq` and `Clone` run under a lock and must not call back.
 ///
 /// # Calls from inside a check or callback
-/// All are allowed. What they end is told when the outermost call on the thread returns; a nested
-/// event returns 0, and what waits for its key is checked then, too. (It stands for what was
-/// changed before it; what the callback changes after it needs another event.) So a chain of
-/// completions, however long, needs no stack.
+/// Re-entrant calls are allowed. Their callbacks are queued until the outermost call returns, so a
+/// nested event returns 0, and the waiters of its key are checked then, too. A nested event stands
+/// for changes made before it; changes that the callback makes later need another event. A chain of
+/// completions needs no stack, however long it is.
 ///
 /// # Cost
 /// Parking and completing under one key takes three locks and a clock read. Up to four keys need no
-/// allocation, but for what the shards keep. Threads meet only where their keys have the same shard
+/// allocation per operation. Threads contend only within a shard
 /// ([`Builder::shards`](crate::Builder::shards)).
 pub struct Purgatory<K: WatchKey, O: DelayedOperation = BoxedOperation> {
     pub(crate) core: Arc<Core<K, O>>,
     handle: Arc<Handle<K, O>>,
 }
 
-/// What the handles share. Closes the purgatory when the last one goes.
+/// The part that all handles share. Closes the purgatory when the last handle is dropped.
 struct Handle<K: WatchKey, O: DelayedOperation> {
-    /// For the futures: those of different threads do not count on the same word.
+    /// Shares for futures. Each thread takes one, so that threads count on different words.
     shares: Box<[Arc<Share<K, O>>]>,
 }
 
-/// A share in the inside, on cache lines of its own.
+/// A reference to the core, on its own cache lines.
 type Share<K, O> = CachePadded<Arc<Core<K, O>>>;
 
 impl<K: WatchKey, O: DelayedOperation> Drop for Handle<K, O> {
@@ -74,13 +76,13 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Handle<K, O> {
         let core = &self.shares[0];
         core.close(CancelReason::Dropped);
         if let Some(timer) = &core.own_timer {
-            timer.shutdown(Duration::ZERO); // a future still held keeps the inside, but no threads
+            timer.shutdown(Duration::ZERO); // a future may keep the core, but keeps no threads
         }
     }
 }
 
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// The first handle of what was built.
+    /// Makes the first handle of a core.
     pub(crate) fn handle_of(core: Arc<Core<K, O>>) -> Self {
         let share = || Arc::new(CachePadded::new(core.clone()));
         let count = core.driver().shard_count.min(core.shards.count());
@@ -91,26 +93,27 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         }
     }
 
-    /// This thread's share in the inside.
+    /// Returns this thread's reference to the core.
     pub(crate) fn share(&self) -> Arc<Share<K, O>> {
         self.handle.shares[thread_slot() & (self.handle.shares.len() - 1)].clone()
     }
 
-    /// Checks the operation; if it must wait, parks it under each key of `watches` until an event
-    /// on one of them completes it, its time runs out, or it is cancelled. Repeated keys count
-    /// once.
+    /// Checks the operation and, if it must wait, parks it under each key of `watches`.
     ///
-    /// `watches` is a slice or array of keys, or a [`Watches`] with watermarks.
+    /// The operation then waits until an event of one of its keys completes it, its timeout fires,
+    /// or it is cancelled. The check runs here once, and again for each event that comes before the
+    /// operation is parked. The callback may have run before this returns.
     ///
-    /// `timeout` is a `Duration` from now or a [`Timeout`]. The check runs here once, and again for
-    /// each event that falls in between. The callback may have run before this returns.
+    /// - `watches`: a slice or array of keys, or [`Watches`] with watermarks. Repeated keys count
+    ///   once.
+    /// - `timeout`: a `Duration` from now, or a [`Timeout`].
     ///
-    /// O(keys): nothing depends on how many others wait, but for a watermark below others of its
-    /// key, which costs the log of how many such there are.
+    /// O(k + w log n) for k keys and w watermarks, each with up to n higher thresholds waiting under
+    /// its key.
     ///
     /// # Errors
-    /// [`Refused`] hands the operation back, its callback uncalled, when there are no keys, or when
-    /// it would have to wait and the purgatory is shut down or full.
+    /// [`Refused`] hands the operation back without calling its callback: if it has no key, or if it
+    /// would have to wait and the purgatory is shut down or full.
     ///
     /// # Panics
     /// Only with a panic of the keys' own `Hash`, `Eq` or `Clone`; then nothing was parked and the
@@ -124,23 +127,28 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.park(operation, watches.into(), timeout.into())
     }
 
-    /// Ends whatever is parked under `key` as Cancelled with this reason, each through its own
-    /// callback; returns how many this call ended. (One under check right now is left a note: it
-    /// ends as Completed if that check comes true.) Plain watches and watermarks alike.
+    /// Cancels all operations parked under `key` with this reason; returns how many this call
+    /// ended. Operations with plain watches and with watermark watches are cancelled alike.
     ///
-    /// All are claimed before the first is told, so what their callbacks park stays parked. Not an
-    /// event: what others park meanwhile may stay, too. O(waiters of the key), times the log of the
-    /// watermark watches.
+    /// The callback of each runs with [`Cancelled`](Outcome::Cancelled). An operation under check
+    /// records the cancel; it still ends as Completed if that check comes true. The set is fixed
+    /// before any callback runs, so operations parked by callbacks are not cancelled. This is not an
+    /// event: operations that other threads park meanwhile may stay.
+    ///
+    /// An operation that has expired is not reached, even if its callback is still pending on the
+    /// executor.
+    ///
+    /// O(n log n) for n watches of the key.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
     /// use purgatory::{CancelReason, Outcome, Purgatory, when};
     ///
     /// let fetches = Purgatory::new("fetch")?;
-    /// let (told, outcomes) = mpsc::channel();
+    /// let (sender, outcomes) = mpsc::channel();
     /// for keys in [["orders-0", "orders-1"], ["orders-1", "orders-2"]] {
-    ///     let told = told.clone();
-    ///     let fetch = when(|| false, move |outcome| told.send(outcome).unwrap());
+    ///     let sender = sender.clone();
+    ///     let fetch = when(|| false, move |outcome| sender.send(outcome).unwrap());
     ///     fetches.try_complete_else_watch(fetch, &keys, Duration::from_secs(30))?;
     /// }
     /// assert_eq!(fetches.cancel_for_key(&"orders-2", "no longer the leader"), 1);
@@ -151,7 +159,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     ///
     /// # Panics
-    /// As [`check_and_complete`](Self::check_and_complete).
+    /// Panics as [`check_and_complete`](Self::check_and_complete) does.
     pub fn cancel_for_key<Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,
@@ -160,21 +168,20 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.end_for_key(
-            key,
-            Outcome::Cancelled(CancelReason::Requested(reason.into())),
-        )
+        let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
+        self.core.end_for_key(key, cancelled)
     }
 
-    /// Ends whatever is parked under `key` as Completed, whatever its check would say, each through
-    /// its own callback; returns how many this call ended. For an event that *is* the condition: a
-    /// file was closed, a lock let go. (One under check right now is left a note, and ends as
-    /// Completed.) Plain watches and watermarks alike.
+    /// Completes all operations parked under `key` without a check; returns how many this call
+    /// ended. Use it for an event that *is* the condition: a door that is open, a log that was
+    /// closed.
     ///
-    /// Claimed, and of the same cost, as by [`cancel_for_key`](Self::cancel_for_key): not an event,
-    /// so one that is being parked by another thread meanwhile may stay, unless its check sees the
-    /// condition. A [`wait`](Purgatory::wait) that is completed so asks its condition once more for
-    /// the value, and without one ends as Cancelled.
+    /// The set is fixed before any callback runs, and the cost is the same, as for
+    /// [`cancel_for_key`](Self::cancel_for_key). This is not an event: an operation that another
+    /// thread is parking meanwhile may stay, unless its check sees the condition.
+    ///
+    /// A [`wait`](Purgatory::wait) completed this way re-evaluates its condition. If that gives no
+    /// value, it is cancelled.
     ///
     /// ```
     /// use purgatory::{Purgatory, Timeout, when};
@@ -189,7 +196,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     ///
     /// # Panics
-    /// As [`check_and_complete`](Self::check_and_complete).
+    /// Panics as [`check_and_complete`](Self::check_and_complete) does.
     pub fn complete_for_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
     where
         K: Borrow<Q>,
@@ -197,14 +204,19 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.end_for_key(key, Outcome::Completed)
     }
 
-    /// Ends whatever is parked as Cancelled with this reason, each through its own callback;
-    /// returns how many this call ended. The purgatory stays open, as it does not with
-    /// [`shutdown`](Self::shutdown). (One under check right now is left a note: it ends as
-    /// Completed if that check comes true.)
+    /// Cancels all parked operations with this reason; returns how many this call ended. The
+    /// purgatory stays open, unlike after [`shutdown`](Self::shutdown).
     ///
-    /// All are claimed before the first is told, so what their callbacks park stays parked; what
-    /// other threads park meanwhile may stay, too. O(parked + shards), and memory for all of them
-    /// until they are told; shards are locked one after the other, for 64 operations each time.
+    /// The callback of each runs with [`Cancelled`](Outcome::Cancelled). An operation under check
+    /// records the cancel; it still ends as Completed if that check comes true. The set is fixed
+    /// before any callback runs, so operations parked by callbacks are not cancelled. Operations that
+    /// other threads park meanwhile may stay.
+    ///
+    /// An operation that has expired is not reached, even if its callback is still pending on the
+    /// executor.
+    ///
+    /// O(parked + shards), with memory for all operations until their callbacks run. Shards are
+    /// locked one after another, for 64 operations each time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -221,41 +233,40 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.cancel_all(CancelReason::Requested(reason.into()))
     }
 
-    /// Ends one operation as Cancelled with this reason, unless it is over. O(its keys), and for a
-    /// watermark the log of how many wait for the same key. See [`EndResult`].
+    /// Cancels one operation with this reason, unless it has ended. See [`EndResult`].
+    ///
+    /// O(k + w log n) for its k keys and w watermarks with up to n waiters each.
     pub fn cancel(&self, id: OperationId, reason: impl Into<Cow<'static, str>>) -> EndResult {
-        self.core.end(
-            id,
-            Outcome::Cancelled(CancelReason::Requested(reason.into())),
-        )
+        let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
+        self.core.end(id, cancelled)
     }
 
-    /// Ends one operation as Completed, whatever its check would say, unless it is over. O(its
-    /// keys), as [`cancel`](Self::cancel). See [`EndResult`].
+    /// Completes one operation without a check, unless it has ended. See [`EndResult`].
     ///
-    /// A [`wait`](Purgatory::wait) that is completed so asks its condition once more for the value,
-    /// and without one ends as Cancelled.
+    /// A [`wait`](Purgatory::wait) completed this way re-evaluates its condition. If that gives no
+    /// value, it is cancelled. Costs as much as [`cancel`](Self::cancel).
     pub fn complete(&self, id: OperationId) -> EndResult {
         self.core.end(id, Outcome::Completed)
     }
 
-    /// Gives one operation another timeout, counted from now: longer, shorter, or none. False when
-    /// it is over, or its end is decided. Zero, or a moment that has passed: it expires at the next
-    /// tick, without another check (but a [last one](crate::Builder::check_at_expiry)). O(levels of
-    /// the wheel).
+    /// Gives one operation another timeout, counted from now: longer, shorter, or none. Returns false
+    /// if it has ended or its end is decided.
+    ///
+    /// A timeout of zero, or a moment in the past, expires it at the next tick without another check,
+    /// except for the [last check](crate::Builder::check_at_expiry). O(levels of the wheel).
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
-    /// use purgatory::{Outcome, ParkResult, Purgatory, when};
+    /// use purgatory::{Outcome, Purgatory, when};
     /// use purgatory::timer_core::ManualTimer;
     ///
     /// let timer = ManualTimer::new();
     /// let sessions = Purgatory::builder("sessions").timer(&timer).build()?;
-    /// let (told, outcomes) = mpsc::channel();
-    /// let session = when(|| false, move |outcome| told.send(outcome).unwrap());
+    /// let (sender, outcomes) = mpsc::channel();
+    /// let session = when(|| false, move |outcome| sender.send(outcome).unwrap());
     /// let timeout = Duration::from_secs(30);
     /// let parked = sessions.try_complete_else_watch(session, &["alice"], timeout)?;
-    /// let ParkResult::Parked(id) = parked else { unreachable!("its check is never true") };
+    /// let id = parked.id().expect("its check is never true");
     ///
     /// timer.advance(Duration::from_secs(20));
     /// assert!(sessions.reschedule(id, Duration::from_secs(30))); // a heartbeat: until second 50
@@ -270,26 +281,23 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.reschedule(id, timeout.into())
     }
 
-    /// Operations parked now. Exact when nothing moves. O(shards).
+    /// Returns the number of operations parked now. Exact when idle. O(shards).
     pub fn len(&self) -> usize {
         self.core.shards.sum(|shard| shard.len())
     }
 
-    /// True when nothing is parked. O(shards).
+    /// Returns true when no operation is parked. O(shards).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Watches of what is parked now: an operation has one for each of its keys and one for each of
-    /// its watermarks. (One that was met counts until its operation ends.) Exact when nothing
-    /// moves. O(shards).
+    /// Returns the number of watches of the operations parked now: one for each key and one for each
+    /// watermark of an operation, until the operation ends. Exact when idle. O(shards).
     pub fn watched(&self) -> usize {
         self.core.shards.sum(|shard| shard.watched())
     }
 
-    /// Watches of a key now: as many as operations wait for it, but that one which waits for it
-    /// both plainly and for a watermark, or in the count form for two watermarks of it, counts
-    /// twice. O(1).
+    /// Returns the number of watches on `key`. An operation with two watches counts twice. O(1).
     pub fn waiters<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
     where
         K: Borrow<Q>,
@@ -301,24 +309,26 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
             .map_or(0, |record| shard.waiters(record))
     }
 
-    /// Keys that have waiters now. Exact when nothing moves. O(shards).
+    /// Returns the number of keys that have waiters now. Exact when idle. O(shards).
     pub fn keys(&self) -> usize {
         self.core.keys()
     }
 
-    /// What the purgatory holds and has done. O(shards), which are locked one after the other.
+    /// Returns the counts of the purgatory. O(shards); shards are locked one after another.
     pub fn stats(&self) -> Stats {
         self.core.stats()
     }
 
-    /// Tells what is parked now: the `limit` keys with the most waiters, as many without an event
-    /// for longest, the `limit` operations parked for longest, and up to as many under check. For a
-    /// debug page, a health check, a test that hangs.
+    /// Takes a snapshot of the parked operations, for a debug page, a health check or a test that
+    /// hangs.
     ///
-    /// Nothing stands still for it: shards are locked one after the other, for up to 256 operations
-    /// or the keys of one shard. So counts may disagree by what moves meanwhile. How long a check
-    /// has been under way is known only from the first snapshot that found it; two of them a second
-    /// apart tell a stuck check from one that happens to run. Clones keys under a lock.
+    /// It holds up to `limit` of each: the keys with the most waiters, the keys without an event for
+    /// longest, the operations parked for longest, and the operations under check.
+    ///
+    /// The snapshot is not atomic: shards are locked one after another, for up to 64 operations or
+    /// the keys of one shard, so counts may disagree by what changes meanwhile. A check's duration
+    /// counts from the first snapshot that found it: two snapshots a second apart distinguish a stuck
+    /// check from a short one. Keys are cloned under a lock.
     ///
     /// O(parked + keys).
     ///
@@ -342,28 +352,28 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.snapshot(limit)
     }
 
-    /// How long operations waited, by how they ended, and how late those were that expired. Counted
-    /// from the first call on (or the first [`snapshot`](Self::snapshot) or `publish`). O(shards).
+    /// Returns how long operations waited, by outcome, and how late they expired. O(shards).
+    ///
+    /// Timing begins with the first call of this, [`snapshot`](Self::snapshot) or `publish`.
     pub fn times(&self) -> Times {
         self.core.times()
     }
 
-    /// The timer that [`new`](Self::new) started; `None` when it is shared.
+    /// Returns the timer that [`new`](Self::new) started; `None` when the timer is shared.
     pub fn own_timer(&self) -> Option<&SystemTimer> {
         self.core.own_timer.as_ref()
     }
 
-    /// (Feature `metrics`.) Hands counts and times to the installed `metrics` recorder, labelled
-    /// with the purgatory's name, and its [own timer](Self::own_timer)'s. `docs/METRICS.md` lists
-    /// them.
+    /// (Feature `metrics`.) Publishes counts and times to the installed `metrics` recorder, labelled
+    /// with the purgatory's name, together with those of its [own timer](Self::own_timer).
+    /// `docs/METRICS.md` lists them.
     ///
-    /// Call it once at the start, from when on waits are timed, and then before each scrape, from
-    /// one place. Nothing is published otherwise, and nothing on an operation's path touches a
-    /// shared metric. A wait is handed to a recorder's histogram once, and so to whichever is
-    /// installed then.
+    /// Call it once at start-up, which enables timing, then before each scrape, always from one
+    /// place. Nothing else publishes, and no operation touches a shared metric. Each wait is recorded
+    /// in a histogram once, by the recorder that is installed then.
     ///
-    /// O(parked + keys + shards + endings since the last call): it looks for the oldest operation
-    /// and the quietest key, and so clones keys under a lock.
+    /// O(parked + keys + shards + e) for e endings since the last call. It looks for the oldest
+    /// operation and the quietest key, and clones keys under a lock.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
         self.core.publish();
@@ -373,23 +383,86 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 }
 
-/// Raising events.
+/// Shutdown.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// The event: something that operations parked under `key` wait for may have come true. Checks
-    /// them in the order they were parked and returns how many this call completed. (One that
-    /// another thread is checking right now is left to that thread, which checks it again.) An
-    /// operation whose deadline has passed completes, too, until the reaper has come by.
+    /// Cancels all parked operations ([`Shutdown`](CancelReason::Shutdown)), refuses operations that
+    /// would have to wait from now on, and waits at most `limit` until checks and callbacks have
+    /// returned. Returns what was left; the rest still ends, once, as it would have.
     ///
-    /// Checks and callbacks run here, with nothing locked: do not hold a lock that a check needs. A
-    /// thread that holds one [collects the keys and raises them
-    /// after](crate::guide::recipes#raise-after-unlock). Inside a check or callback this returns 0,
-    /// and what waits for the key now is checked when the outermost call returns.
+    /// `limit` may be [`Duration::MAX`]; with zero this does not wait. A second call only waits.
     ///
-    /// Watermark watches of the key are not touched: those are
-    /// [`complete_up_to`](Self::complete_up_to)'s.
+    /// An operation under check is ended by the thread that checks it. Callbacks run on the
+    /// executor, or here if the executor runs jobs in place (a
+    /// [`ManualTimer`](timer_core::ManualTimer), an inline timer, or one that was shut down); the
+    /// limit does not apply to those. The purgatory's own timer is shut down, too; a shared one goes
+    /// on. Inside a check, a callback or a timer's task this does not wait, nor in async code that
+    /// it [would block](crate::WaitError::InsideCallback).
     ///
-    /// `key` is any borrowed form of the keys, as in a `HashMap`: no `String` is made to raise an
-    /// event. So it is wherever a key is only looked up.
+    /// O(parked + shards). This blocks: in async code, call it from `spawn_blocking`.
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use purgatory::{Purgatory, when};
+    ///
+    /// let purgatory = Purgatory::new("orders")?;
+    /// let (release, blocked) = mpsc::channel::<()>();
+    /// let stuck = when(|| false, move |_| _ = blocked.recv());
+    /// purgatory.try_complete_else_watch(stuck, &["orders-0"], Duration::from_secs(30))?;
+    ///
+    /// let left = purgatory.shutdown(Duration::from_millis(10));
+    /// assert_eq!((left.callbacks, left.under_check), (1, 0));
+    /// assert!(left.threads >= 1); // the one that runs it
+    /// release.send(())?;
+    /// assert!(purgatory.shutdown(Duration::from_secs(60)).is_nothing());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown(&self, limit: Duration) -> ShutdownLeft {
+        let core = &self.core;
+        let clock = SystemClock::new();
+        let limit = if core.executors.must_not_block() {
+            Duration::ZERO
+        } else {
+            limit
+        };
+        let remaining = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
+
+        core.close_on_executor(CancelReason::Shutdown);
+
+        // The last callback and the last thread with an operation under check end these waits.
+        core.closing.wait(remaining());
+        core.under_check.wait(remaining());
+
+        let mut threads = 0;
+        if let Some(timer) = &core.own_timer {
+            threads = timer.shutdown(remaining()).threads;
+        }
+        ShutdownLeft {
+            under_check: self.len(),
+            callbacks: core.closing.wait(Duration::ZERO),
+            threads,
+        }
+    }
+}
+
+/// Events.
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
+    /// Signals a key: checks the operations parked under it, in the order of parking, and returns
+    /// how many this call completed.
+    ///
+    /// Call it after any change that may have made their conditions true. An operation that another
+    /// thread is checking right now is checked again by that thread. An operation whose deadline has
+    /// passed can still complete until the reaper expires it.
+    ///
+    /// Checks and callbacks run here, with nothing of the purgatory locked. Do not hold a lock that
+    /// a check needs: [collect the keys and signal them
+    /// later](crate::guide::recipes#raise-after-unlock). Inside a check or callback this returns 0,
+    /// and the operations that wait now are checked when the outermost call returns.
+    ///
+    /// Watermark watches of the key are not touched; use
+    /// [`complete_up_to`](Self::complete_up_to) for them.
+    ///
+    /// `key` can be any borrowed form of the key type, as in a `HashMap`, so signalling allocates no
+    /// `String`. The same holds for every method that only looks a key up.
     ///
     /// ```
     /// use purgatory::{Purgatory, Timeout, when};
@@ -401,11 +474,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// O(plain waiters of the key); without them one lock.
+    /// O(n) for n plain watches of the key; one lock if there are none.
     ///
     /// # Panics
-    /// Only with a panic of the key's own `Hash`, `Eq` or `Clone`. Those of checks and callbacks
-    /// are contained, and the walk goes on.
+    /// Panics only if the key's own `Hash`, `Eq` or `Clone` panics. Panics of checks and callbacks
+    /// are contained, and the remaining operations are checked.
     pub fn check_and_complete<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
     where
         K: Borrow<Q>,
@@ -413,19 +486,21 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.signal(key, Event::All)
     }
 
-    /// As [`check_and_complete`](Self::check_and_complete), for a change that can complete one
-    /// operation only: one more job, one lease that is free again. Checks what waits, in the order
-    /// it was parked, one after the other, until a check comes true; true if one did. (What another
-    /// thread is checking right now is left to that thread, and the next is checked.)
+    /// Signals a key for a change that can complete one operation only, such as one more job or one
+    /// free lease. Checks operations in the order of parking until a check comes true; returns true
+    /// if one did.
     ///
-    /// So of many that wait for the same thing one is checked and not all. That is right for
-    /// operations that wait under this key alone, whose checks *take* what they wait for, and which
-    /// nothing else completes; for others raise the event for all: an operation that is not checked
-    /// waits on, until the next event or the end of its time. A future that is dropped while it
-    /// waits or is checked passes its turn on. It may be dropped with what it took: make that a
-    /// [guard that gives itself back](crate::guide::recipes#leases) and raises the event again.
-    /// Inside a check or callback this returns false, and the first is completed when the outermost
-    /// call returns.
+    /// Like `notify_one`, it is right only if the operations wait under this key alone, their checks
+    /// *take* what they wait for, and nothing else completes them. Otherwise signal all: an operation
+    /// that is not checked waits for the next event or its timeout.
+    ///
+    /// An operation that another thread is checking right now is left to that thread, and the next
+    /// one is checked. A future that is dropped while it waits or is under check takes nothing: the
+    /// next waiter is checked. A future may be dropped with the value that it took; make the value a
+    /// [guard that is returned on drop](crate::guide::recipes#leases) and signals the key again.
+    ///
+    /// Inside a check or callback this returns false, and the first operation is completed when the
+    /// outermost call returns.
     ///
     /// ```
     /// use std::{sync::{Arc, Mutex}, time::Duration};
@@ -437,7 +512,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///     let jobs = jobs.clone();
     ///     waits.wait(&["job"], Duration::from_secs(30), move || jobs.lock().unwrap().pop())
     /// };
-    /// let (first, second) = (take(), take());
+    /// let first = take();
+    /// let second = take();
     /// jobs.lock().unwrap().push("a job");
     /// assert!(waits.check_and_complete_one(&"job"));
     /// assert_eq!((first.wait_blocking(), waits.len()), (Ok("a job"), 1));
@@ -445,10 +521,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     ///
-    /// O(the waiters it checks); without waiters one lock.
+    /// O(c) for c checks; one lock if there are no waiters.
     ///
     /// # Panics
-    /// As [`check_and_complete`](Self::check_and_complete).
+    /// Panics as [`check_and_complete`](Self::check_and_complete) does.
     pub fn check_and_complete_one<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -456,29 +532,56 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.signal(key, Event::One) > 0
     }
 
-    /// The event of a watermark: the key's value, which only rises, is now at least `value`.
-    /// Completes the operations whose last watermark that meets, checks those that it meets
-    /// otherwise (and those met before that still wait for their check), and returns how many this
-    /// call completed. What waits for a higher value is not looked at, and a value lower than
-    /// before meets nothing new.
+    /// Advances a watermark: the key's value, which only rises, is now at least `value`. Returns how
+    /// many operations this call completed.
     ///
-    /// First come those that complete, then those to be checked that wait for other watermarks,
-    /// too, then the met ones in the check form; within each, those newly met go by (threshold,
-    /// order of parking). As with every event, the value that the operations' own checks read
-    /// changes first, and inside a check or callback this returns 0, and what waits for the key now
-    /// is taken when the outermost call returns.
+    /// Only watches whose threshold is reached are touched; a value lower than before reaches
+    /// nothing new. In this order:
     ///
-    /// O(met), times the log of how many came below others of the key for those that did; when none
-    /// is met one lock. It goes on for as long as other threads keep parking at or below `value`;
-    /// what the callbacks park is not taken.
+    /// 1. operations whose last threshold watch is reached complete, without a check;
+    /// 2. operations with further threshold watches are checked;
+    /// 3. operations with a checked watch of the key that is reached, now or earlier, are checked.
+    ///
+    /// Within each group, newly reached watches come in the order of (threshold, parking).
+    ///
+    /// Change the value that the operations' checks read *first*, as with every event. Inside a check
+    /// or callback this returns 0, and the operations that wait now are completed when the outermost
+    /// call returns.
+    ///
+    /// O(r log n) for r reached of n waiters; one lock if none is reached. The call goes on while
+    /// other threads keep parking at or below `value`, but not for operations that its own callbacks
+    /// park.
     ///
     /// # Panics
-    /// As [`check_and_complete`](Self::check_and_complete).
+    /// Panics as [`check_and_complete`](Self::check_and_complete) does.
     pub fn complete_up_to<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: u64) -> usize
     where
         K: Borrow<Q>,
     {
         self.core.signal(key, Event::Advance(value))
+    }
+}
+
+/// Operations, callbacks and threads that a [`shutdown`](Purgatory::shutdown) did not wait for.
+///
+/// They end by themselves, once the checks or callbacks that hold them up return.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownLeft {
+    /// Operations still under check. Each ends when its check returns, on the thread that runs it.
+    pub under_check: usize,
+    /// Callbacks of operations that shutdowns ended, and that have not returned. Callbacks of
+    /// operations that had expired before are not among them; see
+    /// [`Stats::callbacks_waiting`](crate::Stats::callbacks_waiting).
+    pub callbacks: usize,
+    /// Threads of the purgatory's own timer that have not ended.
+    pub threads: usize,
+}
+
+impl ShutdownLeft {
+    /// Returns true when nothing was left.
+    pub fn is_nothing(&self) -> bool {
+        *self == ShutdownLeft::default()
     }
 }
 

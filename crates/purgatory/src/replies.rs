@@ -1,31 +1,32 @@
 //! Request and reply: [`Replies`].
 //!
-//! A reply that is expected is an operation without a check, alone under
-//! its key: the shard is the map. Whoever takes it out, by its key or because its time is up,
-//! decides how it ends, under the shard's lock, and fills the answer of its future.
+//! An expected reply is an operation without a check, alone under its key; the shard is the map.
+//! The thread that takes the operation out, by its key or because its timeout fired, decides its
+//! outcome under the shard's lock and then fills the answer of its future.
 
 use std::{
     borrow::{Borrow, Cow},
     hash::Hash,
-    task::Waker,
 };
 
 use timer_core::BuildError;
 
 use crate::{
-    operation::{CancelReason, DelayedOperation, Outcome, Refused, Timeout, WaitError, opaque},
+    error::{Refused, WaitError},
+    operation::{CancelReason, DelayedOperation, Outcome, Timeout, opaque},
     purgatory::Purgatory,
     wait::{Answer, Shared, WaitFuture},
     watches::{WatchKey, Watches},
 };
 
-/// Replies that are expected, each under its request's key: a reply that comes in is handed to
-/// its waiter.
+/// Matches replies with requests: each reply is delivered to the waiter of its request's key.
 ///
-/// [`expect`](Self::expect) first, then send the request: a reply that is faster than the rest of
-/// the sender finds its place. [`deliver`](Self::deliver) hands back what nobody waits for: a reply
-/// that comes late, twice or unasked. A handle: clones are the same, and dropping the last one ends
-/// what is expected as Cancelled.
+/// Call [`expect`](Self::expect) first, then send the request, so that even a fast reply finds its
+/// waiter. [`deliver`](Self::deliver) hands back a reply that has no waiter because it is late, a
+/// duplicate or unasked.
+///
+/// This is a handle: clones share the same replies. Dropping the last handle ends all expected
+/// replies as Cancelled.
 ///
 /// ```
 /// use std::{sync::mpsc, thread, time::Duration};
@@ -48,8 +49,8 @@ use crate::{
 /// ```
 ///
 /// # Cost
-/// A lock to register it, one to deliver it, a clock read, one allocation; no copy of the key.
-/// O(1).
+/// A reply takes one lock to register it, one lock to deliver it, a clock read and an allocation.
+/// The key is not copied. O(1).
 ///
 /// # Locks
 /// A key's `Eq` runs under the lock of its shard and must not call back. Wakers run with nothing
@@ -58,11 +59,11 @@ pub struct Replies<K: WatchKey, V: Send + 'static> {
     purgatory: Purgatory<K, Expected<V>>,
 }
 
-/// A reply that is expected: what a purgatory of [`Replies`] parks. Events pass it over.
+/// An expected reply: the operation that [`Replies`] parks. Events do not check it.
 #[doc(hidden)]
 pub struct Expected<V> {
     answer: Shared<V>,
-    /// How many times all had failed before it.
+    /// The number of `fail_all` calls before it was expected.
     generation: u64,
 }
 
@@ -74,54 +75,54 @@ impl<V: Send + 'static> DelayedOperation for Expected<V> {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        let filled = Answer::fill(&self.answer, Err(WaitError::of(outcome)));
-        filled.into_iter().flatten().for_each(Waker::wake);
+        if let Ok(Some(waker)) = Answer::fill(&self.answer, Err(WaitError::of(outcome))) {
+            waker.wake();
+        }
     }
 }
 
 opaque!([V] Expected<V>);
 
 impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
-    /// With a timer of its own; `name` labels its metrics.
+    /// Makes `Replies` with its own timer; `name` labels its metrics.
     ///
     /// # Errors
-    /// As [`Purgatory::new`].
+    /// Returns an error as [`Purgatory::new`] does.
     pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
         Purgatory::new(name).map(Self::from)
     }
 
-    /// Expects a reply under this key. It is registered when this returns, so send the request
-    /// after. The time counts from here. Cancel safety: see [`WaitFuture`]; dropped, it leaves the
-    /// key free, and a late reply is handed back by [`deliver`](Self::deliver).
+    /// Expects a reply under this key. The reply is registered when this returns, so send the request
+    /// after that. The timeout counts from here. O(1).
+    ///
+    /// # Cancel safety
+    /// See [`WaitFuture`]. Dropping the future frees the key, and [`deliver`](Self::deliver) hands a
+    /// late reply back.
     ///
     /// # Errors
-    /// [`Refused`] hands the key back when a reply is expected under it
-    /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or the purgatory is shut down
+    /// [`Refused`] hands the key back if another reply is expected under it
+    /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or if the purgatory is shut down
     /// or full.
     pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
-        let answer = Answer::shared();
         let core = &self.purgatory.core;
+        let answer = Answer::shared();
         let expected = Expected {
             answer: answer.clone(),
             generation: core.generation(),
         };
-        let parked = core.park(
-            expected,
-            Watches::keys(std::slice::from_ref(&key)),
-            timeout.into(),
-        );
-        match parked {
+        let watches = Watches::keys(std::slice::from_ref(&key));
+        match core.park(expected, watches, timeout.into()) {
             Ok(parked) => Ok(self.purgatory.future_of(answer, parked.id())),
             Err(refused) => Err(Refused::new(key, refused.reason)),
         }
     }
 
-    /// Delivers a reply to its waiter, the one that expects the key. The waiter has the value when
-    /// this returns, and the key is free; its task is woken. O(1).
+    /// Delivers a reply to the waiter of its key, and wakes the waiter's task. When this returns, the
+    /// waiter has the value and the key is free. O(1).
     ///
     /// # Errors
-    /// The value, when nobody waits for it: it was not expected, or no longer, or one has come
-    /// before.
+    /// Hands the value back if it has no waiter: it was not expected, the wait has ended, or another
+    /// reply came before.
     pub fn deliver<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: V) -> Result<(), V>
     where
         K: Borrow<Q>,
@@ -129,13 +130,16 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         let Some(expected) = self.purgatory.core.take_alone(key) else {
             return Err(value);
         };
-        let filled = self.fill(expected, Ok(value));
-        filled.map_err(|back| back.unwrap_or_else(|_| unreachable!("a value comes back as one")))
+        match self.fill(expected, Ok(value)) {
+            Err(Ok(value)) => Err(value), // its future was dropped meanwhile
+            Err(Err(_)) => unreachable!("a value comes back as a value"),
+            Ok(()) => Ok(()),
+        }
     }
 
-    /// As [`deliver`](Self::deliver), with a value that is made only if a reply is expected under
-    /// the key, with nothing locked: false if none is. A value whose future is dropped meanwhile is
-    /// dropped, too.
+    /// Delivers the reply that `value` makes, if one is expected under the key; returns false
+    /// otherwise. `value` runs with nothing locked, and only if the reply is expected. If the future
+    /// is dropped meanwhile, the value is dropped, too, and this returns false. O(1).
     ///
     /// # Panics
     /// A panic in `value` is contained and counted; the reply ends as
@@ -153,9 +157,11 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         self.fill(expected, made).is_ok() && is_made
     }
 
-    /// Fails everything that was expected before this call, as
-    /// [`Requested`](CancelReason::Requested) with this reason; returns how much. For a connection
-    /// that goes: what is expected from now on, over the next one, is not touched. O(expected).
+    /// Fails all replies that were expected before this call, as
+    /// [`Requested`](CancelReason::Requested) with this reason; returns how many. O(expected).
+    ///
+    /// Use it when a connection closes. Replies expected from now on, over the next connection, are
+    /// not touched.
     ///
     /// ```
     /// use std::time::Duration;
@@ -170,44 +176,48 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn fail_all(&self, reason: impl Into<Cow<'static, str>>) -> usize {
-        let cancelled = CancelReason::Requested(reason.into());
-        let outcome = Outcome::Cancelled(cancelled.clone());
-        let old = self
-            .purgatory
-            .core
-            .take_older_than(&outcome, |expected| expected.generation);
-        let cancelled = || Err(WaitError::Cancelled(cancelled.clone()));
-        old.into_iter()
-            .filter_map(|expected| self.fill(expected, cancelled()).ok())
-            .count()
+        let reason = CancelReason::Requested(reason.into());
+        let outcome = Outcome::Cancelled(reason.clone());
+        let core = &self.purgatory.core;
+        let old = core.take_older_than(&outcome, |expected| expected.generation);
+
+        let mut failed = 0;
+        for expected in old {
+            let cancelled = Err(WaitError::Cancelled(reason.clone()));
+            if self.fill(expected, cancelled).is_ok() {
+                failed += 1;
+            }
+        }
+        failed
     }
 
-    /// Fills an answer and wakes its task. Hands the result back if the future has gone. A panic of
-    /// the waker is contained and counted.
+    /// Fills an answer and wakes its task. Hands the result back if the future was dropped. A panic
+    /// of the waker is contained and counted.
     fn fill(
         &self,
         expected: Expected<V>,
         result: Result<V, WaitError>,
     ) -> Result<(), Result<V, WaitError>> {
         let filled = Answer::fill(&expected.answer, result);
-        drop(expected);
-        let waker = filled?;
-        self.purgatory
-            .core
-            .call(|| waker.into_iter().for_each(Waker::wake));
+        drop(expected); // so that a poll need not clone its waker
+        if let Some(waker) = filled? {
+            self.purgatory.core.call(|| waker.wake());
+        }
         Ok(())
     }
 
-    /// Where they are expected: for metrics, snapshots and [`shutdown`](Purgatory::shutdown). To
-    /// complete one there gives it no value.
+    /// Returns the purgatory of the expected replies, for metrics, snapshots and
+    /// [`shutdown`](Purgatory::shutdown). Completing an operation there gives its reply no value.
     pub fn purgatory(&self) -> &Purgatory<K, Expected<V>> {
         &self.purgatory
     }
 }
 
 impl<K: WatchKey, V: Send + 'static> From<Purgatory<K, Expected<V>>> for Replies<K, V> {
-    /// Over a purgatory that was configured otherwise: a shared timer, a bound. Its events do
-    /// nothing, since nothing in it has a check. Two over one purgatory are the same `Replies`.
+    /// Makes `Replies` over a purgatory with other settings, such as a shared timer or a bound.
+    ///
+    /// Its events do nothing, since its operations have no check. Two `Replies` over one purgatory
+    /// are the same.
     fn from(purgatory: Purgatory<K, Expected<V>>) -> Self {
         Replies { purgatory }
     }

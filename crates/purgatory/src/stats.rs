@@ -1,24 +1,27 @@
-//! The counts of a purgatory, as numbers to look at.
+//! Counts, times and snapshots of a purgatory, as plain data.
 
 use std::{fmt, time::Duration};
 
 use timer_core::TimeHistogram;
 
-use crate::operation::{CancelReason, OperationId, Outcome, RefusedReason};
+use crate::{
+    error::RefusedReason,
+    operation::{CancelReason, OperationId, Outcome},
+};
 
-/// The counts of a purgatory. Exact when nothing moves.
+/// The counts of a purgatory. Counters are exact while no other thread is active.
 ///
-/// A field has the name of its metric or that metric's label, so it does not end in `_count`.
+/// A field has the name of its metric or of that metric's label, so it does not end in `_count`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
-    /// Operations parked now, those under check included.
+    /// Operations parked now, including those under check.
     pub parked: u64,
-    /// Watches of what is parked now: an operation has one for each of its keys and one for each of
-    /// its watermarks, met or not.
+    /// Watches of the operations parked now. An operation has one for each of its keys and one for
+    /// each of its watermarks, reached or not.
     pub watched: u64,
-    /// How heavy they are together, and those over with their callback still to come; 0 without
+    /// The weight of all parked operations and of those whose callback is still pending; 0 without
     /// [`max_weight`](crate::Builder::max_weight).
     pub weight: u64,
     /// Operations ever parked: the sum of `parked` and the three ends below.
@@ -27,46 +30,46 @@ pub struct Stats {
     pub completed: u64,
     /// Parked operations that ended as Expired.
     pub expired: u64,
-    /// Parked operations that ended as Cancelled, for whatever reason.
+    /// Parked operations that ended as Cancelled, for any reason.
     pub cancelled: u64,
-    /// Those of them that a shutdown ended.
+    /// Cancelled operations that a shutdown ended.
     pub cancelled_by_shutdown: u64,
-    /// Those of them that ended as the last handle was dropped.
+    /// Cancelled operations that ended when the last handle was dropped.
     pub cancelled_by_drop: u64,
-    /// Those of them whose check panicked.
+    /// Cancelled operations whose check panicked.
     pub cancelled_by_panic: u64,
-    /// Operations that ended without being parked: their first check came true (nearly always),
-    /// or panicked, or their timeout was zero.
+    /// Operations that ended without being parked: their first check came true (nearly always) or
+    /// panicked, or their timeout was zero.
     pub ended_at_once: u64,
     /// Checks and callbacks that panicked.
     pub panics: u64,
     /// Checks: the first of each operation, those for events, rechecks and last checks.
     pub checks: u64,
-    /// Operations whose condition had come true without an event: found by a
-    /// [recheck](crate::Builder::recheck_every) or their
-    /// [last check](crate::Builder::check_at_expiry), so 0 without these.
+    /// Operations whose condition had come true without an event. A
+    /// [recheck](crate::Builder::recheck_every) or
+    /// [last check](crate::Builder::check_at_expiry) finds them, so 0 without these.
     pub missed_events: u64,
-    /// Events, raised by anybody: plain ones and rises of watermarks, those on keys without waiters
-    /// too.
+    /// Events: keys signalled and watermarks advanced, including those of keys without waiters.
     pub events: u64,
-    /// Operations that were handed back instead of being parked, for want of a key.
+    /// Operations handed back because they had no key.
     pub refused_no_keys: u64,
-    /// Operations that were handed back after shutdown.
+    /// Operations handed back after shutdown.
     pub refused_closed: u64,
-    /// Operations that were handed back because as many were parked as may be.
+    /// Operations handed back because too many were parked.
     pub refused_full: u64,
-    /// Operations that were handed back because all would have been too heavy together.
+    /// Operations handed back because all together would have been too heavy.
     pub refused_too_heavy: u64,
-    /// Operations that were handed back for more watermarks to be counted than one can have.
+    /// Operations handed back because they had too many threshold watches.
     pub refused_too_many_watermarks: u64,
-    /// Callbacks and rechecks handed to the executor that have not begun: of what expired, or all
-    /// ([`callbacks_on_executor`](crate::Builder::callbacks_on_executor)). Not those beyond the
-    /// first 1024 that were queued behind one call.
+    /// Callbacks and rechecks that were handed to the executor and have not begun: those of expired
+    /// operations, or all
+    /// ([`callbacks_on_executor`](crate::Builder::callbacks_on_executor)). Callbacks beyond the
+    /// first 1024 that were queued behind one call do not count.
     pub callbacks_waiting: u64,
 }
 
 impl Stats {
-    /// Counts a refusal, and the first check that came before.
+    /// Counts a refusal, and the first check that preceded it.
     pub(crate) fn refused(&mut self, reason: RefusedReason, checked: bool) {
         let count = match reason {
             RefusedReason::NoKeys => &mut self.refused_no_keys,
@@ -74,60 +77,63 @@ impl Stats {
             RefusedReason::Full { .. } => &mut self.refused_full,
             RefusedReason::TooHeavy { .. } => &mut self.refused_too_heavy,
             RefusedReason::TooManyWatermarks { .. } => &mut self.refused_too_many_watermarks,
-            _ => return, // of what no operation was made for
+            // Waits that were refused before they became an operation.
+            _ => return,
         };
         *count += 1;
         self.checks += u64::from(checked && reason != RefusedReason::NoKeys);
     }
 }
 
-/// The times that operations waited, by outcome, and the lateness of the expired. Kept from the
-/// first call that asks for them.
+/// Histograms of how long operations waited, by outcome, and how late they expired.
+///
+/// Nothing is timed before the first call that asks for times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Times {
-    /// From being parked to ending as Completed.
+    /// From parking to the end as Completed.
     pub completed: TimeHistogram,
-    /// From being parked to ending as Expired.
+    /// From parking to the end as Expired.
     pub expired: TimeHistogram,
-    /// From being parked to ending as Cancelled.
+    /// From parking to the end as Cancelled.
     pub cancelled: TimeHistogram,
-    /// From its deadline, rounded up to a tick, until what expired was taken off the wheel.
+    /// From the deadline, rounded up to a tick, until the expired operation left the wheel.
     pub lateness: TimeHistogram,
-    /// From being handed to the executor until a callback, recheck or last check began.
+    /// From the hand-over to the executor until the callback, recheck or last check began.
     pub callback_delay: TimeHistogram,
 }
 
-/// The oldest operations, the checks under way, the keys and the counts of a purgatory. Made by
-/// [`Purgatory::snapshot`](crate::Purgatory::snapshot). With the feature `serde` it can be
-/// serialised, with durations in seconds.
+/// The oldest operations, the checks under way, the keys and the counts of a purgatory.
+///
+/// Made by [`Purgatory::snapshot`](crate::Purgatory::snapshot). With the feature `serde` it can be
+/// serialised; durations are in seconds.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Snapshot<K> {
-    /// The purgatory's name.
+    /// The name of the purgatory.
     pub name: String,
-    /// Counts: what is parked, and why operations ended.
+    /// The counts of the purgatory.
     pub stats: Stats,
-    /// How many keys have waiters.
+    /// The number of keys that have waiters.
     pub key_count: usize,
-    /// The keys with the most waiters, most first, each with how many watches it has, counted as by
-    /// [`Purgatory::waiters`](crate::Purgatory::waiters).
+    /// The keys with the most waiters, most first, each with the number of its watches as
+    /// [`Purgatory::waiters`](crate::Purgatory::waiters) counts them.
     pub busiest: Vec<(K, usize)>,
-    /// The keys that have had waiters and no event for longest, longest first: since the first
-    /// snapshot, or `publish`, after the last event or the first waiter, to 50 ms.
+    /// The keys that have had waiters and no event for longest, longest first. The time, to 50 ms,
+    /// counts from the first snapshot or `publish` after the key's last event or first waiter.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_keys_with_seconds"))]
     pub quietest: Vec<(K, Duration)>,
-    /// How many are parked with each [label](crate::Watches::labelled), most first.
+    /// The number of operations parked with each [label](crate::Watches::labelled), most first.
     pub labels: Vec<(&'static str, usize)>,
-    /// What has been parked for longest, longest first.
+    /// The operations that have been parked for longest, longest first.
     pub oldest: Vec<Parked<K>>,
-    /// Operations under check, by how long that is known to go on, longest first. A check that
-    /// never returns shows up here, and its operation cannot expire.
+    /// The operations under check, longest known check first. A check that never returns shows up
+    /// here, and its operation cannot expire.
     pub under_check: Vec<Parked<K>>,
-    /// How long operations waited. Counted from the first snapshot, or
-    /// [`times`](crate::Purgatory::times), on.
+    /// The times that operations waited, since the first snapshot or the first
+    /// [`times`](crate::Purgatory::times).
     pub times: Times,
 }
 
@@ -136,90 +142,83 @@ pub struct Snapshot<K> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Parked<K> {
-    /// Its name, to cancel or complete it by.
+    /// Its id, to cancel or complete it.
     pub id: OperationId,
     /// Its [label](crate::Watches::labelled), if it has one.
     pub label: Option<&'static str>,
-    /// The keys it still waits for, one for each watch. A watermark that was met and counted is
-    /// none.
+    /// The keys that it still waits for, one for each watch. A threshold watch that was reached is
+    /// left out.
     pub keys: Vec<K>,
-    /// How long it has been parked, to the microsecond.
+    /// The time since it was parked, to the microsecond.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds"))]
     pub age: Duration,
-    /// How long until it expires, to the timer's tick; zero when it is due, `None` when it never
-    /// does.
+    /// The time until it expires, to the timer's tick; zero when it is due, `None` when it never
+    /// expires.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds_or_none"))]
     pub expires_in: Option<Duration>,
-    /// When it is under check: for how long at least, which is since the first snapshot that found
-    /// it in this check.
+    /// The least time that its check has been running: the time since the first snapshot that found
+    /// this check. `None` when it is not under check.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds_or_none"))]
     pub under_check: Option<Duration>,
 }
 
 impl<K: fmt::Debug> fmt::Display for Snapshot<K> {
-    /// A few lines that tell a person what hangs: counts, labels, keys, operations.
+    /// Writes a few lines that show what hangs: counts, labels, keys, operations.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stats {
-            parked,
-            weight,
-            completed,
-            expired,
-            cancelled,
-            missed_events,
-            ..
-        } = self.stats;
-        let Snapshot {
-            name, key_count, ..
-        } = self;
+        // The counts.
+        let stats = &self.stats;
         writeln!(
             f,
-            "{name}: {parked} parked under {key_count} keys, of weight {weight}"
+            "{}: {} parked under {} keys, of weight {}",
+            self.name, stats.parked, self.key_count, stats.weight
         )?;
-        write!(
+        writeln!(
             f,
-            "  before: {completed} completed, {expired} expired, {cancelled} cancelled, "
+            "  before: {} completed, {} expired, {} cancelled, {} events missed",
+            stats.completed, stats.expired, stats.cancelled, stats.missed_events
         )?;
-        writeln!(f, "{missed_events} events missed")?;
+
+        // Labels and keys.
         for (label, count) in &self.labels {
             writeln!(f, "  label {label}: {count}")?;
         }
         for (key, waiters) in &self.busiest {
             writeln!(f, "  key {key:?}: {waiters} waiters")?;
         }
-        // A key that the first snapshot has just found is not quiet yet.
-        for (key, quiet) in self.quietest.iter().filter(|(_, quiet)| !quiet.is_zero()) {
-            writeln!(f, "  key {key:?}: no event for {quiet:?}")?;
+        for (key, quiet) in &self.quietest {
+            // A key that the first snapshot has just found is not quiet yet.
+            if !quiet.is_zero() {
+                writeln!(f, "  key {key:?}: no event for {quiet:?}")?;
+            }
         }
-        self.oldest
-            .iter()
-            .try_for_each(|parked| writeln!(f, "  oldest: {parked}"))?;
-        self.under_check
-            .iter()
-            .try_for_each(|parked| writeln!(f, "  under check: {parked}"))
+
+        // Operations.
+        for parked in &self.oldest {
+            writeln!(f, "  oldest: {parked}")?;
+        }
+        for parked in &self.under_check {
+            writeln!(f, "  under check: {parked}")?;
+        }
+        Ok(())
     }
 }
 
 impl<K: fmt::Debug> fmt::Display for Parked<K> {
-    /// One line: id, label, keys, times.
+    /// Writes one line: id, label, keys, times.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parked {
-            id,
-            label,
-            keys,
-            age,
-            expires_in,
-            under_check,
-        } = self;
-        write!(f, "{id}")?;
-        label.iter().try_for_each(|label| write!(f, " {label}"))?;
-        write!(f, " under {keys:?} for {age:?}")?;
-        match expires_in {
+        write!(f, "{}", self.id)?;
+        if let Some(label) = self.label {
+            write!(f, " {label}")?;
+        }
+        write!(f, " under {:?} for {:?}", self.keys, self.age)?;
+        match self.expires_in {
             Some(expires_in) => write!(f, ", expires in {expires_in:?}")?,
             None => f.write_str(", never expires")?,
         }
-        under_check
-            .iter()
-            .try_for_each(|known| write!(f, ", under check for {known:?} at least"))
+        if let Some(known) = self.under_check {
+            write!(f, ", under check for {known:?} at least")?;
+        }
+        Ok(())
     }
 }
 
@@ -244,13 +243,13 @@ fn as_seconds_or_none<S: serde::Serializer>(
     serde::Serialize::serialize(&duration.map(|duration| duration.as_secs_f64()), to)
 }
 
-/// The part of the counting that one shard does.
+/// The counts that one shard keeps.
 #[derive(Debug, Default, PartialEq, Eq)]
-#[repr(C)] // what each operation counts comes first
+#[repr(C)] // the fields that each operation writes come first
 pub(crate) struct Counts {
     pub(crate) parked: u64,
     pub(crate) completed: u64,
-    /// Checks of what was parked, the first of each included.
+    /// Checks of parked operations, including the first of each.
     pub(crate) checks: u64,
     pub(crate) expired: u64,
     pub(crate) cancelled: u64,
@@ -260,7 +259,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds what it has counted.
+    /// Adds these counts to the totals.
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         stats.parked_total += self.parked;
         stats.completed += self.completed;
@@ -290,7 +289,7 @@ impl Counts {
 }
 
 impl Times {
-    /// Records how long one waited that has ended.
+    /// Records how long an operation waited that has ended.
     #[inline]
     pub(crate) fn ended(&mut self, outcome: &Outcome, waited_ns: u64) {
         let times = match outcome {
@@ -301,7 +300,7 @@ impl Times {
         times.record(waited_ns);
     }
 
-    /// Adds what another has recorded.
+    /// Adds the times that another has recorded.
     pub(crate) fn add(&mut self, other: &Times) {
         self.completed.add(&other.completed);
         self.expired.add(&other.expired);

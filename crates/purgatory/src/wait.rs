@@ -1,11 +1,12 @@
-//! Waiting: a future of the value that a condition yields, and the same for a thread.
+//! Waits: a future of the value that a condition yields, and a blocking wait for it.
 //!
-//! A condition is a closure that gives `Some(value)` once it holds. The value is handed over
-//! through an answer that operation and future share. *One swap decides*: the operation fills the
-//! answer or the future leaves it; the later of the two finds out.
+//! A condition is a closure that gives `Some(value)` once it holds. Operation and future share an
+//! [`Answer`], through which the value is handed over. *One swap decides*: the operation fills the
+//! answer, or the future abandons it. The later of the two sees what the other did.
 
 use std::{
     future::Future,
+    mem,
     pin::Pin,
     sync::{
         Arc,
@@ -21,26 +22,25 @@ use timer_core::driver::contain;
 use crate::{
     boxed::BoxedOperation,
     engine::Core,
-    operation::{
-        CancelReason, DelayedOperation, OperationId, Outcome, RefusedReason, Timeout, WaitError,
-        opaque,
-    },
+    error::{RefusedReason, WaitError},
+    operation::{CancelReason, DelayedOperation, OperationId, Outcome, Timeout, opaque},
     purgatory::Purgatory,
     sync::Mutex,
     watches::{WatchKey, Watches},
 };
 
-/// The result of a condition that [`Purgatory::wait`] or [`Monitor::wait`](crate::Monitor::wait)
-/// checks: `Some(value)` or `true` once it holds, `None` or `false` until then.
+/// The result of a condition of [`Purgatory::wait`] or [`Monitor::wait`](crate::Monitor::wait).
+///
+/// `Some(value)` or `true` ends the wait; after `None` or `false` it goes on.
 #[diagnostic::on_unimplemented(
     message = "a condition gives `bool` or `Option`, not `{Self}`",
     label = "`false` or `None` waits on, `true` or `Some(value)` ends the wait"
 )]
 pub trait IntoAnswer {
-    /// The value that the wait yields: `()` for a `bool`.
+    /// The type of the value that the wait yields: `()` for a `bool`.
     type Answer;
 
-    /// The value, once the condition holds.
+    /// Returns the value if the condition holds.
     fn into_answer(self) -> Option<Self::Answer>;
 }
 
@@ -56,16 +56,18 @@ impl IntoAnswer for bool {
     type Answer = ();
 
     fn into_answer(self) -> Option<()> {
-        self.then_some(())
+        if self { Some(()) } else { None }
     }
 }
 
-/// What a wait's operation and its future share.
+/// The state that a wait's operation and its future share.
 pub(crate) enum Answer<T> {
+    /// The operation waits. The waker is that of the last poll.
     Waiting(Option<Waker>),
+    /// The operation has ended; the future has not taken the result.
     Filled(Result<T, WaitError>),
-    /// The future is gone, or has taken what was here.
-    Left,
+    /// The future was dropped, or has taken the result.
+    Abandoned,
 }
 
 pub(crate) type Shared<T> = Arc<Mutex<Answer<T>>>;
@@ -75,34 +77,36 @@ impl<T> Answer<T> {
         Arc::new(Mutex::new(Answer::Waiting(None)))
     }
 
-    /// The operation's swap. Gives what is to be woken, with nothing locked; or the result back,
-    /// when nobody waits for it any more.
+    /// Fills the answer, for the operation. Returns the waker, to be woken with nothing locked; or
+    /// hands the result back if the future abandoned the answer.
     pub(crate) fn fill(
         answer: &Mutex<Answer<T>>,
         result: Result<T, WaitError>,
     ) -> Result<Option<Waker>, Result<T, WaitError>> {
         let mut answer = answer.lock();
-        let Answer::Waiting(waker) = &mut *answer else {
-            return Err(result);
-        };
-        let waker = waker.take();
-        *answer = Answer::Filled(result);
-        Ok(waker)
+        if let Answer::Waiting(waker) = &mut *answer {
+            let waker = waker.take();
+            *answer = Answer::Filled(result);
+            Ok(waker)
+        } else {
+            Err(result)
+        }
     }
 }
 
-/// The operation behind a wait.
+/// The operation of a wait.
 struct Waiting<C, T> {
     condition: C,
-    /// There is something to check without an event.
+    /// Whether rechecks and last checks evaluate the condition.
     rechecked: bool,
+    /// The value that the condition gave.
     value: Option<T>,
-    end: End<T>,
+    answer: Unfilled<T>,
 }
 
-/// The operation's side of the answer, until it is filled. Dropped before, by a panic of the
-/// condition or because the operation was refused, it says so.
-struct End<T>(Option<Shared<T>>);
+/// The operation's side of the answer, until it is filled. Dropped unfilled, by a panic of the
+/// condition or a refusal of the operation, it fills in [`Panicked`](CancelReason::Panicked).
+struct Unfilled<T>(Option<Shared<T>>);
 
 impl<C, R, T> DelayedOperation for Waiting<C, T>
 where
@@ -119,68 +123,69 @@ where
         self.rechecked && self.try_complete()
     }
 
-    fn on_complete(self, outcome: Outcome) {
-        let Waiting {
-            mut condition,
-            value,
-            mut end,
-            ..
-        } = self;
-        let value = match outcome {
-            // By a watermark, or from outside: no check may have asked for the value yet.
-            Outcome::Completed => value.or_else(|| condition().into_answer()),
-            _ => None,
+    fn on_complete(mut self, outcome: Outcome) {
+        let result = if outcome == Outcome::Completed {
+            // A call or a watermark completes without a check, so the value may be missing.
+            let value = self.value.or_else(|| (self.condition)().into_answer());
+            value.ok_or_else(|| WaitError::of(outcome))
+        } else {
+            Err(WaitError::of(outcome))
         };
-        drop(condition);
-        end.fill(value.ok_or_else(|| WaitError::of(outcome)));
+        drop(self.condition); // before the task runs, which may rely on that
+        self.answer.fill(result);
     }
 }
 
-impl<T> End<T> {
+impl<T> Unfilled<T> {
+    /// Fills the answer and wakes the task.
     fn fill(&mut self, result: Result<T, WaitError>) {
-        let filled = self.0.take().map(|answer| Answer::fill(&answer, result));
-        if let Some(Ok(waker)) = filled {
-            waker.into_iter().for_each(Waker::wake);
+        let Some(answer) = self.0.take() else { return };
+        if let Ok(Some(waker)) = Answer::fill(&answer, result) {
+            waker.wake();
         }
     }
 }
 
-impl<T> Drop for End<T> {
+impl<T> Drop for Unfilled<T> {
     fn drop(&mut self) {
         if self.0.is_some() {
-            // The condition's panic may be under way: a waker's must not meet it.
+            // The condition may be panicking; a second panic, of the waker, would abort.
             let _ = contain(|| self.fill(Err(WaitError::Cancelled(CancelReason::Panicked))));
         }
     }
 }
 
 /// A future of the value that a parked condition yields ([`Purgatory::wait`]), or of a reply
-/// ([`Replies::expect`](crate::Replies::expect)). On any runtime, or none.
+/// ([`Replies::expect`](crate::Replies::expect)). It works on any runtime, or none.
 ///
 /// # Cancel safety
-/// Dropping it cancels the wait: the operation leaves the purgatory at once, or, while it is under
-/// check, when that check is over. A value that had been yielded but not taken is dropped: make it
-/// a [guard that gives itself back](crate::guide::recipes#leases). Polling it without awaiting its
-/// end, as a `select!` over `&mut` does, loses nothing.
+/// Dropping the future cancels the wait. The operation leaves the purgatory at once; an operation
+/// under check leaves when that check returns. A value that was yielded but not taken is dropped:
+/// make it a [guard that is returned on drop](crate::guide::recipes#leases). Polling the future
+/// without awaiting its end, as a `select!` over `&mut` does, loses nothing.
 ///
-/// A future does not keep its purgatory open: when the last handle goes, the wait ends as
+/// A future does not keep its purgatory open. When the last handle is dropped, the wait ends as
 /// [`Dropped`](CancelReason::Dropped).
 ///
 /// # Panics
-/// When polled again after it was ready.
+/// Panics when polled again after it was ready.
 #[must_use = "dropped, it cancels the wait"]
 pub struct WaitFuture<T> {
     answer: Shared<T>,
-    /// Where it waits, until it is over.
-    behind: Option<Arc<dyn WaitOrigin>>,
-    /// Its name there, if it was parked.
+    /// The purgatory that it waits in; `None` once the result was taken.
+    origin: Option<Arc<dyn WaitOrigin>>,
+    /// Its operation there, if it was parked.
     id: Option<OperationId>,
 }
 
-/// A purgatory as its futures see it. They do not keep it open.
+/// The purgatory that a future waits in, whatever its keys and operations. It keeps the memory of
+/// the purgatory, but does not keep the purgatory open.
 trait WaitOrigin: Send + Sync {
+    /// Cancels the operation of a future that was dropped.
     fn cancel(&self, id: OperationId);
+    /// Gives the operation another timeout.
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
+    /// Returns true where a blocking wait might wait for the calling thread.
     fn must_not_block(&self) -> bool;
 }
 
@@ -203,47 +208,54 @@ impl<T> Future for WaitFuture<T> {
     type Output = Result<T, WaitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // Wakers are user code: none is cloned or dropped under the lock. An operation that is gone
-        // has filled the answer; then no waker is needed.
-        let over = Arc::strong_count(&self.answer) == 1;
+        // Clone the waker before the lock is taken, since wakers are user code. An operation that
+        // has dropped its share has filled the answer, and needs no waker.
+        let is_filled = Arc::strong_count(&self.answer) == 1;
         fence(Ordering::Acquire); // the operation filled the answer before it dropped its share
-        let mut waker = (!over).then(|| context.waker().clone());
+        let mut waker = if is_filled {
+            None
+        } else {
+            Some(context.waker().clone())
+        };
+
+        // Leave the waker, and drop the one before it after the unlock.
         let mut answer = self.answer.lock();
         if let Answer::Waiting(kept) = &mut *answer {
-            std::mem::swap(kept, &mut waker);
+            mem::swap(kept, &mut waker);
             drop(answer);
             return Poll::Pending;
         }
-        let before = std::mem::replace(&mut *answer, Answer::Left);
+
+        // Or take the result.
+        let taken = mem::replace(&mut *answer, Answer::Abandoned);
         drop(answer);
-        match before {
-            Answer::Filled(result) => {
-                self.behind = None;
-                Poll::Ready(result)
-            }
-            _ => panic!("a wait was polled after it was over"),
-        }
+        let Answer::Filled(result) = taken else {
+            panic!("a wait was polled after it was over");
+        };
+        self.origin = None;
+        Poll::Ready(result)
     }
 }
 
 impl<T> Drop for WaitFuture<T> {
     fn drop(&mut self) {
-        let Some(behind) = self.behind.take() else {
-            return;
-        }; // it was ready, and is taken
-        let left = std::mem::replace(&mut *self.answer.lock(), Answer::Left);
-        let waits = matches!(left, Answer::Waiting(_)) && !failpoint!(DroppedFutureLeavesOperation);
-        self.id
-            .filter(|_| waits)
-            .into_iter()
-            .for_each(|id| behind.cancel(id));
-        drop(left); // its value or waker, with nothing locked
+        let Some(origin) = self.origin.take() else {
+            return; // the result was taken
+        };
+        let abandoned = mem::replace(&mut *self.answer.lock(), Answer::Abandoned);
+        let waits = matches!(abandoned, Answer::Waiting(_));
+        if let Some(id) = self.id {
+            if waits && !failpoint!(DroppedFutureLeavesOperation) {
+                origin.cancel(id);
+            }
+        }
+        drop(abandoned); // a value or waker of the user's, with nothing locked
     }
 }
 
 opaque!([T] WaitFuture<T>);
 
-/// Wakes a thread that waits.
+/// A waker that unparks a blocked thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -253,16 +265,16 @@ impl Wake for Unpark {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// A future of what comes into the answer, for an operation that fills it when it ends.
+    /// Makes the future of an answer that a parked operation fills when it ends.
     pub(crate) fn future_of<T>(&self, answer: Shared<T>, id: Option<OperationId>) -> WaitFuture<T> {
         WaitFuture {
             answer,
-            behind: Some(self.share()),
+            origin: Some(self.share()),
             id,
         }
     }
 
-    /// A future that yields this refusal.
+    /// Makes a future that yields this refusal.
     pub(crate) fn refused<T>(&self, reason: RefusedReason) -> WaitFuture<T> {
         let answer = Answer::shared();
         let _ = Answer::fill(&answer, Err(WaitError::Refused(reason)));
@@ -271,18 +283,21 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 }
 
 impl<K: WatchKey> Purgatory<K, BoxedOperation> {
-    /// Waits until `condition` gives a value or `true`: now, or at an event on one of the keys. The
-    /// condition is checked and parked by this call, not by the first poll; the time counts from
-    /// here. On any runtime, or none.
+    /// Waits until `condition` gives a value or `true`: now, or at an event of one of the keys.
     ///
-    /// The condition runs as a [check](DelayedOperation::try_complete) does, on the threads that
-    /// raise events and with nothing locked. It is asked no more once it yielded a value. The
-    /// future wakes its task where a callback would run, with nothing locked either. One allocation
-    /// for the operation, one for the answer it shares with the future; O(keys), as
+    /// This call, not the first poll, evaluates the condition and parks the wait; the timeout counts
+    /// from here. The future works on any runtime, or none.
+    ///
+    /// The condition runs like a [check](DelayedOperation::try_complete): on the threads that signal
+    /// the keys, with nothing locked. It is not evaluated again once it has given a value. The task
+    /// is woken where a callback would run, with nothing locked.
+    ///
+    /// Costs two allocations, one for the operation and one for the answer that it shares with the
+    /// future; otherwise as much as
     /// [`try_complete_else_watch`](Self::try_complete_else_watch).
     ///
     /// # Errors
-    /// The future yields a [`WaitError`]: time ran out, cancelled, or refused.
+    /// The future yields a [`WaitError`] if the wait expired, was cancelled or was refused.
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, time::Duration};
@@ -315,7 +330,7 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     ///
-    /// An asynchronous condition: let a task evaluate it, store what it found and raise the event.
+    /// An asynchronous condition is evaluated by a task, which stores the result and signals the key.
     pub fn wait<'a, R: IntoAnswer<Answer: Send + 'static>>(
         &self,
         watches: impl Into<Watches<'a, K>>,
@@ -328,10 +343,12 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
         self.await_end(watches.into(), timeout.into(), condition, true)
     }
 
-    /// A future of the next event on one of the keys: registered by this call, over at the first
-    /// event after it, at the timeout, or at shutdown. For a condition that has to be awaited, a
-    /// storage say: register, read, and await this only if what was read does not suffice. An event
-    /// that comes while the storage is read is not lost. O(keys).
+    /// Returns a future of the next event of one of the keys. This call registers it; it ends at the
+    /// first event after that, at its timeout, or at shutdown. O(keys).
+    ///
+    /// Use it for a condition that must be awaited, such as a read from storage: register, read, and
+    /// await the event only if the data read does not suffice. An event that comes during the read is
+    /// not lost.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -363,7 +380,7 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     /// ```
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// The future yields an error as that of [`wait`](Self::wait) does.
     pub fn next_event<'a>(
         &self,
         watches: impl Into<Watches<'a, K>>,
@@ -373,10 +390,11 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
         K: 'a,
     {
         let mut registered = false;
-        let was_registered = move || std::mem::replace(&mut registered, true);
+        let was_registered = move || mem::replace(&mut registered, true);
         self.await_end(watches.into(), timeout.into(), was_registered, false)
     }
 
+    /// Parks a wait and returns its future.
     fn await_end<R: IntoAnswer<Answer: Send + 'static>>(
         &self,
         watches: Watches<'_, K>,
@@ -385,12 +403,11 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
         rechecked: bool,
     ) -> WaitFuture<R::Answer> {
         let answer = Answer::shared();
-        let end = End(Some(answer.clone()));
         let operation = BoxedOperation::new(Waiting {
             condition,
             rechecked,
             value: None,
-            end,
+            answer: Unfilled(Some(answer.clone())),
         });
         match self.try_complete_else_watch(operation, watches, timeout) {
             Ok(parked) => self.future_of(answer, parked.id()),
@@ -400,21 +417,25 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
 }
 
 impl<T> WaitFuture<T> {
-    /// The operation's name, to complete, cancel or reschedule it by; `None` when it was over at
+    /// Returns the operation's id, to complete, cancel or reschedule it; `None` when it ended at
     /// once.
     pub fn id(&self) -> Option<OperationId> {
         self.id
     }
 
-    /// Gives the wait another timeout, counted from now, as [`Purgatory::reschedule`] does. False
-    /// when it is over.
+    /// Gives the wait another timeout, counted from now, as [`Purgatory::reschedule`] does. Returns
+    /// false if the wait has ended.
     pub fn reschedule(&self, timeout: impl Into<Timeout>) -> bool {
-        let waits = self.behind.as_ref().zip(self.id);
-        waits.is_some_and(|(behind, id)| behind.reschedule(id, timeout.into()))
+        match (&self.origin, self.id) {
+            (Some(origin), Some(id)) => origin.reschedule(id, timeout.into()),
+            _ => false,
+        }
     }
 
-    /// Blocks this thread until the wait is over. The future may have been polled before. Under a
-    /// [`ManualTimer`](timer_core::ManualTimer) another thread has to advance it.
+    /// Blocks this thread until the wait ends.
+    ///
+    /// The future may have been polled before. With a [`ManualTimer`](timer_core::ManualTimer),
+    /// another thread must advance the timer.
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, thread, time::Duration};
@@ -422,10 +443,11 @@ impl<T> WaitFuture<T> {
     ///
     /// let purgatory: Purgatory<&str> = Purgatory::new("epoch")?;
     /// let epoch = Arc::new(AtomicU64::new(0));
-    /// let (seen, raises) = (epoch.clone(), purgatory.clone());
+    /// let seen = epoch.clone();
+    /// let signals = purgatory.clone();
     /// let leader = thread::spawn(move || {
     ///     epoch.store(1, SeqCst);
-    ///     raises.check_and_complete(&"epoch");
+    ///     signals.check_and_complete(&"epoch");
     /// });
     /// let began = move || Some(seen.load(SeqCst)).filter(|&epoch| epoch > 0);
     /// let wait = purgatory.wait(&["epoch"], Duration::from_secs(30), began);
@@ -438,8 +460,9 @@ impl<T> WaitFuture<T> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`]; at once [`InsideCallback`](WaitError::InsideCallback) when it would have to
-    /// wait inside a check, a callback or a task that its end may wait for, and then the wait is
+    /// Returns a [`WaitError`] if the wait ends without a value. It is
+    /// [`InsideCallback`](WaitError::InsideCallback), at once, if this call would have to block
+    /// inside a check, a callback or a task that the end of the wait may need; the wait is then
     /// cancelled.
     pub fn wait_blocking(mut self) -> Result<T, WaitError> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
@@ -448,11 +471,8 @@ impl<T> WaitFuture<T> {
             if let Poll::Ready(result) = Pin::new(&mut self).poll(&mut context) {
                 return result;
             }
-            if self
-                .behind
-                .as_ref()
-                .is_some_and(|behind| behind.must_not_block())
-            {
+            let origin = self.origin.as_ref();
+            if origin.is_some_and(|origin| origin.must_not_block()) {
                 return Err(WaitError::InsideCallback);
             }
             thread::park();

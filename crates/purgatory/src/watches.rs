@@ -1,15 +1,16 @@
-//! What an operation is parked under: [`WatchKey`]s, in [`Watches`].
+//! Keys and watermarks that an operation is parked under: [`WatchKey`] and [`Watches`].
 
 use std::hash::Hash;
 
 use crate::operation::opaque;
 
-/// The key that operations wait for and events name: a partition, a request id, a pair of both. Any
-/// owned type that can be the key of a map, and cloned.
+/// The key that operations wait for and events name: a partition, a request id, a pair of both.
 ///
-/// A key's `Hash` runs with nothing locked, its `Eq` and `Clone` under the lock of the shard it
-/// hashes to: those must not call back into the purgatory. A [`Purgatory`](crate::Purgatory) takes
-/// keys that are `Send`.
+/// Any owned type that can be cloned and can be a map's key is a watch key. A
+/// [`Purgatory`](crate::Purgatory) takes keys that are `Send`.
+///
+/// A key's `Hash` runs with nothing locked. Its `Eq` and `Clone` run under the lock of the key's
+/// shard and must not call back into the purgatory.
 ///
 /// ```
 /// fn is_a_key<K: purgatory::WatchKey>() {}
@@ -21,21 +22,23 @@ pub trait WatchKey: Hash + Eq + Clone + Send + 'static {}
 
 impl<K: Hash + Eq + Clone + Send + 'static> WatchKey for K {}
 
-/// What an operation waits for: events on plain keys, watermarks that keys are to reach, or both.
+/// The watches of one operation: plain keys, watermarks, or both.
 ///
-/// A slice or array of keys is the plain form. A *watermark watch* is a pair of a key and a
-/// threshold, for conditions on a value that only rises: the high watermark ≥ my offset, the log
-/// end ≥ my bytes. [`complete_up_to`](crate::Purgatory::complete_up_to) with that key and a value
-/// takes what the value meets and touches nothing else, however many wait for higher ones; the
-/// other events of the key do not touch them either.
+/// A slice or array of keys is the plain form: each event of a key checks the operation. A
+/// *watermark watch* is a pair of a key and a threshold, for a value that only rises: the high
+/// watermark ≥ my offset, the log end ≥ my bytes.
+/// [`complete_up_to`](crate::Purgatory::complete_up_to) only touches operations whose threshold is
+/// reached, however many wait for higher values. Other events of the key touch no watermark watch.
 ///
-/// There are two forms. When the watermarks *are* the condition, the operation completes with the
-/// last one met, without a check ([`up_to`](Self::up_to)). When they are only the earliest moment
-/// at which it may hold, the operation is checked then, and again at each later rise, until its
-/// check says so ([`checked`](Self::checked)).
+/// Watermark watches have two forms:
 ///
-/// In both forms the check must know the condition by itself: it is what notices, at the time of
-/// parking, that a watermark has been reached already. The purgatory keeps no values.
+/// - *Threshold watches* ([`up_to`](Self::up_to)) are the condition. The operation completes,
+///   without a check, when the last of them is reached.
+/// - *Checked watches* ([`checked`](Self::checked)) say when the condition may hold. The operation
+///   is checked when one of them is reached and again whenever that key advances.
+///
+/// The purgatory keeps no values. In both forms the check must test the condition itself, since it
+/// finds out, at parking, that a watermark was reached before.
 ///
 /// ```
 /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, time::Duration};
@@ -62,7 +65,7 @@ pub struct Watches<'a, K> {
 }
 
 impl<'a, K> Watches<'a, K> {
-    /// Events on these keys: each has the operation checked.
+    /// Watches events of these keys: each event checks the operation.
     pub fn keys(keys: &'a [K]) -> Self {
         Watches {
             keys,
@@ -72,11 +75,11 @@ impl<'a, K> Watches<'a, K> {
         }
     }
 
-    /// Watermarks: the operation completes when each key has reached its threshold. With several,
-    /// it is also checked whenever one of them is met.
+    /// Watches watermarks with threshold watches: the operation completes when each key has reached
+    /// its threshold. With several, each one reached also checks the operation.
     ///
-    /// At most 16 383 in one operation. A key with two thresholds is two watches; repeated pairs
-    /// count once.
+    /// One operation can have 16 383 of them. A key with two thresholds has two watches; repeated
+    /// pairs count once.
     pub fn up_to(watermarks: &'a [(K, u64)]) -> Self {
         Watches {
             keys: &[],
@@ -86,10 +89,12 @@ impl<'a, K> Watches<'a, K> {
         }
     }
 
-    /// The operation is checked once a watermark is met and at each later
-    /// [`complete_up_to`](crate::Purgatory::complete_up_to) of that key, and completes only when
-    /// its check says so. Any number of them; of several thresholds of one key the lowest is
-    /// watched, since from then on every rise checks.
+    /// Makes the watermark watches checked watches. The operation is checked once a watermark is
+    /// reached and at each later [`complete_up_to`](crate::Purgatory::complete_up_to) of that key,
+    /// and completes only when its check comes true.
+    ///
+    /// Their number is not limited. Of several thresholds of one key the lowest is watched, since
+    /// every later advance of the key checks the operation anyway.
     pub fn checked(self) -> Self {
         Watches {
             counted: false,
@@ -97,14 +102,15 @@ impl<'a, K> Watches<'a, K> {
         }
     }
 
-    /// With events on these keys, in place of any given before.
+    /// Adds events of these keys, and replaces keys given before.
     pub fn with_keys(self, keys: &'a [K]) -> Self {
         Watches { keys, ..self }
     }
 
-    /// With a label for the wait: what kind it is, for [snapshots](crate::Snapshot) and for the
-    /// gauge `purgatory_parked_by_label`. A program has few labels, since they are static strings.
-    /// Costs a box each; without one nothing.
+    /// Labels the wait with its kind, for [snapshots](crate::Snapshot) and the gauge
+    /// `purgatory_parked_by_label`.
+    ///
+    /// Use few labels: each is a time series. An operation with a label costs one more allocation.
     ///
     /// ```
     /// use std::time::Duration;
@@ -134,7 +140,7 @@ impl<K> Clone for Watches<'_, K> {
 
 impl<K> Copy for Watches<'_, K> {}
 
-/// A slice, an array or a `Vec` of keys.
+/// Converts a slice, an array or a `Vec` of keys.
 impl<'a, K, L: AsRef<[K]> + ?Sized> From<&'a L> for Watches<'a, K> {
     fn from(keys: &'a L) -> Self {
         Watches::keys(keys.as_ref())

@@ -1,7 +1,7 @@
 //! Values by key that only rise, and waits for them: [`Watermarks`].
 //!
-//! The map's value is the truth: a rise changes it first, and what the rise reaches is checked
-//! against it. So a rise that is late, behind a removal, completes nothing.
+//! The map holds the truth: an advance changes the value first, and the waits that it reaches are
+//! checked against the map. So an advance that comes late, after a removal, completes nothing.
 
 use std::{
     borrow::Borrow,
@@ -19,22 +19,24 @@ use timer_core::BuildError;
 
 use crate::{
     boxed::{BoxedOperation, when},
-    operation::{Outcome, ParkResult, Refused, RefusedReason, Timeout, opaque},
+    error::{Refused, RefusedReason},
+    operation::{Outcome, ParkResult, Timeout, opaque},
     purgatory::Purgatory,
-    sync::{Limit, MODEL, Mutex},
+    sync::{Limit, ModelLock},
     wait::WaitFuture,
     watches::{WatchKey, Watches},
 };
 
-/// A map for fewer keys than this keeps its memory.
+/// The number of keys below which a map keeps its memory.
 const KEPT_KEYS: u64 = 1024;
 
-/// (Feature `keyed`.) A value for each key that only rises, and waits for it: the high watermarks
-/// of partitions, how far each replica has come. One value alone has the key `()`.
+/// (Feature `keyed`.) Keeps a value for each key that only rises, and waits for values: the high
+/// watermarks of partitions, the progress of replicas. A single value has the key `()`.
 ///
-/// It keeps the values, so there is no condition to write and no order of steps to get wrong. A key
-/// that was never raised counts as 0. A value stays until [`remove`](Self::remove). A handle:
-/// clones are the same, and dropping the last one ends what waits as Cancelled.
+/// It holds the values, so there is no condition to write and no order of steps to get wrong. A key
+/// without a value counts as 0. A value stays until [`remove`](Self::remove).
+///
+/// This is a handle: clones share the values. Dropping the last handle cancels all waits.
 ///
 /// ```
 /// use std::time::Duration;
@@ -56,37 +58,58 @@ const KEPT_KEYS: u64 = 1024;
 ///
 /// # Locks
 /// A key's `Hash`, `Eq` and `Clone` run under locks and must not call back. Callbacks and wakers
-/// run with nothing locked, where those of any [`Purgatory`] run.
+/// run with nothing locked, on the threads where those of any [`Purgatory`] run.
 #[derive(Clone)]
 pub struct Watermarks<K: WatchKey + Sync> {
     purgatory: Purgatory<K, BoxedOperation>,
     values: Arc<Values<K>>,
 }
 
-/// The value, if it is at least the threshold.
+/// Returns the key's value if it is at least the threshold.
 fn reached<K: WatchKey>(values: &Values<K>, key: &K, threshold: u64) -> Option<u64> {
     let value = values.get(key).unwrap_or(0);
-    (value >= threshold).then_some(value)
+    if value >= threshold {
+        Some(value)
+    } else {
+        None
+    }
+}
+
+/// Returns the keys that have reached their thresholds, with their values, if there are at least `k`.
+fn quorum<K: WatchKey>(
+    values: &Values<K>,
+    k: usize,
+    watermarks: &[(K, u64)],
+) -> Option<Vec<(K, u64)>> {
+    let mut met = Vec::new();
+    for (key, threshold) in watermarks {
+        if let Some(value) = reached(values, key, *threshold) {
+            met.push((key.clone(), value));
+        }
+    }
+    if met.len() >= k { Some(met) } else { None }
 }
 
 impl<K: WatchKey + Sync> From<Purgatory<K, BoxedOperation>> for Watermarks<K> {
-    /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound.
+    /// Makes `Watermarks` over a purgatory with other settings, such as a shared timer, an executor
+    /// or a bound.
     fn from(purgatory: Purgatory<K, BoxedOperation>) -> Self {
         Watermarks::with_keys_max(purgatory, usize::MAX)
     }
 }
 
 impl<K: WatchKey + Sync> Watermarks<K> {
-    /// With a timer of its own; `name` labels its metrics.
+    /// Makes `Watermarks` with its own timer; `name` labels its metrics.
     ///
     /// # Errors
-    /// As [`Purgatory::new`].
+    /// Returns an error as [`Purgatory::new`] does.
     pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
         Purgatory::new(name).map(Self::from)
     }
 
-    /// Over a purgatory, with values for at most `keys_max` keys at a time. (What waits under a key
-    /// without a value does not count; [`max_parked`](crate::Builder::max_parked) bounds that.)
+    /// Makes `Watermarks` over a purgatory, with values for at most `keys_max` keys at a time. Waits
+    /// under a key without a value do not count; [`max_parked`](crate::Builder::max_parked) limits
+    /// those.
     pub fn with_keys_max(purgatory: Purgatory<K, BoxedOperation>, keys_max: usize) -> Self {
         Watermarks {
             purgatory,
@@ -94,13 +117,13 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         }
     }
 
-    /// Where the waits are parked: for metrics and snapshots, to cancel some, or to
-    /// [shut down](Purgatory::shutdown). Its events raise no value.
+    /// Returns the purgatory of the waits, for metrics and snapshots, to cancel waits, or to
+    /// [shut down](Purgatory::shutdown). Its events advance no value.
     pub fn purgatory(&self) -> &Purgatory<K, BoxedOperation> {
         &self.purgatory
     }
 
-    /// The key's value; `None` when it was never raised, or was removed. O(1).
+    /// Returns the key's value; `None` if it was never advanced, or was removed. O(1).
     pub fn value<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u64>
     where
         K: Borrow<Q>,
@@ -108,19 +131,23 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         self.values.get(key)
     }
 
-    /// Keys that have a value. Exact when nothing moves. O(the map's shards).
+    /// Returns the number of keys that have a value. Exact when idle. O(1).
     pub fn keys(&self) -> usize {
         self.values.len()
     }
 
-    /// Advances the key's value (a lower one changes nothing), and completes what it reaches, lowest
-    /// first; returns how many this call completed. Inside a callback it advances the value, returns
-    /// 0, and completes when the outermost call returns. O(completed × log of the key's waits + the
-    /// waits for k that it is one of and that still wait for others).
+    /// Advances the key's value and completes the waits that it reaches, lowest threshold first;
+    /// returns how many this call completed. A value lower than before changes nothing.
+    ///
+    /// Inside a callback this advances the value and returns 0; the waits complete when the outermost
+    /// call returns.
+    ///
+    /// O(r log n + q) for r reached of the key's n waits, and q quorums that the key has reached and
+    /// that still wait for other keys.
     ///
     /// # Errors
-    /// [`RefusedReason::TooManyKeys`] for one more key than [`with_keys_max`](Self::with_keys_max)
-    /// allows; nothing was changed.
+    /// [`RefusedReason::TooManyKeys`] if this would be one more key than
+    /// [`with_keys_max`](Self::with_keys_max) allows. Nothing was changed.
     pub fn advance<Q>(&self, key: &Q, value: u64) -> Result<usize, RefusedReason>
     where
         K: Borrow<Q>,
@@ -129,8 +156,8 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         self.change(key, |before| value.max(before))
     }
 
-    /// As [`advance`](Self::advance), by `by` above what the value is: for a value that counts. It
-    /// stops at [`u64::MAX`].
+    /// Adds `by` to the key's value, for a value that counts. Otherwise like
+    /// [`advance`](Self::advance). The value stops at [`u64::MAX`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -144,7 +171,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`advance`](Self::advance).
+    /// Returns an error as [`advance`](Self::advance) does.
     pub fn add<Q>(&self, key: &Q, by: u64) -> Result<usize, RefusedReason>
     where
         K: Borrow<Q>,
@@ -153,25 +180,24 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         self.change(key, |before| before.saturating_add(by))
     }
 
-    /// The value first, then its event.
+    /// Changes the value first, then completes the waits that it reaches.
     fn change<Q>(&self, key: &Q, to: impl Fn(u64) -> u64) -> Result<usize, RefusedReason>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let early = failpoint!(EventBeforeItsAdvance).then(|| {
-            let value = to(self.values.get(key).unwrap_or(0));
-            self.purgatory.complete_up_to(key, value)
-        });
-        let value = self
-            .values
-            .change(key, to)
-            .map_err(|limit| RefusedReason::TooManyKeys { limit })?;
-        Ok(early.unwrap_or_else(|| self.purgatory.complete_up_to(key, value)))
+        if failpoint!(EventBeforeItsAdvance) {
+            let early = to(self.values.get(key).unwrap_or(0));
+            let completed = self.purgatory.complete_up_to(key, early);
+            self.values.change(key, to)?;
+            return Ok(completed);
+        }
+        let value = self.values.change(key, to)?;
+        Ok(self.purgatory.complete_up_to(key, value))
     }
 
-    /// Removes the key's value, and ends what waits for it as Cancelled; returns how many waits
-    /// this call ended. A later [`advance`](Self::advance) begins anew. O(the key's waits).
+    /// Removes the key's value and cancels the waits for it; returns how many waits this call ended.
+    /// A later [`advance`](Self::advance) starts anew. O(n log n) for n waits of the key.
     ///
     /// ```
     /// use std::time::Duration;
@@ -195,8 +221,11 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         self.purgatory.cancel_for_key(key, "its key was removed")
     }
 
-    /// A future of the key's value once it is at least `threshold`: at once if it is. Cancel
-    /// safety: see [`WaitFuture`]. O(log of the key's waits).
+    /// Returns a future of the key's value, ready once the value is at least `threshold`. O(log n)
+    /// for n waits of the key.
+    ///
+    /// # Cancel safety
+    /// See [`WaitFuture`].
     ///
     /// # Errors
     /// The future yields a [`WaitError`](crate::WaitError).
@@ -206,18 +235,19 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         threshold: u64,
         timeout: impl Into<Timeout>,
     ) -> WaitFuture<u64> {
-        let watermarks = [(key.clone(), threshold)];
-        let (values, key) = (self.values.clone(), key.clone());
-        let watches = Watches::up_to(&watermarks).checked();
-        let is_reached = move || reached(&values, &key, threshold);
-        self.purgatory.wait(watches, timeout, is_reached)
+        let watermark = [(key.clone(), threshold)];
+        let values = self.values.clone();
+        let key = key.clone();
+        let condition = move || reached(&values, &key, threshold);
+        let watches = Watches::up_to(&watermark).checked();
+        self.purgatory.wait(watches, timeout, condition)
     }
 
-    /// Calls `then` once the key's value is at least `threshold`, or the wait ended otherwise.
-    /// O(log of the key's waits).
+    /// Calls `then` once the key's value is at least `threshold`, or the wait has ended otherwise.
+    /// O(log n) for n waits of the key.
     ///
     /// # Errors
-    /// As [`Purgatory::try_complete_else_watch`]; `then` is not called.
+    /// Returns an error as [`Purgatory::try_complete_else_watch`] does; `then` is not called.
     pub fn park(
         &self,
         key: &K,
@@ -225,22 +255,29 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
     ) -> Result<ParkResult, Refused<BoxedOperation>> {
-        let watermarks = [(key.clone(), threshold)];
-        let (values, key) = (self.values.clone(), key.clone());
+        let watermark = [(key.clone(), threshold)];
+        let values = self.values.clone();
+        let key = key.clone();
         let operation = when(move || reached(&values, &key, threshold).is_some(), then);
-        let watches = Watches::up_to(&watermarks).checked();
+        let watches = Watches::up_to(&watermark).checked();
         self.purgatory
             .try_complete_else_watch(operation, watches, timeout)
     }
 
-    /// A future of those keys that have reached their thresholds, with their values, once those are
-    /// at least `k`: a quorum. What has reached its own before counts. In the order given; O(keys),
-    /// and each check of it, too: one for each rise of a key that has reached its threshold.
+    /// Returns a future of a quorum, ready once at least `k` of the keys have reached their
+    /// thresholds. It yields those keys with their values, in the order given. Keys that have reached
+    /// their threshold before count.
+    ///
+    /// O(keys) to park, and O(keys) for each check: one for each advance of a key that has reached
+    /// its threshold.
+    ///
+    /// # Cancel safety
+    /// See [`WaitFuture`].
     ///
     /// # Errors
-    /// The future yields a [`WaitError`](crate::WaitError): Cancelled when one of its keys is
-    /// [removed](Self::remove), and [Refused](crate::WaitError::Refused) at once when `k` is 0 or
-    /// more than there are keys ([`NoQuorum`](RefusedReason::NoQuorum)), or a key comes twice
+    /// The future yields a [`WaitError`](crate::WaitError). It is Cancelled when one of the keys is
+    /// [removed](Self::remove). It is [Refused](crate::WaitError::Refused), at once, if `k` is 0 or
+    /// above the number of keys ([`NoQuorum`](RefusedReason::NoQuorum)), or if a key comes twice
     /// ([`RepeatedKey`](RefusedReason::RepeatedKey)).
     pub fn wait_for_k(
         &self,
@@ -248,49 +285,46 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         watermarks: &[(K, u64)],
         timeout: impl Into<Timeout>,
     ) -> WaitFuture<Vec<(K, u64)>> {
-        if k == 0 || k > watermarks.len() {
-            return self.purgatory.refused(RefusedReason::NoQuorum {
-                k,
-                n: watermarks.len(),
-            });
+        // Refuse what is no quorum.
+        let n = watermarks.len();
+        if k == 0 || k > n {
+            return self.purgatory.refused(RefusedReason::NoQuorum { k, n });
         }
-        let mut known = HashSet::with_capacity(watermarks.len());
-        if !watermarks.iter().all(|(key, _)| known.insert(key)) {
+        let distinct: HashSet<&K> = watermarks.iter().map(|(key, _)| key).collect();
+        if distinct.len() < n {
             return self.purgatory.refused(RefusedReason::RepeatedKey);
         }
-        let (values, of) = (self.values.clone(), watermarks.to_vec());
-        let quorum = move || {
-            let reached = of.iter().filter_map(|(key, threshold)| {
-                let value = reached(&values, key, *threshold)?;
-                Some((key.clone(), value))
-            });
-            Some(reached.collect::<Vec<_>>()).filter(|reached| reached.len() >= k)
-        };
+
+        // Each advance of a key that has reached its threshold counts the quorum again.
+        let values = self.values.clone();
+        let members = watermarks.to_vec();
+        let condition = move || quorum(&values, k, &members);
         let watches = Watches::up_to(watermarks).checked();
-        self.purgatory.wait(watches, timeout, quorum)
+        self.purgatory.wait(watches, timeout, condition)
     }
 }
 
 opaque!([K: WatchKey + Sync] Watermarks<K>, purgatory: purgatory);
 
-/// The values, in a concurrent map.
+/// The values by key, in a concurrent map.
 struct Values<K> {
     of: DashMap<K, u64, RandomState>,
+    /// Limits and counts the keys.
     keys: Limit,
-    /// At least as many keys as the map has had since it last gave memory back.
+    /// An upper bound of the keys that the map has had since it last returned memory.
     peak: AtomicU64,
-    /// A model does not see the map's own locks: there this one is around each step.
-    step: Mutex<()>,
+    /// Held around each step in models, which do not see the map's own locks.
+    step: ModelLock,
 }
 
 impl<K: Hash + Eq + Clone> Values<K> {
-    /// Without values; for at most this many keys.
+    /// Makes an empty map with this limit of keys.
     fn new(keys: Limit) -> Self {
         Values {
             of: DashMap::default(),
             keys,
             peak: AtomicU64::new(0),
-            step: Mutex::new(()),
+            step: ModelLock::new(),
         }
     }
 
@@ -298,61 +332,72 @@ impl<K: Hash + Eq + Clone> Values<K> {
     where
         K: Borrow<Q>,
     {
-        let _step = MODEL.then(|| self.step.lock());
+        let _step = self.step.lock();
         self.of.get(key).map(|value| *value)
     }
 
-    /// Changes a value, which begins at 0, as `to` says; returns what it is then, or how many keys
-    /// there may be when this would be one more.
-    fn change<Q>(&self, key: &Q, to: impl Fn(u64) -> u64) -> Result<u64, usize>
+    /// Replaces the key's value by `to` of it; a missing value is 0. Returns the new value.
+    ///
+    /// # Errors
+    /// [`RefusedReason::TooManyKeys`] if this would be one more key than the limit allows.
+    fn change<Q>(&self, key: &Q, to: impl Fn(u64) -> u64) -> Result<u64, RefusedReason>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let _step = MODEL.then(|| self.step.lock());
-        let changed = |before: &mut u64| {
-            *before = to(*before);
-            *before
-        };
-        if let Some(mut before) = self.of.get_mut(key) {
-            return Ok(changed(&mut before));
+        let _step = self.step.lock();
+
+        // A known key needs no copy.
+        if let Some(mut value) = self.of.get_mut(key) {
+            *value = to(*value);
+            return Ok(*value);
         }
+
         match self.of.entry(key.to_owned()) {
-            Entry::Occupied(mut before) => Ok(changed(before.get_mut())), // another thread was first
-            Entry::Vacant(free) => {
+            // Another thread was first.
+            Entry::Occupied(mut entry) => {
+                let value = entry.get_mut();
+                *value = to(*value);
+                Ok(*value)
+            }
+            Entry::Vacant(entry) => {
                 if !self.keys.acquire(1) {
-                    drop(free.into_key()); // with nothing locked
-                    return Err(self.keys.max() as usize);
+                    drop(entry.into_key()); // with nothing locked
+                    let limit = self.keys.max() as usize;
+                    return Err(RefusedReason::TooManyKeys { limit });
                 }
                 self.peak.fetch_max(self.keys.taken(), Relaxed);
-                Ok(*free.insert(to(0)))
+                Ok(*entry.insert(to(0)))
             }
         }
     }
 
-    /// Forgets a value; a peak is given back when an eighth of the keys is left.
+    /// Removes a value. Returns memory once an eighth of the peak number of keys is left.
     fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q)
     where
         K: Borrow<Q>,
     {
-        let _step = MODEL.then(|| self.step.lock());
+        let _step = self.step.lock();
         if self.of.remove(key).is_none() {
             return;
         }
         self.keys.release(1);
-        let (left, peak) = (self.keys.taken(), self.peak.load(Relaxed));
-        let shrinks = peak > KEPT_KEYS && left < peak / 8;
-        if shrinks
-            && self
-                .peak
-                .compare_exchange(peak, 2 * left, Relaxed, Relaxed)
-                .is_ok()
-        {
+
+        let remaining = self.keys.taken();
+        let peak = self.peak.load(Relaxed);
+        if peak <= KEPT_KEYS || remaining >= peak / 8 {
+            return;
+        }
+        // The thread that lowers the peak shrinks the map.
+        let lowered = self
+            .peak
+            .compare_exchange(peak, 2 * remaining, Relaxed, Relaxed);
+        if lowered.is_ok() {
             self.of.shrink_to_fit();
         }
     }
 
-    /// How many keys have a value.
+    /// Returns the number of keys that have a value.
     fn len(&self) -> usize {
         self.keys.taken() as usize
     }
@@ -365,9 +410,13 @@ mod tests {
     #[test]
     fn removing_keys_gives_a_peak_back() {
         let values = Values::new(Limit::new(u64::MAX));
-        (0..100_000_u32).for_each(|key| _ = values.change(&key, |_| 1));
+        for key in 0..100_000_u32 {
+            values.change(&key, |_| 1).unwrap();
+        }
         let peak = values.of.capacity();
-        (10..100_000_u32).for_each(|key| values.remove(&key));
+        for key in 10..100_000_u32 {
+            values.remove(&key);
+        }
         assert_eq!((values.len(), values.get(&5)), (10, Some(1)));
         assert!(
             values.of.capacity() * 50 < peak,

@@ -5,7 +5,6 @@
 
 use std::{
     hash::Hash,
-    mem::replace,
     sync::{
         Arc,
         atomic::Ordering::{AcqRel, Acquire},
@@ -160,9 +159,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(super) fn close_and_claim(&self, reason: CancelReason) -> AllEnded<K, O> {
         let mut is_first = false;
         for number in 0..self.shards.count() {
-            let mut shard = self.shards.lock(number);
-            let was_closed = replace(&mut shard.closed, !failpoint!(ShutdownClosesNoShard));
-            is_first |= !was_closed;
+            is_first |= self.shards.lock(number).close(&self.under_check);
         }
         let claimed = self.claim_all(&Outcome::Cancelled(reason), |_| true);
         trace::closed(&self.settings.name, is_first, claimed.len());

@@ -131,6 +131,8 @@ pub(crate) struct Core<K, O> {
     checking: trace::Checking,
     /// Callbacks of operations that a shutdown with a limit ended.
     pub(crate) closing: Latch,
+    /// Closed shards that still have operations, which other threads check.
+    pub(crate) under_check: Latch,
     /// The number of [`take_older_than`](Self::take_older_than) calls.
     generation: AtomicU64,
 }
@@ -165,6 +167,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             counts: SharedCounts::default(),
             checking: trace::Checking::default(),
             closing: Latch::default(),
+            under_check: Latch::default(),
             generation: AtomicU64::new(0),
         });
         if core.driver().attach(&core, &core.shards) {

@@ -15,7 +15,8 @@ use timer_core::TimerHandle;
 
 use crate::{
     engine::{Core, LockedShard, nested::Call, trace},
-    operation::{DelayedOperation, ParkResult, Refused, RefusedReason, Timeout},
+    error::{Refused, RefusedReason},
+    operation::{DelayedOperation, ParkResult, Timeout},
     shard::{
         COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, SecondaryId, State,
         WAITERS_MAX, Watch, Watermark,

@@ -8,7 +8,7 @@ use std::{
     thread::{self, Thread},
 };
 
-use crate::{operation::RefusedReason, sync::plain};
+use crate::{error::RefusedReason, sync::plain};
 
 /// A callback that keeps the executor this long is reported.
 const SLOW_NS: u64 = 100_000_000;

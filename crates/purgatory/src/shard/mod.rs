@@ -21,12 +21,16 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use timer_core::{
     MAX_TASKS, TickLength, TimerHandle, TimingWheel,
-    driver::{Pages, ShardState},
+    driver::{
+        Pages, ShardState,
+        sync::{Latch, UnderWay},
+    },
 };
 
 use self::keys::{Keys, SecondaryWatch, WalkCursor};
 use crate::{
-    operation::{Outcome, RefusedReason, Verdict},
+    error::RefusedReason,
+    operation::{Outcome, Verdict},
     stats::{Counts, Stats, Times},
 };
 
@@ -50,7 +54,7 @@ pub(crate) struct Shard<K, O> {
     /// Present once the program has asked for times.
     pub(crate) timed: Option<Box<Timed>>,
     /// Set before the shard is emptied for good, tested before anything is put in.
-    pub(crate) closed: bool,
+    closed: bool,
 }
 
 /// The parts that an operation with one key does not touch.
@@ -60,6 +64,8 @@ struct ColdParts {
     /// The walks under way. A shard seldom has any.
     walks: Vec<WalkCursor>,
     walks_begun: u64,
+    /// Dropped when the last entry leaves a closed shard: shutdowns wait for it.
+    emptied: Option<UnderWay>,
 }
 
 /// The times of a shard, kept once the program has asked for them.
@@ -157,6 +163,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             secondary: Pages::default(),
             walks: Vec::new(),
             walks_begun: 0,
+            emptied: None,
         };
         Shard {
             closed: false,
@@ -210,6 +217,25 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             return Some(RefusedReason::Full { limit });
         }
         None
+    }
+
+    /// Closes the shard: it takes no operation any more. The operations that are here count as under
+    /// way until the last of them has left. Returns true the first time.
+    pub(crate) fn close(&mut self, under_check: &Latch) -> bool {
+        let is_first = !self.closed;
+        self.closed = !failpoint!(ShutdownClosesNoShard);
+        if self.len() > 0 && self.cold.emptied.is_none() {
+            self.cold.emptied = Some(under_check.begin());
+        }
+        is_first
+    }
+
+    /// Ends the wait of a shutdown once the last operation has left.
+    #[inline]
+    fn entry_left(&mut self) {
+        if self.closed && self.len() == 0 {
+            self.cold.emptied = None;
+        }
     }
 
     /// Puts an operation in and watches its first key. The shard must not refuse it.
@@ -271,6 +297,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         // The watch first: its link lies in the entry.
         let emptied_key = self.unlink(handle.id().index());
         self.entries.wheel.cancel(handle.id());
+        self.entry_left();
         emptied_key
     }
 
@@ -401,6 +428,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             ended.permit = Some(entry.info().weight);
             ended.last_secondary = entry.last_secondary;
         }
+        self.entry_left();
         ended
     }
 

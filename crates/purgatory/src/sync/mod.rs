@@ -53,7 +53,37 @@ pub fn plant(fault: Option<Failpoint>) {
 }
 
 /// True in a build for a model checker.
-pub(crate) const MODEL: bool = cfg!(any(loom, shuttle));
+const MODEL: bool = cfg!(any(loom, shuttle));
+
+/// A lock that only models have, around steps whose own locks a model does not see. In a program it
+/// is nothing.
+#[cfg_attr(not(feature = "keyed"), allow(dead_code, reason = "for `Watermarks`"))]
+pub(crate) struct ModelLock {
+    #[cfg(any(loom, shuttle))]
+    lock: Mutex<()>,
+}
+
+#[cfg_attr(not(feature = "keyed"), allow(dead_code, reason = "for `Watermarks`"))]
+impl ModelLock {
+    /// Makes a lock that is free.
+    pub(crate) fn new() -> Self {
+        ModelLock {
+            #[cfg(any(loom, shuttle))]
+            lock: Mutex::new(()),
+        }
+    }
+
+    /// Locks, in a model.
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn lock(&self) -> impl Sized + '_ {
+        self.lock.lock()
+    }
+
+    /// Does nothing, in a program.
+    #[cfg(not(any(loom, shuttle)))]
+    #[inline(always)]
+    pub(crate) fn lock(&self) -> impl Sized + '_ {}
+}
 
 /// Versions of a shard: a power of two. A model has one, so that keys share it.
 pub(crate) const VERSIONS_PER_SHARD: usize = if MODEL { 1 } else { 32 };

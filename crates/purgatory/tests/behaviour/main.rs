@@ -21,6 +21,7 @@ mod recheck;
 mod recipes;
 mod replies;
 mod runtime;
+mod shutdowns;
 mod snapshot;
 mod waiting;
 mod watermarks;

@@ -1,0 +1,216 @@
+//! Errors: why an operation was not parked, and why a wait ended without a value.
+
+use std::{error::Error, fmt};
+
+use crate::{
+    operation::{CancelReason, Outcome, opaque},
+    sync::plain::Mutex,
+};
+
+/// An operation that was not parked, or the key of a reply that cannot be
+/// [expected](crate::Replies::expect), handed back with the reason.
+///
+/// The operation's `on_complete` was not called. Answer it, or try again.
+///
+/// The error is `Send`, `Sync` and `'static` for every `Send` operation, so `?` converts it into
+/// `Box<dyn Error + Send + Sync>` or `anyhow::Error`. [`RefusedReason`] is the error without the
+/// operation.
+///
+/// ```
+/// use std::time::Duration;
+/// use purgatory::{Purgatory, RefusedReason, when};
+///
+/// let waits = Purgatory::builder("bounded").max_parked(1).build()?;
+/// let timeout = Duration::from_secs(30);
+/// waits.try_complete_else_watch(when(|| false, drop), &["key"], timeout)?;
+/// let one_more = waits.try_complete_else_watch(when(|| false, drop), &["key"], timeout);
+/// let refused = one_more.unwrap_err();
+/// assert_eq!(refused.reason, RefusedReason::Full { limit: 1 });
+/// drop(refused.into_inner()); // it is ours again
+/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+/// ```
+#[must_use = "the operation is in it, unanswered"]
+#[non_exhaustive]
+pub struct Refused<O> {
+    /// Never locked. The mutex makes this `Sync` for a value that is not.
+    value: Mutex<O>,
+    /// The reason.
+    pub reason: RefusedReason,
+}
+
+impl<O> Refused<O> {
+    pub(crate) fn new(value: O, reason: RefusedReason) -> Self {
+        Refused {
+            value: Mutex::new(value),
+            reason,
+        }
+    }
+
+    /// Returns the operation, or the key.
+    pub fn into_inner(self) -> O {
+        self.value.into_inner()
+    }
+}
+
+impl<O> From<Refused<O>> for RefusedReason {
+    fn from(refused: Refused<O>) -> Self {
+        refused.reason
+    }
+}
+
+/// The reason why an operation was not parked. An error by itself, without the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RefusedReason {
+    /// It has no watch key, so nothing could complete it.
+    NoKeys,
+    /// The purgatory or its timer was shut down.
+    Closed,
+    /// The purgatory, or one of its shards, is full.
+    Full {
+        /// The maximum number of operations.
+        limit: usize,
+    },
+    /// It would exceed the purgatory's maximum weight.
+    TooHeavy {
+        /// Its weight.
+        weight: u64,
+        /// The maximum weight of all operations together.
+        limit: u64,
+    },
+    /// It has too many threshold watches.
+    TooManyWatermarks {
+        /// The maximum number of threshold watches of one operation.
+        limit: usize,
+    },
+    /// Another reply is expected under this key.
+    AlreadyExpected,
+    /// Too many keys have a value.
+    TooManyKeys {
+        /// The maximum number of keys with a value.
+        limit: usize,
+    },
+    /// No quorum: `k` is 0 or above `n`.
+    NoQuorum {
+        /// The number of keys that must reach their threshold.
+        k: usize,
+        /// The number of keys.
+        n: usize,
+    },
+    /// A key comes twice in a quorum, where it would count twice.
+    RepeatedKey,
+}
+
+impl fmt::Display for RefusedReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoKeys => f.write_str("no watch key"),
+            Self::Closed => f.write_str("the purgatory was shut down"),
+            Self::Full { limit } => write!(f, "no more than {limit} can be parked"),
+            Self::TooHeavy { weight, limit } => {
+                write!(
+                    f,
+                    "a weight of {weight} does not fit, of at most {limit} together"
+                )
+            }
+            Self::TooManyWatermarks { limit } => {
+                write!(f, "more than {limit} watermarks to count in one operation")
+            }
+            Self::AlreadyExpected => f.write_str("a reply is expected under this key already"),
+            Self::TooManyKeys { limit } => {
+                write!(f, "no more than {limit} keys can have a watermark")
+            }
+            Self::NoQuorum { k, n } => {
+                write!(f, "{k} of {n} keys is no quorum: between 1 and {n} are")
+            }
+            Self::RepeatedKey => f.write_str("a key comes twice in the quorum"),
+        }
+    }
+}
+
+opaque!([O] Refused<O>, reason: reason);
+
+impl<O> fmt::Display for Refused<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not parked: {}", self.reason)
+    }
+}
+
+impl<O> Error for Refused<O> {}
+
+impl Error for RefusedReason {}
+
+/// The reason why a wait ended without a value. See [`Purgatory::wait`](crate::Purgatory::wait).
+///
+/// # In a loop
+/// Only [`Expired`](Self::Expired) comes after a wait. Every other error comes at once, and would
+/// come again at once, so a loop that retries after each error spins. Leave the loop instead:
+///
+/// ```
+/// use std::{collections::VecDeque, time::Duration};
+/// use purgatory::{Monitor, WaitError};
+///
+/// fn work(queue: &Monitor<&'static str, VecDeque<u32>>) -> WaitError {
+///     loop {
+///         let job = queue.wait(&["jobs"], Duration::from_secs(1), |jobs| jobs.pop_front());
+///         match job.wait_blocking() {
+///             Ok(job) => println!("job {job}"),
+///             Err(error) if error.is_expired() => println!("no job for a second"),
+///             Err(error) => return error, // shut down, full, or where no thread may block
+///         }
+///     }
+/// }
+///
+/// let queue = Monitor::new("queue", VecDeque::from([7]))?;
+/// queue.purgatory().shutdown(Duration::ZERO);
+/// assert_eq!(work(&queue).to_string(), "not parked: the purgatory was shut down"); // after job 7
+/// # Ok::<(), purgatory::timer_core::BuildError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The timeout came first.
+    Expired,
+    /// The wait was cancelled, by a call or with its purgatory, or its condition panicked.
+    Cancelled(CancelReason),
+    /// The wait could not be parked.
+    Refused(RefusedReason),
+    /// The wait would have blocked a thread that its own end may need: inside a check, a callback
+    /// or a timer's task, or on a thread that runs a tokio runtime's tasks while the timer or the
+    /// executor is on tokio. Await the future there, or block in `spawn_blocking`.
+    InsideCallback,
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitError::Expired => f.write_str("the time ran out"),
+            WaitError::Cancelled(reason) => write!(f, "cancelled: {reason}"),
+            WaitError::Refused(reason) => write!(f, "not parked: {reason}"),
+            WaitError::InsideCallback => f.write_str(
+                "a blocking wait inside a check, a callback or a task that it may wait for",
+            ),
+        }
+    }
+}
+
+impl Error for WaitError {}
+
+impl WaitError {
+    /// Returns true when the timeout came first. A loop ends with [every other
+    /// error](Self#in-a-loop).
+    pub fn is_expired(&self) -> bool {
+        *self == WaitError::Expired
+    }
+
+    /// Converts the outcome of a wait that has no value.
+    pub(crate) fn of(outcome: Outcome) -> WaitError {
+        match outcome {
+            Outcome::Completed => {
+                WaitError::Cancelled(CancelReason::Requested("completed without a value".into()))
+            }
+            Outcome::Expired => WaitError::Expired,
+            Outcome::Cancelled(reason) => WaitError::Cancelled(reason),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A shutdown that waits for operations under check is woken when the last of them ends, whichever
+//! thread checks it.
+
+use std::{
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::Duration,
+};
+
+use crate::support::{
+    Later, MINUTE, MS, NEVER, Park, Probe, SHUTDOWN, Stop, Waiting, assert_empty, by_hand_with,
+    waiting,
+};
+use purgatory::{Outcome::Completed, ShutdownLeft};
+
+/// Shuts down without a limit on another thread, until `watched` has ended: every operation that no
+/// thread checks has then been cancelled, and the others have been told.
+fn begin_shutdown(purgatory: &Waiting, watched: &Probe) -> Receiver<ShutdownLeft> {
+    let (done, left) = mpsc::channel();
+    let closing = purgatory.clone();
+    thread::spawn(move || done.send(closing.shutdown(Duration::MAX)));
+    while !watched.ended() {
+        thread::yield_now();
+    }
+    left
+}
+
+/// One that hangs fails.
+#[track_caller]
+fn assert_over(left: &Receiver<ShutdownLeft>) {
+    let left = left.recv_timeout(MINUTE).expect("the shutdown hangs");
+    assert!(left.is_nothing(), "{left:?}");
+}
+
+#[test]
+fn shutdown_waits_for_the_check_of_an_event() {
+    for satisfied in [false, true] {
+        let (_timer, purgatory) = waiting();
+        let watched = Probe::parked(&purgatory, &["b"], NEVER);
+        let probe = Probe::new();
+        let stop = Stop::new();
+        let held = stop.clone();
+        purgatory.park(
+            probe.operation().on_check(move || held.here()),
+            &["a"],
+            NEVER,
+        );
+
+        stop.arm();
+        let signals = purgatory.clone();
+        let event = thread::spawn(move || signals.check_and_complete(&"a"));
+        let left = stop.meanwhile(|| {
+            let left = begin_shutdown(&purgatory, &watched);
+            assert!(left.try_recv().is_err(), "a check is still running");
+            if satisfied {
+                probe.make_ready();
+            }
+            left
+        });
+        assert_over(&left);
+        event.join().unwrap();
+        let outcome = if satisfied { Completed } else { SHUTDOWN };
+        assert_eq!(probe.endings(), [outcome]);
+        assert_empty(&purgatory);
+    }
+}
+
+/// An event between its first check and its registration has the parking thread check it again,
+/// while it is in the shard already.
+#[test]
+fn shutdown_waits_for_the_check_of_a_parking_thread() {
+    let (_timer, purgatory) = waiting();
+    let watched = Probe::parked(&purgatory, &["b"], NEVER);
+    let probe = Probe::new();
+    let stop = Stop::new();
+    let held = stop.clone();
+    let signals = purgatory.clone();
+    let mut first = true;
+    let operation = probe.operation().on_check(move || {
+        if std::mem::replace(&mut first, false) {
+            signals.check_and_complete(&"a");
+            held.arm();
+        } else {
+            held.here();
+        }
+    });
+
+    let parks = purgatory.clone();
+    let parking = thread::spawn(move || parks.try_park(operation, (&["a"]).into(), NEVER));
+    let left = stop.meanwhile(|| begin_shutdown(&purgatory, &watched));
+    assert_over(&left);
+    parking.join().unwrap();
+    assert_eq!(probe.endings(), [SHUTDOWN]);
+    assert_empty(&purgatory);
+}
+
+#[test]
+fn shutdown_waits_for_a_last_check_on_the_executor() {
+    let executor = Later::default();
+    let (timer, purgatory): (_, Waiting) =
+        by_hand_with(|builder| builder.executor(executor.clone()).check_at_expiry(|_| ()));
+    let probe = Probe::parked(&purgatory, &["a"], MS);
+    timer.advance(MS);
+    assert_eq!(executor.len(), 1);
+
+    let (done, left) = mpsc::channel();
+    let closing = purgatory.clone();
+    thread::spawn(move || done.send(closing.shutdown(Duration::MAX)));
+    while purgatory
+        .try_complete_else_watch(Probe::new().operation(), &["a"], NEVER)
+        .is_ok()
+    {
+        thread::yield_now();
+    }
+    let over = loop {
+        executor.run(); // callbacks of the operations that saw it close, too
+        match left.try_recv() {
+            Ok(over) => break over,
+            Err(_) => thread::yield_now(),
+        }
+    };
+    assert!(over.is_nothing(), "{over:?}");
+    assert_eq!(probe.endings().len(), 1);
+    assert_empty(&purgatory);
+}
