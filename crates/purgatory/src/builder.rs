@@ -53,8 +53,8 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// behind one call.
     ///
     /// [`Workers`](timer_core::Workers) is an executor. [`execute`](Executor::execute) is called
-    /// with nothing locked. A panic in it is contained, and a job that it drops runs on the dropping
-    /// thread.
+    /// with nothing locked. A panic in it is contained, and a job that it drops runs on the
+    /// dropping thread.
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.settings.executor = Some(Arc::new(executor));
         self
@@ -134,22 +134,22 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// Checks each operation once more when its timeout fires, to find events that no code
     /// signalled. Off by default, but on for [`Monitor::new`](crate::Monitor::new).
     ///
-    /// An operation whose *last check* comes true ends as Completed. Unless an event came meanwhile,
-    /// that is a *lost wakeup*: the condition came true without an event, and the operation waited
-    /// out its timeout. It is counted ([`missed_events`](crate::Stats::missed_events),
-    /// `purgatory_missed_events_total`) and reported to `hook`, on the executor, with nothing
-    /// locked, before the operation's callback. A panic in the hook is contained and counted, so it
-    /// fails no test: assert that the count is 0.
+    /// An operation whose *last check* comes true ends as Completed. Unless an event came
+    /// meanwhile, that is a *lost wakeup*: the condition came true without an event, and the
+    /// operation waited out its timeout. It is counted
+    /// ([`missed_events`](crate::Stats::missed_events), `purgatory_missed_events_total`) and
+    /// reported to `hook`, on the executor, with nothing locked, before the operation's callback. A
+    /// panic in the hook is contained and counted, so it fails no test: assert that the count is 0.
     ///
     /// An event that races the timeout may count as missed, so look at the rate. A forgotten event
     /// is missed again and again.
     ///
-    /// The last check runs on the executor, like an expiry callback. Until it has run, the operation
-    /// counts as under check and its end is decided: a cancel or a shutdown changes nothing. The
-    /// operation then ends as Completed if the check comes true, otherwise as Expired, even if the
-    /// check panics. If the executor drops the job, the check runs on the dropping thread. An
-    /// operation that is under check when its timeout fires has its last check on that thread. An
-    /// operation with a timeout of zero has only its first check.
+    /// The last check runs on the executor, like an expiry callback. Until it has run, the
+    /// operation counts as under check and its end is decided: a cancel or a shutdown changes
+    /// nothing. The operation then ends as Completed if the check comes true, otherwise as Expired,
+    /// even if the check panics. If the executor drops the job, the check runs on the dropping
+    /// thread. An operation that is under check when its timeout fires has its last check on that
+    /// thread. An operation with a timeout of zero has only its first check.
     ///
     /// Costs nothing while nothing expires, and a check and an allocation for each operation that
     /// reaches its deadline.
@@ -185,15 +185,15 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     ///
     /// An operation whose *recheck* comes true ends as Completed. Unless an event came meanwhile,
     /// that is a lost wakeup, counted and reported as by
-    /// [`check_at_expiry`](Self::check_at_expiry). Without `check_at_expiry` there is no hook and no
-    /// last check.
+    /// [`check_at_expiry`](Self::check_at_expiry). Without `check_at_expiry` there is no hook and
+    /// no last check.
     ///
     /// The recheck runs on the executor, with nothing locked. Until it begins, events, cancels and
     /// the deadline act on the operation as usual. `every` rounds up to a tick, at least one, and
     /// counts from parking, from the last recheck or from a new deadline. An executor that falls
     /// behind delays a recheck; a second one is not queued. If another thread is checking the
-    /// operation just then, that thread checks it once more. A recheck that panics ends its operation
-    /// as [`Panicked`](crate::CancelReason::Panicked). [`Replies`](crate::Replies) and
+    /// operation just then, that thread checks it once more. A recheck that panics ends its
+    /// operation as [`Panicked`](crate::CancelReason::Panicked). [`Replies`](crate::Replies) and
     /// [`next_event`](Purgatory::next_event) have no condition and so no rechecks.
     ///
     /// Costs nothing for operations that end earlier; a check and a move on the wheel each time.

@@ -103,6 +103,7 @@ pub enum RefusedReason {
 
 impl fmt::Display for RefusedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without a full stop, since `Refused` and `WaitError` put it into a sentence.
         match self {
             Self::NoKeys => f.write_str("no watch key"),
             Self::Closed => f.write_str("the purgatory was shut down"),

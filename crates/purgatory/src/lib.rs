@@ -1,4 +1,5 @@
-//! Park a request until a condition holds. Any thread can complete it; a timer expires it otherwise.
+//! Park a request until a condition holds. Any thread can complete it; a timer expires it
+//! otherwise.
 //!
 //! A produce with acks=all waits until every in-sync replica has the record, a fetch waits for
 //! bytes, a write for a quorum. Such a request is *parked* under one or more *watch keys*. A thread

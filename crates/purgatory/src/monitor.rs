@@ -1,10 +1,10 @@
 //! Shared state that requests wait on: [`Monitor`].
 //!
 //! A closure runs under the state's lock; keys are signalled after the lock is released. *All keys*
-//! are signalled in two steps: the count `signalled_all` goes up, then every key that has waiters is
-//! signalled. A wait reads the count before its first check and again once it is parked. If the
-//! count changed, the walk over the keys may have come before the watch, so the wait signals its own
-//! keys.
+//! are signalled in two steps: the count `signalled_all` goes up, then every key that has waiters
+//! is signalled. A wait reads the count before its first check and again once it is parked. If the
+//! count changed, the walk over the keys may have come before the watch, so the wait signals its
+//! own keys.
 
 use std::{
     borrow::Borrow,
@@ -45,8 +45,8 @@ use crate::{
 ///
 /// # Keys
 /// A key names the part of the state that a wait depends on, so that a change need not check every
-/// wait: [`update_key`](Self::update_key) and [`update_keys`](Self::update_keys) signal only the keys
-/// they name. With one key for everything, every change checks every wait.
+/// wait: [`update_key`](Self::update_key) and [`update_keys`](Self::update_keys) signal only the
+/// keys they name. With one key for everything, every change checks every wait.
 ///
 /// # Locks
 /// All closures run under the monitor's lock: those of `update` and `read`, and the conditions of
@@ -56,8 +56,8 @@ use crate::{
 ///
 /// # Panics
 /// Calling the same monitor inside a closure would deadlock, so it panics. A panic in a condition
-/// ends its wait as [`Panicked`](crate::CancelReason::Panicked). After a closure's panic the lock is
-/// free, and the state is as the closure left it.
+/// ends its wait as [`Panicked`](crate::CancelReason::Panicked). After a closure's panic the lock
+/// is free, and the state is as the closure left it.
 pub struct Monitor<K: WatchKey, S: Send + 'static> {
     shared: Arc<Shared<K, S>>,
 }
@@ -89,8 +89,8 @@ impl<K: WatchKey, S> Shared<K, S> {
         thread
     }
 
-    /// Runs a closure on the state. After a panic of a closure that `changes` the state all keys are
-    /// signalled, since it may have changed something.
+    /// Runs a closure on the state. After a panic of a closure that `changes` the state all keys
+    /// are signalled, since it may have changed something.
     fn enter<R>(&self, call: &str, changes: bool, act: impl FnOnce(&mut S) -> R) -> R {
         let thread = self.must_be_outside(call);
 
@@ -137,9 +137,9 @@ impl<K: WatchKey, S> Shared<K, S> {
 impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// Makes a monitor of this state with its own timer; `name` labels its metrics.
     ///
-    /// Waits have a [last check](crate::Builder::check_at_expiry) when their timeout fires, so a key
-    /// that [`update_key`](Self::update_key) or [`update_keys`](Self::update_keys) forgets is counted
-    /// as a lost wakeup.
+    /// Waits have a [last check](crate::Builder::check_at_expiry) when their timeout fires, so a
+    /// key that [`update_key`](Self::update_key) or [`update_keys`](Self::update_keys) forgets is
+    /// counted as a lost wakeup.
     ///
     /// # Errors
     /// Returns an error as [`Purgatory::new`] does.
@@ -148,8 +148,8 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         Ok(Monitor::with(purgatory, state))
     }
 
-    /// Makes a monitor over a purgatory with other settings, such as a shared timer, an executor or a
-    /// bound. Nothing else may use that purgatory.
+    /// Makes a monitor over a purgatory with other settings, such as a shared timer, an executor or
+    /// a bound. Nothing else may use that purgatory.
     pub fn with(purgatory: Purgatory<K, BoxedOperation>, state: S) -> Self {
         let shared = Shared {
             purgatory,
@@ -165,22 +165,22 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// Returns the purgatory of the waits, for metrics, snapshots,
     /// [`cancel_all`](Purgatory::cancel_all) or [`shutdown`](Purgatory::shutdown).
     ///
-    /// Do not signal its keys. Inside a closure that would check conditions under the monitor's lock,
-    /// where they panic.
+    /// Do not signal its keys. Inside a closure that would check conditions under the monitor's
+    /// lock, where they panic.
     pub fn purgatory(&self) -> &Purgatory<K, BoxedOperation> {
         &self.shared.purgatory
     }
 
-    /// Changes the state, then signals every key that has waiters, in no particular order. Returns the
-    /// closure's result.
+    /// Changes the state, then signals every key that has waiters, in no particular order. Returns
+    /// the closure's result.
     ///
     /// When this returns, each wait that the change fulfils has ended or is under check by another
     /// thread, which ends it. Inside a check or callback that holds when the outermost call on this
     /// thread returns. O(shards + k + w) for k keys with waiters and their w waits.
     ///
     /// # Panics
-    /// Resumes a panic of the closure, after signalling all keys, since the closure may have changed
-    /// something. Panics when called inside a closure of this monitor.
+    /// Resumes a panic of the closure, after signalling all keys, since the closure may have
+    /// changed something. Panics when called inside a closure of this monitor.
     pub fn update<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
         let result = self.shared.enter("Monitor::update called", true, change);
         self.shared.signal_all();
@@ -208,11 +208,11 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     }
 
     /// Changes the state, then [checks](Purgatory::check_and_complete_one) the key's waits in the
-    /// order of parking until one has its value, for a change that can fulfil one wait only, such as
-    /// one more job. Otherwise like [`update`](Self::update). O(c) for c checks.
+    /// order of parking until one has its value, for a change that can fulfil one wait only, such
+    /// as one more job. Otherwise like [`update`](Self::update). O(c) for c checks.
     ///
-    /// Use it for waits under this key alone whose conditions take what they wait for. A future that
-    /// is dropped drops the value it took: make the value a [guard that is returned on
+    /// Use it for waits under this key alone whose conditions take what they wait for. A future
+    /// that is dropped drops the value it took: make the value a [guard that is returned on
     /// drop](crate::guide::recipes#leases).
     ///
     /// ```
@@ -301,8 +301,8 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
 
     /// Waits until `condition` gives a value or `true`: now, or after a change of one of the keys.
     ///
-    /// This call, not the first poll, evaluates the condition and parks the wait; the timeout counts
-    /// from here. The future works on any runtime, or none; a thread waits with
+    /// This call, not the first poll, evaluates the condition and parks the wait; the timeout
+    /// counts from here. The future works on any runtime, or none; a thread waits with
     /// [`WaitFuture::wait_blocking`]. O(keys).
     ///
     /// The condition may take its value out of the state. That signals nothing: if others wait for
@@ -313,8 +313,8 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// See [`WaitFuture`].
     ///
     /// # Errors
-    /// The future yields a [`WaitError`](crate::WaitError) if the wait expired, was cancelled or was
-    /// refused, or if the condition panicked.
+    /// The future yields a [`WaitError`](crate::WaitError) if the wait expired, was cancelled or
+    /// was refused, or if the condition panicked.
     ///
     /// # Panics
     /// Panics when called inside a closure of this monitor.

@@ -90,7 +90,8 @@ pub trait DelayedOperation: Send + 'static {
     /// cancel.
     ///
     /// On expiry this runs on a timer worker, where `tokio::spawn` panics. Store a `Handle` of the
-    /// runtime in the operation and spawn on it; or make that handle the executor (feature `tokio`).
+    /// runtime in the operation and spawn on it; or make that handle the executor (feature
+    /// `tokio`).
     ///
     /// # Panics
     /// A panic is contained and counted.
@@ -211,8 +212,8 @@ pub enum Timeout {
     /// Expires after this duration, rounded up to a tick of the timer. Zero: one check, then it
     /// expires.
     After(Duration),
-    /// Expires at this moment of the timer's clock, in nanoseconds since its origin, rounded up to a
-    /// tick. A moment in the past: one check, then it expires.
+    /// Expires at this moment of the timer's clock, in nanoseconds since its origin, rounded up to
+    /// a tick. A moment in the past: one check, then it expires.
     At(u64),
     /// Never expires.
     Never,

@@ -108,12 +108,12 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///   once.
     /// - `timeout`: a `Duration` from now, or a [`Timeout`].
     ///
-    /// O(k + w log n) for k keys and w watermarks, each with up to n higher thresholds waiting under
-    /// its key.
+    /// O(k + w log n) for k keys and w watermarks, each with up to n higher thresholds waiting
+    /// under its key.
     ///
     /// # Errors
-    /// [`Refused`] hands the operation back without calling its callback: if it has no key, or if it
-    /// would have to wait and the purgatory is shut down or full.
+    /// [`Refused`] hands the operation back without calling its callback: if it has no key, or if
+    /// it would have to wait and the purgatory is shut down or full.
     ///
     /// # Panics
     /// Only with a panic of the keys' own `Hash`, `Eq` or `Clone`; then nothing was parked and the
@@ -132,8 +132,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// The callback of each runs with [`Cancelled`](Outcome::Cancelled). An operation under check
     /// records the cancel; it still ends as Completed if that check comes true. The set is fixed
-    /// before any callback runs, so operations parked by callbacks are not cancelled. This is not an
-    /// event: operations that other threads park meanwhile may stay.
+    /// before any callback runs, so operations parked by callbacks are not cancelled. This is not
+    /// an event: operations that other threads park meanwhile may stay.
     ///
     /// An operation that has expired is not reached, even if its callback is still pending on the
     /// executor.
@@ -209,8 +209,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// The callback of each runs with [`Cancelled`](Outcome::Cancelled). An operation under check
     /// records the cancel; it still ends as Completed if that check comes true. The set is fixed
-    /// before any callback runs, so operations parked by callbacks are not cancelled. Operations that
-    /// other threads park meanwhile may stay.
+    /// before any callback runs, so operations parked by callbacks are not cancelled. Operations
+    /// that other threads park meanwhile may stay.
     ///
     /// An operation that has expired is not reached, even if its callback is still pending on the
     /// executor.
@@ -249,11 +249,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.end(id, Outcome::Completed)
     }
 
-    /// Gives one operation another timeout, counted from now: longer, shorter, or none. Returns false
-    /// if it has ended or its end is decided.
+    /// Gives one operation another timeout, counted from now: longer, shorter, or none. Returns
+    /// false if it has ended or its end is decided.
     ///
-    /// A timeout of zero, or a moment in the past, expires it at the next tick without another check,
-    /// except for the [last check](crate::Builder::check_at_expiry). O(levels of the wheel).
+    /// A timeout of zero, or a moment in the past, expires it at the next tick without another
+    /// check, except for the [last check](crate::Builder::check_at_expiry). O(levels of the wheel).
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -291,8 +291,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.len() == 0
     }
 
-    /// Returns the number of watches of the operations parked now: one for each key and one for each
-    /// watermark of an operation, until the operation ends. Exact when idle. O(shards).
+    /// Returns the number of watches of the operations parked now: one for each key and one for
+    /// each watermark of an operation, until the operation ends. Exact when idle. O(shards).
     pub fn watched(&self) -> usize {
         self.core.shards.sum(|shard| shard.watched())
     }
@@ -322,13 +322,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Takes a snapshot of the parked operations, for a debug page, a health check or a test that
     /// hangs.
     ///
-    /// It holds up to `limit` of each: the keys with the most waiters, the keys without an event for
-    /// longest, the operations parked for longest, and the operations under check.
+    /// It holds up to `limit` of each: the keys with the most waiters, the keys without an event
+    /// for longest, the operations parked for longest, and the operations under check.
     ///
     /// The snapshot is not atomic: shards are locked one after another, for up to 64 operations or
     /// the keys of one shard, so counts may disagree by what changes meanwhile. A check's duration
-    /// counts from the first snapshot that found it: two snapshots a second apart distinguish a stuck
-    /// check from a short one. Keys are cloned under a lock.
+    /// counts from the first snapshot that found it: two snapshots a second apart distinguish a
+    /// stuck check from a short one. Keys are cloned under a lock.
     ///
     /// O(parked + keys).
     ///
@@ -364,13 +364,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.own_timer.as_ref()
     }
 
-    /// (Feature `metrics`.) Publishes counts and times to the installed `metrics` recorder, labelled
-    /// with the purgatory's name, together with those of its [own timer](Self::own_timer).
+    /// (Feature `metrics`.) Publishes counts and times to the installed `metrics` recorder,
+    /// labelled with the purgatory's name, together with those of its [own timer](Self::own_timer).
     /// `docs/METRICS.md` lists them.
     ///
     /// Call it once at start-up, which enables timing, then before each scrape, always from one
-    /// place. Nothing else publishes, and no operation touches a shared metric. Each wait is recorded
-    /// in a histogram once, by the recorder that is installed then.
+    /// place. Nothing else publishes, and no operation touches a shared metric. Each wait is
+    /// recorded in a histogram once, by the recorder that is installed then.
     ///
     /// O(parked + keys + shards + e) for e endings since the last call. It looks for the oldest
     /// operation and the quietest key, and clones keys under a lock.
@@ -385,18 +385,18 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
 /// Shutdown.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Cancels all parked operations ([`Shutdown`](CancelReason::Shutdown)), refuses operations that
-    /// would have to wait from now on, and waits at most `limit` until checks and callbacks have
-    /// returned. Returns what was left; the rest still ends, once, as it would have.
+    /// Cancels all parked operations ([`Shutdown`](CancelReason::Shutdown)), refuses operations
+    /// that would have to wait from now on, and waits at most `limit` until checks and callbacks
+    /// have returned. Returns what was left; the rest still ends, once, as it would have.
     ///
     /// `limit` may be [`Duration::MAX`]; with zero this does not wait. A second call only waits.
     ///
     /// An operation under check is ended by the thread that checks it. Callbacks run on the
     /// executor, or here if the executor runs jobs in place (a
     /// [`ManualTimer`](timer_core::ManualTimer), an inline timer, or one that was shut down); the
-    /// limit does not apply to those. The purgatory's own timer is shut down, too; a shared one goes
-    /// on. Inside a check, a callback or a timer's task this does not wait, nor in async code that
-    /// it [would block](crate::WaitError::InsideCallback).
+    /// limit does not apply to those. The purgatory's own timer is shut down, too; a shared one
+    /// goes on. Inside a check, a callback or a timer's task this does not wait, nor in async code
+    /// that it [would block](crate::WaitError::InsideCallback).
     ///
     /// O(parked + shards). This blocks: in async code, call it from `spawn_blocking`.
     ///
@@ -450,8 +450,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// how many this call completed.
     ///
     /// Call it after any change that may have made their conditions true. An operation that another
-    /// thread is checking right now is checked again by that thread. An operation whose deadline has
-    /// passed can still complete until the reaper expires it.
+    /// thread is checking right now is checked again by that thread. An operation whose deadline
+    /// has passed can still complete until the reaper expires it.
     ///
     /// Checks and callbacks run here, with nothing of the purgatory locked. Do not hold a lock that
     /// a check needs: [collect the keys and signal them
@@ -461,8 +461,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Watermark watches of the key are not touched; use
     /// [`complete_up_to`](Self::complete_up_to) for them.
     ///
-    /// `key` can be any borrowed form of the key type, as in a `HashMap`, so signalling allocates no
-    /// `String`. The same holds for every method that only looks a key up.
+    /// `key` can be any borrowed form of the key type, as in a `HashMap`, so signalling allocates
+    /// no `String`. The same holds for every method that only looks a key up.
     ///
     /// ```
     /// use purgatory::{Purgatory, Timeout, when};
@@ -490,14 +490,14 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// free lease. Checks operations in the order of parking until a check comes true; returns true
     /// if one did.
     ///
-    /// Like `notify_one`, it is right only if the operations wait under this key alone, their checks
-    /// *take* what they wait for, and nothing else completes them. Otherwise signal all: an operation
-    /// that is not checked waits for the next event or its timeout.
+    /// Like `notify_one`, it is right only if the operations wait under this key alone, their
+    /// checks *take* what they wait for, and nothing else completes them. Otherwise signal all: an
+    /// operation that is not checked waits for the next event or its timeout.
     ///
     /// An operation that another thread is checking right now is left to that thread, and the next
     /// one is checked. A future that is dropped while it waits or is under check takes nothing: the
-    /// next waiter is checked. A future may be dropped with the value that it took; make the value a
-    /// [guard that is returned on drop](crate::guide::recipes#leases) and signals the key again.
+    /// next waiter is checked. A future may be dropped with the value that it took; make the value
+    /// a [guard that is returned on drop](crate::guide::recipes#leases) and signals the key again.
     ///
     /// Inside a check or callback this returns false, and the first operation is completed when the
     /// outermost call returns.
@@ -532,8 +532,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.signal(key, Event::One) > 0
     }
 
-    /// Advances a watermark: the key's value, which only rises, is now at least `value`. Returns how
-    /// many operations this call completed.
+    /// Advances a watermark: the key's value, which only rises, is now at least `value`. Returns
+    /// how many operations this call completed.
     ///
     /// Only watches whose threshold is reached are touched; a value lower than before reaches
     /// nothing new. In this order:
@@ -544,13 +544,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// Within each group, newly reached watches come in the order of (threshold, parking).
     ///
-    /// Change the value that the operations' checks read *first*, as with every event. Inside a check
-    /// or callback this returns 0, and the operations that wait now are completed when the outermost
-    /// call returns.
+    /// Change the value that the operations' checks read *first*, as with every event. Inside a
+    /// check or callback this returns 0, and the operations that wait now are completed when the
+    /// outermost call returns.
     ///
     /// O(r log n) for r reached of n waiters; one lock if none is reached. The call goes on while
-    /// other threads keep parking at or below `value`, but not for operations that its own callbacks
-    /// park.
+    /// other threads keep parking at or below `value`, but not for operations that its own
+    /// callbacks park.
     ///
     /// # Panics
     /// Panics as [`check_and_complete`](Self::check_and_complete) does.

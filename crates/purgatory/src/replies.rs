@@ -92,17 +92,17 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         Purgatory::new(name).map(Self::from)
     }
 
-    /// Expects a reply under this key. The reply is registered when this returns, so send the request
-    /// after that. The timeout counts from here. O(1).
+    /// Expects a reply under this key. The reply is registered when this returns, so send the
+    /// request after that. The timeout counts from here. O(1).
     ///
     /// # Cancel safety
-    /// See [`WaitFuture`]. Dropping the future frees the key, and [`deliver`](Self::deliver) hands a
-    /// late reply back.
+    /// See [`WaitFuture`]. Dropping the future frees the key, and [`deliver`](Self::deliver) hands
+    /// a late reply back.
     ///
     /// # Errors
     /// [`Refused`] hands the key back if another reply is expected under it
-    /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or if the purgatory is shut down
-    /// or full.
+    /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or if the purgatory is shut
+    /// down or full.
     pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
         let core = &self.purgatory.core;
         let answer = Answer::shared();
@@ -117,12 +117,12 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         }
     }
 
-    /// Delivers a reply to the waiter of its key, and wakes the waiter's task. When this returns, the
-    /// waiter has the value and the key is free. O(1).
+    /// Delivers a reply to the waiter of its key, and wakes the waiter's task. When this returns,
+    /// the waiter has the value and the key is free. O(1).
     ///
     /// # Errors
-    /// Hands the value back if it has no waiter: it was not expected, the wait has ended, or another
-    /// reply came before.
+    /// Hands the value back if it has no waiter: it was not expected, the wait has ended, or
+    /// another reply came before.
     pub fn deliver<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: V) -> Result<(), V>
     where
         K: Borrow<Q>,
@@ -138,8 +138,8 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     }
 
     /// Delivers the reply that `value` makes, if one is expected under the key; returns false
-    /// otherwise. `value` runs with nothing locked, and only if the reply is expected. If the future
-    /// is dropped meanwhile, the value is dropped, too, and this returns false. O(1).
+    /// otherwise. `value` runs with nothing locked, and only if the reply is expected. If the
+    /// future is dropped meanwhile, the value is dropped, too, and this returns false. O(1).
     ///
     /// # Panics
     /// A panic in `value` is contained and counted; the reply ends as

@@ -285,12 +285,12 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     /// Waits until `condition` gives a value or `true`: now, or at an event of one of the keys.
     ///
-    /// This call, not the first poll, evaluates the condition and parks the wait; the timeout counts
-    /// from here. The future works on any runtime, or none.
+    /// This call, not the first poll, evaluates the condition and parks the wait; the timeout
+    /// counts from here. The future works on any runtime, or none.
     ///
-    /// The condition runs like a [check](DelayedOperation::try_complete): on the threads that signal
-    /// the keys, with nothing locked. It is not evaluated again once it has given a value. The task
-    /// is woken where a callback would run, with nothing locked.
+    /// The condition runs like a [check](DelayedOperation::try_complete): on the threads that
+    /// signal the keys, with nothing locked. It is not evaluated again once it has given a value.
+    /// The task is woken where a callback would run, with nothing locked.
     ///
     /// Costs two allocations, one for the operation and one for the answer that it shares with the
     /// future; otherwise as much as
@@ -330,7 +330,8 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     ///
-    /// An asynchronous condition is evaluated by a task, which stores the result and signals the key.
+    /// An asynchronous condition is evaluated by a task, which stores the result and signals the
+    /// key.
     pub fn wait<'a, R: IntoAnswer<Answer: Send + 'static>>(
         &self,
         watches: impl Into<Watches<'a, K>>,
@@ -343,12 +344,12 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
         self.await_end(watches.into(), timeout.into(), condition, true)
     }
 
-    /// Returns a future of the next event of one of the keys. This call registers it; it ends at the
-    /// first event after that, at its timeout, or at shutdown. O(keys).
+    /// Returns a future of the next event of one of the keys. This call registers it; it ends at
+    /// the first event after that, at its timeout, or at shutdown. O(keys).
     ///
-    /// Use it for a condition that must be awaited, such as a read from storage: register, read, and
-    /// await the event only if the data read does not suffice. An event that comes during the read is
-    /// not lost.
+    /// Use it for a condition that must be awaited, such as a read from storage: register, read,
+    /// and await the event only if the data read does not suffice. An event that comes during the
+    /// read is not lost.
     ///
     /// ```
     /// use std::time::{Duration, Instant};

@@ -75,7 +75,8 @@ fn reached<K: WatchKey>(values: &Values<K>, key: &K, threshold: u64) -> Option<u
     }
 }
 
-/// Returns the keys that have reached their thresholds, with their values, if there are at least `k`.
+/// Returns the keys that have reached their thresholds, with their values, if there are at least
+/// `k`.
 fn quorum<K: WatchKey>(
     values: &Values<K>,
     k: usize,
@@ -107,9 +108,9 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         Purgatory::new(name).map(Self::from)
     }
 
-    /// Makes `Watermarks` over a purgatory, with values for at most `keys_max` keys at a time. Waits
-    /// under a key without a value do not count; [`max_parked`](crate::Builder::max_parked) limits
-    /// those.
+    /// Makes `Watermarks` over a purgatory, with values for at most `keys_max` keys at a time.
+    /// Waits under a key without a value do not count; [`max_parked`](crate::Builder::max_parked)
+    /// limits those.
     pub fn with_keys_max(purgatory: Purgatory<K, BoxedOperation>, keys_max: usize) -> Self {
         Watermarks {
             purgatory,
@@ -139,11 +140,11 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// Advances the key's value and completes the waits that it reaches, lowest threshold first;
     /// returns how many this call completed. A value lower than before changes nothing.
     ///
-    /// Inside a callback this advances the value and returns 0; the waits complete when the outermost
-    /// call returns.
+    /// Inside a callback this advances the value and returns 0; the waits complete when the
+    /// outermost call returns.
     ///
-    /// O(r log n + q) for r reached of the key's n waits, and q quorums that the key has reached and
-    /// that still wait for other keys.
+    /// O(r log n + q) for r reached of the key's n waits, and q quorums that the key has reached
+    /// and that still wait for other keys.
     ///
     /// # Errors
     /// [`RefusedReason::TooManyKeys`] if this would be one more key than
@@ -196,8 +197,8 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         Ok(self.purgatory.complete_up_to(key, value))
     }
 
-    /// Removes the key's value and cancels the waits for it; returns how many waits this call ended.
-    /// A later [`advance`](Self::advance) starts anew. O(n log n) for n waits of the key.
+    /// Removes the key's value and cancels the waits for it; returns how many waits this call
+    /// ended. A later [`advance`](Self::advance) starts anew. O(n log n) for n waits of the key.
     ///
     /// ```
     /// use std::time::Duration;
@@ -265,8 +266,8 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     }
 
     /// Returns a future of a quorum, ready once at least `k` of the keys have reached their
-    /// thresholds. It yields those keys with their values, in the order given. Keys that have reached
-    /// their threshold before count.
+    /// thresholds. It yields those keys with their values, in the order given. Keys that have
+    /// reached their threshold before count.
     ///
     /// O(keys) to park, and O(keys) for each check: one for each advance of a key that has reached
     /// its threshold.
