@@ -1,7 +1,7 @@
-//! The books: each operation has a number and a record, and its outcome is written there once.
+//! The books: each operation has a number and a record, which takes its outcome once.
 //!
-//! *Lost* is an operation that has no outcome when nothing is under way any more, and a value that
-//! was dropped; *doubled* a second outcome; *early* an expiry before its time.
+//! *Lost* is an operation without an outcome once nothing is under way, or a dropped value. *Doubled*
+//! is a second outcome. *Early* is an expiry before the deadline.
 
 use std::{
     mem,
@@ -39,13 +39,13 @@ pub(crate) enum Ending {
     Completed,
     Expired,
     Cancelled,
-    /// With its purgatory: a shutdown, or the last handle.
+    /// Its purgatory ended: by a shutdown, or with the last handle.
     Closed,
     /// Its check panicked.
     Panicked,
     /// Its future was dropped.
     Dropped,
-    /// It was handed back.
+    /// It was not accepted, but handed back.
     Refused,
 }
 
@@ -71,7 +71,7 @@ impl From<WaitError> for Ending {
     }
 }
 
-/// A fault in the books themselves, to see that it is noticed.
+/// A fault planted in the books, to see that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Plant {
     Lost,
@@ -80,10 +80,10 @@ pub(crate) enum Plant {
     Leak,
 }
 
-/// A planted operation expires early by this.
+/// The time by which a planted operation expires early.
 const EARLY_NS: u64 = 3_600_000_000_000;
-/// The number of faults that are told in words.
-const TOLD: usize = 10;
+/// The number of faults that are described in words.
+const DESCRIBED: usize = 10;
 
 const ENDINGS: usize = Ending::Refused as usize + 1;
 
@@ -97,123 +97,128 @@ pub(crate) enum Wrong {
     Other,
 }
 
-/// The counts of a whole run.
+/// The books of a whole run.
 #[derive(Debug)]
 pub(crate) struct Books {
     pub(crate) clock: JumpingClock,
     plant: Option<Plant>,
     opened: CachePadded<AtomicU64>,
     ended: [CachePadded<AtomicU64>; ENDINGS],
-    /// How often each thing went wrong, and the first of it in words.
-    wrong: Mutex<([u64; 4], Vec<String>)>,
+    faults: Mutex<Faults>,
+}
+
+/// What went wrong so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    /// Lost, doubled, early, otherwise wrong.
+    pub(crate) counts: [u64; 4],
+    /// The first faults in words.
+    pub(crate) described: Vec<String>,
 }
 
 impl Books {
     pub(crate) fn new(clock: JumpingClock, plant: Option<Plant>) -> Arc<Self> {
-        let (opened, ended, wrong) = Default::default();
         Arc::new(Books {
             clock,
             plant,
-            opened,
-            ended,
-            wrong,
+            opened: CachePadded::default(),
+            ended: Default::default(),
+            faults: Mutex::default(),
         })
     }
 
-    /// A new operation, which may expire `timeout_ns` from now, or never.
+    /// Opens the record of an operation that may expire `timeout_ns` from now, or never.
     pub(crate) fn open(self: &Arc<Self>, kind: Kind, timeout_ns: Option<u64>) -> Arc<Record> {
         let number = self.opened.fetch_add(1, SeqCst);
         let planted = self.plant == Some(Plant::Early) && number.is_multiple_of(101);
         let more_ns = if planted { EARLY_NS } else { 0 };
         let due_ns = timeout_ns.map_or(u64::MAX, |ns| self.clock.now_ns() + ns + more_ns);
-        let (due_ns, state) = (AtomicU64::new(due_ns), AtomicU8::new(OPEN));
         Arc::new(Record {
             number,
             kind,
-            due_ns,
-            state,
+            due_ns: AtomicU64::new(due_ns),
+            state: AtomicU8::new(OPEN),
             books: self.clone(),
         })
     }
 
-    /// Operations so far.
+    /// Returns the number of operations so far.
     pub(crate) fn operations(&self) -> u64 {
         self.opened.load(SeqCst)
     }
 
-    /// Operations without an outcome. Exact when nothing moves.
+    /// Returns the number of operations without an outcome. Exact at a standstill.
     pub(crate) fn pending(&self) -> u64 {
         let ended: u64 = self.endings().iter().sum();
         self.operations().saturating_sub(ended)
     }
 
-    /// Counts open operations as lost. To be called when nothing is under way.
+    /// Counts open operations as lost. Call it at a standstill.
     pub(crate) fn close(&self) {
         let lost = self.pending();
         if lost > 0 {
-            self.note(
-                Wrong::Lost,
-                lost,
-                &format!("{lost} operations without an outcome"),
-            );
+            let what = format!("{lost} operations without an outcome");
+            self.note(Wrong::Lost, lost, &what);
         }
     }
 
-    /// Operations by how they ended.
+    /// Returns the numbers of operations by ending.
     pub(crate) fn endings(&self) -> [u64; ENDINGS] {
         self.ended.each_ref().map(|count| count.load(SeqCst))
     }
 
-    /// How much was lost, doubled, early and otherwise wrong, and the first of it in words.
-    pub(crate) fn wrong(&self) -> ([u64; 4], Vec<String>) {
-        self.wrong.lock().clone()
+    /// Returns what went wrong so far.
+    pub(crate) fn faults(&self) -> Faults {
+        self.faults.lock().clone()
     }
 
+    /// Counts faults; the first ones are kept in words.
     pub(crate) fn note(&self, wrong: Wrong, count: u64, what: &str) {
-        let (counts, told) = &mut *self.wrong.lock();
-        counts[wrong as usize] += count;
-        if told.len() < TOLD {
-            told.push(what.to_owned());
+        let mut faults = self.faults.lock();
+        faults.counts[wrong as usize] += count;
+        if faults.described.len() < DESCRIBED {
+            faults.described.push(what.to_owned());
         }
     }
 }
 
 const OPEN: u8 = 0;
 const ENDED: u8 = 1;
-/// Its future is gone; a value may still come.
-const LEFT: u8 = 2;
-/// It came, and was dropped.
+/// Its future was dropped; a value may still come.
+const ABANDONED: u8 = 2;
+/// Its future was dropped, and then its value.
 const UNCLAIMED: u8 = 3;
 
-/// One operation.
+/// The record of one operation.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) number: u64,
     kind: Kind,
-    /// The moment before which it must not expire.
+    /// The deadline: it must not expire before.
     due_ns: AtomicU64,
     state: AtomicU8,
     books: Arc<Books>,
 }
 
 impl Record {
-    /// The moment before which it must not expire.
+    /// Returns the deadline.
     pub(crate) fn due_ns(&self) -> u64 {
         self.due_ns.load(SeqCst)
     }
 
-    /// Calls `reschedule`, which gives it another timeout and tells whether it did. Only one thread
-    /// does so at a time. While that is under way the earlier of the two counts.
+    /// Calls `reschedule`, which sets another timeout and returns whether it did. Only one thread may
+    /// do so at a time. Meanwhile the earlier of the two deadlines counts.
     pub(crate) fn reschedule(&self, timeout_ns: u64, reschedule: impl FnOnce() -> bool) {
         let due_ns = self.books.clock.now_ns() + timeout_ns;
         let before_ns = self.due_ns.fetch_min(due_ns, SeqCst);
-        self.due_ns
-            .store(if reschedule() { due_ns } else { before_ns }, SeqCst);
+        let now_ns = if reschedule() { due_ns } else { before_ns };
+        self.due_ns.store(now_ns, SeqCst);
     }
 
-    /// Its outcome. A second one is wrong.
+    /// Records the outcome. A second one is a fault.
     pub(crate) fn end(&self, ending: impl Into<Ending>) {
-        let (ending, plant) = (ending.into(), self.books.plant);
+        let ending = ending.into();
+        let plant = self.books.plant;
         let planted = plant.is_some() && self.number % 1009 == 7;
         match plant {
             Some(Plant::Lost) if planted => return,
@@ -226,7 +231,7 @@ impl Record {
 
     fn end_once(&self, ending: Ending) {
         let becomes = if ending == Ending::Dropped {
-            LEFT
+            ABANDONED
         } else {
             ENDED
         };
@@ -234,12 +239,12 @@ impl Record {
             return self.doubled(ending, state);
         }
         if ending == Ending::Expired {
-            self.judge();
+            self.check_deadline();
         }
         self.books.ended[ending as usize].fetch_add(1, SeqCst);
     }
 
-    /// It completed; what its wait yielded must be right.
+    /// Records that it completed, or a fault when its wait yielded the wrong thing.
     pub(crate) fn complete(&self, right: bool) {
         if right {
             self.end(Ending::Completed);
@@ -255,15 +260,12 @@ impl Record {
 
     #[cold]
     fn doubled(&self, ending: Ending, state: u8) {
-        self.note(
-            Wrong::Doubled,
-            1,
-            &format!("{ending:?} as well (state {state})"),
-        );
+        let what = format!("{ending:?} as well (state {state})");
+        self.note(Wrong::Doubled, 1, &what);
     }
 
-    /// Nothing expires before its time.
-    fn judge(&self) {
+    /// Checks that it does not expire before its deadline.
+    fn check_deadline(&self) {
         let early_ns = self.due_ns().saturating_sub(self.books.clock.now_ns());
         if early_ns > 0 {
             self.note(Wrong::Early, 1, &format!("{early_ns} ns early"));
@@ -272,7 +274,7 @@ impl Record {
 }
 
 impl Drop for Record {
-    /// Names what is lost; [`Books::close`] counts it.
+    /// Describes a lost operation; [`Books::close`] counts it.
     fn drop(&mut self) {
         if *self.state.get_mut() == OPEN {
             self.note(Wrong::Lost, 0, "has no outcome");
@@ -280,8 +282,8 @@ impl Drop for Record {
     }
 }
 
-/// The value of a wait: it ends its operation as completed when it is taken. It may be dropped only
-/// once, and only if its future was.
+/// The value of a wait. Taking it ends its operation as completed. It may be dropped only once, and
+/// only if its future was.
 #[derive(Debug)]
 pub(crate) struct Value(Option<Arc<Record>>);
 
@@ -290,23 +292,21 @@ impl Value {
         Value(Some(record.clone()))
     }
 
-    /// It reached the thread that waited.
+    /// Completes the operation: the value has reached the thread that waited.
     pub(crate) fn take(mut self) {
-        self.0
-            .take()
-            .into_iter()
-            .for_each(|record| record.end(Ending::Completed));
+        if let Some(record) = self.0.take() {
+            record.end(Ending::Completed);
+        }
     }
 }
 
 impl Drop for Value {
     fn drop(&mut self) {
         let Some(record) = self.0.take() else { return };
-        if record
-            .state
-            .compare_exchange(LEFT, UNCLAIMED, SeqCst, SeqCst)
-            .is_err()
-        {
+        // Only the first value of an abandoned wait may be dropped.
+        let state = &record.state;
+        let abandoned = state.compare_exchange(ABANDONED, UNCLAIMED, SeqCst, SeqCst);
+        if abandoned.is_err() {
             record.note(Wrong::Lost, 1, "its value was dropped");
         }
     }
@@ -324,10 +324,10 @@ mod tests {
         Books::new(JumpingClock::new(), plant)
     }
 
-    /// Lost, doubled, early, otherwise wrong.
+    /// Closes the books; returns what was lost, doubled, early and otherwise wrong.
     fn wrong(books: &Books) -> [u64; 4] {
         books.close();
-        books.wrong().0
+        books.faults().counts
     }
 
     #[test]
@@ -348,25 +348,29 @@ mod tests {
         let books = books(None);
         let open = || books.open(Kind::Future, None);
         Value::of(&open()).take();
-        let left = open();
-        left.end(Ending::Dropped);
-        drop(Value::of(&left));
+        let abandoned = open();
+        abandoned.end(Ending::Dropped);
+        drop(Value::of(&abandoned));
         assert_eq!(wrong(&books), [0; 4]);
-        drop(Value::of(&left)); // a second one
+        // A second value, and one whose future is still there.
+        drop(Value::of(&abandoned));
         let waits = open();
         drop(Value::of(&waits));
-        assert_eq!(books.wrong().0, [2, 0, 0, 0]);
+        assert_eq!(wrong(&books), [2, 0, 0, 0]);
     }
 
     #[test]
     fn expiry_before_its_time_is_early() {
         let books = books(None);
         let open = || books.open(Kind::Fresh, Some(HOUR_NS));
-        let (early, later, sooner) = (open(), open(), open());
+        let early = open();
         early.end(Ending::Expired);
+        let sooner = open();
         sooner.reschedule(0, || true);
         sooner.end(Ending::Expired);
-        later.reschedule(0, || false); // it was too late for that
+        // Rescheduling came too late, so the first deadline counts.
+        let later = open();
+        later.reschedule(0, || false);
         books.clock.jump(Duration::from_nanos(HOUR_NS));
         later.end(Ending::Expired);
         books.open(Kind::Fresh, None).end(Ending::Expired); // never

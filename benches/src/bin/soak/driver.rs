@@ -1,6 +1,5 @@
-//! What all threads share; the threads that park and complete, at a steady rate; and the thread
-//! that makes faults by a seed, one at a time: clocks that jump, executors that stall, worlds that
-//! end.
+//! The state that all threads share; the drivers, which park and complete at a steady rate; and the
+//! thread that makes faults, one at a time: clocks that jump, executors that stall, worlds that end.
 
 use std::{
     sync::{
@@ -17,62 +16,62 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::{
     books::Books,
-    park::{Mine, block, happen, park},
+    park::{Mine, block, park, signal_any},
     world::{Closed, World},
 };
 
-/// The number of operations that are at hand at least, once that many were parked.
-const HANDS: usize = 32_768;
-/// With more open than this no more are parked for a while: the machine cannot keep up.
+/// The number of parked operations that are kept to act on.
+const KEPT: usize = 32_768;
+/// With more open operations than this, drivers pause: the machine cannot keep up.
 const OPEN_MAX: u64 = 400_000;
-/// A thread looks whether it is ahead after this many.
+/// A driver checks after this many operations whether it is ahead.
 const STEP: u64 = 64;
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// The end of the run, as all threads hear of it. Raised once; clones are the same.
+/// A flag that ends the run on all threads. It is set once; clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop(Arc<(Mutex<bool>, Condvar)>);
 
 impl Stop {
-    pub(crate) fn raise(&self) {
+    pub(crate) fn set(&self) {
         *self.0.0.lock() = true;
         self.0.1.notify_all();
     }
 
-    pub(crate) fn is_raised(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         *self.0.0.lock()
     }
 
-    /// Waits so long, or until it is raised.
+    /// Waits for `time`, or until the flag is set.
     pub(crate) fn pause(&self, time: Duration) {
-        self.0
-            .1
-            .wait_while_for(&mut self.0.0.lock(), |raised| !*raised, time);
+        let (flag, changed) = &*self.0;
+        changed.wait_while_for(&mut flag.lock(), |set| !*set, time);
     }
 }
 
-/// What all threads share.
-pub(crate) struct Ring {
+/// The state that all threads share.
+pub(crate) struct Shared {
     pub(crate) books: Arc<Books>,
-    /// The world that stays.
+    /// The world that lasts.
     pub(crate) lasting: Arc<World>,
-    /// The one that is made anew now and then, and those before it.
+    /// The world that is replaced now and then.
     pub(crate) passing: RwLock<Option<Arc<World>>>,
+    /// Its predecessors that are not over yet.
     pub(crate) closed: Mutex<Vec<Closed>>,
     worlds: AtomicU64,
-    /// A thread does all that it does while it holds this; one that holds it alone knows that
-    /// nothing moves.
+    /// Every thread works only while it holds this for reading. To hold it for writing is a
+    /// standstill.
     pub(crate) gate: RwLock<()>,
     pub(crate) stop: Stop,
-    /// How many faults of each kind there were.
+    /// The number of faults of each kind.
     pub(crate) faults: [AtomicU64; FAULTS],
-    /// Operations that were parked, for any thread to do something about.
-    hands: Mutex<Vec<Mine>>,
+    /// Parked operations, for any thread to act on.
+    kept: Mutex<Vec<Mine>>,
 }
 
-impl Ring {
+impl Shared {
     pub(crate) fn new(books: Arc<Books>, stop: &Stop) -> anyhow::Result<Self> {
-        let ring = Ring {
+        let shared = Shared {
             lasting: World::new(0, &books)?,
             passing: RwLock::default(),
             closed: Mutex::default(),
@@ -80,26 +79,28 @@ impl Ring {
             gate: RwLock::default(),
             stop: stop.clone(),
             faults: Default::default(),
-            hands: Mutex::new(Vec::with_capacity(2 * HANDS)),
+            kept: Mutex::new(Vec::with_capacity(2 * KEPT)),
             books,
         };
-        ring.pass()?;
-        Ok(ring)
+        shared.replace_passing()?;
+        Ok(shared)
     }
 
-    /// Replaces the passing world by one that is built in another way.
-    pub(crate) fn pass(&self) -> anyhow::Result<Option<Arc<World>>> {
+    /// Replaces the passing world by one with other settings; returns the old one.
+    pub(crate) fn replace_passing(&self) -> anyhow::Result<Option<Arc<World>>> {
         let fresh = World::new(self.worlds.fetch_add(1, SeqCst), &self.books)?;
         Ok(self.passing.write().replace(fresh))
     }
 
     /// Closes a world.
     pub(crate) fn close(&self, world: Option<Arc<World>>, random: &mut Rng) {
-        let closed = world.map(|world| world.close(random));
-        self.closed.lock().extend(closed);
+        if let Some(world) = world {
+            let closed = world.close(random);
+            self.closed.lock().push(closed);
+        }
     }
 
-    /// One of the two worlds.
+    /// Draws one of the two worlds.
     pub(crate) fn world(&self, random: &mut Rng) -> Arc<World> {
         let passing = if random.bool() {
             self.passing.read().clone()
@@ -109,52 +110,66 @@ impl Ring {
         passing.unwrap_or_else(|| self.lasting.clone())
     }
 
-    /// Parks one, and does something to another that was parked before, by this thread or another.
+    /// Parks one operation, and acts on another that any thread has parked before.
     fn step(&self, world: &Arc<World>, random: &mut Rng) {
         let parked = park(world, random);
         if random.u32(0..1000) < 2 {
-            happen(world, random);
+            signal_any(world, random);
         }
-        let one = {
-            let mut hands = self.hands.lock();
-            hands.extend(parked);
-            (hands.len() > HANDS).then(|| {
-                let at = random.usize(0..HANDS);
-                hands.swap_remove(at)
-            })
-        };
-        let still = one.and_then(|one| one.act(random));
-        self.hands.lock().extend(still);
+        if let Some(one) = self.exchange(parked, random)
+            && let Some(one) = one.act(random)
+        {
+            self.kept.lock().push(one);
+        }
     }
 
-    /// Parks until the end, at `rate` operations a second over all threads. Now and then a thread
-    /// that lives for a moment does it.
+    /// Keeps an operation, and draws one of those that are kept once they are many.
+    fn exchange(&self, parked: Option<Mine>, random: &mut Rng) -> Option<Mine> {
+        let mut kept = self.kept.lock();
+        kept.extend(parked);
+        if kept.len() <= KEPT {
+            return None;
+        }
+        Some(kept.swap_remove(random.usize(0..KEPT)))
+    }
+
+    /// Parks until the end, at `rate` operations per second over all threads. Now and then a
+    /// short-lived thread does a part of it.
     pub(crate) fn drive(&self, rate: u64, seed: u64) {
         let mut random = Rng::with_seed(seed);
-        while !self.stop.is_raised() {
+        while !self.stop.is_set() {
+            // Pause while ahead of the rate, or too far behind with the open ones.
             let wanted = u128::from(self.books.clock.real_ns()) * u128::from(rate) / 1_000_000_000;
             let ahead = u128::from(self.books.operations()) > wanted;
             if ahead || self.books.pending() > OPEN_MAX {
                 thread::park_timeout(MILLISECOND);
                 continue;
             }
-            let _inside = self.gate.read();
+
+            // Do some steps, unless there is a standstill.
+            let _moving = self.gate.read();
             let world = self.world(&mut random);
-            let mut steps = || (0..STEP).for_each(|_| self.step(&world, &mut random));
+            let mut steps = || {
+                for _ in 0..STEP {
+                    self.step(&world, &mut random);
+                }
+            };
             steps();
             if self.books.operations().is_multiple_of(100) {
-                thread::scope(|scope| _ = scope.spawn(steps));
+                thread::scope(|scope| {
+                    scope.spawn(steps);
+                });
                 block(&world, &mut random);
             }
         }
     }
 
-    /// Takes the values of all futures, once everything parked is over and nothing moves. True when
-    /// each was ready.
+    /// Takes the values of all futures. Call it at a standstill, after everything was ended; false
+    /// while a future is not ready.
     pub(crate) fn collect(&self) -> bool {
-        let mut hands = self.hands.lock();
-        hands.retain_mut(|one| !one.is_over());
-        hands.is_empty()
+        let mut kept = self.kept.lock();
+        kept.retain_mut(|one| !one.is_over());
+        kept.is_empty()
     }
 }
 
@@ -183,40 +198,45 @@ impl Fault {
 }
 
 /// Makes one fault after the other, until the end.
-pub(crate) fn break_things(ring: &Ring, seed: u64) -> anyhow::Result<()> {
+pub(crate) fn break_things(shared: &Shared, seed: u64) -> anyhow::Result<()> {
     let mut random = Rng::with_seed(seed);
-    while !ring.stop.is_raised() {
-        ring.stop.pause(Duration::from_millis(random.u64(20..500)));
-        let _inside = ring.gate.read();
+    while !shared.stop.is_set() {
+        shared
+            .stop
+            .pause(Duration::from_millis(random.u64(20..500)));
+        let _moving = shared.gate.read();
         let fault = Fault::draw(&mut random);
-        make(fault, ring, &mut random)?;
-        ring.faults[fault as usize].fetch_add(1, SeqCst);
-        ring.closed.lock().retain(|closed| !closed.is_over());
+        make(fault, shared, &mut random)?;
+        shared.faults[fault as usize].fetch_add(1, SeqCst);
+        shared.closed.lock().retain(|closed| !closed.is_over());
     }
     Ok(())
 }
 
-fn make(fault: Fault, ring: &Ring, random: &mut Rng) -> anyhow::Result<()> {
-    let world = ring.world(random);
+/// Makes one fault; some last a while.
+fn make(fault: Fault, shared: &Shared, random: &mut Rng) -> anyhow::Result<()> {
+    let world = shared.world(random);
     match fault {
         Fault::Stall => {
             world.stall.begin();
-            ring.stop.pause(Duration::from_millis(random.u64(10..400)));
+            shared
+                .stop
+                .pause(Duration::from_millis(random.u64(10..400)));
             world.stall.end();
         }
-        Fault::Jump => ring.books.clock.jump(jump(random)),
+        Fault::Jump => shared.books.clock.jump(jump(random)),
         Fault::CancelAll => _ = world.plain.cancel_all("all at once"),
         Fault::NewWorld => {
             drop(world);
-            let old = ring.pass()?;
-            ring.close(old, random);
+            let old = shared.replace_passing()?;
+            shared.close(old, random);
         }
-        Fault::Look => world.look(),
+        Fault::Look => world.inspect(),
     }
     Ok(())
 }
 
-/// Mostly below a second, else up to an hour.
+/// Draws the length of a jump: mostly below a second, else up to an hour.
 fn jump(random: &mut Rng) -> Duration {
     match random.u32(0..4) {
         0 => Duration::from_millis(random.u64(1000..3_600_000)),

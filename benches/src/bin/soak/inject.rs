@@ -1,5 +1,5 @@
-//! The faults of the soak: a clock that jumps, and an executor that stalls. A stalled executor
-//! holds its jobs for a while and then drops some of them.
+//! Faults of the soak: a clock that jumps, and an executor that stalls. A stalled executor holds its
+//! jobs for a while and then drops some of them.
 
 use std::{
     mem,
@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use timer_core::{Clock, Executor, Job, SystemClock, Workers};
 
-/// A clock that jumps when told to. Clones show the same time.
+/// A clock that jumps on demand. Clones show the same time.
 #[derive(Clone, Debug)]
 pub(crate) struct JumpingClock {
     real: SystemClock,
@@ -28,7 +28,7 @@ impl JumpingClock {
         }
     }
 
-    /// Time that has really passed.
+    /// Returns the time that has really passed.
     pub(crate) fn real_ns(&self) -> u64 {
         self.real.now_ns()
     }
@@ -43,17 +43,16 @@ impl Clock for JumpingClock {
         self.real_ns() + self.offset_ns.load(SeqCst)
     }
 
-    /// A sleeping thread does not hear of a jump.
+    /// Limits sleeps, as a jump does not wake a sleeping thread.
     fn sleep_max(&self) -> Option<Duration> {
         Some(Duration::from_millis(5))
     }
 }
 
-/// One held job in this many is dropped when they are released. A dropped job runs where it is
-/// dropped.
+/// One held job in this many is dropped on release. A dropped job runs on the dropping thread.
 const DROPPED: usize = 8;
 
-/// Hands jobs to workers, but while it is stalled. Clones are the same.
+/// An executor that hands jobs to workers, except while it is stalled. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Stall {
     shared: Arc<Shared>,
@@ -62,7 +61,7 @@ pub(crate) struct Stall {
 #[derive(Debug)]
 struct Shared {
     workers: Workers,
-    /// `None` while it is not stalled.
+    /// Held jobs; `None` while it is not stalled.
     held: Mutex<Option<Vec<Job>>>,
 }
 
@@ -77,12 +76,12 @@ impl Stall {
         })
     }
 
-    /// Holds jobs from here on.
+    /// Holds jobs from now on.
     pub(crate) fn begin(&self) {
         self.shared.held.lock().get_or_insert_default();
     }
 
-    /// Lets the jobs go that were held.
+    /// Releases the held jobs, and drops some of them.
     pub(crate) fn end(&self) {
         let held = mem::take(&mut *self.shared.held.lock()).unwrap_or_default();
         for (at, job) in held.into_iter().enumerate() {
@@ -94,7 +93,7 @@ impl Stall {
         }
     }
 
-    /// Waits until the workers have ended; no more jobs are to come.
+    /// Ends the workers, and waits for them. No more jobs may come.
     pub(crate) fn join(&self) {
         self.end();
         self.shared.workers.close();
@@ -108,6 +107,7 @@ impl Executor for Stall {
         match &mut *held {
             Some(held) => held.push(job),
             None => {
+                // A closed executor runs the job here, and it may come back.
                 drop(held);
                 self.shared.workers.execute(job);
             }

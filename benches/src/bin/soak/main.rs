@@ -1,14 +1,14 @@
-//! A soak: parks operations at a steady rate for as long as wished, with faults mixed in, and shows
-//! that none is lost, doubled or early and that memory stays as it is.
+//! A soak: parks operations at a steady rate for any length of time, with faults mixed in, and checks
+//! that none is lost, doubled or early and that memory does not grow.
 //!
 //! `cargo run --release -p purgatory-benches --bin soak -- --seconds 60`
 //!
-//! Two worlds, each a timer with all that can be parked in on it, share a clock that jumps: one
-//! lasts, the other is closed and made anew now and then. Drivers park in every way there is, and
-//! do something to what was parked before: complete it, raise its event, cancel, reschedule, drop
-//! its future, leave it to its time. Other threads live for a moment. One makes faults: executors
-//! stall, the clock jumps, a world ends. Checks and callbacks panic. Each operation has a number
-//! and one outcome in the books. At a standstill everything ends; no operation may be left, and
+//! Two worlds, each a timer with everything in which operations can be parked, share a clock that
+//! jumps. One world lasts, the other is closed and replaced now and then. Drivers park in every way,
+//! and act on what was parked before: they complete it, signal its key, cancel it, reschedule it, drop
+//! its future, or leave it to its timeout. Short-lived threads do the same. One thread makes faults:
+//! executors stall, the clock jumps, a world ends. Checks and callbacks panic. Each operation has a
+//! number and one outcome in the books. At a standstill everything ends: no operation may remain, and
 //! memory must be what it was.
 //!
 //! All choices come from a seed. Threads race, so the same seed makes the same kind of run, not the
@@ -30,36 +30,35 @@ use purgatory_benches::machine;
 
 use crate::{books::Plant, driver::Stop};
 
-/// Parks operations at a steady rate with faults mixed in, and shows that none is lost, doubled or
-/// early and that memory stays as it is. Ctrl-C ends it with its table. Fails (exit code 1) when
-/// something is not as it should be.
+/// Parks operations at a steady rate with faults mixed in, and checks that none is lost, doubled or
+/// early and that memory does not grow. Ctrl-C ends it with its table. It fails with exit code 1 when
+/// something went wrong.
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 struct Args {
-    /// How long; without it until Ctrl-C.
+    /// The length of the run; without it until Ctrl-C.
     #[arg(long, value_parser = value_parser!(u64).range(1..))]
     seconds: Option<u64>,
-    /// Operations a second. What was reached is printed.
+    /// Operations per second. The rate that was reached is printed.
     #[arg(long, value_name = "PER_SECOND", default_value_t = 200_000)]
     #[arg(value_parser = value_parser!(u64).range(1..=10_000_000))]
     rate: u64,
-    /// Makes the operations and the faults; another one each time without it.
+    /// The seed of operations and faults; a random one by default.
     #[arg(long)]
     seed: Option<u64>,
-    /// Seconds between two lines of progress, on the standard error; 0 for none.
+    /// Seconds between two lines of progress on the standard error; 0 for none.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     progress: u64,
-    /// Makes a mistake in the books, to see that it is noticed.
+    /// Plants a mistake in the books, to see that it is noticed.
     #[arg(long, hide = true)]
     plant: Option<Plant>,
 }
 
 impl Args {
-    /// Seconds between two standstills: 30, or a sixth of the run. The warm-up is two of them and a
-    /// quarter of the run, or ten minutes.
+    /// Returns the seconds between two standstills: 30, or a sixth of the run.
     fn standstill(&self) -> u64 {
-        self.seconds
-            .map_or(30, |seconds| (seconds / 6).clamp(1, 30))
+        let seconds = self.seconds.unwrap_or(u64::MAX);
+        (seconds / 6).clamp(1, 30)
     }
 }
 
@@ -67,13 +66,13 @@ fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let stop = Stop::default();
-    let raise = stop.clone();
-    ctrlc::set_handler(move || raise.raise()).context("cannot listen for Ctrl-C")?;
+    let on_ctrl_c = stop.clone();
+    ctrlc::set_handler(move || on_ctrl_c.set()).context("cannot listen for Ctrl-C")?;
     eprintln!("{}", machine());
     eprintln!("seed {seed}, {} a second", args.rate);
-    Ok(if run::run(&args, seed, &stop)? {
-        ExitCode::SUCCESS
+    if run::run(&args, seed, &stop)? {
+        Ok(ExitCode::SUCCESS)
     } else {
-        ExitCode::FAILURE
-    })
+        Ok(ExitCode::FAILURE)
+    }
 }

@@ -1,5 +1,5 @@
-//! Parks operations in every way there is. A parked operation is later completed, rescheduled,
-//! cancelled, given up or left to its time.
+//! Parks operations in every way. A parked operation is later completed, rescheduled, cancelled,
+//! abandoned or left to its timeout.
 
 use std::{
     mem,
@@ -25,22 +25,22 @@ use crate::{
 };
 
 const MILLISECOND: u64 = 1_000_000;
-/// There is no more on the shelf of each thing.
+/// The maximum number of each thing on the shelf.
 const SHELF_MAX: u64 = 8;
 
-/// A wait that tells the books how it ended.
+/// A wait that records how it ended.
 type Wait = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// An operation that was parked.
+/// A parked operation, to act on.
 pub(crate) struct Mine {
     record: Arc<Record>,
     world: Weak<World>,
-    /// Its name in the plain purgatory, if it is there.
+    /// Its id, if it is in the plain purgatory.
     id: Option<OperationId>,
-    /// The future that is waited for; without it a callback is told the outcome.
+    /// Its future; `None` if a callback gets the outcome.
     wait: Option<Wait>,
-    /// Makes its condition true and raises the event.
-    bring_about: Box<dyn Fn(&World) + Send>,
+    /// Makes its condition true and signals the key.
+    satisfy: Box<dyn Fn(&World) + Send>,
 }
 
 /// An operation with a weight of its own.
@@ -64,7 +64,7 @@ impl DelayedOperation for Weighed {
 }
 
 impl Mine {
-    /// Takes what it waits for, if it waits. True when there is nothing to be waited for.
+    /// Polls its future; true when it was ready, or there is none.
     pub(crate) fn is_over(&mut self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         self.wait
@@ -72,36 +72,43 @@ impl Mine {
             .is_none_or(|wait| wait.as_mut().poll(&mut context).is_ready())
     }
 
-    /// Does something to it; gives back what is still to be waited for.
+    /// Acts on it; returns it if its future is not ready.
     pub(crate) fn act(mut self, random: &mut Rng) -> Option<Mine> {
         if self.wait.is_some() && self.is_over() {
             return None;
         }
         let Some(world) = self.world.upgrade() else {
-            return self.wait.is_some().then_some(self);
+            // Its world is closed: only a future may still be ready later.
+            return if self.wait.is_some() {
+                Some(self)
+            } else {
+                None
+            };
         };
         match (random.u32(0..100), self.id) {
             (0..4, _) => {
+                // Recorded before the future drops its value.
                 if self.wait.is_some() {
-                    self.record.end(Ending::Dropped); // before its value is dropped
+                    self.record.end(Ending::Dropped);
                 }
                 return None;
             }
             (4..8, Some(id)) => {
                 let timeout = random.u64(0..1000 * MILLISECOND);
-                let given = || world.plain.reschedule(id, Duration::from_nanos(timeout));
-                self.record.reschedule(timeout, given);
+                let reschedule = || world.plain.reschedule(id, Duration::from_nanos(timeout));
+                self.record.reschedule(timeout, reschedule);
             }
             (8..11, Some(id)) => _ = world.plain.cancel(id, "by its handle"),
             (11..14, Some(id)) => _ = world.plain.complete(id),
-            _ => (self.bring_about)(&world),
+            _ => (self.satisfy)(&world),
         }
-        (!self.is_over()).then_some(self)
+        if self.is_over() { None } else { Some(self) }
     }
 }
 
-/// Parks one operation somewhere in the world; it comes back if something may be done about it.
+/// Parks one operation somewhere in the world; returns it if it can be acted on.
 pub(crate) fn park(world: &Arc<World>, random: &mut Rng) -> Option<Mine> {
+    // Draw the kind and the timeout.
     let kind = match random.u32(0..100) {
         0..34 => Kind::Shared,
         34..50 => Kind::Fresh,
@@ -122,6 +129,8 @@ pub(crate) fn park(world: &Arc<World>, random: &mut Rng) -> Option<Mine> {
         Some(_) if random.u32(0..8) == 0 => Timeout::At(record.due_ns()),
         Some(ns) => Timeout::After(Duration::from_nanos(ns)),
     };
+
+    // Park it. One that is refused has ended.
     let way = Way {
         world,
         record: &record,
@@ -131,15 +140,24 @@ pub(crate) fn park(world: &Arc<World>, random: &mut Rng) -> Option<Mine> {
     let parked = match kind {
         Kind::Levels => way.levels(),
         Kind::Future => Ok(way.future()),
-        Kind::Monitor => way.monitor(),
+        Kind::Monitor => Ok(way.monitor()),
         Kind::Reply => way.reply(),
         Kind::Watermark => way.watermark(),
         _ => way.flag(kind),
     };
-    parked.map_err(|()| record.end(Ending::Refused)).ok()
+    match parked {
+        Ok(mine) => Some(mine),
+        Err(Refused) => {
+            record.end(Ending::Refused);
+            None
+        }
+    }
 }
 
-/// None, hardly any, below a twentieth of a second, or seconds.
+/// The error of an operation that was not accepted.
+struct Refused;
+
+/// Draws a timeout: none, zero, below a twentieth of a second, or up to three seconds.
 fn timeout_ns(random: &mut Rng) -> Option<u64> {
     match random.u32(0..100) {
         0 => None,
@@ -149,8 +167,8 @@ fn timeout_ns(random: &mut Rng) -> Option<u64> {
     }
 }
 
-/// Its name, unless it was over at once.
-fn name(parked: ParkResult) -> Option<OperationId> {
+/// Returns the id, unless the operation ended at once.
+fn parked_id(parked: ParkResult) -> Option<OperationId> {
     if let ParkResult::Parked(id) = parked {
         Some(id)
     } else {
@@ -158,7 +176,7 @@ fn name(parked: ParkResult) -> Option<OperationId> {
     }
 }
 
-/// One operation on its way into a world. Each way gives an error when it was refused.
+/// One operation on its way into a world, with a method for each way.
 struct Way<'a> {
     world: &'a Arc<World>,
     record: &'a Arc<Record>,
@@ -167,24 +185,24 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    fn mine(&self, id: Option<OperationId>, act: impl Fn(&World) + Send + 'static) -> Mine {
-        let world = Arc::downgrade(self.world);
+    /// Creates the handle of an operation with a callback.
+    fn mine(&self, id: Option<OperationId>, satisfy: impl Fn(&World) + Send + 'static) -> Mine {
         Mine {
             record: self.record.clone(),
-            world,
+            world: Arc::downgrade(self.world),
             id,
             wait: None,
-            bring_about: Box::new(act),
+            satisfy: Box::new(satisfy),
         }
     }
 
-    /// The same with a future, and with the function that takes its value.
+    /// Creates the handle of an operation with a future; `completed` takes its value.
     fn awaited<T: Send + 'static>(
         &self,
         id: Option<OperationId>,
         future: impl Future<Output = Result<T, WaitError>> + Send + 'static,
         completed: impl FnOnce(T, &Record) + Send + 'static,
-        act: impl Fn(&World) + Send + 'static,
+        satisfy: impl Fn(&World) + Send + 'static,
     ) -> Mine {
         let record = self.record.clone();
         let wait: Wait = Box::pin(async move {
@@ -195,7 +213,7 @@ impl Way<'_> {
         });
         Mine {
             wait: Some(wait),
-            ..self.mine(id, act)
+            ..self.mine(id, satisfy)
         }
     }
 
@@ -204,22 +222,28 @@ impl Way<'_> {
         &mut self,
         watches: Watches<'_, u64>,
         mut condition: impl FnMut() -> bool + Send + 'static,
-    ) -> Result<Option<OperationId>, ()> {
-        let (record, fault) = (self.record.clone(), self.random.u32(0..200));
-        let mut looks = self.random.u32(0..3);
+    ) -> Result<Option<OperationId>, Refused> {
+        // One in 200 panics in its first, second or third check.
+        let fault = self.random.u32(0..200);
+        let mut checks = self.random.u32(0..3);
         let check = move || {
-            if fault == 0 && looks == 0 {
+            if fault == 0 && checks == 0 {
                 resume_unwind(Box::new("a check that panics"));
             }
-            looks = looks.saturating_sub(1);
+            checks = checks.saturating_sub(1);
             condition()
         };
+
+        // One in 200 panics in its callback.
+        let record = self.record.clone();
         let then = move |outcome: Outcome| {
             record.end(outcome);
             if fault == 1 {
                 resume_unwind(Box::new("a callback that panics"));
             }
         };
+
+        // Some have a weight, the others a label.
         let weight = self.record.number % 5;
         let operation = BoxedOperation::new(Weighed {
             operation: when(check, then),
@@ -234,10 +258,10 @@ impl Way<'_> {
             .world
             .plain
             .try_complete_else_watch(operation, watches, self.timeout);
-        parked.map(name).map_err(drop)
+        parked.map(parked_id).map_err(|_| Refused)
     }
 
-    /// Draws keys of one sort; a key may be drawn twice.
+    /// Draws one or more keys; a key may be drawn twice.
     fn keys(&mut self, of: u64) -> Vec<u64> {
         let count = if self.random.u32(0..4) == 0 {
             self.random.usize(2..7)
@@ -247,32 +271,37 @@ impl Way<'_> {
         (0..count).map(|_| self.random.u64(0..of)).collect()
     }
 
-    /// Parks under keys that others share, or that nothing else ever uses.
-    fn flag(mut self, kind: Kind) -> Result<Mine, ()> {
-        let fresh = FRESH + self.record.number;
+    /// Parks under shared keys, or under one that no other operation ever uses.
+    fn flag(mut self, kind: Kind) -> Result<Mine, Refused> {
         let keys = if kind == Kind::Fresh {
-            vec![fresh]
+            vec![FRESH + self.record.number]
         } else {
             self.keys(SHARED_KEYS)
         };
+
+        // One in thirty is complete from the start.
         let flag = Arc::new(AtomicBool::new(self.random.u32(0..30) == 0));
         let seen = flag.clone();
         let id = self.plain(Watches::keys(&keys), move || seen.load(SeqCst))?;
         let one = self.random.u32(0..16) == 0;
         Ok(self.mine(id, move |world| {
             flag.store(true, SeqCst);
-            match one {
-                true => _ = world.plain.check_and_complete_one(&keys[0]),
-                false => _ = world.plain.check_and_complete(&keys[0]),
+            if one {
+                world.plain.check_and_complete_one(&keys[0]);
+            } else {
+                world.plain.check_and_complete(&keys[0]);
             }
         }))
     }
 
     /// Parks under watermarks, in each form of watch.
-    fn levels(mut self) -> Result<Mine, ()> {
-        let (keys, weak) = (self.keys(LEVEL_KEYS), Arc::downgrade(self.world));
+    fn levels(mut self) -> Result<Mine, Refused> {
+        // Require a watermark for each key, some of them reached already.
+        let keys = self.keys(LEVEL_KEYS);
         let ahead = |&key: &u64| (key, self.world.level(key) + self.random.u64(0..5));
         let levels: Vec<_> = keys.iter().map(ahead).collect();
+
+        // A threshold watch, a checked one, or a threshold watch with plain keys beside it.
         let watches: Vec<_> = levels.iter().map(|&(key, at)| (LEVELS + key, at)).collect();
         let plain: Vec<_> = keys.iter().map(|key| LEVELS + key).collect();
         let watches = match self.random.u32(0..3) {
@@ -280,8 +309,12 @@ impl Way<'_> {
             1 => Watches::up_to(&watches).with_keys(&plain),
             _ => Watches::up_to(&watches),
         };
+
+        // The first watermark is advanced to satisfy it.
         let (key, at) = levels[0];
-        let reached = move |world: Arc<World>| levels.iter().all(|&(k, v)| world.level(k) >= v);
+        let weak = Arc::downgrade(self.world);
+        let reached =
+            move |world: Arc<World>| levels.iter().all(|&(key, at)| world.level(key) >= at);
         let id = self.plain(watches, move || weak.upgrade().is_some_and(&reached))?;
         Ok(self.mine(id, move |world| {
             world.levels[key as usize].fetch_max(at, SeqCst);
@@ -289,11 +322,19 @@ impl Way<'_> {
         }))
     }
 
+    /// Waits under shared keys, as a future.
     fn future(mut self) -> Mine {
         let keys = self.keys(SHARED_KEYS);
         let flag = Arc::new(AtomicBool::new(self.random.u32(0..30) == 0));
-        let (seen, record) = (flag.clone(), self.record.clone());
-        let condition = move || seen.load(SeqCst).then(|| Value::of(&record));
+        let seen = flag.clone();
+        let record = self.record.clone();
+        let condition = move || {
+            if seen.load(SeqCst) {
+                Some(Value::of(&record))
+            } else {
+                None
+            }
+        };
         let future = self.world.plain.wait(&keys, self.timeout, condition);
         self.awaited(
             future.id(),
@@ -306,31 +347,36 @@ impl Way<'_> {
         )
     }
 
-    /// Takes something from the monitor's shelf, where it goes back unless it is kept.
-    fn monitor(self) -> Result<Mine, ()> {
-        let (key, value) = (self.random.u64(0..LEVEL_KEYS), self.record.clone());
-        let shelf = Arc::downgrade(self.world);
-        let condition = move |stock: &mut Shelf| {
-            let left = stock[key as usize].checked_sub(1)?;
-            stock[key as usize] = left;
-            Some(Taken(Some((Value::of(&value), shelf.clone(), key))))
+    /// Takes a thing from the monitor's shelf. It is put back unless the future yields it.
+    fn monitor(self) -> Mine {
+        let key = self.random.u64(0..LEVEL_KEYS);
+        let record = self.record.clone();
+        let world = Arc::downgrade(self.world);
+        let condition = move |shelf: &mut Shelf| {
+            let things = &mut shelf[key as usize];
+            *things = things.checked_sub(1)?;
+            Some(Taken(Some(Thing {
+                value: Value::of(&record),
+                world: world.clone(),
+                key,
+            })))
         };
         let one = self.random.bool();
-        let put = move |world: &World| match one {
-            true => world
-                .monitor
-                .update_one(&key, |shelf| world.put(shelf, key)),
-            false => world
-                .monitor
-                .update_key(&key, |shelf| world.put(shelf, key)),
+        let put = move |world: &World| {
+            let put = |shelf: &mut Shelf| world.put(shelf, key);
+            if one {
+                world.monitor.update_one(&key, put);
+            } else {
+                world.monitor.update_key(&key, put);
+            }
         };
         let future = self.world.monitor.wait(&[key], self.timeout, condition);
-        Ok(self.awaited(None, future, |taken, _| taken.keep(), put))
+        self.awaited(None, future, |taken, _| taken.keep(), put)
     }
 
-    /// Expects a reply under a key of its own, or one that may be taken. The reply is delivered
+    /// Expects a reply under a key of its own, or under one that may be in use. The reply is delivered
     /// twice; the second delivery finds no waiter.
-    fn reply(self) -> Result<Mine, ()> {
+    fn reply(self) -> Result<Mine, Refused> {
         let shared = self.random.u32(0..8) == 0;
         let fresh = FRESH + self.record.number;
         let key = if shared {
@@ -338,81 +384,90 @@ impl Way<'_> {
         } else {
             fresh
         };
-        let reply = self.world.replies.expect(key, self.timeout).map_err(drop)?;
-        let right = move |answer, record: &Record| record.complete(answer == key);
-        Ok(self.awaited(None, reply, right, move |world| {
-            let _delivered = [(); 2].map(|()| world.replies.deliver(&key, key));
+        let reply = self.world.replies.expect(key, self.timeout);
+        let reply = reply.map_err(|_| Refused)?;
+        let check = move |answer, record: &Record| record.complete(answer == key);
+        Ok(self.awaited(None, reply, check, move |world| {
+            for _ in 0..2 {
+                _ = world.replies.deliver(&key, key);
+            }
         }))
     }
 
     /// Waits for the watermark of one key, or for two of three.
-    fn watermark(self) -> Result<Mine, ()> {
+    fn watermark(self) -> Result<Mine, Refused> {
+        // Draw three keys, each with a value that is reached or nearly so.
         let watermarks = &self.world.watermarks;
-        let mut ahead = |above: u64| {
-            let key = above + self.random.u64(0..LEVEL_KEYS);
-            (
-                key,
-                watermarks.value(&key).unwrap_or(0) + self.random.u64(0..5),
-            )
+        let mut ahead = |first_key: u64| {
+            let key = first_key + self.random.u64(0..LEVEL_KEYS);
+            let value = watermarks.value(&key).unwrap_or(0) + self.random.u64(0..5);
+            (key, value)
         };
         let of = [ahead(0), ahead(1 << 20), ahead(2 << 20)];
         let (key, value) = of[0];
-        let raise = move |world: &World| {
+
+        // Two advances satisfy each form.
+        let advance = move |world: &World| {
             for (key, value) in &of[..2] {
-                let _ = world.watermarks.advance(key, *value);
+                _ = world.watermarks.advance(key, *value);
             }
         };
         match self.random.u32(0..4) {
             0 => {
-                let told = self.record.clone();
-                let then = move |ended| told.end(ended);
-                watermarks
-                    .park(&key, value, self.timeout, then)
-                    .map_err(drop)?;
-                Ok(self.mine(None, raise))
+                let record = self.record.clone();
+                let then = move |outcome| record.end(outcome);
+                let parked = watermarks.park(&key, value, self.timeout, then);
+                parked.map_err(|_| Refused)?;
+                Ok(self.mine(None, advance))
             }
             1 => {
                 let future = watermarks.wait_for_k(2, &of, self.timeout);
-                let right = |reached: Vec<_>, record: &Record| record.complete(reached.len() >= 2);
-                Ok(self.awaited(None, future, right, raise))
+                let check = |reached: Vec<_>, record: &Record| record.complete(reached.len() >= 2);
+                Ok(self.awaited(None, future, check, advance))
             }
             _ => {
                 let future = watermarks.wait_for(&key, value, self.timeout);
-                let right = move |reached, record: &Record| record.complete(reached >= value);
-                Ok(self.awaited(None, future, right, raise))
+                let check = move |reached, record: &Record| record.complete(reached >= value);
+                Ok(self.awaited(None, future, check, advance))
             }
         }
     }
 }
 
-/// One of a thing on the shelf, which goes back there unless it is kept.
-struct Taken(Option<(Value, Weak<World>, u64)>);
+/// A thing that was taken from the shelf, and the value of the wait that took it.
+struct Thing {
+    value: Value,
+    world: Weak<World>,
+    key: u64,
+}
+
+/// Puts its thing back on the shelf when dropped, unless it was kept.
+struct Taken(Option<Thing>);
 
 impl Taken {
     fn keep(mut self) {
-        let (value, world, _) = self.0.take().expect("it is kept once");
-        world
-            .upgrade()
-            .into_iter()
-            .for_each(|world| _ = world.taken.fetch_add(1, SeqCst));
-        value.take();
+        let thing = self.0.take().expect("it is kept once");
+        if let Some(world) = thing.world.upgrade() {
+            world.taken.fetch_add(1, SeqCst);
+        }
+        thing.value.take();
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        if let Some((_, world, key)) = self.0.take()
-            && let Some(world) = world.upgrade()
+        if let Some(thing) = self.0.take()
+            && let Some(world) = thing.world.upgrade()
         {
-            world
-                .monitor
-                .update_one(&key, |stock| stock[key as usize] += 1);
+            let key = thing.key;
+            let put_back = |shelf: &mut Shelf| shelf[key as usize] += 1;
+            world.monitor.update_one(&key, put_back);
         }
     }
 }
 
 impl World {
-    /// Puts something on the shelf, unless it is full.
+    /// Puts a thing on the shelf, unless it is full.
     fn put(&self, shelf: &mut Shelf, key: u64) {
         if shelf[key as usize] < SHELF_MAX {
             shelf[key as usize] += 1;
@@ -421,41 +476,51 @@ impl World {
     }
 }
 
-/// Parks an operation that completes at the next event of its key, and whose callback parks the
-/// next one, `left` times.
-fn park_chain(world: &Arc<World>, left: u32) {
+/// Parks an operation that completes at the next signal of its key. Its callback parks the next one,
+/// `remaining` times.
+fn park_chain(world: &Arc<World>, remaining: u32) {
     let record = world.books.open(Kind::Chain, None);
-    let (told, weak, mut looked) = (record.clone(), Arc::downgrade(world), false);
+
+    // The signal in the callback takes effect after the callback.
+    let ends = record.clone();
+    let weak = Arc::downgrade(world);
     let then = move |outcome: Outcome| {
-        told.end(outcome);
-        if left > 0
+        ends.end(outcome);
+        if remaining > 0
             && let Some(world) = weak.upgrade()
         {
-            park_chain(&world, left - 1);
-            world.plain.check_and_complete(&CHAIN); // after this callback
+            park_chain(&world, remaining - 1);
+            world.plain.check_and_complete(&CHAIN);
         }
     };
-    let operation = BoxedOperation::new(when(move || mem::replace(&mut looked, true), then));
-    if world
-        .plain
-        .try_complete_else_watch(operation, &[CHAIN], Timeout::Never)
-        .is_err()
-    {
+
+    // The first check is in vain, the second is not.
+    let mut checked = false;
+    let check = move || mem::replace(&mut checked, true);
+    let operation = BoxedOperation::new(when(check, then));
+    let plain = &world.plain;
+    let parked = plain.try_complete_else_watch(operation, &[CHAIN], Timeout::Never);
+    if parked.is_err() {
         record.end(Ending::Refused);
     }
 }
 
 /// Blocks this thread in a wait, which another thread may complete.
 pub(crate) fn block(world: &Arc<World>, random: &mut Rng) {
-    let timeout = Duration::from_nanos(random.u64(0..20 * MILLISECOND));
-    let record = world
-        .books
-        .open(Kind::Blocking, Some(timeout.as_nanos() as u64));
-    let (key, value) = (random.u64(0..SHARED_KEYS), record.clone());
-    let (looks, mut looked) = (random.u32(0..3), 0);
+    let timeout_ns = random.u64(0..20 * MILLISECOND);
+    let timeout = Duration::from_nanos(timeout_ns);
+    let record = world.books.open(Kind::Blocking, Some(timeout_ns));
+
+    // Some checks are in vain.
+    let key = random.u64(0..SHARED_KEYS);
+    let completes = record.clone();
+    let mut vain_checks = random.u32(0..3);
     let condition = move || {
-        looked += 1;
-        (looked > looks).then(|| Value::of(&value))
+        if vain_checks > 0 {
+            vain_checks -= 1;
+            return None;
+        }
+        Some(Value::of(&completes))
     };
     match world.plain.wait(&[key], timeout, condition).wait_blocking() {
         Ok(value) => value.take(),
@@ -463,8 +528,8 @@ pub(crate) fn block(world: &Arc<World>, random: &mut Rng) {
     }
 }
 
-/// Raises an event that is for no operation in particular.
-pub(crate) fn happen(world: &World, random: &mut Rng) {
+/// Signals, cancels or completes a random key.
+pub(crate) fn signal_any(world: &World, random: &mut Rng) {
     let shared = random.u64(0..SHARED_KEYS);
     let level = random.u64(0..LEVEL_KEYS);
     match random.u32(0..40) {

@@ -1,12 +1,7 @@
 //! The run: starts the threads, brings everything to a standstill now and then, and prints the
 //! result.
 
-use std::{
-    alloc::System,
-    sync::atomic::{AtomicU64, Ordering::SeqCst},
-    thread,
-    time::Duration,
-};
+use std::{alloc::System, sync::atomic::Ordering::SeqCst, thread, time::Duration};
 
 use anyhow::anyhow;
 use clap::ValueEnum;
@@ -17,13 +12,13 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use crate::{
     Args,
     books::{Books, Ending, Wrong},
-    driver::{Fault, Ring, Stop, break_things},
+    driver::{Fault, Shared, Stop, break_things},
     inject::JumpingClock,
 };
 
-/// At a standstill an open operation is lost once nothing has ended for this long.
+/// At a standstill open operations count as lost when none has ended for this long.
 const PATIENCE_NS: u64 = 10 * SECOND_NS;
-/// Threads that park and complete.
+/// The number of threads that park and complete.
 const DRIVERS: usize = 2;
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND_NS: u64 = 1_000_000_000;
@@ -31,11 +26,11 @@ const SECOND_NS: u64 = 1_000_000_000;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The bytes by which idle memory may grow. The levels of a wheel and its pages are made when they
-/// are first used, the fourth level not before 262 s: some are made after the warm-up.
+/// The number of bytes by which idle memory may grow. The levels of a wheel and its pages are created
+/// on first use, the fourth level not before 262 s, so some are created after the warm-up.
 const SLACK: u64 = 1 << 20;
 
-/// Bytes that are allocated now.
+/// Returns the number of bytes that are allocated now.
 fn live_bytes() -> u64 {
     let stats = ALLOCATOR.stats();
     stats
@@ -43,9 +38,9 @@ fn live_bytes() -> u64 {
         .saturating_sub(stats.bytes_deallocated) as u64
 }
 
-/// Bytes at the standstills, where everything has ended and the passing world is gone; what is left
-/// is the lasting world, empty, and the soak itself. That must be what it was when the warm-up was
-/// over, but for [`SLACK`], however many operations went by.
+/// Bytes at the standstills, where everything has ended and the passing world is gone. What remains
+/// is the lasting world, empty, and the soak itself. That must not grow after the warm-up by more than
+/// [`SLACK`], after any number of operations.
 #[derive(Clone, Debug, Default)]
 struct Idle {
     /// At the end of the warm-up.
@@ -56,6 +51,7 @@ struct Idle {
 }
 
 impl Idle {
+    /// Records the bytes at a standstill.
     fn note(&mut self, bytes: u64, warm: bool) {
         match self.base {
             Some(base) => {
@@ -68,24 +64,26 @@ impl Idle {
     }
 }
 
-/// Runs the soak, and prints its table. True when nothing was wrong.
+/// Runs the soak, and prints its table; true when nothing was wrong.
 pub(crate) fn run(args: &Args, seed: u64, stop: &Stop) -> anyhow::Result<bool> {
     let mut random = Rng::with_seed(seed);
     let books = Books::new(JumpingClock::new(), args.plant);
-    let ring = &Ring::new(books, stop)?;
-    let of_faults = random.u64(..);
+    let shared = &Shared::new(books, stop)?;
+    let fault_seed = random.u64(..);
     let mut watch = Watch {
         args,
-        ring,
+        shared,
         idle: Idle::default(),
         standstills: 0,
     };
+
+    // This thread watches, beside one that makes faults and the drivers. All end with the first.
     thread::scope(|scope| {
-        let breaks = scope.spawn(move || stopping(stop, || break_things(ring, of_faults)));
+        let breaks = scope.spawn(move || stopping(stop, || break_things(shared, fault_seed)));
         let watched = stopping(stop, || {
             for _ in 0..DRIVERS {
                 let seed = random.u64(..);
-                scope.spawn(move || stopping(stop, || ring.drive(args.rate, seed)));
+                scope.spawn(move || stopping(stop, || shared.drive(args.rate, seed)));
             }
             watch.watch(&mut random)
         });
@@ -94,6 +92,8 @@ pub(crate) fn run(args: &Args, seed: u64, stop: &Stop) -> anyhow::Result<bool> {
             .map_err(|_| anyhow!("the thread that makes faults panicked"))??;
         watched
     })?;
+
+    // The last standstill checks what has happened since the one before.
     if watch.is_right() {
         watch.standstill(&mut random)?;
     }
@@ -101,46 +101,47 @@ pub(crate) fn run(args: &Args, seed: u64, stop: &Stop) -> anyhow::Result<bool> {
     Ok(watch.is_right())
 }
 
-/// Runs one thread's part. However it ends, all end with it.
+/// Runs one thread's part, and stops the run when it ends, also by a panic.
 fn stopping<R>(stop: &Stop, part: impl FnOnce() -> R) -> R {
-    struct Raise<'a>(&'a Stop);
-    impl Drop for Raise<'_> {
+    struct SetOnDrop<'a>(&'a Stop);
+    impl Drop for SetOnDrop<'_> {
         fn drop(&mut self) {
-            self.0.raise();
+            self.0.set();
         }
     }
-    let _raise = Raise(stop);
+    let _set_on_drop = SetOnDrop(stop);
     part()
 }
 
-/// The first thread's view of the run.
+/// The first thread's part: standstills, progress, and the result.
 struct Watch<'a> {
     args: &'a Args,
-    ring: &'a Ring,
+    shared: &'a Shared,
     idle: Idle,
     standstills: u64,
 }
 
 impl Watch<'_> {
     fn watch(&mut self, random: &mut Rng) -> anyhow::Result<()> {
-        let (
-            Ring { books, stop, .. },
-            Args {
-                seconds, progress, ..
-            },
-        ) = (self.ring, self.args);
-        let (begun_ns, mut second) = (books.clock.real_ns(), 0);
-        while !stop.is_raised() && seconds.is_none_or(|seconds| second < seconds) {
+        let args = self.args;
+        let books = &self.shared.books;
+        let stop = &self.shared.stop;
+        let seconds_max = args.seconds.unwrap_or(u64::MAX);
+        let begun_ns = books.clock.real_ns();
+        let mut second = 0;
+        while !stop.is_set() && second < seconds_max {
+            // Sleep until the next full second.
             second += 1;
             let next_ns = begun_ns + second * SECOND_NS;
-            stop.pause(Duration::from_nanos(
-                next_ns.saturating_sub(books.clock.real_ns()),
-            ));
-            if second % self.args.standstill() == 0 {
+            let ahead_ns = next_ns.saturating_sub(books.clock.real_ns());
+            stop.pause(Duration::from_nanos(ahead_ns));
+
+            if second % args.standstill() == 0 {
                 self.standstill(random)?;
             }
-            if *progress > 0 && second % progress == 0 {
-                let (parked, open) = (grouped(books.operations()), grouped(books.pending()));
+            if args.progress > 0 && second % args.progress == 0 {
+                let parked = grouped(books.operations());
+                let open = grouped(books.pending());
                 let live = live_bytes() >> 20;
                 eprintln!("{second:>6} s: {parked} operations, {open} open, {live} MiB live");
             }
@@ -148,50 +149,64 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Everything ends, while nothing else moves; then the books and the memory are looked at.
+    /// Ends everything while no other thread moves, then checks the books and the memory.
     fn standstill(&mut self, random: &mut Rng) -> anyhow::Result<()> {
-        let ring = self.ring;
-        let _alone = ring.gate.write();
-        ring.lasting.end_all();
-        let passing = ring.passing.write().take();
-        ring.close(passing, random);
-        self.wait();
-        ring.books.close();
-        if let Err(left) = ring.lasting.check_empty() {
-            ring.books.note(Wrong::Other, 1, &format!("{left:#}"));
+        let shared = self.shared;
+        let _standstill = shared.gate.write();
+
+        // End the operations of both worlds, and the passing world itself.
+        shared.lasting.end_all();
+        let passing = shared.passing.write().take();
+        shared.close(passing, random);
+        self.wait_until_ended();
+
+        // What is open now is lost, and nothing may remain in the lasting world.
+        shared.books.close();
+        if let Err(remains) = shared.lasting.check_empty() {
+            shared.books.note(Wrong::Other, 1, &format!("{remains:#}"));
         }
-        ring.closed
-            .lock()
-            .drain(..)
-            .for_each(|closed| closed.stall.join());
+
+        // Join the workers of closed worlds, which hold memory.
+        for closed in shared.closed.lock().drain(..) {
+            closed.stall.join();
+        }
+
+        // Compare the memory. The warm-up is a quarter of the run, or ten minutes, and two standstills.
         self.standstills += 1;
-        // The warm-up is a quarter of the run, or ten minutes, and two standstills.
         let quarter = self.args.seconds.map_or(u64::MAX, |seconds| seconds / 4);
-        let warm = ring.books.clock.real_ns() / SECOND_NS >= quarter.min(600);
+        let warm = shared.books.clock.real_ns() / SECOND_NS >= quarter.min(600);
         self.idle.note(live_bytes(), warm && self.standstills > 2);
-        ring.pass()?;
+
+        // Go on with a new passing world, unless something was wrong.
+        shared.replace_passing()?;
         if !self.is_right() {
-            ring.stop.raise();
+            shared.stop.set();
         }
         Ok(())
     }
 
-    /// Waits until nothing is under way.
-    fn wait(&self) {
-        let (ring, clock) = (self.ring, &self.ring.books.clock);
-        let (mut since_ns, mut before) = (clock.real_ns(), u64::MAX);
+    /// Waits until nothing is under way, or nothing has ended for a while.
+    fn wait_until_ended(&self) {
+        let shared = self.shared;
+        let clock = &shared.books.clock;
+        let mut since_ns = clock.real_ns();
+        let mut before = u64::MAX;
         loop {
-            let collected = ring.collect();
-            let closing = ring
+            // Futures, closed worlds, and operations without an outcome.
+            let collected = shared.collect();
+            let closing = shared
                 .closed
                 .lock()
                 .iter()
                 .filter(|closed| !closed.is_over())
                 .count();
-            let pending = ring.books.pending() + closing as u64;
+            let pending = shared.books.pending() + closing as u64;
             let now_ns = clock.real_ns();
+
+            // Be patient as long as something ends.
             if pending < before {
-                (since_ns, before) = (now_ns, pending);
+                before = pending;
+                since_ns = now_ns;
             }
             if collected && pending == 0 || now_ns - since_ns > PATIENCE_NS {
                 return;
@@ -200,53 +215,51 @@ impl Watch<'_> {
         }
     }
 
-    /// Nothing wrong has been seen.
+    /// Returns whether nothing was wrong so far.
     fn is_right(&self) -> bool {
-        self.ring.books.wrong().0 == [0; 4] && !self.idle.grew
+        self.shared.books.faults().counts == [0; 4] && !self.idle.grew
     }
 
-    /// The table of the run; its last line names the faults, or says that there was none.
+    /// Formats the table of the run. Its last line gives the faults, or says that there was none.
     fn table(&self, seed: u64) -> String {
-        let (books, Idle { base, latest, grew }) = (&self.ring.books, &self.idle);
-        let ended = Ending::value_variants().iter().zip(books.endings());
-        let ended: Vec<_> = ended
-            .map(|(e, count)| format!("{} {}", name(e), grouped(count)))
+        let books = &self.shared.books;
+        let Idle { base, latest, grew } = &self.idle;
+
+        // Operations by ending, faults by kind.
+        let count = |name: String, count: u64| format!("{name} {}", grouped(count));
+        let endings = Ending::value_variants().iter().zip(books.endings());
+        let ended: Vec<_> = endings.map(|(ending, n)| count(name(ending), n)).collect();
+        let kinds = Fault::value_variants().iter().zip(&self.shared.faults);
+        let made: Vec<_> = kinds
+            .map(|(fault, n)| count(name(fault), n.load(SeqCst)))
             .collect();
-        let fault = |(fault, count): (&Fault, &AtomicU64)| {
-            format!("{} {}", name(fault), count.load(SeqCst))
-        };
-        let faults: Vec<_> = Fault::value_variants()
-            .iter()
-            .zip(&self.ring.faults)
-            .map(fault)
-            .collect();
+
         let seconds = books.clock.real_ns() as f64 / 1e9;
         let operations = grouped(books.operations());
         let rate = grouped((books.operations() as f64 / seconds) as u64);
-        let idle = |bytes: &Option<u64>| bytes.map_or("no standstill".to_owned(), grouped);
-        let ([lost, doubled, early, other], told) = books.wrong();
-        let right = if self.is_right() { "ok" } else { "FAILED" };
+        let standstills = self.standstills;
+        let bytes = |idle: &Option<u64>| idle.map_or("no standstill".to_owned(), grouped);
+        let warm = bytes(base);
+        let end = bytes(latest);
+        let mut lines = vec![
+            format!("ended: {}", ended.join(", ")),
+            format!("seed {seed}, {seconds:.1} s, {rate} a second, {standstills} standstills"),
+            format!("faults: {}", made.join(", ")),
+            format!("idle memory, bytes: {warm} when warm, {end} at the end"),
+        ];
+
+        // The first faults in words, then the verdict.
+        let faults = books.faults();
+        lines.extend(faults.described);
+        let [lost, doubled, early, other] = faults.counts;
+        let verdict = if self.is_right() { "ok" } else { "FAILED" };
         let memory = match (grew, latest) {
             (true, _) => "memory GREW",
             (false, None) => "memory not judged: no standstill after the warm-up",
             (false, _) => "memory flat",
         };
-        let mut lines = vec![
-            format!("ended: {}", ended.join(", ")),
-            format!(
-                "seed {seed}, {seconds:.1} s, {rate} a second, {} standstills",
-                self.standstills
-            ),
-            format!("faults: {}", faults.join(", ")),
-            format!(
-                "idle memory, bytes: {} when warm, {} at the end",
-                idle(base),
-                idle(latest)
-            ),
-        ];
-        lines.extend(told);
         lines.push(format!(
-            "{right}: {operations} operations, lost {lost}, doubled {doubled}, early {early}, \
+            "{verdict}: {operations} operations, lost {lost}, doubled {doubled}, early {early}, \
              otherwise wrong {other}, {memory}"
         ));
         lines.join("\n")

@@ -1,4 +1,4 @@
-//! A world: a timer on the injected clock, and all that can be parked in on it.
+//! A world: a timer on the injected clock, and everything in which operations can be parked.
 
 use std::{
     sync::{
@@ -15,24 +15,25 @@ use timer_core::{SystemTimer, TickLength, Timer};
 
 use crate::{books::Books, inject::Stall};
 
-/// Keys that many share; those of other sorts of keys lie above.
+/// The number of keys that many operations share. Keys of other sorts are above them.
 pub(crate) const SHARED_KEYS: u64 = 1000;
-/// Keys of watermarks, and of the monitor's state.
+/// The number of keys of watermarks, and of the monitor's state.
 pub(crate) const LEVEL_KEYS: u64 = 100;
 
-/// The sorts of keys that are not shared.
+/// The first key with a watermark in `plain`.
 pub(crate) const LEVELS: u64 = 1 << 32;
+/// The key of chains.
 pub(crate) const CHAIN: u64 = 3 << 32;
-/// Keys that are used once: this, and the number of their operation.
+/// The first key that is used once: the number of its operation is added.
 pub(crate) const FRESH: u64 = 1 << 40;
 
-/// How often waits are checked without an event, where they are.
+/// The interval of rechecks, in worlds that have them.
 const RECHECK_EVERY: Duration = Duration::from_millis(200);
 
-/// What the monitor keeps: how much there is to take of each thing.
+/// The state of the monitor: by key, the number of things that can be taken.
 pub(crate) type Shelf = Vec<u64>;
 
-/// A timer, and what is on it. Its fields go in this order.
+/// A timer, and what is on it. Fields are dropped in this order.
 pub(crate) struct World {
     pub(crate) plain: Purgatory<u64, BoxedOperation>,
     pub(crate) monitor: Monitor<u64, Shelf>,
@@ -41,17 +42,19 @@ pub(crate) struct World {
     timer: SystemTimer,
     pub(crate) stall: Stall,
     pub(crate) books: Arc<Books>,
-    /// The values of the level keys of `plain`, which only rise.
+    /// The watermarks of `plain`, which only advance.
     pub(crate) levels: Box<[AtomicU64]>,
-    /// What was put on the shelf, and what was taken by waits that ended.
+    /// The number of things put on the shelf.
     pub(crate) put: AtomicU64,
+    /// The number of things taken by waits that have ended.
     pub(crate) taken: AtomicU64,
 }
 
 impl World {
-    /// A world; its number says how it is built: the timer's tick and workers, where callbacks run,
+    /// Creates a world. Its number selects the timer's tick and workers, where callbacks run, and
     /// whether there are rechecks, last checks and bounds.
     pub(crate) fn new(number: u64, books: &Arc<Books>) -> anyhow::Result<Arc<Self>> {
+        // The timer, with an executor that stalls.
         let name = format!("world {number}");
         let workers = 1 + usize::from(number % 3 == 2);
         let stall = Stall::new(&name, workers)?;
@@ -62,6 +65,8 @@ impl World {
             .tick(TickLength::new(tick).context("a legal tick")?)
             .executor(stall.clone())
             .build()?;
+
+        // The plain purgatory, with the settings of this number.
         let mut plain = Purgatory::builder("plain").timer(&timer);
         if number % 2 == 1 {
             plain = plain
@@ -72,18 +77,20 @@ impl World {
         if number % 3 == 1 {
             plain = plain.check_at_expiry(|_| ()).recheck_every(RECHECK_EVERY);
         }
+
+        // Everything else on the same timer.
         let monitor = Purgatory::builder("monitor")
             .timer(&timer)
-            .recheck_every(RECHECK_EVERY);
-        let monitor = monitor.check_at_expiry(|_| ()).build()?;
+            .recheck_every(RECHECK_EVERY)
+            .check_at_expiry(|_| ())
+            .build()?;
+        let replies = Purgatory::builder("replies").timer(&timer).build()?;
+        let watermarks = Purgatory::builder("watermarks").timer(&timer).build()?;
         Ok(Arc::new(World {
             plain: plain.build()?,
             monitor: Monitor::with(monitor, vec![0; LEVEL_KEYS as usize]),
-            replies: Purgatory::builder("replies").timer(&timer).build()?.into(),
-            watermarks: Purgatory::builder("watermarks")
-                .timer(&timer)
-                .build()?
-                .into(),
+            replies: replies.into(),
+            watermarks: watermarks.into(),
             stall,
             books: books.clone(),
             timer,
@@ -93,12 +100,12 @@ impl World {
         }))
     }
 
-    /// The value of a level key.
+    /// Returns the watermark of a key of `plain`.
     pub(crate) fn level(&self, key: u64) -> u64 {
         self.levels[key as usize].load(SeqCst)
     }
 
-    /// All but the replies'.
+    /// Returns all purgatories except that of the replies.
     fn purgatories(&self) -> [&Purgatory<u64, BoxedOperation>; 3] {
         [
             &self.plain,
@@ -116,55 +123,67 @@ impl World {
         }
     }
 
-    /// Looks at everything as a scrape or a debug page does.
-    pub(crate) fn look(&self) {
+    /// Inspects everything, as a scrape or a debug page does.
+    pub(crate) fn inspect(&self) {
         for purgatory in self.purgatories() {
-            let _counted = (purgatory.stats(), purgatory.times(), purgatory.snapshot(5));
+            _ = purgatory.stats();
+            _ = purgatory.times();
+            _ = purgatory.snapshot(5);
         }
-        let _counted = (self.replies.purgatory().stats(), self.timer.stats());
+        _ = self.replies.purgatory().stats();
+        _ = self.timer.stats();
     }
 
-    /// Checks that nothing is left. To be called once everything has ended.
+    /// Checks that nothing remains. Call it after everything has ended.
     pub(crate) fn check_empty(&self) -> anyhow::Result<()> {
+        // No operation, watch or key; and the counts add up.
         for purgatory in self.purgatories() {
-            let left = [purgatory.len(), purgatory.watched(), purgatory.keys()];
-            ensure!(left == [0; 3], "{left:?} parked, watched and keys are left");
+            let remaining = [purgatory.len(), purgatory.watched(), purgatory.keys()];
+            ensure!(
+                remaining == [0; 3],
+                "{remaining:?} operations, watches and keys remain"
+            );
             let stats = purgatory.stats();
             let ended = stats.completed + stats.expired + stats.cancelled;
             ensure!(
                 stats.parked_total == ended,
                 "counts do not add up: {stats:?}"
             );
-            ensure!(stats.weight == 0, "a weight of {} is left", stats.weight);
+            ensure!(stats.weight == 0, "a weight of {} remains", stats.weight);
         }
         let replies = self.replies.purgatory().len();
-        ensure!(replies == 0, "{replies} replies are left");
-        let left: u64 = self.monitor.read(|shelf| shelf.iter().sum());
-        let (put, taken) = (self.put.load(SeqCst), self.taken.load(SeqCst));
+        ensure!(replies == 0, "{replies} replies remain");
+
+        // What is not on the shelf was taken by a wait that got it.
+        let remaining: u64 = self.monitor.read(|shelf| shelf.iter().sum());
+        let put = self.put.load(SeqCst);
+        let taken = self.taken.load(SeqCst);
         ensure!(
-            put == taken + left,
-            "{put} were put on the shelf, {taken} taken, {left} left"
+            put == taken + remaining,
+            "{put} were put on the shelf, {taken} taken, {remaining} remain"
         );
         Ok(())
     }
 
-    /// Closes the world in one of three ways. An operation that a check or job holds up may end
-    /// later; the [`Closed`] tells.
+    /// Closes the world in one of three ways. An operation that a check or job delays may end later:
+    /// see [`Closed::is_over`].
     pub(crate) fn close(self: Arc<Self>, random: &mut Rng) -> Closed {
         let limit = Duration::from_millis(1);
         match random.u32(0..3) {
             0 => {
-                self.purgatories()
-                    .into_iter()
-                    .for_each(|all| _ = all.shutdown(limit));
+                for purgatory in self.purgatories() {
+                    purgatory.shutdown(limit);
+                }
                 self.replies.purgatory().shutdown(limit);
                 self.timer.shutdown(limit);
             }
             1 => {
-                self.plain.shutdown(limit); // which may not suffice
+                // The limit may be too short for it.
+                self.plain.shutdown(limit);
                 self.timer.shutdown(limit);
             }
-            _ => {} // its last handles go, wherever they are
+            // Its last handles are dropped, on any thread.
+            _ => {}
         }
         Closed {
             world: Arc::downgrade(&self),
@@ -180,7 +199,7 @@ pub(crate) struct Closed {
 }
 
 impl Closed {
-    /// True when no thread has it in hands any more.
+    /// Returns whether no thread uses the world any more.
     pub(crate) fn is_over(&self) -> bool {
         self.world.strong_count() == 0
     }
