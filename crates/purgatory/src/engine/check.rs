@@ -84,15 +84,9 @@ pub(super) struct Checked<K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Runs an operation's check, with nothing locked.
+    /// Runs an operation's check, with nothing locked. A panic in it is contained and reported.
     #[inline]
-    pub(super) fn check(&self, operation: &mut O) -> Verdict {
-        self.check_by(operation, O::try_complete)
-    }
-
-    /// Runs this check of an operation. A panic in it is contained and reported.
-    #[inline]
-    fn check_by(&self, operation: &mut O, check: impl FnOnce(&mut O) -> bool) -> Verdict {
+    pub(super) fn check(&self, operation: &mut O, check: impl FnOnce(&mut O) -> bool) -> Verdict {
         if !O::CHECKED {
             return Verdict::Unsatisfied;
         }
@@ -120,7 +114,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn check_held(&self, mut held: CheckedOut<O>) -> Checked<K, O> {
         loop {
             let verdict = match held.cause {
-                Cause::Event => self.check(&mut held.payload),
+                Cause::Event => self.check(&mut held.payload, O::try_complete),
                 Cause::Recheck => self.check_without_event(&mut held),
             };
             held.verdict = verdict;
@@ -209,7 +203,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // All of them are held while the checks run.
         for found in &mut batch.found {
             if let Found::CheckedOut(held) = found {
-                held.verdict = self.check(&mut held.payload);
+                held.verdict = self.check(&mut held.payload, O::try_complete);
             }
         }
         let mut check_again = Vec::new();
@@ -250,7 +244,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// late: this is counted and reported. Never inlined, to keep the path of an event small.
     #[inline(never)]
     fn check_without_event(&self, held: &mut CheckedOut<O>) -> Verdict {
-        let verdict = self.check_by(&mut held.payload, O::check_without_event);
+        let verdict = self.check(&mut held.payload, O::check_without_event);
         if verdict == Verdict::Satisfied && !self.event_came(held.handle) {
             self.report_missed_event(held.handle);
         }

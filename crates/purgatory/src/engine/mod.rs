@@ -73,7 +73,7 @@ use timer_core::{
 use crate::{
     engine::{nested::Executors, versions::Versions},
     operation::{DelayedOperation, OperationId, Timeout},
-    shard::{CallbackJob, EndedAt, ParkInfo, ParkTimes, Shard},
+    shard::{EndedAt, ParkInfo, ParkTimes, Shard, expire::CallbackJob},
     stats::{Parked, Stats},
     sync::{AtomicU64, Limit, Mutex, Ordering, plain},
     watches::WatchKey,

@@ -103,7 +103,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
         // 2. Check. An operation that ends here was never parked.
         let call = Call::enter(&self.executors);
-        let first_check = self.check(&mut operation);
+        let first_check = self.check(&mut operation, O::try_complete);
         if let Some(outcome) = timeout.at_once(first_check, now_ns) {
             self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
             return Ok(self.end_parking(&call, Ended::at_once(operation, outcome)));

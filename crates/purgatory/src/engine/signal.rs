@@ -16,13 +16,13 @@ use timer_core::TimerHandle;
 
 use crate::{
     engine::{
-        Core,
+        Core, LockedShard,
         check::Batch,
         nested::{Call, enqueue},
         walk::{MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{DelayedOperation, Outcome},
-    shard::{CountedDown, Popped, Reach, WatchList},
+    shard::{CountedDown, Popped, Reach, Shard, WatchList},
     sync::CHECK_BATCH,
     watches::WatchKey,
 };
@@ -36,6 +36,14 @@ pub(crate) enum Event {
     One,
     /// The key's watermark has this value now.
     Advance(u64),
+}
+
+/// Operations whose threshold watches an advance has met.
+struct Reached<'a, K: WatchKey, O: DelayedOperation> {
+    /// Their last watermark was met. Also finished when a key's `Eq` panics.
+    completed: Unfinished<'a, K, O>,
+    /// They wait for other watermarks, but their check may be true already.
+    to_check: Vec<TimerHandle>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -147,16 +155,30 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let record = shard.find(key, hash)?;
         shard.signalled(record);
-        let found = |entries: &mut _, waiter| batch.add(entries, waiter);
         let list = WatchList::Plain;
-        Some(WaiterWalk::begin(
+        Some(self.begin_walk(&mut shard, record, list, limit, batch))
+    }
+
+    /// Begins a walk over one list of a key, with the first `limit` waiters in `batch`.
+    #[inline]
+    fn begin_walk(
+        &self,
+        shard: &mut LockedShard<'_, K, O>,
+        record: u32,
+        list: WatchList,
+        limit: usize,
+        batch: &mut Batch<O>,
+    ) -> WaiterWalk<'_, K, O> {
+        WaiterWalk::begin(
             &self.shards,
-            &mut shard,
+            shard,
             record,
             list,
             limit,
-            found,
-        ))
+            |entries, waiter| {
+                batch.add(entries, waiter);
+            },
+        )
     }
 
     /// Advances a key's watermark to `value`; returns how many operations this call completed.
@@ -167,61 +189,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         hash: u64,
         value: u64,
     ) -> usize {
-        let mut met_last = Unfinished::new(self, call);
-        let mut to_check = Vec::new();
-        let mut met_watches = None;
+        // 1. Take the watches that the value meets, and count each down.
+        let mut reached = Reached {
+            completed: Unfinished::new(self, call),
+            to_check: Vec::new(),
+        };
         let mut batch = Batch::new();
-        let now_ns = self.ending_at();
+        let met_watches = self.take_reached(key, hash, value, &mut reached, &mut batch);
 
-        // 1. Take the watches that the value meets, and count each down. No user code runs before
-        //    all are taken: a watch that it parked would be taken, too.
-        let mut taken = Taken::new();
-        let mut took_any = false;
-        let mut shard = self.shard_of(hash);
-        self.versions.count_event(hash);
-        loop {
-            let Some(record) = shard.find(key, hash) else {
-                drop(shard);
-                break;
-            };
-            shard.signalled(record);
-            let popped = shard.pop_up_to(record, Reach::UpTo(value), MET_BATCH, |handle| {
-                taken.push(handle);
-            });
-            took_any |= !taken.is_empty();
-            if matches!(popped, Popped::Done) {
-                // 2. Begin the walk over the met watches in the same lock hold. Nothing is checked
-                //    out yet if callbacks come first, so that nothing is held meanwhile.
-                let limit = if took_any { 0 } else { CHECK_BATCH };
-                met_watches = Some(WaiterWalk::begin(
-                    &self.shards,
-                    &mut shard,
-                    record,
-                    WatchList::Met,
-                    limit,
-                    |entries, waiter| batch.add(entries, waiter),
-                ));
-            }
-            self.each_taken(shard, &taken, |first_shard, handle| {
-                match first_shard.count_down(handle) {
-                    CountedDown::Last => {
-                        let ended = first_shard.claim(handle, Outcome::Completed, now_ns);
-                        met_last.ended.extend(ended);
-                    }
-                    CountedDown::OthersRemain => to_check.push(handle),
-                    CountedDown::Gone => {}
-                }
-            });
-            if !matches!(popped, Popped::More) {
-                break; // an emptied key is dropped with nothing locked
-            }
-            taken.clear();
-            shard = self.shard_of(hash);
-        }
+        // 2. Finish the operations whose last watermark was met, and check those that wait for
+        //    others.
+        let mut completed = reached.completed.finish();
+        completed += self.check_each_once(call, reached.to_check);
 
-        // 3. Finish the operations whose last watermark was met, then check the others.
-        let mut completed = met_last.finish();
-        completed += self.check_each_once(call, to_check);
+        // 3. Check the operations with a checked watch that is met, as an event does.
         completed += self.check_batch(call, &mut batch);
         if let Some(mut walk) = met_watches {
             while walk.next_into(CHECK_BATCH, &mut batch) {
@@ -229,6 +210,55 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
         }
         completed
+    }
+
+    /// Takes every watch that `value` meets off a key, some under one lock hold. Threshold watches
+    /// are counted down; checked watches move to the key's met list, over which a walk begins. No
+    /// user code runs in between: a watch that it parked would be taken, too.
+    fn take_reached<Q: Equivalent<K> + ?Sized>(
+        &self,
+        key: &Q,
+        hash: u64,
+        value: u64,
+        reached: &mut Reached<'_, K, O>,
+        batch: &mut Batch<O>,
+    ) -> Option<WaiterWalk<'_, K, O>> {
+        let now_ns = self.ending_at();
+        let mut count_down =
+            |first_shard: &mut Shard<K, O>, handle| match first_shard.count_down(handle) {
+                CountedDown::Last => {
+                    let ended = first_shard.claim(handle, Outcome::Completed, now_ns);
+                    reached.completed.ended.extend(ended);
+                }
+                CountedDown::OthersRemain => reached.to_check.push(handle),
+                CountedDown::Gone => {}
+            };
+        let mut taken = Taken::new();
+        let mut took_any = false;
+        let mut shard = self.shard_of(hash);
+        self.versions.count_event(hash);
+        loop {
+            let record = shard.find(key, hash)?;
+            shard.signalled(record);
+            let popped = shard.pop_up_to(record, Reach::UpTo(value), MET_BATCH, |handle| {
+                taken.push(handle);
+            });
+            took_any |= !taken.is_empty();
+            let mut met_watches = None;
+            if matches!(popped, Popped::Done) {
+                // The walk begins in the same lock hold. Where callbacks come first it checks
+                // nothing out yet, so that nothing is held meanwhile.
+                let limit = if took_any { 0 } else { CHECK_BATCH };
+                let met = WatchList::Met;
+                met_watches = Some(self.begin_walk(&mut shard, record, met, limit, batch));
+            }
+            self.each_taken(shard, &taken, &mut count_down);
+            if !matches!(popped, Popped::More) {
+                return met_watches; // an emptied key is dropped with nothing locked
+            }
+            taken.clear();
+            shard = self.shard_of(hash);
+        }
     }
 
     /// Checks operations, each once however often it is listed; returns how many completed.

@@ -24,7 +24,10 @@ use crate::{
         nested::{Call, enqueue},
     },
     operation::{CancelReason, DelayedOperation},
-    shard::{CallbackJob, EndedAt, Turn},
+    shard::{
+        EndedAt,
+        expire::{CallbackJob, Turn},
+    },
     watches::WatchKey,
 };
 

@@ -11,7 +11,7 @@
 //! [`watermark_queue`] the watermark watches of a key that are not met.
 
 mod entry;
-mod expire;
+pub(crate) mod expire;
 mod keys;
 mod watchers;
 mod watermark_queue;
@@ -38,7 +38,6 @@ pub(crate) use entry::{
     COUNTED_MAX, Cause, CheckedOut, CountedDown, Entries, Entry, Look, ParkInfo, ParkTimes, State,
     Waiter,
 };
-pub(crate) use expire::{CallbackJob, Turn};
 pub(crate) use keys::{Popped, QuietClock, Reach, SecondaryId, WAITERS_MAX, WalkId, WatchList};
 pub(crate) use watermark_queue::Watermark;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use timer_core::TimerHandle;
 
 use super::{
-    super::{keys::SLOT, *},
+    super::{expire::Turn, keys::SLOT, *},
     HOMES, Number,
 };
 use crate::operation::CancelReason;

@@ -1,7 +1,10 @@
 //! Steps in time: deadlines, rechecks, turns of the wheels.
 
 use super::{
-    super::{CallbackJob, Cause, ParkInfo, ParkTimes, Turn},
+    super::{
+        Cause, ParkInfo, ParkTimes,
+        expire::{CallbackJob, Turn},
+    },
     *,
 };
 use crate::operation::Outcome;
