@@ -8,7 +8,12 @@
 //! entry, a check that ends removes the mark, and a later snapshot that finds the mark sees the same
 //! check still.
 
-use std::{cmp::Reverse, collections::HashMap, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::{BinaryHeap, HashMap},
+    sync::atomic::Ordering::Relaxed,
+    time::Duration,
+};
 
 use timer_core::TimerHandle;
 
@@ -20,29 +25,72 @@ use crate::{
     watches::WatchKey,
 };
 
-/// Items with a rank each, the highest kept.
+/// The items of the highest ranks, at most `limit`: of equal ranks those that came first.
 struct Highest<T> {
-    ranked: Vec<(u64, T)>,
+    /// The lowest on top.
+    kept: BinaryHeap<Ranked<T>>,
     limit: usize,
+    pushed: u64,
+}
+
+/// An item of a [`Highest`], ordered by its place there alone.
+struct Ranked<T> {
+    place: (Reverse<u64>, u64),
+    item: T,
+}
+
+impl<T> PartialEq for Ranked<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+}
+
+impl<T> Eq for Ranked<T> {}
+
+impl<T> PartialOrd for Ranked<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Ranked<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.place.cmp(&other.place)
+    }
 }
 
 impl<T> Highest<T> {
     fn new(limit: usize) -> Self {
         Highest {
-            ranked: Vec::new(),
+            kept: BinaryHeap::new(),
             limit,
+            pushed: 0,
         }
     }
 
-    fn push(&mut self, rank: u64, item: T) {
-        self.ranked.push((rank, item));
+    /// Offers an item, which is made only if its rank is among the highest. Returns the one that it
+    /// displaces. O(log limit).
+    fn offer(&mut self, rank: u64, item: impl FnOnce() -> T) -> Option<T> {
+        let place = (Reverse(rank), self.pushed);
+        self.pushed += 1;
+        let mut displaced = None;
+        if self.kept.len() == self.limit {
+            if self.kept.peek().is_none_or(|lowest| lowest.place < place) {
+                return None;
+            }
+            displaced = self.kept.pop();
+        }
+        self.kept.push(Ranked {
+            place,
+            item: item(),
+        });
+        displaced.map(|ranked| ranked.item)
     }
 
-    /// Sorts by rank, highest first, and returns the items beyond the limit.
-    fn cut(&mut self) -> Vec<(u64, T)> {
-        self.ranked.sort_by_key(|&(rank, _)| Reverse(rank));
-        let kept = self.limit.min(self.ranked.len());
-        self.ranked.split_off(kept)
+    /// The items with their ranks, the highest first.
+    fn into_sorted(self) -> Vec<(u64, T)> {
+        let sorted = self.kept.into_sorted_vec().into_iter();
+        sorted.map(|of| (of.place.0.0, of.item)).collect()
     }
 }
 
@@ -60,9 +108,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let age_ns = |since_ns: u64| now_ns.saturating_sub(since_ns);
         let mut under_check = Highest::new(limit);
         for (&handle, &since_ns) in &seen.checks {
-            under_check.push(age_ns(since_ns), handle);
+            under_check.offer(age_ns(since_ns), || handle);
         }
-        under_check.cut();
+        let under_check = under_check.into_sorted();
 
         let describe = |ranked: &(u64, TimerHandle)| {
             let handle = ranked.1;
@@ -75,7 +123,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         Snapshot {
             name: self.settings.name.to_string(),
             oldest: oldest.iter().filter_map(describe).collect(),
-            under_check: under_check.ranked.iter().filter_map(describe).collect(),
+            under_check: under_check.iter().filter_map(describe).collect(),
             key_count: self.keys(),
             busiest: self.busiest(limit),
             quietest: self.quietest(limit),
@@ -101,7 +149,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 let Some(entry) = shard.get_mut(handle) else {
                     continue;
                 };
-                oldest.push(entry.age_ns(now_ns), handle);
+                oldest.offer(entry.age_ns(now_ns), || handle);
                 let since_ns = match entry.look() {
                     Look::Parked => None,
                     Look::NewCheck => Some(now_ns),
@@ -114,8 +162,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     *now.labels.entry(label).or_default() += 1;
                 }
             }
-            drop(shard);
-            oldest.cut();
         }
 
         let mut seen = self.counts.seen.lock();
@@ -123,7 +169,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         seen.labels.extend(&now.labels);
         Survey {
             seen: now,
-            oldest: oldest.ranked,
+            oldest: oldest.into_sorted(),
         }
     }
 
@@ -199,14 +245,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         look: impl Fn(&mut Shard<K, O>, &mut dyn FnMut(&K, u64)),
     ) -> impl Iterator<Item = (u64, K)> {
         let mut highest = Highest::new(limit);
-        let mut cut = Vec::new();
         for shard in 0..self.shards.count() {
+            let mut displaced = Vec::new(); // dropped with nothing locked
             look(&mut self.shards.lock(shard), &mut |key, rank| {
-                highest.push(rank, key.clone());
+                displaced.extend(highest.offer(rank, || key.clone()));
             });
-            cut.extend(highest.cut()); // dropped with nothing locked
         }
-        highest.ranked.into_iter()
+        highest.into_sorted().into_iter()
     }
 
     /// The number of keys that have waiters. O(shards).
@@ -258,4 +303,21 @@ fn most_frequent(seen: &Seen) -> Vec<(&'static str, usize)> {
     let mut labels: Vec<_> = in_use.map(|(&label, &count)| (label, count)).collect();
     labels.sort_by_key(|&(_, count)| Reverse(count));
     labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn highest_keeps_the_first_of_equal_ranks() {
+        let mut highest = Highest::new(2);
+        assert_eq!(highest.offer(1, || 'a'), None);
+        assert_eq!(highest.offer(3, || 'b'), None);
+        assert_eq!(highest.offer(1, || unreachable!()), None);
+        assert_eq!(highest.offer(2, || 'c'), Some('a'));
+        assert_eq!(highest.offer(3, || 'd'), Some('c'));
+        assert_eq!(highest.into_sorted(), [(3, 'b'), (3, 'd')]);
+        assert_eq!(Highest::new(0).offer(9, || unreachable!() as u8), None);
+    }
 }
