@@ -238,20 +238,15 @@ impl<K: Eq> Keys<K> {
             assert_eq!(self.find(&record.key, record.hash), Some(number));
             assert!(record.waiters > 0, "Gone");
         }
-        let near = self
-            .iter()
-            .filter(|(number, record)| *number == near(record.hash))
-            .count();
-        assert_eq!(
-            (self.iter().count(), near + self.distant.table.len()),
-            (self.len(), self.len())
-        );
-        let spare = self
-            .distant
-            .spare
-            .as_ref()
-            .map(|spare| (spare.assert_valid(|_| true), spare.met));
-        assert!(spare.is_none_or(|(unmet, met)| unmet.is_empty() && met.is_empty()));
+        // Each is near or in the table.
+        let is_near = |(number, record): &(u32, &Record<K>)| *number == near(record.hash);
+        let near_count = self.iter().filter(is_near).count();
+        assert_eq!(self.iter().count(), self.len());
+        assert_eq!(near_count + self.distant.table.len(), self.len());
+        // The spare list is empty.
+        if let Some(spare) = &self.distant.spare {
+            assert!(spare.assert_valid(|_| true).is_empty() && spare.met.is_empty());
+        }
     }
 
     /// Returns the table's capacity, and how many pages of records have memory.

@@ -148,7 +148,9 @@ impl Model {
     fn compare(&mut self) {
         let mut key_count = 0;
         for (number, shard) in self.shards.iter_mut().enumerate() {
-            let (wheel, expected) = (&mut shard.entries.wheel, &self.reference.homes[number]);
+            // 1. The wheel: what is on it, and its next tick.
+            let expected = &self.reference.homes[number];
+            let wheel = &mut shard.entries.wheel;
             wheel.assert_valid();
             let of_shard = |parked: &&Parked| parked.id.shard() == number;
             let all = self.reference.all.iter().filter(of_shard);
@@ -163,6 +165,7 @@ impl Model {
                 "{next_due:?}"
             );
             assert_eq!(wheel.scheduled_count(), scheduled.count());
+            // 2. The counts, and the walks under way.
             assert_eq!(shard.len(), all.count());
             assert_eq!(shard.watched(), self.reference.watched(number));
             assert_eq!(shard.counts, expected.counts);
@@ -177,6 +180,7 @@ impl Model {
                 walks,
                 "a walk that is over is forgotten"
             );
+            // 3. The waiters of each key.
             let found = shard.assert_valid().into_iter();
             let found = found.map(|(key, waiting)| (key.number, waiting)).collect();
             assert_eq!(expected.keys, found, "waiters in shard {number}");
@@ -191,6 +195,7 @@ impl Model {
             1 + key_count,
             "clones of keys"
         );
+        // 4. The entries.
         for parked in &self.reference.all {
             let entry = self.shards[parked.id.shard()].get_mut(parked.id).unwrap();
             let last_secondary = parked.tickets.last().filter(|_| parked.to_watch.is_none());
@@ -205,6 +210,7 @@ impl Model {
 
     /// Ends all operations, and asserts that nothing is left.
     fn end(mut self) -> Paths {
+        // 1. Every operation, by whatever holds it, or from outside.
         while let Some(id) = (0..HOMES).find_map(|shard| self.shards[shard].first_from(0)) {
             if self
                 .reference
@@ -219,6 +225,7 @@ impl Model {
             }
             self.compare();
         }
+        // 2. Secondary watches of operations that have ended.
         while !self.reference.leaving.is_empty() {
             self.release(0);
         }
@@ -240,9 +247,11 @@ fn two_shards_agree_with_plain_lists() {
     let times = number("TEST_EFFORT").unwrap_or(1);
     let steps = STEPS.checked_mul(times).expect("TEST_EFFORT is too much");
     assert!(steps > 0, "TEST_EFFORT=0 would test nothing");
-    let (mut counted, mut made) = (Paths::new(), 0);
+    let mut counted = Paths::new();
+    let mut made = 0;
     let mut case = number("MODEL_SEED").unwrap_or(0);
     while made < steps {
+        // A case has a seed of its own, which a failure prints.
         let run = || {
             let mut model = Model::new(case);
             for _ in 0..STEPS_A_CASE {

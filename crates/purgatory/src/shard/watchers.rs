@@ -469,6 +469,7 @@ mod tests {
             let numbers: Vec<_> = self.keys.iter().map(|(number, _)| number).collect();
             let mut linked = Vec::new();
             let mut found = Vec::new();
+            // 1. The waiters of each key, by its lists.
             for number in numbers {
                 let waiting = self.waiting(number);
                 let unmet = waiting.unmet.iter().map(|(_, waiter)| waiter);
@@ -478,6 +479,7 @@ mod tests {
                 assert_eq!(record.waiters as usize, waiting.len());
                 found.push((record.key.clone(), waiting));
             }
+            // 2. Place, and Linked: what says that it is on a list is on one, once.
             self.assert_walks(&found);
             linked.sort_unstable();
             assert_eq!(self.on_a_list(), linked, "Linked");
@@ -514,32 +516,28 @@ mod tests {
 
         /// Returns the waiters of a key.
         fn waiting(&mut self, number: u32) -> Waiting {
-            let plain = self.linked(number, WatchList::Plain, self.keys.at(number).plain);
-            let met = self
-                .keys
-                .at(number)
-                .watermarks
-                .as_ref()
-                .map_or(Ends::EMPTY, |of| of.met);
+            // 1. The two lists.
+            let record = self.keys.at(number);
+            let plain = record.plain;
+            let met = match &record.watermarks {
+                Some(watermarks) => watermarks.met,
+                None => Ends::EMPTY,
+            };
+            let plain = self.linked(number, WatchList::Plain, plain);
             let met = self.linked(number, WatchList::Met, met);
+            // 2. The queue.
+            let mut unmet = Vec::new();
             let links = Links::new(&mut self.entries, &mut self.cold);
-            let watermarks = self.keys.at(number).watermarks.as_ref();
-            let unmet = watermarks.map(|of| of.assert_valid(|unmet| links.waits(unmet, number)));
-            let unmet = unmet.into_iter().flatten();
-            let unmet = unmet.map(|of| {
-                let watermark = Watermark {
-                    threshold: of.threshold(),
-                    counted: of.counted,
-                };
-                (
-                    watermark,
-                    Linked {
-                        at: of.at,
-                        handle: of.handle,
-                    },
-                )
-            });
-            let unmet = unmet.collect();
+            if let Some(watermarks) = &self.keys.at(number).watermarks {
+                for of in watermarks.assert_valid(|unmet| links.waits(unmet, number)) {
+                    let watermark = Watermark {
+                        threshold: of.threshold(),
+                        counted: of.counted,
+                    };
+                    let Unmet { at, handle, .. } = of;
+                    unmet.push((watermark, Linked { at, handle }));
+                }
+            }
             Waiting { plain, unmet, met }
         }
 
