@@ -2,8 +2,8 @@
 //!
 //! A timer knows delays, a calendar knows times; so a recurring task asks the calendar for its next
 //! time, schedules itself for then, and asks again when it has run: [`schedule`]. By default a year
-//! passes on a manual timer in no time at all, with its two changes of the clocks; `--live` runs on a
-//! real timer until Ctrl-C.
+//! passes on a manual timer in no time at all, with its two changes of the clocks; `--live` runs on
+//! a real timer until Ctrl-C.
 //!
 //! `cargo run --release --example recurring -- --help`
 
@@ -58,8 +58,8 @@ fn report_to_stderr(line: &str) {
     let _ = writeln!(io::stderr(), "recurring: {line}");
 }
 
-/// Lets the time from `begin` to `end` pass on a manual timer; returns the times at which the pattern
-/// ran.
+/// Lets the time from `begin` to `end` pass on a manual timer; returns the times at which the
+/// pattern ran.
 fn times(cron: &Cron, begin: &Zoned, end: &Zoned) -> Result<Vec<Zoned>> {
     // The wall clock goes with the timer's, so both are in the program's hands.
     let timer = ManualTimer::new();

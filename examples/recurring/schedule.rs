@@ -1,15 +1,17 @@
 //! A recurring task: copy this file.
 //!
-//! A timer counts from a clock that only goes forward; a calendar goes by the wall clock, which can be
-//! set, and which goes on while the machine sleeps. So nothing here waits for longer than
+//! A timer counts from a clock that only goes forward; a calendar goes by the wall clock, which can
+//! be set, and which goes on while the machine sleeps. So nothing here waits for longer than
 //! [`LOOK_EVERY`] before it reads the wall clock again.
 //!
-//! - *Within a minute.* After a sleep, or when the clock is set forward, a run that was missed comes at
-//!   the next look. Of several missed runs only the first comes, late; the others are skipped.
-//! - *Once.* When the clock is set back by up to [`SET_BACK_MAX`], times that have run do not run again.
-//!   A larger step is taken for the correction of a wrong clock, and the schedule starts anew from it.
-//! - *No silent end.* A panic of the task and a time that cannot be found are reported, and the schedule
-//!   goes on. Only the timer's shutdown ends it.
+//! - *Within a minute.* After a sleep, or when the clock is set forward, a run that was missed
+//!   comes at the next look. Of several missed runs only the first comes, late; the others are
+//!   skipped.
+//! - *Once.* When the clock is set back by up to [`SET_BACK_MAX`], times that have run do not run
+//!   again. A larger step is taken for the correction of a wrong clock, and the schedule starts
+//!   anew from it.
+//! - *No silent end.* A panic of the task and a time that cannot be found are reported, and the
+//!   schedule goes on. Only the timer's shutdown ends it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{sync::Arc, time::Duration};
@@ -24,7 +26,8 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// The wall clock may be set back this far without a schedule starting anew (as cron has it).
 const SET_BACK_MAX: SignedDuration = SignedDuration::from_hours(3);
 
-/// After a search without result the next one comes a day later, then two, and so on up to this many.
+/// After a search without result the next one comes a day later, then two, and so on up to this
+/// many.
 const SEARCH_AGAIN_MAX_DAYS: i32 = 32;
 
 /// Reads the wall clock.
@@ -89,8 +92,8 @@ impl<T: Timer> Recurring<T> {
         let _ = timer.schedule(delay, move || look(self));
     }
 
-    /// Runs the task if it is due, and waits on if it is not. The wall clock showed `before` at the look
-    /// before this one.
+    /// Runs the task if it is due, and waits on if it is not. The wall clock showed `before` at the
+    /// look before this one.
     fn look(self: Arc<Self>, due: Zoned, before: Timestamp) {
         let now = (self.wall)();
         if self.was_corrected(now, before) {
@@ -113,7 +116,8 @@ impl<T: Timer> Recurring<T> {
                 "{pattern}: the run of {due} panicked; the schedule goes on"
             ));
         }
-        // The clock may have been set back during the run: the time that has run does not come again.
+        // The clock may have been set back during the run: the time that has run does not come
+        // again.
         let now = (self.wall)();
         if self.was_corrected(now, due.timestamp()) || now > due.timestamp() {
             let now = self.in_zone(now);
@@ -123,7 +127,8 @@ impl<T: Timer> Recurring<T> {
         }
     }
 
-    /// Returns true, and reports it, if the wall clock was set back so far that it must have been wrong.
+    /// Returns true, and reports it, if the wall clock was set back so far that it must have been
+    /// wrong.
     fn was_corrected(&self, now: Timestamp, before: Timestamp) -> bool {
         let back = before.duration_since(now);
         if back <= SET_BACK_MAX {
@@ -136,8 +141,9 @@ impl<T: Timer> Recurring<T> {
         true
     }
 
-    /// Searches again when `days` days have begun. The library finds nothing where its search meets a
-    /// day that a time zone skipped, as Apia did 2011-12-30; a search from the day after finds it.
+    /// Searches again when `days` days have begun. The library finds nothing where its search meets
+    /// a day that a time zone skipped, as Apia did 2011-12-30; a search from the day after finds
+    /// it.
     fn search_again(self: Arc<Self>, days: i32) {
         let now = self.now();
         let day = now
@@ -291,7 +297,7 @@ mod tests {
 
     /// Apia went from the 29th straight to the 31st.
     #[test]
-    fn time_that_cannot_be_found_is_reported_and_sought_again() {
+    fn unfound_time_is_reported_and_sought_again() {
         let from = date(2011, 12, 29).at(0, 0, 0, 0);
         for (pattern, time) in [("0 9 * * *", "09:00"), ("0 0 * * *", "00:00")] {
             let fixture = Fixture::start(pattern, "Pacific/Apia", from, |_, _| ());

@@ -65,7 +65,8 @@ impl Progress {
         Box::leak(Box::default())
     }
 
-    /// Creates a progress for requests that nothing completes; `sink` records each that is given up.
+    /// Creates a progress for requests that nothing completes; `sink` records each that is given
+    /// up.
     pub(crate) fn recording(sink: &'static Sink) -> &'static Progress {
         Box::leak(Box::new(Progress {
             late: Some(sink),

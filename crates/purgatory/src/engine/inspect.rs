@@ -1,12 +1,12 @@
 //! Introspection: what waits, for what, since when, and how the others ended.
 //!
-//! Shards are locked one after another, for a bounded number of entries at a time (but all keys of a
-//! shard at once). So a snapshot is not atomic: it is exact when idle.
+//! Shards are locked one after another, for a bounded number of entries at a time (but all keys of
+//! a shard at once). So a snapshot is not atomic: it is exact when idle.
 //!
 //! An entry shows that an operation is *under check*, but not since when: that would cost a clock
 //! reading a check. So the snapshots remember. A snapshot that finds a check under way marks the
-//! entry, a check that ends removes the mark, and a later snapshot that finds the mark sees the same
-//! check still.
+//! entry, a check that ends removes the mark, and a later snapshot that finds the mark sees the
+//! same check still.
 
 use std::{
     cmp::{Ordering, Reverse},

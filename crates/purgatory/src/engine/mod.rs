@@ -1,8 +1,8 @@
 //! The engine: what threads do with locked shards.
 //!
-//! A key's *shard* follows from its hash; an operation's *first shard* is that of its first key. Its
-//! entry there is also the task of that shard's wheel: parking it and starting its timer are one
-//! insertion, ending it and stopping its timer one removal.
+//! A key's *shard* follows from its hash; an operation's *first shard* is that of its first key.
+//! Its entry there is also the task of that shard's wheel: parking it and starting its timer are
+//! one insertion, ending it and stopping its timer one removal.
 //!
 //! ```text
 //!        try_complete_else_watch
@@ -206,8 +206,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.shards.lock(handle.shard())
     }
 
-    /// Calls `act` for each item under the lock of its operation's first shard. Consecutive items of
-    /// one shard share a lock hold.
+    /// Calls `act` for each item under the lock of its operation's first shard. Consecutive items
+    /// of one shard share a lock hold.
     pub(super) fn each_in_first_shard<T>(
         &self,
         items: impl IntoIterator<Item = T>,

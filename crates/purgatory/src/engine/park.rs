@@ -1,12 +1,12 @@
 //! Parking: check, watch every key, check again if an event came by.
 //!
 //! 1. Read each key's version, then check. True: over, and nothing else was touched.
-//! 2. *One key*: under its shard's lock compare the version. Unchanged: put the operation in, on the
-//!    wheel and on the key's list.
-//! 3. *Several keys*, or one whose version has changed: put an entry into the first key's shard, held
-//!    by this thread; watch the other keys in their shards, one after the other, comparing versions;
-//!    then check the payload in as any holder does. A changed version counts as an event that found
-//!    the entry held, so the holder checks again.
+//! 2. *One key*: under its shard's lock compare the version. Unchanged: put the operation in, on
+//!    the wheel and on the key's list.
+//! 3. *Several keys*, or one whose version has changed: put an entry into the first key's shard,
+//!    held by this thread; watch the other keys in their shards, one after the other, comparing
+//!    versions; then check the payload in as any holder does. A changed version counts as an event
+//!    that found the entry held, so the holder checks again.
 
 use std::{mem::forget, ops::Deref, sync::Arc};
 
@@ -25,8 +25,8 @@ use crate::{
     watches::{WatchKey, Watches},
 };
 
-/// A place among `max_parked` and a part of `max_weight`. Dropped, when nothing is parked after all,
-/// it returns both.
+/// A place among `max_parked` and a part of `max_weight`. Dropped, when nothing is parked after
+/// all, it returns both.
 struct PermitGuard<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
     weight: u64,
@@ -71,8 +71,8 @@ struct ParkedUnder<K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Parks an operation, unless it ends at once. A refused one is handed back with nothing locked,
-    /// counted and traced.
+    /// Parks an operation, unless it ends at once. A refused one is handed back with nothing
+    /// locked, counted and traced.
     pub(crate) fn park(
         self: &Arc<Self>,
         operation: O,
@@ -240,7 +240,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         shard.refuses()
     }
 
-    /// Puts an operation into the shard of its first key, or an entry for one that its parker holds.
+    /// Puts an operation into the shard of its first key, or an entry for one that its parker
+    /// holds.
     #[inline]
     fn put_in(
         &self,
@@ -308,9 +309,9 @@ fn threshold_watches<K>(watch_set: &[Watch<'_, K>]) -> usize {
     watch_set.iter().filter(is_counted).count()
 }
 
-/// The watches in their order, of each the first mention. As a checked watch the one with the lowest
-/// threshold does for all of a key: once it is met, it is checked at every advance. O(n log n), but
-/// for keys of one hash.
+/// The watches in their order, of each the first mention. As a checked watch the one with the
+/// lowest threshold does for all of a key: once it is met, it is checked at every advance. O(n log
+/// n), but for keys of one hash.
 fn distinct<'a, K: Eq>(watches: impl Iterator<Item = Watch<'a, K>>) -> WatchList<'a, K> {
     // Not `collect`: it costs more for lists of a few.
     let mut watch_set = WatchList::new();

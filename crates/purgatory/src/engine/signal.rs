@@ -1,13 +1,13 @@
 //! Signals: a thread that changed what requests wait for signals the key.
 //!
-//! An *event* walks the key's waiters in the order they were parked, a batch at a time. It checks the
-//! batch out (waiters that are held already are left a request), runs the checks with nothing locked,
-//! and checks the batch in. Then the callbacks of what ended run. Most entries are in the key's own
-//! shard: they are checked out in the lock hold that finds them.
+//! An *event* walks the key's waiters in the order they were parked, a batch at a time. It checks
+//! the batch out (waiters that are held already are left a request), runs the checks with nothing
+//! locked, and checks the batch in. Then the callbacks of what ended run. Most entries are in the
+//! key's own shard: they are checked out in the lock hold that finds them.
 //!
-//! An *advance* of the key's watermark first takes the watches that the value meets off the key. *The
-//! thread that takes a watch counts it down*, with no user code in between. Then it walks the met
-//! watches that wait for their check, as an event does.
+//! An *advance* of the key's watermark first takes the watches that the value meets off the key.
+//! *The thread that takes a watch counts it down*, with no user code in between. Then it walks the
+//! met watches that wait for their check, as an event does.
 
 use std::{collections::HashSet, hash::Hash, sync::Arc};
 

@@ -1,8 +1,8 @@
 //! The timer's side: wheels that advance, and the jobs of what they find due.
 //!
-//! An operation whose time is up ends. Or it is checked without an event, if the purgatory was built
-//! so: a *recheck* while it waits, or the *last check* when its time is up. All of this runs on the
-//! executor, since neither the timer's thread nor another caller is to wait for user code.
+//! An operation whose time is up ends. Or it is checked without an event, if the purgatory was
+//! built so: a *recheck* while it waits, or the *last check* when its time is up. All of this runs
+//! on the executor, since neither the timer's thread nor another caller is to wait for user code.
 //!
 //! Until its last check an entry is held, with its end pending as Expired, so only that check
 //! changes how the operation ends. One that is due for a recheck waits on until the executor comes
@@ -35,8 +35,8 @@ use crate::{
 /// wheels; the others are released as its callback runs.
 const RELEASED_AT_ONCE: usize = 16;
 
-/// Secondary watches that one job releases at most. Its rest goes to the end of the executor's queue,
-/// so that operations with many keys delay the others' callbacks by little.
+/// Secondary watches that one job releases at most. Its rest goes to the end of the executor's
+/// queue, so that operations with many keys delay the others' callbacks by little.
 const RELEASED_BY_JOB: usize = 2048;
 
 /// Work for the executor, in the order in which it is to be done.

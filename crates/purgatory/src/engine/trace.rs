@@ -1,6 +1,6 @@
-//! `tracing` events (feature `tracing`), and warnings in debug builds. Nothing here is on the path of
-//! an operation that is parked and completed. A subscriber is user code: it is called with nothing
-//! locked, and its panics are contained.
+//! `tracing` events (feature `tracing`), and warnings in debug builds. Nothing here is on the path
+//! of an operation that is parked and completed. A subscriber is user code: it is called with
+//! nothing locked, and its panics are contained.
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))] // nothing is reported then
 
 use std::{

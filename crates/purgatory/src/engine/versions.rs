@@ -1,5 +1,5 @@
-//! Versions: a count of events for each hash, by which a thread that parks notices an event that came
-//! between its check and its watch.
+//! Versions: a count of events for each hash, by which a thread that parks notices an event that
+//! came between its check and its watch.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -15,8 +15,8 @@ use crate::{
 /// lock as it watches. Equal: no event came in between. Changed: check again.
 ///
 /// Versions are never created, moved or reset. Keys that share one cost each other a needless check
-/// now and then. The versions of one shard are neighbours, so that events in different shards seldom
-/// write to one cache line.
+/// now and then. The versions of one shard are neighbours, so that events in different shards
+/// seldom write to one cache line.
 #[derive(Debug)]
 pub(crate) struct Versions {
     versions: Box<[AtomicU64]>,

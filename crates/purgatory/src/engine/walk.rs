@@ -77,8 +77,8 @@ impl<K: Eq + Clone, O> Drop for WaiterWalk<'_, K, O> {
     }
 }
 
-/// Operations that a call has ended and has still to finish. Dropped, as when a key's `Eq` panics, it
-/// finishes them.
+/// Operations that a call has ended and has still to finish. Dropped, as when a key's `Eq` panics,
+/// it finishes them.
 pub(super) struct Unfinished<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Arc<Core<K, O>>,
     call: &'a Call<'a>,

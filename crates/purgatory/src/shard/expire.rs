@@ -74,8 +74,8 @@ impl<O> Visits<'_, O> {
         let handle = TimerHandle::new(self.shard, task.id());
         let visit_order = (task.deadline(), task.id().sequence());
         let entry = task.get_mut();
-        // A wheel that was not turned for long visits after the deadline for a recheck: what ends is
-        // ordered by its own deadline.
+        // A wheel that was not turned for long visits after the deadline for a recheck: what ends
+        // is ordered by its own deadline.
         let end_order = (entry.deadline, visit_order.1);
         match entry.visit(self.now, self.turn.last_check) {
             Visited::Early { queued } => {
@@ -111,9 +111,9 @@ impl<O> Visits<'_, O> {
 }
 
 impl<K: Eq + Clone, O> Shard<K, O> {
-    /// Turns the wheel, and calls `report` with the work that this makes, in no order: each with its
-    /// deadline and, if the wheel keeps order, its sequence. O(budget), and O(levels) for each entry
-    /// that is put back.
+    /// Turns the wheel, and calls `report` with the work that this makes, in no order: each with
+    /// its deadline and, if the wheel keeps order, its sequence. O(budget), and O(levels) for each
+    /// entry that is put back.
     pub(crate) fn expire(
         &mut self,
         turn: Turn,

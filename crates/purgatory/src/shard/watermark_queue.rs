@@ -1,6 +1,6 @@
-//! The watermark watches of one key: a queue of those not met yet, lowest threshold first and, where
-//! thresholds are equal, in the order of parking; and the ends of the list of the met ones, which
-//! wait for their check.
+//! The watermark watches of one key: a queue of those not met yet, lowest threshold first and,
+//! where thresholds are equal, in the order of parking; and the ends of the list of the met ones,
+//! which wait for their check.
 //!
 //! Offsets rise, so nearly every watch comes with a threshold at or above all others. Such a watch
 //! goes to the end of a sorted *run*, and an advance of the watermark takes the run's front. The
@@ -198,8 +198,8 @@ pub(super) enum Lowest {
     Above,
 }
 
-/// Returns the capacity that a collection with `len` items is to shrink to. One for more than `kept`
-/// items shrinks when more than three quarters of it are empty, to twice its items.
+/// Returns the capacity that a collection with `len` items is to shrink to. One for more than
+/// `kept` items shrinks when more than three quarters of it are empty, to twice its items.
 #[inline]
 pub(super) fn shrinks_to(capacity: usize, len: usize, kept: usize) -> Option<usize> {
     if capacity > kept && len < capacity / 4 {

@@ -80,8 +80,8 @@ fn one_key_expected_twice() {
     });
 }
 
-/// All fail at once, though one shard is emptied after the other (that of 2 first): what is expected
-/// after one that did not fail does not fail either.
+/// All fail at once, though one shard is emptied after the other (that of 2 first): what is
+/// expected after one that did not fail does not fail either.
 #[test]
 fn all_fail_against_expecting_two() {
     check(&[Failpoint::FailsWhatCameAfter], || {

@@ -1,7 +1,7 @@
 //! The timer algorithms, each in its plain form, behind [`Scheme`].
 //!
-//! An algorithm is one file, except the unsorted list, which is a hashed wheel of one slot. To add an
-//! algorithm, add a file and a line in [`ALL`].
+//! An algorithm is one file, except the unsorted list, which is a hashed wheel of one slot. To add
+//! an algorithm, add a file and a line in [`ALL`].
 
 mod bounded_wheel;
 mod delay_heap;

@@ -16,8 +16,8 @@ pub(crate) trait Scheme: Default {
     /// Names a timer; never reused.
     type Handle: Copy + fmt::Debug;
 
-    /// Starts a timer that fires on the `delay`-th tick from now. The present tick is over, so a delay
-    /// of 0 counts as 1. A deadline beyond `u64::MAX` counts as that.
+    /// Starts a timer that fires on the `delay`-th tick from now. The present tick is over, so a
+    /// delay of 0 counts as 1. A deadline beyond `u64::MAX` counts as that.
     fn start(&mut self, delay: u64, task: Task) -> Result<Self::Handle, Refused>;
 
     /// Stops a timer; false when it has fired or was stopped before.
@@ -29,8 +29,8 @@ pub(crate) trait Scheme: Default {
         self.advance(1, fired);
     }
 
-    /// Advances by `ticks` and adds due tasks to `fired` in order of deadline. A scheme that knows its
-    /// next deadline skips the ticks before it.
+    /// Advances by `ticks` and adds due tasks to `fired` in order of deadline. A scheme that knows
+    /// its next deadline skips the ticks before it.
     fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
         for _ in 0..ticks {
             self.tick(fired);
@@ -41,8 +41,8 @@ pub(crate) trait Scheme: Default {
     fn pending(&self) -> usize;
 }
 
-/// The claimed cost of each measure: a start, a stop, a tick in which nothing is due or handed down,
-/// and the expiry of one timer, from its start on, without the empty ticks.
+/// The claimed cost of each measure: a start, a stop, a tick in which nothing is due or handed
+/// down, and the expiry of one timer, from its start on, without the empty ticks.
 pub(crate) type Claim = [&'static str; 4];
 
 /// The error of a delay that is too long for the scheme. It hands the task back.

@@ -5,8 +5,8 @@ use super::{
     scheme::{Claim, Refused, Scheme, Task},
 };
 
-/// A list in order of absolute deadlines: nothing is counted down, and a tick checks the first timer
-/// only.
+/// A list in order of absolute deadlines: nothing is counted down, and a tick checks the first
+/// timer only.
 ///
 /// The trap is the start, O(n): it searches from the front. (From the back, equal delays would find
 /// their place at once, and random ones would not.) Scheme 2 of Varghese and Lauck.

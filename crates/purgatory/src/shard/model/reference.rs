@@ -274,8 +274,8 @@ impl Reference {
         }
     }
 
-    /// Visits the scheduled operations of a shard that are due. An early one is put back, a held one
-    /// is left a note; the others are returned, for the shard's results to be compared with.
+    /// Visits the scheduled operations of a shard that are due. An early one is put back, a held
+    /// one is left a note; the others are returned, for the shard's results to be compared with.
     pub(super) fn expire(&mut self, shard: usize, turn: Turn) -> Expiry {
         let mut expiry = Expiry::default();
         for parked in &mut self.all {

@@ -270,8 +270,8 @@ impl Model {
         }
     }
 
-    /// Takes watermark watches off a key. They are counted down at once if all their operations have
-    /// this first shard, as in an advance, otherwise in later steps.
+    /// Takes watermark watches off a key. They are counted down at once if all their operations
+    /// have this first shard, as in an advance, otherwise in later steps.
     fn advance(&mut self) {
         // 1. Choose the key, and how far to reach.
         let key = self.any_key();
@@ -287,8 +287,8 @@ impl Model {
         let before = shard.waiting_unmet(&of, key.hash());
         let popped = shard.pop_up_to(record, reach, limit, |handle| taken.push(handle));
         let looked_at = before - shard.waiting_unmet(&of, key.hash());
-        // 3. The reference. The shard may say `More` where it says `Done`: the limit went to watches
-        //    that have left, or such a one is next.
+        // 3. The reference. The shard may say `More` where it says `Done`: the limit went to
+        //    watches that have left, or such a one is next.
         let (expected, state) = self.reference.pop_up_to(key, reach, looked_at);
         assert_eq!(taken, expected, "taken for {reach:?}");
         let popped = match popped {
