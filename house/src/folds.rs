@@ -1,8 +1,8 @@
 //! Folded code, which saves a line and costs its reader a minute: side effects by iterator, tuples
 //! of unrelated values, `then` where an `if` is expected, loops without an end in sight, parameter
 //! lists that take apart; and functions that do not say their steps. Clippy denies what it knows of
-//! this (`[workspace.lints]`); the rest is found here by syntax, in code that ships, examples,
-//! benches and these tests.
+//! this (`[workspace.lints]`); the rest is found here by syntax, in code that ships, examples (in
+//! documentation, too: users copy them), benches and these tests.
 
 use proc_macro2::Span;
 use syn::{
@@ -12,6 +12,7 @@ use syn::{
 };
 
 use crate::{
+    examples::{Example, examples},
     pending::{FOLDED, split},
     syntax::{is_for_tests, line, lines, macro_arguments, parse},
     tree::{files, is_code, is_test, none, sources},
@@ -52,11 +53,17 @@ fn no_code_is_folded() {
         closures += found.long_closures;
         wrong.extend(found.wrong);
     }
+    for (path, example) in examples() {
+        match example {
+            Example::Code(text) => wrong.extend(Folds::in_example(&path, &text).wrong),
+            Example::NotRust(line) => wrong.push(format!("{path}:{line}: no Rust by its syntax")),
+        }
+    }
     println!("closures of more than {CLOSURE_LINES} lines inside a call: {closures}");
     none(split("folds", FOLDED, wrong));
 }
 
-/// Libraries without their tests, examples, benches and this package.
+/// Libraries without their tests, programs of `examples`, benches and this package.
 fn shipped_code() -> Vec<(String, String)> {
     let mut code = Vec::new();
     for of in ["timer-core", "purgatory", "purgatory-live"] {
@@ -83,6 +90,8 @@ struct Folds<'a> {
     lines: Vec<&'a str>,
     wrong: Vec<String>,
     long_closures: usize,
+    /// Long functions say their steps. In documentation the prose around an example does.
+    steps: bool,
 }
 
 impl<'a> Folds<'a> {
@@ -92,6 +101,19 @@ impl<'a> Folds<'a> {
             lines: text.lines().collect(),
             wrong: Vec::new(),
             long_closures: 0,
+            steps: true,
+        };
+        folds.visit_file(&parse(path, text));
+        folds
+    }
+
+    fn in_example(path: &'a str, text: &'a str) -> Folds<'a> {
+        let mut folds = Folds {
+            path,
+            lines: Vec::new(),
+            wrong: Vec::new(),
+            long_closures: 0,
+            steps: false,
         };
         folds.visit_file(&parse(path, text));
         folds
@@ -118,7 +140,7 @@ impl<'a> Folds<'a> {
         let mut steps = Steps(0);
         steps.visit_block(body);
         let length = self.silent_lines(body);
-        if length > SILENT_LINES && steps.0 >= STEPS_MIN {
+        if self.steps && length > SILENT_LINES && steps.0 >= STEPS_MIN {
             let what = format!("{length} lines of code, and no comment says their steps");
             self.tell(signature.ident.span(), &what);
         }

@@ -9,6 +9,8 @@ mod absences;
 #[cfg(test)]
 mod calls;
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod folds;
 #[cfg(test)]
 mod imports;
