@@ -111,7 +111,9 @@ fn schedule_against_turn() {
             let fired = fired.clone();
             timer.schedule(NOW, move || fired.say()).unwrap();
         }
-        fired.iter().for_each(Fired::wait);
+        for fired in &fired {
+            fired.wait();
+        }
         assert!(timer.shutdown(Duration::MAX).unfired.is_empty());
     });
 }

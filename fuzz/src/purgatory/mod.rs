@@ -23,6 +23,8 @@ pub fn run(data: &[u8]) {
         return;
     };
     let mut model = Model::new(&setup.setup());
-    records.for_each(|mut record| model.step(&record.step()));
+    for mut record in records {
+        model.step(&record.step());
+    }
     model.end(&[]);
 }

@@ -55,7 +55,9 @@ fn turns_are_taken_in_the_order_of_parking() {
         .map(|&keys| Probe::parked(&waits, keys, NEVER))
         .collect();
     waits.check_and_complete(&"a"); // none is ready, and none loses its turn
-    parked.iter().for_each(Probe::make_ready);
+    for probe in &parked {
+        probe.make_ready();
+    }
     for ended in 1..=parked.len() {
         assert!(waits.check_and_complete_one(&"a"));
         assert!(

@@ -66,7 +66,11 @@ fn bumps_add_up_over_threads() {
     let elected = votes.wait_for(&"term".to_owned(), 4000, MINUTE);
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| (0..1000).for_each(|_| _ = votes.add("term", 1).unwrap()));
+            scope.spawn(|| {
+                for _ in 0..1000 {
+                    _ = votes.add("term", 1).unwrap();
+                }
+            });
         }
     });
     assert_eq!(
@@ -117,9 +121,9 @@ fn callbacks_go_by_threshold_may_raise_and_may_panic() {
 #[test]
 fn a_removed_key_cancels_its_waits_and_begins_anew() {
     let (_timer, waits, watermarks) = watermarks();
-    [1, 2]
-        .iter()
-        .for_each(|key| _ = watermarks.advance(key, 5).unwrap());
+    for key in [1, 2] {
+        _ = watermarks.advance(&key, 5).unwrap();
+    }
     let one = watermarks.wait_for(&1, 6, SECOND);
     let quorum = watermarks.wait_for_k(1, &[(1, 6), (2, 6)], SECOND);
     let mut two = watermarks.wait_for(&2, 6, SECOND);
@@ -186,9 +190,9 @@ fn k_of_n_complete_with_the_kth_in_any_order() {
     for early in 0..=3 {
         for order in [[1, 2, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
             let (_timer, waits, watermarks) = watermarks();
-            order[..early]
-                .iter()
-                .for_each(|key| _ = watermarks.advance(key, 5).unwrap());
+            for key in &order[..early] {
+                _ = watermarks.advance(key, 5).unwrap();
+            }
             let mut quorum = watermarks.wait_for_k(2, &levels, SECOND);
             for (at, key) in order.iter().enumerate().skip(early) {
                 assert_eq!(

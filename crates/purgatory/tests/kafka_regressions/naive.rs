@@ -124,7 +124,9 @@ impl AnyPurgatory for Naive {
                 .or_default()
                 .push(delayed.clone());
         }
-        meanwhile.into_iter().for_each(|meanwhile| meanwhile());
+        if let Some(act) = meanwhile {
+            act();
+        }
         if !self.try_complete(&delayed) {
             self.0.timer.lock().push(delayed);
         }
@@ -152,16 +154,17 @@ impl AnyPurgatory for Naive {
 
     fn cancel(&self, key: u32) -> usize {
         let cancelled = self.0.lists.lock().remove(&key).unwrap_or_default();
-        cancelled
-            .iter()
-            .for_each(|delayed| self.off_the_timer(delayed));
+        for delayed in &cancelled {
+            self.off_the_timer(delayed);
+        }
         cancelled.len()
     }
 
     fn expire(&self) {
         let due = std::mem::take(&mut *self.0.timer.lock());
-        due.iter()
-            .for_each(|delayed| _ = self.force_complete(delayed, Outcome::Expired));
+        for delayed in &due {
+            _ = self.force_complete(delayed, Outcome::Expired);
+        }
     }
 
     fn watched(&self) -> usize {

@@ -177,10 +177,11 @@ impl AnyPurgatory for Ours {
                 (0, Some(_)) => thread::scope(|scope| {
                     assert_eq!(scope.spawn(|| purgatory.event(key)).join().unwrap(), 0);
                 }),
-                (1, meanwhile) => meanwhile
-                    .take()
-                    .into_iter()
-                    .for_each(|meanwhile| meanwhile()),
+                (1, meanwhile) => {
+                    if let Some(act) = meanwhile.take() {
+                        act();
+                    }
+                }
                 _ => {}
             }
             satisfied

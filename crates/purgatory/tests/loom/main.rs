@@ -188,7 +188,9 @@ impl Setup {
 
     /// Acts of this thread alone.
     fn alone(self: Shared, acts: &[Act]) -> Shared {
-        acts.iter().for_each(|&act| self.act(act));
+        for &act in acts {
+            self.act(act);
+        }
         self
     }
 
@@ -196,7 +198,9 @@ impl Setup {
     fn race<const N: usize>(self: Shared, others: [Act; N], own: &[Act]) -> Shared {
         let others = others.map(|act| self.elsewhere(move |setup| setup.act(act)));
         let setup = self.alone(own);
-        others.into_iter().for_each(|other| other.join().unwrap());
+        for other in others {
+            other.join().unwrap();
+        }
         setup
     }
 

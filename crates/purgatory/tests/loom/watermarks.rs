@@ -38,9 +38,9 @@ fn two_rises_against_wait() {
             thread::spawn(move || leader.advance(&1, value))
         });
         let mut wait = watermarks.wait_for(&1, 3, MS);
-        rises
-            .into_iter()
-            .for_each(|rise| _ = rise.join().unwrap().unwrap());
+        for rise in rises {
+            _ = rise.join().unwrap().unwrap();
+        }
         let ended = (ending(&mut wait), watermarks.value(&1));
         assert_eq!(ended, (Some(Ok(3)), Some(3)));
     });

@@ -79,7 +79,9 @@ fn the_purgatory_agrees_with_plain_lists() {
     let mut runner = TestRunner::new_with_rng(config, random(seed));
     let run = |(setup, steps, after): (Vec<_>, Vec<Act>, Vec<Act>)| {
         let mut model = Model::new(&setup[0]);
-        steps.iter().for_each(|act| model.step(act));
+        for act in &steps {
+            model.step(act);
+        }
         made.set(made.get() + model.steps);
         for (path, count) in model.end(&after) {
             *counted.borrow_mut().entry(path).or_default() += count;

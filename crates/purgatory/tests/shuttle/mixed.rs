@@ -136,8 +136,13 @@ fn park_many(world: &World) {
 }
 
 fn threads<T: Time>(world: &World<T>) -> [JoinHandle<()>; 4] {
-    [0, 1, 2, 3]
-        .map(|thread| world.thread(move |world| (0..3).for_each(|_| anything(world, thread))))
+    [0, 1, 2, 3].map(|thread| {
+        world.thread(move |world| {
+            for _ in 0..3 {
+                anything(world, thread);
+            }
+        })
+    })
 }
 
 fn anything<T: Time>(world: &World<T>, thread: usize) {
@@ -152,12 +157,26 @@ fn anything<T: Time>(world: &World<T>, thread: usize) {
         15 => world.raise(key),
         16..18 => world.tick(),
         18 => world.cancel_for_key(key),
-        19 => one.for_each(|id| world.cancel(id)),
-        20 if thread > 1 => parked.into_iter().for_each(|id| world.complete(id)),
-        20 => one.for_each(|id| world.complete(id)),
+        19 => {
+            for id in one {
+                world.cancel(id);
+            }
+        }
+        20 if thread > 1 => {
+            for id in parked {
+                world.complete(id);
+            }
+        }
+        20 => {
+            for id in one {
+                world.complete(id);
+            }
+        }
         21 if thread == 0 => {
             let timeout = MS * random.gen_range(0..3);
-            one.for_each(|id| world.reschedule(id, timeout));
+            for id in one {
+                world.reschedule(id, timeout);
+            }
         }
         22 => assert!(world.purgatory.snapshot(1).oldest.len() <= 1),
         23 => world.shutdown(),
@@ -237,7 +256,9 @@ impl Working {
         let (jobs, arrived) = mpsc::channel();
         let work = move || {
             while arrived.recv().ok().flatten().map(Job::run).is_some() {}
-            arrived.try_iter().flatten().for_each(Job::run);
+            for job in arrived.try_iter().flatten() {
+                job.run();
+            }
         };
         let working = Working {
             jobs: jobs.clone(),

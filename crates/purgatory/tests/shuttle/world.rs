@@ -91,7 +91,9 @@ impl DelayedOperation for Op {
 
     fn on_complete(mut self, outcome: Outcome) {
         self.book.ended(&self, outcome);
-        self.then.take().into_iter().for_each(|then| then());
+        if let Some(then) = self.then.take() {
+            then();
+        }
     }
 }
 
@@ -435,7 +437,7 @@ impl World {
 }
 
 pub fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
-    threads
-        .into_iter()
-        .for_each(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
 }

@@ -273,7 +273,9 @@ impl Executor for Unruly {
             _ => {
                 let mut kept = self.0.take();
                 fastrand::shuffle(&mut kept);
-                kept.into_iter().for_each(Job::run);
+                for job in kept {
+                    job.run();
+                }
                 job.run();
             }
         }
@@ -340,7 +342,11 @@ fn wakers_call_back() {
             }
         }
     };
-    thread::scope(|scope| (0..THREADS).for_each(|_| _ = scope.spawn(wait_for_some)));
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            _ = scope.spawn(wait_for_some);
+        }
+    });
     assert!(purgatory.shutdown(MINUTE).is_nothing());
     assert_empty(&purgatory);
 }

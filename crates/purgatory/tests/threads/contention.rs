@@ -147,7 +147,9 @@ fn a_shutdown_inside_a_callback_tells_all_it_left() {
     let inside = purgatory.clone();
     let shuts_down = move |_| send.send(inside.shutdown(MINUTE)).unwrap();
     purgatory.park(when(|| false, shuts_down), &[1], MINUTE);
-    (0..3).for_each(|_| _ = purgatory.park(never(), &[2], MINUTE));
+    for _ in 0..3 {
+        _ = purgatory.park(never(), &[2], MINUTE);
+    }
     assert_eq!(purgatory.complete_for_key(&1), 1);
     let left = left.try_recv().unwrap();
     assert_eq!((left.callbacks, left.under_check, left.threads), (3, 0, 0));

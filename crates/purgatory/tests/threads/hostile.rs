@@ -34,7 +34,9 @@ fn park_again(purgatory: Purgatory<u32>, parked: Arc<AtomicUsize>) {
 fn what_a_cancelled_operation_parks_is_not_cancelled() {
     let (_timer, purgatory) = by_hand();
     let parked = Arc::default();
-    (0..300).for_each(|_| park_again(purgatory.clone(), Arc::clone(&parked)));
+    for _ in 0..300 {
+        park_again(purgatory.clone(), Arc::clone(&parked));
+    }
     assert_eq!(
         (purgatory.cancel_for_key(&1, "over"), purgatory.len()),
         (300, 300)

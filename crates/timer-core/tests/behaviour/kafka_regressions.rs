@@ -63,9 +63,9 @@ impl Level {
     fn advance(&mut self, to: i64) {
         if to >= self.now.wrapping_add(self.tick) {
             self.now = to - to % self.tick;
-            self.above
-                .iter_mut()
-                .for_each(|above| above.advance(self.now));
+            if let Some(above) = &mut self.above {
+                above.advance(self.now);
+            }
         }
     }
 

@@ -208,7 +208,9 @@ fn panics_are_reported_to_the_hook() {
 #[test]
 fn due_tasks_go_before_a_near_hand_down() {
     let mut wheel = TimingWheel::with_phase(WheelSize::default(), 0, 0);
-    (0..10_000).for_each(|task| _ = wheel.insert(256 + task % 64, task).unwrap());
+    for task in 0..10_000 {
+        _ = wheel.insert(256 + task % 64, task).unwrap();
+    }
     wheel.catch_up(200);
     wheel.insert(240, 10_000).unwrap();
     assert_eq!(wheel.next_due(), Some(240));

@@ -91,7 +91,9 @@ fn the_wheel_agrees_with_an_ordered_set() {
                 walked: 1,
             },
         );
-        steps.iter().for_each(|step| model.step(step));
+        for step in &steps {
+            model.step(step);
+        }
         made.set(made.get() + model.steps);
         for (path, count) in model.shut_down() {
             *counted.borrow_mut().entry(path).or_default() += count;

@@ -153,7 +153,11 @@ impl Model {
     pub fn step(&mut self, step: &Step) {
         match *step {
             Step::Insert(when) => self.insert(when),
-            Step::InsertMany(when, count) => (0..count % 300).for_each(|_| self.insert(when)),
+            Step::InsertMany(when, count) => {
+                for _ in 0..count % 300 {
+                    self.insert(when);
+                }
+            }
             Step::InsertUnscheduled => self.insert_unscheduled(),
             Step::Cancel(pick) => self.cancel(pick),
             Step::Reschedule(pick, when) => self.reschedule(pick, when),

@@ -124,13 +124,17 @@ fn shutdown_hands_back_unfired_tasks() {
         SystemTimer::builder().workers(3).build().unwrap(),
     ] {
         let (to, fired) = mpsc::channel();
-        (0..1000).for_each(|_| send(&timer, HOUR, &to, ()));
+        for _ in 0..1000 {
+            send(&timer, HOUR, &to, ());
+        }
         let left = timer.shutdown(Duration::MAX).unfired;
         assert_eq!(
             (left.len(), timer.len(), fired.try_iter().count()),
             (1000, 0, 0)
         );
-        left.into_iter().for_each(|task| task.run()); // they are whole
+        for task in left {
+            task.run();
+        } // they are whole
         assert_eq!(fired.try_iter().count(), 1000);
         let late = timer
             .schedule(MS, move || to.send(()).unwrap())
@@ -203,7 +207,11 @@ fn two_threads_advance_a_manual_timer() {
     let timer = ManualTimer::new();
     thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| (0..100_000).for_each(|_| timer.advance(MS)));
+            scope.spawn(|| {
+                for _ in 0..100_000 {
+                    timer.advance(MS);
+                }
+            });
         }
     });
     timer.advance(Duration::ZERO);
@@ -295,12 +303,14 @@ fn a_shutdown_waits_for_what_is_running_or_its_limit() {
             assert_eq!((left.unfired.len(), left.threads > 0), (1, true));
             let (shut_down, callers) = (&shut_down, [HOUR, Duration::MAX, Duration::MAX]);
             let callers = callers.map(|limit| scope.spawn(move || shut_down(limit)));
-            (0..10_000).for_each(|_| thread::yield_now()); // one that does not wait gets away
+            for _ in 0..10_000 {
+                thread::yield_now();
+            } // one that does not wait gets away
             callers
         });
-        callers
-            .into_iter()
-            .for_each(|caller| assert_eq!(caller.join().unwrap(), (0, true)));
+        for caller in callers {
+            assert_eq!(caller.join().unwrap(), (0, true));
+        }
     });
 }
 

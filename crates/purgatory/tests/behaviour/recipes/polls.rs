@@ -67,7 +67,9 @@ impl Store for &Memory {
         self.reads.fetch_add(1, SeqCst);
         let bytes = self.bytes.lock().unwrap().clone();
         let during = self.during.lock().unwrap().take();
-        during.into_iter().for_each(|act| act());
+        if let Some(act) = during {
+            act();
+        }
         if self.broken.load(SeqCst) {
             Err(io::ErrorKind::NotFound.into())
         } else {
@@ -179,12 +181,18 @@ fn messages_are_handled_in_order_by_the_turn() {
         );
     };
     send(1, Message::Event); // early: nobody waits
-    elsewhere(|| [1, 2].into_iter().for_each(ask));
+    elsewhere(|| {
+        for number in [1, 2] {
+            ask(number);
+        }
+    });
     assert!(core.turn(MS).unwrap() <= Some(SECOND)); // or until a bucket is handed down
     ready.store(true, SeqCst);
     assert_eq!(core.turn(SECOND - MS), Ok(Some(MS)));
     assert!(answers.try_recv().is_err()); // ready, and no event yet
-    (0..2).for_each(|_| send(1, Message::Event)); // twice
+    for _ in 0..2 {
+        send(1, Message::Event);
+    } // twice
     core.turn(Duration::ZERO).unwrap();
     told(&answers, &[(1, Completed)]);
     assert_eq!(core.turn(MS), Ok(None));

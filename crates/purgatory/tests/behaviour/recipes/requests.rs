@@ -203,9 +203,9 @@ fn no_request_is_open_once_it_is_drained() {
             }
             server.drain(SECOND).wait_blocking().unwrap();
             let all = served.load(SeqCst);
-            serving
-                .into_iter()
-                .for_each(|thread| thread.join().unwrap());
+            for thread in serving {
+                thread.join().unwrap();
+            }
             assert_eq!(served.load(SeqCst), all);
         });
         assert_eq!(server.open.load(SeqCst), 0);

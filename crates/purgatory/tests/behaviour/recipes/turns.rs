@@ -31,9 +31,9 @@ fn a_push_checks_one_worker_and_jobs_keep_their_order() {
             .all(|worker| poll(worker).is_pending())
     );
     drop(workers);
-    ["b", "c"]
-        .into_iter()
-        .for_each(|job| queue.push(job.to_owned()));
+    for job in ["b", "c"] {
+        queue.push(job.to_owned());
+    }
     drop(got(&mut queue.take(SECOND))); // back to the front
     assert_eq!(queue.jobs.read(VecDeque::clone), ["b", "c"]);
     nothing_is_left(queue.jobs.purgatory());

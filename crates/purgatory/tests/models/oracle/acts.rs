@@ -23,9 +23,9 @@ pub struct Known {
 impl Known {
     fn set_flag(&mut self, own: Option<usize>, pick: Pick) {
         let numbers: Vec<usize> = (0..self.flags.len()).collect();
-        pick.of(own, &numbers)
-            .into_iter()
-            .for_each(|number| self.flags[number] = true);
+        if let Some(number) = pick.of(own, &numbers) {
+            self.flags[number] = true;
+        }
     }
 
     /// The value that an event of a key tells of: what it rises to, or a lower one.
@@ -89,10 +89,16 @@ pub trait Side {
     /// A step, or for `own` a part of its check or callback.
     fn act(&mut self, own: Option<usize>, act: &Act) {
         match act {
-            Act::Several(acts) => acts.iter().for_each(|act| self.act(own, act)),
+            Act::Several(acts) => {
+                for act in acts {
+                    self.act(own, act);
+                }
+            }
             Act::ParkMany(count, plan) => {
                 let park = Act::Park(plan.clone());
-                (0..*count).for_each(|_| self.act(own, &park));
+                for _ in 0..*count {
+                    self.act(own, &park);
+                }
             }
             Act::SetFlag(pick) => self.known(|known| known.set_flag(own, *pick)),
             Act::SetAllFlags => self.known(|known| known.flags.fill(true)),
@@ -101,9 +107,9 @@ pub trait Side {
             Act::RunJobs(most) => _ = (0..*most).all(|_| self.run_job()),
             _ => {
                 let returned = self.call_for(own, act).and_then(|call| self.call(call));
-                returned
-                    .into_iter()
-                    .for_each(|returned| self.saw(Saw::Returned(returned)));
+                if let Some(returned) = returned {
+                    self.saw(Saw::Returned(returned));
+                }
             }
         }
     }

@@ -62,7 +62,9 @@ impl Reference {
         self.places -= usize::from(self.all[number].has_place);
         let plan = self.all[number].request.plan.clone();
         self.log.push(Saw::Callback(number, outcome));
-        plan.then.iter().for_each(|act| self.act(Some(number), act));
+        for act in &plan.then {
+            self.act(Some(number), act);
+        }
         self.stats.panics += u64::from(plan.then_panics);
     }
 

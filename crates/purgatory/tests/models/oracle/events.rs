@@ -133,8 +133,9 @@ impl Reference {
         let met = self.met(key);
         self.count_if(last.len() > 1, "a rise that completes several");
         let mut completed = last.len();
-        last.into_iter()
-            .for_each(|number| self.finish(nested, number, Outcome::Completed));
+        for number in last {
+            self.finish(nested, number, Outcome::Completed);
+        }
         let mut known = BTreeSet::new();
         check.retain(|&number| known.insert(number)); // each once
         for together in check.chunks(TOGETHER) {
@@ -184,8 +185,9 @@ impl Reference {
     fn attempt(&mut self, nested: bool, together: &[usize]) -> usize {
         let parked = |&number: &usize| self.all[number].state == State::Parked;
         let held: Vec<usize> = together.iter().copied().filter(parked).collect();
-        held.iter()
-            .for_each(|&number| self.all[number].state = State::UnderCheck);
+        for &number in &held {
+            self.all[number].state = State::UnderCheck;
+        }
         let verdicts: Vec<Verdict> = held.iter().map(|&number| self.check(number)).collect();
         let mut ended = Vec::new();
         for (&number, verdict) in held.iter().zip(verdicts) {
@@ -198,9 +200,9 @@ impl Reference {
             .iter()
             .filter(|(_, outcome)| *outcome == Outcome::Completed)
             .count();
-        ended
-            .into_iter()
-            .for_each(|(number, outcome)| self.finish(nested, number, outcome));
+        for (number, outcome) in ended {
+            self.finish(nested, number, outcome);
+        }
         completed
     }
 
@@ -233,9 +235,9 @@ impl Reference {
             ended.extend(reference.claim_each(unmet, &outcome));
             ended.extend(reference.claim_each(reference.met(key), &outcome));
             let cancelled = ended.len();
-            ended
-                .into_iter()
-                .for_each(|number| reference.finish(nested, number, outcome.clone()));
+            for number in ended {
+                reference.finish(nested, number, outcome.clone());
+            }
             cancelled
         })
     }
@@ -266,9 +268,9 @@ impl Reference {
         }
         ended.sort_by_key(|&number| self.dropped.iter().position(|&dropped| dropped == number));
         self.in_call(|reference, nested| {
-            ended
-                .into_iter()
-                .for_each(|number| reference.finish(nested, number, outcome.clone()));
+            for number in ended {
+                reference.finish(nested, number, outcome.clone());
+            }
         });
     }
 }

@@ -110,7 +110,9 @@ impl Model {
         let end = self.reference.setup.end.clone();
         self.step(&end);
         assert!(self.reference.parked.is_empty());
-        after.iter().for_each(|act| self.step(act));
+        for act in after {
+            self.step(act);
+        }
         let over = |operation: &Operation| operation.state == State::Over;
         assert!(self.reference.all.iter().all(over));
         if let Some(purgatory) = self.world.handle() {

@@ -168,10 +168,9 @@ impl Reference {
         let look = self.all[number].look;
         self.log.push(Saw::Check(number, look));
         let request = self.all[number].request.clone();
-        request
-            .acts_at(look)
-            .iter()
-            .for_each(|act| self.act(Some(number), act));
+        for act in request.acts_at(look) {
+            self.act(Some(number), act);
+        }
         if request.plan.panics_at == Some(look) {
             self.stats.panics += 1;
             Verdict::Panics

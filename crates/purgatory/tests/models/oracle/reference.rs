@@ -225,7 +225,9 @@ impl Side for Reference {
         let job = self.jobs.pop_front();
         let some = job.is_some();
         self.count_if(some, "a job that was kept");
-        job.into_iter().for_each(|job| self.run(job));
+        if let Some(job) = job {
+            self.run(job);
+        }
         some
     }
 

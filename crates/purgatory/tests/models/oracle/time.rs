@@ -57,8 +57,9 @@ impl Reference {
         let is_due = |&&number: &&usize| self.all[number].deadline.is_some_and(|due| due <= now);
         let mut due: Vec<usize> = self.parked.iter().filter(is_due).copied().collect();
         due.sort_by_key(|&number| self.all[number].deadline);
-        due.iter()
-            .for_each(|&number| self.all[number].deadline = None);
+        for &number in &due {
+            self.all[number].deadline = None;
+        }
         let ended = self.claim_each(due, &Outcome::Expired);
         self.count_if(ended.len() > 1, "several due at a tick");
         self.tell_elsewhere(ended, Outcome::Expired);

@@ -91,7 +91,9 @@ impl DelayedOperation for Planned {
         let number = self.request.number;
         self.world.saw(Saw::Check(number, self.look));
         let acts = self.request.acts_at(self.look).iter();
-        acts.for_each(|act| self.world.act(Some(number), act));
+        for act in acts {
+            self.world.act(Some(number), act);
+        }
         if self.request.plan.panics_at == Some(self.look) {
             resume_unwind(Box::new("a check")); // past the hook, which would print it
         }
@@ -102,9 +104,9 @@ impl DelayedOperation for Planned {
     fn on_complete(mut self, outcome: Outcome) {
         let plan = self.request.plan.clone();
         self.world.saw(Saw::Callback(self.request.number, outcome));
-        plan.then
-            .iter()
-            .for_each(|act| self.world.act(Some(self.request.number), act));
+        for act in &plan.then {
+            self.world.act(Some(self.request.number), act);
+        }
         if plan.then_panics {
             resume_unwind(Box::new("a callback"));
         }

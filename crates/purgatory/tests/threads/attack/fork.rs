@@ -120,7 +120,9 @@ fn a_process_forks() {
         PARKED as usize,
         "children have not ended what is ours"
     );
-    (0..PARKED).for_each(|key| _ = purgatory.complete_for_key(&key));
+    for key in 0..PARKED {
+        _ = purgatory.complete_for_key(&key);
+    }
     assert!(purgatory.shutdown(MINUTE).is_nothing());
     assert_empty(&purgatory);
     books.close(|| ());
