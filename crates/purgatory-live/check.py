@@ -251,7 +251,7 @@ def looks_right(browser, shots, name):
 
 
 def clean(browser, hosts):
-    """No error was written to the console, and nobody else was asked."""
+    """No error was written to the console, and no other host was asked."""
     console = browser.console()
     check(not console, f"on the console: {console}")
     urls = browser.requested()
@@ -423,7 +423,7 @@ def with_made_up_events(browser, shots):
     until("100 in 2 s are 50 a second", lambda: re.search(r"completed\s+50 /s\s+100$", rate()))
     waits = browser.run(TEXT, ".waits")
     check(re.search(r"completed\s+3\.75 ms\s+750 ms\s+750 ms\s+100\n", waits), f"percentiles: {waits}")
-    check(re.search(r"expired\s+1\.00 s\s+1\.00 s\s+1\.00 s\s+100\n", waits), f"a time-out of 1 s: {waits}")
+    check(re.search(r"expired\s+1\.00 s\s+1\.00 s\s+1\.00 s\s+100\n", waits), f"a timeout of 1 s: {waits}")
     check(re.search(r"lateness\s+> 10 min\s+> 10 min\s+> 10 min\s+100$", waits), f"percentiles: {waits}")
     numbers = dict(browser.run(NUMBERS))
     check(numbers['purgatory_parked_total{purgatory="orders"}'] == 312, f"{numbers}")

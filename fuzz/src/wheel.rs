@@ -1,5 +1,5 @@
-//! `TimingWheel` beside the reference of `crates/timer-core/tests/models/oracle.rs`, an ordered
-//! set: inserts, cancels, new deadlines and turns anywhere in `u64`.
+//! `TimingWheel` beside the reference of `crates/timer-core/tests/models/oracle.rs`, an ordered set:
+//! inserts, cancels, new deadlines and advances anywhere in `u64`.
 
 #[allow(dead_code, reason = "a test's, which counts its paths")]
 #[path = "../../crates/timer-core/tests/models/oracle.rs"]
@@ -8,16 +8,16 @@ mod oracle;
 use self::oracle::{Bounds, Model, Setup, Step};
 use crate::records;
 
-/// Bytes of an operation; the widest takes 17.
+/// The number of bytes of an operation; the longest takes 17.
 pub const RECORD: usize = 18;
 
-/// Walking every link after each step would cost more than all the rest.
+/// Bounds on the checks: walking every link after each step would cost more than all the rest.
 const BOUNDS: Bounds = Bounds {
     kept: 100,
     walked: 16,
 };
 
-/// Decodes operations and does them until the bytes end.
+/// Decodes operations and applies them until the bytes end.
 ///
 /// # Panics
 /// When the wheel and the reference disagree.

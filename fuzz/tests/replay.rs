@@ -1,5 +1,5 @@
-//! The bodies of the fuzz targets without a fuzzer: each file of the committed corpora, and bytes
-//! at random.
+//! Runs the bodies of the fuzz targets without a fuzzer: on each file of the committed corpora, and on
+//! random bytes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -17,7 +17,7 @@ use proptest::{
 
 type Body = fn(&[u8]);
 
-/// Inputs that libFuzzer found worth keeping, and those that once were trouble: paths and bytes.
+/// Reads a corpus: inputs that libFuzzer kept, and those that once failed, with their paths.
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("corpus")
@@ -34,12 +34,13 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 fn replay(target: &str, body: Body) {
-    let fails = |(_, data): &(PathBuf, Vec<u8>)| !passes(|| body(data));
-    let failed: Vec<PathBuf> = corpus(target)
-        .into_iter()
-        .filter(fails)
-        .map(|file| file.0)
-        .collect();
+    // Run all of them, to name every one that fails.
+    let mut failed = Vec::new();
+    for (path, data) in corpus(target) {
+        if !passes(|| body(&data)) {
+            failed.push(path);
+        }
+    }
     assert!(failed.is_empty(), "the panics above are of {failed:?}");
 }
 
@@ -47,8 +48,8 @@ fn passes(run: impl FnOnce() + UnwindSafe) -> bool {
     catch_unwind(run).is_ok()
 }
 
-/// As many cases as `PROPTEST_CASES` says, by default 256; the bytes of one that fails are printed,
-/// as few as will do, with the command that adds them to a corpus.
+/// Runs random cases: as many as `PROPTEST_CASES` says, by default 256. The bytes of a failing case are
+/// shrunk and printed, with the command that adds them to a corpus.
 fn at_random(body: Body, bytes: impl Strategy<Value = Vec<u8>>) {
     let config = Config {
         failure_persistence: None,
@@ -64,14 +65,15 @@ fn at_random(body: Body, bytes: impl Strategy<Value = Vec<u8>>) {
     }
 }
 
-/// Records, which shrinking leaves out one by one.
+/// Generates records, which shrinking leaves out one by one.
 fn records(bytes: usize, count: usize) -> impl Strategy<Value = Vec<u8>> {
     vec(vec(any::<u8>(), bytes), 0..count).prop_map(|records| records.concat())
 }
 
-/// Frames of the corpus in any order, a few of their bytes changed, and what happens between them.
-/// (Bytes at random are no requests.)
+/// Generates frames of the corpus in any order with a few bytes changed, and events between them. (Random
+/// bytes would be no requests.)
 fn frames() -> impl Strategy<Value = Vec<u8>> {
+    // A known frame, with up to two bytes changed.
     let known: Vec<Vec<u8>> = corpus("broker")
         .iter()
         .flat_map(|(_, file)| cut(file))
@@ -83,16 +85,20 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
         }
         frame
     });
+
+    // An event between frames: time passes, a follower fetches, a client hangs up.
     let event = (0u8..4, any::<u32>(), 0u32..32).prop_map(|(event, value, by)| {
         [&[0x7f, event, 0, 0][..], &(value >> by).to_be_bytes()].concat()
     });
+
+    // All of them, each with its length in front.
     vec(prop_oneof![3 => request, 1 => event], 0..40).prop_map(|frames| {
         let framed = |frame: &Vec<u8>| [&(frame.len() as u32).to_be_bytes()[..], frame].concat();
         frames.iter().flat_map(framed).collect()
     })
 }
 
-/// The whole frames of a connection, without their lengths.
+/// Cuts the bytes of a connection into whole frames, without their lengths.
 fn cut(mut wire: &[u8]) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     while let Some((length, rest)) = wire.split_first_chunk() {
@@ -100,38 +106,40 @@ fn cut(mut wire: &[u8]) -> Vec<Vec<u8>> {
         let Some((frame, rest)) = rest.split_at_checked(length) else {
             break;
         };
-        frames.extend((!frame.is_empty()).then(|| frame.to_vec()));
+        if !frame.is_empty() {
+            frames.push(frame.to_vec());
+        }
         wire = rest;
     }
     frames
 }
 
 #[test]
-fn the_wheels_corpus() {
+fn wheel_passes_its_corpus() {
     replay("wheel", fuzz::wheel::run);
 }
 
 #[test]
-fn the_purgatorys_corpus() {
+fn purgatory_passes_its_corpus() {
     replay("purgatory", fuzz::purgatory::run);
 }
 
 #[test]
-fn the_brokers_corpus() {
+fn broker_passes_its_corpus() {
     replay("broker", fuzz::broker::run);
 }
 
 #[test]
-fn a_wheel_at_random() {
+fn wheel_passes_random_bytes() {
     at_random(fuzz::wheel::run, records(fuzz::wheel::RECORD, 200));
 }
 
 #[test]
-fn a_purgatory_at_random() {
+fn purgatory_passes_random_bytes() {
     at_random(fuzz::purgatory::run, records(fuzz::purgatory::RECORD, 100));
 }
 
 #[test]
-fn a_broker_at_random() {
+fn broker_passes_random_frames() {
     at_random(fuzz::broker::run, frames());
 }

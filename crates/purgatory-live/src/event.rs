@@ -1,5 +1,5 @@
-//! What one event tells, as JSON. A purgatory is its [`Snapshot`] with keys as text, a timer its
-//! [`TimerStats`] with what is needed to draw them. Totals, not rates: the page subtracts.
+//! The content of one event, as JSON. A purgatory is its [`Snapshot`] with keys as text, a timer is its
+//! [`TimerStats`] with the figures to draw them. Counts are totals; the page computes rates.
 
 use std::time::Duration;
 
@@ -9,29 +9,29 @@ use timer_core::{SystemTimer, Timer, TimerStats};
 
 use crate::text::{Show, shown};
 
-/// As many keys of one operation are shown.
+/// The maximum number of keys shown of one operation.
 const KEYS_MAX: usize = 6;
 
-/// One look at everything.
+/// One observation of everything that a `Live` shows.
 #[derive(Serialize)]
 pub(crate) struct Event {
-    /// Seconds since the `Live` was made.
+    /// Seconds since the `Live` was created.
     pub(crate) at_s: f64,
     pub(crate) timers: Vec<TimerLook>,
     pub(crate) purgatories: Vec<PurgatoryLook>,
 }
 
-/// A timer.
+/// One observation of a timer.
 #[derive(Serialize)]
 pub(crate) struct TimerLook {
     name: String,
-    /// The timer's own clock: where in its present bucket it is.
+    /// Seconds on the timer's own clock, which give the position in the current bucket.
     now_s: f64,
     tick_s: f64,
     stats: TimerStats,
 }
 
-/// A purgatory.
+/// One observation of a purgatory.
 #[derive(Serialize)]
 pub(crate) struct PurgatoryLook {
     name: String,
@@ -43,13 +43,14 @@ pub(crate) struct PurgatoryLook {
     times: Times,
 }
 
+/// A key, and how many operations wait under it.
 #[derive(Serialize)]
 struct Busy {
     key: String,
     waiters: usize,
 }
 
-/// A parked operation, times in seconds.
+/// A parked operation. Times are in seconds.
 #[derive(Serialize)]
 struct Operation {
     id: String,
@@ -60,9 +61,9 @@ struct Operation {
     under_check: Option<f64>,
 }
 
-/// What a `Live` looks at.
+/// A timer or purgatory that a `Live` observes.
 pub(crate) trait Source<Look>: Send + Sync {
-    /// `limit` keys and operations of each list.
+    /// Observes it, with at most `limit` keys and operations in each list.
     fn look(&self, limit: usize) -> Look;
 }
 
@@ -77,7 +78,7 @@ impl Source<TimerLook> for SystemTimer {
     }
 }
 
-/// A purgatory, and how its keys are written.
+/// A purgatory, and the function that writes its keys.
 pub(crate) struct WithKeys<K: WatchKey + Send, O: DelayedOperation + Send> {
     pub(crate) purgatory: Purgatory<K, O>,
     pub(crate) show: Box<Show<K>>,
@@ -95,54 +96,41 @@ where
 
 impl PurgatoryLook {
     fn of<K>(snapshot: Snapshot<K>, show: &Show<K>) -> PurgatoryLook {
-        let Snapshot {
-            name,
-            stats,
-            key_count,
-            times,
-            ..
-        } = snapshot;
-        let busy = |(key, waiters): (&K, usize)| Busy {
-            key: shown(key, show),
-            waiters,
-        };
-        let busiest = snapshot
-            .busiest
-            .iter()
-            .map(|(key, waiters)| (key, *waiters));
+        // Keys become text, without a lock.
+        let mut busiest = Vec::with_capacity(snapshot.busiest.len());
+        for (key, waiters) in &snapshot.busiest {
+            busiest.push(Busy {
+                key: shown(key, show),
+                waiters: *waiters,
+            });
+        }
         PurgatoryLook {
-            name,
-            stats,
-            key_count,
-            busiest: busiest.map(busy).collect(),
+            busiest,
             oldest: operations(&snapshot.oldest, show),
             under_check: operations(&snapshot.under_check, show),
-            times,
+            name: snapshot.name,
+            stats: snapshot.stats,
+            key_count: snapshot.key_count,
+            times: snapshot.times,
         }
     }
 }
 
 fn operations<K>(parked: &[Parked<K>], show: &Show<K>) -> Vec<Operation> {
-    parked
-        .iter()
-        .map(|parked| Operation::of(parked, show))
-        .collect()
+    let operation = |parked| Operation::of(parked, show);
+    parked.iter().map(operation).collect()
 }
 
 impl Operation {
     fn of<K>(parked: &Parked<K>, show: &Show<K>) -> Operation {
+        let keys = parked.keys.iter().take(KEYS_MAX);
         Operation {
             id: parked.id.to_string(),
-            keys: parked
-                .keys
-                .iter()
-                .take(KEYS_MAX)
-                .map(|key| shown(key, show))
-                .collect(),
+            keys: keys.map(|key| shown(key, show)).collect(),
             keys_left_out: parked.keys.len().saturating_sub(KEYS_MAX),
             age: parked.age.as_secs_f64(),
-            expires_in: parked.expires_in.map(|left| left.as_secs_f64()),
-            under_check: parked.under_check.map(|known| known.as_secs_f64()),
+            expires_in: parked.expires_in.map(|time| time.as_secs_f64()),
+            under_check: parked.under_check.map(|time| time.as_secs_f64()),
         }
     }
 }

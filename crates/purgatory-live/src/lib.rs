@@ -1,14 +1,15 @@
-//! A live page of [purgatories](purgatory::Purgatory) and their [timers](timer_core::SystemTimer):
-//! what is parked and for which keys, what ends a second and how, how long operations waited, the
-//! oldest of them, what a timer holds and does. One self-contained file without outside assets,
-//! fed by server-sent events.
+//! A live page of [purgatories](purgatory::Purgatory) and their [timers](timer_core::SystemTimer).
 //!
-//! [`Live`] collects what to show. Then either
+//! It shows how many operations are parked and under which keys, how many end per second and how, how
+//! long they waited, the oldest of them, and what each timer holds and does. The page is one file
+//! without outside assets, fed by server-sent events.
 //!
-//! - your own server serves two paths, with whatever library it has: [`Live::page`] as `text/html`,
-//!   and below it `events`, a `text/event-stream` with a [`Live::event`] a few times a second; or
-//! - with the feature `axum`, `Live::router` is both, to be merged or nested into your routes, and
-//!   `Server` serves routes on a thread of its own in a program that has no server.
+//! [`Live`] lists what to show. There are two ways to serve it:
+//!
+//! - your own server, with any library, serves two paths: [`Live::page`] as `text/html`, and below it
+//!   `events`, a `text/event-stream` with a [`Live::event`] a few times per second; or
+//! - with the feature `axum`, `Live::router` serves both, merged or nested into your routes. A program
+//!   without a server can run `Server`, which serves routes on a thread of its own.
 //!
 //! ```
 //! use std::{fmt::Display, time::Duration};
@@ -31,17 +32,16 @@
 //!
 //! # Security
 //!
-//! The page only reads; nothing can be changed through it. But there is no authentication, and it
-//! shows the keys (by their `Debug`, or as [`Live::purgatory_with`] is told): serve it on loopback,
-//! or behind whatever guards your other debug pages. Keys are data: they get into the page as
-//! text, never as markup, and [`Live::CONTENT_SECURITY_POLICY`] lets the browser run no script
-//! but the page's own and ask no other host. No header allows other origins to read the events; a
-//! server that must not be reached under another name either (DNS rebinding) refuses a `Host`
-//! that it does not know.
+//! The page only reads; nothing can be changed through it. But it has no authentication, and it shows
+//! the keys (by their `Debug`, or as [`Live::purgatory_with`] writes them): serve it on loopback, or
+//! behind the guard of your other debug pages. Keys are data: they are inserted into the page as text,
+//! never as markup, and [`Live::CONTENT_SECURITY_POLICY`] lets the browser run no script but the
+//! page's own and ask no other host. No header allows other origins to read the events. To exclude DNS
+//! rebinding, too, a server refuses every `Host` that it does not know.
 //!
 //! # Features
 //!
-//! - `axum` (off by default): `Live::router`, `Server`, and so axum and tokio.
+//! - `axum` (off by default): `Live::router` and `Server`; depends on axum and tokio.
 
 #![cfg_attr(docsrs, feature(doc_cfg))] // docs.rs shows which feature an item is behind
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]

@@ -1,4 +1,4 @@
-//! `Live`: what the page shows, the page, and one event.
+//! `Live`: the list of what the page shows, the page, and one event.
 
 use std::{fmt, fmt::Debug, sync::Arc, time::Duration};
 
@@ -7,10 +7,10 @@ use timer_core::{Clock, SystemClock, SystemTimer};
 
 use crate::event::{Event, PurgatoryLook, Source, TimerLook, WithKeys};
 
-/// What the page shows: purgatories and timers. A handle: clones show the same.
+/// The purgatories and timers that the page shows. It is a handle: clones show the same.
 ///
 /// It keeps handles of them. A purgatory ends with its last handle, so end one that is shown by
-/// [`shutdown`](Purgatory::shutdown); it can be looked at all the same.
+/// [`shutdown`](Purgatory::shutdown); the page goes on showing it.
 #[derive(Clone)]
 pub struct Live {
     clock: SystemClock,
@@ -20,8 +20,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// The response header `Content-Security-Policy` for the page: its own script and style, named
-    /// by their hashes, and events from where it came from; nothing else.
+    /// The response header `Content-Security-Policy` for the page. It allows the page's own script and
+    /// style, by their hashes, and events from the page's own origin; nothing else.
     pub const CONTENT_SECURITY_POLICY: &str = concat!(
         "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; ",
         "connect-src 'self'; img-src data:; ",
@@ -29,23 +29,23 @@ impl Live {
         "script-src 'sha256-DdJcGIjPA84snlQ6Ffku20Q9a7XD/kX1ISdQOU1VJD0='",
     );
 
-    /// How long to wait between two events: the page expects a few a second.
+    /// The pause between two events: the page expects a few per second.
     pub const PAUSE: Duration = Duration::from_millis(250);
 
-    /// Nothing to show yet; the ten busiest keys and the ten oldest operations of each purgatory.
+    /// Creates an empty list. The page will show the ten busiest keys and the ten oldest operations of
+    /// each purgatory.
     pub fn new() -> Live {
-        let (timers, purgatories) = (Vec::new(), Vec::new());
         Live {
             clock: SystemClock::new(),
             limit: 10,
-            timers,
-            purgatories,
+            timers: Vec::new(),
+            purgatories: Vec::new(),
         }
     }
 
-    /// Shows a purgatory, and its [own timer](Purgatory::own_timer) if it has one. One on a shared
-    /// timer does not bring that along: see [`timer`](Self::timer). Keys are written by their
-    /// `Debug`; [`purgatory_with`](Self::purgatory_with) writes them in another way.
+    /// Adds a purgatory, and its [own timer](Purgatory::own_timer) if it has one. A shared timer is
+    /// added separately, by [`timer`](Self::timer). Keys are written by their `Debug`;
+    /// [`purgatory_with`](Self::purgatory_with) writes them in another way.
     pub fn purgatory<K, O>(self, purgatory: &Purgatory<K, O>) -> Live
     where
         K: WatchKey + Debug + Send,
@@ -54,8 +54,8 @@ impl Live {
         self.purgatory_with(purgatory, K::fmt)
     }
 
-    /// As [`purgatory`](Self::purgatory), with keys as `show` writes them: `Display::fmt`, or a
-    /// closure. It runs under no lock, and what it writes is cut after 120 characters.
+    /// Adds a purgatory whose keys `show` writes: `Display::fmt`, or a closure. It runs under no lock,
+    /// and its text is cut after 120 characters.
     ///
     /// ```
     /// use std::fmt::Display;
@@ -87,49 +87,43 @@ impl Live {
         self
     }
 
-    /// Shows a timer: its counts, of all purgatories and tasks on it together.
+    /// Adds a timer. Its counts cover all purgatories and tasks on it.
     pub fn timer(mut self, timer: &SystemTimer) -> Live {
         self.timers.push(Arc::new(timer.clone()));
         self
     }
 
-    /// How many keys and operations are listed of each purgatory.
+    /// Sets how many keys and operations are listed of each purgatory.
     pub fn limit(mut self, limit: usize) -> Live {
         self.limit = limit;
         self
     }
 
-    /// The page, a whole HTML document. It listens to `events` below its own path: served at `/` to
-    /// `/events`, at `/debug/live` to `/debug/live/events`.
+    /// Returns the page, a whole HTML document. It listens to `events` below its own path: to `/events`
+    /// if served at `/`, to `/debug/live/events` if served at `/debug/live`.
     pub fn page() -> &'static str {
         include_str!("page.html")
     }
 
-    /// What everything looks like now: the `data` of one server-sent event, JSON in one line. Its
-    /// fields are the page's business and may change with it.
+    /// Observes everything, and returns the `data` of one server-sent event: JSON in one line. Its
+    /// fields belong to the page and may change with it.
     ///
     /// O(parked + keys) for each purgatory, as [`Purgatory::snapshot`], and O(shards × buckets) for
-    /// each timer. They are locked a shard at a time and nothing stands still, so counts may
-    /// disagree by what moves meanwhile. For a hundred thousand parked that is some milliseconds:
-    /// in an async program it belongs on a thread that may block. The first one starts the timing
-    /// of waits: an ending then reads the clock.
+    /// each timer. Shards are locked one after another, so counts may disagree by what changes
+    /// meanwhile. A hundred thousand parked operations take some milliseconds: in an async program,
+    /// call it on a thread that may block. The first call starts the timing of waits: every ending then
+    /// reads the clock.
     ///
     /// # Panics
-    /// With a panic of a key's `Clone`, which runs under a lock, or of what writes keys, which runs
-    /// under none.
+    /// When a key's `Clone` panics, which runs under a lock, or the function that writes keys, which
+    /// runs under none.
     pub fn event(&self) -> String {
+        let timers = self.timers.iter().map(|timer| timer.look(self.limit));
+        let purgatories = self.purgatories.iter().map(|one| one.look(self.limit));
         let event = Event {
             at_s: Duration::from_nanos(self.clock.now_ns()).as_secs_f64(),
-            timers: self
-                .timers
-                .iter()
-                .map(|timer| timer.look(self.limit))
-                .collect(),
-            purgatories: self
-                .purgatories
-                .iter()
-                .map(|source| source.look(self.limit))
-                .collect(),
+            timers: timers.collect(),
+            purgatories: purgatories.collect(),
         };
         serde_json::to_string(&event).expect("numbers, text and lists can be written as JSON")
     }

@@ -20,24 +20,24 @@ use tokio::{
 
 use crate::live::Live;
 
-/// Events may take one part in this many of the time.
+/// Making events may take at most one part in this many of the time.
 const SHARE: u32 = 5;
-/// When the browser tries again after the connection was lost.
+/// The pause after which the browser reconnects.
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Live {
-    /// The page at `/` and its events at `/events`: merge it into your routes, or nest it below a
-    /// path (without a slash at the end).
+    /// Returns the routes: the page at `/` and its events at `/events`. Merge them into yours, or nest
+    /// them below a path (without a slash at the end).
     ///
-    /// An event is made every [`PAUSE`](Self::PAUSE) for all listeners together, less often when
-    /// that would take more than a fifth of the time, and not at all while nobody listens. It is
-    /// made on one of tokio's blocking threads; the runtime must have its time driver enabled.
+    /// An event is made every [`PAUSE`](Self::PAUSE) for all listeners together, less often when that
+    /// would take more than a fifth of the time, and not at all while there is no listener. It is made
+    /// on one of tokio's blocking threads; the runtime must have its time driver enabled.
     ///
     /// # Cancellation
-    /// The stream of events ends when the client goes, or when the server drops the connection. It
-    /// does not end by itself: a graceful shutdown that waits for connections waits for it, too,
-    /// and needs a limit. (A panic in a key's `Clone`, or in writing a key, ends it as well; the
-    /// page tries again.)
+    /// The stream of events ends when the client disconnects, or when the server drops the connection.
+    /// It does not end by itself: a graceful shutdown that waits for connections waits for it, too, and
+    /// needs a limit. A panic in a key's `Clone`, or in writing a key, also ends it; the page
+    /// reconnects.
     ///
     /// ```
     /// use axum::{Router, routing::get};
@@ -63,6 +63,7 @@ impl Live {
     }
 }
 
+/// Serves the page, with its policy.
 async fn page() -> impl IntoResponse {
     let headers = [
         (CONTENT_SECURITY_POLICY, Live::CONTENT_SECURITY_POLICY),
@@ -72,10 +73,12 @@ async fn page() -> impl IntoResponse {
     (headers, Html(Live::page()))
 }
 
+/// Serves the stream of events to one client.
 fn events(feed: Arc<Feed>) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
     let events = stream::unfold((feed, 0), |(feed, seen)| async move {
         let Made { number, event } = feed.after(seen).await?;
         let event = sse::Event::default().data(&*event);
+        // The first event tells the browser how soon to reconnect.
         let event = if seen == 0 { event.retry(RETRY) } else { event };
         Some((Ok(event), (feed, number)))
     });
@@ -85,11 +88,12 @@ fn events(feed: Arc<Feed>) -> Sse<impl Stream<Item = Result<sse::Event, Infallib
 /// One event for all clients of the page.
 struct Feed {
     live: Live,
-    /// Held by the client that makes the next event, or waits for its time; the others wait for the
-    /// lock and find it made. If that client is dropped meanwhile, another makes it.
+    /// The lock is held by the client that makes the next event or waits for its time. The others wait
+    /// for the lock and find the event. If that client is dropped meanwhile, another one makes it.
     latest: Mutex<Latest>,
 }
 
+/// The latest event, and when the next one may be made.
 #[derive(Default)]
 struct Latest {
     made: Option<Made>,
@@ -97,6 +101,7 @@ struct Latest {
     next_at: Option<Instant>,
 }
 
+/// An event with its number.
 #[derive(Clone)]
 struct Made {
     number: u64,
@@ -104,8 +109,12 @@ struct Made {
 }
 
 impl Feed {
-    /// An event that is not the one of number `seen`; `None` when it cannot be made.
+    /// Returns an event later than number `seen`; `None` when it cannot be made.
+    ///
+    /// # Cancellation
+    /// A dropped call leaves the event to the next one, after the usual pause.
     async fn after(&self, seen: u64) -> Option<Made> {
+        // Another client may have made one that this client has not seen.
         let mut latest = self.latest.lock().await;
         if let (Some(made), Some(next_at)) = (&latest.made, latest.next_at) {
             if made.number > seen && Instant::now() < next_at {
@@ -113,10 +122,15 @@ impl Feed {
             }
             sleep_until(next_at).await;
         }
+
+        // Make it on a thread that may block. The pause is set first, as this future may be dropped
+        // meanwhile.
         let begun = Instant::now();
-        latest.next_at = Some(begun + Live::PAUSE); // also when this future is dropped below
+        latest.next_at = Some(begun + Live::PAUSE);
         let live = self.live.clone();
         let event = spawn_blocking(move || live.event()).await.ok()?;
+
+        // A slow event is followed by a longer pause.
         latest.next_at = Some(begun + Live::PAUSE.max(begun.elapsed() * SHARE));
         latest.number += 1;
         let made = Made {
@@ -158,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_event_has_its_time() {
+    fn next_event_waits_for_its_time() {
         runtime().block_on(async {
             let feed = feed();
             let begun = Instant::now();
@@ -169,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gone_listener_leaves_the_next_event_to_another() {
+    fn dropped_listener_leaves_the_event_to_another() {
         runtime().block_on(async {
             let feed = feed();
             let first = feed.after(0).await.unwrap();

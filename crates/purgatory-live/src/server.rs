@@ -1,4 +1,4 @@
-//! A small server for programs that have none (feature `axum`).
+//! A small server for programs without one (feature `axum`).
 
 use std::{
     fmt, io,
@@ -9,12 +9,12 @@ use std::{
 use axum::Router;
 use tokio::{net, runtime, sync::oneshot};
 
-/// Serves routes over HTTP on one thread of its own, until it is dropped: for a program without an
-/// async runtime. There is no authentication: give it a loopback address.
+/// A server for a program without an async runtime. It serves routes over HTTP on a thread of its own
+/// until it is dropped. It has no authentication: give it a loopback address.
 ///
 /// # Cancellation
-/// Dropping it closes the port and every connection at once, streams of events too, and waits for
-/// its thread. A handler that blocks its thread is waited for.
+/// Dropping it closes the port and every connection at once, streams of events included, and joins the
+/// thread. A handler that blocks that thread delays the drop.
 ///
 /// ```
 /// use std::{io::{Read, Write}, net::TcpStream};
@@ -33,38 +33,43 @@ use tokio::{net, runtime, sync::oneshot};
 /// ```
 pub struct Server {
     address: SocketAddr,
-    /// Dropped to tell the thread to end.
+    /// Ends the thread when it is dropped.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Serves `routes` at `address`; clients can connect when this returns.
+    /// Serves `routes` at `address`. Clients can connect once this returns.
     ///
     /// # Errors
-    /// When the address cannot be had, or no thread.
+    /// When the address cannot be bound, or no thread can be spawned.
     pub fn start(address: SocketAddr, routes: Router) -> io::Result<Server> {
+        // Bind here, so that an error is returned and clients can connect at once.
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
+
+        // The runtime takes the listener over.
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let entered = runtime.enter();
         let listener = net::TcpListener::from_std(listener)?;
         drop(entered);
+
+        // Serve until the sender is dropped. An event that is being made is not waited for.
         let (stop, stopped) = oneshot::channel::<()>();
-        let thread = thread::Builder::new()
-            .name("live".to_owned())
-            .spawn(move || {
-                runtime.block_on(async {
-                    tokio::select! {
-                        _ = axum::serve(listener, routes) => {}
-                        _ = stopped => {}
-                    }
-                });
-                runtime.shutdown_background(); // an event that is being made is not waited for
-            })?;
+        let serve = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = axum::serve(listener, routes) => {}
+                    _ = stopped => {}
+                }
+            });
+            runtime.shutdown_background();
+        };
+        let thread = thread::Builder::new().name("live".to_owned());
+        let thread = thread.spawn(serve)?;
         Ok(Server {
             address,
             stop: Some(stop),
@@ -72,7 +77,7 @@ impl Server {
         })
     }
 
-    /// Where it serves, with the port that was picked.
+    /// Returns the address, with the port that was picked.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -82,7 +87,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // a handler's panic is contained by the runtime
+            // The runtime contains a handler's panic.
+            _ = thread.join();
         }
     }
 }

@@ -1,31 +1,33 @@
-//! Keys as text, as far as there is shard.
+//! Keys as text of limited length.
 
 use std::fmt::{self, Display, Formatter, Write};
 
-/// As many characters of a key are shown.
+/// The maximum number of characters shown of a key.
 const CHARS_MAX: usize = 120;
 
-/// Takes what fits, and refuses the rest: a key of a megabyte is not written out to be cut.
+/// A writer that accepts what fits and refuses the rest, so that a key of a megabyte is not written
+/// out to be cut.
 struct Short {
     text: String,
-    left: usize,
+    /// Characters that still fit.
+    remaining: usize,
 }
 
 impl Write for Short {
     fn write_str(&mut self, more: &str) -> fmt::Result {
         for character in more.chars() {
-            if self.left == 0 {
+            if self.remaining == 0 {
                 self.text.push('…');
                 return Err(fmt::Error);
             }
-            self.left -= 1;
+            self.remaining -= 1;
             self.text.push(character);
         }
         Ok(())
     }
 }
 
-/// How keys are written: their `Debug`, their `Display`, or a function of the user's.
+/// A function that writes keys: their `Debug`, their `Display`, or a closure.
 pub(crate) type Show<K> = dyn Fn(&K, &mut Formatter<'_>) -> fmt::Result + Send + Sync;
 
 struct Shown<'a, K> {
@@ -39,14 +41,14 @@ impl<K> Display for Shown<'_, K> {
     }
 }
 
-/// A key as `show` writes it, cut when it is long.
+/// Writes a key with `show`; cuts it when it is long.
 pub(crate) fn shown<K>(key: &K, show: &Show<K>) -> String {
     let mut short = Short {
         text: String::new(),
-        left: CHARS_MAX,
+        remaining: CHARS_MAX,
     };
-    // An error is the cut, or the key's own: what was written so far is shown either way.
-    let _ = write!(short, "{}", Shown { key, show });
+    // An error is the cut, or the key's own: the text so far is shown either way.
+    _ = write!(short, "{}", Shown { key, show });
     short.text
 }
 
@@ -61,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_written_as_it_was_asked_for() {
+    fn key_is_written_by_the_given_function() {
         assert_eq!(debugged(&("orders", 7)), r#"("orders", 7)"#);
         assert_eq!(shown(&"orders", &<&str as Display>::fmt), "orders");
         assert_eq!(
@@ -71,18 +73,17 @@ mod tests {
     }
 
     #[test]
-    fn a_long_key_is_cut_where_the_room_ends() {
-        let exactly = "x".repeat(CHARS_MAX - 2); // and the quotes
+    fn long_key_is_cut_at_the_limit() {
+        // Two characters are the quotes.
+        let exactly = "x".repeat(CHARS_MAX - 2);
         assert_eq!(debugged(&exactly), format!("{exactly:?}"));
         let longer = debugged(&"ö".repeat(1000));
-        assert_eq!(
-            (longer.chars().count(), longer.chars().last()),
-            (CHARS_MAX + 1, Some('…'))
-        );
+        assert_eq!(longer.chars().count(), CHARS_MAX + 1);
+        assert_eq!(longer.chars().last(), Some('…'));
     }
 
     #[test]
-    fn a_key_that_fails_to_format_is_shown_in_part() {
+    fn key_that_fails_to_format_is_shown_in_part() {
         let broken = |_: &(), f: &mut Formatter<'_>| {
             f.write_str("half")?;
             Err(fmt::Error)

@@ -1,4 +1,4 @@
-//! What an event tells.
+//! The content of an event.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::{self, Display};
@@ -32,22 +32,22 @@ fn park(
 }
 
 #[test]
-fn a_purgatory_is_its_snapshot_with_keys_as_text() {
+fn event_has_the_snapshot_with_keys_as_text() {
     let timer = ManualTimer::new();
     let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
     let live = Live::new().purgatory(&purgatory);
-    event(&live); // from now on waits are timed
+    // The first event starts the timing of waits.
+    event(&live);
     park(&purgatory, &["a", "<b>\"</b>"], 100 * MS);
     timer.advance(20 * MS);
     park(&purgatory, &["a"], 30 * MS);
     timer.advance(35 * MS);
 
     let event = event(&live);
-    assert_eq!(
-        event["timers"],
-        json!([]),
-        "a shared timer is shown by itself"
-    );
+    let timers = &event["timers"];
+    assert_eq!(*timers, json!([]), "a shared timer is added separately");
+
+    // Counts.
     let look = &event["purgatories"][0];
     assert_eq!(look["name"], "orders");
     let counts = [
@@ -63,6 +63,8 @@ fn a_purgatory_is_its_snapshot_with_keys_as_text() {
     );
     assert_eq!(look["stats"]["refused_full"], 0);
     assert_eq!(look["key_count"], 2);
+
+    // The busiest keys, as text.
     let busiest = look["busiest"].as_array().unwrap();
     assert!(
         busiest.contains(&json!({"key": "\"a\"", "waiters": 1})),
@@ -72,32 +74,29 @@ fn a_purgatory_is_its_snapshot_with_keys_as_text() {
         busiest.contains(&json!({"key": r#""<b>\"</b>""#, "waiters": 1})),
         "{busiest:?}"
     );
+
+    // The operation that is left, with its times in seconds.
     let oldest = &look["oldest"][0];
     assert_eq!(oldest["keys"], json!(["\"a\"", r#""<b>\"</b>""#]));
-    assert_eq!(
-        (&oldest["age"], &oldest["expires_in"]),
-        (&json!(0.055), &json!(0.045))
-    );
-    assert_eq!(
-        (&oldest["under_check"], &oldest["keys_left_out"]),
-        (&Value::Null, &json!(0))
-    );
+    assert_eq!(oldest["age"], 0.055);
+    assert_eq!(oldest["expires_in"], 0.045);
+    assert_eq!(oldest["under_check"], Value::Null);
+    assert_eq!(oldest["keys_left_out"], 0);
     assert!(oldest["id"].is_string());
     assert_eq!(look["oldest"].as_array().unwrap().len(), 1);
     assert_eq!(look["under_check"], json!([]));
 
+    // The other waited 30 ms.
     let bounds = TimeHistogram::BOUNDS_S;
-    let bucket = bounds.iter().position(|&bound_s| bound_s == 0.05).unwrap(); // it waited 30 ms
+    let bucket = bounds.iter().position(|&bound_s| bound_s == 0.05).unwrap();
     let expired = &look["times"]["expired"];
-    assert_eq!(
-        (&expired["buckets"][bucket], &expired["sums_s"][bucket]),
-        (&json!(1), &json!(0.03))
-    );
+    assert_eq!(expired["buckets"][bucket], 1);
+    assert_eq!(expired["sums_s"][bucket], 0.03);
     assert_eq!(look["times"]["lateness"]["count"], 1);
 }
 
 #[test]
-fn keys_are_written_as_the_user_says() {
+fn keys_are_written_by_the_given_function() {
     let timer = ManualTimer::new();
     let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
     park(&purgatory, &["a"], MS);
@@ -112,7 +111,7 @@ fn keys_are_written_as_the_user_says() {
 }
 
 #[test]
-fn only_so_much_is_told_of_many_keys_and_operations() {
+fn lists_of_keys_and_operations_are_limited() {
     let timer = ManualTimer::new();
     let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
     let keys = [
@@ -121,6 +120,8 @@ fn only_so_much_is_told_of_many_keys_and_operations() {
     for _ in 0..20 {
         park(&purgatory, &keys, MS);
     }
+
+    // Ten of each unless set otherwise; six keys of an operation.
     let look = |live: &Live| event(live)["purgatories"][0].clone();
     let lengths = |look: &Value| ["busiest", "oldest"].map(|of| look[of].as_array().unwrap().len());
     let live = Live::new().purgatory(&purgatory);
@@ -133,9 +134,10 @@ fn only_so_much_is_told_of_many_keys_and_operations() {
 }
 
 #[test]
-fn an_own_timer_comes_along() {
+fn own_timer_is_added_with_its_purgatory() {
     let purgatory = Purgatory::new("orders").unwrap();
     let other = SystemTimer::builder().name("other").build().unwrap();
+    // The other timer is added by itself.
     let id = other.schedule(Duration::from_secs(3600), || ()).unwrap();
     assert!(other.cancel(id));
     park(&purgatory, &["a"], Duration::from_secs(3600));
@@ -144,21 +146,17 @@ fn an_own_timer_comes_along() {
     let [own, shared] = &event["timers"].as_array().unwrap()[..] else {
         panic!("{event}")
     };
-    assert_eq!(
-        (&own["name"], &shared["name"]),
-        (&json!("orders"), &json!("other"))
-    );
-    assert_eq!(
-        (&own["tick_s"], &own["stats"]["pending"]),
-        (&json!(0.001), &json!(1))
-    );
+    assert_eq!(own["name"], "orders");
+    assert_eq!(shared["name"], "other");
+    assert_eq!(own["tick_s"], 0.001);
+    assert_eq!(own["stats"]["pending"], 1);
     assert_eq!(shared["stats"]["cancelled"], 1);
     assert!(own["now_s"].as_f64().unwrap() < 3600.0);
     assert_eq!(event["purgatories"].as_array().unwrap().len(), 1);
 }
 
 #[test]
-fn a_purgatory_that_is_shut_down_can_be_looked_at() {
+fn purgatory_that_is_shut_down_is_still_shown() {
     let purgatory = Purgatory::new("orders").unwrap();
     park(&purgatory, &["a"], Duration::from_secs(3600));
     let live = Live::new().purgatory(&purgatory);
@@ -170,8 +168,9 @@ fn a_purgatory_that_is_shut_down_can_be_looked_at() {
 }
 
 #[test]
-fn the_page_asks_nobody_but_its_server() {
+fn page_asks_no_host_but_its_server() {
     let page = Live::page();
+    // Neither another host nor code from text.
     for word in [
         "http:",
         "https:",
@@ -186,6 +185,8 @@ fn the_page_asks_nobody_but_its_server() {
         assert!(!page.contains(word), "{word} is in the page");
     }
     assert!(page.contains("/events"));
+
+    // The policy names the hash of each.
     for tag in ["<script", "<style"] {
         assert_eq!(
             page.matches(tag).count(),

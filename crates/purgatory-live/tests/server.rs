@@ -13,14 +13,14 @@ use purgatory::{BoxedOperation, Purgatory, when};
 use purgatory_live::{Live, Server};
 use serde_json::Value;
 
-/// For what must happen soon: a test that waits so long has failed.
+/// A bound on what must happen soon: a test that waits for this long has failed.
 const LONG: Duration = Duration::from_secs(30);
 
 fn serve(routes: Router) -> Server {
     Server::start("127.0.0.1:0".parse().unwrap(), routes).unwrap()
 }
 
-/// The answer's head and the rest to be read.
+/// Sends a request; returns the answer's head and a reader of the rest.
 fn ask(address: SocketAddr, path: &str) -> (String, BufReader<TcpStream>) {
     let mut client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(LONG)).unwrap();
@@ -29,6 +29,7 @@ fn ask(address: SocketAddr, path: &str) -> (String, BufReader<TcpStream>) {
         "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
     )
     .unwrap();
+    // The head ends with an empty line.
     let mut answer = BufReader::new(client);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -40,7 +41,7 @@ fn ask(address: SocketAddr, path: &str) -> (String, BufReader<TcpStream>) {
     (head.to_lowercase(), answer)
 }
 
-/// The next event's data; `None` when the stream has ended.
+/// Reads the next event's data; `None` when the stream has ended.
 fn next_event(stream: &mut impl BufRead) -> Option<Value> {
     loop {
         let mut line = String::new();
@@ -54,9 +55,11 @@ fn next_event(stream: &mut impl BufRead) -> Option<Value> {
 }
 
 #[test]
-fn the_page_comes_with_its_policy() {
+fn page_is_served_with_its_policy() {
     let server = serve(Live::new().router());
     let (head, mut body) = ask(server.address(), "/");
+
+    // The head allows no other origin anything.
     assert!(head.starts_with("http/1.1 200 "), "{head}");
     assert!(
         head.contains("content-type: text/html; charset=utf-8\r\n"),
@@ -71,13 +74,15 @@ fn the_page_comes_with_its_policy() {
         !head.contains("access-control"),
         "no other origin may read: {head}"
     );
+
+    // The body is the page.
     let mut page = String::new();
     body.read_to_string(&mut page).unwrap();
     assert_eq!(page, Live::page());
 }
 
 #[test]
-fn events_follow_each_other_until_the_server_goes() {
+fn events_follow_each_other_until_the_server_ends() {
     let purgatory: Purgatory<u32, BoxedOperation> = Purgatory::new("orders").unwrap();
     let routes = Router::new().nest("/debug/live", Live::new().purgatory(&purgatory).router());
     let server = serve(routes.route("/health", get(async || "well")));
@@ -88,6 +93,7 @@ fn events_follow_each_other_until_the_server_goes() {
     );
     let (_, mut other) = ask(server.address(), "/debug/live/events");
 
+    // Each event is later than the one before and soon shows what was parked.
     let mut at_s = -1.0;
     for parked in 0..3 {
         let event = loop {
@@ -103,19 +109,20 @@ fn events_follow_each_other_until_the_server_goes() {
             .try_complete_else_watch(operation, &[7], Duration::from_secs(3600))
             .unwrap();
     }
-    assert!(next_event(&mut other).is_some());
-    assert!(
-        ask(server.address(), "/health")
-            .0
-            .starts_with("http/1.1 200 ")
-    );
 
+    // Other clients are served meanwhile.
+    assert!(next_event(&mut other).is_some());
+    let (head, _) = ask(server.address(), "/health");
+    assert!(head.starts_with("http/1.1 200 "), "{head}");
+
+    // The server ends with two streams open.
     let address = server.address();
-    drop(server); // with two streams open
+    drop(server);
     while next_event(&mut stream).is_some() {}
     assert!(TcpListener::bind(address).is_ok(), "the port is free again");
 }
 
+/// A key that cannot be shown.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Panics;
 
@@ -126,23 +133,27 @@ impl fmt::Debug for Panics {
 }
 
 #[test]
-fn a_key_that_panics_ends_its_stream_alone() {
+fn key_that_panics_ends_only_its_stream() {
     let purgatory = Purgatory::new("orders").unwrap();
     let server = serve(Live::new().purgatory(&purgatory).router());
     let (_, mut stream) = ask(server.address(), "/events");
     assert!(next_event(&mut stream).is_some());
+
+    // The stream ends as soon as the key is to be shown.
     let operation = when(|| false, drop);
     purgatory
         .try_complete_else_watch(operation, &[Panics], Duration::from_secs(3600))
         .unwrap();
     while next_event(&mut stream).is_some() {}
-    purgatory.shutdown(std::time::Duration::from_secs(5));
+
+    // Without the key there are events again.
+    purgatory.shutdown(Duration::from_secs(5));
     let (_, mut stream) = ask(server.address(), "/events");
     assert!(next_event(&mut stream).is_some());
 }
 
 #[test]
-fn a_taken_port_is_an_error() {
+fn taken_port_is_an_error() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let error = Server::start(taken.local_addr().unwrap(), Router::new()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);

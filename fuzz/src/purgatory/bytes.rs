@@ -1,5 +1,5 @@
-//! What bytes can ask of the purgatory: few of them for each step of the model. The test `models`
-//! takes its steps from here, too.
+//! Decodes bytes into steps of the purgatory's model, few bytes for each step. The test `models` uses
+//! this, too.
 
 use std::{iter::repeat_n, sync::Arc};
 
@@ -8,13 +8,13 @@ use arbitrary::{Arbitrary, Unstructured};
 
 use super::oracle::steps::{Act, Condition, KEYS, Key, Pick, Plan, Runs, Setup, When};
 
-/// Bytes of a step; the widest takes 200.
+/// The number of bytes of a step; the longest takes 200.
 pub(super) const RECORD: usize = 200;
 
-/// Operations in all.
+/// The maximum number of operations.
 const OPERATIONS_MAX: usize = 4000;
 
-/// The bytes of a record; where they end, zeros follow.
+/// The bytes of a record, followed by zeros.
 pub(super) struct Bytes<'a>(Unstructured<'a>);
 
 impl<'a> Bytes<'a> {
@@ -26,21 +26,22 @@ impl<'a> Bytes<'a> {
         self.0.arbitrary().unwrap_or_default()
     }
 
-    /// One of so many, in two bytes.
+    /// Draws an index below `count`, from two bytes.
     fn one_of(&mut self, count: u64) -> usize {
         ((u64::from(self.any::<u16>()) * count) >> 16) as usize
     }
 
     fn option<T>(&mut self, some: impl FnOnce(&mut Self) -> T) -> Option<T> {
-        self.any::<bool>().then(|| some(self))
+        if self.any() { Some(some(self)) } else { None }
     }
 
     fn byte(&mut self) -> u64 {
         self.any::<u8>().into()
     }
 
-    /// What the bytes begin with.
+    /// Decodes the setup, with which the bytes begin.
     pub(super) fn setup(&mut self) -> Setup {
+        // From the shortest to the longest tick, with an odd one.
         let [shortest, longest] = [TickLength::MIN, TickLength::MAX].map(|tick| tick.as_nanos());
         let tick_ns = [shortest as u64, 1_000_000, 777_777, longest as u64][self.one_of(4)];
         Setup {
@@ -56,7 +57,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Every other time with what the executor has after it.
+    /// Decodes a step, and how many of the executor's jobs run after it.
     pub(super) fn step(&mut self) -> Act {
         let act = match self.one_of(3) {
             0 => self.act(None),
@@ -67,7 +68,7 @@ impl<'a> Bytes<'a> {
         Act::Several(vec![act, Act::RunJobs(jobs)])
     }
 
-    /// A third of all steps together, at random.
+    /// Decodes a rare step; together these are a third of all.
     fn rare(&mut self) -> Act {
         match self.one_of(48) {
             0 => Act::ParkMany(self.any(), self.busy(1)),
@@ -80,9 +81,10 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// What can be done anywhere: as a step, or in the check or callback of an operation, which may
-    /// park others that do the same so many times deeper.
+    /// Decodes an act that is legal anywhere: as a step, or in a check or callback. `inside` is how many
+    /// levels deeper operations may act in their turn; `None` for a step.
     fn act(&mut self, inside: Option<u32>) -> Act {
+        // Most acts are signals, advances and cancels; an end of everything is rare.
         let is_inside = inside.is_some();
         match self.one_of(18) {
             0 => Act::Park(self.busy(inside.unwrap_or(1).saturating_sub(1))),
@@ -101,7 +103,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Once in 32 times: nothing much happens after it.
+    /// Returns `end` once in 32 times, as little happens after it.
     fn rarely(&mut self, end: Act) -> Act {
         if self.byte() >= 248 {
             end
@@ -114,7 +116,7 @@ impl<'a> Bytes<'a> {
         Key::from(self.any::<u8>()) % KEYS + 1
     }
 
-    /// How far a value rises; or a lower one, or by mistake the highest, is told.
+    /// Decodes how far a watermark advances: by a few, backwards, or to the highest value.
     fn by(&mut self) -> i64 {
         match self.any::<u8>() {
             255 => i64::MAX,
@@ -124,7 +126,8 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Inside a check or callback as often as not its own operation; one of all, or of the latest.
+    /// Picks an operation: inside a check or callback half of the time its own; else any, or a recent
+    /// one.
     fn pick(&mut self, inside: bool) -> Pick {
         let pick = self.any::<u8>();
         match pick % 4 {
@@ -134,12 +137,12 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// The look at which something happens.
-    fn look(&mut self) -> u32 {
+    /// Decodes the number of the check in which something happens.
+    fn check_number(&mut self) -> u32 {
         u32::from(self.any::<u8>() % 4) + 1
     }
 
-    /// So many quarters of a tick.
+    /// Decodes a number of quarters of a tick.
     fn far(&mut self) -> u64 {
         self.byte() << (self.byte() % 24)
     }
@@ -155,28 +158,34 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// An operation to be parked. Its check comes true when it is made ready, at a look of its own,
-    /// or when all its watermarks are reached.
+    /// Decodes an operation to park. Its check becomes true when its flag is set, at a certain check, or
+    /// when all its watermarks are reached.
     fn plan(&mut self) -> Plan {
-        let (named, of_these, twice) = self.any::<(u8, u8, u8)>();
-        let keys = (1..=KEYS).filter(|key| (named & of_these) >> key & 1 == 1);
-        let keys = keys
-            .flat_map(|key| repeat_n(key, if twice < 32 { 2 } else { 1 }))
-            .collect();
-        let count = [0, 0, 1, 1, 2, 4][self.one_of(6)];
-        let level = |_| {
-            (
-                self.key(),
-                [self.byte() % 10, u64::MAX][usize::from(self.byte() == 255)],
-            )
-        };
-        let levels: Vec<_> = (0..count).map(level).collect();
-        let at_look = if self.byte() < 64 {
-            Condition::Look(self.look())
+        // A quarter of all keys, now and then twice.
+        let [some, others, twice] = self.any::<[u8; 3]>();
+        let keys = (1..=KEYS).filter(|key| (some & others) >> key & 1 == 1);
+        let times = if twice < 32 { 2 } else { 1 };
+        let keys = keys.flat_map(|key| repeat_n(key, times)).collect();
+
+        // Up to four watermarks.
+        let mut levels = Vec::new();
+        for _ in 0..[0, 0, 1, 1, 2, 4][self.one_of(6)] {
+            let key = self.key();
+            let low = self.byte() % 10;
+            let level = if self.byte() == 255 { u64::MAX } else { low };
+            levels.push((key, level));
+        }
+
+        // A flag or a number of checks, with or without the watermarks.
+        let mut conditions = Vec::with_capacity(2);
+        if self.byte() < 64 {
+            conditions.push(Condition::Look(self.check_number()));
         } else {
-            Condition::Flag
-        };
-        let reached = (!levels.is_empty() && self.any()).then_some(Condition::Levels);
+            conditions.push(Condition::Flag);
+        }
+        if !levels.is_empty() && self.any() {
+            conditions.push(Condition::Levels);
+        }
         Plan {
             keys,
             many_keys: if self.byte() == 255 {
@@ -187,36 +196,40 @@ impl<'a> Bytes<'a> {
             levels,
             counted: self.any(),
             timeout: self.when(),
-            conditions: [Some(at_look), reached].into_iter().flatten().collect(),
-            panics_at: (self.byte() < 16).then(|| self.look()),
+            conditions,
+            panics_at: if self.byte() < 16 {
+                Some(self.check_number())
+            } else {
+                None
+            },
             then_panics: self.byte() < 16,
             ..Plan::default()
         }
     }
 
-    /// An operation with something to do in a check and when it is over.
+    /// Decodes an operation that may act in a check and in its callback.
     fn busy(&mut self, depth: u32) -> Arc<Plan> {
         let mut plan = self.plan();
         if depth > 0 {
+            // One to three acts in each.
             let acts = |bytes: &mut Self| {
-                (0..1 + bytes.one_of(3))
-                    .map(|_| bytes.act(Some(depth)))
-                    .collect::<Vec<_>>()
+                let count = 1 + bytes.one_of(3);
+                (0..count).map(|_| bytes.act(Some(depth))).collect()
             };
             if self.byte() < 96 {
-                plan.on_check = Some((self.look(), acts(self)));
+                plan.on_check = Some((self.check_number(), acts(self)));
             }
             plan.then = self.option(acts).unwrap_or_default();
         }
         Arc::new(plan)
     }
 
-    /// More under one key than a walk, or a rise, takes at a time; their callbacks end others that
-    /// it has yet to come by, or park behind them.
+    /// Decodes more operations under one key than a walk takes in a batch. Their callbacks end others
+    /// that the walk has not reached, or park behind them.
     fn crowd(&mut self) -> Act {
+        // Callbacks that end or park others.
         let key = self.key();
-        let (keys, levels) = ([vec![key], vec![]], [vec![], vec![(key, 1)]]);
-        let form = self.one_of(2);
+        let by_watermark = self.one_of(2) == 1;
         let ends = |bytes: &mut Self| match bytes.one_of(4) {
             0 => Act::Cancel(Pick::Any(bytes.any())),
             1 => Act::Complete(Pick::Any(bytes.any())),
@@ -226,20 +239,27 @@ impl<'a> Bytes<'a> {
                 ..Plan::default()
             })),
         };
+
+        // All wait under the key, or for its watermark.
         let plan = Plan {
-            keys: keys[form].clone(),
-            levels: levels[form].clone(),
+            keys: if by_watermark { vec![] } else { vec![key] },
+            levels: if by_watermark { vec![(key, 1)] } else { vec![] },
             counted: self.any(),
             conditions: vec![Condition::Flag],
             then: (0..1 + self.one_of(3)).map(|_| ends(self)).collect(),
             ..Plan::default()
         };
         let park = Act::ParkMany(140 + self.any::<u8>() % 100, Arc::new(plan));
-        let event = [Act::Event(key), Act::AdvanceWatermark(key, 1)][form].clone();
+        let event = if by_watermark {
+            Act::AdvanceWatermark(key, 1)
+        } else {
+            Act::Event(key)
+        };
         Act::Several(vec![park, Act::SetAllFlags, event])
     }
 
-    /// More callbacks than one call runs itself: operations that end at once, parked by another's.
+    /// Decodes more callbacks than one call runs itself: operations that end at once, parked by a
+    /// callback.
     fn flood(&mut self) -> Act {
         let key = self.key();
         let plan = || Plan {

@@ -1,7 +1,7 @@
-//! The purgatory under a hand-turned clock beside the reference of
-//! `crates/purgatory/tests/models/oracle`, which knows each check, callback, result and count:
-//! operations of every kind are parked, and ended by events, watermarks, cancels, time and
-//! shutdown, from outside and from inside checks and callbacks.
+//! The purgatory on a manual timer beside the reference of `crates/purgatory/tests/models/oracle`,
+//! which predicts each check, callback, result and count. Operations of every kind are parked, and
+//! ended by signals, watermarks, cancels, time and shutdown, from outside and from inside checks and
+//! callbacks.
 
 mod bytes;
 #[allow(dead_code, reason = "a test's, which does more steps")]
@@ -10,10 +10,10 @@ mod oracle;
 
 use self::{bytes::Bytes, oracle::Model};
 
-/// Bytes of a step.
+/// The number of bytes of a step.
 pub const RECORD: usize = bytes::RECORD;
 
-/// Decodes steps and does them until the bytes end.
+/// Decodes steps and applies them until the bytes end.
 ///
 /// # Panics
 /// When the purgatory and the reference differ.
