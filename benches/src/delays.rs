@@ -65,6 +65,7 @@ impl<Q: Queue> Delays<Q> {
             earlier: Condvar::new(),
             clock,
         });
+        // The thread calls `act` without the lock; it ends once closed and empty.
         let runs = shared.clone();
         let thread = Builder::new().name("delays".into()).spawn(move || {
             let mut batch = Vec::with_capacity(BATCH);

@@ -12,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// # Panics
 /// When there is no value.
 pub fn median(values: &[f64]) -> f64 {
+    // NaN sorts last.
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -30,6 +31,7 @@ pub fn process_cpu_ns() -> u64 {
 
 /// Describes the machine: processor, cores and load, as far as the system reports them.
 pub fn machine() -> String {
+    // /proc is missing on other systems than Linux.
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo

@@ -87,8 +87,8 @@ impl Observed {
             Mode::Rechecked => builder.recheck_every(TIMEOUT / 3).build()?,
             _ => builder.build()?,
         };
+        // The first question for times starts the timing of waits.
         if matches!(mode, Mode::Timed | Mode::Scraped) {
-            // Asking for times starts the timing of waits.
             _ = purgatory.times();
         }
         let recorder = PrometheusBuilder::new()
@@ -114,10 +114,12 @@ impl Observed {
     fn work(&self, operations: u64) -> Result<()> {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
+            // Scrape beside the work, on a thread of its own.
             if self.mode == Mode::Scraped {
                 scope.spawn(|| self.scrape(&over));
             }
             let completed = self.park_and_complete(operations);
+            // The scraper stops whether that failed or not.
             over.store(true, Relaxed);
             ensure!(
                 completed? == operations,
@@ -143,6 +145,7 @@ impl Observed {
         let mut keys = fastrand::Rng::with_seed(first);
         let mut completed = 0;
         for number in first..first + operations {
+            // Park it while its condition is false, then make that true and signal the key.
             let key = [keys.u64(..KEYS)];
             let operation = Op {
                 cell: self.done,
@@ -258,6 +261,7 @@ fn main() -> Result<()> {
     let args = Args::parse();
     #[cfg(feature = "tracing")]
     tracing_subscriber::fmt().with_writer(std::io::sink).init();
+    // One mode by itself has no table.
     if let Some(mode) = args.only {
         return Observed::new(mode)?.work(args.operations);
     }
@@ -269,7 +273,7 @@ fn main() -> Result<()> {
     };
     println!("{}; tracing {tracing}\n", machine());
 
-    // Each mode, then publishing by itself.
+    // The modes first, then publishing by itself.
     let rows = if args.quick {
         observing(3, 20_000)?
     } else {

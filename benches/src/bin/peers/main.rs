@@ -71,6 +71,7 @@ impl Args {
     }
 
     fn sizes(&self) -> Sizes {
+        // A mode, with what was given in its place.
         let sizes = if self.quick {
             Sizes::QUICK
         } else {

@@ -90,6 +90,7 @@ impl Peer for Locked {
 
 impl Produces for Locked {
     fn park(&self, partition: usize, _: Duration, produce: Request) -> impl Wait {
+        // A produce below the high watermark need not wait, and ends without the lock.
         let mut waiting = self.0[partition].lock();
         if produce.required > waiting.high_watermark {
             waiting.number += 1;

@@ -31,6 +31,7 @@ pub(crate) struct Entry {
 impl Results {
     /// Returns the measure `id`; creates it the first time.
     pub(crate) fn measure(&mut self, id: &str, unit: &'static str) -> &mut Measure {
+        // In order of their first values.
         if let Some(at) = self.measures.iter().position(|measure| measure.id == id) {
             return &mut self.measures[at];
         }
@@ -106,6 +107,7 @@ impl Measure {
     /// Formats the measure as cells of a table; the best median is bold.
     fn row(&self) -> Vec<String> {
         let medians: Vec<_> = self.entries.iter().map(Entry::median).collect();
+        // A single contender is not the best of anything.
         let best = medians.iter().copied().fold(f64::INFINITY, f64::min);
         let cell = |median: &f64| match number(*median) {
             shown if medians.len() > 1 && *median == best => format!("**{shown}**"),
@@ -146,6 +148,7 @@ mod tests {
     #[test]
     fn medians_become_ratios_and_tables() {
         let mut results = Results::default();
+        // Two measures with two contenders, and one with a single contender.
         for (name, values) in [(OURS, [90.0, 80.0, 10.0]), ("peer", [160.0, 1.0, 900.0])] {
             for value in values {
                 results.measure("cost", "ns").add(name, value);
@@ -153,6 +156,8 @@ mod tests {
             }
         }
         results.measure("alone", "ns").add(OURS, 1.0);
+
+        // Tables have medians, the best in bold, and one table for each set of contenders.
         let tables = results.tables();
         assert!(
             tables.contains("| row | unit | ours | peer |\n|---|---|---|---|\n"),
@@ -165,6 +170,8 @@ mod tests {
         assert!(
             tables.ends_with("\n\n| row | unit | ours |\n|---|---|---|\n| alone | ns | 1.00 |\n")
         );
+
+        // A block has the spread and the ratio.
         let block = results.measures[0].block();
         assert!(
             block.contains("1.00 .. 900") && block.contains("ours/this 0.500"),

@@ -51,6 +51,7 @@ impl Sink {
     /// Creates a sink that expects `expected` timers to fire. It is never freed, as timers of all
     /// kinds refer to it.
     pub(crate) fn leaked(expected: u64, recorded: Recorded) -> &'static Sink {
+        // One for each round: some hundred bytes, and a histogram.
         Box::leak(Box::new(Sink {
             clock: SystemClock::new(),
             expected,
@@ -78,12 +79,14 @@ impl Sink {
 
     /// Records that a timer has fired that was due at `due_ns`.
     pub(crate) fn fired(&self, due_ns: u64) {
+        // A burst has no time for this.
         if let Recorded::Lateness = self.recorded {
             let now = self.clock.now_ns();
             let mut lateness = self.lateness.lock();
             lateness.early += u64::from(now < due_ns);
             lateness.ns.saturating_record(now.saturating_sub(due_ns));
         }
+        // The last one wakes the thread that waits.
         let before = self.fired.fetch_add(1, Relaxed);
         if before + 1 == self.expected {
             self.last_ns.store(self.clock.now_ns(), Relaxed);
@@ -96,6 +99,7 @@ impl Sink {
     /// in nanoseconds. `None` when that takes longer than a minute.
     pub(crate) fn wait(&self) -> Option<u64> {
         let before_ns = process_cpu_ns();
+        // A lost timer must not block the run.
         let mut done = self.done.lock();
         self.ended
             .wait_while_for(&mut done, |done| !*done, PATIENCE);

@@ -197,6 +197,7 @@ impl Timer for TokioSleep {
 
     /// Keeps the sleep on the stack, as in `select!` or `timeout`.
     fn schedule_cancel(_: &mut Self::Local<'_>, delay: Duration) -> bool {
+        // Dropping it at the end cancels it.
         let mut handle = pin!(sleep(delay));
         register(handle.as_mut(), Waker::noop());
         !handle.is_elapsed()
@@ -233,7 +234,8 @@ impl Timer for QueueTask {
         let polled = queue.clone();
         runtime.spawn(async move {
             loop {
-                // An empty queue keeps the waker, and wakes it when something is inserted.
+                // The lock is released while a task waits. An empty queue keeps the waker, and wakes it
+                // when something is inserted.
                 let next = poll_fn(|context| match polled.lock().poll_expired(context) {
                     Poll::Ready(Some(expired)) => Poll::Ready(expired.into_inner()),
                     Poll::Ready(None) | Poll::Pending => Poll::Pending,
@@ -310,6 +312,7 @@ impl Timer for QueueThread {
     type Local<'a> = &'a Self;
 
     fn start(sink: &'static Sink) -> anyhow::Result<Self> {
+        // The lock is free here.
         let fire = |due: Drain<'_, u64>| {
             for due_ns in due {
                 sink.fired(due_ns);

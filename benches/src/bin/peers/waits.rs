@@ -96,6 +96,7 @@ impl<const K: usize> Registered<'_, K> {
     /// Waits until any of the keys is signalled.
     async fn signalled(&mut self) {
         poll_fn(|context| {
+            // The first that is ready ends the wait; the others registered the waker.
             let mut places = self.places.iter_mut();
             let signalled = places.any(|(_, signal)| Pin::new(signal).poll(context).is_ready());
             if signalled {
@@ -115,6 +116,7 @@ impl<const K: usize> Drop for Registered<'_, K> {
                 continue; // the signal took the list off the map
             }
             signal.close();
+            // The key goes with its last sender.
             self.waits.0.remove_if_mut(key, |_, senders| {
                 senders.retain(|sender| !sender.is_closed());
                 senders.is_empty()
@@ -126,6 +128,7 @@ impl<const K: usize> Drop for Registered<'_, K> {
 impl Oneshots {
     fn register<const K: usize>(&self, keys: [u64; K]) -> Registered<'_, K> {
         let places = keys.map(|key| {
+            // One channel per key: a sender cannot be shared.
             let (sender, signal) = oneshot::channel();
             self.0.entry(key).or_default().push(sender);
             (key, signal)

@@ -83,6 +83,7 @@ enum Profile {
 
 impl Args {
     fn workload(&self, profile: Profile, rate: u64) -> Workload {
+        // The quartiles define a log-normal distribution.
         let [p50_ms, p75_ms] = match profile {
             Profile::Low => [20, 60],
             Profile::High => [200, 400],
@@ -97,6 +98,7 @@ impl Args {
 
     /// Returns the number of requests at this rate.
     fn num(&self, rate: u64) -> u64 {
+        // Four seconds of requests, or three quarters of a second when quick.
         self.num.unwrap_or(match (rate, self.quick) {
             (0, false) => 1_000_000,
             (0, true) => 200_000,
@@ -108,6 +110,7 @@ impl Args {
 
 /// Formats one run as cells of the table.
 fn row(profile: Profile, rate: u64, timer: TimerKind, measured: &Measured) -> Vec<String> {
+    // A median and a 99th percentile share a cell.
     let pair = |late_ms: [f64; 2]| format!("{:.2}, {:.2}", late_ms[0], late_ms[1]);
     vec![
         name(&profile),

@@ -13,7 +13,7 @@ use timer_core::Clock;
 use crate::{
     Args,
     waits::{Books, Ending, First, Ours, Request, TimerKind, Waits},
-    workload::Workload,
+    workload::{Samples, Workload},
 };
 
 /// The generator sleeps only when it is this far ahead. Arrivals closer than that come together, as
@@ -64,27 +64,11 @@ fn drive<W: Waits>(
     let complete = move |tickets: Drain<'_, _>| completes.complete(tickets);
     let delays = Delays::<Heap<W::Ticket>>::start(books.clock, complete)?;
 
-    // Park all requests, each at its arrival. What takes longer than the timeout will expire.
-    let mut samples = workload.samples(SEED)?;
-    let timeout = workload.timeout;
-    let mut above_timeout = 0;
+    // Park all requests, each at its arrival.
+    let samples = workload.samples(SEED)?;
     let cpu_before_ns = process_cpu_ns();
     let base_ns = books.clock.now_ns();
-    for _ in 0..num {
-        let began_ns = pause_until(base_ns + samples.arrival_ns(), books);
-        let latency = samples.latency();
-        let ticket = waits.park(Request {
-            books,
-            began_ns,
-            latency,
-            timeout,
-        });
-        if latency < timeout {
-            delays.add(began_ns + latency.as_nanos() as u64, ticket);
-        } else {
-            above_timeout += 1;
-        }
-    }
+    let above_timeout = generate(&*waits, &delays, books, samples, workload.timeout, num);
     let generated_ns = books.clock.now_ns() - base_ns;
 
     // Wait until all have ended; dropping the delay queue waits for the last completion.
@@ -94,7 +78,7 @@ fn drive<W: Waits>(
     drop(waits);
     let cpu_ns = process_cpu_ns() - cpu_before_ns;
 
-    // Each must have ended once, and as it should.
+    // Each must have ended once, and what is slower than its timeout must have expired.
     let ended = books.ended();
     let expired = books.ended_as(Ending::Expired);
     ensure!(
@@ -106,9 +90,9 @@ fn drive<W: Waits>(
         "{expired} expired, and {above_timeout} should have"
     );
 
-    let loaded_ns = elapsed_ns
-        .saturating_sub(timeout.as_nanos() as u64)
-        .max(generated_ns);
+    // The last timeout is no load, unless the generator itself took longer.
+    let timeout_ns = workload.timeout.as_nanos() as u64;
+    let loaded_ns = elapsed_ns.saturating_sub(timeout_ns).max(generated_ns);
     Ok(Measured {
         rate: num as f64 / loaded_ns as f64 * 1e9,
         cpu_us: cpu_ns as f64 / num as f64 / 1e3,
@@ -118,12 +102,45 @@ fn drive<W: Waits>(
     })
 }
 
+/// Parks requests, each at its arrival, and has those completed in time that take less than the
+/// timeout. Returns how many take longer, and will expire.
+fn generate<W: Waits>(
+    waits: &W,
+    delays: &Delays<Heap<W::Ticket>>,
+    books: &'static Books,
+    mut samples: Samples,
+    timeout: Duration,
+    num: u64,
+) -> u64 {
+    let mut above_timeout = 0;
+    let base_ns = books.clock.now_ns();
+    for _ in 0..num {
+        // Not earlier than its arrival; later if the generator is behind.
+        let began_ns = pause_until(base_ns + samples.arrival_ns(), books);
+        let latency = samples.latency();
+        let ticket = waits.park(Request {
+            books,
+            began_ns,
+            latency,
+            timeout,
+        });
+        // The slower ones are left to their timeout.
+        if latency < timeout {
+            delays.add(began_ns + latency.as_nanos() as u64, ticket);
+        } else {
+            above_timeout += 1;
+        }
+    }
+    above_timeout
+}
+
 /// Waits until every request has ended.
 fn all_ended(books: &Books, num: u64) -> anyhow::Result<()> {
     let mut ended = books.ended();
     let mut since_ns = books.clock.now_ns();
     while ended < num {
         thread::park_timeout(Duration::from_millis(1));
+        // Be patient as long as something ends.
         let now_ns = books.clock.now_ns();
         let ended_now = books.ended();
         if ended_now > ended {

@@ -76,6 +76,7 @@ impl Request {
     /// Records the end, and how late it is.
     pub(crate) fn end(&self, ending: Ending) {
         let waited = self.books.clock.now_ns().saturating_sub(self.began_ns);
+        // Late is what it waited beyond its latency, or beyond its timeout.
         let due = match ending {
             Ending::Completed => self.latency,
             Ending::Expired => self.timeout,
@@ -153,6 +154,7 @@ impl Waits for Ours {
         let parked = self
             .purgatory
             .try_complete_else_watch(request, &self.keys, timeout);
+        // It waits: its check is never true.
         match parked.expect("no bound is set, and it is open") {
             ParkResult::Parked(id) => Some(id),
             _ => None,
@@ -202,6 +204,7 @@ impl Waiting {
 
 impl First {
     pub(crate) fn new(keys: Vec<Key>, clock: SystemClock) -> anyhow::Result<Self> {
+        // The heap's thread expires what is due.
         let delays = Delays::start(clock, |waiting: Drain<'_, Arc<Waiting>>| {
             for waiting in waiting {
                 waiting.end(Ending::Expired);
@@ -216,6 +219,7 @@ impl First {
 
     /// Drops ended requests from lists and heap. O(requests).
     fn purge(&self, lists: &mut Lists) {
+        // The lists, then the heap.
         for list in lists.watchers.values_mut() {
             list.retain(|waiting| !waiting.is_over());
         }

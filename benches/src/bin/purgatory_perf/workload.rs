@@ -34,6 +34,7 @@ impl Workload {
     }
 
     pub(crate) fn samples(&self, seed: u64) -> anyhow::Result<Samples> {
+        // Exponential gaps make a Poisson process.
         let gap_ns = match self.rate {
             0 => None,
             rate => Some(Exp::new(rate as f64 / 1e9).context("the rate")?),
@@ -77,6 +78,7 @@ mod tests {
     #[test]
     fn samples_have_the_quartiles_and_the_rate() {
         let mut samples = LOW.samples(1).unwrap();
+        // Latencies: the median and the upper quartile, within a tenth.
         let mut latencies: Vec<_> = (0..100_000)
             .map(|_| samples.latency().as_millis())
             .collect();
@@ -91,6 +93,8 @@ mod tests {
             "{}",
             latencies[75_000]
         );
+
+        // Arrivals: a hundred thousand at a thousand per second take a hundred seconds.
         let last = (0..100_000).map(|_| samples.arrival_ns()).last().unwrap();
         assert!((98e9..102e9).contains(&(last as f64)), "{last}");
     }

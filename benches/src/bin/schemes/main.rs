@@ -46,6 +46,7 @@ fn main() -> anyhow::Result<()> {
     let mode = if args.quick { "quick" } else { "full" };
     println!("{mode} mode on {}", machine());
 
+    // Tables come at the end, as each has a column for every size.
     let results = measure(sizes)?;
     for measure in 0..MEASURES.len() {
         println!("\n{}", results.table(measure, sizes.pending));

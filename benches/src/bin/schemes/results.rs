@@ -41,6 +41,7 @@ impl Results {
 
     /// Returns whether a measure was stopped, so that more timers need not be tried.
     pub(crate) fn is_stopped(&self, scheme: &'static str, measure: usize) -> bool {
+        // With any number of timers.
         let mut values = self
             .0
             .range((scheme, measure, 0)..=(scheme, measure, usize::MAX));
@@ -75,10 +76,13 @@ mod tests {
     #[test]
     fn rounds_become_medians_and_stops_stay() {
         let mut results = Results::default();
+        // The table shows the median of three rounds.
         let costs = |start, expire| [Some(start), Some(2.0), Some(3.0), expire];
         for start in [30.0, 10.0, 20.0] {
             results.add("delay-heap", 10, costs(start, Some(1.0)));
         }
+
+        // A stop is for one measure, and a later round does not undo it.
         assert!(!results.is_stopped("delay-heap", 3));
         results.add("delay-heap", 100, costs(40.0, None));
         results.add("delay-heap", 100, costs(40.0, Some(1.0)));

@@ -67,6 +67,7 @@ pub(crate) type Costs = [Option<f64>; 4];
 
 /// Fills a scheme, measures it, and checks how every timer ended.
 pub(crate) fn trial<S: Scheme>(plan: &Plan) -> anyhow::Result<Costs> {
+    // The seed draws the deadlines, and which timers are stopped.
     let mut trial = Trial::<S> {
         scheme: S::default(),
         now: 0,
@@ -151,6 +152,7 @@ impl<S: Scheme> Trial<S> {
     /// Starts timers until `pending` are pending; false when that takes too long.
     fn fill(&mut self, pending: usize, patience: Duration) -> anyhow::Result<bool> {
         let begin_ns = self.clock.now_ns();
+        // In batches, between which the patience is checked.
         while self.pending.len() < pending {
             self.start(BATCH.min(pending - self.pending.len()))?;
             if self.clock.now_ns() - begin_ns > patience.as_nanos() as u64 {
@@ -230,6 +232,7 @@ impl<S: Scheme> Trial<S> {
         let mut ticks = 1;
         let mut fired = Vec::with_capacity(self.pending.len());
         while self.now < until && u128::from(spent_ns) < limit.as_nanos() {
+            // Only the step itself is timed.
             ticks = ticks.min(until - self.now);
             let begin_ns = self.clock.now_ns();
             advance(&mut self.scheme, ticks, &mut fired);
@@ -324,6 +327,7 @@ mod tests {
 
         fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
             self.0.advance(ticks, fired);
+            // Tamper with what has fired.
             match FAULT {
                 LOSES_ONE => _ = fired.pop(),
                 FIRES_TWICE => fired.extend_from_within(..fired.len().min(1)),

@@ -130,6 +130,7 @@ impl Books {
     /// Opens the record of an operation that may expire `timeout_ns` from now, or never.
     pub(crate) fn open(self: &Arc<Self>, kind: Kind, timeout_ns: Option<u64>) -> Arc<Record> {
         let number = self.opened.fetch_add(1, SeqCst);
+        // A planted fault records a later deadline than the operation has.
         let planted = self.plant == Some(Plant::Early) && number.is_multiple_of(101);
         let more_ns = if planted { EARLY_NS } else { 0 };
         let due_ns = timeout_ns.map_or(u64::MAX, |ns| self.clock.now_ns() + ns + more_ns);
@@ -220,6 +221,7 @@ impl Record {
         let ending = ending.into();
         let plant = self.books.plant;
         let planted = plant.is_some() && self.number % 1009 == 7;
+        // A planted fault swallows the outcome, doubles it, or leaks memory beside it.
         match plant {
             Some(Plant::Lost) if planted => return,
             Some(Plant::Double) if planted => self.end_once(ending),
@@ -230,6 +232,7 @@ impl Record {
     }
 
     fn end_once(&self, ending: Ending) {
+        // The first outcome wins; an abandoned wait may still get a value.
         let becomes = if ending == Ending::Dropped {
             ABANDONED
         } else {
@@ -335,6 +338,7 @@ mod tests {
         let books = books(None);
         let open = || books.open(Kind::Shared, Some(0));
         open().end(Ending::Completed);
+        // Once; twice; never.
         let twice = open();
         twice.end(Outcome::Expired);
         twice.end(WaitError::Expired);
@@ -356,7 +360,7 @@ mod tests {
         drop(Value::of(&abandoned));
         let waits = open();
         drop(Value::of(&waits));
-        assert_eq!(wrong(&books), [2, 0, 0, 0]);
+        assert_eq!(books.faults().counts, [2, 0, 0, 0]);
     }
 
     #[test]
@@ -381,6 +385,7 @@ mod tests {
     fn planted_fault_is_noticed() {
         let planted = |plant| {
             let books = books(Some(plant));
+            // Every 101st, or each whose number is 7 modulo 1009.
             for _ in 0..2000 {
                 books.open(Kind::Shared, Some(0)).end(Ending::Expired);
             }

@@ -44,6 +44,7 @@ impl Stop {
 
     /// Waits for `time`, or until the flag is set.
     pub(crate) fn pause(&self, time: Duration) {
+        // A set flag ends the wait at once.
         let (flag, changed) = &*self.0;
         changed.wait_while_for(&mut flag.lock(), |set| !*set, time);
     }
@@ -88,6 +89,7 @@ impl Shared {
 
     /// Replaces the passing world by one with other settings; returns the old one.
     pub(crate) fn replace_passing(&self) -> anyhow::Result<Option<Arc<World>>> {
+        // The number selects other settings each time.
         let fresh = World::new(self.worlds.fetch_add(1, SeqCst), &self.books)?;
         Ok(self.passing.write().replace(fresh))
     }
@@ -112,6 +114,7 @@ impl Shared {
 
     /// Parks one operation, and acts on another that any thread has parked before.
     fn step(&self, world: &Arc<World>, random: &mut Rng) {
+        // Now and then a key is signalled for no operation in particular.
         let parked = park(world, random);
         if random.u32(0..1000) < 2 {
             signal_any(world, random);
@@ -155,6 +158,7 @@ impl Shared {
                 }
             };
             steps();
+            // A thread that lives shorter than its operations, and a wait that blocks this one.
             if self.books.operations().is_multiple_of(100) {
                 thread::scope(|scope| {
                     scope.spawn(steps);
@@ -208,6 +212,7 @@ pub(crate) fn break_things(shared: &Shared, seed: u64) -> anyhow::Result<()> {
         let fault = Fault::draw(&mut random);
         make(fault, shared, &mut random)?;
         shared.faults[fault as usize].fetch_add(1, SeqCst);
+        // Forget worlds that no thread uses any more.
         shared.closed.lock().retain(|closed| !closed.is_over());
     }
     Ok(())
@@ -217,6 +222,7 @@ pub(crate) fn break_things(shared: &Shared, seed: u64) -> anyhow::Result<()> {
 fn make(fault: Fault, shared: &Shared, random: &mut Rng) -> anyhow::Result<()> {
     let world = shared.world(random);
     match fault {
+        // Jobs wait, and some are dropped at the end.
         Fault::Stall => {
             world.stall.begin();
             shared
@@ -224,9 +230,11 @@ fn make(fault: Fault, shared: &Shared, random: &mut Rng) -> anyhow::Result<()> {
                 .pause(Duration::from_millis(random.u64(10..400)));
             world.stall.end();
         }
+        // Both worlds share the clock.
         Fault::Jump => shared.books.clock.jump(jump(random)),
         Fault::CancelAll => _ = world.plain.cancel_all("all at once"),
         Fault::NewWorld => {
+            // Its handles elsewhere may live longer.
             drop(world);
             let old = shared.replace_passing()?;
             shared.close(old, random);

@@ -85,6 +85,7 @@ impl Stall {
     pub(crate) fn end(&self) {
         let held = mem::take(&mut *self.shared.held.lock()).unwrap_or_default();
         for (at, job) in held.into_iter().enumerate() {
+            // Spread the dropped ones evenly.
             if at % DROPPED == DROPPED - 1 {
                 drop(job);
             } else {
@@ -103,6 +104,7 @@ impl Stall {
 
 impl Executor for Stall {
     fn execute(&self, job: Job) {
+        // While it is stalled, jobs wait for the end of that.
         let mut held = self.shared.held.lock();
         match &mut *held {
             Some(held) => held.push(job),

@@ -65,6 +65,7 @@ impl Args {
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
+    // Ctrl-C ends the run with its table.
     let stop = Stop::default();
     let on_ctrl_c = stop.clone();
     ctrlc::set_handler(move || on_ctrl_c.set()).context("cannot listen for Ctrl-C")?;

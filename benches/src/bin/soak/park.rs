@@ -74,6 +74,7 @@ impl Mine {
 
     /// Acts on it; returns it if its future is not ready.
     pub(crate) fn act(mut self, random: &mut Rng) -> Option<Mine> {
+        // Its future may be ready already.
         if self.wait.is_some() && self.is_over() {
             return None;
         }
@@ -85,6 +86,8 @@ impl Mine {
                 None
             };
         };
+
+        // Drop it, change it by its id, or satisfy it.
         match (random.u32(0..100), self.id) {
             (0..4, _) => {
                 // Recorded before the future drops its value.
@@ -204,6 +207,7 @@ impl Way<'_> {
         completed: impl FnOnce(T, &Record) + Send + 'static,
         satisfy: impl Fn(&World) + Send + 'static,
     ) -> Mine {
+        // The future records how it ended, on any thread.
         let record = self.record.clone();
         let wait: Wait = Box::pin(async move {
             match future.await {
@@ -324,6 +328,7 @@ impl Way<'_> {
 
     /// Waits under shared keys, as a future.
     fn future(mut self) -> Mine {
+        // One in thirty is complete from the start.
         let keys = self.keys(SHARED_KEYS);
         let flag = Arc::new(AtomicBool::new(self.random.u32(0..30) == 0));
         let seen = flag.clone();
@@ -349,6 +354,7 @@ impl Way<'_> {
 
     /// Takes a thing from the monitor's shelf. It is put back unless the future yields it.
     fn monitor(self) -> Mine {
+        // The condition takes the thing off the shelf under the monitor's lock.
         let key = self.random.u64(0..LEVEL_KEYS);
         let record = self.record.clone();
         let world = Arc::downgrade(self.world);
@@ -361,6 +367,8 @@ impl Way<'_> {
                 key,
             })))
         };
+
+        // Putting a thing there wakes one waiter or all of them.
         let one = self.random.bool();
         let put = move |world: &World| {
             let put = |shelf: &mut Shelf| world.put(shelf, key);
@@ -377,6 +385,7 @@ impl Way<'_> {
     /// Expects a reply under a key of its own, or under one that may be in use. The reply is delivered
     /// twice; the second delivery finds no waiter.
     fn reply(self) -> Result<Mine, Refused> {
+        // One in eight expects under a key that may be in use, and is refused then.
         let shared = self.random.u32(0..8) == 0;
         let fresh = FRESH + self.record.number;
         let key = if shared {
@@ -413,6 +422,7 @@ impl Way<'_> {
             }
         };
         match self.random.u32(0..4) {
+            // A callback, a future for two of three keys, or one for a single key.
             0 => {
                 let record = self.record.clone();
                 let then = move |outcome| record.end(outcome);
@@ -522,6 +532,8 @@ pub(crate) fn block(world: &Arc<World>, random: &mut Rng) {
         }
         Some(Value::of(&completes))
     };
+
+    // The value completes the operation; an error says how else it ended.
     match world.plain.wait(&[key], timeout, condition).wait_blocking() {
         Ok(value) => value.take(),
         Err(error) => record.end(error),
@@ -533,6 +545,7 @@ pub(crate) fn signal_any(world: &World, random: &mut Rng) {
     let shared = random.u64(0..SHARED_KEYS);
     let level = random.u64(0..LEVEL_KEYS);
     match random.u32(0..40) {
+        // Mostly a signal, which no operation may be waiting for.
         0..36 => _ = world.plain.check_and_complete(&shared),
         36 => _ = world.plain.cancel_for_key(&shared, "by its key"),
         37 => _ = world.plain.complete_for_key(&shared),

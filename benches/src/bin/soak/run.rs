@@ -58,6 +58,7 @@ impl Idle {
                 self.latest = Some(bytes);
                 self.grew |= bytes > base + SLACK;
             }
+            // The warm-up ends with the first standstill at which it is over.
             None if warm => self.base = Some(bytes),
             None => {}
         }
@@ -225,7 +226,7 @@ impl Watch<'_> {
         let books = &self.shared.books;
         let Idle { base, latest, grew } = &self.idle;
 
-        // Operations by ending, faults by kind.
+        // Operations by ending, then faults by kind.
         let count = |name: String, count: u64| format!("{name} {}", grouped(count));
         let endings = Ending::value_variants().iter().zip(books.endings());
         let ended: Vec<_> = endings.map(|(ending, n)| count(name(ending), n)).collect();
@@ -273,6 +274,7 @@ mod tests {
     #[test]
     fn idle_memory_may_grow_by_the_slack() {
         let mut idle = Idle::default();
+        // The warm-up does not count.
         idle.note(9 << 20, false);
         idle.note(1 << 20, true);
         idle.note((1 << 20) + SLACK, true);

@@ -116,6 +116,7 @@ impl World {
 
     /// Ends everything that is parked, and leaves the world open.
     pub(crate) fn end_all(&self) {
+        // Jobs that are held would hold operations, too.
         self.stall.end();
         self.replies.fail_all("over");
         for purgatory in self.purgatories() {
@@ -168,6 +169,7 @@ impl World {
     /// Closes the world in one of three ways. An operation that a check or job delays may end later:
     /// see [`Closed::is_over`].
     pub(crate) fn close(self: Arc<Self>, random: &mut Rng) -> Closed {
+        // Shut down everything, or one purgatory and the timer, or drop the handles.
         let limit = Duration::from_millis(1);
         match random.u32(0..3) {
             0 => {

@@ -82,6 +82,7 @@ fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Ex
         let mut random = Rng::with_seed(thread);
         let mut local = timer.local();
         let window = 0..=expire.window.as_nanos() as u64;
+        // Each is due at a random moment of the window, and not within a millisecond.
         let one = |_| {
             let due_ns = base_ns + random.u64(window.clone());
             let delay = due_ns.saturating_sub(sink.clock().now_ns()).max(1_000_000);
@@ -112,6 +113,7 @@ fn all_fired<T: Timer>(timer: &T, sink: &Sink) -> anyhow::Result<u64> {
     let fired_of = || format!("{}: {fired} fired of {expected}", T::NAME);
     let cpu_ns = cpu_ns.with_context(fired_of)?;
     ensure!(fired == expected, fired_of());
+    // What has fired must not be pending any more.
     let pending = timer.pending().unwrap_or(0);
     ensure!(
         pending == 0,
@@ -134,6 +136,7 @@ fn steady<T: Timer>((timers, window): (usize, Duration)) -> anyhow::Result<&'sta
     let schedule = |_| {
         let mut local = timer.local();
         let one = |at: usize| {
+            // Sleep while ahead of the rate, with one clock read per step.
             let moment = window.mul_f64(at as f64 / share as f64);
             let moment_ns = begin_ns + moment.as_nanos() as u64;
             while at.is_multiple_of(STEP) && clock.now_ns() < moment_ns {
@@ -175,6 +178,7 @@ fn measure_lateness(
     };
     for _ in 0..run.sizes.rounds {
         run.turns(contenders, all, |run, name, expired| {
+            // Quantiles, then the two sums.
             let lateness = expired.sink.lateness();
             let early = lateness.early as f64;
             let cpu_ms = expired.cpu_ns as f64 / 1e6;
@@ -239,6 +243,7 @@ impl Timer for Parked {
 
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) {
         let (parked, random) = local;
+        // It is never ready: what it requires is the deadline, which the sink records.
         let request = Request {
             progress: parked.progress,
             required: due_ns,

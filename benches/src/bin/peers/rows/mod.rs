@@ -164,6 +164,7 @@ mod tests {
                 contenders: &[],
             })
             .expect("every contender passes its self-check");
+            // Names begin with the row's, and ours is never alone.
             assert!(!results.measures.is_empty(), "{}", row.id);
             for measure in &results.measures {
                 assert!(measure.id.starts_with(row.id));

@@ -91,6 +91,7 @@ impl Run<'_> {
         ns: &Histogram<u64>,
         quantiles: &[(&str, f64)],
     ) {
+        // A measure of its own for each quantile.
         for (quantile, share) in quantiles {
             let ms = ns.value_at_quantile(*share) as f64 / 1e6;
             self.add(&format!("{id}-{quantile}"), "ms late", name, ms);

@@ -78,6 +78,7 @@ fn churn<T: Timer>(of: Churn) -> anyhow::Result<f64> {
     let together = Barrier::new(of.threads);
     let spent = on_threads(of.threads, |thread| member(&timer, of, thread, &together));
     let spent: Vec<f64> = spent.into_iter().collect::<anyhow::Result<_>>()?;
+    // All were cancelled, so nothing is pending and nothing has fired.
     let pending = timer.pending().unwrap_or(0);
     let fired = sink.count();
     ensure!(
@@ -229,6 +230,7 @@ fn control() -> anyhow::Result<()> {
 
 pub(super) fn idle(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let measure = format!("{id}-wake-ups");
+    // Zeros count only if wake-ups are noticed at all.
     control()?;
     for _ in 0..run.sizes.rounds {
         run.each(
@@ -309,6 +311,7 @@ fn longest_insertion<C: Core>(filling: Filling) -> anyhow::Result<f64> {
     let clock = SystemClock::new();
     let mut longest_ns = 0;
     for id in 0..filling.timers as u64 {
+        // The clock read is included, some 20 ns.
         let begin_ns = clock.now_ns();
         core.insert(random.u64(1..=60 * TICKS), id);
         longest_ns = longest_ns.max(clock.now_ns() - begin_ns);
@@ -317,6 +320,7 @@ fn longest_insertion<C: Core>(filling: Filling) -> anyhow::Result<f64> {
 }
 
 pub(super) fn core(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    // Both rows fill a core; they differ in what they measure.
     let (unit, contenders) = match id {
         "advance-1m" => (
             "ns a timer",
@@ -327,6 +331,7 @@ pub(super) fn core(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
             contenders!(longest_insertion, Core: OursWheel, DeadlineMap),
         ),
     };
+    // Each round has deadlines of its own.
     for round in 0..run.sizes.rounds {
         let filling = Filling {
             timers: run.sizes.one_m,
@@ -376,6 +381,7 @@ pub(super) mod tests {
 
     #[test]
     fn timer_that_is_not_cancelled_is_noticed() {
+        // It loses a timeout, a replaced timer, or a pending one.
         for (pending, replace, operations) in [(0, false, 8), (1, true, 8), (1, false, 0)] {
             let of = Churn {
                 threads: 1,

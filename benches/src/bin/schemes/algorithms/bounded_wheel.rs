@@ -23,6 +23,7 @@ impl<const SLOTS: usize> Scheme for BoundedWheel<SLOTS> {
     type Handle = Handle;
 
     fn start(&mut self, delay: u64, task: Task) -> Result<Handle, Refused> {
+        // A delay of SLOTS would be the slot that has just passed.
         let delay = delay.max(1);
         if delay >= SLOTS as u64 {
             return Err(Refused {
@@ -58,6 +59,7 @@ mod tests {
     fn delay_of_as_many_ticks_as_slots_is_refused() {
         let mut wheel = BoundedWheel::<8>::default();
         wheel.advance(5, &mut Vec::new());
+        // The longest delay is accepted, the next one is not.
         assert!(
             wheel.start(7, 0).is_ok(),
             "at any index, though 5 + 7 wraps around"
@@ -71,6 +73,8 @@ mod tests {
                 task: 1
             }
         );
+
+        // The error names the bound, and nothing was started.
         let text = "task 1: a delay of 8 ticks where at most 7 are accepted";
         assert_eq!(refused.to_string(), text);
         assert_eq!(wheel.pending(), 1);
@@ -92,6 +96,7 @@ mod tests {
         for (task, delay) in [(0, 9), (1, 11 * 24 + 9)] {
             wheel.start(delay, task).unwrap();
         }
+        // Two ticks fire a task, all others find an empty slot.
         let empty = (0..720).filter(|_| {
             let mut fired = Vec::new();
             wheel.tick(&mut fired);

@@ -41,6 +41,7 @@ impl Scheme for DelayHeap {
     }
 
     fn stop(&mut self, handle: u64) -> bool {
+        // The heap keeps the dead timer until most of it is dead.
         let was_live = self.live.remove(&handle);
         if self.heap.len() > 2 * self.live.len() + SMALL {
             self.heap
@@ -51,6 +52,7 @@ impl Scheme for DelayHeap {
 
     fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
         self.now += ticks;
+        // Dead timers are popped on the way.
         while let Some(&Reverse((deadline, number, task))) = self.heap.peek() {
             let live = self.live.contains(&number);
             if live && deadline > self.now {
@@ -79,6 +81,7 @@ mod tests {
         let handles: Vec<_> = (0..1000).map(|task| heap.start(5, task).unwrap()).collect();
         assert!(handles[..500].iter().all(|&handle| heap.stop(handle)));
         assert_eq!((heap.pending(), heap.heap.len()), (500, 1000));
+        // One stop too many purges the heap.
         assert!(handles[500..600].iter().all(|&handle| heap.stop(handle)));
         assert_eq!(heap.pending(), 400);
         assert!(heap.heap.len() < 600);

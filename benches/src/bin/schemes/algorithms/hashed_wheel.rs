@@ -60,6 +60,7 @@ impl<const SLOTS: usize> Scheme for HashedWheel<SLOTS> {
     }
 
     fn tick(&mut self, fired: &mut Vec<Task>) {
+        // The whole slot is visited.
         self.index = (self.index + 1) % SLOTS;
         self.rounds.retain(self.index, |rounds, task| {
             let stays = *rounds > 0;
@@ -114,6 +115,7 @@ mod tests {
 
     #[test]
     fn slot_3_of_10_has_five_tasks_at_3_and_one_at_13() {
+        // The sixth task shares the slot and waits one round more.
         let mut wheel = wheel::<10>(0);
         for (task, delay) in [3, 3, 3, 3, 3, 13].into_iter().enumerate() {
             wheel.start(delay, task as Task).unwrap();
@@ -135,10 +137,11 @@ mod tests {
             ((5 + 6) / 10, HashedWheel::<10>::rounds(6), wheel.slot(6)),
             (1, 0, 1)
         );
+        // Nothing fires until the sixth tick; the trap's round would fire it 10 ticks later.
         let mut fired = Vec::new();
         wheel.advance(5, &mut fired);
         assert!(fired.is_empty());
-        wheel.tick(&mut fired); // the trap fires it 10 ticks later
+        wheel.tick(&mut fired);
         assert_eq!(fired, [0]);
     }
 }

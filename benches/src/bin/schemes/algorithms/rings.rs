@@ -90,6 +90,7 @@ impl<const RINGS: usize> Rings<RINGS> {
         let mut at = self.nodes[ring].next;
         while at as usize != ring {
             let node = &mut self.nodes[at as usize];
+            // Read before the node may be taken off.
             let next = node.next;
             if !keep(&mut node.time, node.task) {
                 self.take(at);
@@ -135,6 +136,7 @@ impl<const RINGS: usize> Rings<RINGS> {
     }
 
     fn take(&mut self, at: u32) -> Task {
+        // Unlink it, and make its handle stale.
         let Node { previous, next, .. } = self.nodes[at as usize];
         self.nodes[previous as usize].next = next;
         self.nodes[next as usize].previous = previous;

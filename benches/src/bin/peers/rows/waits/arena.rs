@@ -49,6 +49,7 @@ impl<W: Peer> Arena<W> {
             .worker_threads(workers)
             .enable_time()
             .build()?;
+        // A peer may use tokio's time when it starts.
         let waits = {
             let _inside = runtime.enter();
             Arc::new(W::start()?)
@@ -61,6 +62,7 @@ impl<W: Peer> Arena<W> {
 
     /// Checks that the contender holds nothing. Call it after all requests have ended.
     pub(super) fn check_empty(&self) -> anyhow::Result<()> {
+        // Requests and keys, as far as the contender counts them.
         let remaining = self.waits.remaining();
         ensure!(
             remaining == 0,
@@ -93,6 +95,7 @@ impl<W: Peer> Arena<W> {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> Task<T> {
+        // The runtime's time driver serves this thread, too.
         let (sender, ended) = mpsc::channel();
         let runtime = self.runtime.clone();
         std::thread::spawn(move || {
@@ -106,6 +109,7 @@ impl<W: Peer> Arena<W> {
     /// # Errors
     /// When the task waits for a request that was lost.
     pub(super) fn join<T>(&self, task: Task<T>) -> anyhow::Result<T> {
+        // A task that panics drops its sender, which is no timeout.
         let ended = task.0.recv_timeout(PATIENCE);
         if matches!(ended, Err(RecvTimeoutError::Timeout)) {
             // Dropping the runtime would wait for the task.
@@ -203,6 +207,7 @@ pub(super) async fn complete_all<W: Waits>(
     requests: usize,
 ) -> anyhow::Result<()> {
     request.progress.reach(request.required);
+    // Each request waits under one of these keys at least.
     for key in first..first + KEYS {
         waits.signal(key);
     }

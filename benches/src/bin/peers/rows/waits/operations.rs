@@ -89,6 +89,7 @@ fn acks_all<P: Produces>(produces: u64) -> anyhow::Result<f64> {
 
 pub(in crate::rows) fn acks_all_1t(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let produces = run.sizes.operations as u64;
+    // Twice the rounds, as they are short.
     for _ in 0..2 * run.sizes.rounds {
         for (form, contenders) in produces!(acks_all) {
             run.each(&format!("{id}-{form}"), "ns", &contenders, produces)?;
@@ -112,15 +113,18 @@ pub(super) fn hot_key<W: Waits>(requests: usize) -> anyhow::Result<f64> {
         progress,
         required: 1,
     };
+    // Park all, each in a task of its own.
     let park = |_| {
         let waits = arena.waits.clone();
         arena.spawn(async move { waits.park([KEY], HOUR, request).await })
     };
     let tasks: Vec<_> = (0..requests).map(park).collect();
 
+    // Signal them in vain, which is measured, and then for good.
     let checks = requests as u64 * W::VAIN_CHECKS;
     let us = arena.join(arena.spawn(signal_in_vain(arena.waits.clone(), progress, checks)))?;
 
+    // All must have been completed, and nothing may remain.
     for task in tasks {
         arena.join(task)?;
     }
@@ -173,6 +177,7 @@ fn bytes_each<W: Waits, const K: usize>(requests: usize) -> anyhow::Result<f64> 
         progress: Progress::leaked(),
         required: 1,
     };
+    // The list of pending waits is not counted, so it must not grow meanwhile.
     let mut pending = Pending::with_capacity(requests);
     let waits = &*arena.waits;
     let counted = allocation_counter::measure(|| {
@@ -181,6 +186,7 @@ fn bytes_each<W: Waits, const K: usize>(requests: usize) -> anyhow::Result<f64> 
     let ended = request.progress.ended();
     ensure!(ended == 0, "{}: {ended} ended while parked", W::NAME);
 
+    // All must have waited, and can be completed.
     arena.block_on(complete_all(waits, request, 0, pending, requests))?;
     arena.check_empty()?;
     Ok(counted.bytes_current as f64 / requests as f64)

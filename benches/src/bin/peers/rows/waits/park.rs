@@ -144,6 +144,7 @@ struct Swap {
 impl Swap {
     /// Creates one thread's part; `given` counts what each thread has left to the other.
     fn new(thread: usize, given: &[Arc<AtomicU64>; 2]) -> Self {
+        // Both threads draw these keys, from the same two seeds.
         let other = 1 - thread;
         let keys = |thread| Keys::new(!(thread as u64), 0);
         Swap {
@@ -214,6 +215,7 @@ impl<W: Waits, const K: usize> Member<W, K> {
     /// Waits until at most `remaining_max` requests have not ended.
     async fn until_ended(&mut self, pending: &mut Pending<'_>, remaining_max: u64) {
         while self.parked.saturating_sub(self.progress.ended()) > remaining_max {
+            // Alone, sleep until the first wait ends. Beside another thread, poll it and help.
             match pending.pop_front() {
                 Some(wait) if self.alone => wait.await,
                 Some(mut wait) => {
@@ -230,6 +232,7 @@ impl<W: Waits, const K: usize> Member<W, K> {
     /// Makes the signals that the other thread has left to this one; yields if there are none.
     async fn signal_or_yield(&mut self) {
         if let Some(swap) = &mut self.swap {
+            // The other thread has made these ready before it counted them.
             let received = swap.received.load(Ordering::Acquire);
             if swap.signalled < received {
                 for _ in swap.signalled..received {

@@ -57,6 +57,7 @@ async fn poll(partition: &Partition, clock: &SystemClock) -> bool {
         if partition.has_data() {
             return true;
         }
+        // Sleep for half of what remains: ever shorter towards the end.
         let remaining = Duration::from_nanos(end_ns.saturating_sub(clock.now_ns()));
         if remaining < LEAST {
             return false;
@@ -78,6 +79,7 @@ impl Fetches {
     /// Fetches from a partition; returns the moment of the answer, or `None` when there was none in
     /// time. The data arrives after `arrival`.
     async fn fetch(self, at: usize, arrival: Duration) -> anyhow::Result<Option<u64>> {
+        // The data arrives meanwhile, from another task.
         let appends = tokio::spawn(self.clone().append(at, arrival));
         let found = match &self.purgatory {
             None => poll(&self.partitions[at], &self.clock).await,
@@ -150,6 +152,7 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
             measure: |()| measure(None),
         },
     ];
+    // Rounds are in real time: half a second each.
     for _ in 0..run.sizes.rounds {
         run.turns(&contenders, (), |run, name, late| {
             run.quantiles_ms(&format!("{id}-late"), name, &late, &QUANTILES);

@@ -151,6 +151,7 @@ impl<'a> Asked<'a> {
         while self.replies.len() > pending_max {
             match poll_once(self.replies[0].as_mut()).await {
                 Poll::Pending => backoff.snooze(),
+                // In order of the numbers, each with its own answer.
                 Poll::Ready(reply) => {
                     assert_eq!(reply, Some(!self.next), "a wrong reply");
                     self.next += 1;
@@ -176,6 +177,7 @@ async fn ask_alone<A: Asks>(asks: Arc<A>, first: u64, requests: u64) -> u64 {
     let end = first + requests;
     for window in (first..end).step_by(WINDOW as usize) {
         let numbers = window..end.min(window + WINDOW);
+        // Ask a window, answer it, and await it.
         for number in numbers.clone() {
             asked.ask(&*asks, number).await;
         }
@@ -192,6 +194,7 @@ async fn asker<A: Asks>(asks: Arc<A>, first: u64, requests: u64, end: Arc<Atomic
     let mut asked = Asked::new(first);
     for number in first..first + requests {
         asked.ask(&*asks, number).await;
+        // Registered, so it may be answered.
         end.store(number + 1, Ordering::Release);
         asked.until(AHEAD_MAX).await;
     }
@@ -204,6 +207,7 @@ async fn answerer<A: Asks>(asks: Arc<A>, first: u64, requests: u64, asked: Arc<A
     let mut next = first;
     let backoff = Backoff::new();
     while next < first + requests {
+        // Yield while there is nothing to answer.
         let end = asked.load(Ordering::Acquire);
         if next >= end {
             backoff.snooze();
@@ -226,6 +230,7 @@ struct Asking {
 fn time_each<A: Asks>(asking: Asking) -> anyhow::Result<f64> {
     let arena = Arena::<A>::open(1)?;
     warmed_up(asking.requests, |first, requests| {
+        // On two threads the first tells the second how far it is.
         let asks = arena.waits.clone();
         let ns = if asking.threads == 1 {
             arena.join(arena.spawn(ask_alone(asks, first, requests)))?
@@ -246,6 +251,7 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
         threads: if id.ends_with("-2t") { 2 } else { 1 },
         requests: run.sizes.operations as u64,
     };
+    // Twice the rounds, as they are short.
     for _ in 0..2 * run.sizes.rounds {
         let contenders = contenders!(time_each, Peer: OursReplies, Oneshots);
         run.each(id, "ns", &contenders, asking)?;
@@ -257,6 +263,7 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
 fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
     let arena = Arena::<A>::open(1)?;
     let asks = &*arena.waits;
+    // The list of pending replies is not counted, so it must not grow meanwhile.
     let mut asked = Asked {
         replies: Pending::with_capacity(requests as usize),
         next: 0,
@@ -268,6 +275,7 @@ fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
             }
         });
     });
+    // All must have waited, and can be answered.
     answer(asks, 0..requests);
     arena.block_on(asked.until(0));
     arena.check_empty()?;

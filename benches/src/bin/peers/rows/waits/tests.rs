@@ -49,6 +49,7 @@ impl<const COMPLETED: usize, const GIVEN_UP: usize, const REMAINING: usize> Wait
 
 /// Returns whether each row fails.
 fn noticed<W: Waits>() -> [bool; 3] {
+    // The smallest work of each row.
     let work = Work {
         threads: 1,
         keys: 1,
