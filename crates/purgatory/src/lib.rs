@@ -56,7 +56,7 @@
 //! | to see which operations wait, and since when | [`Purgatory::snapshot`], [`Purgatory::stats`], [`Watches::labelled`] | [operating](guide::operating) |
 //! | to find and recheck lost wakeups | [`Builder::check_at_expiry`], [`Builder::recheck_every`] | [operating](guide::operating) |
 //! | a program to start from | | [recipes](guide::recipes) |
-//! | to compare with hand-written code | | [by hand](guide::by_hand) |
+//! | to compare with hand-written code | | [hand-written](guide::hand_written) |
 //!
 //! # What is promised
 //!

@@ -455,7 +455,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// Checks and callbacks run here, with nothing of the purgatory locked. Do not hold a lock that
     /// a check needs: [collect the keys and signal them
-    /// later](crate::guide::recipes#raise-after-unlock). Inside a check or callback this returns 0,
+    /// later](crate::guide::recipes#signal-after-unlock). Inside a check or callback this returns 0,
     /// and the operations that wait now are checked when the outermost call returns.
     ///
     /// Watermark watches of the key are not touched; use

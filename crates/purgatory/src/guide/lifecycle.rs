@@ -1,7 +1,8 @@
 //! The states of an operation, from the call that parks it to its callback.
 //!
-//! A waiting operation is *parked*, or it is *held*: one thread has taken it out and checks it,
-//! with nothing locked. Only that thread can end it; others leave a *note* in its place.
+//! A waiting operation is *parked*, or it is *held*: one thread has checked it out and runs its check,
+//! with nothing locked. Only that thread can end it; other threads leave a *pending request*, for a
+//! recheck or an end.
 //!
 //! ```text
 //!         try_complete_else_watch
@@ -15,11 +16,11 @@
 //!                   │(e) false: onto the wheel, and a watch on each key
 //!                   ▼
 //!   ┌───────────► HELD ──(f) its check came true ───────────────► Completed
-//!   │               │  ──(g) false, and an event was noted ─────► checked again
-//!   │               │  ──(h) false, and an end was noted ───────► the end that was noted
+//!   │               │  ──(g) false, a recheck is pending ───────► checked again
+//!   │               │  ──(h) false, an end is pending ──────────► that end
 //!   │(j) an event   │  ──(i) its check panicked ────────────────► Cancelled
-//!   │    takes it   │
-//!   │    out        │(k) false, and nothing was noted: put back
+//!   │    checks it  │
+//!   │    out        │(k) false, nothing is pending: checked in
 //!   │               ▼
 //!   └─────────── PARKED ──(l) its time runs out ────────────────► Expired
 //!                       ──(m) cancel, cancel_for_key, shutdown ─► Cancelled
@@ -28,19 +29,19 @@
 //!
 //! - **(a)**, **(b)** The first check runs in the call that parks. Without time to wait it is the
 //!   only one.
-//! - **(c)**, **(i)** The reason is [`Panicked`](crate::CancelReason::Panicked), unless an end was
-//!   noted.
+//! - **(c)**, **(i)** The reason is [`Panicked`](crate::CancelReason::Panicked), unless an end is
+//!   pending.
 //! - **(d)** The purgatory is shut down or full, or the operation has too many watermarks or no
 //!   keys. It comes back in [`Refused`](crate::Refused); its callback is not called.
-//! - **(e)** An event between check and watch is noticed: events are counted.
-//! - **(f)** A check that comes true wins over every note.
+//! - **(e)** An event between check and registration is not lost: keys count their events.
+//! - **(f)** A check that comes true wins over every pending request.
 //! - **(g)** The same thread checks again, as often as events came by.
-//! - **(h)** The time ran out, or a thread cancelled or completed it. The first such note counts.
+//! - **(h)** The time ran out, or a thread cancelled or completed it. The first such request counts.
 //! - **(j)** An event, a watermark that is met but does not complete it, or a
 //!   [recheck](crate::Builder::recheck_every).
 //! - **(l)** With [`check_at_expiry`](crate::Builder::check_at_expiry) the executor first holds it
-//!   for a last check, with Expired noted.
-//! - **(m)**, **(n)** The thread that calls or raises ends it, without a check.
+//!   for a last check, with Expired pending.
+//! - **(m)**, **(n)** The calling thread ends it, without a check.
 //!
 //! # The end
 //!
@@ -58,21 +59,21 @@
 //! The executor is the purgatory's [own](crate::Builder::executor), or else the timer's. Under a
 //! [`ManualTimer`](super::testing) it is the calling thread.
 //!
-//! An event in a callback returns 0. What it ends is called back when the outermost call on its
-//! thread returns, so a long chain of completions needs no stack. After 1024 steps the executor
-//! goes on.
+//! An event in a callback returns 0. The operations that it ends are called back when the outermost
+//! call on its thread returns, so a long chain of completions needs no stack. After 1024 steps the
+//! executor goes on.
 //!
 //! ```
 //! use std::{sync::mpsc, time::Duration};
 //! use purgatory::{CancelReason, Outcome, ParkResult, Purgatory, Timeout, when};
 //! use purgatory::timer_core::ManualTimer;
 //!
-//! let timer = ManualTimer::new(); // the real wheel, under a clock that we turn
+//! let timer = ManualTimer::new(); // the real wheel, with a clock that we advance
 //! let waits = Purgatory::builder("waits").timer(&timer).max_parked(3).build()?;
-//! let (told, ends) = mpsc::channel();
+//! let (reports, ends) = mpsc::channel();
 //! let operation = |name| {
-//!     let told = told.clone();
-//!     when(|| false, move |outcome| told.send((name, outcome)).unwrap())
+//!     let reports = reports.clone();
+//!     when(|| false, move |outcome| reports.send((name, outcome)).unwrap())
 //! };
 //! let second = Duration::from_secs(1);
 //!
@@ -90,8 +91,12 @@
 //! assert!(waits.is_empty() && waits.keys() == 0);
 //!
 //! let unwanted = Outcome::Cancelled(CancelReason::Requested("no longer wanted".into()));
-//! let (completed, expired) = (Outcome::Completed, Outcome::Expired);
-//! let expected = [("e", expired.clone()), ("a", completed), ("b", expired), ("c", unwanted)];
+//! let expected = [
+//!     ("e", Outcome::Expired),
+//!     ("a", Outcome::Completed),
+//!     ("b", Outcome::Expired),
+//!     ("c", unwanted),
+//! ];
 //! assert_eq!(ends.try_iter().collect::<Vec<_>>(), expected);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

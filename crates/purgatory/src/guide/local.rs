@@ -1,12 +1,12 @@
-//! One thread: operations that are not `Send`, under a timer that the thread's loop turns.
+//! One thread: operations that are not `Send`, on a timer that the thread's loop advances.
 //!
 //! For requests that begin and end on one thread, three things make an ordinary purgatory fit:
 //!
-//! - **The loop turns a [`ManualTimer`]** by the time that has passed. No thread is started, and
-//!   what expires is called back in that turn.
-//! - **`shards(1)`**: shards keep threads apart, and here is only one.
-//! - **`send_wrapper::SendWrapper`** around what is not `Send`. It panics when another thread uses
-//!   or drops it, so raise events on this thread only. Another thread sends it a message.
+//! - **The loop advances a [`ManualTimer`]** by the time that has passed. No thread is started, and
+//!   expired operations are called back in that call.
+//! - **`shards(1)`**: shards keep threads apart, and here there is only one.
+//! - **`send_wrapper::SendWrapper`** around values that are not `Send`. It panics when another
+//!   thread uses or drops it, so signal keys on this thread only. Another thread sends a message.
 //!
 //! ```
 #![doc = include_str!("recipes/one_thread.rs")]
@@ -14,7 +14,7 @@
 //! // Its use, with the clock of your loop instead of these numbers:
 //! let log = Log::new(ManualTimer::new())?;
 //! let answers: Rc<Cell<Vec<String>>> = Rc::default();
-//! log.turn(Duration::from_millis(20));
+//! log.advance_to(Duration::from_millis(20));
 //! for (offset, timeout_ms) in [(1, 5000), (9, 300)] {
 //!     let answers = answers.clone();
 //!     log.fetch(offset, Duration::from_millis(timeout_ms), move |outcome| {
@@ -24,12 +24,12 @@
 //!     })?;
 //! }
 //! assert_eq!(log.append(), 1);
-//! log.turn(Duration::from_millis(320)); // 300 ms later
+//! log.advance_to(Duration::from_millis(320)); // 300 ms later
 //! assert_eq!(answers.take(), ["1 completed", "9 expired"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Timeouts count from the last turn: turn after each sleep, before handling what came in. The loop
+//! Timeouts count from the last advance: advance after each sleep, before handling input. The loop
 //! sleeps until I/O, at most for [`ManualTimer::next_due_in`]. With real I/O: `cargo run --release
 //! --example local`.
 //!
@@ -46,15 +46,15 @@
 //! let (client, answers) = channel();
 //! let request = purgatory::when(|| true, move |outcome| client.send(outcome).unwrap());
 //! outbox.send((7, Message::Request(Duration::from_secs(30), request)))?; // on any thread
-//! core.turn(Duration::ZERO)?;
+//! core.run_once(Duration::ZERO)?;
 //! assert_eq!(answers.recv()?, purgatory::Outcome::Completed);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Under an executor
 //!
-//! A task turns the timer. Futures of [`wait`](crate::Purgatory::wait) work in `spawn_local`; wrap
-//! what a condition holds. A timer [on tokio](super::tokio) needs no turning.
+//! A task advances the timer. Futures of [`wait`](crate::Purgatory::wait) work in `spawn_local`; wrap
+//! the values that a condition holds. A timer [on tokio](super::tokio) advances by itself.
 //!
 //! [`ManualTimer`]: crate::timer_core::ManualTimer
 //! [`ManualTimer::next_due_in`]: crate::timer_core::ManualTimer::next_due_in

@@ -4,17 +4,17 @@
 //! |---|---|
 //! | [`start`] | a first program, terms |
 //! | [`watermarks`], [`replies`], [`monitor`] | the ready-made forms |
-//! | [`operations`], [`watches`] | operations of your own, and what they wait for |
-//! | [`lifecycle`], [`time`] | an operation's states; deadlines, what is late and why |
+//! | [`operations`], [`watches`] | operations of your own, and their watches |
+//! | [`lifecycle`], [`time`] | an operation's states; deadlines, and why an expiry is late |
 //! | [`local`], [`tokio`], [`testing`] | one thread, a runtime, tests that do not sleep |
 //! | [`scale`], [`operating`] | keys, sizing, settings, many nodes; metrics, missed events, shutdown |
 //! | [`recipes`] | what servers wait for, as programs |
-//! | [`by_hand`] | a loop, channels, `Notify` or an actor instead |
+//! | [`hand_written`] | a loop, channels, `Notify` or an actor instead |
 //! | [`questions`] | questions, limits |
 //!
 //! Every example is compiled and run with the tests.
 
-pub mod by_hand;
+pub mod hand_written;
 pub mod lifecycle;
 pub mod local;
 pub mod monitor;

@@ -1,4 +1,4 @@
-//! Operating: what to watch, and what to do when requests hang.
+//! Operating: metrics to watch, and where to look when requests hang.
 //!
 //! A [`snapshot`](crate::Purgatory::snapshot) names the oldest operations with their keys, and
 //! those under check:
@@ -11,8 +11,10 @@
 //! let polls = Purgatory::builder("polls").timer(&timer).build()?;
 //! let stuck = || {
 //!     let oldest = polls.snapshot(1).oldest.pop()?;
-//!     let too_old = oldest.age > Duration::from_secs(60);
-//!     too_old.then(|| format!("{:?} for {:?}", oldest.keys, oldest.age))
+//!     if oldest.age <= Duration::from_secs(60) {
+//!         return None;
+//!     }
+//!     Some(format!("{:?} for {:?}", oldest.keys, oldest.age))
 //! };
 //! polls.try_complete_else_watch(when(|| false, drop), &["orders-0"], Timeout::Never)?;
 //! assert_eq!(stuck(), None);
@@ -22,8 +24,8 @@
 //! ```
 //!
 //! A snapshot prints as text; the examples print one at SIGUSR1. To tell kinds of waits apart, give
-//! their [`Watches`](crate::Watches) a [label](crate::Watches::labelled). `quietest` names keys
-//! that have had waiters and no event for long.
+//! their [`Watches`](crate::Watches) a [label](crate::Watches::labelled). `quietest` names the keys
+//! with waiters that have been without an event for longest.
 //!
 //! # Metrics
 //!
@@ -32,25 +34,26 @@
 //! | You see | Usual cause |
 //! |---|---|
 //! | `purgatory_parked` grows | events stopped, or `Timeout::Never` without a cancel |
-//! | many expire | short timeouts, or events raised too early |
+//! | many expire | short timeouts, or keys signalled too early |
 //! | an age above every timeout | a check that does not return |
-//! | a key is quiet | what raises its event is stuck, or raises another key |
+//! | a key is quiet | the thread that signals it is stuck, or signals another key |
 //! | lateness | [one of these](super::time#why-an-expiry-is-late) |
 //!
 //! The package `purgatory-live` serves a live page. It shows keys, so let only operators reach it.
 //!
 //! # Missed events
 //!
-//! [`check_at_expiry`](crate::Builder::check_at_expiry) finds conditions that came true without
-//! their event ([recipe](super::recipes#a-trigger-that-was-forgotten)). An event that races the
-//! timeout may count, too, so watch the share.
+//! A missed event (a lost wakeup) is a condition that came true without a signal. It looks like a
+//! timeout. [`check_at_expiry`](crate::Builder::check_at_expiry) finds it
+//! ([recipe](super::recipes#a-trigger-that-was-forgotten)). An event that races the timeout may
+//! count, too, so watch the share.
 //!
-//! [`recheck_every`](crate::Builder::recheck_every) heals: it checks an operation again each
-//! interval. A forgotten event then costs one interval instead of the whole timeout. Choose an
-//! interval above the usual wait, so that few operations are checked.
+//! [`recheck_every`](crate::Builder::recheck_every) checks an operation again each interval, so a
+//! forgotten event costs one interval instead of the whole timeout. Choose an interval above the
+//! usual wait, so that few operations are rechecked.
 //!
 //! # Shutdown
 //!
-//! Take no more requests, let the parked ones [drain](super::recipes#draining-before-the-end), then
+//! Refuse new requests, let the parked ones [drain](super::recipes#draining-before-the-end), then
 //! call [`shutdown`](crate::Purgatory::shutdown) with a limit. Shut a shared timer down last: its
 //! shutdown waits for the callbacks on its threads.

@@ -17,7 +17,8 @@
 //! }
 //!
 //! let requests: Purgatory<&str, BoxedOperation> = Purgatory::new("requests")?;
-//! let (low_watermark, timeout) = (Arc::new(AtomicU64::new(0)), Duration::from_secs(30));
+//! let low_watermark = Arc::new(AtomicU64::new(0));
+//! let timeout = Duration::from_secs(30);
 //! let (reply, replies) = mpsc::channel();
 //!
 //! let seen = low_watermark.clone();
@@ -30,22 +31,22 @@
 //!
 //! low_watermark.store(10, SeqCst);
 //! assert_eq!(requests.check_and_complete(&"orders-0"), 2);
-//! assert_eq!(replies.iter().collect::<Vec<_>>(), ["closures", "delete"]); // as they were parked
+//! assert_eq!(replies.iter().collect::<Vec<_>>(), ["closures", "delete"]); // in the order of parking
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # The one rule
 //!
-//! **Make the condition true first, then raise the event. Hold no lock that a check needs while you
-//! raise it.**
+//! **Make the condition true first, then signal the key. Hold no lock that a check needs while you
+//! signal it.**
 //!
 //! *First the condition*: parking checks the operation, watches its keys, and checks again if an
-//! event came in between. An event that is raised too early may find nothing, and the operation
-//! waits on.
+//! event came in between. A key that is signalled too early may have no waiter yet, or one whose check
+//! is still false: a lost wakeup, and the operation waits on.
 //!
-//! *No lock*: the event runs checks on your thread. A check that needs a lock of this thread waits
-//! forever; in debug builds that is told after a second, once another thread comes by. Under a
-//! lock, [collect the keys and raise them after](super::recipes#raise-after-unlock).
+//! *No lock*: signalling runs checks on your thread. A check that needs a lock of this thread waits
+//! forever. Debug builds warn on stderr after a second, when another thread uses the purgatory.
+//! Under a lock, [collect the keys and signal them after](super::recipes#signal-after-unlock).
 //!
 //! # Ways to wait
 //!
@@ -63,7 +64,7 @@
 //!
 //! - **A check must not block.** While it runs, its operation can neither expire nor be cancelled,
 //!   nor can up to 15 others that the same event has taken out.
-//! - **The thread that raises the event runs the checks**, and by default the callbacks. Keep both
+//! - **The thread that signals a key runs the checks**, and by default the callbacks. Keep both
 //!   short, or move callbacks to [the executor](crate::Builder::callbacks_on_executor).
 //! - **Both may call anything**, but a blocking wait in them is an
 //!   [error](crate::WaitError::InsideCallback), and another crate's `block_on` may stop the timer.
@@ -71,14 +72,14 @@
 //!
 //! # An asynchronous condition
 //!
-//! A check cannot await. Let a task await, store what it found, and raise the event. (Or [wait for
+//! A check cannot await. Let a task await, store the answer, and signal the key. (Or [wait for
 //! events alone](super::recipes#a-long-poll-over-an-asynchronous-store).)
 //!
 //! ```
 //! use std::{collections::HashMap, sync::{Arc, Mutex}, time::Duration};
 //! use purgatory::{BoxedOperation, Purgatory};
 //!
-//! /// Asks a node whether it is in sync, which takes as long as it takes.
+//! /// Asks a node whether it is in sync.
 //! async fn ask(node: u32) -> bool {
 //!     tokio::task::yield_now().await;
 //!     node == 7
@@ -89,11 +90,12 @@
 //!     let waits: Purgatory<u32, BoxedOperation> = Purgatory::new("nodes")?;
 //!     let in_sync = Arc::new(Mutex::new(HashMap::new()));
 //!
-//!     let (answers, raises) = (in_sync.clone(), waits.clone());
+//!     let answers = in_sync.clone();
+//!     let signals = waits.clone();
 //!     tokio::spawn(async move {
 //!         let answer = ask(7).await; // the asynchronous condition
-//!         answers.lock().unwrap().insert(7, answer); // store it, and let the lock go ...
-//!         raises.check_and_complete(&7); // ... then raise the event
+//!         answers.lock().unwrap().insert(7, answer); // store it, and unlock ...
+//!         signals.check_and_complete(&7); // ... then signal the key
 //!     });
 //!
 //!     let known = move || in_sync.lock().unwrap().get(&7).copied();

@@ -1,11 +1,11 @@
 //! Recipes: what servers wait for, each a module to paste, and its use.
 //!
-//! `tests/behaviour/recipes` tests the same files.
+//! The tests in `tests/behaviour/recipes` compile the same files.
 //!
 //! # acks=all
 //!
-//! A produce is answered once the high watermark has passed its record. A rise completes just those
-//! it reaches. With logs and followers: `examples/acks_all`.
+//! A produce is answered once the high watermark has passed its record. An advance completes just
+//! the produces that it reaches. With logs and followers: `examples/acks_all`.
 //!
 //! ```
 #![doc = include_str!("recipes/acks_all.rs")]
@@ -16,7 +16,7 @@
 //! let (client, answers) = std::sync::mpsc::channel();
 //! for required_offset in [1, 2, 3] {
 //!     let client = client.clone();
-//!     let answer = move |outcome| _ = client.send((required_offset, outcome));
+//!     let answer = move |outcome| client.send((required_offset, outcome)).unwrap();
 //!     orders.produce(required_offset, answer)?;
 //! }
 //! assert_eq!(orders.replicated(2), 2); // the slower follower has fetched two records
@@ -27,9 +27,9 @@
 //!
 //! # A long-poll fetch
 //!
-//! A consumer wants no answer until 64 bytes have come, over all of its partitions. A sum is more
-//! than a number that rises, so this is the check form, and each partition is watched from the
-//! first new byte. A fetch that expires is answered with what there is.
+//! A consumer wants no answer until 64 bytes have come, over all of its partitions. A sum needs a
+//! check, so this is a checked watch, and each partition is watched from its first new byte. A fetch
+//! that expires is answered with the bytes that there are.
 //!
 //! ```
 #![doc = include_str!("recipes/long_poll.rs")]
@@ -40,7 +40,7 @@
 //!     let ends = Arc::new([100, 40].map(AtomicU64::new).into());
 //!     let logs = Logs { ends, fetches: Purgatory::new("fetch")? };
 //!     let bytes = logs.fetch(&[100, 40], 64, Duration::from_secs(30));
-//!     assert_eq!(logs.append(0, 50), 0); // looked at: 50
+//!     assert_eq!(logs.append(0, 50), 0); // checked: 50 of 64
 //!     assert_eq!(logs.append(1, 14), 1);
 //!     assert_eq!(bytes.await, Ok(64));
 //!     Ok(())
@@ -49,18 +49,20 @@
 //!
 //! # A long poll over an asynchronous store
 //!
-//! A check cannot await a read, so the poll waits for events alone and reads after each. For
-//! writers elsewhere it looks again, rarely.
+//! A check cannot await a read, so the poll waits for events alone and reads after each. It also
+//! reads once each `look_every`, for records of writers elsewhere.
 //!
 //! ```
 #![doc = include_str!("recipes/stored_poll.rs")]
 //!
 //! // Its use:
-//! struct Memory(std::sync::Mutex<Vec<u8>>);
+//! struct Memory {
+//!     bytes: std::sync::Mutex<Vec<u8>>,
+//! }
 //!
 //! impl Store for Memory {
 //!     async fn read(&self, _partition: u32) -> io::Result<Vec<u8>> {
-//!         Ok(self.0.lock().unwrap().clone())
+//!         Ok(self.bytes.lock().unwrap().clone())
 //!     }
 //! }
 //!
@@ -68,21 +70,23 @@
 //! async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
 //!     let timer = purgatory::timer_core::SystemTimer::new()?;
 //!     let appends = Purgatory::builder("fetch").timer(&timer).build()?;
-//!     let (store, look_every) = (Memory(Default::default()), Duration::from_secs(1));
-//!     let logs = Logs { store, timer, appends, look_every };
+//!     let store = Memory { bytes: Default::default() };
+//!     let logs = Logs { store, timer, appends, look_every: Duration::from_secs(1) };
 //!     let append = async {
-//!         logs.store.0.lock().unwrap().extend(b"a record");
+//!         logs.store.bytes.lock().unwrap().extend(b"a record");
 //!         logs.appends.check_and_complete(&7)
 //!     };
 //!     let (bytes, completed) = tokio::join!(logs.fetch(7, 8, Duration::from_secs(30)), append);
-//!     assert_eq!((bytes?, completed), (b"a record".to_vec(), 1));
+//!     assert_eq!(bytes?, b"a record");
+//!     assert_eq!(completed, 1);
 //!     Ok(())
 //! }
 //! ```
 //!
 //! # One deadline for several waits
 //!
-//! A timeout counts from its call: two waits of 30 seconds may take 60. Fix the moment once.
+//! A timeout counts from its call, so two waits of 30 seconds may take 60. Compute the deadline once.
+//! The place is a guard, returned on drop.
 //!
 //! ```
 #![doc = include_str!("recipes/deadline.rs")]
@@ -102,8 +106,8 @@
 //!
 //! # A quorum write
 //!
-//! A write is committed when two of three replicas have it: the second highest index is what a
-//! majority has, and it only rises.
+//! A write is committed when two of three replicas have it: a majority has come as far as the second
+//! highest index, which only advances.
 //!
 #![cfg_attr(feature = "keyed", doc = "```")]
 #![cfg_attr(not(feature = "keyed"), doc = "```ignore")]
@@ -122,9 +126,10 @@
 //!
 //! # Leases
 //!
-//! One holder at a time, the others in the order they came. The condition *takes* the lease, so the
-//! event asks no more than one. A lease gives itself back when dropped, also when it was taken for
-//! a client that has gone.
+//! One holder at a time. The condition *takes* the lease, so the event needs to complete only one
+//! wait. A lease is returned on drop, also when it was taken for a client that has gone. Waits are
+//! served in the order of parking, but a client that asks just as the lease is returned may take it
+//! first.
 //!
 //! ```
 #![doc = include_str!("recipes/leases.rs")]
@@ -136,15 +141,16 @@
 //! let [second, third] = [leases.acquire(7), leases.acquire(7)];
 //! drop(first); // the second has it now ...
 //! assert_eq!(leases.waits.waiters(&7), 1);
-//! drop(second); // ... and, as nobody is there to take it, the third
+//! drop(second); // ... and, as its client has gone, the third
 //! assert_eq!(third.wait_blocking()?.shard, 7);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # A queue
 //!
-//! Each job goes to one worker, in the order they asked. The value is a guard: a job that was not
-//! done goes back to the front.
+//! Each job goes to one worker. Those that wait get jobs in the order of parking, but one that asks
+//! just as a job is pushed may take it first. The value is a guard: a job that was not done goes
+//! back to the front.
 //!
 //! ```
 #![doc = include_str!("recipes/queue.rs")]
@@ -158,28 +164,30 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Raise after unlock
+//! # Signal after unlock
 //!
 //! A thread that holds a lock which checks need collects the keys. The collector is made before the
-//! lock is taken, so its drop raises them after unlocking, on early returns and panics too. (A
+//! lock is taken, so its drop signals them after the unlock, on early returns and panics too. (A
 //! [`Monitor`](crate::Monitor) does this for you.)
 //!
 //! ```
-#![doc = include_str!("recipes/raise_after_unlock.rs")]
+#![doc = include_str!("recipes/signal_after_unlock.rs")]
 //!
 //! // Its use:
 //! let accounts = Accounts { balances: Arc::default(), waits: Purgatory::new("accounts")? };
-//! let [rent, trip] = [(1, 50), (2, 80)].map(|(of, amount)| accounts.funded(of, amount));
+//! let rent = accounts.funded(1, 50);
+//! let trip = accounts.funded(2, 80);
 //! accounts.pay(&[(1, 60), (2, 60)]);
 //! accounts.pay(&[(2, 60)]);
-//! assert_eq!((rent.wait_blocking()?, trip.wait_blocking()?), (60, 120));
+//! assert_eq!(rent.wait_blocking()?, 60);
+//! assert_eq!(trip.wait_blocking()?, 120);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # A cache that loads once
 //!
-//! The first to ask loads, the others wait. A load that fails or panics, or whose client leaves,
-//! wakes them too, and the next to ask tries anew.
+//! The first client to ask loads, the others wait. A load that fails or panics, or whose client
+//! leaves, wakes them too, and the next client to ask tries anew.
 //!
 //! ```
 #![doc = include_str!("recipes/load_once.rs")]
@@ -192,7 +200,7 @@
 //!         tokio::task::yield_now().await;
 //!         Some(100)
 //!     };
-//!     let not_asked = async { unreachable!("the first loads") };
+//!     let not_asked = async { unreachable!("the first client loads") };
 //!     let both = tokio::join!(cache.get(1, load), cache.get(1, not_asked));
 //!     assert_eq!(both, (Ok(Some(100)), Ok(Some(100))));
 //!     assert_eq!(cache.get(2, async { None }).await, Ok(None));
@@ -202,7 +210,8 @@
 //!
 //! # Single flight with takeover
 //!
-//! As above, but the next that *waits* takes a failed load over.
+//! As above, but if a load fails, one of the clients that wait takes over (or one that asks at that
+//! moment).
 //!
 //! ```
 #![doc = include_str!("recipes/single_flight.rs")]
@@ -220,7 +229,7 @@
 //! # Sessions
 //!
 //! A member is gone when no heartbeat has come for 30 seconds. A session waits for its time to run
-//! out; a heartbeat gives it more. Its number tells an old session from a new one.
+//! out; a heartbeat reschedules it. Its number tells an old session from a new one.
 //!
 //! ```
 #![doc = include_str!("recipes/sessions.rs")]
@@ -228,8 +237,8 @@
 //! // Its use:
 //! let timer = purgatory::timer_core::ManualTimer::new(); // in a program: a SystemTimer
 //! let (gone, reports) = mpsc::channel();
-//! let of = Purgatory::builder("sessions").timer(&timer).build()?;
-//! let sessions = Sessions { of, joined: AtomicU64::new(0), gone };
+//! let parked = Purgatory::builder("sessions").timer(&timer).build()?;
+//! let sessions = Sessions { parked, joined: AtomicU64::new(0), gone };
 //! let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| sessions.join(name).unwrap());
 //! timer.advance(TIMEOUT / 2);
 //! assert!(sessions.heartbeat(&alice)); // 30 s from now
@@ -242,14 +251,15 @@
 //!
 //! # A connection's scope
 //!
-//! Each request waits under one key more, its connection's. When that closes, all of them end.
+//! Each request also waits under the key of its connection. When the connection closes, all of them
+//! end.
 //!
 //! ```
 #![doc = include_str!("recipes/connection.rs")]
 //!
 //! // Its use:
-//! let (requests, closed) = (Purgatory::new("requests")?, Arc::default());
-//! let connection = Connection { number: 7, closed, requests };
+//! let requests = Purgatory::new("requests")?;
+//! let connection = Connection { number: 7, closed: Arc::default(), requests };
 //! let (client, answers) = std::sync::mpsc::channel();
 //! connection.request(1, || false, move |outcome| client.send(outcome.to_string()).unwrap())?;
 //! assert_eq!(connection.close(), 1);
@@ -259,7 +269,7 @@
 //!
 //! # A topic made again
 //!
-//! A watermark only rises, so a topic made again needs another key: name and epoch. A late append
+//! A watermark only advances, so a topic made again needs another key: name and epoch. A late append
 //! to the old topic does not touch the new one.
 //!
 #![cfg_attr(feature = "keyed", doc = "```")]
@@ -281,8 +291,8 @@
 //!
 //! # Debounce
 //!
-//! A document is saved when two seconds have passed without another edit. The operation is the save
-//! to come. An edit delays it, or parks another if it comes too late.
+//! A document is saved when two seconds have passed without another edit. The operation is the next
+//! save. An edit delays it, or parks another if it comes too late.
 //!
 //! ```
 #![doc = include_str!("recipes/debounce.rs")]
@@ -305,7 +315,8 @@
 //! # Retry with backoff
 //!
 //! Each attempt is an operation that waits for the answer; one that expires parks the next. All
-//! read one cell, so an answer between two counts. A client that gives up fills the cell, too.
+//! read one cell, so an answer between two attempts counts. A client that gives up fills the cell,
+//! too.
 //!
 //! ```
 #![doc = include_str!("recipes/retry.rs")]
@@ -313,9 +324,16 @@
 //! // Its use:
 //! let timer = purgatory::timer_core::ManualTimer::new();
 //! let attempts = Purgatory::builder("attempts").timer(&timer).build()?;
-//! let ((told, seen), answer) = (mpsc::channel(), Arc::new(OnceLock::new()));
-//! let first = (attempts.clone(), answer.clone());
-//! Attempt { request: 7, number: 0, answer: first.1, attempts: first.0, told }.start();
+//! let (reports, seen) = mpsc::channel();
+//! let answer = Arc::new(OnceLock::new());
+//! let first = Attempt {
+//!     request: 7,
+//!     number: 0,
+//!     answer: answer.clone(),
+//!     attempts: attempts.clone(),
+//!     reports,
+//! };
+//! first.start();
 //! timer.advance(Duration::from_millis(150));
 //! assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["attempt 0, 100ms", "attempt 1, 200ms"]);
 //! answer.set("42".to_owned())?; // the condition first ...
@@ -327,8 +345,9 @@
 //!
 //! # Released at a rate
 //!
-//! Clients over their quota are answered later, at most a fixed number in each period, in the order
-//! they came. A client that has gone takes no place.
+//! Clients over their quota are answered later, at most a fixed number in each period. Those that
+//! wait are let in in the order of parking, but a client that comes while permits are left takes
+//! one at once. A client that goes while it waits takes none.
 //!
 //! ```
 #![doc = include_str!("recipes/throttle.rs")]
@@ -339,21 +358,22 @@
 //! let timer = ManualTimer::new();
 //! let waits = Purgatory::builder("throttled").timer(&timer).build()?;
 //! let throttle = Throttle { permits: Arc::default(), waits };
-//! let turns = [(); 5].map(|()| throttle.turn(Duration::from_secs(30)));
-//! let (releases, every) = (throttle.clone(), Duration::from_millis(100));
-//! let releasing = timer.schedule_at_fixed_rate(every, every, move || releases.release(2))?;
+//! let clients = [(); 5].map(|()| throttle.admit(Duration::from_secs(30)));
+//! let every = Duration::from_millis(100);
+//! let released = throttle.clone();
+//! let releasing = timer.schedule_at_fixed_rate(every, every, move || released.release(2))?;
 //! timer.advance(Duration::from_millis(250));
 //! assert_eq!(throttle.waits.len(), 1);
 //! timer.advance(Duration::from_millis(50));
-//! assert!(turns.into_iter().all(|turn| turn.wait_blocking().is_ok()));
+//! assert!(clients.into_iter().all(|client| client.wait_blocking().is_ok()));
 //! releasing.cancel();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Draining before the end
 //!
-//! A server that is to stop takes no more requests and waits until none is open. A request leaves
-//! its purgatory before its callback answers it, so count them yourself.
+//! A server that stops takes no more requests and waits until none is open. A request leaves its
+//! purgatory before its callback answers it, so the server counts them.
 //!
 //! ```
 #![doc = include_str!("recipes/drain.rs")]
@@ -370,7 +390,8 @@
 //! let requests = Purgatory::new("requests")?;
 //! let (client, answers) = mpsc::channel();
 //! for key in ["soon", "never"] {
-//!     let (client, open) = (client.clone(), server.begin().unwrap());
+//!     let client = client.clone();
+//!     let open = server.begin().unwrap();
 //!     let answer = move |outcome| {
 //!         client.send((key, outcome)).unwrap();
 //!         drop(open); // after the answer
@@ -394,7 +415,7 @@
 //! Each request then waits out its time, as in KAFKA-14334. With
 //! [`check_at_expiry`](crate::Builder::check_at_expiry) it is checked once more when its time is
 //! up. If its condition is true, it completes as a *missed event*, which is counted, alerted on
-//! (`PurgatoryMissesEvents`) and told to a hook. A test asserts that there was none.
+//! (`PurgatoryMissesEvents`) and reported to a hook. A test asserts that there was none.
 //!
 //! ```
 #![doc = include_str!("recipes/forgotten.rs")]
@@ -403,18 +424,19 @@
 //! use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
 //!
 //! let timer = purgatory::timer_core::ManualTimer::new();
-//! let (forgotten, keys) = mpsc::channel();
-//! let fetches = telling(&timer, forgotten)?;
+//! let (missed_keys, reports) = mpsc::channel();
+//! let fetches = reporting_missed_events(&timer, missed_keys)?;
 //! let aborted = Arc::new(AtomicBool::new(false));
 //! let seen = aborted.clone();
 //! let fetch = fetches.wait(&["orders-0"], Duration::from_millis(500), move || {
 //!     seen.load(SeqCst).then_some("aborted")
 //! });
 //! aborted.store(true, SeqCst); // a transaction's marker was written ...
-//! fetches.check_and_complete(&"orders-1"); // ... and the event of another partition raised
+//! fetches.check_and_complete(&"orders-1"); // ... and another partition signalled
 //! timer.advance(Duration::from_millis(500));
-//! assert_eq!((fetch.wait_blocking(), keys.try_recv()), (Ok("aborted"), Ok(vec!["orders-0"])));
+//! assert_eq!(fetch.wait_blocking()?, "aborted");
+//! assert_eq!(reports.try_recv()?, ["orders-0"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Monitor`](crate::Monitor) made by `new` does this, but names no keys.
+//! A [`Monitor`](crate::Monitor) made by `new` does this too, but reports no keys.

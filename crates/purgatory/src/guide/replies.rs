@@ -42,7 +42,7 @@
 //! - **Sent before it is expected.** A fast reply then finds no waiter.
 //! - **Full, shut down, or expected already.** [`expect`](crate::Replies::expect) hands the key
 //!   back in an error. Send nothing then.
-//! - **Numbers used again.** A late reply is taken for one to the new request. Count up, or make
-//!   the connection a part of the key.
-//! - **A value that must not be lost.** Its client may go between delivery and poll: make it a
-//!   guard that [gives itself back](super::recipes#leases).
+//! - **Numbers used again.** A late reply is taken for one to the new request. Never reuse a
+//!   number, or make the connection a part of the key.
+//! - **A value that must not be lost.** A value delivered after its client has left is dropped.
+//!   Return it through a [guard's `Drop`](super::recipes#leases).

@@ -18,7 +18,7 @@
 //!
 //! - **As fine as the change**: the partition, not the topic. An event checks every operation under
 //!   its key.
-//! - **No finer than the event knows**: the thread that raises it must not search for keys.
+//! - **No finer than the signalling thread knows**: it must not search for keys.
 //! - **Several keys** when several changes can make the condition true; [the
 //!   connection](super::recipes#a-connections-scope) as one more.
 //! - **Long strings as `Arc<str>`**: keys are cloned.
@@ -41,7 +41,7 @@
 //!
 //! Set [`max_parked`](crate::Builder::max_parked) on a server: if events stop, a purgatory holds
 //! rate × timeout. [`max_weight`](crate::Builder::max_weight) bounds what differs in size. With
-//! 128 shards (2 processors) an empty one takes some 100 KB: do not make one for each partition.
+//! 128 shards (2 processors) an empty one takes some 80 KB: do not make one for each partition.
 //!
 //! # Settings
 //!
@@ -55,5 +55,5 @@
 //!
 //! A request is parked where its connection is. Route clients to the node that has the data, as
 //! Kafka does: then no event travels. Or send events over a bus that keeps what is published while
-//! a node reconnects (example `external_events`); on arrival change the state, then raise the
-//! event. A node that dies loses its waits; clients ask again elsewhere.
+//! a node reconnects (example `external_events`); on arrival change the state, then signal
+//! the key. A node that dies loses its waits; clients ask again elsewhere.

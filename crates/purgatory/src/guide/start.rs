@@ -29,7 +29,7 @@
 //! }
 //! ```
 //!
-//! First the condition, then the event: that is [the one rule](super::operations#the-one-rule).
+//! First the condition, then its event: that is [the one rule](super::operations#the-one-rule).
 //! [`Watermarks`](super::watermarks), [`Replies`](super::replies) and [`Monitor`](super::monitor)
 //! keep it for you.
 //!
@@ -39,14 +39,14 @@
 //! |---|---|
 //! | *operation* | a request: a check, and a callback for its end |
 //! | *park* | to check an operation and, if it has to wait, to take it in |
-//! | *watch key* | what an operation waits for: an order, a partition |
-//! | *watch* | an operation's place under one of its keys |
-//! | *event* | conditions under this key may be true now |
-//! | [*watermark*](super::watermarks) | a value that only rises; its event is a *rise* |
-//! | [*held*](super::lifecycle) | under check: one thread has taken the operation out |
-//! | *note* | what other threads leave in its place meanwhile |
+//! | *watch key* | the thing that an operation waits for: an order, a partition |
+//! | *watch* | an operation's entry under one of its keys |
+//! | *event* | conditions under this key may be true now; a thread *signals* the key |
+//! | [*watermark*](super::watermarks) | a value that only grows; a thread *advances* it |
+//! | [*held*](super::lifecycle) | under check: one thread has checked the operation out |
+//! | *pending request* | an end or a recheck that other threads ask of the holder |
 //! | *outcome* | Completed, Expired or Cancelled; each operation has exactly one |
 //! | [*last check*](super::operating#missed-events) | at expiry, finds a *missed event*: a condition that came true without one |
-//! | *timer*, *tick* | a timing wheel and the thread that turns it, the *reaper*; its unit |
+//! | *timer*, *tick* | a timing wheel and the thread that advances it, the *reaper*; its unit |
 //! | *executor* | runs callbacks of expired operations; by default one worker thread of the timer |
 //! | *shard* | a lock and the keys that hash to it |

@@ -1,7 +1,7 @@
-//! Tests that do not sleep: a clock that you turn.
+//! Tests that do not sleep: a clock that you advance.
 //!
-//! On a [`ManualTimer`](crate::timer_core::ManualTimer), the real wheel, what falls due runs on
-//! your thread, in order.
+//! A [`ManualTimer`](crate::timer_core::ManualTimer) is the real wheel. Callbacks of operations that
+//! expire run on the thread that advances it, in order.
 //!
 //! ```
 //! use std::{sync::mpsc, time::Duration};
@@ -9,8 +9,8 @@
 //!
 //! let timer = ManualTimer::new();
 //! let polls = Purgatory::builder("polls").timer(&timer).build()?;
-//! let (told, seen) = mpsc::channel();
-//! let poll = when(|| false, move |outcome| told.send(outcome).unwrap());
+//! let (reports, seen) = mpsc::channel();
+//! let poll = when(|| false, move |outcome| reports.send(outcome).unwrap());
 //! polls.try_complete_else_watch(poll, &["orders"], Duration::from_secs(30))?;
 //! timer.advance(Duration::from_millis(29_999));
 //! assert!(seen.try_recv().is_err());

@@ -1,4 +1,4 @@
-//! Time: how deadlines are counted, and what makes an expiry late.
+//! Time: how deadlines are counted, and why an expiry is late.
 //!
 //! A timeout counts from the call that parks. Its deadline rounds up to the timer's next tick, 1 ms
 //! by default.
@@ -7,7 +7,7 @@
 //! use std::time::Duration;
 //! use purgatory::{BoxedOperation, Purgatory, WaitError, timer_core::ManualTimer};
 //!
-//! let timer = ManualTimer::new(); // time passes when we say so
+//! let timer = ManualTimer::new(); // time passes when we advance it
 //! let polls: Purgatory<&str, BoxedOperation> =
 //!     Purgatory::builder("polls").timer(&timer).build()?;
 //! let poll = polls.wait(&["orders"], Duration::from_micros(1500), || None::<()>);
@@ -38,7 +38,7 @@
 //! | reaper and worker wake up | two wake-ups | – |
 //! | other callbacks on the executor | their time | short callbacks, more workers |
 //! | the operation is under check | until it returns | short checks |
-//! | many expire in one tick | until their turn | spread timeouts |
+//! | many expire in one tick | the callbacks before theirs | spread timeouts |
 //! | a timer on [tokio](super::tokio) | 1 ms, and other tasks | a timer with its own thread |
 //!
 //! Within one tick the order is not promised, except by a `ManualTimer`. The same timer runs

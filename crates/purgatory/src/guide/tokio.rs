@@ -6,7 +6,7 @@
 //! # A paused clock
 //!
 //! [`SystemTimerBuilder::tokio`][timer] makes the timer a task of the runtime, on its clock; one
-//! with its own thread goes by the machine's. In a test, write `#[tokio::test(start_paused =
+//! with its own thread reads the machine's. In a test, write `#[tokio::test(start_paused =
 //! true)]`, with tokio's feature `test-util`:
 //!
 //! ```
@@ -40,7 +40,7 @@
 //! | to block: `wait_blocking`, `shutdown` | `spawn_blocking`; a task is [refused](crate::WaitError::InsideCallback) |
 //!
 //! - **A paused clock stands still while a `spawn_blocking` task runs**: in a test await the wait.
-//! - **An event does not yield.** The task that raises it runs all its checks and callbacks.
+//! - **Signalling does not yield.** The task that signals a key runs all its checks and callbacks.
 //! - **A timer on a runtime** expires nothing while that is not driven. When the runtime is
 //!   dropped, the timer and its purgatories are shut down.
 //!

@@ -1,4 +1,4 @@
-//! What an operation waits for: plain keys, watermarks, or both.
+//! Watches: an operation waits under plain keys, for watermarks, or both.
 //!
 //! Here each produce waits for the high watermark, or for the leader to change:
 //!
@@ -23,9 +23,10 @@
 //!         _ => None,
 //!     })
 //! };
-//! let (fourth, fifth) = (wait(4), wait(5));
+//! let fourth = wait(4);
+//! let fifth = wait(5);
 //! state.lock().unwrap().high_watermark = 4;
-//! assert_eq!(produces.complete_up_to(&Key::Partition(0), 4), 1); // the other was not looked at
+//! assert_eq!(produces.complete_up_to(&Key::Partition(0), 4), 1); // the other was not checked
 //! state.lock().unwrap().leader = false;
 //! assert_eq!(produces.check_and_complete(&Key::Leader), 1);
 //! assert_eq!(fourth.wait_blocking(), Ok(Ok(4)));
@@ -38,19 +39,19 @@
 //! | Condition | Watch | Event | It checks |
 //! |---|---|---|---|
 //! | anything | `&[key]` | [`check_and_complete`] | every operation under the key |
-//! | one of something: a job, a lease | `&[key]` | [`check_and_complete_one`] | in turn, until a check comes true |
-//! | values that only rise, all reached | [`Watches::up_to`] | [`complete_up_to`] | none: reached is completed |
-//! | the same, and something more | `up_to(..).`[`checked()`] | [`complete_up_to`] | those reached, at each rise from then on |
+//! | one of something: a job, a lease | `&[key]` | [`check_and_complete_one`] | one after the other, until a check comes true |
+//! | values that only advance, all reached | [`Watches::up_to`], a *threshold watch* | [`complete_up_to`] | none: reached is completed |
+//! | the same, and something more | `up_to(..).`[`checked()`], a *checked watch* | [`complete_up_to`] | those reached, at each advance from then on |
 //! | values, or something else first | `up_to(..).`[`with_keys(..)`] | both | as above, each its own |
 //!
-//! With 10 000 waiting, none of them ready, a plain event takes 134 µs (row `hot-key` of
-//! `docs/BENCHMARKS.md`); a rise looks at none of them.
+//! A plain event checks all that wait under the key (row `hot-key` of `docs/BENCHMARKS.md`); an
+//! advance looks at those that it reaches.
 //!
 //! # Pitfalls
 //!
 //! - **The two events are separate.** A key with both kinds of watches needs both.
-//! - **The purgatory keeps no values.** The check must know the whole condition: at parking it
-//!   finds what was reached before.
+//! - **The purgatory keeps no values.** The check must know the whole condition, as thresholds that
+//!   were reached before parking are found by the first check only.
 //! - **With `checked()`, choose the lowest threshold that can matter.** For 10 bytes from two
 //!   partitions, thresholds of 5 each are wrong: 6 and 4 suffice, and the second is not met. Wait
 //!   for one byte more of each.

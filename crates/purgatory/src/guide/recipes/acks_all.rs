@@ -10,6 +10,8 @@ use std::{
 
 use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory, Refused, Watches};
 
+const TIMEOUT: Duration = Duration::from_secs(30);
+
 pub struct DelayedProduce {
     required_offset: u64,
     high_watermark: Arc<AtomicU64>,
@@ -33,23 +35,21 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Answers when all have the record at this offset, or in 30 seconds. Refused, the produce
-    /// comes back, and the caller answers.
+    /// Answers when all replicas have the record at this offset, or after [`TIMEOUT`]. A refused
+    /// produce is handed back, for the caller to answer.
     pub fn produce(
         &self,
         required_offset: u64,
         answer: impl FnOnce(Outcome) + Send + 'static,
     ) -> Result<ParkResult, Refused<DelayedProduce>> {
-        let (high_watermark, answer) = (self.high_watermark.clone(), Box::new(answer));
         let produce = DelayedProduce {
             required_offset,
-            high_watermark,
-            answer,
+            high_watermark: self.high_watermark.clone(),
+            answer: Box::new(answer),
         };
         let until = [(self.name, required_offset)];
-        let timeout = Duration::from_secs(30);
         self.produces
-            .try_complete_else_watch(produce, Watches::up_to(&until), timeout)
+            .try_complete_else_watch(produce, Watches::up_to(&until), TIMEOUT)
     }
 
     /// All in-sync replicas have come this far.

@@ -10,6 +10,8 @@ use std::{
 
 use purgatory::{Outcome, ParkResult, Purgatory, RefusedReason, when};
 
+const TIMEOUT: Duration = Duration::from_secs(30);
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Key {
     Partition(u32),
@@ -33,15 +35,19 @@ impl Connection {
         let closed = self.closed.clone();
         let request = when(move || closed.load(SeqCst) || is_ready(), answer);
         let keys = [Key::Partition(partition), Key::Connection(self.number)];
-        Ok(self
+        let parked = self
             .requests
-            .try_complete_else_watch(request, &keys, Duration::from_secs(30))?)
+            .try_complete_else_watch(request, &keys, TIMEOUT)?;
+        Ok(parked)
     }
 
+    /// Ends all requests of the connection; returns how many.
     pub fn close(&self) -> usize {
         self.closed.store(true, SeqCst);
         let key = Key::Connection(self.number);
         let cancelled = self.requests.cancel_for_key(&key, "connection closed");
-        cancelled + self.requests.check_and_complete(&key) // what was being parked meanwhile
+        // A request that was being parked meanwhile sees `closed`, and completes.
+        let completed = self.requests.check_and_complete(&key);
+        cancelled + completed
     }
 }

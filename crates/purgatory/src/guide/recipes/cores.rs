@@ -1,10 +1,11 @@
-//! A purgatory for each core: one thread parks, checks, expires and calls back. Others send to it.
+//! A purgatory for each core: one thread parks, checks, expires and calls back. Other threads send
+//! it messages.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use purgatory::timer_core::{BuildError, ManualTimer};
-use purgatory::{BoxedOperation, Purgatory};
+use purgatory::{BoxedOperation, Purgatory, RefusedReason};
 
 pub enum Message {
     Request(Duration, BoxedOperation),
@@ -19,28 +20,30 @@ pub struct Core {
 
 impl Core {
     pub fn new() -> Result<(Sender<(u64, Message)>, Core), BuildError> {
-        let ((outbox, inbox), timer) = (channel(), ManualTimer::new());
+        let (outbox, inbox) = channel();
+        let timer = ManualTimer::new();
         let waits = Purgatory::builder("core").timer(&timer).shards(1).build()?;
-        Ok((
-            outbox,
-            Core {
-                inbox,
-                timer,
-                waits,
-            },
-        ))
+        let core = Core {
+            inbox,
+            timer,
+            waits,
+        };
+        Ok((outbox, core))
     }
 
-    /// A round of its loop, so long after the last; gives the time until the next is due.
-    pub fn turn(&self, passed: Duration) -> Result<Option<Duration>, purgatory::RefusedReason> {
-        self.timer.advance(passed); // what is due expires here
+    /// One round of the core's loop, `passed` after the last. Returns the time until the next
+    /// deadline.
+    pub fn run_once(&self, passed: Duration) -> Result<Option<Duration>, RefusedReason> {
+        self.timer.advance(passed); // requests whose time is up expire here
         for (key, message) in self.inbox.try_iter() {
             match message {
                 Message::Request(timeout, request) => {
                     self.waits
                         .try_complete_else_watch(request, &[key], timeout)?;
                 }
-                Message::Event => _ = self.waits.check_and_complete(&key),
+                Message::Event => {
+                    self.waits.check_and_complete(&key);
+                }
             }
         }
         Ok(self.timer.next_due_in())

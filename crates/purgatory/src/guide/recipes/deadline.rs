@@ -14,16 +14,23 @@ impl<T: Timer> Produces<T> {
     /// The high watermark once it has come to this offset.
     pub async fn produce(&self, offset: u64, timeout: Duration) -> Result<u64, WaitError> {
         let deadline = Timeout::At(self.timer.now_ns() + timeout.as_nanos() as u64);
-        let take = |free: &mut u32| free.checked_sub(1).map(|left| *free = left);
+        // First wait: take a place.
+        let take = |free: &mut u32| {
+            *free = free.checked_sub(1)?;
+            Some(())
+        };
         self.places.wait(&[()], deadline, take).await?;
         let _place = Place(&self.places);
-        // The rest of the time, none perhaps: then this looks once.
-        let replicated = move |at: &mut u64| (*at >= offset).then_some(*at);
+        // Second wait: until the same moment. If that has passed, this checks once.
+        let replicated = move |high_watermark: &mut u64| {
+            let reached = *high_watermark;
+            Some(reached).filter(|&reached| reached >= offset)
+        };
         self.high_watermark.wait(&[()], deadline, replicated).await
     }
 }
 
-/// Given back when the produce has ended, or its client has gone.
+/// Returned when the produce has ended, or its client has gone.
 struct Place<'a>(&'a Monitor<(), u32>);
 
 impl Drop for Place<'_> {

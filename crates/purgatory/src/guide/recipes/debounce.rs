@@ -20,25 +20,26 @@ impl Document {
     /// Changes the text. `save` gets the newest, at the latest as the purgatory shuts down. False:
     /// that has happened, and nothing will be saved.
     pub fn edit(&mut self, text: &str, save: impl FnOnce(String) + Send + 'static) -> bool {
+        // The text first: a save that is about to run then sees it.
         text.clone_into(&mut self.text.lock().unwrap());
-        if self
-            .pending
-            .is_some_and(|id| self.saves.reschedule(id, QUIET))
-        {
-            return true;
+        // A save that is still parked is delayed.
+        if let Some(id) = self.pending {
+            if self.saves.reschedule(id, QUIET) {
+                return true;
+            }
         }
-        let newest = self.text.clone(); // no save is to come that sees this edit
+        // Without one, a new save is parked.
+        let newest = self.text.clone();
         let end = move |outcome| {
             if !matches!(outcome, Outcome::Cancelled(CancelReason::Requested(_))) {
                 let text = newest.lock().unwrap().clone();
                 save(text);
             }
         };
-        let save = when(|| false, end);
-        self.pending = match self
+        let parked = self
             .saves
-            .try_complete_else_watch(save, &[self.name], QUIET)
-        {
+            .try_complete_else_watch(when(|| false, end), &[self.name], QUIET);
+        self.pending = match parked {
             Ok(ParkResult::Parked(id)) => Some(id),
             _ => None,
         };

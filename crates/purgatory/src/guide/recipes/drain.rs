@@ -23,9 +23,13 @@ pub struct Open(Server);
 impl Server {
     /// `None`: the server takes no more requests.
     pub fn begin(&self) -> Option<Open> {
-        self.open.fetch_add(1, SeqCst); // counted first, so that it is not overlooked
+        // Counted before the look at `stopping`, so that `drain` does not overlook it.
+        self.open.fetch_add(1, SeqCst);
         let request = Open(self.clone());
-        (!self.stopping.load(SeqCst)).then_some(request)
+        if self.stopping.load(SeqCst) {
+            return None; // dropping the request counts it down again
+        }
+        Some(request)
     }
 
     /// A future that is ready when the last request has been answered.
@@ -39,8 +43,10 @@ impl Server {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if self.0.open.fetch_sub(1, SeqCst) == 1 {
-            self.0.drained.check_and_complete(&());
+        let server = &self.0;
+        let before = server.open.fetch_sub(1, SeqCst); // the condition first ...
+        if before == 1 {
+            server.drained.check_and_complete(&()); // ... then its event
         }
     }
 }

@@ -11,10 +11,15 @@ use std::{
 
 use purgatory::{RefusedReason, WaitFuture, Watermarks};
 
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Name and epoch.
+pub type Topic = (&'static str, u64);
+
 pub struct Topics {
-    pub epochs: Mutex<HashMap<&'static str, u64>>, // of the topics that there are
+    pub epochs: Mutex<HashMap<&'static str, u64>>, // of the topics that exist
     pub made: AtomicU64,
-    pub ends: Watermarks<(&'static str, u64)>, // by name and epoch
+    pub ends: Watermarks<Topic>,
 }
 
 impl Topics {
@@ -24,31 +29,33 @@ impl Topics {
         epoch
     }
 
-    pub fn delete(&self, topic: (&'static str, u64)) -> usize {
-        self.epochs
-            .lock()
-            .unwrap()
-            .retain(|name, epoch| (*name, *epoch) != topic);
-        self.ends.remove(&topic) // what waits is cancelled
+    /// Cancels the fetches of the topic; returns how many.
+    pub fn delete(&self, topic: Topic) -> usize {
+        let mut epochs = self.epochs.lock().unwrap();
+        epochs.retain(|name, epoch| (*name, *epoch) != topic);
+        drop(epochs);
+        self.ends.remove(&topic)
     }
 
-    /// None when this topic was deleted, even if there is one of its name again.
-    pub fn fetch(&self, topic: (&'static str, u64), offset: u64) -> Option<WaitFuture<u64>> {
-        let wait = self.ends.wait_for(&topic, offset, Duration::from_secs(30)); // registered ...
-        self.is_there(topic).then_some(wait) // ... first: a deletion from here on cancels it
+    /// `None` when this topic was deleted, even if one of its name exists again.
+    pub fn fetch(&self, topic: Topic, offset: u64) -> Option<WaitFuture<u64>> {
+        // Registered before the look: a deletion from here on cancels it.
+        let wait = self.ends.wait_for(&topic, offset, TIMEOUT);
+        if self.exists(topic) { Some(wait) } else { None }
     }
 
     /// False when this topic was deleted.
-    pub fn append(&self, topic: (&'static str, u64), end: u64) -> Result<bool, RefusedReason> {
+    pub fn append(&self, topic: Topic, end: u64) -> Result<bool, RefusedReason> {
         self.ends.advance(&topic, end)?;
-        let there = self.is_there(topic);
-        if !there {
+        let exists = self.exists(topic);
+        if !exists {
             self.ends.remove(&topic); // a late append leaves no value behind
         }
-        Ok(there)
+        Ok(exists)
     }
 
-    fn is_there(&self, (name, epoch): (&'static str, u64)) -> bool {
+    fn exists(&self, topic: Topic) -> bool {
+        let (name, epoch) = topic;
         self.epochs.lock().unwrap().get(name) == Some(&epoch)
     }
 }

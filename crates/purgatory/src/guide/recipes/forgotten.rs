@@ -1,4 +1,4 @@
-//! A purgatory that tells which keys had no event though their condition came true.
+//! A purgatory that reports the keys that had no event though their condition came true.
 
 use std::sync::mpsc;
 
@@ -7,12 +7,14 @@ use purgatory::{
     timer_core::{BuildError, Timer},
 };
 
-pub fn telling<K: WatchKey>(
+pub fn reporting_missed_events<K: WatchKey>(
     timer: &impl Timer,
-    forgotten: mpsc::Sender<Vec<K>>,
+    missed_keys: mpsc::Sender<Vec<K>>,
 ) -> Result<Purgatory<K, BoxedOperation>, BuildError> {
     Purgatory::builder("fetch")
         .timer(timer)
-        .check_at_expiry(move |missed| _ = forgotten.send(missed.keys.clone()))
+        .check_at_expiry(move |missed| {
+            let _ = missed_keys.send(missed.keys.clone());
+        })
         .build()
 }

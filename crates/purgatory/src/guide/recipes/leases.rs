@@ -8,30 +8,40 @@ use std::{
 
 use purgatory::{BoxedOperation, Purgatory, WaitFuture};
 
+const TIMEOUT: Duration = Duration::from_secs(5);
+
 #[derive(Clone)]
 pub struct Leases {
     pub free: Arc<Mutex<HashSet<u32>>>,
     pub waits: Purgatory<u32, BoxedOperation>,
 }
 
+/// Returned on drop.
 pub struct Lease {
-    of: Leases,
+    leases: Leases,
     pub shard: u32,
 }
 
 impl Leases {
     pub fn acquire(&self, shard: u32) -> WaitFuture<Lease> {
-        let of = self.clone();
-        self.waits.wait(&[shard], Duration::from_secs(5), move || {
-            let taken = of.free.lock().unwrap().remove(&shard);
-            taken.then(|| Lease { of: of.clone(), shard })
-        })
+        let leases = self.clone();
+        self.waits
+            .wait(&[shard], TIMEOUT, move || leases.try_acquire(shard))
+    }
+
+    fn try_acquire(&self, shard: u32) -> Option<Lease> {
+        let was_free = self.free.lock().unwrap().remove(&shard);
+        if !was_free {
+            return None;
+        }
+        let leases = self.clone();
+        Some(Lease { leases, shard })
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.of.free.lock().unwrap().insert(self.shard);
-        self.of.waits.check_and_complete_one(&self.shard); // the first of them has it then
+        self.leases.free.lock().unwrap().insert(self.shard);
+        self.leases.waits.check_and_complete_one(&self.shard);
     }
 }

@@ -1,12 +1,14 @@
 //! A cache in which each value is loaded once, however many ask for it meanwhile.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use purgatory::{BoxedOperation, Purgatory, WaitError};
+
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub enum Entry {
     Loading,
@@ -25,29 +27,33 @@ impl Cache {
         key: u32,
         load: impl Future<Output = Option<u64>>,
     ) -> Result<Option<u64>, WaitError> {
-        let mut first = false;
-        self.entries.lock().unwrap().entry(key).or_insert_with(|| {
-            first = true;
-            Entry::Loading
-        });
-        if first {
-            let mut loading = Load {
-                cache: self,
-                key,
-                value: None,
-            };
+        // The first to ask loads.
+        if let Some(mut loading) = self.begin_load(key) {
             loading.value = load.await;
             return Ok(loading.value);
         }
+        // The others wait until the load has ended.
         let entries = self.entries.clone();
         let loaded = move || match entries.lock().unwrap().get(&key) {
             Some(Entry::Loading) => None,
             Some(Entry::Loaded(value)) => Some(Some(*value)),
             None => Some(None),
         };
-        self.waits
-            .wait(&[key], Duration::from_secs(5), loaded)
-            .await
+        self.waits.wait(&[key], TIMEOUT, loaded).await
+    }
+
+    fn begin_load(&self, key: u32) -> Option<Load<'_>> {
+        match self.entries.lock().unwrap().entry(key) {
+            hash_map::Entry::Occupied(_) => None,
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(Entry::Loading);
+                Some(Load {
+                    cache: self,
+                    key,
+                    value: None,
+                })
+            }
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Fetches over several partitions that wait for enough bytes, but not for ever.
 
 use std::{
-    iter::zip,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -17,7 +16,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// How many bytes there are beyond these positions: `min_bytes` or more, or what there is after
+    /// The number of bytes beyond these positions: at least `min_bytes`, or what there is after
     /// `max_wait`.
     pub fn fetch(
         &self,
@@ -25,30 +24,39 @@ impl Logs {
         min_bytes: u64,
         max_wait: Duration,
     ) -> impl Future<Output = Result<u64, WaitError>> + use<> {
-        let next_bytes = positions.iter().map(|position| position + 1).enumerate();
-        let next_bytes: Vec<(usize, u64)> = next_bytes.collect();
-        let (ends, positions) = (self.ends.clone(), positions.to_vec());
-        let bytes = move || -> u64 {
-            let beyond = zip(&*ends, &positions);
-            beyond
-                .map(|(end, position)| end.load(SeqCst).saturating_sub(*position))
-                .sum()
-        };
-        let now = bytes.clone();
+        // A partition is watched from its first new byte on: any of them may be the last needed.
+        let next_bytes: Vec<(usize, u64)> = positions
+            .iter()
+            .map(|position| position.saturating_add(1))
+            .enumerate()
+            .collect();
+        let watches = Watches::up_to(&next_bytes).checked();
+
+        let ends = self.ends.clone();
+        let positions = positions.to_vec();
+        let bytes = move || bytes_beyond(&ends, &positions);
+        let bytes_now = bytes.clone();
         let enough = move || Some(bytes()).filter(|&bytes| bytes >= min_bytes);
-        let wait = self
-            .fetches
-            .wait(Watches::up_to(&next_bytes).checked(), max_wait, enough);
+
+        let wait = self.fetches.wait(watches, max_wait, enough);
         async move {
             match wait.await {
-                Err(WaitError::Expired) => Ok(now()),
+                Err(WaitError::Expired) => Ok(bytes_now()),
                 ended => ended,
             }
         }
     }
 
     pub fn append(&self, partition: usize, bytes: u64) -> usize {
-        let end = self.ends[partition].fetch_add(bytes, SeqCst) + bytes;
-        self.fetches.complete_up_to(&partition, end)
+        let end = self.ends[partition].fetch_add(bytes, SeqCst) + bytes; // the condition first ...
+        self.fetches.complete_up_to(&partition, end) // ... then its event
     }
+}
+
+fn bytes_beyond(ends: &[AtomicU64], positions: &[u64]) -> u64 {
+    let mut bytes = 0;
+    for (end, position) in ends.iter().zip(positions) {
+        bytes += end.load(SeqCst).saturating_sub(*position);
+    }
+    bytes
 }

@@ -1,4 +1,4 @@
-//! A log and the fetches that wait for it, all on one thread, whose loop turns the timer.
+//! A log and the fetches that wait for it, all on one thread, whose loop advances the timer.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
@@ -25,28 +25,30 @@ impl Log {
         })
     }
 
-    /// Turns the timer to this moment. Fetches whose time is up expire here, on this thread.
-    pub fn turn(&self, now: Duration) {
+    /// Advances the timer to this moment. Fetches whose time is up expire here, on this thread.
+    pub fn advance_to(&self, now: Duration) {
         let shown = Duration::from_nanos(self.timer.clock().now_ns());
         self.timer.advance(now.saturating_sub(shown));
     }
 
-    /// Answers once the log has come to this offset, or in `timeout` from the last turn.
+    /// Answers once the log has come to this offset, or `timeout` after the last advance.
     pub fn fetch(
         &self,
         offset: u64,
         timeout: Duration,
         answer: impl FnOnce(Outcome) + 'static,
     ) -> Result<ParkResult, RefusedReason> {
-        let (seen, answer) = (SendWrapper::new(self.end.clone()), SendWrapper::new(answer));
+        let end = SendWrapper::new(self.end.clone());
+        let answer = SendWrapper::new(answer);
         let fetch = when(
-            move || seen.get() >= offset,
+            move || end.get() >= offset,
             move |outcome| answer.take()(outcome),
         );
         let until = [("log", offset)];
-        Ok(self
-            .fetches
-            .try_complete_else_watch(fetch, Watches::up_to(&until), timeout)?)
+        let parked =
+            self.fetches
+                .try_complete_else_watch(fetch, Watches::up_to(&until), timeout)?;
+        Ok(parked)
     }
 
     pub fn append(&self) -> usize {

@@ -9,40 +9,41 @@ pub struct Queue {
     pub jobs: Monitor<(), VecDeque<String>>,
 }
 
-/// A job for one worker. Dropped undone, it gives itself back.
+/// A job for one worker. Dropped undone, it is returned to the front of the queue.
 pub struct Job {
     queue: Queue,
-    what: Option<String>,
+    text: Option<String>,
 }
 
 impl Queue {
-    pub fn push(&self, what: String) {
-        self.jobs.update_one(&(), |jobs| jobs.push_back(what)); // one more: for one worker
+    pub fn push(&self, text: String) {
+        // One job more: for one worker.
+        self.jobs.update_one(&(), |jobs| jobs.push_back(text));
     }
 
     pub fn take(&self, max_wait: Duration) -> WaitFuture<Job> {
         let queue = self.clone();
-        self.jobs.wait(&[()], max_wait, move |jobs| {
-            let what = jobs.pop_front()?;
-            Some(Job {
-                queue: queue.clone(),
-                what: Some(what),
-            })
-        })
+        let next = move |jobs: &mut VecDeque<String>| {
+            let text = Some(jobs.pop_front()?);
+            let queue = queue.clone();
+            Some(Job { queue, text })
+        };
+        self.jobs.wait(&[()], max_wait, next)
     }
 }
 
 impl Job {
     pub fn done(mut self) -> String {
-        self.what.take().unwrap()
+        self.text.take().unwrap()
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        let Some(what) = self.what.take() else { return };
-        self.queue
-            .jobs
-            .update_one(&(), |jobs| jobs.push_front(what));
+        if let Some(text) = self.text.take() {
+            self.queue
+                .jobs
+                .update_one(&(), |jobs| jobs.push_front(text));
+        }
     }
 }

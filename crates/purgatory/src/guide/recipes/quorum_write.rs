@@ -7,21 +7,24 @@ use std::{
 
 use purgatory::{RefusedReason, WaitFuture, Watermarks};
 
+const TIMEOUT: Duration = Duration::from_secs(30);
+
 pub struct Replicas<const N: usize> {
-    pub indices: [AtomicU64; N], // how far each has come
+    pub indices: [AtomicU64; N], // how far each replica has come
     pub committed: Watermarks<()>,
 }
 
 impl<const N: usize> Replicas<N> {
     /// A future of the committed index, once that is at least `index`.
     pub fn committed(&self, index: u64) -> WaitFuture<u64> {
-        self.committed.wait_for(&(), index, Duration::from_secs(30))
+        self.committed.wait_for(&(), index, TIMEOUT)
     }
 
     pub fn acknowledge(&self, replica: usize, index: u64) -> Result<usize, RefusedReason> {
         self.indices[replica].fetch_max(index, SeqCst);
         let mut indices = self.indices.each_ref().map(|index| index.load(SeqCst));
         indices.sort_unstable();
-        self.committed.advance(&(), indices[(N - 1) / 2]) // a majority has come so far
+        // A majority has come at least as far as the median, the lower one of an even number.
+        self.committed.advance(&(), indices[(N - 1) / 2])
     }
 }

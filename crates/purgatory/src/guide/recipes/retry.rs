@@ -7,25 +7,30 @@ use std::{
 
 use purgatory::{DelayedOperation, Outcome, Purgatory};
 
+const ATTEMPTS: u32 = 3;
+
 pub struct Attempt {
     pub request: u64,
     pub number: u32,
     pub answer: Arc<OnceLock<String>>,
     pub attempts: Purgatory<u64, Attempt>,
-    pub told: mpsc::Sender<String>,
+    pub reports: mpsc::Sender<String>,
 }
 
 impl Attempt {
     pub fn start(self) {
-        let (attempts, request) = (self.attempts.clone(), self.request);
+        let attempts = self.attempts.clone();
+        let request = self.request;
         let timeout = Duration::from_millis(100 << self.number);
-        let _ = self
-            .told
-            .send(format!("attempt {}, {timeout:?}", self.number));
+        self.report(format!("attempt {}, {timeout:?}", self.number));
         if let Err(refused) = attempts.try_complete_else_watch(self, &[request], timeout) {
             let reason = refused.reason.to_string();
-            let _ = refused.into_inner().told.send(reason);
+            refused.into_inner().report(reason);
         }
+    }
+
+    fn report(&self, text: String) {
+        let _ = self.reports.send(text); // the receiver may have gone
     }
 }
 
@@ -35,14 +40,16 @@ impl DelayedOperation for Attempt {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        match (self.answer.get().cloned(), outcome) {
-            (Some(answer), _) => _ = self.told.send(answer),
-            (None, Outcome::Expired) if self.number < 2 => Attempt {
+        if let Some(answer) = self.answer.get() {
+            self.report(answer.clone()); // also one that came after the deadline
+        } else if outcome == Outcome::Expired && self.number + 1 < ATTEMPTS {
+            let next = Attempt {
                 number: self.number + 1,
                 ..self
-            }
-            .start(),
-            (None, outcome) => _ = self.told.send(outcome.to_string()),
+            };
+            next.start();
+        } else {
+            self.report(outcome.to_string());
         }
     }
 }

@@ -19,7 +19,7 @@ pub struct Session {
 }
 
 pub struct Sessions {
-    pub of: Purgatory<&'static str, BoxedOperation>,
+    pub parked: Purgatory<&'static str, BoxedOperation>,
     pub joined: AtomicU64,
     pub gone: mpsc::Sender<(&'static str, u64)>, // member and session
 }
@@ -28,29 +28,29 @@ impl Sessions {
     /// Begins a session, and ends one that the member may have. `None`: refused, or ended already
     /// by another `join` of the member.
     pub fn join(&self, member: &'static str) -> Option<Session> {
-        self.of.cancel_for_key(&member, "joined anew");
+        self.parked.cancel_for_key(&member, "joined anew");
         let number = self.joined.fetch_add(1, Relaxed);
         let gone = self.gone.clone();
-        let told = move |outcome| {
+        let ended = move |outcome| {
             if outcome == Outcome::Expired {
-                _ = gone.send((member, number)); // else it left, or joined anew
+                let _ = gone.send((member, number)); // otherwise it left, or joined anew
             }
         };
-        match self
-            .of
-            .try_complete_else_watch(when(|| false, told), &[member], TIMEOUT)
-        {
+        let parked = self
+            .parked
+            .try_complete_else_watch(when(|| false, ended), &[member], TIMEOUT);
+        match parked {
             Ok(ParkResult::Parked(id)) => Some(Session { number, id }),
             _ => None,
         }
     }
 
-    /// False: too late, or ended by another. The member must join anew.
+    /// False: too late, or the session has ended. The member must join anew.
     pub fn heartbeat(&self, session: &Session) -> bool {
-        self.of.reschedule(session.id, TIMEOUT)
+        self.parked.reschedule(session.id, TIMEOUT)
     }
 
     pub fn leave(&self, session: Session) -> bool {
-        self.of.cancel(session.id, "left") == EndResult::Ended
+        self.parked.cancel(session.id, "left") == EndResult::Ended
     }
 }

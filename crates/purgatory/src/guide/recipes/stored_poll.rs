@@ -12,7 +12,7 @@ pub struct Logs<S, T> {
     pub store: S,
     pub timer: T, // that of `appends`
     pub appends: Purgatory<u32>,
-    pub look_every: Duration, // for what is written elsewhere
+    pub look_every: Duration, // for records that are written elsewhere
 }
 
 impl<S: Store, T: Timer> Logs<S, T> {
@@ -25,17 +25,18 @@ impl<S: Store, T: Timer> Logs<S, T> {
     ) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
         let deadline_ns = self.timer.now_ns() + max_wait.as_nanos() as u64;
         loop {
+            // Register for the next event, then read: an append during the read is not lost.
             let now_ns = self.timer.now_ns();
             let look_ns = deadline_ns.min(now_ns + self.look_every.as_nanos() as u64);
-            let until = Timeout::At(look_ns);
-            let event = self.appends.next_event(&[partition], until); // registered ...
-            let bytes = self.store.read(partition).await?; // ... before the store is read
+            let event = self.appends.next_event(&[partition], Timeout::At(look_ns));
+            let bytes = self.store.read(partition).await?;
             if bytes.len() >= min_bytes || now_ns >= deadline_ns {
                 return Ok(bytes);
             }
             match event.await {
+                Ok(()) => {}                           // a writer of this process signalled
                 Err(error) if error.is_expired() => {} // perhaps it was written elsewhere
-                event => event?,                       // a writer of this process raises it
+                Err(error) => return Err(error.into()),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Clients that wait for their turn: a fixed number at once, and no more.
+//! Clients that are let in at a fixed rate.
 
 use std::{
     sync::{
@@ -17,21 +17,23 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// A future that is ready when it is the client's turn.
-    pub fn turn(&self, max_wait: Duration) -> WaitFuture<()> {
+    /// A future that is ready when the client has a permit.
+    pub fn admit(&self, max_wait: Duration) -> WaitFuture<()> {
         let permits = self.permits.clone();
-        self.waits.wait(&[()], max_wait, move || {
-            let taken = permits.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
-            taken.ok().map(drop)
-        })
+        let take = move || {
+            permits
+                .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
+                .is_ok()
+        };
+        self.waits.wait(&[()], max_wait, take)
     }
 
-    /// Lets the next `n` go. Permits that nobody took before are not saved up.
+    /// Lets `n` clients in. Permits that nobody took before are not saved up.
     pub fn release(&self, n: u64) {
         self.permits.store(n, SeqCst);
         for _ in 0..n {
             if self.permits.load(SeqCst) == 0 {
-                break; // taken by others that came just now
+                break; // clients that came just now have taken the rest
             }
             self.waits.check_and_complete_one(&());
         }

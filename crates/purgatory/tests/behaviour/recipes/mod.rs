@@ -1,6 +1,5 @@
-//! The guide's recipes: what is particular to each, in the orders that a network may give. The
-//! recipes compiled here are the files that the guide shows, and the guide runs the plain use of
-//! each; how waits end on any runtime is the library's, and tested there.
+//! The guide's recipes. The recipes compiled here are the files that the guide shows. The guide runs
+//! the plain use of each; these tests add the orders of events that a network may give.
 
 #[path = "../../../src/guide/recipes"]
 #[allow(
@@ -17,16 +16,17 @@ mod guide {
     pub mod drain;
     #[cfg(feature = "keyed")]
     pub mod epochs;
+    pub mod leases;
     pub mod load_once;
     pub mod long_poll;
     pub mod one_thread;
     pub mod queue;
     #[cfg(feature = "keyed")]
     pub mod quorum_write;
-    pub mod raise_after_unlock;
     pub mod request_reply;
     pub mod retry;
     pub mod sessions;
+    pub mod signal_after_unlock;
     pub mod single_flight;
     pub mod stored_poll;
     pub mod throttle;
@@ -34,11 +34,11 @@ mod guide {
 
 #[cfg(feature = "keyed")]
 mod commits;
+mod one_at_a_time;
 mod polls;
 mod produces;
 mod requests;
 mod timers;
-mod turns;
 
 use std::{
     fmt::Debug,
@@ -65,20 +65,20 @@ where
     assert_eq!(waits.stats().panics, 0);
 }
 
-/// What a wait that is over has yielded, as it has to.
+/// The value of a wait that has ended.
 #[track_caller]
 fn got<T, E: ToString>(waiting: &mut (impl Future<Output = Result<T, E>> + Unpin)) -> T {
     over(waiting).unwrap_or_else(|error| panic!("{}", error.to_string()))
 }
 
-/// These answers, reports or saves have come since the last look.
+/// These answers, reports or saves have come since the last call.
 #[track_caller]
-fn told<T: Debug + PartialEq<U>, U: Debug>(seen: &mpsc::Receiver<T>, expected: &[U]) {
+fn reported<T: Debug + PartialEq<U>, U: Debug>(seen: &mpsc::Receiver<T>, expected: &[U]) {
     assert_eq!(seen.try_iter().collect::<Vec<_>>(), expected);
 }
 
-/// A purgatory under a hand-turned clock whose callbacks all wait for [`Later::run`].
-fn by_hand_and_late<K, O>() -> (ManualTimer, Purgatory<K, O>, Later)
+/// A purgatory on a manual timer whose callbacks all wait for [`Later::run`].
+fn manual_and_late<K, O>() -> (ManualTimer, Purgatory<K, O>, Later)
 where
     K: WatchKey + Send,
     O: DelayedOperation + Send,
@@ -89,7 +89,7 @@ where
     (timer, purgatory, later)
 }
 
-/// Does something on another thread, and waits for it.
-fn elsewhere<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+/// Runs `act` on another thread, and joins it.
+fn on_another_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(act).join().unwrap())
 }

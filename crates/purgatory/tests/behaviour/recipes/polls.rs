@@ -29,32 +29,34 @@ fn appends_add_up_over_partitions() {
         fetches,
     };
     let mut byte = Box::pin(logs.fetch(&[99, 40], 1, SECOND));
-    assert_eq!((logs.append(0, 1), got(&mut byte)), (1, 1));
+    assert_eq!(logs.append(0, 1), 1);
+    assert_eq!(got(&mut byte), 1);
     assert_eq!(got(&mut Box::pin(logs.fetch(&[70, 6], 64, SECOND))), 64);
     assert_eq!(
         got(&mut Box::pin(logs.fetch(&[99, 40], 64, Duration::ZERO))),
         1
     );
     let mut fetch = Box::pin(logs.fetch(&[101, 40], 64, SECOND));
-    // Both watermarks are met, and each further rise is looked at until there is enough.
-    assert_eq!(
-        (logs.append(1, 1), logs.append(0, 60), logs.append(0, 3)),
-        (0, 0, 0)
-    );
+    // Both thresholds are reached, and each later advance checks again until there is enough.
+    for (partition, bytes) in [(1, 1), (0, 60), (0, 3)] {
+        assert_eq!(logs.append(partition, bytes), 0);
+    }
     assert!(poll(&mut fetch).is_pending());
-    assert_eq!((logs.append(0, 1), got(&mut fetch)), (1, 64));
+    assert_eq!(logs.append(0, 1), 1);
+    assert_eq!(got(&mut fetch), 64);
     // The consumer is ahead of a follower's log whose leader has changed.
     let mut ahead = Box::pin(logs.fetch(&[184, 41], 10, SECOND));
-    assert_eq!((logs.append(0, 20), logs.append(0, 9)), (0, 0));
+    assert_eq!(logs.append(0, 20), 0);
+    assert_eq!(logs.append(0, 9), 0);
     timer.advance(SECOND);
     assert_eq!(got(&mut ahead), 9);
 }
 
 type During = Box<dyn FnOnce() + Send>;
 
-/// A store that shows what there was as its read began.
+/// A store whose read returns the bytes as of its begin.
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     bytes: Mutex<Vec<u8>>,
     reads: AtomicU64,
     /// Happens while the next read is under way.
@@ -79,123 +81,121 @@ impl Store for &Memory {
 }
 
 impl Memory {
-    fn write(&self, bytes: &[u8]) {
+    pub(super) fn write(&self, bytes: &[u8]) {
         self.bytes.lock().unwrap().extend(bytes);
+    }
+
+    pub(super) fn reads(&self) -> u64 {
+        self.reads.load(SeqCst)
     }
 }
 
-/// Logs of one store, which `check` is given with it.
-fn stored(check: impl FnOnce(&'static Memory, ManualTimer, StoredLogs<&Memory, ManualTimer>)) {
-    let (store, (timer, appends)) = (&*Box::leak(Box::default()), by_hand());
-    let waits = appends.clone();
-    check(
+/// Logs over a store of their own, looked at each second.
+fn stored_logs(store: &Memory) -> StoredLogs<&Memory, ManualTimer> {
+    let (timer, appends) = by_hand();
+    StoredLogs {
         store,
-        timer.clone(),
-        StoredLogs {
-            store,
-            timer,
-            appends,
-            look_every: SECOND,
-        },
-    );
-    nothing_is_left(&waits);
+        timer,
+        appends,
+        look_every: SECOND,
+    }
 }
 
 #[test]
 fn an_event_during_a_read_is_not_lost() {
-    stored(|store, _timer, logs| {
-        let raise = logs.appends.clone();
-        *store.during.lock().unwrap() = Some(Box::new(move || {
-            store.write(b"ready");
-            raise.check_and_complete(&1);
-        }));
-        assert_eq!(got(&mut Box::pin(logs.fetch(1, 5, 30 * SECOND))), b"ready");
-        assert_eq!(store.reads.load(SeqCst), 2);
-    });
+    let store: &'static Memory = Box::leak(Box::default());
+    let logs = stored_logs(store);
+    let appends = logs.appends.clone();
+    *store.during.lock().unwrap() = Some(Box::new(move || {
+        store.write(b"ready");
+        appends.check_and_complete(&1);
+    }));
+    assert_eq!(got(&mut Box::pin(logs.fetch(1, 5, 30 * SECOND))), b"ready");
+    assert_eq!(store.reads(), 2);
+    nothing_is_left(&logs.appends);
 }
 
 #[test]
 fn the_end_of_the_time_yields_what_there_is() {
-    stored(|store, timer, logs| {
-        store.write(b"rea");
-        let mut fetch = Box::pin(logs.fetch(1, 5, 1500 * MS));
-        for (passes, reads) in [(0, 1), (1000, 2), (499, 2)] {
-            timer.advance(passes * MS);
-            assert!(poll(&mut fetch).is_pending());
-            assert_eq!(store.reads.load(SeqCst), reads);
-        }
-        timer.advance(MS);
-        assert_eq!(
-            (got(&mut fetch), store.reads.load(SeqCst)),
-            (b"rea".to_vec(), 3)
-        );
-    });
+    let store = Memory::default();
+    let logs = stored_logs(&store);
+    store.write(b"rea");
+    let mut fetch = Box::pin(logs.fetch(1, 5, 1500 * MS));
+    for (passes, reads) in [(0, 1), (1000, 2), (499, 2)] {
+        logs.timer.advance(passes * MS);
+        assert!(poll(&mut fetch).is_pending());
+        assert_eq!(store.reads(), reads);
+    }
+    logs.timer.advance(MS);
+    assert_eq!(got(&mut fetch), b"rea");
+    assert_eq!(store.reads(), 3);
+    nothing_is_left(&logs.appends);
 }
 
 #[test]
 fn shutdown_and_a_broken_store_end_the_loop() {
-    stored(|store, _timer, logs| {
-        let mut fetch = Box::pin(logs.fetch(1, 5, 30 * SECOND));
-        assert!(poll(&mut fetch).is_pending());
-        store.broken.store(true, SeqCst);
-        assert!(over(&mut Box::pin(logs.fetch(1, 5, SECOND))).is_err());
-        store.broken.store(false, SeqCst);
-        logs.appends.shutdown(SECOND);
-        assert!(over(&mut fetch).is_err());
-        assert!(over(&mut Box::pin(logs.fetch(1, 5, SECOND))).is_err());
-    });
+    let store = Memory::default();
+    let logs = stored_logs(&store);
+    let mut fetch = Box::pin(logs.fetch(1, 5, 30 * SECOND));
+    assert!(poll(&mut fetch).is_pending());
+    store.broken.store(true, SeqCst);
+    assert!(over(&mut Box::pin(logs.fetch(1, 5, SECOND))).is_err());
+    store.broken.store(false, SeqCst);
+    logs.appends.shutdown(SECOND);
+    assert!(over(&mut fetch).is_err());
+    assert!(over(&mut Box::pin(logs.fetch(1, 5, SECOND))).is_err());
+    nothing_is_left(&logs.appends);
 }
 
-/// A late turn expires all that fell due, in the order of deadlines.
+/// A late advance expires all fetches that are due, in the order of deadlines.
 #[test]
-fn fetches_never_reached_expire_in_their_turn() {
-    let (log, (client, answers)) = (Log::new(ManualTimer::new()).unwrap(), mpsc::channel());
-    log.turn(5 * SECOND);
+fn fetches_never_reached_expire_by_deadline() {
+    let log = Log::new(ManualTimer::new()).unwrap();
+    let (client, answers) = mpsc::channel();
+    log.advance_to(5 * SECOND);
     for (offset, seconds) in [(7, 3), (1, 1), (8, 1), (9, 2)] {
         let client = client.clone();
         let answer = move |outcome| client.send((offset, outcome)).unwrap();
         log.fetch(offset, seconds * SECOND, answer).unwrap();
     }
     assert_eq!(log.append(), 1);
-    told(&answers, &[(1, Completed)]);
-    log.turn(6 * SECOND - MS);
-    log.turn(6 * SECOND - 2 * MS); // the loop's clock is not asked to be steady
+    reported(&answers, &[(1, Completed)]);
+    log.advance_to(6 * SECOND - MS);
+    log.advance_to(6 * SECOND - 2 * MS); // a clock that goes back changes nothing
     assert!(answers.try_recv().is_err());
-    log.turn(MINUTE);
-    told(&answers, &[(8, Expired), (9, Expired), (7, Expired)]);
+    log.advance_to(MINUTE);
+    reported(&answers, &[(8, Expired), (9, Expired), (7, Expired)]);
     nothing_is_left(&log.fetches);
 }
 
 /// Nothing runs on a sender's thread.
 #[test]
-fn messages_are_handled_in_order_by_the_turn() {
-    let ((outbox, core), (tell, answers)) = (Core::new().unwrap(), mpsc::channel());
+fn messages_are_handled_in_order_by_the_core() {
+    let (outbox, core) = Core::new().unwrap();
+    let (client, answers) = mpsc::channel();
     let ready = Arc::<AtomicBool>::default();
     let send = |key, message| outbox.send((key, message)).unwrap();
     let ask = |key| {
-        let (ready, tell) = (ready.clone(), tell.clone());
-        let answer = move |outcome| tell.send((key, outcome)).unwrap();
-        send(
-            key,
-            Message::Request(SECOND, when(move || ready.load(SeqCst), answer)),
-        );
+        let seen = ready.clone();
+        let client = client.clone();
+        let answer = move |outcome| client.send((key, outcome)).unwrap();
+        let request = when(move || seen.load(SeqCst), answer);
+        send(key, Message::Request(SECOND, request));
     };
-    send(1, Message::Event); // early: nobody waits
-    elsewhere(|| {
-        for number in [1, 2] {
-            ask(number);
-        }
+    send(1, Message::Event); // early: there is no waiter
+    on_another_thread(|| {
+        ask(1);
+        ask(2);
     });
-    assert!(core.turn(MS).unwrap() <= Some(SECOND)); // or until a bucket is handed down
+    assert!(core.run_once(MS).unwrap() <= Some(SECOND)); // or until a bucket is handed down
     ready.store(true, SeqCst);
-    assert_eq!(core.turn(SECOND - MS), Ok(Some(MS)));
+    assert_eq!(core.run_once(SECOND - MS), Ok(Some(MS)));
     assert!(answers.try_recv().is_err()); // ready, and no event yet
-    for _ in 0..2 {
-        send(1, Message::Event);
-    } // twice
-    core.turn(Duration::ZERO).unwrap();
-    told(&answers, &[(1, Completed)]);
-    assert_eq!(core.turn(MS), Ok(None));
-    told(&answers, &[(2, Expired)]);
+    send(1, Message::Event);
+    send(1, Message::Event); // twice
+    core.run_once(Duration::ZERO).unwrap();
+    reported(&answers, &[(1, Completed)]);
+    assert_eq!(core.run_once(MS), Ok(None));
+    reported(&answers, &[(2, Expired)]);
     nothing_is_left(&core.waits);
 }

@@ -7,15 +7,14 @@ use super::{
     *,
 };
 
-/// And a produce inside an answer finds the watermark that completed it.
+/// A produce inside an answer finds the watermark that completed it.
 #[test]
-fn a_rise_answers_what_it_reaches() {
+fn an_advance_answers_the_produces_it_reaches() {
     let (client, answers) = mpsc::channel();
-    let (high_watermark, produces) = (Arc::default(), by_hand().1);
     let orders = Arc::new(Partition {
         name: "orders-0",
-        high_watermark,
-        produces,
+        high_watermark: Arc::default(),
+        produces: by_hand().1,
     });
     let answer = |offset| {
         let client = client.clone();
@@ -27,7 +26,8 @@ fn a_rise_answers_what_it_reaches() {
             Ok(ParkResult::Parked(_))
         ));
     }
-    let (inside, inner) = (orders.clone(), answer(9));
+    let inside = orders.clone();
+    let inner = answer(9);
     let again = move |_| {
         assert!(matches!(
             inside.produce(9, inner),
@@ -37,31 +37,28 @@ fn a_rise_answers_what_it_reaches() {
     orders.produce(4, again).unwrap();
     // Twice, or lower, it answers nothing; and the watermark does not fall.
     assert_eq!([2, 2, 1].map(|offset| orders.replicated(offset)), [2, 0, 0]);
-    told(&answers, &[(1, Completed), (2, Completed)]);
+    reported(&answers, &[(1, Completed), (2, Completed)]);
     assert!(matches!(
         orders.produce(2, answer(2)),
         Ok(ParkResult::Ended(Completed))
     ));
     assert_eq!(orders.replicated(9), 2);
-    told(&answers, &[(2, Completed), (3, Completed), (9, Completed)]);
+    reported(&answers, &[(2, Completed), (3, Completed), (9, Completed)]);
     nothing_is_left(&orders.produces);
 }
 
 fn produces() -> (ManualTimer, Produces<ManualTimer>) {
     let timer = ManualTimer::new();
     let waits = || Purgatory::builder("waits").timer(&timer).build().unwrap();
-    let (places, high_watermark) = (Monitor::with(waits(), 0), Monitor::with(waits(), 0));
-    (
-        timer.clone(),
-        Produces {
-            timer,
-            places,
-            high_watermark,
-        },
-    )
+    let produces = Produces {
+        timer: timer.clone(),
+        places: Monitor::with(waits(), 0),
+        high_watermark: Monitor::with(waits(), 0),
+    };
+    (timer, produces)
 }
 
-/// Whichever of the two waits takes it; and the place is given back.
+/// Whichever of the two waits uses the time up; and the place is returned.
 #[test]
 fn a_produce_has_one_deadline_for_both_its_waits() {
     for (place_after, replicated_at) in [(8, None), (10, None), (11, Some(7)), (11, Some(6))] {

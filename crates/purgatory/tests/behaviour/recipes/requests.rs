@@ -48,12 +48,12 @@ fn a_closed_connection_fails_all_requests() {
     let mut asked = [(); 4].map(|()| Box::pin(connection.ask(|_| Ok(()))));
     assert!(asked.iter_mut().all(|ask| poll(ask).is_pending()));
     let reply = |number, text: &str| connection.replied(number, text.into());
-    assert_eq!((reply(1, "b"), reply(0, "a")), (Ok(()), Ok(())));
-    assert_eq!(
-        (reply(1, "again"), reply(9, "?")),
-        (Err("again".into()), Err("?".into()))
-    );
-    assert_eq!((connection.closed(), connection.closed()), (2, 0));
+    assert_eq!(reply(1, "b"), Ok(()));
+    assert_eq!(reply(0, "a"), Ok(()));
+    assert_eq!(reply(1, "again"), Err("again".into()));
+    assert_eq!(reply(9, "?"), Err("?".into()));
+    assert_eq!(connection.closed(), 2);
+    assert_eq!(connection.closed(), 0);
     let ended = asked
         .each_mut()
         .map(|ask| over(ask).unwrap_or_else(|error| error.to_string()));
@@ -78,32 +78,31 @@ struct Call {
     timer: ManualTimer,
     attempts: Purgatory<u64, Attempt>,
     answer: Arc<OnceLock<String>>,
-    tell: mpsc::Sender<String>,
+    reports: mpsc::Sender<String>,
     seen: mpsc::Receiver<String>,
 }
 
 impl Call {
     fn over((timer, attempts): (ManualTimer, Purgatory<u64, Attempt>)) -> Call {
-        let (tell, seen) = mpsc::channel();
+        let (reports, seen) = mpsc::channel();
         Call {
             timer,
             attempts,
             answer: Arc::default(),
-            tell,
+            reports,
             seen,
         }
     }
 
     fn start(self) -> Call {
-        let (attempts, answer) = (self.attempts.clone(), self.answer.clone());
-        Attempt {
+        let first = Attempt {
             request: 7,
             number: 0,
-            answer,
-            attempts,
-            told: self.tell.clone(),
-        }
-        .start();
+            answer: self.answer.clone(),
+            attempts: self.attempts.clone(),
+            reports: self.reports.clone(),
+        };
+        first.start();
         self
     }
 
@@ -113,21 +112,21 @@ impl Call {
         self.attempts.check_and_complete(&7)
     }
 
-    /// This number of attempts were told, and this end, and no more whatever comes.
+    /// This number of attempts was reported, then this end, and nothing after it.
     #[track_caller]
-    fn told(&self, attempts: usize, end: &str) {
+    fn ended(&self, attempts: usize, end: &str) {
         self.answered();
         self.timer.advance(MINUTE);
-        told(&self.seen, &[&ATTEMPTS[..attempts], &[end]].concat());
+        reported(&self.seen, &[&ATTEMPTS[..attempts], &[end]].concat());
         nothing_is_left(&self.attempts);
     }
 }
 
-/// After one has expired, before its callback, which would park the next.
+/// It comes after an attempt has expired, before its callback, which would park the next.
 #[test]
 fn an_answer_between_two_attempts_is_not_lost() {
     for passed in 1..=3 {
-        let (timer, attempts, later) = by_hand_and_late();
+        let (timer, attempts, later) = manual_and_late();
         let call = Call::over((timer, attempts)).start();
         for attempt in 1..=passed {
             assert_eq!(call.attempts.len(), 1);
@@ -137,38 +136,39 @@ fn an_answer_between_two_attempts_is_not_lost() {
             }
             later.run();
         }
-        call.told(passed, "answer");
+        call.ended(passed, "answer");
     }
     let never = Call::over(by_hand()).start();
     never.timer.advance(700 * MS);
-    never.told(3, "expired");
+    never.ended(3, "expired");
 }
 
-/// And an answer is for its own call, not for another of this number.
+/// An answer is for its own call, not for another of this number.
 #[test]
-fn a_shutdown_is_told_before_and_during_a_wait() {
+fn a_shutdown_is_reported_before_and_during_a_wait() {
     let call = Call::over(by_hand()).start();
     let other = Call::over((call.timer.clone(), call.attempts.clone())).start();
     assert_eq!(other.answered(), 1);
-    told(&other.seen, &[ATTEMPTS[0], "answer"]);
+    reported(&other.seen, &[ATTEMPTS[0], "answer"]);
     call.attempts.shutdown(SECOND);
-    call.told(1, "cancelled: shut down");
+    call.ended(1, "cancelled: shut down");
     let call = Call::over(by_hand());
     call.attempts.shutdown(SECOND);
-    call.start().told(1, "the purgatory was shut down");
+    call.start().ended(1, "the purgatory was shut down");
 }
 
 /// The close falls between the request's first check and its registration.
 #[test]
-fn a_close_while_a_request_parks_is_noticed() {
-    let ((_timer, requests), (answers, seen)) = (by_hand(), mpsc::channel());
-    let waits = requests.clone();
+fn a_close_while_a_request_parks_completes_it() {
+    let (_timer, requests) = by_hand();
+    let (answers, seen) = mpsc::channel();
     let ours = Arc::new(Scope {
         number: 1,
         closed: Arc::default(),
         requests,
     });
-    let (closes, closed) = (ours.clone(), AtomicBool::new(false));
+    let closes = ours.clone();
+    let closed = AtomicBool::new(false);
     let check = move || {
         if !closed.swap(true, SeqCst) {
             closes.close();
@@ -177,11 +177,11 @@ fn a_close_while_a_request_parks_is_noticed() {
     };
     ours.request(1, check, move |outcome| answers.send(outcome).unwrap())
         .unwrap();
-    told(&seen, &[Outcome::Completed]);
-    nothing_is_left(&waits);
+    reported(&seen, &[Outcome::Completed]);
+    nothing_is_left(&ours.requests);
 }
 
-/// Requests that begin and end while it is drained: once it is, none is open and none begins.
+/// Requests begin and end while the server drains: once it is drained, none is open and none begins.
 #[test]
 fn no_request_is_open_once_it_is_drained() {
     for _ in 0..20 {

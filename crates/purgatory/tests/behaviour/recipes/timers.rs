@@ -1,4 +1,4 @@
-//! Deadlines that move, and events that wait for an unlock: debounced saves, sessions, accounts.
+//! Deadlines that move, and keys signalled after an unlock: debounced saves, sessions, accounts.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -11,17 +11,17 @@ use std::{
 use purgatory::when;
 
 use super::{
-    guide::{debounce::Document, raise_after_unlock::Accounts, sessions::Sessions},
+    guide::{debounce::Document, sessions::Sessions, signal_after_unlock::Accounts},
     *,
 };
 
 #[test]
 fn edits_are_saved_once_when_quiet_and_at_shutdown() {
-    let ((timer, saves), (disk, saved)) = (by_hand(), mpsc::channel());
-    let (name, text) = ("notes", Arc::default());
+    let (timer, saves) = by_hand();
+    let (disk, saved) = mpsc::channel();
     let mut notes = Document {
-        name,
-        text,
+        name: "notes",
+        text: Arc::default(),
         saves: saves.clone(),
         pending: None,
     };
@@ -35,7 +35,7 @@ fn edits_are_saved_once_when_quiet_and_at_shutdown() {
         timer.advance(2 * SECOND - MS);
         assert!(edit(&mut notes, text));
         timer.advance(2 * SECOND);
-        told(&saved, &[text]);
+        reported(&saved, &[text]);
     }
     assert!(edit(&mut notes, "discarded") && notes.discard() && !notes.discard());
     timer.advance(MINUTE);
@@ -43,48 +43,45 @@ fn edits_are_saved_once_when_quiet_and_at_shutdown() {
     assert!(edit(&mut notes, "b"));
     saves.shutdown(SECOND);
     assert!(!edit(&mut notes, "bc"));
-    told(&saved, &["b"]);
+    reported(&saved, &["b"]);
     nothing_is_left(&saves);
 }
 
 type Reports = mpsc::Receiver<(&'static str, u64)>;
 
 fn sessions() -> (ManualTimer, Sessions, Reports, Later) {
-    let ((gone, reports), (timer, of, later)) = (mpsc::channel(), by_hand_and_late());
-    (
-        timer,
-        Sessions {
-            of,
-            joined: AtomicU64::new(0),
-            gone,
-        },
-        reports,
-        later,
-    )
+    let (gone, reports) = mpsc::channel();
+    let (timer, parked, later) = manual_and_late();
+    let sessions = Sessions {
+        parked,
+        joined: AtomicU64::new(0),
+        gone,
+    };
+    (timer, sessions, reports, later)
 }
 
-/// What the old connection still does is its session's alone; and a report's number says which
-/// session has gone.
+/// Calls of the old connection concern its session alone; and a report's number says which session
+/// has gone.
 #[test]
 fn a_member_that_joins_anew_has_one_session() {
     let (timer, sessions, reports, later) = sessions();
     let first = sessions.join("alice").unwrap();
     timer.advance(20 * SECOND);
     let second = sessions.join("alice").unwrap();
-    assert_eq!(sessions.of.waiters(&"alice"), 1);
+    assert_eq!(sessions.parked.waiters(&"alice"), 1);
     assert!(!sessions.heartbeat(&first) && !sessions.leave(first));
     timer.advance(30 * SECOND - MS);
     later.run();
-    told::<_, (&str, u64)>(&reports, &[]);
+    reported::<_, (&str, u64)>(&reports, &[]);
     timer.advance(MS);
     let third = sessions.join("alice").unwrap();
     later.run();
-    told(&reports, &[("alice", second.number)]);
+    reported(&reports, &[("alice", second.number)]);
     assert!(second.number < third.number && sessions.heartbeat(&third));
-    drop(reports); // nothing needs to listen
+    drop(reports); // the receiver may go
     timer.advance(30 * SECOND);
     later.run();
-    nothing_is_left(&sessions.of);
+    nothing_is_left(&sessions.parked);
 }
 
 #[test]
@@ -101,8 +98,8 @@ fn a_wait_ends_when_its_account_is_funded() {
     nothing_is_left(&accounts.waits);
 }
 
-/// A check that found the balances locked would wait for its own thread. And when the second
-/// amount overflows, the first is raised all the same.
+/// A check that found the balances locked would wait for its own thread. When the second amount
+/// overflows, the first account is signalled all the same.
 #[test]
 fn checks_find_the_lock_free_also_after_a_panic() {
     for (payments, checks) in [([(1, 1), (2, 0)], 2), ([(1, 1), (2, 1)], 1)] {
@@ -111,7 +108,8 @@ fn checks_find_the_lock_free_also_after_a_panic() {
             waits: by_hand().1,
         };
         accounts.pay(&[(2, u64::MAX)]);
-        let (balances, free) = (accounts.balances.clone(), Arc::new(AtomicUsize::new(0)));
+        let balances = accounts.balances.clone();
+        let free = Arc::new(AtomicUsize::new(0));
         let counted = free.clone();
         let check = move || {
             let is_free = !matches!(balances.try_lock(), Err(TryLockError::WouldBlock));
@@ -123,10 +121,8 @@ fn checks_find_the_lock_free_also_after_a_panic() {
             .try_complete_else_watch(when(check, drop), &[1, 2], SECOND)
             .unwrap();
         let before = free.load(SeqCst);
-        let paid = elsewhere(|| catch_unwind(AssertUnwindSafe(|| accounts.pay(&payments))));
-        assert_eq!(
-            (paid.is_ok(), free.load(SeqCst) - before),
-            (checks == 2, checks)
-        );
+        let paid = on_another_thread(|| catch_unwind(AssertUnwindSafe(|| accounts.pay(&payments))));
+        assert_eq!(paid.is_ok(), checks == 2);
+        assert_eq!(free.load(SeqCst) - before, checks);
     }
 }

@@ -1,7 +1,7 @@
-//! The same by hand: what a loop, a map of channels, a `Notify` or an actor leaves to you. README
-//! says when each is enough.
+//! Hand-written alternatives: what a loop, a map of channels, a `Notify` or an actor leaves to you.
+//! README says when each is enough.
 //!
-//! # A loop that looks again
+//! # A loop that polls
 //!
 //! ```
 //! use std::{sync::atomic::{AtomicU64, Ordering::SeqCst}, time::Duration};
@@ -13,28 +13,30 @@
 //!         if end > position {
 //!             return Some(end);
 //!         }
-//!         let left = until.saturating_duration_since(Instant::now());
-//!         if left < Duration::from_millis(1) {
+//!         let remaining = until.saturating_duration_since(Instant::now());
+//!         if remaining < Duration::from_millis(1) {
 //!             return None;
 //!         }
-//!         sleep(left / 2).await;
+//!         sleep(remaining / 2).await;
 //!     }
 //! }
 //!
 //! #[tokio::main(flavor = "current_thread", start_paused = true)] // time passes at once
 //! async fn main() {
-//!     let (log_end, began) = (AtomicU64::new(0), Instant::now());
+//!     let log_end = AtomicU64::new(0);
+//!     let began = Instant::now();
 //!     let appends = async {
 //!         sleep(Duration::from_millis(1)).await;
 //!         log_end.store(7, SeqCst);
 //!     };
 //!     let until = began + Duration::from_millis(500);
 //!     let (found, ()) = tokio::join!(fetch(&log_end, 0, until), appends);
-//!     assert_eq!((found, began.elapsed().as_millis()), (Some(7), 250)); // 249 ms late
+//!     assert_eq!(found, Some(7));
+//!     assert_eq!(began.elapsed().as_millis(), 250); // 249 ms late
 //! }
 //! ```
 //!
-//! An answer comes up to half of the timeout late, and idle requests keep looking
+//! An answer comes up to half of the timeout late, and idle requests keep polling
 //! (`docs/BENCHMARKS.md`, row `poll-loop`).
 //!
 //! # A map of channels and a timeout
@@ -58,7 +60,7 @@
 //!
 //!     // Lost: the event falls between the check and the registration.
 //!     assert_eq!(log_end.load(SeqCst), 0); // the check: nothing there
-//!     append(7); // on another thread: nobody is registered
+//!     append(7); // on another thread: no waiter is registered
 //!     let (send, answer) = oneshot::channel();
 //!     waiters.lock().unwrap().entry("log").or_default().push(send);
 //!     assert!(timeout(Duration::from_millis(5), answer).await.is_err()); // though it is there
@@ -88,11 +90,14 @@
 //!     closed: AtomicBool,
 //! }
 //!
-//! struct Registered<'a>(&'a Connection, u64);
+//! struct Registered<'a> {
+//!     connection: &'a Connection,
+//!     number: u64,
+//! }
 //!
 //! impl Drop for Registered<'_> {
 //!     fn drop(&mut self) {
-//!         self.0.waiting.remove(&self.1); // answered, out of time, or its client has gone
+//!         self.connection.waiting.remove(&self.number); // answered, expired, or its client has gone
 //!     }
 //! }
 //!
@@ -101,7 +106,7 @@
 //!         let number = self.numbers.fetch_add(1, SeqCst);
 //!         let (sender, reply) = oneshot::channel();
 //!         self.waiting.insert(number, sender); // first registered ...
-//!         let _registered = Registered(self, number);
+//!         let _registered = Registered { connection: self, number };
 //!         if self.closed.load(SeqCst) {
 //!             return Err(io::ErrorKind::ConnectionAborted.into());
 //!         }
@@ -161,8 +166,8 @@
 //! }
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
-//! # let (waiting, numbers) = (Replies::new("replies").unwrap(), AtomicU64::new(0));
-//! # let connection = Connection { waiting, numbers };
+//! # let waiting = Replies::new("replies").unwrap();
+//! # let connection = Connection { waiting, numbers: AtomicU64::new(0) };
 //! # let answers = |number| connection.replied(number, "reply".to_owned()).unwrap();
 //! # assert_eq!(connection.ask(answers).await.unwrap(), "reply");
 //! # assert!(connection.replied(0, "late".to_owned()).is_err());
@@ -172,8 +177,7 @@
 //! # }
 //! ```
 //!
-//! On one thread by hand is 3 % faster; on two `Replies` takes 0.73 of its time
-//! (`docs/BENCHMARKS.md`, rows `replies`).
+//! What each costs: `docs/BENCHMARKS.md`, rows `replies`.
 //!
 //! # A `Notify` for each key
 //!
@@ -183,7 +187,8 @@
 //!
 //! #[tokio::main(flavor = "current_thread")]
 //! async fn main() {
-//!     let (log_end, appended) = (AtomicU64::new(0), Notify::new());
+//!     let log_end = AtomicU64::new(0);
+//!     let appended = Notify::new();
 //!     let append = |end| {
 //!         log_end.store(end, SeqCst);
 //!         appended.notify_waiters();
@@ -195,10 +200,10 @@
 //!     assert!(timeout(wait, appended.notified()).await.is_err()); // lost, as above
 //!
 //!     // Right: first this, then the check, then the await, in a loop.
-//!     let news = appended.notified();
-//!     assert_eq!(log_end.load(SeqCst), 7); // not what it waits for
+//!     let next_append = appended.notified();
+//!     assert_eq!(log_end.load(SeqCst), 7); // it waits for 8
 //!     append(8);
-//!     assert!(timeout(wait, news).await.is_ok());
+//!     assert!(timeout(wait, next_append).await.is_ok());
 //! }
 //! ```
 //!
@@ -214,8 +219,8 @@
 //!
 //! | | map of channels | `Notify` | actor | this crate |
 //! |---|---|---|---|---|
-//! | event between check and registration | lost | lost, in the wrong order | – | noticed |
-//! | a waiter that goes | stays | its key stays | sends a message | is off every list |
+//! | event between check and registration | lost | lost, in the wrong order | – | not lost |
+//! | a waiter that goes | stays | its key stays | sends a message | leaves every list |
 //! | timeout and value at once | both may win | the waiter decides | the actor decides | one outcome |
 //! | an event wakes | all | all | the ready | the ready |
 //! | shutdown | a closed channel | waits on | up to you | each is cancelled |

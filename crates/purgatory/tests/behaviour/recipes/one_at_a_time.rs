@@ -1,4 +1,4 @@
-//! Waits whose end is one client's: queues, throttles, loads of a value.
+//! Waits that an event completes one at a time: queues, leases, throttles, loads of a value.
 
 use std::{
     collections::VecDeque,
@@ -10,7 +10,9 @@ use timer_core::Timer;
 use tokio::sync::oneshot;
 
 use super::{
-    guide::{load_once::Cache, queue::Queue, single_flight::Flights, throttle::Throttle},
+    guide::{
+        leases::Leases, load_once::Cache, queue::Queue, single_flight::Flights, throttle::Throttle,
+    },
     *,
 };
 
@@ -23,7 +25,8 @@ fn a_push_checks_one_worker_and_jobs_keep_their_order() {
     let checks = || queue.jobs.purgatory().stats().checks;
     let before = checks();
     queue.push("a".to_owned());
-    assert_eq!((checks() - before, queue.jobs.purgatory().len()), (1, 99));
+    assert_eq!(checks() - before, 1);
+    assert_eq!(queue.jobs.purgatory().len(), 99);
     assert_eq!(got(&mut workers[0]).done(), "a");
     assert!(
         workers[1..]
@@ -31,9 +34,8 @@ fn a_push_checks_one_worker_and_jobs_keep_their_order() {
             .all(|worker| poll(worker).is_pending())
     );
     drop(workers);
-    for job in ["b", "c"] {
-        queue.push(job.to_owned());
-    }
+    queue.push("b".to_owned());
+    queue.push("c".to_owned());
     drop(got(&mut queue.take(SECOND))); // back to the front
     assert_eq!(queue.jobs.read(VecDeque::clone), ["b", "c"]);
     nothing_is_left(queue.jobs.purgatory());
@@ -52,7 +54,7 @@ fn permits_are_not_saved_up() {
         .schedule_at_fixed_rate(100 * MS, 100 * MS, move || releases.release(2))
         .unwrap();
     timer.advance(MINUTE);
-    let _clients = [(); 5].map(|()| throttle.turn(30 * SECOND));
+    let _clients = [(); 5].map(|()| throttle.admit(30 * SECOND));
     for (passes, ready) in [(0, 2), (99, 2), (1, 4)] {
         timer.advance(passes * MS);
         assert_eq!(throttle.waits.len(), 5 - ready);
@@ -76,15 +78,16 @@ fn load() -> (
     oneshot::Sender<u64>,
     impl Future<Output = Option<u64>> + Send + use<>,
 ) {
-    let (tell, load) = oneshot::channel();
-    (tell, async { load.await.ok() })
+    let (loaded, load) = oneshot::channel();
+    (loaded, async { load.await.ok() })
 }
 
-/// It fails or panics, or its client goes. And a load that outlives a shutdown counts.
+/// It fails or panics, or its client goes. A load that outlives a shutdown counts.
 #[test]
-fn a_load_that_fails_is_told_and_left_to_the_next() {
+fn a_load_that_fails_is_left_to_the_next_client() {
     for how in ["fails", "panics", "goes"] {
-        let (cache, (tell, load)) = (cache(), load());
+        let cache = cache();
+        let (loaded, load) = load();
         let load = async move {
             let value = load.await;
             assert_ne!(how, "panics", "the load of {value:?}");
@@ -92,9 +95,10 @@ fn a_load_that_fails_is_told_and_left_to_the_next() {
         };
         let mut first = Box::pin(cache.get(1, load));
         let mut second = Box::pin(cache.get(1, again()));
-        assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+        assert!(poll(&mut first).is_pending());
+        assert!(poll(&mut second).is_pending());
         assert_eq!(cache.waits.check_and_complete(&1), 0); // an event without a load
-        drop(tell);
+        drop(loaded);
         match how {
             "fails" => assert_eq!(got(&mut first), None),
             "panics" => assert!(catch_unwind(AssertUnwindSafe(|| poll(&mut first))).is_err()),
@@ -110,7 +114,7 @@ fn a_load_that_fails_is_told_and_left_to_the_next() {
     }
 }
 
-/// One that goes before it learns that the load is its own now passes it on.
+/// A client that goes before it has learned that the load is its own passes it on.
 #[test]
 fn a_failed_load_is_taken_over_by_one() {
     for goes in [false, true] {
@@ -133,4 +137,37 @@ fn a_failed_load_is_taken_over_by_one() {
         assert_eq!(got(&mut fourth).ok(), Some(100));
         nothing_is_left(&flights.waits);
     }
+}
+
+fn leases(free: &[u32]) -> Leases {
+    Leases {
+        free: Arc::new(Mutex::new(free.iter().copied().collect())),
+        waits: by_hand().1,
+    }
+}
+
+#[test]
+fn a_returned_lease_goes_to_the_first_that_waits() {
+    let leases = leases(&[7]);
+    let held = got(&mut leases.acquire(7));
+    let [mut second, third, mut fourth] = [(); 3].map(|()| leases.acquire(7));
+    drop(held);
+    assert!(poll(&mut fourth).is_pending());
+    drop(third);
+    drop(got(&mut second));
+    assert_eq!(got(&mut fourth).shard, 7);
+    nothing_is_left(&leases.waits);
+}
+
+/// It asks after the lease was returned, before the event has reached the first that waits.
+#[test]
+fn a_newcomer_may_take_a_lease_first() {
+    let leases = leases(&[]);
+    let mut waiting = leases.acquire(7);
+    leases.free.lock().unwrap().insert(7); // a drop returns it ...
+    let newcomer = got(&mut leases.acquire(7));
+    assert!(!leases.waits.check_and_complete_one(&7)); // ... and signals its key
+    assert!(poll(&mut waiting).is_pending());
+    drop(newcomer);
+    assert_eq!(got(&mut waiting).shard, 7);
 }

@@ -1,0 +1,56 @@
+//! Accounts under one lock: a change collects the keys, and signals them after the unlock.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use purgatory::{BoxedOperation, Purgatory, WaitFuture};
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+pub struct Accounts {
+    pub balances: Arc<Mutex<HashMap<u32, u64>>>,
+    pub waits: Purgatory<u32, BoxedOperation>,
+}
+
+/// Signals its keys when dropped. Make it before the lock is taken: locals drop in reverse order.
+struct SignalOnDrop<'a> {
+    waits: &'a Purgatory<u32, BoxedOperation>,
+    keys: Vec<u32>,
+}
+
+impl Drop for SignalOnDrop<'_> {
+    fn drop(&mut self) {
+        for key in &self.keys {
+            self.waits.check_and_complete(key);
+        }
+    }
+}
+
+impl Accounts {
+    /// Makes all of these payments together. Those made before a panic are signalled, too.
+    pub fn pay(&self, payments: &[(u32, u64)]) {
+        let mut changed = SignalOnDrop {
+            waits: &self.waits,
+            keys: Vec::new(),
+        };
+        let mut balances = self.balances.lock().unwrap();
+        for &(account, amount) in payments {
+            let balance = balances.entry(account).or_default();
+            *balance = balance.checked_add(amount).unwrap(); // the condition first ...
+            changed.keys.push(account); // ... its event when `balances` is unlocked
+        }
+    }
+
+    /// A future of the account's balance, once it is at least `amount`.
+    pub fn funded(&self, account: u32, amount: u64) -> WaitFuture<u64> {
+        let balances = self.balances.clone();
+        let is_funded = move || {
+            let balance = balances.lock().unwrap().get(&account).copied();
+            balance.filter(|&balance| balance >= amount)
+        };
+        self.waits.wait(&[account], TIMEOUT, is_funded)
+    }
+}
