@@ -46,7 +46,7 @@
 //! let (client, answers) = channel();
 //! let request = purgatory::when(|| true, move |outcome| client.send(outcome).unwrap());
 //! outbox.send((7, Message::Request(Duration::from_secs(30), request)))?; // on any thread
-//! core.run_once(Duration::ZERO)?;
+//! core.run_once(Duration::ZERO);
 //! assert_eq!(answers.recv()?, purgatory::Outcome::Completed);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -231,6 +231,10 @@
 //! A member is gone when no heartbeat has come for 30 seconds. A session waits for its time to run
 //! out; a heartbeat reschedules it. Its number tells an old session from a new one.
 //!
+//! A cancel would not do for `join`: of two joins at once each could park after the other's cancel,
+//! and no cancel reaches a session that has expired and waits for the executor. So one lock decides,
+//! and the callback asks it.
+//!
 //! ```
 #![doc = include_str!("recipes/sessions.rs")]
 //!
@@ -238,7 +242,7 @@
 //! let timer = purgatory::timer_core::ManualTimer::new(); // in a program: a SystemTimer
 //! let (gone, reports) = mpsc::channel();
 //! let parked = Purgatory::builder("sessions").timer(&timer).build()?;
-//! let sessions = Sessions { parked, joined: AtomicU64::new(0), gone };
+//! let sessions = Sessions { members: Arc::default(), parked, gone };
 //! let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| sessions.join(name).unwrap());
 //! timer.advance(TIMEOUT / 2);
 //! assert!(sessions.heartbeat(&alice)); // 30 s from now
@@ -279,10 +283,10 @@
 //! // Its use:
 //! let ends = Watermarks::new("ends")?;
 //! let topics = Topics { epochs: Mutex::default(), made: AtomicU64::new(0), ends };
-//! let old = ("orders", topics.create("orders"));
+//! let old = ("orders", topics.create("orders").unwrap());
 //! topics.append(old, 100)?;
 //! topics.delete(old);
-//! let new = ("orders", topics.create("orders"));
+//! let new = ("orders", topics.create("orders").unwrap());
 //! let fetch = topics.fetch(new, 1).unwrap();
 //! assert!(!topics.append(old, 101)? && topics.append(new, 1)?);
 //! assert_eq!(fetch.wait_blocking(), Ok(1));
@@ -300,7 +304,7 @@
 //! // Its use:
 //! let timer = purgatory::timer_core::ManualTimer::new();
 //! let saves = Purgatory::builder("saves").timer(&timer).build()?;
-//! let mut notes = Document { name: "notes", text: Arc::default(), saves, pending: None };
+//! let mut notes = Document { name: "notes", unsaved: Arc::default(), saves, pending: None };
 //! let (disk, saved) = std::sync::mpsc::channel();
 //! for text in ["a", "ab", "abc"] {
 //!     let disk = disk.clone();
@@ -347,7 +351,7 @@
 //!
 //! Clients over their quota are answered later, at most a fixed number in each period. Those that
 //! wait are let in in the order of parking, but a client that comes while permits are left takes
-//! one at once. A client that goes while it waits takes none.
+//! one at once. A client that goes while it waits takes none, one that goes later has used its own.
 //!
 //! ```
 #![doc = include_str!("recipes/throttle.rs")]

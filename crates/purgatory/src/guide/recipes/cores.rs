@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use purgatory::timer_core::{BuildError, ManualTimer};
-use purgatory::{BoxedOperation, Purgatory, RefusedReason};
+use purgatory::{BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory};
 
 pub enum Message {
     Request(Duration, BoxedOperation),
@@ -33,19 +33,26 @@ impl Core {
 
     /// One round of the core's loop, `passed` after the last. Returns the time until the next
     /// deadline.
-    pub fn run_once(&self, passed: Duration) -> Result<Option<Duration>, RefusedReason> {
+    pub fn run_once(&self, passed: Duration) -> Option<Duration> {
         self.timer.advance(passed); // requests whose time is up expire here
         for (key, message) in self.inbox.try_iter() {
             match message {
-                Message::Request(timeout, request) => {
-                    self.waits
-                        .try_complete_else_watch(request, &[key], timeout)?;
-                }
+                Message::Request(timeout, request) => self.park(key, request, timeout),
                 Message::Event => {
                     self.waits.check_and_complete(&key);
                 }
             }
         }
-        Ok(self.timer.next_due_in())
+        self.timer.next_due_in()
+    }
+
+    /// Each request is answered: a refused one here.
+    fn park(&self, key: u64, request: BoxedOperation, timeout: Duration) {
+        let parked = self.waits.try_complete_else_watch(request, &[key], timeout);
+        if let Err(refused) = parked {
+            let reason = refused.reason.to_string();
+            let outcome = Outcome::Cancelled(CancelReason::Requested(reason.into()));
+            refused.into_inner().on_complete(outcome);
+        }
     }
 }

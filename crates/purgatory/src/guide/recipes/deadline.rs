@@ -13,14 +13,19 @@ pub struct Produces<T> {
 impl<T: Timer> Produces<T> {
     /// The high watermark once it has come to this offset.
     pub async fn produce(&self, offset: u64, timeout: Duration) -> Result<u64, WaitError> {
-        let deadline = Timeout::At(self.timer.now_ns() + timeout.as_nanos() as u64);
-        // First wait: take a place.
-        let take = |free: &mut u32| {
+        // Any timeout is legal, and one beyond the clock's end is cut.
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let deadline = Timeout::At(self.timer.now_ns().saturating_add(timeout_ns));
+
+        // First wait: take a place. Its guard is the value, so a client that goes before it has
+        // seen the value returns the place, too.
+        let places = self.places.clone();
+        let take = move |free: &mut u32| {
             *free = free.checked_sub(1)?;
-            Some(())
+            Some(Place(places.clone()))
         };
-        self.places.wait(&[()], deadline, take).await?;
-        let _place = Place(&self.places);
+        let _place = self.places.wait(&[()], deadline, take).await?;
+
         // Second wait: until the same moment. If that has passed, this checks once.
         let replicated = move |high_watermark: &mut u64| {
             let reached = *high_watermark;
@@ -30,10 +35,10 @@ impl<T: Timer> Produces<T> {
     }
 }
 
-/// Returned when the produce has ended, or its client has gone.
-struct Place<'a>(&'a Monitor<(), u32>);
+/// Returned on drop: when the produce has ended, or its client has gone.
+struct Place(Monitor<(), u32>);
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
         self.0.update_one(&(), |free| *free += 1);
     }

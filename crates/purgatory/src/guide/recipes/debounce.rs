@@ -5,13 +5,13 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, CancelReason, OperationId, Outcome, ParkResult, Purgatory, when};
+use purgatory::{BoxedOperation, OperationId, ParkResult, Purgatory, when};
 
 const QUIET: Duration = Duration::from_secs(2);
 
 pub struct Document {
     pub name: &'static str,
-    pub text: Arc<Mutex<String>>,
+    pub unsaved: Arc<Mutex<Option<String>>>, // the newest text, until a save takes it
     pub saves: Purgatory<&'static str, BoxedOperation>,
     pub pending: Option<OperationId>,
 }
@@ -20,19 +20,19 @@ impl Document {
     /// Changes the text. `save` gets the newest, at the latest as the purgatory shuts down. False:
     /// that has happened, and nothing will be saved.
     pub fn edit(&mut self, text: &str, save: impl FnOnce(String) + Send + 'static) -> bool {
-        // The text first: a save that is about to run then sees it.
-        text.clone_into(&mut self.text.lock().unwrap());
+        // The text first: a save that is about to run then takes it.
+        *self.unsaved.lock().unwrap() = Some(text.to_owned());
         // A save that is still parked is delayed.
         if let Some(id) = self.pending {
             if self.saves.reschedule(id, QUIET) {
                 return true;
             }
         }
-        // Without one, a new save is parked.
-        let newest = self.text.clone();
-        let end = move |outcome| {
-            if !matches!(outcome, Outcome::Cancelled(CancelReason::Requested(_))) {
-                let text = newest.lock().unwrap().clone();
+        // Otherwise a new one is parked.
+        let unsaved = self.unsaved.clone();
+        let end = move |_| {
+            let newest = unsaved.lock().unwrap().take(); // one step: saved once, or discarded
+            if let Some(text) = newest {
                 save(text);
             }
         };
@@ -46,7 +46,12 @@ impl Document {
         self.pending.is_some()
     }
 
+    /// Drops the text that is not saved yet. False: there is none.
     pub fn discard(&self) -> bool {
-        self.saves.cancel_for_key(&self.name, "discarded") > 0
+        // Taking the text also stops a save that has expired and waits for the executor, which no
+        // cancel reaches.
+        let discarded = self.unsaved.lock().unwrap().take();
+        self.saves.cancel_for_key(&self.name, "discarded");
+        discarded.is_some()
     }
 }

@@ -1,7 +1,7 @@
 //! Log ends of topics that may be deleted and made again under the same name.
 
 use std::{
-    collections::HashMap,
+    collections::hash_map::{Entry, HashMap},
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -23,10 +23,12 @@ pub struct Topics {
 }
 
 impl Topics {
-    pub fn create(&self, name: &'static str) -> u64 {
-        let epoch = self.made.fetch_add(1, Relaxed);
-        self.epochs.lock().unwrap().insert(name, epoch);
-        epoch
+    /// The epoch of a new topic; `None` when one of this name exists.
+    pub fn create(&self, name: &'static str) -> Option<u64> {
+        match self.epochs.lock().unwrap().entry(name) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(vacant) => Some(*vacant.insert(self.made.fetch_add(1, Relaxed))),
+        }
     }
 
     /// Cancels the fetches of the topic; returns how many.

@@ -1,26 +1,55 @@
 //! Sessions of members, each gone when no heartbeat has come for 30 seconds.
 
 use std::{
-    sync::{
-        atomic::{AtomicU64, Ordering::Relaxed},
-        mpsc,
-    },
+    collections::HashMap,
+    sync::{Arc, Mutex, mpsc},
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, EndResult, OperationId, Outcome, ParkResult, Purgatory, when};
+use purgatory::{BoxedOperation, OperationId, Outcome, ParkResult, Purgatory, when};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A later session of the same member has a higher number.
 pub struct Session {
+    pub member: &'static str,
     pub number: u64,
     id: OperationId,
 }
 
+/// The number of each member's session. Its lock decides which of a join, a leave and the end of
+/// the time comes first.
+#[derive(Default)]
+pub struct Members {
+    current: HashMap<&'static str, u64>,
+    joined: u64,
+}
+
+impl Members {
+    /// Begins a session, in place of one that the member may have.
+    fn begin(&mut self, member: &'static str) -> u64 {
+        self.joined += 1;
+        self.current.insert(member, self.joined);
+        self.joined
+    }
+
+    fn is_current(&self, member: &'static str, number: u64) -> bool {
+        self.current.get(member) == Some(&number)
+    }
+
+    /// Ends a session. False: it has ended, or the member has a later one.
+    fn end(&mut self, member: &'static str, number: u64) -> bool {
+        let is_current = self.is_current(member, number);
+        if is_current {
+            self.current.remove(member);
+        }
+        is_current
+    }
+}
+
 pub struct Sessions {
+    pub members: Arc<Mutex<Members>>,
     pub parked: Purgatory<&'static str, BoxedOperation>,
-    pub joined: AtomicU64,
     pub gone: mpsc::Sender<(&'static str, u64)>, // member and session
 }
 
@@ -28,20 +57,33 @@ impl Sessions {
     /// Begins a session, and ends one that the member may have. `None`: refused, or ended already
     /// by another `join` of the member.
     pub fn join(&self, member: &'static str) -> Option<Session> {
-        self.parked.cancel_for_key(&member, "joined anew");
-        let number = self.joined.fetch_add(1, Relaxed);
+        // The condition first: from here on an earlier session is not the current one ...
+        let number = self.members.lock().unwrap().begin(member);
+        self.parked.check_and_complete(&member); // ... then its event
+
+        // The new session completes when it is replaced or left.
+        let members = self.members.clone();
+        let is_over = move || !members.lock().unwrap().is_current(member, number);
+        let members = self.members.clone();
         let gone = self.gone.clone();
         let ended = move |outcome| {
-            if outcome == Outcome::Expired {
-                let _ = gone.send((member, number)); // otherwise it left, or joined anew
+            // The guard: a session that has expired may have been replaced before this runs.
+            let was_current = members.lock().unwrap().end(member, number);
+            if was_current && outcome == Outcome::Expired {
+                let _ = gone.send((member, number)); // the receiver may have gone
             }
         };
-        let parked = self
+        let session = when(is_over, ended);
+        match self
             .parked
-            .try_complete_else_watch(when(|| false, ended), &[member], TIMEOUT);
-        match parked {
-            Ok(ParkResult::Parked(id)) => Some(Session { number, id }),
-            _ => None,
+            .try_complete_else_watch(session, &[member], TIMEOUT)
+        {
+            Ok(ParkResult::Parked(id)) => Some(Session { member, number, id }),
+            Ok(_) => None,
+            Err(_) => {
+                self.members.lock().unwrap().end(member, number);
+                None
+            }
         }
     }
 
@@ -50,7 +92,11 @@ impl Sessions {
         self.parked.reschedule(session.id, TIMEOUT)
     }
 
+    /// False: the session has ended already.
     pub fn leave(&self, session: Session) -> bool {
-        self.parked.cancel(session.id, "left") == EndResult::Ended
+        let Session { member, number, .. } = session;
+        let was_current = self.members.lock().unwrap().end(member, number);
+        self.parked.check_and_complete(&member);
+        was_current
     }
 }

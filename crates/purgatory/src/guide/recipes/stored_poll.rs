@@ -4,6 +4,9 @@ use std::{error::Error, io, time::Duration};
 
 use purgatory::{Purgatory, Timeout, timer_core::Timer};
 
+/// A poll that looked more often would do nothing else.
+const LOOK_EVERY_MIN: Duration = Duration::from_millis(1);
+
 pub trait Store {
     fn read(&self, partition: u32) -> impl Future<Output = io::Result<Vec<u8>>> + Send;
 }
@@ -23,11 +26,12 @@ impl<S: Store, T: Timer> Logs<S, T> {
         min_bytes: usize,
         max_wait: Duration,
     ) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
-        let deadline_ns = self.timer.now_ns() + max_wait.as_nanos() as u64;
+        let deadline_ns = later_ns(self.timer.now_ns(), max_wait);
+        let look_every = self.look_every.max(LOOK_EVERY_MIN);
         loop {
             // Register for the next event, then read: an append during the read is not lost.
             let now_ns = self.timer.now_ns();
-            let look_ns = deadline_ns.min(now_ns + self.look_every.as_nanos() as u64);
+            let look_ns = deadline_ns.min(later_ns(now_ns, look_every));
             let event = self.appends.next_event(&[partition], Timeout::At(look_ns));
             let bytes = self.store.read(partition).await?;
             if bytes.len() >= min_bytes || now_ns >= deadline_ns {
@@ -40,4 +44,10 @@ impl<S: Store, T: Timer> Logs<S, T> {
             }
         }
     }
+}
+
+/// Any duration is legal, and one beyond the clock's end is cut.
+fn later_ns(now_ns: u64, duration: Duration) -> u64 {
+    let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    now_ns.saturating_add(duration_ns)
 }

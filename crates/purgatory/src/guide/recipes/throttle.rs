@@ -17,7 +17,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// A future that is ready when the client has a permit.
+    /// A future that is ready when the client has a permit. Dropped after that, it has used it.
     pub fn admit(&self, max_wait: Duration) -> WaitFuture<()> {
         let permits = self.permits.clone();
         let take = move || {

@@ -59,10 +59,21 @@ fn topics() -> Topics {
     }
 }
 
+/// Otherwise fetches of the first would wait for a topic that is gone.
+#[test]
+fn a_topic_is_not_made_twice() {
+    let topics = topics();
+    let orders = ("orders", topics.create("orders").unwrap());
+    let mut fetch = topics.fetch(orders, 1).unwrap();
+    assert_eq!(topics.create("orders"), None);
+    assert_eq!(topics.append(orders, 1), Ok(true));
+    assert_eq!(got(&mut fetch), 1);
+}
+
 #[test]
 fn a_topic_made_again_has_nothing_of_the_old() {
     let topics = topics();
-    let old = ("orders", topics.create("orders"));
+    let old = ("orders", topics.create("orders").unwrap());
     assert_eq!(topics.append(old, 100), Ok(true));
     let mut ended = topics.fetch(old, 101).unwrap();
     assert_eq!(topics.delete(old), 1);
@@ -71,7 +82,7 @@ fn a_topic_made_again_has_nothing_of_the_old() {
     };
     assert_eq!(over(&mut ended), Err(WaitError::Cancelled(removed)));
     assert!(topics.fetch(old, 1).is_none());
-    let new = ("orders", topics.create("orders"));
+    let new = ("orders", topics.create("orders").unwrap());
     let mut fetch = topics.fetch(new, 1).unwrap();
     assert_eq!(topics.append(old, 101), Ok(false)); // late
     assert_eq!(topics.ends.value(&old), None);

@@ -34,6 +34,7 @@ mod guide {
 
 #[cfg(feature = "keyed")]
 mod commits;
+mod durations;
 mod one_at_a_time;
 mod polls;
 mod produces;

@@ -92,3 +92,15 @@ fn a_produce_has_one_deadline_for_both_its_waits() {
         );
     }
 }
+
+/// Its place is won, and its task has not run since.
+#[test]
+fn a_client_that_goes_returns_its_place() {
+    let (_timer, produces) = produces();
+    let mut produce = Box::pin(produces.produce(7, SECOND));
+    assert!(poll(&mut produce).is_pending());
+    produces.places.update(|free| *free += 1);
+    assert_eq!(produces.places.read(|free| *free), 0);
+    drop(produce);
+    assert_eq!(produces.places.read(|free| *free), 1);
+}

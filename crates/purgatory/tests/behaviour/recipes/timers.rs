@@ -1,14 +1,17 @@
 //! Deadlines that move, and keys signalled after an unlock: debounced saves, sessions, accounts.
 
 use std::{
+    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         TryLockError,
-        atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    thread::ThreadId,
 };
 
 use purgatory::when;
+use timer_core::{Clock, SystemTimer};
 
 use super::{
     guide::{debounce::Document, sessions::Sessions, signal_after_unlock::Accounts},
@@ -21,7 +24,7 @@ fn edits_are_saved_once_when_quiet_and_at_shutdown() {
     let (disk, saved) = mpsc::channel();
     let mut notes = Document {
         name: "notes",
-        text: Arc::default(),
+        unsaved: Arc::default(),
         saves: saves.clone(),
         pending: None,
     };
@@ -47,21 +50,39 @@ fn edits_are_saved_once_when_quiet_and_at_shutdown() {
     nothing_is_left(&saves);
 }
 
+/// The save has expired, and its callback waits for the executor.
+#[test]
+fn a_discarded_text_is_not_saved() {
+    let (timer, saves, later) = manual_and_late();
+    let (disk, saved) = mpsc::channel();
+    let mut notes = Document {
+        name: "notes",
+        unsaved: Arc::default(),
+        saves,
+        pending: None,
+    };
+    assert!(notes.edit("secret", move |text| disk.send(text).unwrap()));
+    timer.advance(2 * SECOND);
+    assert!(notes.discard());
+    later.run();
+    reported::<_, &str>(&saved, &[]);
+}
+
 type Reports = mpsc::Receiver<(&'static str, u64)>;
 
 fn sessions() -> (ManualTimer, Sessions, Reports, Later) {
     let (gone, reports) = mpsc::channel();
     let (timer, parked, later) = manual_and_late();
     let sessions = Sessions {
+        members: Arc::default(),
         parked,
-        joined: AtomicU64::new(0),
         gone,
     };
     (timer, sessions, reports, later)
 }
 
-/// Calls of the old connection concern its session alone; and a report's number says which session
-/// has gone.
+/// Calls of the old connection concern its session alone, and a session that was replaced is not
+/// reported, also if it had expired before.
 #[test]
 fn a_member_that_joins_anew_has_one_session() {
     let (timer, sessions, reports, later) = sessions();
@@ -73,14 +94,73 @@ fn a_member_that_joins_anew_has_one_session() {
     timer.advance(30 * SECOND - MS);
     later.run();
     reported::<_, (&str, u64)>(&reports, &[]);
-    timer.advance(MS);
+    timer.advance(MS); // the second expires, and its callback waits for the executor
     let third = sessions.join("alice").unwrap();
     later.run();
-    reported(&reports, &[("alice", second.number)]);
-    assert!(second.number < third.number && sessions.heartbeat(&third));
+    reported::<_, (&str, u64)>(&reports, &[]);
+    assert!(second.number < third.number);
+    assert!(sessions.heartbeat(&third));
+    timer.advance(30 * SECOND);
+    later.run();
+    reported(&reports, &[("alice", third.number)]);
+    let last = sessions.join("alice").unwrap();
     drop(reports); // the receiver may go
     timer.advance(30 * SECOND);
     later.run();
+    assert!(!sessions.leave(last));
+    nothing_is_left(&sessions.parked);
+}
+
+type Act = Box<dyn FnOnce() + Send>;
+
+/// A clock whose next reading by one thread does something on another thread meanwhile.
+#[derive(Clone, Default)]
+struct MeanwhileClock(Arc<Mutex<Option<(ThreadId, Act)>>>);
+
+impl MeanwhileClock {
+    fn at_next_reading(&self, act: impl FnOnce() + Send + 'static) {
+        *self.0.lock().unwrap() = Some((thread::current().id(), Box::new(act)));
+    }
+}
+
+impl Clock for MeanwhileClock {
+    fn now_ns(&self) -> u64 {
+        let is_here = |pending: &mut (ThreadId, Act)| pending.0 == thread::current().id();
+        let pending = self.0.lock().unwrap().take_if(is_here);
+        if let Some((_, act)) = pending {
+            on_another_thread(act);
+        }
+        0
+    }
+}
+
+impl Debug for MeanwhileClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MeanwhileClock")
+    }
+}
+
+/// The second join falls between the first one's steps, as its park reads the clock.
+#[test]
+fn a_member_that_joins_twice_at_once_has_one_session() {
+    let clock = MeanwhileClock::default();
+    let builder = SystemTimer::builder().clock(clock.clone());
+    let timer = builder.inline().build().unwrap();
+    let (gone, _reports) = mpsc::channel();
+    let sessions = Arc::new(Sessions {
+        members: Arc::default(),
+        parked: Purgatory::builder("test").timer(&timer).build().unwrap(),
+        gone,
+    });
+    let (joins, joined) = mpsc::channel();
+    let other = sessions.clone();
+    clock.at_next_reading(move || joins.send(other.join("alice").unwrap()).unwrap());
+    let first = sessions.join("alice");
+    let second = joined.try_recv().unwrap();
+    assert_eq!(sessions.parked.waiters(&"alice"), 1);
+    assert!(first.is_none());
+    assert!(sessions.heartbeat(&second));
+    assert!(sessions.leave(second));
     nothing_is_left(&sessions.parked);
 }
 
