@@ -31,6 +31,7 @@ pub struct BoxedOperation {
 /// `DelayedOperation` with a callback that a box can call.
 trait Erased: Send {
     fn check(&mut self, for_event: bool) -> bool;
+    fn completes_by_call(&self) -> bool;
     fn weight(&self) -> u64;
     fn on_complete(self: Box<Self>, outcome: Outcome);
 }
@@ -42,6 +43,10 @@ impl<O: DelayedOperation> Erased for O {
         } else {
             self.check_without_event()
         }
+    }
+
+    fn completes_by_call(&self) -> bool {
+        DelayedOperation::completes_by_call(self)
     }
 
     fn weight(&self) -> u64 {
@@ -69,6 +74,10 @@ impl DelayedOperation for BoxedOperation {
 
     fn check_without_event(&mut self) -> bool {
         self.operation.check(false)
+    }
+
+    fn completes_by_call(&self) -> bool {
+        self.operation.completes_by_call()
     }
 
     fn weight(&self) -> u64 {

@@ -140,7 +140,7 @@ pub use timer_core;
 pub use wait::{IntoAnswer, WaitFuture};
 pub use watches::{WatchKey, Watches};
 #[cfg(feature = "keyed")]
-pub use watermarks::Watermarks;
+pub use watermarks::{WatermarkWait, Watermarks};
 
 /// Tests the programs in the README; one needs `Watermarks`.
 #[cfg(all(doctest, feature = "keyed"))]

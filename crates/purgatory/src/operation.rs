@@ -53,6 +53,11 @@ pub trait DelayedOperation: Send + 'static {
     #[doc(hidden)]
     const CHECKED: bool = true;
 
+    /// False if only the type that parks it signals its keys: [`Replies`](crate::Replies),
+    /// `Watermarks`.
+    #[doc(hidden)]
+    const SIGNALLED_BY_CALLERS: bool = true;
+
     /// Checks the condition: true when it holds now. The operation then ends as
     /// [`Completed`](Outcome::Completed).
     ///
@@ -75,6 +80,12 @@ pub trait DelayedOperation: Send + 'static {
     /// reaches the parking thread; nothing was parked.
     fn weight(&self) -> u64 {
         1
+    }
+
+    /// False if it cannot complete without a check, since it has to yield a value.
+    #[doc(hidden)]
+    fn completes_by_call(&self) -> bool {
+        true
     }
 
     /// Checks the condition without an event: for a recheck, or for the last check.
@@ -269,6 +280,9 @@ pub enum EndResult {
     /// Another thread is checking it and ends it: as Completed if that check comes true, otherwise
     /// by the request that was recorded first.
     Noted,
+    /// It waits for a value that it does not have, so it goes on waiting: the condition of a
+    /// [`wait`](crate::Purgatory::wait) gave none, or it is an expected reply.
+    NoValue,
     /// It had ended before.
     Gone,
 }

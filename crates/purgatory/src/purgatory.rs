@@ -201,6 +201,12 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
+        const {
+            assert!(
+                O::SIGNALLED_BY_CALLERS,
+                "their owner completes these operations"
+            )
+        };
         self.core.end_for_key(key, Outcome::Completed)
     }
 
@@ -243,8 +249,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
     /// Completes one operation without a check, unless it has ended. See [`EndResult`].
     ///
-    /// A [`wait`](Purgatory::wait) completed this way re-evaluates its condition. If that gives no
-    /// value, it is cancelled. Costs as much as [`cancel`](Self::cancel).
+    /// A [`wait`](Purgatory::wait) needs a value, so its condition is checked here. If that gives
+    /// none, this returns [`NoValue`](EndResult::NoValue) and the wait goes on. Costs as much as
+    /// [`cancel`](Self::cancel).
     pub fn complete(&self, id: OperationId) -> EndResult {
         self.core.end(id, Outcome::Completed)
     }
@@ -483,6 +490,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
+        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner signals these keys") };
         self.core.signal(key, Event::All)
     }
 
@@ -529,6 +537,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
+        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner signals these keys") };
         self.core.signal(key, Event::One) > 0
     }
 
@@ -558,6 +567,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
+        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner signals these keys") };
         self.core.signal(key, Event::Advance(value))
     }
 }

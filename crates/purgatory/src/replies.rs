@@ -69,9 +69,14 @@ pub struct Expected<V> {
 
 impl<V: Send + 'static> DelayedOperation for Expected<V> {
     const CHECKED: bool = false;
+    const SIGNALLED_BY_CALLERS: bool = false;
 
     fn try_complete(&mut self) -> bool {
         false
+    }
+
+    fn completes_by_call(&self) -> bool {
+        false // a reply completes it
     }
 
     fn on_complete(self, outcome: Outcome) {
@@ -207,17 +212,18 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     }
 
     /// Returns the purgatory of the expected replies, for metrics, snapshots and
-    /// [`shutdown`](Purgatory::shutdown). Completing an operation there gives its reply no value.
+    /// [`shutdown`](Purgatory::shutdown).
+    ///
+    /// Only [`deliver`](Self::deliver) completes a reply: [`complete`](Purgatory::complete) returns
+    /// [`NoValue`](crate::EndResult::NoValue), and calls that signal a key do not compile.
     pub fn purgatory(&self) -> &Purgatory<K, Expected<V>> {
         &self.purgatory
     }
 }
 
 impl<K: WatchKey, V: Send + 'static> From<Purgatory<K, Expected<V>>> for Replies<K, V> {
-    /// Makes `Replies` over a purgatory with other settings, such as a shared timer or a bound.
-    ///
-    /// Its events do nothing, since its operations have no check. Two `Replies` over one purgatory
-    /// are the same.
+    /// Makes `Replies` over a purgatory with other settings, such as a shared timer or a bound. Two
+    /// `Replies` over one purgatory are the same.
     fn from(purgatory: Purgatory<K, Expected<V>>) -> Self {
         Replies { purgatory }
     }

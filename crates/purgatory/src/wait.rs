@@ -5,6 +5,7 @@
 //! answer, or the future abandons it. The later of the two sees what the other did.
 
 use std::{
+    convert::identity,
     future::Future,
     mem,
     pin::Pin,
@@ -117,6 +118,10 @@ where
     fn try_complete(&mut self) -> bool {
         self.value = (self.condition)().into_answer();
         self.value.is_some()
+    }
+
+    fn completes_by_call(&self) -> bool {
+        false // its condition gives the value
     }
 
     fn check_without_event(&mut self) -> bool {
@@ -274,6 +279,28 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         }
     }
 
+    /// Parks a wait, as the operation that `wrap` makes of it, and returns its future.
+    pub(crate) fn await_end<R: IntoAnswer<Answer: Send + 'static>>(
+        &self,
+        watches: Watches<'_, K>,
+        timeout: Timeout,
+        condition: impl FnMut() -> R + Send + 'static,
+        rechecked: bool,
+        wrap: impl FnOnce(BoxedOperation) -> O,
+    ) -> WaitFuture<R::Answer> {
+        let answer = Answer::shared();
+        let operation = BoxedOperation::new(Waiting {
+            condition,
+            rechecked,
+            value: None,
+            answer: Unfilled(Some(answer.clone())),
+        });
+        match self.core.park(wrap(operation), watches, timeout) {
+            Ok(parked) => self.future_of(answer, parked.id()),
+            Err(refused) => self.refused(refused.reason),
+        }
+    }
+
     /// Makes a future that yields this refusal.
     pub(crate) fn refused<T>(&self, reason: RefusedReason) -> WaitFuture<T> {
         let answer = Answer::shared();
@@ -341,7 +368,7 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     where
         K: 'a,
     {
-        self.await_end(watches.into(), timeout.into(), condition, true)
+        self.await_end(watches.into(), timeout.into(), condition, true, identity)
     }
 
     /// Returns a future of the next event of one of the keys. This call registers it; it ends at
@@ -392,28 +419,13 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     {
         let mut registered = false;
         let was_registered = move || mem::replace(&mut registered, true);
-        self.await_end(watches.into(), timeout.into(), was_registered, false)
-    }
-
-    /// Parks a wait and returns its future.
-    fn await_end<R: IntoAnswer<Answer: Send + 'static>>(
-        &self,
-        watches: Watches<'_, K>,
-        timeout: Timeout,
-        condition: impl FnMut() -> R + Send + 'static,
-        rechecked: bool,
-    ) -> WaitFuture<R::Answer> {
-        let answer = Answer::shared();
-        let operation = BoxedOperation::new(Waiting {
-            condition,
-            rechecked,
-            value: None,
-            answer: Unfilled(Some(answer.clone())),
-        });
-        match self.try_complete_else_watch(operation, watches, timeout) {
-            Ok(parked) => self.future_of(answer, parked.id()),
-            Err(refused) => self.refused(refused.reason),
-        }
+        self.await_end(
+            watches.into(),
+            timeout.into(),
+            was_registered,
+            false,
+            identity,
+        )
     }
 }
 

@@ -19,8 +19,9 @@ use timer_core::BuildError;
 
 use crate::{
     boxed::{BoxedOperation, when},
+    engine::signal::Event,
     error::{Refused, RefusedReason},
-    operation::{Outcome, ParkResult, Timeout, opaque},
+    operation::{DelayedOperation, Outcome, ParkResult, Timeout, opaque},
     purgatory::Purgatory,
     sync::{Limit, ModelLock},
     wait::WaitFuture,
@@ -61,9 +62,35 @@ const KEPT_KEYS: u64 = 1024;
 /// run with nothing locked, on the threads where those of any [`Purgatory`] run.
 #[derive(Clone)]
 pub struct Watermarks<K: WatchKey + Sync> {
-    purgatory: Purgatory<K, BoxedOperation>,
+    purgatory: Purgatory<K, WatermarkWait>,
     values: Arc<Values<K>>,
 }
+
+/// An operation that [`Watermarks`] parks.
+#[doc(hidden)]
+pub struct WatermarkWait(BoxedOperation);
+
+impl DelayedOperation for WatermarkWait {
+    const SIGNALLED_BY_CALLERS: bool = false;
+
+    fn try_complete(&mut self) -> bool {
+        self.0.try_complete()
+    }
+
+    fn completes_by_call(&self) -> bool {
+        self.0.completes_by_call()
+    }
+
+    fn check_without_event(&mut self) -> bool {
+        self.0.check_without_event()
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        self.0.on_complete(outcome);
+    }
+}
+
+opaque!([] WatermarkWait);
 
 /// Returns the key's value if it is at least the threshold.
 fn reached<K: WatchKey>(values: &Values<K>, key: &K, threshold: u64) -> Option<u64> {
@@ -91,10 +118,10 @@ fn quorum<K: WatchKey>(
     if met.len() >= k { Some(met) } else { None }
 }
 
-impl<K: WatchKey + Sync> From<Purgatory<K, BoxedOperation>> for Watermarks<K> {
+impl<K: WatchKey + Sync> From<Purgatory<K, WatermarkWait>> for Watermarks<K> {
     /// Makes `Watermarks` over a purgatory with other settings, such as a shared timer, an executor
     /// or a bound.
-    fn from(purgatory: Purgatory<K, BoxedOperation>) -> Self {
+    fn from(purgatory: Purgatory<K, WatermarkWait>) -> Self {
         Watermarks::with_keys_max(purgatory, usize::MAX)
     }
 }
@@ -111,7 +138,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// Makes `Watermarks` over a purgatory, with values for at most `keys_max` keys at a time.
     /// Waits under a key without a value do not count; [`max_parked`](crate::Builder::max_parked)
     /// limits those.
-    pub fn with_keys_max(purgatory: Purgatory<K, BoxedOperation>, keys_max: usize) -> Self {
+    pub fn with_keys_max(purgatory: Purgatory<K, WatermarkWait>, keys_max: usize) -> Self {
         Watermarks {
             purgatory,
             values: Arc::new(Values::new(Limit::new(keys_max as u64))),
@@ -119,8 +146,17 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     }
 
     /// Returns the purgatory of the waits, for metrics and snapshots, to cancel waits, or to
-    /// [shut down](Purgatory::shutdown). Its events advance no value.
-    pub fn purgatory(&self) -> &Purgatory<K, BoxedOperation> {
+    /// [shut down](Purgatory::shutdown).
+    ///
+    /// Only [`advance`](Self::advance) and [`add`](Self::add) signal its keys. Calls of the purgatory
+    /// that do so advance no value, so they do not compile:
+    ///
+    /// ```compile_fail
+    /// let log_ends = purgatory::Watermarks::<&str>::new("log ends")?;
+    /// log_ends.purgatory().complete_up_to(&"orders-0", 7);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn purgatory(&self) -> &Purgatory<K, WatermarkWait> {
         &self.purgatory
     }
 
@@ -189,12 +225,33 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     {
         if failpoint!(EventBeforeItsAdvance) {
             let early = to(self.values.get(key).unwrap_or(0));
-            let completed = self.purgatory.complete_up_to(key, early);
+            let completed = self.signal(key, early);
             self.values.change(key, to)?;
             return Ok(completed);
         }
         let value = self.values.change(key, to)?;
-        Ok(self.purgatory.complete_up_to(key, value))
+        Ok(self.signal(key, value))
+    }
+
+    /// Completes the waits that the key's value reaches.
+    fn signal<Q>(&self, key: &Q, value: u64) -> usize
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.purgatory.core.signal(key, Event::Advance(value))
+    }
+
+    /// Parks a wait for the future of what `condition` gives.
+    fn wait<T: Send + 'static>(
+        &self,
+        watermarks: &[(K, u64)],
+        timeout: Timeout,
+        condition: impl FnMut() -> Option<T> + Send + 'static,
+    ) -> WaitFuture<T> {
+        let watches = Watches::up_to(watermarks).checked();
+        self.purgatory
+            .await_end(watches, timeout, condition, true, WatermarkWait)
     }
 
     /// Removes the key's value and cancels the waits for it; returns how many waits this call
@@ -240,8 +297,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         let values = self.values.clone();
         let key = key.clone();
         let condition = move || reached(&values, &key, threshold);
-        let watches = Watches::up_to(&watermark).checked();
-        self.purgatory.wait(watches, timeout, condition)
+        self.wait(&watermark, timeout.into(), condition)
     }
 
     /// Calls `then` once the key's value is at least `threshold`, or the wait has ended otherwise.
@@ -262,7 +318,8 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         let operation = when(move || reached(&values, &key, threshold).is_some(), then);
         let watches = Watches::up_to(&watermark).checked();
         self.purgatory
-            .try_complete_else_watch(operation, watches, timeout)
+            .try_complete_else_watch(WatermarkWait(operation), watches, timeout)
+            .map_err(|refused| refused.map(|wait| wait.0))
     }
 
     /// Returns a future of a quorum, ready once at least `k` of the keys have reached their
@@ -300,8 +357,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         let values = self.values.clone();
         let members = watermarks.to_vec();
         let condition = move || quorum(&values, k, &members);
-        let watches = Watches::up_to(watermarks).checked();
-        self.purgatory.wait(watches, timeout, condition)
+        self.wait(watermarks, timeout.into(), condition)
     }
 }
 

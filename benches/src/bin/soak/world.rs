@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use fastrand::Rng;
-use purgatory::{BoxedOperation, Monitor, Purgatory, Replies, Watermarks};
+use purgatory::{BoxedOperation, DelayedOperation, Monitor, Purgatory, Replies, Watermarks};
 use timer_core::{SystemTimer, TickLength, Timer};
 
 use crate::{books::Books, inject::Stall};
@@ -105,13 +105,9 @@ impl World {
         self.levels[key as usize].load(SeqCst)
     }
 
-    /// Returns all purgatories except that of the replies.
-    fn purgatories(&self) -> [&Purgatory<u64, BoxedOperation>; 3] {
-        [
-            &self.plain,
-            self.monitor.purgatory(),
-            self.watermarks.purgatory(),
-        ]
+    /// Returns the purgatories of boxed operations.
+    fn purgatories(&self) -> [&Purgatory<u64, BoxedOperation>; 2] {
+        [&self.plain, self.monitor.purgatory()]
     }
 
     /// Ends everything that is parked, and leaves the world open.
@@ -122,15 +118,15 @@ impl World {
         for purgatory in self.purgatories() {
             purgatory.cancel_all("over");
         }
+        self.watermarks.purgatory().cancel_all("over");
     }
 
     /// Inspects everything, as a scrape or a debug page does.
     pub(crate) fn inspect(&self) {
         for purgatory in self.purgatories() {
-            _ = purgatory.stats();
-            _ = purgatory.times();
-            _ = purgatory.snapshot(5);
+            inspect(purgatory);
         }
+        inspect(self.watermarks.purgatory());
         _ = self.replies.purgatory().stats();
         _ = self.timer.stats();
     }
@@ -139,19 +135,9 @@ impl World {
     pub(crate) fn check_empty(&self) -> anyhow::Result<()> {
         // No operation, watch or key; and the counts add up.
         for purgatory in self.purgatories() {
-            let remaining = [purgatory.len(), purgatory.watched(), purgatory.keys()];
-            ensure!(
-                remaining == [0; 3],
-                "{remaining:?} operations, watches and keys remain"
-            );
-            let stats = purgatory.stats();
-            let ended = stats.completed + stats.expired + stats.cancelled;
-            ensure!(
-                stats.parked_total == ended,
-                "counts do not add up: {stats:?}"
-            );
-            ensure!(stats.weight == 0, "a weight of {} remains", stats.weight);
+            ensure_empty(purgatory)?;
         }
+        ensure_empty(self.watermarks.purgatory())?;
         let replies = self.replies.purgatory().len();
         ensure!(replies == 0, "{replies} replies remain");
 
@@ -176,6 +162,7 @@ impl World {
                 for purgatory in self.purgatories() {
                     purgatory.shutdown(limit);
                 }
+                self.watermarks.purgatory().shutdown(limit);
                 self.replies.purgatory().shutdown(limit);
                 self.timer.shutdown(limit);
             }
@@ -192,6 +179,30 @@ impl World {
             stall: self.stall.clone(),
         }
     }
+}
+
+/// Inspects a purgatory, as a scrape or a debug page does.
+fn inspect<O: DelayedOperation>(purgatory: &Purgatory<u64, O>) {
+    _ = purgatory.stats();
+    _ = purgatory.times();
+    _ = purgatory.snapshot(5);
+}
+
+/// Checks that nothing remains in a purgatory, and that its counts add up.
+fn ensure_empty<O: DelayedOperation>(purgatory: &Purgatory<u64, O>) -> anyhow::Result<()> {
+    let remaining = [purgatory.len(), purgatory.watched(), purgatory.keys()];
+    ensure!(
+        remaining == [0; 3],
+        "{remaining:?} operations, watches and keys remain"
+    );
+    let stats = purgatory.stats();
+    let ended = stats.completed + stats.expired + stats.cancelled;
+    ensure!(
+        stats.parked_total == ended,
+        "counts do not add up: {stats:?}"
+    );
+    ensure!(stats.weight == 0, "a weight of {} remains", stats.weight);
+    Ok(())
 }
 
 /// A world that was closed.

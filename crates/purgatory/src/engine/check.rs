@@ -111,7 +111,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Checks an operation and checks it in, again for as long as events or rechecks come by
     /// meanwhile.
     #[inline]
-    fn check_held(&self, mut held: CheckedOut<O>) -> Checked<K, O> {
+    pub(super) fn check_held(&self, mut held: CheckedOut<O>) -> Checked<K, O> {
         loop {
             let verdict = match held.cause {
                 Cause::Event => self.check(&mut held.payload, O::try_complete),

@@ -22,7 +22,7 @@ use crate::{
         walk::{MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
-    shard::{AllEnded, Ended, Popped, Reach, Shard, WatchList},
+    shard::{AllEnded, CheckedOut, Ended, Popped, Reach, Shard, WatchList},
     watches::WatchKey,
 };
 
@@ -30,7 +30,7 @@ use crate::{
 const CLAIM_BATCH: usize = 128;
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Ends one operation.
+    /// Ends one operation. One that cannot complete without a value is checked for it.
     pub(crate) fn end(self: &Arc<Self>, id: OperationId, outcome: Outcome) -> EndResult {
         let Some(handle) = self.handle(id) else {
             return EndResult::Gone;
@@ -38,8 +38,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let call = Call::enter(&self.executors);
         let now_ns = self.ending_at();
         let mut first_shard = self.first_shard_of(handle);
-        if first_shard.get_mut(handle).is_none() {
+        let Some(entry) = first_shard.get_mut(handle) else {
             return EndResult::Gone;
+        };
+        if outcome == Outcome::Completed
+            && entry.payload().is_some_and(|it| !it.completes_by_call())
+        {
+            let held = first_shard.check_out(handle);
+            drop(first_shard);
+            return self.complete_by_check(&call, held);
         }
         let Some(ended) = first_shard.claim(handle, outcome, now_ns) else {
             return EndResult::Noted;
@@ -47,6 +54,25 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         drop(first_shard);
         self.finish(&call, ended);
         EndResult::Ended
+    }
+
+    /// Completes an operation that needs a value, if its check gives one. It is `held`, unless another
+    /// thread ends it.
+    fn complete_by_check(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        held: Option<CheckedOut<O>>,
+    ) -> EndResult {
+        let Some(held) = held else {
+            return EndResult::Noted;
+        };
+        match self.check_held(held).ended {
+            Some(ended) => {
+                self.finish(call, ended);
+                EndResult::Ended
+            }
+            None => EndResult::NoValue,
+        }
     }
 
     /// Gives one operation another timeout, unless its end is decided or pending.

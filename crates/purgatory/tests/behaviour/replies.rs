@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use purgatory::{CancelReason, Expected, Outcome, Purgatory, RefusedReason, Replies, WaitError};
+use purgatory::{
+    CancelReason, EndResult, Expected, Outcome, Purgatory, RefusedReason, Replies, WaitError,
+};
 use timer_core::ManualTimer;
 
 use crate::support::{
@@ -54,6 +56,16 @@ fn replies_come_in_any_order_and_wake_their_task() {
         [&mut one, &mut two, &mut three].map(over),
         [Ok("one"), Ok("two"), Ok("three")]
     );
+    nothing_is_left(&waits, &replies);
+}
+
+#[test]
+fn complete_gives_a_reply_no_value() {
+    let (_timer, waits, replies) = replies();
+    let mut reply = replies.expect(1, SECOND).unwrap();
+    assert_eq!(waits.complete(reply.id().unwrap()), EndResult::NoValue);
+    assert_eq!(replies.deliver(&1, "one"), Ok(()));
+    assert_eq!(over(&mut reply), Ok("one"));
     nothing_is_left(&waits, &replies);
 }
 

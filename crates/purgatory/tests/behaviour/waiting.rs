@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::support::{MINUTE, MS, SECOND, Woken, assert_empty, by_hand, over, poll};
-use purgatory::{CancelReason, Purgatory, WaitError, Watches, when};
+use purgatory::{EndResult, Purgatory, WaitError, Watches, when};
 
 type Waits = Purgatory<&'static str>;
 
@@ -54,13 +54,31 @@ fn the_task_that_polled_last_is_woken() {
 fn true_ends_a_wait_and_false_waits_on() {
     let (timer, waits): (_, Waits) = by_hand();
     assert_eq!(over(&mut waits.wait(&["a"], MS, || true)), Ok(()));
-    let [mut never, mut forced] = [(); 2].map(|()| waits.wait(&["a"], 10 * MS, || false));
-    waits.complete(forced.id().unwrap()); // a condition is still asked for the value
-    let without = CancelReason::Requested("completed without a value".into());
-    assert_eq!(over(&mut forced), Err(WaitError::Cancelled(without)));
+    let mut never = waits.wait(&["a"], 10 * MS, || false);
     assert_eq!(waits.check_and_complete(&"a"), 0);
     timer.advance(10 * MS);
     assert_eq!(over(&mut never), Err(WaitError::Expired));
+}
+
+/// A wait cannot end without a value, but it may have one by then.
+#[test]
+fn complete_checks_a_wait_for_its_value() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let shelf = Shelf::default();
+    let mut wait = waits.wait(&["a", "b"], SECOND, shelf.take());
+    let id = wait.id().unwrap();
+    assert_eq!(waits.complete(id), EndResult::NoValue);
+    assert_eq!((poll(&mut wait), waits.len()), (Poll::Pending, 1));
+    shelf.put(3);
+    assert_eq!(waits.complete(id), EndResult::Ended);
+    assert_eq!(
+        (over(&mut wait), waits.complete(id)),
+        (Ok(3), EndResult::Gone)
+    );
+    let mut next = waits.next_event(&["a"], SECOND); // which has no condition
+    assert_eq!(waits.complete(next.id().unwrap()), EndResult::Ended);
+    assert_eq!(over(&mut next), Ok(()));
+    assert_empty(&waits);
 }
 
 #[test]

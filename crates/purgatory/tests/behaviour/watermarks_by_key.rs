@@ -7,12 +7,13 @@ use std::{
 
 use crate::support::{MINUTE, SECOND, assert_empty, by_hand, over, poll, requested};
 use purgatory::{
+    EndResult,
     Outcome::{Cancelled, Completed, Expired},
-    Purgatory, RefusedReason, WaitError, WaitFuture, Watermarks,
+    Purgatory, RefusedReason, WaitError, WaitFuture, WatermarkWait, Watermarks,
 };
 use timer_core::ManualTimer;
 
-type Waits = Purgatory<u32>;
+type Waits = Purgatory<u32, WatermarkWait>;
 
 /// Watermarks under a hand-turned clock, and their purgatory to look into.
 fn watermarks() -> (ManualTimer, Waits, Watermarks<u32>) {
@@ -138,13 +139,22 @@ fn a_removed_key_cancels_its_waits_and_begins_anew() {
         (None, true)
     );
     let mut anew = watermarks.wait_for(&1, 3, SECOND);
-    assert_eq!(
-        (waits.complete_up_to(&1, 5), watermarks.advance(&1, 2)),
-        (0, Ok(0))
-    );
+    assert_eq!(watermarks.advance(&1, 2), Ok(0));
     assert!(poll(&mut anew).is_pending());
     assert_eq!((watermarks.advance(&1, 3), over(&mut anew)), (Ok(1), Ok(3)));
     assert_eq!((watermarks.advance(&2, 6), over(&mut two)), (Ok(1), Ok(6)));
+    assert_empty(&waits);
+}
+
+/// A callback needs no value.
+#[test]
+fn complete_gives_a_watermarks_wait_no_value() {
+    let (_timer, waits, watermarks) = watermarks();
+    let mut wait = watermarks.wait_for(&1, 3, SECOND);
+    assert_eq!(waits.complete(wait.id().unwrap()), EndResult::NoValue);
+    assert_eq!((watermarks.advance(&1, 3), over(&mut wait)), (Ok(1), Ok(3)));
+    let parked = watermarks.park(&1, 4, SECOND, drop).unwrap();
+    assert_eq!(waits.complete(parked.id().unwrap()), EndResult::Ended);
     assert_empty(&waits);
 }
 
