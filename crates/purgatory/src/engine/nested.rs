@@ -1,17 +1,20 @@
 //! Callbacks that call back: the trampoline.
 //!
-//! A callback may raise events, which end operations, whose callbacks raise events, and so on for a
-//! million links. So that the stack does not grow with the chain, only the *outermost* call into
-//! any purgatory on a thread runs callbacks; a nested one queues them, and the outermost call
-//! works the queue off before it returns (also when it unwinds). The queue is the thread's: it
-//! spans purgatories.
+//! A callback may signal keys, which ends operations, whose callbacks signal keys, and so on for a
+//! million links. So that the stack does not grow with the chain, only the *outermost* call into any
+//! purgatory on a thread runs callbacks. A nested call queues them, and the outermost call works the
+//! queue off before it returns, even when it unwinds. The queue belongs to the thread: it spans
+//! purgatories.
 //!
-//! - **Bounded call**: after `QUEUE_BUDGET` queued pieces of work the rest moves, still in order,
-//!   to the executor of the outermost call's purgatory; one call does not do everybody's work.
+//! - **Bounded call**: after `QUEUE_BUDGET` queued pieces of work the rest moves, still in order, to
+//!   the executor of the outermost call's purgatory.
+//! - **Until the end**: a thread's destructors may call, too, and no chain of theirs needs stack. So
+//!   the thread's state has no destructor of its own.
 
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
+    mem::ManuallyDrop,
     sync::Arc,
 };
 
@@ -27,17 +30,75 @@ pub(crate) const QUEUE_BUDGET: usize = 1024;
 
 type Work = Box<dyn FnOnce() + Send>;
 
+/// The calls of one thread.
 struct Thread {
+    /// A call is under way.
     active: Cell<bool>,
-    queue: RefCell<VecDeque<Work>>,
+    /// The thread's destructors run: its queue keeps no memory any more.
+    ending: Cell<bool>,
+    /// Never dropped, so that it is there for the thread's destructors. [`QueueMemory`] frees it.
+    queue: ManuallyDrop<RefCell<VecDeque<Work>>>,
+}
+
+impl Thread {
+    fn new() -> Self {
+        Thread {
+            active: Cell::new(false),
+            ending: Cell::new(false),
+            queue: ManuallyDrop::new(RefCell::default()),
+        }
+    }
+
+    /// Takes the first piece of work out.
+    fn pop(&self) -> Option<Work> {
+        let mut queue = self.queue.borrow_mut();
+        let work = queue.pop_front();
+        let is_peak = queue.capacity() > QUEUE_BUDGET;
+        if queue.is_empty() && (is_peak || self.ending.get()) {
+            *queue = VecDeque::new(); // returns the memory
+        }
+        work
+    }
+
+    /// Takes all work out. The outermost call is over if there is none.
+    fn take_rest(&self) -> VecDeque<Work> {
+        let rest = self.queue.take();
+        self.active.set(!rest.is_empty());
+        rest
+    }
+
+    /// Ends the outermost call unless work is queued; returns true if it is.
+    fn has_work(&self) -> bool {
+        let has_work = !self.queue.borrow().is_empty();
+        self.active.set(has_work);
+        has_work
+    }
+}
+
+/// Frees the memory of its thread's queue as the thread ends.
+struct QueueMemory;
+
+impl Drop for QueueMemory {
+    fn drop(&mut self) {
+        let _ = THREAD.try_with(|thread| {
+            thread.ending.set(true);
+            // A call is under way if a callback ends the process.
+            if let Ok(mut queue) = thread.queue.try_borrow_mut() {
+                if queue.is_empty() {
+                    *queue = VecDeque::new();
+                }
+            }
+        });
+    }
 }
 
 thread_local! {
-    static THREAD: Thread = Thread { active: Cell::new(false), queue: RefCell::default() };
+    static THREAD: Thread = Thread::new();
+    #[allow(clippy::missing_const_for_thread_local, reason = "a model's cannot be")]
+    static QUEUE_MEMORY: QueueMemory = QueueMemory;
 }
 
-/// Where a purgatory's work goes that the calling thread is not to do: an executor of its own, or
-/// the timer's.
+/// The executor for work that the calling thread is not to do: the purgatory's own, or the timer's.
 pub(crate) struct Executors {
     pub(crate) driver: Arc<Driver>,
     pub(crate) executor: Option<Arc<dyn Executor>>,
@@ -46,37 +107,35 @@ pub(crate) struct Executors {
 impl Executors {
     /// Hands a job over. An executor that panics has dropped the job, and so run it.
     pub(crate) fn execute(&self, job: Job) {
-        let _ = contain(|| match &self.executor {
-            Some(executor) => executor.execute(job),
+        match &self.executor {
+            Some(executor) => _ = contain(|| executor.execute(job)),
             None => self.driver.execute(job),
-        });
-    }
-
-    /// How many threads run jobs, as far as that is known.
-    pub(crate) fn parallelism(&self) -> usize {
-        let mut parallelism = 1; // of an executor that panics
-        let _ = contain(|| {
-            parallelism = match &self.executor {
-                Some(executor) => executor.parallelism(),
-                None => self.driver.parallelism(),
-            }
-        });
-        parallelism
-    }
-
-    /// True where the end of a blocking wait may itself wait for the calling thread.
-    pub(crate) fn must_not_block(&self) -> bool {
-        let in_call = THREAD
-            .try_with(|thread| thread.active.get())
-            .unwrap_or(false);
-        let mut needed = in_call || Driver::on_timer_thread() || self.driver.needs_this_thread();
-        if let (false, Some(executor)) = (needed, &self.executor) {
-            let _ = contain(|| needed = executor.needs_this_thread());
         }
-        needed
     }
 
-    /// True when jobs run on the calling thread after all.
+    /// Returns how many threads run jobs; 1 if the executor panics.
+    pub(crate) fn parallelism(&self) -> usize {
+        match &self.executor {
+            Some(executor) => contain(|| executor.parallelism()).unwrap_or(1),
+            None => self.driver.parallelism(),
+        }
+    }
+
+    /// Returns true where the end of a blocking wait may itself wait for the calling thread.
+    pub(crate) fn must_not_block(&self) -> bool {
+        let in_call = THREAD.try_with(|thread| thread.active.get());
+        if in_call.unwrap_or(false) || Driver::on_timer_thread() || self.driver.needs_this_thread()
+        {
+            return true;
+        }
+        match &self.executor {
+            // An executor that panics does not need this thread.
+            Some(executor) => contain(|| executor.needs_this_thread()).unwrap_or(false),
+            None => false,
+        }
+    }
+
+    /// Returns true if jobs run on the thread that hands them over.
     pub(crate) fn is_here(&self) -> bool {
         self.executor.is_none() && self.driver.inline
     }
@@ -84,97 +143,81 @@ impl Executors {
 
 /// A call into a purgatory, outermost on its thread or nested.
 pub(crate) struct Call<'a> {
-    outermost: bool,
-    offload: &'a Arc<Executors>,
+    is_outermost: bool,
+    executors: &'a Arc<Executors>,
 }
 
 impl<'a> Call<'a> {
-    /// Enters a call. What goes beyond the call's budget runs `elsewhere`.
-    pub(crate) fn enter(offload: &'a Arc<Executors>) -> Call<'a> {
-        let outermost = THREAD.try_with(|thread| !thread.active.replace(true));
+    /// Enters a call. Work beyond its budget moves to one of `executors`.
+    pub(crate) fn enter(executors: &'a Arc<Executors>) -> Call<'a> {
+        let is_outermost = THREAD.try_with(|thread| !thread.active.replace(true));
         Call {
-            outermost: outermost.unwrap_or(true),
-            offload,
-        } // a thread that ends queues nothing
+            is_outermost: is_outermost.unwrap_or(true),
+            executors,
+        }
     }
 
     pub(crate) fn is_nested(&self) -> bool {
-        !self.outermost
+        !self.is_outermost
+    }
+
+    /// Runs queued work, and the work that it queues, until the queue is empty or has moved.
+    #[cold]
+    fn work_off_queue(&self) {
+        let budget = if self.executors.is_here() {
+            usize::MAX
+        } else {
+            QUEUE_BUDGET
+        };
+        loop {
+            // 1. Run what is queued here, up to the budget.
+            for _ in 0..budget {
+                let work = THREAD.try_with(Thread::pop).ok().flatten();
+                let Some(work) = work else { break };
+                let _ = contain(work);
+            }
+
+            // 2. Without a rest the call is over.
+            let rest = THREAD.try_with(Thread::take_rest).unwrap_or_default();
+            if rest.is_empty() {
+                return;
+            }
+
+            // 3. Hand the rest over. An executor that runs it here and now (one that is shut down,
+            // say) finds this call still under way and puts the work back into this queue, instead
+            // of nesting deeper.
+            let executors = self.executors.clone();
+            self.executors.execute(Job::new(move || {
+                let _call = Call::enter(&executors);
+                resume(rest);
+            }));
+        }
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if self.is_outermost && THREAD.try_with(Thread::has_work).unwrap_or(false) {
+            self.work_off_queue();
+        }
     }
 }
 
 /// Leaves work to the outermost call on this thread. A panic in it is contained.
 pub(crate) fn enqueue(work: impl FnOnce() + Send + 'static) {
     let work: Work = Box::new(work);
+    let _ = QUEUE_MEMORY.try_with(|_| ()); // from now on it frees the queue
     THREAD.with(|thread| thread.queue.borrow_mut().push_back(work));
 }
 
-/// Puts work at the end of this thread's queue. A thread that ends has none: the work runs here.
+/// Puts work that was handed over at the end of this thread's queue.
 fn resume(mut work: VecDeque<Work>) {
+    let _ = QUEUE_MEMORY.try_with(|_| ());
     let queued = THREAD.try_with(|thread| thread.queue.borrow_mut().append(&mut work));
     if queued.is_err() {
-        work.into_iter().for_each(|work| work());
-    }
-}
-
-fn next() -> Option<Work> {
-    let pop = |thread: &Thread| {
-        let queue = &mut *thread.queue.borrow_mut();
-        let work = queue.pop_front();
-        if queue.is_empty() && queue.capacity() > QUEUE_BUDGET {
-            *queue = VecDeque::new(); // a peak is given back
-        }
-        work
-    };
-    THREAD.try_with(pop).ok().flatten()
-}
-
-impl Drop for Call<'_> {
-    fn drop(&mut self) {
-        if !self.outermost {
-            return;
-        }
-        let nothing_queued = THREAD.try_with(|thread| {
-            let nothing_queued = thread.queue.borrow().is_empty();
-            thread.active.set(!nothing_queued);
-            nothing_queued
-        });
-        if !nothing_queued.unwrap_or(true) {
-            self.work_off_queue();
-        }
-    }
-}
-
-impl Call<'_> {
-    #[cold]
-    fn work_off_queue(&self) {
-        let budget = if self.offload.is_here() {
-            usize::MAX
-        } else {
-            QUEUE_BUDGET
-        };
-        loop {
-            for _ in 0..budget {
-                let Some(work) = next() else { break };
-                let _ = contain(work);
-            }
-            let rest = THREAD.try_with(|thread| {
-                let rest = std::mem::take(&mut *thread.queue.borrow_mut());
-                thread.active.set(!rest.is_empty());
-                rest
-            });
-            let Some(rest) = rest.ok().filter(|rest| !rest.is_empty()) else {
-                return;
-            };
-            let offload = self.offload.clone();
-            let job = Job::new(move || {
-                let call = Call::enter(&offload);
-                resume(rest);
-                drop(call);
-            });
-            // An executor that runs it here and now (one that is shut down, say) finds this call
-            // still there and puts the work back into this queue, instead of nesting deeper.
-            self.offload.execute(job);
+        // A platform whose thread-locals go even without a destructor.
+        for work in work {
+            work();
         }
     }
 }
@@ -193,9 +236,9 @@ mod tests {
     }
 
     /// A chain of `left` links, each queued by the one before.
-    fn link(offload: Arc<Executors>, left: usize, done: mpsc::Sender<()>) {
-        let _call = Call::enter(&offload);
-        let next = offload.clone();
+    fn link(executors: Arc<Executors>, left: usize, done: mpsc::Sender<()>) {
+        let _call = Call::enter(&executors);
+        let next = executors.clone();
         enqueue(move || match left {
             0 => done.send(()).unwrap(),
             _ => link(next, left - 1, done),
@@ -212,10 +255,10 @@ mod tests {
     #[test]
     fn a_chain_beyond_its_budget_goes_on_elsewhere() {
         let timer = SystemTimer::new().unwrap();
-        let offload = on(&timer);
+        let executors = on(&timer);
         let order = Arc::new(Mutex::new(Vec::new()));
         {
-            let call = Call::enter(&offload);
+            let call = Call::enter(&executors);
             for number in 0..QUEUE_BUDGET + 10 {
                 let order = order.clone();
                 enqueue(move || order.lock().unwrap().push(number));
@@ -235,11 +278,11 @@ mod tests {
 
     #[test]
     fn a_panic_in_a_queued_callback_reaches_no_other() {
-        let offload = on(&ManualTimer::new());
+        let executors = on(&ManualTimer::new());
         let (done, ended) = mpsc::channel();
         {
-            let _call = Call::enter(&offload);
-            assert!(Call::enter(&offload).is_nested());
+            let _call = Call::enter(&executors);
+            assert!(Call::enter(&executors).is_nested());
             enqueue(|| panic!("queued"));
             enqueue(move || done.send(()).unwrap());
         }

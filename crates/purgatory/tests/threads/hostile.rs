@@ -3,6 +3,7 @@
 
 use std::{
     cell::RefCell,
+    panic::panic_any,
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -14,8 +15,10 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{DROPPED, MINUTE, MS, Op, Park, Probe, TellsWhere, by_hand, never};
-use purgatory::{CancelReason, Outcome, Purgatory, WaitError, Watches, when};
+use crate::support::{
+    DROPPED, MINUTE, MS, Op, Park, Probe, TellsWhere, by_hand, by_hand_with, never,
+};
+use purgatory::{BoxedOperation, CancelReason, Outcome, Purgatory, WaitError, Watches, when};
 use timer_core::{Executor, Job, SystemTimer, Timer};
 
 /// Parks an operation that parks another when it is cancelled: for ever, were it not for the test.
@@ -234,5 +237,85 @@ fn a_chain_with_jobs_run_in_place_needs_no_stack() {
         .spawn(move || link(purgatory, 200_000, counted))
         .unwrap();
     thread.join().unwrap();
+    assert_eq!(ended.load(SeqCst), 200_001);
+}
+
+/// A panic payload that panics again when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("the payload of a panic was dropped");
+    }
+}
+
+/// The job of an expiry runs all its callbacks, and each operation frees its place.
+#[test]
+fn payload_that_panics_in_drop_loses_no_callback() {
+    let (timer, purgatory) = by_hand_with::<u32, BoxedOperation>(|builder| builder.max_parked(64));
+    let ended = Arc::new(AtomicUsize::new(0));
+    for number in 0..64 {
+        let counted = ended.clone();
+        let then = move |_| {
+            counted.fetch_add(1, SeqCst);
+            if number == 0 {
+                panic_any(Bomb);
+            }
+        };
+        purgatory.park(when(|| false, then), &[1], MS);
+    }
+    timer.advance(MS);
+    assert_eq!(ended.load(SeqCst), 64);
+    for _ in 0..64 {
+        purgatory.park(never(), &[1], MINUTE);
+    }
+    assert_eq!(purgatory.stats().panics, 1);
+}
+
+/// An event goes on to the other waiters of its key.
+#[test]
+fn payload_that_panics_in_drop_loses_no_check() {
+    let (_timer, purgatory) = by_hand::<u32, BoxedOperation>();
+    let mut is_first = true;
+    let check = move || {
+        if !std::mem::replace(&mut is_first, false) {
+            panic_any(Bomb);
+        }
+        false
+    };
+    purgatory.park(when(check, drop), &[1], MINUTE);
+    let mut is_parked = false;
+    let check = move || std::mem::replace(&mut is_parked, true);
+    purgatory.park(when(check, drop), &[1], MINUTE);
+    assert_eq!((purgatory.check_and_complete(&1), purgatory.len()), (1, 0));
+    assert_eq!(purgatory.stats().cancelled_by_panic, 1);
+}
+
+/// Begins a chain as its thread's destructors run.
+struct AtTheEnd(Purgatory<u32>, Arc<AtomicUsize>);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        link(self.0.clone(), 200_000, self.1.clone());
+    }
+}
+
+thread_local! {
+    static AT_THE_END: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+}
+
+/// A purgatory's own thread-locals are gone by then.
+#[test]
+fn a_chain_begun_by_a_destructor_needs_no_stack() {
+    let (_timer, purgatory) = by_hand();
+    let ended = Arc::new(AtomicUsize::new(0));
+    let counted = ended.clone();
+    let ends = move || {
+        AT_THE_END.set(Some(AtTheEnd(purgatory.clone(), counted))); // made first, gone last
+        purgatory.park(never(), &[2], MINUTE);
+        assert_eq!(purgatory.cancel_for_key(&2, "by the thread"), 1);
+    };
+    let small_stack = thread::Builder::new().stack_size(128 << 10);
+    small_stack.spawn(ends).unwrap().join().unwrap();
     assert_eq!(ended.load(SeqCst), 200_001);
 }

@@ -10,6 +10,7 @@ use std::{
     cell::Cell,
     collections::VecDeque,
     fmt, io,
+    mem::forget,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, PoisonError},
     time::Duration,
@@ -29,7 +30,12 @@ pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 fn message(payload: Box<dyn Any + Send>) -> String {
     let owned = payload.downcast_ref::<String>().map(String::as_str);
     let constant = payload.downcast_ref::<&'static str>().copied();
-    owned.or(constant).unwrap_or("no message").to_owned()
+    let message = owned.or(constant).unwrap_or("no message").to_owned();
+    // The payload is the user's: its `Drop` may panic, and so may the payload of that panic.
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        forget(second);
+    }
+    message
 }
 
 /// Work for an [`Executor`]. Runs once: by [`run`](Self::run), or else when it is dropped.
