@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The main job for real: check.sh target/release/examples/acks_all
 #
-# Each run checks its own books and fails when they do not agree. Here: on the repository's text, on a
+# Each run checks itself and fails when its counts do not agree. Here: on the repository's text, on a
 # file, on standard input; with a stalled follower, whose produces must expire; a scrape of its metrics;
 # Ctrl-C.
 set -euo pipefail
@@ -61,17 +61,17 @@ wait_for() {
     done
 }
 # The whole line: it is written in pieces.
-address_told() { address=$(sed -n 's|^metrics: http://\(.*/metrics\)$|\1|p' "$work/progress") && [ -n "$address" ]; }
+address_printed() { address=$(sed -n 's|^metrics: http://\(.*/metrics\)$|\1|p' "$work/progress") && [ -n "$address" ]; }
 some_parked() {
     scrape "$address" >"$work/metrics"
     grep -q '^purgatory_parked_total{purgatory="produce"} [1-9]' "$work/metrics"
 }
 
 echo "== a scrape, then Ctrl-C"
-: >"$work/progress" # no run that has ended may tell the address
+: >"$work/progress" # without the address of a run that has ended
 "$run" --seconds 86400 >"$work/table" 2>"$work/progress" &
 pid=$!
-wait_for "metrics address" address_told
+wait_for "metrics address" address_printed
 wait_for "parked operation in the metrics" some_parked
 grep '^purgatory_' "$work/metrics"
 kill -INT "$pid"

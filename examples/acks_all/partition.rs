@@ -7,8 +7,8 @@
 //! A log is its end and a digest of every record below it, so that a run of any length can be
 //! audited. The leader keeps the records that a follower still has to fetch. Its lock covers its
 //! log and what it knows of the followers. The high watermark is read without it: that is the
-//! condition of a waiting produce, and a check must not need a lock that the thread raising the
-//! event might hold.
+//! condition of a waiting produce, and a check must not need a lock that the thread signalling the
+//! key might hold.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{collections::VecDeque, fmt};
@@ -60,15 +60,17 @@ impl Log {
     }
 
     pub(crate) fn append(&self, records: &[Record]) {
-        let mixed = records.iter().fold(self.digest(), |digest, record| {
+        let mut digest = self.digest();
+        for record in records {
             let entry = record.number << 32 ^ u64::from(record.line);
-            (digest ^ entry)
+            digest = (digest ^ entry)
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                .rotate_left(29)
-        });
-        self.digest.store(mixed, Ordering::Release);
-        self.end
-            .store(self.end() + records.len() as u64, Ordering::Release);
+                .rotate_left(29);
+        }
+        // The digest before the end: whoever sees the end sees the digest of the records below it.
+        self.digest.store(digest, Ordering::Release);
+        let end = self.end() + records.len() as u64;
+        self.end.store(end, Ordering::Release);
     }
 }
 
@@ -93,7 +95,7 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    /// Empty logs.
+    /// A partition with empty logs.
     pub(crate) fn new(number: u32) -> Self {
         Self {
             key: PartitionKey(number),
@@ -115,7 +117,7 @@ impl Partition {
     }
 
     /// Serves a follower's fetch: it has everything below `log_end`, and gets what comes next.
-    /// Returns the high watermark, the smallest log end, if that moved it.
+    /// Returns the high watermark, the smallest log end, if that advanced it.
     pub(crate) fn fetch(
         &self,
         follower: usize,
@@ -124,12 +126,16 @@ impl Partition {
     ) -> Option<u64> {
         let leader = &mut *self.leader.lock();
         leader.log_ends[follower] = log_end;
+
+        // The high watermark follows the slowest follower.
         let lowest = leader.log_ends.into_iter().fold(u64::MAX, u64::min);
-        let start = self.high_watermark.swap(lowest, Ordering::AcqRel);
-        leader.kept.drain(..(lowest - start) as usize);
+        let before = self.high_watermark.swap(lowest, Ordering::AcqRel);
+
+        // Records that every follower has are not kept; the others begin at the high watermark.
+        leader.kept.drain(..(lowest - before) as usize);
         let skip = (log_end - lowest) as usize;
         let end = leader.kept.len().min(skip + FETCH_MAX);
         into.extend(leader.kept.range(skip..end));
-        (lowest > start).then_some(lowest)
+        if lowest > before { Some(lowest) } else { None }
     }
 }

@@ -1,6 +1,7 @@
 //! `cargo run --release --example broker`: serves until Ctrl-C or SIGTERM, then prints what it did.
 
-use std::{io, io::Write, process::ExitCode, sync::mpsc};
+use std::sync::mpsc::{self, Receiver};
+use std::{io, io::Write, process::ExitCode};
 
 use anyhow::Context;
 use broker_example::{Args, Broker, run_cluster, run_follower, stop_with_cluster};
@@ -19,35 +20,48 @@ fn main() -> anyhow::Result<ExitCode> {
         .with_max_level(level);
     log.with_target(false).init();
 
+    // Ctrl-C, SIGTERM and, in a cluster, the end of its process stop this one.
     let (stop, stopped) = mpsc::channel();
-    // Once the receiver is gone the broker is stopping already.
     stop_with_cluster(&args, stop.clone());
-    ctrlc::set_handler(move || stop.send(()).unwrap_or(())).context("cannot handle signals")?;
-    if args.run.is_some() && args.node.is_none() {
-        return run_cluster(&args, stopped).map(|()| ExitCode::SUCCESS);
+    let ask_to_stop = move || {
+        // Once the receiver is gone the broker is stopping already.
+        let _ = stop.send(());
+    };
+    ctrlc::set_handler(ask_to_stop).context("cannot handle signals")?;
+
+    // One of three programs: the cluster's, a follower, a leader with or without followers inside.
+    match (args.node, args.cluster) {
+        (None, _) if args.run.is_some() => {
+            run_cluster(&args, stopped)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        (Some(node @ 2..), Some(leader)) => {
+            run_follower(node, leader, &args, &stopped)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => run_leader(&args, &stopped),
     }
-    if let (Some(node @ 2..), Some(leader)) = (args.node, args.cluster) {
-        return run_follower(node, leader, &args, &stopped).map(|()| ExitCode::SUCCESS);
-    }
-    let broker = Broker::start(&args)?;
+}
+
+fn run_leader(args: &Args, stopped: &Receiver<()>) -> anyhow::Result<ExitCode> {
+    let broker = Broker::start(args)?;
     let metrics = broker.serve_metrics()?;
-    eprintln!(
-        "metrics: http://{0}/metrics\nlive page: http://{0}/",
-        metrics.address()
-    );
+    let address = metrics.address();
+    eprintln!("metrics: http://{address}/metrics\nlive page: http://{address}/");
     broker.write_snapshots_on_usr1()?;
     // Scripts wait for this line.
-    writeln!(io::stdout(), "broker: listening on {}", broker.address())?;
-    io::stdout().flush()?;
+    let mut out = io::stdout();
+    writeln!(out, "broker: listening on {}", broker.address())?;
+    out.flush()?;
 
     stopped.recv().context("the signal handler is gone")?;
     let summary = broker.shutdown();
     for line in summary.to_string().lines() {
-        writeln!(io::stdout(), "broker: {line}")?;
+        writeln!(out, "broker: {line}")?;
     }
-    Ok(if summary.acked_before_replicated == 0 {
-        ExitCode::SUCCESS
+    if summary.acked_before_replicated == 0 {
+        Ok(ExitCode::SUCCESS)
     } else {
-        ExitCode::FAILURE
-    })
+        Ok(ExitCode::FAILURE)
+    }
 }

@@ -5,12 +5,13 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result};
 use clap::Parser;
 use example_support::Stop;
 use external_events_example::{args::Args, nats::Nats, orders::Orders, routes};
+use humantime::format_duration;
 use metrics::{Unit, counter, describe_counter};
 use purgatory::Purgatory;
 use purgatory_live::{Live, Server};
@@ -20,33 +21,36 @@ const VERSION: &str = "external_events_version_total";
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    run(Args::parse()).await.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
-        ExitCode::FAILURE
-    })
+    match run(Args::parse()).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 async fn run(args: Args) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
-    let waits = Purgatory::builder("orders")
-        .max_parked(args.max_parked)
-        .build()?;
-    let orders = Orders::new(waits, args.max_orders);
+
+    // The orders, kept here or in a stream that all gateways share.
+    let builder = Purgatory::builder("orders").max_parked(args.max_parked);
+    let orders = Orders::new(builder.build()?, args.max_orders);
     let nats = match &args.nats {
         Some(url) => Some(Nats::start(url, &orders, args.max_orders).await?),
         None => None,
     };
+
+    // Two addresses: clients do not see what others wait for.
     let metrics = serve_metrics(&args, &orders)?;
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", args.listen))?;
     eprintln!("metrics: http://{}/metrics", metrics.address());
     eprintln!("live page: http://{}/", metrics.address());
     // Scripts wait for this line.
-    writeln!(
-        io::stdout(),
-        "external_events: listening on http://{}",
-        listener.local_addr()?
-    )?;
+    let address = listener.local_addr()?;
+    let mut out = io::stdout();
+    writeln!(out, "external_events: listening on http://{address}")?;
 
     let gateway = routes::Gateway {
         orders: orders.clone(),
@@ -54,23 +58,26 @@ async fn run(args: Args) -> Result<ExitCode> {
         wait_max: args.max_wait,
     };
     let (end, ended) = oneshot::channel::<()>();
+    let end_of_serving = async {
+        // An error: the sender was dropped, which is the signal.
+        let _ = ended.await;
+    };
     let serving = axum::serve(listener, routes::routes(gateway));
-    let serving = serving.with_graceful_shutdown(async { drop(ended.await) });
+    let serving = serving.with_graceful_shutdown(end_of_serving);
     let serving = tokio::spawn(serving.into_future());
     spawn_blocking(move || stop.wait()).await?;
+
+    // No new connections; then the requests that wait are answered with 503, by the executor.
     drop(end);
-    // The executor answers waits with 503.
-    orders.waits().shutdown(std::time::Duration::ZERO);
+    orders.waits().shutdown(Duration::ZERO);
     let all_answered = timeout(args.shutdown_within, serving).await.is_ok();
     if !all_answered {
-        eprintln!(
-            "error: connections were still open after {:?}",
-            args.shutdown_within
-        );
+        let limit = format_duration(args.shutdown_within);
+        eprintln!("error: connections were still open after {limit}");
     }
     let stats = orders.waits().stats();
     writeln!(
-        io::stdout(),
+        out,
         "external_events: {} waited: {} completed, {} expired, {} cancelled; {} refused",
         stats.parked_total,
         stats.completed,
@@ -78,22 +85,22 @@ async fn run(args: Args) -> Result<ExitCode> {
         stats.cancelled,
         stats.refused_full + stats.refused_closed
     )?;
-    Ok(if all_answered {
-        ExitCode::SUCCESS
+    if all_answered {
+        Ok(ExitCode::SUCCESS)
     } else {
-        ExitCode::FAILURE
-    })
+        Ok(ExitCode::FAILURE)
+    }
 }
 
-/// Serves the purgatory's metrics and one of this example, and the live page. They have a port of
-/// their own, so that clients do not see what others wait for.
+/// Serves the purgatory's metrics and one of this example, and the live page.
 fn serve_metrics(args: &Args, orders: &Orders) -> Result<Server> {
     let live = Live::new().purgatory_with(orders.waits(), Display::fmt);
     let orders = orders.clone();
-    let server = example_support::serve(args.metrics_addr, &live, move || {
+    let publish = move || {
         orders.waits().publish();
         counter!(VERSION).absolute(orders.position());
-    })?;
+    };
+    let server = example_support::serve(args.metrics_addr, &live, publish)?;
     describe_counter!(
         VERSION,
         Unit::Count,

@@ -1,12 +1,13 @@
 //! A log server on one thread, with an event loop of its own: a fetch waits until the log has come
-//! to its offset or its time is up. The loop turns the timer, and sleeps until a datagram comes or
-//! the timer has work. Nothing of the server is `Send`. At its end the program
-//! times what a fetch costs. `cargo run --release --example local`
+//! to its offset or its timeout fires. The loop advances the timer, and sleeps until a datagram comes
+//! or the timer has work. Nothing of the server is `Send`. At its end the program measures what a
+//! fetch costs. `cargo run --release --example local`
 
 use std::io::{self, ErrorKind::TimedOut, ErrorKind::WouldBlock, Write};
 use std::{cell::Cell, net::SocketAddr, net::UdpSocket, rc::Rc, thread, time::Duration};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use clap::Command;
 use purgatory::{DelayedOperation, Outcome, Purgatory, RefusedReason, Watches};
 use send_wrapper::SendWrapper;
 use timer_core::{Clock, ManualTimer, SystemClock, TickLength, WheelSize};
@@ -21,162 +22,276 @@ struct Fetch<A> {
 }
 
 /// A fetch that stays on the thread that made it. Used on another one, it panics.
-struct Here<A>(SendWrapper<Fetch<A>>);
+struct LocalFetch<A>(SendWrapper<Fetch<A>>);
 
-impl<A: FnOnce(Outcome, u64) + 'static> DelayedOperation for Here<A> {
+impl<A> LocalFetch<A> {
+    fn new(offset: u64, log_end: &Rc<Cell<u64>>, answer: A) -> Self {
+        let log_end = log_end.clone();
+        LocalFetch(SendWrapper::new(Fetch {
+            offset,
+            log_end,
+            answer,
+        }))
+    }
+}
+
+impl<A: FnOnce(Outcome, u64) + 'static> DelayedOperation for LocalFetch<A> {
     fn try_complete(&mut self) -> bool {
         self.0.log_end.get() >= self.0.offset
     }
 
     fn on_complete(self, outcome: Outcome) {
-        let Fetch {
-            log_end, answer, ..
-        } = self.0.take();
-        answer(outcome, log_end.get());
+        let fetch = self.0.take();
+        let log_end = fetch.log_end.get();
+        (fetch.answer)(outcome, log_end);
     }
 }
 
-/// Brings the timer to the clock's time. Due fetches expire here, and timeouts count from here.
-fn turn(timer: &ManualTimer, clock: &SystemClock) {
-    let passed_ns = clock.now_ns().saturating_sub(timer.clock().now_ns());
-    timer.advance(Duration::from_nanos(passed_ns));
+/// A datagram of a client.
+#[derive(Debug, PartialEq)]
+enum Request {
+    /// `fetch OFFSET TIMEOUT_MS`
+    Fetch { offset: u64, timeout: Duration },
+    /// `append`
+    Append,
+    /// `stop`
+    Stop,
 }
 
-/// A datagram and its sender; `None` when the socket's timeout came first.
-fn receive(socket: &UdpSocket, datagram: &mut [u8]) -> io::Result<Option<(usize, SocketAddr)>> {
-    match socket.recv_from(datagram) {
-        Err(error) if matches!(error.kind(), WouldBlock | TimedOut) => Ok(None),
-        received => received.map(Some),
-    }
-}
-
-fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
-    let (clock, mut datagram) = (SystemClock::new(), [0; 64]);
-    let timer = ManualTimer::with(
-        TickLength::new(TICK).expect("from 100 µs to a day"),
-        WheelSize::default(),
-    );
-    let fetches = Purgatory::builder("fetch")
-        .timer(&timer)
-        .shards(1)
-        .build()?;
-    let log_end: Rc<Cell<u64>> = Rc::default();
-    loop {
-        let sleep = timer.next_due_in().map(|sleep| sleep.max(TICK)); // zero is refused
-        socket.set_read_timeout(sleep)?;
-        let received = receive(socket, &mut datagram)?;
-        turn(&timer, &clock);
-        let Some((length, client)) = received else {
-            continue;
-        };
-        let request = str::from_utf8(&datagram[..length])?;
-        writeln!(
-            io::stdout(),
-            "{request}: {} wait, slept {sleep:.0?} at most",
-            fetches.len()
-        )?;
-        match request.split(' ').collect::<Vec<_>>()[..] {
-            ["fetch", offset, ms] => {
-                let (offset, timeout) = (offset.parse()?, Duration::from_millis(ms.parse()?));
-                let socket = socket.clone();
-                let answer = move |outcome, end| {
-                    let answer = format!("{offset} {outcome}, log end {end}");
-                    drop(socket.send_to(answer.as_bytes(), client)); // it may have gone
+impl Request {
+    fn parse(text: &str) -> Result<Request> {
+        match text.split(' ').collect::<Vec<_>>()[..] {
+            ["fetch", offset, timeout_ms] => {
+                let number = |text: &str| {
+                    let parsed = text.parse::<u64>();
+                    parsed.with_context(|| format!("{text:?}: expected 0 to {}", u64::MAX))
                 };
-                let fetch = Fetch {
-                    offset,
-                    log_end: log_end.clone(),
-                    answer,
-                };
-                let (fetch, until) = (Here(SendWrapper::new(fetch)), [("log", offset)]);
-                let park = fetches.try_complete_else_watch(fetch, Watches::up_to(&until), timeout);
-                park.map_err(RefusedReason::from)?;
+                Ok(Request::Fetch {
+                    offset: number(offset)?,
+                    timeout: Duration::from_millis(number(timeout_ms)?),
+                })
             }
-            ["append"] => {
-                log_end.set(log_end.get() + 1); // the condition first ...
-                fetches.complete_up_to(&"log", log_end.get()); // ... then its event
-            }
-            _ => return Ok(()), // the purgatory goes, and what still waits is cancelled
+            ["append"] => Ok(Request::Append),
+            ["stop"] => Ok(Request::Stop),
+            _ => bail!("{text:?}: expected `fetch OFFSET TIMEOUT_MS`, `append` or `stop`"),
         }
     }
 }
 
+/// Brings the timer to the clock's time. Due fetches expire here, and timeouts count from here.
+fn advance_to_now(timer: &ManualTimer, clock: &SystemClock) {
+    let passed_ns = clock.now_ns().saturating_sub(timer.clock().now_ns());
+    timer.advance(Duration::from_nanos(passed_ns));
+}
+
+/// Receives a datagram and its sender; `None` when the socket's timeout came first.
+fn receive(socket: &UdpSocket, datagram: &mut [u8]) -> io::Result<Option<(usize, SocketAddr)>> {
+    match socket.recv_from(datagram) {
+        Ok(received) => Ok(Some(received)),
+        Err(error) if matches!(error.kind(), WouldBlock | TimedOut) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sends an answer. The client may have gone; the server goes on.
+fn answer(socket: &UdpSocket, client: SocketAddr, text: &str) {
+    let _ = socket.send_to(text.as_bytes(), client);
+}
+
+/// The event loop: serves until a client says `stop`.
+fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
+    let clock = SystemClock::new();
+    let tick = TickLength::new(TICK).context("a tick is from 100 µs to a day")?;
+    let timer = ManualTimer::with(tick, WheelSize::default());
+    let builder = Purgatory::builder("fetch").timer(&timer).shards(1);
+    let fetches = builder.build()?;
+    let log_end = Rc::new(Cell::new(0));
+    let mut datagram = [0; 64];
+    loop {
+        // Sleep until the timer has work, or a datagram comes. A socket refuses a timeout of zero.
+        let sleep = timer.next_due_in().map(|sleep| sleep.max(TICK));
+        socket.set_read_timeout(sleep)?;
+        let received = receive(socket, &mut datagram)?;
+
+        // First the time that has passed, then the request: its timeout counts from now.
+        advance_to_now(&timer, &clock);
+        let Some((length, client)) = received else {
+            continue;
+        };
+
+        // A datagram that is no request is answered, and ends nothing.
+        let text = String::from_utf8_lossy(&datagram[..length]);
+        let waiting = fetches.len();
+        writeln!(
+            io::stdout(),
+            "{text}: {waiting} wait, slept {sleep:.0?} at most"
+        )?;
+        let request = match Request::parse(&text) {
+            Ok(request) => request,
+            Err(error) => {
+                answer(socket, client, &format!("{error:#}"));
+                continue;
+            }
+        };
+
+        match request {
+            Request::Fetch { offset, timeout } => {
+                let to = socket.clone();
+                let answer = move |outcome, end| {
+                    let text = format!("{offset} {outcome}, log end {end}");
+                    answer(&to, client, &text);
+                };
+                let fetch = LocalFetch::new(offset, &log_end, answer);
+                let until = [("log", offset)];
+                let parked =
+                    fetches.try_complete_else_watch(fetch, Watches::up_to(&until), timeout);
+                parked.map_err(RefusedReason::from)?;
+            }
+            Request::Append => {
+                log_end.set(log_end.get() + 1); // the condition first ...
+                fetches.complete_up_to(&"log", log_end.get()); // ... then its event
+            }
+            // The purgatory is dropped, and what still waits is cancelled.
+            Request::Stop => return Ok(()),
+        }
+    }
+}
+
+/// The client, on a thread of its own: sends requests, and checks the answers.
 fn ask(client: &UdpSocket, server: SocketAddr) -> Result<()> {
     client.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let send = |request: &str| client.send_to(request.as_bytes(), server).map(drop);
-    let fetches = [
+    let requests = [
         "fetch 2 5000",
         "fetch 9 300",
         "fetch 1 5000",
-        "fetch 9 60000",
+        "fetch 9 18446744073709551615",
+        "fetch -1 0",
+        "append",
+        "append",
     ];
-    fetches
-        .into_iter()
-        .chain(["append", "append"])
-        .try_for_each(send)?;
-    for expected in ["1 completed", "2 completed", "9 expired", "9 cancelled"] {
-        let mut datagram = [0; 64];
+    for request in requests {
+        client.send_to(request.as_bytes(), server)?;
+    }
+    let answers = [
+        "\"-1\": expected 0 to",
+        "1 completed",
+        "2 completed",
+        "9 expired",
+        "9 cancelled",
+    ];
+    for expected in answers {
+        let mut datagram = [0; 128];
         let length = client.recv(&mut datagram)?;
         let answer = str::from_utf8(&datagram[..length])?;
         writeln!(io::stdout(), "    answer: {answer}")?;
         ensure!(answer.starts_with(expected), "expected: {expected}");
+        // One fetch still waits: it is cancelled when the server stops.
         if expected == "9 expired" {
-            send("stop")?;
+            client.send_to(b"stop", server)?;
         }
     }
     Ok(())
 }
 
-/// Parks fetches under a thousand keys, some at a time, and completes them; nanoseconds each.
+/// Parks fetches under a thousand keys, some at a time, and completes them. Returns the nanoseconds
+/// that one takes.
 fn park_and_complete_ns() -> Result<f64> {
     const WINDOWS: u64 = 4000;
-    const EACH: u64 = 64;
-    let (clock, timer) = (SystemClock::new(), ManualTimer::new());
-    let fetches = Purgatory::builder("timed")
-        .timer(&timer)
-        .shards(1)
-        .build()?;
-    let (log_end, answered) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    const FETCHES_PER_WINDOW: u64 = 64;
+
+    let clock = SystemClock::new();
+    let timer = ManualTimer::new();
+    let builder = Purgatory::builder("timed").timer(&timer).shards(1);
+    let fetches = builder.build()?;
+    let log_end = Rc::new(Cell::new(0));
+    let answered = Rc::new(Cell::new(0));
     let began_ns = clock.now_ns();
     for window in 1..=WINDOWS {
-        turn(&timer, &clock);
-        let keys = (0..EACH).map(|at| (window * EACH + at) * 7 % 1000);
+        advance_to_now(&timer, &clock);
+        let first = window * FETCHES_PER_WINDOW;
+        let keys = (first..first + FETCHES_PER_WINDOW).map(|number| number * 7 % 1000);
+
+        // Park the fetches of this window: the log is one short of their offset.
         for key in keys.clone() {
             let answered = answered.clone();
-            let answer = move |_, _| answered.set(answered.get() + 1);
-            let fetch = Fetch {
-                offset: window,
-                log_end: log_end.clone(),
-                answer,
-            };
-            let fetch = Here(SendWrapper::new(fetch));
-            let park = fetches.try_complete_else_watch(fetch, &[key], Duration::from_secs(30));
-            park.map_err(RefusedReason::from)?;
+            let count = move |_, _| answered.set(answered.get() + 1);
+            let fetch = LocalFetch::new(window, &log_end, count);
+            let parked = fetches.try_complete_else_watch(fetch, &[key], Duration::from_secs(30));
+            parked.map_err(RefusedReason::from)?;
         }
+
+        // The log grows: the condition first, then an event for each key.
         log_end.set(window);
-        keys.for_each(|key| _ = fetches.check_and_complete(&key));
+        for key in keys {
+            fetches.check_and_complete(&key);
+        }
     }
     let took_ns = clock.now_ns() - began_ns;
-    ensure!(
-        (answered.get(), fetches.len()) == (WINDOWS * EACH, 0),
-        "a fetch was not answered"
-    );
-    Ok(took_ns as f64 / (WINDOWS * EACH) as f64)
+
+    let all = WINDOWS * FETCHES_PER_WINDOW;
+    ensure!(answered.get() == all, "a fetch was not answered");
+    ensure!(fetches.is_empty(), "a fetch still waits");
+    Ok(took_ns as f64 / all as f64)
 }
 
 fn main() -> Result<()> {
-    let (socket, client) = (
-        UdpSocket::bind("127.0.0.1:0")?,
-        UdpSocket::bind("127.0.0.1:0")?,
-    );
+    Command::new("local")
+        .about(
+            "A server on one thread; exits with 1 if an answer is wrong, with 2 for any argument",
+        )
+        .get_matches();
+    let socket = UdpSocket::bind("127.0.0.1:0").context("no UDP port on 127.0.0.1")?;
+    let client = UdpSocket::bind("127.0.0.1:0").context("no UDP port on 127.0.0.1")?;
     let server = socket.local_addr()?;
-    let asks = thread::spawn(move || ask(&client, server));
+    let client = thread::spawn(move || ask(&client, server));
     serve(&Rc::new(socket))?;
-    asks.join().ok().context("the client panicked")??;
+    client.join().ok().context("the client panicked")??;
     let ns = park_and_complete_ns()?;
     writeln!(
         io::stdout(),
         "to park and complete a fetch takes {ns:.0} ns"
     )?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use purgatory::ParkResult;
+
+    use super::*;
+
+    #[test]
+    fn bad_request_is_named_with_its_bound() {
+        for (text, named) in [
+            ("fetch -1 0", "\"-1\": expected 0 to"),
+            ("fetch 0 1s", "\"1s\": expected 0 to"),
+            (
+                "fetch 0 18446744073709551616",
+                "expected 0 to 18446744073709551615",
+            ),
+            ("fetch", "expected `fetch OFFSET TIMEOUT_MS`"),
+            ("", "\"\": expected"),
+        ] {
+            let error = format!("{:#}", Request::parse(text).unwrap_err());
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn longest_timeout_is_parked_without_overflow() {
+        let timer = ManualTimer::new();
+        timer.advance(Duration::from_secs(1));
+        let fetches = Purgatory::builder("fetch").timer(&timer).build().unwrap();
+        let longest = format!("fetch 1 {}", u64::MAX);
+        let Request::Fetch { offset, timeout } = Request::parse(&longest).unwrap() else {
+            panic!("a fetch");
+        };
+        let fetch = LocalFetch::new(offset, &Rc::default(), |_, _| ());
+        let parked = fetches.try_complete_else_watch(fetch, &["log"], timeout);
+        assert!(matches!(parked, Ok(ParkResult::Parked(_))));
+        timer.advance(Duration::from_secs(1 << 30));
+        assert_eq!(fetches.len(), 1);
+    }
 }

@@ -9,12 +9,12 @@ use anyhow::Result;
 use clap::Parser;
 use example_support::Stop;
 use purgatory::{BoxedOperation, Outcome, Purgatory, Timeout, when};
-use purgatory_live::Live;
+use purgatory_live::{Live, Server};
 use timer_core::{SystemTimer, Timer};
 
 type Waits = Purgatory<&'static str, BoxedOperation>;
 
-/// Between two rounds of misbehaviour.
+/// The time between two rounds of misbehaviour.
 const ROUND: Duration = Duration::from_millis(100);
 const ROUNDS_A_SECOND: u64 = 10;
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -26,154 +26,222 @@ const WAITING_MAX: u64 = 1000;
 const ON_THE_REAPER: Duration = Duration::from_millis(400);
 /// Another task takes this much of each round.
 const MOST_OF_A_ROUND: Duration = Duration::from_millis(95);
+/// The longest wait for callbacks at the end.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
+
+const EXIT_CODES: &str = "\
+The exit code is 0 after Ctrl-C, 1 when it cannot run, 2 when an argument is wrong.";
 
 /// Misuses a timer and its purgatories in every way that an alert looks for, and serves their
 /// metrics.
 #[derive(Parser)]
-#[command(name = "misbehave", version)]
+#[command(name = "misbehave", version, after_help = EXIT_CODES)]
 struct Args {
     /// Where Prometheus metrics are served; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     metrics_addr: SocketAddr,
 }
 
-/// Parks an operation that nothing completes.
+/// Parks an operation that nothing completes. Returns false when it was refused.
 fn park(
     waits: &Waits,
     timeout: impl Into<Timeout>,
-    told: impl FnOnce(Outcome) + Send + 'static,
+    callback: impl FnOnce(Outcome) + Send + 'static,
 ) -> bool {
-    waits
-        .try_complete_else_watch(when(|| false, told), &["key"], timeout)
-        .is_ok()
+    let operation = when(|| false, callback);
+    let parked = waits.try_complete_else_watch(operation, &["key"], timeout);
+    parked.is_ok()
 }
 
-/// Parks an operation whose check is false when it is parked, and `second` for the event.
-fn park_to_check_again(waits: &Waits, mut second: impl FnMut() -> bool + Send + 'static) -> bool {
-    let mut parked = false;
-    let check = move || std::mem::replace(&mut parked, true) && second();
-    waits
-        .try_complete_else_watch(when(check, drop), &["key"], TIMEOUT)
-        .is_ok()
+/// Parks an operation whose first check is false. Later checks call `check`.
+fn park_unchecked(waits: &Waits, mut check: impl FnMut() -> bool + Send + 'static) {
+    let mut checked_before = false;
+    let condition = move || {
+        let later = checked_before;
+        checked_before = true;
+        later && check()
+    };
+    let operation = when(condition, drop);
+    // Refused only after shutdown, when there is nothing left to provoke.
+    let _ = waits.try_complete_else_watch(operation, &["key"], TIMEOUT);
 }
 
-/// One check that does not return, far beyond its operation's time-out, and no further event on its
-/// key: PurgatoryCheckStuck, PurgatoryStuck, PurgatoryKeyStalled.
+/// Makes one check that does not return, far beyond its operation's timeout, and no further event on
+/// its key: PurgatoryCheckStuck, PurgatoryStuck, PurgatoryKeyStalled.
 fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
     let waits = Waits::new("stuck")?;
-    let (until, event) = (stop.clone(), waits.clone());
-    // Until Ctrl-C, so that the program can end.
-    park_to_check_again(&waits, move || (until.wait(), true).1);
-    thread::Builder::new()
-        .name("stuck".to_owned())
-        .spawn(move || event.check_and_complete(&"key"))?;
+    // The check returns at Ctrl-C, so that the program can end.
+    let until = stop.clone();
+    park_unchecked(&waits, move || {
+        until.wait();
+        true
+    });
+    let signalled = waits.clone();
+    let thread = thread::Builder::new().name("stuck".to_owned());
+    thread.spawn(move || signalled.check_and_complete(&"key"))?;
     Ok(waits)
 }
 
-/// Tasks that take nearly all of the time of a reaper: TimerSaturated.
+/// Schedules a task that takes nearly all of the time of a reaper: TimerSaturated.
 fn keep_a_reaper_busy(stop: &Arc<Stop>) -> Result<SystemTimer> {
-    let (timer, stop) = (
-        SystemTimer::builder().name("busy").inline().build()?,
-        stop.clone(),
-    );
-    let task = move || _ = stop.pause(MOST_OF_A_ROUND);
+    let timer = SystemTimer::builder().name("busy").inline().build()?;
+    let stop = stop.clone();
+    let task = move || {
+        stop.pause(MOST_OF_A_ROUND);
+    };
     timer.schedule_at_fixed_rate(Duration::ZERO, ROUND, task)?;
     Ok(timer)
 }
 
-/// More than may be parked: PurgatoryRefuses.
+/// Parks more than may be parked: PurgatoryRefuses.
 fn overfill(full: &Waits) {
     while park(full, TIMEOUT, drop) {}
 }
 
-/// A check that panics: PurgatoryPanics.
+/// Makes a check panic: PurgatoryPanics.
 fn panic_in_a_check(panics: &Waits) {
-    park_to_check_again(panics, || {
+    park_unchecked(panics, || {
         panic!("a check of this example panics, as it should")
     });
     panics.check_and_complete(&"key");
 }
 
-/// Conditions that come true without an event: PurgatoryMissesEvents.
+/// Lets a condition become true without an event: PurgatoryMissesEvents.
 fn forget_the_event(forgets: &Waits) {
-    park_to_check_again(forgets, || true);
+    park_unchecked(forgets, || true);
 }
 
-/// Callbacks that block, of operations that expire faster than one worker tells:
+/// Lets operations with callbacks that block expire, faster than one worker calls back:
 /// PurgatoryExecutorBacklog, PurgatoryCallbacksLate.
 fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
-    if blocks.stats().callbacks_waiting < WAITING_MAX {
-        for _ in 0..50 {
-            let stop = stop.clone();
-            park(blocks, ROUND, move |_| _ = stop.pause(BLOCKS));
-        }
+    if blocks.stats().callbacks_waiting >= WAITING_MAX {
+        return;
+    }
+    for _ in 0..50 {
+        let stop = stop.clone();
+        park(blocks, ROUND, move |_| {
+            stop.pause(BLOCKS);
+        });
     }
 }
 
-/// A task that takes long and then panics, on the thread that turns the wheels: TimerBehind and
-/// TimerPanics, and PurgatoryExpiresLate for the purgatory that shares the timer.
+/// Schedules a task that takes long and then panics, on the thread that advances the wheels:
+/// TimerBehind and TimerPanics, and PurgatoryExpiresLate for the purgatory that shares the timer.
 fn hold_up_the_reaper(timer: &SystemTimer, late: &Waits, stop: &Arc<Stop>) {
     let stop = stop.clone();
     let task = move || {
         stop.pause(ON_THE_REAPER);
         panic!("a task of this example panics, as it should");
     };
-    let _ = timer.schedule(Duration::ZERO, task); // refused after shutdown only
+    // Refused only after shutdown.
+    let _ = timer.schedule(Duration::ZERO, task);
     for ms in [0, 50, 100, 150] {
         park(late, Duration::from_millis(ms), drop);
+    }
+}
+
+/// All that misbehaves.
+struct Misused {
+    /// Shares the timer `inline`.
+    late: Waits,
+    full: Waits,
+    panics: Waits,
+    blocks: Waits,
+    forgets: Waits,
+    stuck: Waits,
+    inline: SystemTimer,
+    busy: SystemTimer,
+}
+
+impl Misused {
+    fn start(stop: &Arc<Stop>) -> Result<Misused> {
+        let inline = SystemTimer::builder().name("inline").inline().build()?;
+        let forgets = Purgatory::builder("forgets").check_at_expiry(|_| ());
+        Ok(Misused {
+            late: Purgatory::builder("late").timer(&inline).build()?,
+            full: Purgatory::builder("full").max_parked(10).build()?,
+            panics: Waits::new("panics")?,
+            blocks: Waits::new("blocks")?,
+            forgets: forgets.build()?,
+            stuck: get_stuck(stop)?,
+            busy: keep_a_reaper_busy(stop)?,
+            inline,
+        })
+    }
+
+    fn purgatories(&self) -> [Waits; 6] {
+        [
+            &self.late,
+            &self.full,
+            &self.panics,
+            &self.blocks,
+            &self.forgets,
+            &self.stuck,
+        ]
+        .map(Waits::clone)
+    }
+
+    fn timers(&self) -> [SystemTimer; 2] {
+        [&self.inline, &self.busy].map(SystemTimer::clone)
+    }
+
+    /// Serves the metrics and the live page.
+    fn serve(&self, address: SocketAddr) -> Result<Server> {
+        let purgatories = self.purgatories();
+        let timers = self.timers();
+        let mut live = Live::new();
+        for timer in &timers {
+            live = live.timer(timer);
+        }
+        for purgatory in &purgatories {
+            live = live.purgatory_with(purgatory, Display::fmt);
+        }
+        let publish = move || {
+            for purgatory in &purgatories {
+                purgatory.publish();
+            }
+            for timer in &timers {
+                timer.publish();
+            }
+        };
+        example_support::serve(address, &live, publish)
+    }
+
+    /// Misbehaves until Ctrl-C.
+    fn run(&self, stop: &Arc<Stop>) {
+        for round in 0.. {
+            if stop.pause(ROUND) {
+                return;
+            }
+            overfill(&self.full);
+            block_the_executor(&self.blocks, stop);
+            if round % ROUNDS_A_SECOND == 0 {
+                panic_in_a_check(&self.panics);
+                forget_the_event(&self.forgets);
+                hold_up_the_reaper(&self.inline, &self.late, stop);
+            }
+        }
+    }
+
+    fn shut_down(&self) {
+        for purgatory in self.purgatories() {
+            purgatory.shutdown(SHUTDOWN_MAX);
+        }
+        for timer in self.timers() {
+            timer.shutdown(Duration::MAX);
+        }
     }
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
     let stop = Stop::on_signals()?;
-
-    let inline = SystemTimer::builder().name("inline").inline().build()?;
-    let late = Purgatory::builder("late").timer(&inline).build()?;
-    let full = Purgatory::builder("full").max_parked(10).build()?;
-    let (panics, blocks) = (Waits::new("panics")?, Waits::new("blocks")?);
-    let forgets = Purgatory::builder("forgets")
-        .check_at_expiry(|_| ())
-        .build()?;
-    let stuck = get_stuck(&stop)?;
-    let busy = keep_a_reaper_busy(&stop)?;
-    let all = [&late, &full, &panics, &blocks, &forgets, &stuck];
-
-    let live = [&inline, &busy]
-        .into_iter()
-        .fold(Live::new(), |live, timer| live.timer(timer));
-    let live = all
-        .iter()
-        .fold(live, |live, waits| live.purgatory_with(waits, Display::fmt));
-    let published = (
-        all.map(Waits::clone),
-        [&inline, &busy].map(SystemTimer::clone),
-    );
-    let server = example_support::serve(args.metrics_addr, &live, move || {
-        published.0.iter().for_each(|waits| waits.publish());
-        published.1.iter().for_each(SystemTimer::publish);
-    })?;
-    eprintln!(
-        "metrics: http://{0}/metrics\nlive page: http://{0}/",
-        server.address()
-    );
-    for round in 0.. {
-        if stop.pause(ROUND) {
-            break;
-        }
-        overfill(&full);
-        block_the_executor(&blocks, &stop);
-        if round % ROUNDS_A_SECOND == 0 {
-            panic_in_a_check(&panics);
-            forget_the_event(&forgets);
-            hold_up_the_reaper(&inline, &late, &stop);
-        }
-    }
+    let misused = Misused::start(&stop)?;
+    let server = misused.serve(args.metrics_addr)?;
+    let address = server.address();
+    eprintln!("metrics: http://{address}/metrics\nlive page: http://{address}/");
+    misused.run(&stop);
     drop(server);
-    all.iter()
-        .for_each(|waits| _ = waits.shutdown(Duration::from_secs(5)));
-    [&inline, &busy]
-        .into_iter()
-        .for_each(|timer| _ = timer.shutdown(Duration::MAX));
+    misused.shut_down();
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! How to test operations of your own: the real wheel and the real purgatory under a clock that you
-//! turn.
+//! advance.
 //!
 //! The operation here is a quorum write: it is parked until two of three replicas have answered, or
-//! its time is up. A small cluster answers after random delays, or not at all; each seed makes one
+//! its timeout fires. A small cluster answers after random delays, or not at all; each seed makes one
 //! story, always the same. The expected end of each write follows from the delays alone. A seed
-//! with another end is printed with the command that tells its story again, message by message.
+//! with another end is printed with the command that prints its story again, message by message.
 //!
 //! `cargo run --release --example virtual_time -- --help`
 
@@ -12,26 +12,30 @@ use std::io::{self, Write};
 use std::{fmt, mem, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Result;
-use clap::Parser;
+use clap::{Parser, value_parser};
 use fastrand::Rng;
 use parking_lot::Mutex;
 use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory};
-use timer_core::{Clock, ManualTimer, Timer};
+use timer_core::{Clock, ManualTimer, Timer, TimerError};
 
 const REPLICAS: usize = 3;
 const QUORUM: usize = 2;
 const WRITES: usize = 50;
 
+const EXIT_CODES: &str = "\
+The exit code is 0 when every write ended as it must, 1 when one did not, 2 when an argument is wrong.";
+
 /// Many small clusters, each with its own seed, in virtual time.
 #[derive(Debug, Parser)]
-#[command(name = "virtual_time", version)]
+#[command(name = "virtual_time", version, after_help = EXIT_CODES)]
 struct Args {
     /// How many seeds
     #[arg(long, value_name = "N", default_value_t = 2000)]
+    #[arg(value_parser = value_parser!(u64).range(1..))]
     seeds: u64,
 
-    /// One seed, told message by message
-    #[arg(long, value_name = "SEED")]
+    /// One seed, printed message by message
+    #[arg(long, value_name = "SEED", conflicts_with = "seeds")]
     seed: Option<u64>,
 
     /// Makes a mistake: an answer that came twice is counted twice
@@ -44,7 +48,7 @@ struct QuorumWrite {
     /// Which replicas have answered.
     answers: Answers,
     count_twice: bool,
-    told: Box<dyn FnOnce(Outcome) + Send>,
+    callback: Box<dyn FnOnce(Outcome) + Send>,
 }
 
 type Answers = Arc<Mutex<Vec<usize>>>;
@@ -60,176 +64,234 @@ impl DelayedOperation for QuorumWrite {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        (self.told)(outcome);
+        (self.callback)(outcome);
     }
 }
 
-/// What one replica does with one write: when its answers arrive, in milliseconds. None, one, or
-/// the same twice.
+/// When the answers of one replica to one write arrive, in milliseconds: none, one, or the same one
+/// twice.
 type Arrivals = Vec<u64>;
 
-/// A story: for each write when it begins, how long it may wait, and what the replicas do.
-struct Story(Vec<(u64, u64, [Arrivals; REPLICAS])>);
+/// What is to happen to one write.
+#[derive(Clone)]
+struct PlannedWrite {
+    begin_ms: u64,
+    timeout_ms: u64,
+    replicas: [Arrivals; REPLICAS],
+}
 
-impl Story {
-    fn of(seed: u64) -> Story {
-        let mut rng = Rng::with_seed(seed);
-        let mut arrivals = || match rng.u32(..10) {
-            0 => vec![],
-            1 => vec![rng.u64(..100), rng.u64(..100)],
-            _ => vec![rng.u64(..100)],
-        };
-        let replicas: Vec<_> = (0..WRITES)
-            .map(|_| [(); REPLICAS].map(|()| arrivals()))
-            .collect();
-        let write = |replicas| (rng.u64(..500), rng.u64(1..120), replicas);
-        Story(replicas.into_iter().map(write).collect())
-    }
-
-    /// What must happen to each write, and when: worked out without a purgatory.
-    fn expected(&self) -> Vec<Ended> {
-        let ended = |(begin, timeout, replicas): &(u64, u64, [Arrivals; REPLICAS])| {
-            let mut first: Vec<_> = replicas.iter().filter_map(|at| at.iter().min()).collect();
-            first.sort_unstable();
-            match first.get(QUORUM - 1) {
-                Some(&&at) if at <= *timeout => Ended(begin + at, Outcome::Completed),
-                _ => Ended(begin + timeout, Outcome::Expired),
-            }
-        };
-        self.0.iter().map(ended).collect()
-    }
-
-    /// What does happen, told message by message if `aloud`.
-    fn told(&self, count_twice: bool, aloud: bool) -> Result<Vec<Ended>> {
-        let timer = ManualTimer::new();
-        let purgatory = Purgatory::builder("writes").timer(&timer).build()?;
-        let ends = Mutex::new(vec![Ended(u64::MAX, Outcome::Expired); self.0.len()]);
-        let cluster = Arc::new(Cluster {
-            timer,
-            purgatory,
-            count_twice,
-            aloud,
-            ends,
-        });
-        for (number, (begin, timeout, replicas)) in self.0.iter().cloned().enumerate() {
-            let (cluster, timeout) = (Arc::clone(&cluster), Duration::from_millis(timeout));
-            let timer = cluster.timer.clone();
-            let start = move || cluster.start(number, timeout, replicas);
-            timer
-                .schedule(Duration::from_millis(begin), start)
-                .map_err(|refused| refused.reason)?;
+impl PlannedWrite {
+    fn random(rng: &mut Rng) -> PlannedWrite {
+        let replicas = [(); REPLICAS].map(|()| random_arrivals(rng));
+        PlannedWrite {
+            begin_ms: rng.u64(..500),
+            timeout_ms: rng.u64(1..120),
+            replicas,
         }
-        while cluster.timer.advance_to_next() {}
-        cluster.timer.shutdown(Duration::MAX);
-        Ok(mem::take(&mut *cluster.ends.lock()))
+    }
+
+    /// When and how the write must end: worked out without a purgatory.
+    fn expected(&self) -> Ended {
+        // The quorum is there when the second of the replicas has answered for the first time.
+        let mut first_answers: Vec<u64> = Vec::new();
+        for arrivals in &self.replicas {
+            first_answers.extend(arrivals.iter().min());
+        }
+        first_answers.sort_unstable();
+        match first_answers.get(QUORUM - 1) {
+            Some(&at_ms) if at_ms <= self.timeout_ms => Ended {
+                at_ms: self.begin_ms + at_ms,
+                outcome: Outcome::Completed,
+            },
+            _ => Ended {
+                at_ms: self.begin_ms + self.timeout_ms,
+                outcome: Outcome::Expired,
+            },
+        }
+    }
+}
+
+fn random_arrivals(rng: &mut Rng) -> Arrivals {
+    match rng.u32(..10) {
+        0 => vec![],
+        1 => vec![rng.u64(..100), rng.u64(..100)],
+        _ => vec![rng.u64(..100)],
     }
 }
 
 /// When a write ended, and how.
 #[derive(Clone, Debug, PartialEq)]
-struct Ended(u64, Outcome);
+struct Ended {
+    at_ms: u64,
+    outcome: Outcome,
+}
 
-/// Where a story happens.
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {} ms", self.outcome, self.at_ms)
+    }
+}
+
+/// The place of a story: a timer, a purgatory, and the ends of the writes.
 struct Cluster {
     timer: ManualTimer,
     purgatory: Purgatory<usize, QuorumWrite>,
     count_twice: bool,
-    aloud: bool,
-    ends: Mutex<Vec<Ended>>,
+    /// Prints each message.
+    verbose: bool,
+    /// By the number of the write; none while it waits.
+    ends: Mutex<Vec<Option<Ended>>>,
 }
 
 impl Cluster {
-    /// In milliseconds.
-    fn now(&self) -> u64 {
+    fn now_ms(&self) -> u64 {
         self.timer.clock().now_ns() / 1_000_000
     }
 
     fn say(&self, number: usize, what: impl fmt::Display) {
-        if self.aloud {
-            let _ = writeln!(
-                io::stdout(),
-                "{:>5} ms  write {number:>2}: {what}",
-                self.now()
-            );
+        if self.verbose {
+            let now_ms = self.now_ms();
+            // Standard output may be closed; the story is checked all the same.
+            let _ = writeln!(io::stdout(), "{now_ms:>5} ms  write {number:>2}: {what}");
         }
     }
 
-    fn start(self: Arc<Self>, number: usize, timeout: Duration, replicas: [Arrivals; REPLICAS]) {
-        let (answers, cluster) = (Answers::default(), Arc::clone(&self));
-        let told = Box::new(move |outcome: Outcome| {
+    /// Parks a write, and schedules the answers of the replicas to it.
+    fn start(self: Arc<Self>, number: usize, write: PlannedWrite) {
+        let answers = Answers::default();
+        let timeout = Duration::from_millis(write.timeout_ms);
+        self.park(number, &answers, timeout);
+        self.say(number, format_args!("may wait {timeout:?}"));
+        for (replica, arrivals) in write.replicas.into_iter().enumerate() {
+            for after_ms in arrivals {
+                let cluster = Arc::clone(&self);
+                let answers = answers.clone();
+                let arrival = move || cluster.answer(number, replica, &answers);
+                // Refused only after shutdown, when the story is over.
+                let _ = self
+                    .timer
+                    .schedule(Duration::from_millis(after_ms), arrival);
+            }
+        }
+    }
+
+    fn park(self: &Arc<Self>, number: usize, answers: &Answers, timeout: Duration) {
+        let cluster = Arc::clone(self);
+        let callback = move |outcome: Outcome| {
             cluster.say(number, &outcome);
-            cluster.ends.lock()[number] = Ended(cluster.now(), outcome);
-        });
-        let (answered, count_twice) = (answers.clone(), self.count_twice);
+            let at_ms = cluster.now_ms();
+            cluster.ends.lock()[number] = Some(Ended { at_ms, outcome });
+        };
         let write = QuorumWrite {
-            answers: answered,
-            count_twice,
-            told,
+            answers: answers.clone(),
+            count_twice: self.count_twice,
+            callback: Box::new(callback),
         };
         let parked = self
             .purgatory
             .try_complete_else_watch(write, &[number], timeout);
-        self.say(number, format_args!("may wait {timeout:?}"));
-        assert!(
-            matches!(parked, Ok(ParkResult::Parked(_))),
-            "nobody has answered yet"
-        );
-        for (replica, arrivals) in replicas.into_iter().enumerate() {
-            for after in arrivals {
-                let (cluster, answers) = (Arc::clone(&self), answers.clone());
-                let arrival = move || {
-                    cluster.say(number, format_args!("replica {replica} answers"));
-                    answers.lock().push(replica);
-                    cluster.purgatory.check_and_complete(&number);
-                };
-                let _ = self.timer.schedule(Duration::from_millis(after), arrival);
-            }
-        }
+        // No replica has answered yet.
+        assert!(matches!(parked, Ok(ParkResult::Parked(_))));
+    }
+
+    /// Notes the answer of a replica, then signals the key of the write.
+    fn answer(&self, number: usize, replica: usize, answers: &Answers) {
+        self.say(number, format_args!("replica {replica} answers"));
+        answers.lock().push(replica);
+        self.purgatory.check_and_complete(&number);
     }
 }
 
-/// The first write of a seed's story that ended otherwise than expected.
-fn fault(seed: u64, count_twice: bool, aloud: bool) -> Result<Option<String>> {
-    let story = Story::of(seed);
-    let (expected, told) = (story.expected(), story.told(count_twice, aloud)?);
-    let wrong = (0..)
-        .zip(expected.iter().zip(&told))
-        .find(|(_, (expected, told))| expected != told);
-    Ok(wrong.map(|(number, (Ended(due, outcome), Ended(at, instead)))| {
-        format!("seed {seed}: write {number} ended at {at} ms as {instead}, expected {due} ms, {outcome}")
-    }))
+/// Lets the story of these writes happen. Returns when and how each write ended.
+fn run_story(
+    writes: &[PlannedWrite],
+    count_twice: bool,
+    verbose: bool,
+) -> Result<Vec<Option<Ended>>> {
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("writes").timer(&timer).build()?;
+    let cluster = Arc::new(Cluster {
+        timer,
+        purgatory,
+        count_twice,
+        verbose,
+        ends: Mutex::new(vec![None; writes.len()]),
+    });
+
+    // Each write begins when its time has come.
+    for (number, write) in writes.iter().cloned().enumerate() {
+        let begin = Duration::from_millis(write.begin_ms);
+        let starting = Arc::clone(&cluster);
+        let start = move || starting.start(number, write);
+        let scheduled = cluster.timer.schedule(begin, start);
+        scheduled.map_err(TimerError::from)?;
+    }
+
+    // Time jumps from one thing to the next, until nothing is left to happen.
+    while cluster.timer.advance_to_next() {}
+    cluster.timer.shutdown(Duration::MAX);
+    let ends = mem::take(&mut *cluster.ends.lock());
+    Ok(ends)
+}
+
+/// Finds the first write of a seed's story that did not end as expected, and describes it.
+fn fault(seed: u64, count_twice: bool, verbose: bool) -> Result<Option<String>> {
+    let mut rng = Rng::with_seed(seed);
+    let writes: Vec<_> = (0..WRITES)
+        .map(|_| PlannedWrite::random(&mut rng))
+        .collect();
+    let ends = run_story(&writes, count_twice, verbose)?;
+    for (number, (write, ended)) in writes.iter().zip(&ends).enumerate() {
+        let expected = write.expected();
+        if ended.as_ref() != Some(&expected) {
+            let ended = match ended {
+                Some(ended) => ended.to_string(),
+                None => "never ended".to_owned(),
+            };
+            let fault = format!("seed {seed}: write {number}: {ended}, expected: {expected}");
+            return Ok(Some(fault));
+        }
+    }
+    Ok(None)
 }
 
 fn run(args: &Args) -> Result<ExitCode> {
-    let seeds = args
-        .seed
-        .map_or(0..args.seeds, |seed| seed..seed.saturating_add(1));
-    let count = seeds.end - seeds.start;
-    for seed in seeds {
-        if let Some(fault) = fault(seed, args.count_twice, args.seed.is_some())? {
-            let again = if args.count_twice {
+    let seeds = match args.seed {
+        Some(seed) => seed..=seed,
+        None => 0..=args.seeds - 1,
+    };
+    let verbose = args.seed.is_some();
+    for seed in seeds.clone() {
+        if let Some(fault) = fault(seed, args.count_twice, verbose)? {
+            let mistake = if args.count_twice {
                 " --count-twice"
             } else {
                 ""
             };
-            eprintln!(
-                "{fault}\ntell it again: cargo run --release --example virtual_time -- --seed {seed}{again}"
-            );
+            let program = "cargo run --release --example virtual_time --";
+            eprintln!("{fault}\nonce more: {program} --seed {seed}{mistake}");
             return Ok(ExitCode::FAILURE);
         }
     }
+    let which = match args.seed {
+        Some(seed) => format!("seed {seed}"),
+        None => format!("{} seeds", args.seeds),
+    };
     writeln!(
         io::stdout(),
-        "{count} seeds, {WRITES} writes each: every one ended as it must, to the millisecond"
+        "{which}, {WRITES} writes each: every one ended as it must, to the millisecond"
     )?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn main() -> ExitCode {
-    run(&Args::parse()).unwrap_or_else(|error| {
-        eprintln!("virtual_time: {error:#}");
-        ExitCode::FAILURE
-    })
+    match run(&Args::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("virtual_time: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 #[cfg(test)]
@@ -246,9 +308,31 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_found_and_found_again_under_its_seed() {
-        let faults = |seed| fault(seed, true, false).unwrap();
-        let (seed, first) = (0..).find_map(|seed| Some((seed, faults(seed)?))).unwrap();
-        assert_eq!(faults(seed), Some(first));
+    fn mistake_is_found_again_under_its_seed() {
+        let mut seed = 0;
+        let first = loop {
+            if let Some(fault) = fault(seed, true, false).unwrap() {
+                break fault;
+            }
+            seed += 1;
+        };
+        assert_eq!(fault(seed, true, false).unwrap(), Some(first));
+    }
+
+    #[test]
+    fn last_seed_is_run_and_bad_ones_are_refused() {
+        let last = u64::MAX.to_string();
+        let args = Args::try_parse_from(["virtual_time", "--seed", &last]).unwrap();
+        assert_eq!(fault(args.seed.unwrap(), false, false).unwrap(), None);
+        for [flag, value] in [
+            ["--seeds", "0"],
+            ["--seeds", "-1"],
+            ["--seed", "18446744073709551616"],
+        ] {
+            let refused = Args::try_parse_from(["virtual_time", &format!("{flag}={value}")]);
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.exit_code(), 2);
+            assert!(refused.to_string().contains(value), "{refused}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::{future, io, io::Write, time::Duration};
 use anyhow::{Result, bail, ensure};
 use clap::Command;
 use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, when};
-use timer_core::SystemTimer;
+use timer_core::{BuildError, SystemTimer};
 
 const TIMEOUT: Duration = Duration::from_secs(60); // longer than anything here takes
 
@@ -23,6 +23,25 @@ struct Log {
 }
 
 impl Log {
+    /// An empty log. Callbacks run on the thread that completes the operation.
+    fn new(timer: &SystemTimer) -> Result<Log, BuildError> {
+        let waits = Purgatory::builder("log").timer(timer).build()?;
+        Ok(Log {
+            end: Arc::default(),
+            waits,
+        })
+    }
+
+    /// An empty log whose callbacks run on a worker of the timer.
+    fn with_callbacks_on_executor(timer: &SystemTimer) -> Result<Log, BuildError> {
+        let builder = Purgatory::builder("log").timer(timer);
+        let waits = builder.callbacks_on_executor().build()?;
+        Ok(Log {
+            end: Arc::default(),
+            waits,
+        })
+    }
+
     /// Moves the log's end to `offset`; returns the number of operations that this completed.
     fn grow(&self, offset: u64) -> usize {
         self.end.store(offset, SeqCst); // the condition first ...
@@ -36,53 +55,70 @@ impl Log {
     }
 }
 
-/// Tells a client the outcome, and which thread told it.
-struct DelayedProduce(Arc<AtomicU64>, mpsc::Sender<(Outcome, ThreadId)>);
+/// A produce that sends its client the outcome, and the thread that its callback ran on.
+struct DelayedProduce {
+    log_end: Arc<AtomicU64>,
+    client: mpsc::Sender<(Outcome, ThreadId)>,
+}
 
 impl DelayedOperation for DelayedProduce {
     fn try_complete(&mut self) -> bool {
-        self.0.load(SeqCst) >= 1
+        self.log_end.load(SeqCst) >= 1
     }
 
     fn on_complete(self, outcome: Outcome) {
-        let _ = self.1.send((outcome, thread::current().id())); // the client may have gone
+        // The client may have gone; nothing is left to do for it then.
+        let _ = self.client.send((outcome, thread::current().id()));
     }
 }
 
-fn callback(log: &Log, on_this_thread: bool) -> Result<&'static str> {
+/// Parks a produce under the key of the log, and lets the log grow. Returns the thread that called
+/// back.
+fn park_and_grow(log: &Log) -> Result<ThreadId> {
     let (client, answer) = mpsc::channel();
-    let produce = BoxedOperation::new(DelayedProduce(log.end.clone(), client));
+    let produce = BoxedOperation::new(DelayedProduce {
+        log_end: log.end.clone(),
+        client,
+    });
     let parked = log
         .waits
         .try_complete_else_watch(produce, &["log"], TIMEOUT);
     ensure!(parked.is_ok() && log.grow(1) == 1);
-    let (outcome, told_by) = answer.recv()?;
-    ensure!(outcome == Outcome::Completed && on_this_thread == (told_by == thread::current().id()));
-    Ok(if on_this_thread {
-        "told by the thread that raised the event"
-    } else {
-        "told by a worker"
-    })
+    let (outcome, thread) = answer.recv()?;
+    ensure!(outcome == Outcome::Completed);
+    Ok(thread)
+}
+
+fn callback(log: &Log) -> Result<&'static str> {
+    ensure!(park_and_grow(log)? == thread::current().id());
+    Ok("called on the thread that signalled the key")
+}
+
+fn callback_on_executor(log: &Log) -> Result<&'static str> {
+    ensure!(park_and_grow(log)? != thread::current().id());
+    Ok("called on a worker")
 }
 
 fn closures(log: &Log) -> Result<&'static str> {
-    let ((told, outcome), mut reached) = (mpsc::channel(), log.reaches(1));
-    let operation = when(
-        move || reached().is_some(),
-        move |outcome| _ = told.send(outcome),
-    );
+    let (sender, outcome) = mpsc::channel();
+    let mut reached = log.reaches(1);
+    let condition = move || reached().is_some();
+    let callback = move |outcome| {
+        // The receiver is at the end of this function.
+        let _ = sender.send(outcome);
+    };
+    let operation = when(condition, callback);
     let parked = log
         .waits
         .try_complete_else_watch(operation, &["log"], TIMEOUT);
-    ensure!(parked.is_ok() && log.grow(1) == 1 && outcome.recv()? == Outcome::Completed);
-    Ok("told, without a struct")
+    ensure!(parked.is_ok() && log.grow(1) == 1);
+    ensure!(outcome.recv()? == Outcome::Completed);
+    Ok("called, without a struct")
 }
 
 async fn future_awaited(log: &Log) -> Result<&'static str> {
-    let (end, grows) = (
-        log.waits.wait(&["log"], TIMEOUT, log.reaches(1)),
-        log.clone(),
-    );
+    let end = log.waits.wait(&["log"], TIMEOUT, log.reaches(1));
+    let grows = log.clone();
     tokio::spawn(async move { grows.grow(1) });
     ensure!(end.await == Ok(1));
     Ok("yielded the log's end")
@@ -92,23 +128,35 @@ fn future_dropped(log: &Log) -> Result<&'static str> {
     let end = log.waits.wait(&["log"], TIMEOUT, log.reaches(1));
     ensure!(log.waits.len() == 1, "parked by the call, before any poll");
     drop(end);
-    ensure!((log.waits.len(), log.waits.keys(), log.grow(1)) == (0, 0, 0));
+    ensure!(log.waits.is_empty() && log.waits.keys() == 0);
+    ensure!(log.grow(1) == 0);
     Ok("cancelled, and out of every list")
 }
 
 async fn select(log: &Log) -> Result<&'static str> {
     let end = log.waits.wait(&["log"], TIMEOUT, log.reaches(1));
     let hung_up = future::ready(()); // the client has
-    tokio::select! { end = end => bail!("the log grew: {end:?}"), () = hung_up => {} }
+    tokio::select! {
+        end = end => bail!("the log grew: {end:?}"),
+        () = hung_up => {}
+    }
     ensure!(log.waits.is_empty());
     Ok("cancelled, as the client hung up first")
 }
 
 fn blocked(log: &Log) -> Result<&'static str> {
-    let ((told, looked), mut reached) = (mpsc::channel(), log.reaches(1));
-    let condition = move || told.send(()).ok().and_then(|()| reached());
+    // Each look at the condition is sent, so that the log grows after the first one.
+    let (sender, looked) = mpsc::channel();
+    let mut reached = log.reaches(1);
+    let condition = move || {
+        sender.send(()).ok()?;
+        reached()
+    };
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| log.waits.wait(&["log"], TIMEOUT, condition).wait_blocking());
+        let waiter = scope.spawn(|| {
+            let end = log.waits.wait(&["log"], TIMEOUT, condition);
+            end.wait_blocking()
+        });
         looked.recv()?; // once, in vain
         log.grow(1);
         ensure!(waiter.join().ok() == Some(Ok(1)));
@@ -116,26 +164,25 @@ fn blocked(log: &Log) -> Result<&'static str> {
     })
 }
 
+/// Prints what a way of waiting came to.
+fn show(way: &str, outcome: Result<&str>) -> Result<()> {
+    writeln!(io::stdout(), "{way:28}{}", outcome?)?;
+    Ok(())
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     Command::new("waiting")
-        .about("The ways to wait; exits with 1 if one goes wrong")
+        .about("The ways to wait; exits with 1 if an outcome is wrong, with 2 for any argument")
         .get_matches();
     let timer = SystemTimer::new()?;
-    let builder = || Purgatory::builder("log").timer(&timer);
-    let log = || {
-        builder().build().map(|waits| Log {
-            end: Arc::default(),
-            waits,
-        })
-    };
-    let elsewhere = Log {
-        end: Arc::default(),
-        waits: builder().callbacks_on_executor().build()?,
-    };
-    let show = |way, told: Result<_>| anyhow::Ok(writeln!(io::stdout(), "{way:28}{}", told?)?);
-    show("callback", callback(&log()?, true))?;
-    show("callback on the executor", callback(&elsewhere, false))?;
+    let log = || Log::new(&timer);
+    show("callback", callback(&log()?))?;
+    let on_executor = Log::with_callbacks_on_executor(&timer)?;
+    show(
+        "callback on the executor",
+        callback_on_executor(&on_executor),
+    )?;
     show("closures", closures(&log()?))?;
     show("future, awaited", future_awaited(&log()?).await)?;
     show("future, dropped", future_dropped(&log()?))?;

@@ -7,16 +7,17 @@ use example_support::between;
 
 const EXAMPLES: &str = "\
 Examples:
-  acks_all                                   ten seconds, everyone healthy
+  acks_all                                   ten seconds, all followers healthy
   acks_all --stall-for 3s                    follower 2 stalls: produces expire
   acks_all --input README.md --rate 20000    another text, at a fixed rate
 
 Durations carry a unit: 250us, 5ms, 1s, 1m 30s.
 Ctrl-C ends the run with its table; a second Ctrl-C aborts it.
-The exit code is 0 when the books are right, 1 when something is wrong or cannot run.";
+The exit code is 0 when the self-check passed, 1 when something is wrong or it cannot run, 2 when an
+argument is wrong, 130 after a second Ctrl-C.";
 
 /// Producers with acks=all against a leader and two followers, all in one process: each produce
-/// waits in the purgatory until every replica has its record, or until its time runs out.
+/// waits in the purgatory until every replica has its record, or until its timeout fires.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "acks_all", version, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -71,19 +72,22 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// How much of the stall is left at `now`; none when it has not begun or is over.
-    pub(crate) fn stall_left(&self, now: Duration) -> Option<Duration> {
+    /// How much of the stall remains at `now`; none when it has not begun or is over.
+    pub(crate) fn stall_remaining(&self, now: Duration) -> Option<Duration> {
         let from = self.stall_from.unwrap_or(self.seconds / 3);
-        let until = from + self.stall_for?;
-        (from..until).contains(&now).then(|| until - now)
+        let until = from.saturating_add(self.stall_for?);
+        if (from..until).contains(&now) {
+            Some(until - now)
+        } else {
+            None
+        }
     }
 }
 
+/// Parses the length of a run.
 fn seconds(value: &str) -> Result<Duration, String> {
-    let seconds = value
-        .parse()
-        .ok()
-        .filter(|seconds| (0.1..=86_400.0).contains(seconds));
-    let expected = || "expected a number of seconds from 0.1 to 86400".to_owned();
-    seconds.map(Duration::from_secs_f64).ok_or_else(expected)
+    match value.parse() {
+        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("expected a number of seconds from 0.1 to 86400".to_owned()),
+    }
 }

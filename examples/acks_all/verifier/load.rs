@@ -9,13 +9,14 @@ use example_support::Stop;
 
 use super::text::Text;
 use super::{FOLLOWER_STALLED, Stage};
-use crate::Answer;
 use crate::partition::{Partition, Record};
+use crate::{Answer, Leader};
 
 /// How much of the past a producer that was held up may make good at once.
 const BURST: Duration = Duration::from_millis(20);
-/// The shortest wait for the next turn: a thread does not wake up much faster than this anyway.
-const TURN_MIN: Duration = Duration::from_millis(1);
+/// The shortest wait for the next record: a thread does not wake up much faster than this anyway.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+
 /// State that all requests of one producer share. Full, the producer sleeps until half of them have
 /// been answered, so that it is woken for a batch of work and not for every answer.
 #[derive(Debug)]
@@ -28,10 +29,9 @@ struct Client {
 impl Client {
     /// Makes the client of the calling thread.
     fn new(stage: &Arc<Stage>) -> Self {
-        let in_flight = CachePadded::default();
         Self {
             stage: Arc::clone(stage),
-            in_flight,
+            in_flight: CachePadded::default(),
             thread: thread::current(),
         }
     }
@@ -40,29 +40,30 @@ impl Client {
         self.stage.args.in_flight as usize
     }
 
-    /// A request to the partition at `place`, as soon as one more may wait; none when `stop` is
+    /// Makes a request to the partition at `place`, as soon as one more may wait; none when `stop` is
     /// raised.
     fn request(self: &Arc<Self>, place: u64, bytes: usize, stop: &Stop) -> Option<Request> {
         while !stop.is_raised() {
             if self.in_flight.load(Ordering::Acquire) < self.in_flight_max() {
                 self.in_flight.fetch_add(1, Ordering::Relaxed);
-                let (client, sent_at) = (Arc::clone(self), self.stage.now());
-                let (place, bytes) = (place as u32, bytes as u32);
                 return Some(Request {
-                    client,
-                    sent_at,
-                    place,
-                    bytes,
+                    client: Arc::clone(self),
+                    sent_at: self.stage.now(),
+                    place: place as u32,
+                    bytes: bytes as u32,
                 });
             }
+            // Woken when half of the requests have been answered, and by the end of the run.
             thread::park();
         }
         None
     }
 
-    /// Only the producer adds: while it sleeps, full, the count falls and passes the half.
+    /// Counts an answer, and wakes the producer at the half. Only the producer adds: while it sleeps,
+    /// the count falls from the maximum and passes the half.
     fn release(&self) {
-        if self.in_flight.fetch_sub(1, Ordering::AcqRel) - 1 == self.in_flight_max() / 2 {
+        let remaining = self.in_flight.fetch_sub(1, Ordering::AcqRel) - 1;
+        if remaining == self.in_flight_max() / 2 {
             self.thread.unpark();
         }
     }
@@ -83,61 +84,96 @@ impl Request {
         &self.client.stage.leader.partitions[self.place as usize]
     }
 
-    /// Enters the answer in the books. It acknowledges what lies below `offset`.
+    /// Takes the answer, and hands it to the audit. It acknowledges what lies below `offset`.
     pub(crate) fn answer(self, answer: Answer, offset: u64) {
         let stage = &self.client.stage;
         let waited = stage.now().saturating_sub(self.sent_at);
-        stage
-            .books
-            .enter(self.partition(), answer, offset, waited, self.bytes);
+        let audit = &stage.audit;
+        audit.record(self.partition(), answer, offset, waited, self.bytes);
         self.client.release();
+    }
+}
+
+/// Spreads the records of one producer over time, at a fixed rate.
+struct Pace {
+    /// The time between two records.
+    every: Duration,
+    /// When the next record is due.
+    next: Duration,
+}
+
+impl Pace {
+    /// The producers share the rate, and begin one after the other; none for a rate without limit.
+    fn new(producer: u32, producers: u32, rate: u32) -> Option<Pace> {
+        let every = Duration::from_secs(producers.into()).checked_div(rate)?;
+        let next = every * producer / producers;
+        Some(Pace { every, next })
+    }
+
+    /// Waits until the next record is due; false when `stop` was raised.
+    fn wait(&mut self, stage: &Stage, stop: &Stop) -> bool {
+        // A producer that was held up makes good a burst of the past, and no more.
+        let due = self.next.max(stage.now().saturating_sub(BURST));
+        self.next = due + self.every;
+        while let Some(wait) = due.checked_sub(stage.now()) {
+            if stop.pause(wait.max(WAIT_MIN)) {
+                return false;
+            }
+        }
+        true
     }
 }
 
 /// A producer: sends its share of the lines, to all partitions in turn, until `stop` is raised.
 pub(super) fn produce(producer: u32, stage: &Arc<Stage>, text: &Text, stop: &Stop) {
-    let Stage { args, leader, .. } = &**stage;
+    let args = &stage.args;
     let client = Arc::new(Client::new(stage));
-    let every = Duration::from_secs(args.producers.into()).checked_div(args.rate);
-    let mut turn = every.unwrap_or_default() * producer / args.producers;
+    let mut pace = Pace::new(producer, args.producers, args.rate);
     for sequence in 0.. {
-        if let Some(every) = every {
-            turn = turn.max(stage.now().saturating_sub(BURST)) + every;
-            while let Some(wait) = (turn - every).checked_sub(stage.now()) {
-                if stop.pause(wait.max(TURN_MIN)) {
-                    return;
-                }
-            }
+        if let Some(pace) = &mut pace
+            && !pace.wait(stage, stop)
+        {
+            return;
         }
+        // Producer 1 of 4 sends the lines 1, 5, 9 and so on.
         let number = sequence * u64::from(args.producers) + u64::from(producer);
         let (line, body) = text.line(number);
         let place = (sequence + u64::from(producer)) % u64::from(args.partitions);
         let Some(request) = client.request(place, body.len(), stop) else {
             return;
         };
-        leader.produce(request, Record { number, line }, args.timeout);
+        let record = Record { number, line };
+        stage.leader.produce(request, record, args.timeout);
     }
 }
 
 /// A follower: fetches from every partition in turn and writes to its own logs, until `stop` is
 /// raised. A record is acknowledged when the slowest follower fetches the next time.
 pub(super) fn follow(follower: usize, stage: &Stage, stop: &Stop) {
-    let Stage { args, leader, .. } = stage;
+    let can_stall = follower == FOLLOWER_STALLED;
     let mut fetched = Vec::new();
     loop {
-        let stalled = args
-            .stall_left(stage.now())
-            .filter(|_| follower == FOLLOWER_STALLED);
-        if stalled.is_none() {
-            for partition in &leader.partitions {
-                let log = &partition.followers[follower];
-                fetched.clear();
-                leader.fetch(partition, follower, log.end(), &mut fetched);
-                log.append(&fetched);
+        let stall = stage.args.stall_remaining(stage.now());
+        let pause = match stall {
+            Some(remaining) if can_stall => remaining,
+            _ => {
+                fetch_all(follower, &stage.leader, &mut fetched);
+                stage.args.follower_lag
             }
-        }
-        if stop.pause(stalled.unwrap_or(args.follower_lag)) {
+        };
+        if stop.pause(pause) {
             return;
         }
+    }
+}
+
+/// Fetches once from every partition; `fetched` is a buffer to be used again.
+fn fetch_all(follower: usize, leader: &Leader, fetched: &mut Vec<Record>) {
+    for partition in &leader.partitions {
+        let log = &partition.followers[follower];
+        fetched.clear();
+        // The fetch says where the log ends: everything below is written.
+        leader.fetch(partition, follower, log.end(), fetched);
+        log.append(fetched);
     }
 }

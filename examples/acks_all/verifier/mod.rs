@@ -1,8 +1,8 @@
 //! The rest of the program: a whole run. It starts the [load], [watches](watch) it, drains or
-//! cancels what still waits, closes the [books], and prints the [report].
+//! cancels what still waits, finishes the [audit], and prints the [report].
 
 pub(crate) mod args;
-pub(crate) mod books;
+pub(crate) mod audit;
 pub(crate) mod load;
 pub(crate) mod report;
 #[cfg(test)]
@@ -11,7 +11,8 @@ pub(crate) mod text;
 pub(crate) mod watch;
 
 use std::io::{self, Write};
-use std::{process::ExitCode, sync::Arc, thread, time::Duration};
+use std::thread::{self, ScopedJoinHandle};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -21,7 +22,7 @@ use timer_core::{Clock, SystemClock};
 use crate::Leader;
 use crate::partition::FOLLOWERS;
 use args::Args;
-use books::{Books, PANICKED, STILL_PARKED};
+use audit::{Audit, PANICKED, STILL_PARKED};
 use report::Report;
 use text::Text;
 use watch::{Progress, State};
@@ -45,38 +46,43 @@ fn name(follower: usize) -> String {
 
 /// Does what the command line asks for.
 pub(crate) fn main() -> ExitCode {
-    start(Args::parse()).unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
-        ExitCode::FAILURE
-    })
+    match start(Args::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn start(args: Args) -> Result<ExitCode> {
+    // Everything that can fail comes before the first record.
     let text = Text::load(args.input.as_deref())?;
-    let (linger, interrupted) = (args.linger, Stop::on_signals()?);
+    let linger = args.linger;
+    let interrupted = Stop::on_signals()?;
     let stage = Stage::new(args)?;
     let server = watch::serve(&stage)?;
-    eprintln!(
-        "metrics: http://{0}/metrics\nlive page: http://{0}/",
-        server.address()
-    );
-    let asked = Arc::clone(&stage);
-    write_on_usr1(move || asked.leader.produces.snapshot(OLDEST).to_string())?;
+    let address = server.address();
+    eprintln!("metrics: http://{address}/metrics\nlive page: http://{address}/");
+    let shown = Arc::clone(&stage);
+    write_on_usr1(move || shown.leader.produces.snapshot(OLDEST).to_string())?;
+
     let mut progress = Progress::default();
     let report = stage.run(&text, &interrupted, &mut |state| progress.show(state));
 
-    io::stdout()
-        .write_all(report.to_string().as_bytes())
-        .context("cannot write the table")?;
+    // The table is the result; what is wrong goes beside it.
+    let table = report.to_string();
+    let written = io::stdout().write_all(table.as_bytes());
+    written.context("cannot write the table")?;
     for problem in &report.problems {
         eprintln!("wrong: {problem}");
     }
     interrupted.pause(linger);
-    Ok(if report.problems.is_empty() {
-        ExitCode::SUCCESS
+    if report.problems.is_empty() {
+        Ok(ExitCode::SUCCESS)
     } else {
-        ExitCode::FAILURE
-    })
+        Ok(ExitCode::FAILURE)
+    }
 }
 
 /// Everything that a run works with; metrics are read from it meanwhile.
@@ -84,19 +90,19 @@ fn start(args: Args) -> Result<ExitCode> {
 pub(crate) struct Stage {
     args: Args,
     leader: Leader,
-    books: Books,
+    audit: Audit,
     clock: SystemClock,
 }
 
 impl Stage {
-    /// Where nothing has happened yet, and the clock begins.
+    /// Makes a stage on which nothing has happened yet, and starts its clock.
     fn new(args: Args) -> Result<Arc<Self>> {
         let leader = Leader::new(args.partitions).context("cannot start the purgatory")?;
-        let books = Books::new(args.partitions, args.timeout);
+        let audit = Audit::new(args.partitions, args.timeout);
         Ok(Arc::new(Self {
             args,
             leader,
-            books,
+            audit,
             clock: SystemClock::new(),
         }))
     }
@@ -114,54 +120,65 @@ impl Stage {
         interrupted: &Stop,
         watch: &mut dyn FnMut(&State),
     ) -> Report {
-        let (producing, replicating) = (&Stop::new(), &Stop::new());
+        let producing = &Stop::new();
+        let replicating = &Stop::new();
         let produced_for = thread::scope(|threads| {
             for follower in 0..FOLLOWERS {
                 threads.spawn(move || load::follow(follower, self, replicating));
             }
-            let produce =
-                |number| threads.spawn(move || load::produce(number, self, text, producing));
-            let producers: Vec<_> = (0..self.args.producers).map(produce).collect();
-            self.watch_until(self.args.seconds, WATCH, || false, interrupted, watch);
-            producing.raise();
-            for (number, producer) in producers.into_iter().enumerate() {
-                producer.thread().unpark();
-                let panicked = producer.join().is_err();
-                self.books
-                    .note(PANICKED, panicked.into(), || format!("producer {number}"));
+            let mut producers = Vec::new();
+            for number in 0..self.args.producers {
+                producers.push(threads.spawn(move || load::produce(number, self, text, producing)));
             }
+            self.watch_until(self.args.seconds, WATCH, || false, interrupted, watch);
+
+            // The producers stop first, and what they sent is drained while the followers go on.
+            producing.raise();
+            self.join(producers);
             let produced_for = self.now();
             self.drain(interrupted, watch);
             replicating.raise();
             produced_for
         });
-        let problems = self.books.close(&self.leader);
-        let produced = State::take(self).produced;
+        let problems = self.audit.finish(&self.leader);
         Report {
             produced_for,
-            produced,
-            endings: self.books.totals(),
+            produced: State::take(self).produced,
+            endings: self.audit.totals(),
             problems,
         }
     }
 
+    /// Waits for the producers, and reports those that panicked.
+    fn join(&self, producers: Vec<ScopedJoinHandle<'_, ()>>) {
+        for (number, producer) in producers.into_iter().enumerate() {
+            producer.thread().unpark();
+            if producer.join().is_err() {
+                self.audit
+                    .report(PANICKED, 1, || format!("producer {number}"));
+            }
+        }
+    }
+
     /// After the last record: waits until every produce has ended by itself, as each must soon
-    /// after its timeout. On an interrupt, or when that fails, a shutdown ends the rest as
-    /// cancelled.
+    /// after its timeout. On an interrupt, or when that fails, a shutdown cancels the rest.
     fn drain(&self, interrupted: &Stop, watch: &mut dyn FnMut(&State)) {
-        let waiting = || State::take(self).waiting();
-        let mut await_endings = |interrupted: &Stop, patience| {
-            let end = self.now() + patience;
-            self.watch_until(end, DRAIN_LOOK, || waiting() == 0, interrupted, watch);
-        };
-        await_endings(interrupted, self.args.timeout + DRAIN_MARGIN);
+        let patience = self.args.timeout.saturating_add(DRAIN_MARGIN);
+        self.await_endings(patience, interrupted, watch);
         if !interrupted.is_raised() {
-            self.books.note(STILL_PARKED, waiting(), || {
-                format!("{DRAIN_MARGIN:?} after it")
-            });
+            let waiting = State::take(self).waiting();
+            let case = || format!("{DRAIN_MARGIN:?} after it");
+            self.audit.report(STILL_PARKED, waiting, case);
         }
         self.leader.shut_down();
-        await_endings(&Stop::new(), DRAIN_MARGIN);
+        self.await_endings(DRAIN_MARGIN, &Stop::new(), watch);
+    }
+
+    /// Shows the run until nothing waits, for `patience` at most.
+    fn await_endings(&self, patience: Duration, interrupted: &Stop, watch: &mut dyn FnMut(&State)) {
+        let end = self.now().saturating_add(patience);
+        let over = || State::take(self).waiting() == 0;
+        self.watch_until(end, DRAIN_LOOK, over, interrupted, watch);
     }
 
     /// Shows the run until `end`, until it is `over`, which is asked every `look`, or until it is
@@ -175,12 +192,16 @@ impl Stage {
         watch: &mut dyn FnMut(&State),
     ) {
         let mut show_at = self.now();
-        while let Some(left) = end.checked_sub(self.now()).filter(|_| !over()) {
+        while let Some(remaining) = end.checked_sub(self.now()) {
+            if over() {
+                return;
+            }
+            // Shown four times a second, however often it is looked at.
             if self.now() >= show_at {
                 watch(&State::take(self));
                 show_at += WATCH;
             }
-            if interrupted.pause(look.min(left)) {
+            if interrupted.pause(look.min(remaining)) {
                 return;
             }
         }

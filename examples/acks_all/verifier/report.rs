@@ -1,11 +1,11 @@
-//! The end of a run: its figures, what is wrong with its books, and the table.
+//! The end of a run: its figures, what is wrong with it, and the table.
 
 use std::{fmt, time::Duration};
 
 use hdrhistogram::Histogram;
 use indicatif::HumanCount;
 
-use super::books::{Counts, Problem, Tally};
+use super::audit::{Problem, Tally};
 
 /// The outcome of a run.
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ pub(crate) struct Report {
     pub(crate) produced: u64,
     /// How their operations ended.
     pub(crate) endings: Tally,
-    /// Faults; empty when the books are right.
+    /// Faults; empty when the self-check passed.
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -33,41 +33,13 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts {
-            completed,
-            expired,
-            cancelled,
-            bytes,
-            ..
-        } = self.endings.counts;
-        let counts = [
-            ("produced", self.produced, "records sent"),
-            (
-                "completed",
-                completed,
-                "acknowledged: every replica has the record",
-            ),
-            ("expired", expired, "not acknowledged within --timeout"),
-            ("cancelled", cancelled, "still waiting at Ctrl-C"),
-            (
-                "lost",
-                self.lost(),
-                "never ended, or acknowledged and missing from a log",
-            ),
-        ];
-        for (name, count, what) in counts {
-            writeln!(
-                f,
-                "{name:<16} {:>14}  {what}",
-                HumanCount(count).to_string()
-            )?;
-        }
-        let records = HumanCount(self.per_second(completed) as u64).to_string();
-        let mib = self.per_second(bytes) / f64::from(1 << 20);
-        let what = format!("records/s acknowledged, {mib:.1} MiB/s of text");
-        writeln!(f, "{:<16} {records:>14} {what}", "throughput")?;
+        self.write_counts(f)?;
+        self.write_throughput(f)?;
+
+        // Two rows of times, under headings of their own.
         writeln!(f, "{:<16} {:>14} {:>12} {:>12}", "", "p50", "p99", "max")?;
-        write_times(f, "wait", &self.endings.wait, "from sent to acknowledged")?;
+        let wait = &self.endings.wait;
+        write_times(f, "wait", wait, "from sent to acknowledged")?;
         let lateness = &self.endings.lateness;
         write_times(
             f,
@@ -75,12 +47,55 @@ impl fmt::Display for Report {
             lateness,
             "from the deadline to expired",
         )?;
-        let books = match self.problems.len() {
-            0 => "right: each operation ended once, each acknowledged record is in every log"
+
+        self.write_self_check(f)
+    }
+}
+
+impl Report {
+    fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = &self.endings.counts;
+        let rows = [
+            ("produced", self.produced, "records sent"),
+            (
+                "completed",
+                counts.completed,
+                "acknowledged: every replica has the record",
+            ),
+            (
+                "expired",
+                counts.expired,
+                "not acknowledged within --timeout",
+            ),
+            ("cancelled", counts.cancelled, "still waiting at Ctrl-C"),
+            (
+                "lost",
+                self.lost(),
+                "never ended, or acknowledged and missing from a log",
+            ),
+        ];
+        for (name, count, meaning) in rows {
+            let count = HumanCount(count).to_string();
+            writeln!(f, "{name:<16} {count:>14}  {meaning}")?;
+        }
+        Ok(())
+    }
+
+    fn write_throughput(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = &self.endings.counts;
+        let records = HumanCount(self.per_second(counts.completed) as u64).to_string();
+        let mib = self.per_second(counts.bytes) / f64::from(1 << 20);
+        let meaning = format!("records/s acknowledged, {mib:.1} MiB/s of text");
+        writeln!(f, "{:<16} {records:>14} {meaning}", "throughput")
+    }
+
+    fn write_self_check(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let result = match self.problems.len() {
+            0 => "passed: each operation ended once, each acknowledged record is in every log"
                 .to_owned(),
-            kinds => format!("WRONG: kinds of fault: {kinds}, told on standard error"),
+            kinds => format!("FAILED: kinds of fault: {kinds}, listed on standard error"),
         };
-        writeln!(f, "{:<16} {books}", "books")
+        writeln!(f, "{:<16} {result}", "self-check")
     }
 }
 
@@ -88,13 +103,17 @@ fn write_times(
     f: &mut fmt::Formatter<'_>,
     name: &str,
     times: &Histogram<u64>,
-    what: &str,
+    meaning: &str,
 ) -> fmt::Result {
-    let shown = |nanos| match times.is_empty() {
-        true => "-".to_owned(),
-        false => format!("{:.2?}", Duration::from_nanos(nanos)),
+    let shown = |nanos| {
+        if times.is_empty() {
+            "-".to_owned()
+        } else {
+            format!("{:.2?}", Duration::from_nanos(nanos))
+        }
     };
-    let [p50, p99] = [0.5, 0.99].map(|quantile| shown(times.value_at_quantile(quantile)));
+    let p50 = shown(times.value_at_quantile(0.5));
+    let p99 = shown(times.value_at_quantile(0.99));
     let max = shown(times.max());
-    writeln!(f, "{name:<16} {p50:>14} {p99:>12} {max:>12}  {what}")
+    writeln!(f, "{name:<16} {p50:>14} {p99:>12} {max:>12}  {meaning}")
 }

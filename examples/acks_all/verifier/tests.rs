@@ -1,5 +1,5 @@
 //! Whole runs, short ones: what must come out of them whatever the machine is doing. And planted
-//! faults: the books must find each.
+//! faults: the audit must find each.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use example_support::Stop;
 
 use super::Stage;
 use super::args::Args;
-use super::books::*;
+use super::audit::*;
 use super::report::Report;
 use super::text::Text;
 use super::watch::State;
@@ -21,23 +21,23 @@ const STALLED: &str = "--stall-from 0s --stall-for 1h";
 
 /// Sets up a short run whose timeout is never reached, but for what `line` says.
 pub(super) fn stage(line: &str) -> Arc<Stage> {
-    let usual = ["--seconds=0.3", "--partitions=2", "--timeout=1h"];
-    let usual = usual
-        .into_iter()
-        .filter(|word| !line.contains(word.split('=').next().unwrap()));
-    let words = ["acks_all"]
-        .into_iter()
-        .chain(usual)
-        .chain(line.split_whitespace());
-    let args = Args::try_parse_from(words).unwrap();
-    Stage::new(args).unwrap()
+    let mut words = vec!["acks_all"];
+    for usual in ["--seconds=0.3", "--partitions=2", "--timeout=1h"] {
+        let (flag, _) = usual.split_once('=').unwrap();
+        if !line.contains(flag) {
+            words.push(usual);
+        }
+    }
+    words.extend(line.split_whitespace());
+    Stage::new(Args::try_parse_from(words).unwrap()).unwrap()
 }
 
-/// Runs it; the books must be right, and every record must be accounted for.
+/// Runs it; the self-check must pass, and every record must be accounted for.
 fn run_well(stage: &Arc<Stage>, interrupted: &Stop, watch: &mut dyn FnMut(&State)) -> Report {
     let report = stage.run(&Text::load(None).unwrap(), interrupted, watch);
     assert_eq!(report.problems, []);
-    assert!(report.produced > 0 && report.endings.counts.ended() == report.produced);
+    assert!(report.produced > 0);
+    assert_eq!(report.endings.counts.ended(), report.produced);
     report
 }
 
@@ -72,7 +72,8 @@ fn stalled_follower_makes_every_produce_expire() {
 
 #[test]
 fn interrupt_cancels_what_waits() {
-    let (stage, interrupted) = (stage(&format!("{STALLED} --seconds 3600")), Stop::new());
+    let stage = stage(&format!("{STALLED} --seconds 3600"));
+    let interrupted = Stop::new();
     let report = run_well(&stage, &interrupted, &mut |state| {
         if state.waiting() > 0 {
             interrupted.raise();
@@ -86,24 +87,15 @@ fn refused_produce_is_answered_and_a_fault() {
     let stage = stage("--rate 100");
     stage.leader.shut_down();
     let report = stage.run(&Text::load(None).unwrap(), &Stop::new(), &mut |_| {});
-    let [
-        Problem {
-            fault: REFUSED,
-            count,
-            first,
-        },
-    ] = &report.problems[..]
-    else {
-        panic!()
+    let [refused] = &report.problems[..] else {
+        panic!("{:?}", report.problems)
     };
-    assert_eq!(
-        (*count, first.ends_with(": Closed")),
-        (report.produced, true),
-        "{first}"
-    );
+    assert_eq!(refused.fault, REFUSED);
+    assert_eq!(refused.count, report.produced);
+    assert!(refused.first.ends_with(": Closed"), "{}", refused.first);
 }
 
-/// Closes the books of a partition after these answers (offset, and time waited of 50 ms). Each
+/// Finishes the audit of a partition after these answers (offset, and time waited of 50 ms). Each
 /// follower has a part of the records; the second gets `more` on top.
 fn wrong(
     records: u64,
@@ -112,19 +104,20 @@ fn wrong(
     answers: &[(Answer, u64, Duration)],
 ) -> Vec<Problem> {
     let stage = stage("--timeout 50ms");
-    let (books, partition) = (&stage.books, &stage.leader.partitions[0]);
+    let audit = &stage.audit;
+    let partition = &stage.leader.partitions[0];
     let written: Vec<_> = (0..records).map(record).collect();
-    written
-        .iter()
-        .for_each(|&record| _ = partition.append(record));
+    for &record in &written {
+        partition.append(record);
+    }
     for (log, part) in partition.followers.iter().zip(parts) {
         log.append(&written[..part as usize]);
     }
     partition.followers[1].append(more.as_slice());
     for &(answer, offset, waited) in answers {
-        books.enter(partition, answer, offset, waited, 7);
+        audit.record(partition, answer, offset, waited, 7);
     }
-    books.close(&stage.leader)
+    audit.finish(&stage.leader)
 }
 
 fn record(number: u64) -> Record {
@@ -132,9 +125,10 @@ fn record(number: u64) -> Record {
 }
 
 #[test]
-fn wrong_answers_are_found_counted_and_told() {
+fn wrong_answers_are_found_and_counted() {
     use Answer::{Acknowledged, TimedOut};
-    let (ack, late) = ((Acknowledged, 1, MS), (TimedOut, 1, 50 * MS));
+    let ack = (Acknowledged, 1, MS);
+    let late = (TimedOut, 1, 50 * MS);
     let early = (TimedOut, 1, 50 * MS - Duration::from_nanos(1));
     for (parts, answers, faults) in [
         ([1, 1], &[ack][..], &[][..]),
@@ -146,14 +140,9 @@ fn wrong_answers_are_found_counted_and_told() {
         ([1, 1], &[early], &[EARLY]),
     ] {
         let found = wrong(1, parts, None, answers);
-        let found: Vec<_> = found
-            .iter()
-            .map(|problem| (problem.fault, problem.count))
-            .collect();
-        assert_eq!(
-            found,
-            faults.iter().map(|fault| (*fault, 1)).collect::<Vec<_>>()
-        );
+        let found: Vec<_> = found.iter().map(|it| (it.fault, it.count)).collect();
+        let expected: Vec<_> = faults.iter().map(|fault| (*fault, 1)).collect();
+        assert_eq!(found, expected);
     }
     let said = "operations that expired before their deadline: 1 (the first: offset 0 of \
                 partition 0, after 49.999999ms of 50ms)";
@@ -177,16 +166,11 @@ fn differing_logs_are_found() {
     };
     for (part, more) in [(last, line), (last, record(0)), (RECORDS, record(0))] {
         let found = wrong(RECORDS, [RECORDS, part], Some(more), &all);
-        let [
-            Problem {
-                fault: LOGS_DIFFER,
-                count: 1,
-                first,
-            },
-        ] = &found[..]
-        else {
-            panic!()
+        let [differ] = &found[..] else {
+            panic!("{found:?}")
         };
+        assert_eq!((differ.fault, differ.count), (LOGS_DIFFER, 1));
+        let first = &differ.first;
         assert!(
             first.starts_with("follower 2 in partition 0, at "),
             "{first}"

@@ -33,25 +33,27 @@ impl Text {
 
     /// Reads all of `source`; `name` is what errors call it.
     pub(crate) fn read(source: impl Read, name: &str) -> Result<Self> {
-        let (mut body, mut source) = (String::new(), source.take(BYTES_MAX + 1));
-        source
-            .read_to_string(&mut body)
-            .with_context(|| format!("cannot read {name}"))?;
+        // One byte more than allowed, to see that a text is longer.
+        let mut source = source.take(BYTES_MAX + 1);
+        let mut body = String::new();
+        let read = source.read_to_string(&mut body);
+        let too_long = source.limit() == 0;
         let mib = BYTES_MAX >> 20;
+        // First the length: a longer text may be cut inside a character.
         ensure!(
-            source.limit() > 0,
+            !too_long,
             "{name} is longer than the {mib} MiB that are read"
         );
+        read.with_context(|| format!("cannot read {name}"))?;
         ensure!(
             !body.is_empty(),
             "{name} is empty: there is no line to send"
         );
-        Ok(Self {
-            lines: body.lines().map(String::from).collect(),
-        })
+        let lines = body.lines().map(String::from).collect();
+        Ok(Self { lines })
     }
 
-    /// A line, without its newline; after the last comes the first again.
+    /// A line and its number, without its newline; after the last line comes the first again.
     pub(crate) fn line(&self, number: u64) -> (u32, &str) {
         let place = number % self.lines.len() as u64;
         (place as u32, &self.lines[place as usize])

@@ -10,7 +10,7 @@ use metrics::{Unit, counter, describe_counter};
 use purgatory_live::{Live, Server};
 
 use super::Stage;
-use super::books::Counts;
+use super::audit::Counts;
 
 const PRODUCED: &str = "acks_all_records_produced_total";
 const ENDED: &str = "acks_all_records_ended_total";
@@ -19,7 +19,7 @@ const ENDED: &str = "acks_all_records_ended_total";
 /// last record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct State {
-    /// Since when the run goes on.
+    /// How long the run has gone on.
     elapsed: Duration,
     /// A follower does not fetch.
     stalled: bool,
@@ -31,13 +31,18 @@ pub(crate) struct State {
 impl State {
     /// Looks at everything.
     pub(crate) fn take(stage: &Stage) -> Self {
-        let (elapsed, partitions) = (stage.now(), &stage.leader.partitions);
-        let ended = stage.books.counts();
+        let elapsed = stage.now();
+        // The endings first: what ends meanwhile then counts as waiting, never as less than nothing.
+        let ended = stage.audit.counts();
+        let mut produced = 0;
+        for partition in &stage.leader.partitions {
+            produced += partition.log.end();
+        }
         Self {
             elapsed,
-            stalled: stage.args.stall_left(elapsed).is_some(),
+            stalled: stage.args.stall_remaining(elapsed).is_some(),
+            produced,
             ended,
-            produced: partitions.iter().map(|partition| partition.log.end()).sum(),
         }
     }
 
@@ -46,23 +51,21 @@ impl State {
         self.produced.saturating_sub(self.ended.ended())
     }
 
-    /// One line; the rate is over the time since the `last` one.
+    /// Describes the run in one line; the rate is over the time since the `last` one.
     fn describe(&self, last: Option<State>) -> String {
-        let Counts {
-            completed, expired, ..
-        } = self.ended;
-        let last = last.map(|last| (last.elapsed, last.ended.completed));
-        let (then, before) = last.unwrap_or_default();
-        let span = self.elapsed.saturating_sub(then).as_secs_f64();
+        let since = last.map_or(Duration::ZERO, |last| last.elapsed);
+        let before = last.map_or(0, |last| last.ended.completed);
+        let seconds = self.elapsed.saturating_sub(since).as_secs_f64();
+        let completed = self.ended.completed - before;
+        let rate = if seconds > 0.0 {
+            completed as f64 / seconds
+        } else {
+            0.0
+        };
         let stalled = if self.stalled {
             "follower 2 stalled, "
         } else {
             ""
-        };
-        let rate = if span > 0.0 {
-            (completed - before) as f64 / span
-        } else {
-            0.0
         };
         format!(
             "{:5.1} s: {}{} completed/s, {} waiting, {} expired, {} completed",
@@ -70,28 +73,17 @@ impl State {
             stalled,
             HumanCount(rate as u64),
             HumanCount(self.waiting()),
-            HumanCount(expired),
-            HumanCount(completed),
+            HumanCount(self.ended.expired),
+            HumanCount(self.ended.completed),
         )
     }
 
     /// Publishes the example's metrics.
     fn publish(&self) {
         counter!(PRODUCED).absolute(self.produced);
-        let Counts {
-            completed,
-            expired,
-            cancelled,
-            ..
-        } = self.ended;
-        let outcomes = [
-            ("completed", completed),
-            ("expired", expired),
-            ("cancelled", cancelled),
-        ];
-        for (outcome, count) in outcomes {
-            counter!(ENDED, "outcome" => outcome).absolute(count);
-        }
+        counter!(ENDED, "outcome" => "completed").absolute(self.ended.completed);
+        counter!(ENDED, "outcome" => "expired").absolute(self.ended.expired);
+        counter!(ENDED, "outcome" => "cancelled").absolute(self.ended.cancelled);
     }
 }
 
@@ -103,8 +95,9 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn show(&mut self, state: &State) {
-        if state.elapsed.as_secs() > self.last.map_or(0, |last| last.elapsed.as_secs()) {
-            // Nobody may be listening; the run goes on all the same.
+        let shown_second = self.last.map_or(0, |last| last.elapsed.as_secs());
+        if state.elapsed.as_secs() > shown_second {
+            // Standard error may be closed; the run goes on all the same.
             let _ = writeln!(io::stderr(), "{}", state.describe(self.last));
             self.last = Some(*state);
         }
@@ -114,11 +107,12 @@ impl Progress {
 /// Serves the metrics, and the live page.
 pub(crate) fn serve(stage: &Arc<Stage>) -> Result<Server> {
     let live = Live::new().purgatory_with(&stage.leader.produces, Display::fmt);
-    let looked_at = Arc::clone(stage);
-    let server = example_support::serve(stage.args.metrics_addr, &live, move || {
-        looked_at.leader.produces.publish();
-        State::take(&looked_at).publish();
-    })?;
+    let published = Arc::clone(stage);
+    let publish = move || {
+        published.leader.produces.publish();
+        State::take(&published).publish();
+    };
+    let server = example_support::serve(stage.args.metrics_addr, &live, publish)?;
     describe_counter!(
         PRODUCED,
         Unit::Count,

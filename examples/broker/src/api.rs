@@ -16,25 +16,29 @@ use crate::{
     replica_manager::ReplicaManager, reply::Reply, schemas, schemas::APIS, schemas::Api,
 };
 
-/// A value, or the error that the client is told instead.
+/// A value, or the error code that the client gets instead.
 pub(crate) type OrError<T> = std::result::Result<T, ResponseError>;
 
 pub(crate) struct Client {
-    /// Where the client reached the broker.
+    /// The broker's address that the client connected to.
     pub(crate) address: SocketAddr,
     /// The number of its connection.
     pub(crate) connection: u64,
 }
 
-/// Takes one request; its answer comes when it is known. An error is the reason to close the
-/// connection. `frame` has at least its [`PREFIX_BYTES`](crate::frame::PREFIX_BYTES).
+/// Takes one request; the receiver gets its answer when it is known. An error is the reason to close
+/// the connection. `frame` has at least its [`PREFIX_BYTES`](crate::frame::PREFIX_BYTES).
 pub(crate) fn handle(
     manager: &ReplicaManager,
     client: &Client,
     mut frame: Bytes,
 ) -> Result<Receiver<Answer>> {
     let mut prefix = &frame[..];
-    let (key, version, correlation_id) = (prefix.get_i16(), prefix.get_i16(), prefix.get_i32());
+    let key = prefix.get_i16();
+    let version = prefix.get_i16();
+    let correlation_id = prefix.get_i32();
+
+    // An API or version that is not served ends the connection, but for the question for versions.
     let api = APIS.iter().find(|api| api.key as i16 == key);
     let api = api.with_context(|| format!("API key {key} is not served"))?;
     let request = || format!("{:?} version {version}", api.key);
@@ -49,54 +53,74 @@ pub(crate) fn handle(
         reply.send(api_versions().with_error_code(ResponseError::UnsupportedVersion.code()));
         return Ok(answer);
     }
-    schemas::check(&frame, api, version)
-        .context("malformed")
-        .with_context(request)?;
+
+    // Every length is checked before anything is decoded.
+    let checked = schemas::check(&frame, api, version);
+    checked.context("malformed").with_context(request)?;
+    let decoded = decode_request_header_from_buffer(&mut frame);
+    decoded.context("malformed").with_context(request)?;
+
     let (reply, answer) = Reply::new(client.connection, version, correlation_id);
-    let answered = || {
-        decode_request_header_from_buffer(&mut frame).context("malformed")?;
-        match api.key {
-            ApiKey::Produce => produce(manager, body(frame, version)?, reply)?,
-            ApiKey::Fetch => fetch(manager, body(frame, version)?, reply),
-            ApiKey::DeleteRecords => delete_records(manager, body(frame, version)?, reply),
-            ApiKey::ListOffsets => {
-                reply.send(list_offsets(&manager.topics, body(frame, version)?));
-            }
-            ApiKey::CreateTopics => {
-                reply.send(create_topics(&manager.topics, body(frame, version)?));
-            }
-            ApiKey::Metadata => metadata(manager, body(frame, version)?, client.address, reply),
-            ApiKey::ApiVersions => reply.send(api_versions()),
-            ApiKey::InitProducerId => {
-                reply.send(init_producer_id(manager, &body(frame, version)?));
-            }
-            ApiKey::FindCoordinator => {
-                // There are no groups; librdkafka asks for a coordinator all the same.
-                let error = ResponseError::CoordinatorNotAvailable.code();
-                reply.send(FindCoordinatorResponse::default().with_error_code(error));
-            }
-            _ => bail!("not served"),
-        }
-        Ok(())
-    };
-    answered().with_context(request)?;
+    let request_body = Body { frame, version };
+    dispatch(manager, client, api.key, request_body, reply).with_context(request)?;
     Ok(answer)
 }
 
-fn body<T: Decodable>(mut frame: Bytes, version: i16) -> Result<T> {
-    T::decode(&mut frame, version).context("malformed")
+/// Calls the function of an API.
+fn dispatch(
+    manager: &ReplicaManager,
+    client: &Client,
+    api: ApiKey,
+    body: Body,
+    reply: Reply,
+) -> Result<()> {
+    match api {
+        ApiKey::Produce => produce(manager, body.decode()?, reply)?,
+        ApiKey::Fetch => fetch(manager, body.decode()?, reply),
+        ApiKey::DeleteRecords => delete_records(manager, body.decode()?, reply),
+        ApiKey::ListOffsets => reply.send(list_offsets(&manager.topics, body.decode()?)),
+        ApiKey::CreateTopics => reply.send(create_topics(&manager.topics, body.decode()?)),
+        ApiKey::Metadata => metadata(manager, body.decode()?, client.address, reply),
+        ApiKey::ApiVersions => reply.send(api_versions()),
+        ApiKey::InitProducerId => reply.send(init_producer_id(manager, &body.decode()?)),
+        ApiKey::FindCoordinator => {
+            // There are no groups; librdkafka asks for a coordinator all the same.
+            let error = ResponseError::CoordinatorNotAvailable.code();
+            reply.send(FindCoordinatorResponse::default().with_error_code(error));
+        }
+        _ => bail!("not served"),
+    }
+    Ok(())
 }
 
-/// A client's wait; a negative one is over at once, as in Kafka.
+/// A request behind its header.
+struct Body {
+    frame: Bytes,
+    version: i16,
+}
+
+impl Body {
+    fn decode<T: Decodable>(mut self) -> Result<T> {
+        T::decode(&mut self.frame, self.version).context("malformed")
+    }
+}
+
+/// The timeout that a client asks for; a negative one is zero, as in Kafka.
 pub(crate) fn millis(milliseconds: i32) -> Duration {
-    Duration::from_millis(milliseconds.try_into().unwrap_or(0))
+    Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
 }
 
 fn api_versions() -> ApiVersionsResponse {
-    let version = |api: &Api| {
-        let (min, max) = api.advertised;
-        let version = ApiVersion::default().with_api_key(api.key as i16);
-        version.with_min_version(min).with_max_version(max)
-    };
-    ApiVersionsResponse::default().with_api_keys(APIS.iter().map(version).collect())
+    let mut versions = Vec::new();
+    for Api {
+        key, advertised, ..
+    } in &APIS
+    {
+        let version = ApiVersion::default()
+            .with_api_key(*key as i16)
+            .with_min_version(advertised.0)
+            .with_max_version(advertised.1);
+        versions.push(version);
+    }
+    ApiVersionsResponse::default().with_api_keys(versions)
 }

@@ -14,7 +14,7 @@ const HEADER_BYTES: usize = 61;
 const LENGTH_END: usize = 12;
 /// The CRC covers what follows it, so offset and leader epoch can be written without touching it.
 const CRC_END: usize = 21;
-/// Another leader there never is.
+/// There is one leader, for ever.
 const LEADER_EPOCH: i32 = 0;
 const TRANSACTIONAL: i16 = 1 << 4;
 const CONTROL_BATCH: i16 = 1 << 5;
@@ -39,8 +39,8 @@ pub(crate) struct RecordBatch {
 }
 
 /// Splits the records of one partition into batches and checks each. The bytes are copied: a log
-/// must not keep a whole request in memory for the sake of one batch. MESSAGE_TOO_LARGE for a batch
-/// that announces more than `bytes_max`.
+/// must not keep a whole request in memory for the sake of one batch. A batch that announces more
+/// than `bytes_max` is answered with MESSAGE_TOO_LARGE.
 pub(crate) fn parse(mut records: &[u8], bytes_max: usize) -> OrError<Vec<IncomingBatch>> {
     let mut batches = Vec::new();
     while !records.is_empty() {
@@ -51,6 +51,7 @@ pub(crate) fn parse(mut records: &[u8], bytes_max: usize) -> OrError<Vec<Incomin
     Ok(batches)
 }
 
+/// Splits off the first batch.
 fn split(records: &[u8], bytes_max: usize) -> OrError<(&[u8], &[u8])> {
     let mut length = records
         .get(8..LENGTH_END)
@@ -65,6 +66,7 @@ fn split(records: &[u8], bytes_max: usize) -> OrError<(&[u8], &[u8])> {
         .ok_or(ResponseError::CorruptMessage)
 }
 
+/// Checks the header of a batch, and the checksum over the rest.
 fn check(batch: &[u8]) -> OrError<IncomingBatch> {
     refuse!(
         batch.get(16).is_some_and(|magic| *magic != 2),
@@ -73,9 +75,14 @@ fn check(batch: &[u8]) -> OrError<IncomingBatch> {
     let header = batch
         .get(..HEADER_BYTES)
         .ok_or(ResponseError::CorruptMessage)?;
-    let (crc, attributes) = ((&header[17..]).get_u32(), (&header[CRC_END..]).get_i16());
-    let (last_offset_delta, records) = ((&header[23..]).get_i32(), (&header[57..]).get_i32());
+    // The fields that are looked at, where the format has them.
+    let crc = (&header[17..]).get_u32();
+    let attributes = (&header[CRC_END..]).get_i16();
+    let last_offset_delta = (&header[23..]).get_i32();
+    let records = (&header[57..]).get_i32();
     refuse!(crc32c::crc32c(&batch[CRC_END..]) != crc, CorruptMessage);
+
+    // Offsets are given by count, so the count must be true.
     let counted = records >= 1 && last_offset_delta == records - 1;
     refuse!(
         !counted || attributes & (TRANSACTIONAL | CONTROL_BATCH) != 0,
@@ -91,19 +98,19 @@ fn check(batch: &[u8]) -> OrError<IncomingBatch> {
 }
 
 impl IncomingBatch {
-    /// As the leader wrote it, for a copy of its log.
+    /// The batch as the leader wrote it, for a copy of its log.
     pub(crate) fn replicated(self) -> RecordBatch {
         let base_offset = (&self.bytes[..8]).get_i64();
         self.assign(base_offset)
     }
 
-    /// Writes the base offset, and the leader epoch that there is.
+    /// Writes the base offset and the leader epoch.
     pub(crate) fn assign(mut self, base_offset: i64) -> RecordBatch {
         self.bytes[..8].copy_from_slice(&base_offset.to_be_bytes());
         self.bytes[LENGTH_END..16].copy_from_slice(&LEADER_EPOCH.to_be_bytes());
         RecordBatch {
             base_offset,
-            next_offset: base_offset + i64::from(self.records),
+            next_offset: base_offset.saturating_add(self.records.into()),
             position: 0,
             bytes: self.bytes.freeze(),
         }
@@ -161,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn too_large_batch_is_told_before_its_bytes_are_there() {
+    fn batch_too_large_is_refused_by_its_header() {
         let batch = record_batch(3);
         assert!(
             parse(&batch, batch.len()).is_ok(),
@@ -198,12 +205,11 @@ mod tests {
                 "length {length}"
             );
         }
-        let [magic_1, control, transactional] = [
-            changed(16, &[1]),
-            changed(21, &[0, 32]),
-            changed(21, &[0, 16]),
-        ];
-        let (last_offset, none) = (changed(23, &[0, 0, 0, 3]), changed(57, &[0; 4]));
+        let magic_1 = changed(16, &[1]);
+        let control = changed(21, &[0, 32]);
+        let transactional = changed(21, &[0, 16]);
+        let last_offset = changed(23, &[0, 0, 0, 3]);
+        let none = changed(57, &[0; 4]);
         let negative = changed(57, &[0x80, 0, 0, 0]);
         for bytes in [magic_1, control, transactional, last_offset, none, negative] {
             assert_eq!(error(&bytes), ResponseError::InvalidRecord);

@@ -12,44 +12,53 @@ use example_support::Stop;
 use crate::partition::{FOLLOWER_IDS, LEADER_ID};
 use crate::{args::Args, replica_fetcher::Follower};
 
-/// Runs a follower until told to stop. Its logs are in memory, so nothing is left to do then.
+/// Runs a follower until `stop` has a message. Its logs are in memory, so nothing is left to do then.
 ///
 /// # Errors
-/// When there is no thread to be had.
+/// When the system gives no thread.
 pub fn run_follower(node: i32, leader: SocketAddr, args: &Args, stop: &Receiver<()>) -> Result<()> {
-    let (follower, interval) = (
-        Follower::new(node, args.pause_followers),
-        args.follower_interval,
-    );
+    let follower = Follower::new(node, args.pause_followers);
+    let interval = args.follower_interval;
     let follow = move || follower.follow(leader, &Stop::new(), interval);
-    thread::Builder::new()
-        .name("fetcher".to_owned())
-        .spawn(follow)?;
+    let thread = thread::Builder::new().name("fetcher".to_owned());
+    thread.spawn(follow).context("no thread for the follower")?;
     stop.recv().context("the signal handler is gone")
 }
 
-/// In a node of `broker cluster`, stops it when that ends: its standard input does then, too.
+/// Stops a node of `broker cluster` when that ends: the node's standard input ends with it.
 pub fn stop_with_cluster(args: &Args, stop: Sender<()>) {
-    let watch = move || io::copy(&mut io::stdin(), &mut io::sink()).map(|_| stop.send(()));
-    drop((args.run.is_some() && args.node.is_some()).then(|| thread::spawn(watch)));
+    let is_node = args.run.is_some() && args.node.is_some();
+    if !is_node {
+        return;
+    }
+    thread::spawn(move || {
+        // An error ends the input, too.
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        // Once the receiver is gone the node is stopping already.
+        let _ = stop.send(());
+    });
 }
 
 /// The nodes that were started. Dropping this kills all of them, suspended ones too.
 struct Nodes(Vec<Child>);
 
-/// Runs all three nodes, until told to stop or until the leader ends.
+/// Runs all three nodes, until `stop` has a message or the leader ends.
 ///
 /// # Errors
 /// When a process cannot be started, or the leader did not end well.
 pub fn run_cluster(args: &Args, stop: Receiver<()>) -> Result<()> {
-    let (mut nodes, mut out) = (Nodes(Vec::new()), io::stdout());
+    let mut nodes = Nodes(Vec::new());
+    let mut out = io::stdout();
     let leader = nodes.start(LEADER_ID, &format!("1={},2,3", args.listen), Stdio::piped())?;
-    let (input, output) = (
-        leader.stdin.take(),
-        leader.stdout.take().context("no output")?,
-    );
-    // Its input ends when we are told to stop, and then it ends by itself.
-    thread::spawn(move || stop.recv().map(|()| drop(input)));
+    let input = leader.stdin.take();
+    let output = leader.stdout.take().context("no output")?;
+    // The leader's input ends when this process is stopped, and then the leader ends by itself.
+    thread::spawn(move || {
+        let _ = stop.recv();
+        drop(input);
+    });
+
+    // Its first line has the address that the followers need.
     for line in BufReader::new(output).lines() {
         let line = line?;
         if let Some(address) = line.strip_prefix("broker: listening on ") {
@@ -88,8 +97,10 @@ impl Nodes {
 impl Drop for Nodes {
     fn drop(&mut self) {
         for node in &mut self.0 {
-            // One that has ended already is what we want.
-            let _ = node.kill().and_then(|()| node.wait());
+            // An error: it has ended already.
+            if node.kill().is_ok() {
+                let _ = node.wait();
+            }
         }
     }
 }

@@ -51,6 +51,8 @@ fn requests(connection: &Registered, manager: &ReplicaManager) -> Result<()> {
         address: stream.local_addr()?,
         connection: connection.id,
     };
+
+    // One thread reads, this one handles and answers.
     let (frames, queued) = sync_channel(QUEUED_MAX);
     let gone = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -103,8 +105,8 @@ fn answer(
     Ok(())
 }
 
-/// Turns a panic into an error. The decoder is not ours: a panic on what a client fed it (the hook
-/// tells what and where) must be no more than the end of that client's connection.
+/// Turns a panic into an error. The decoder is a dependency: a panic on the bytes of a client, which the
+/// panic hook reports, must be no more than the end of that client's connection.
 fn contained<T>(request: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|_| Err(anyhow!("panicked")))
 }
@@ -112,7 +114,7 @@ fn contained<T>(request: impl FnOnce() -> Result<T>) -> Result<T> {
 /// The open connections. Their number is bounded, and a shutdown ends them all in a bounded time.
 pub(crate) struct Connections {
     open: Mutex<Open>,
-    /// One of them ended.
+    /// Notified when one of them ends.
     ended: Condvar,
 }
 
@@ -123,7 +125,7 @@ struct Open {
     connections_max: usize,
 }
 
-/// A place among the open connections, given back on drop.
+/// A place among the open connections, returned on drop.
 pub(crate) struct Registered {
     stream: Arc<TcpStream>,
     peer: SocketAddr,
@@ -133,15 +135,14 @@ pub(crate) struct Registered {
 }
 
 impl Connections {
-    /// The followers in this process have their places beside `--max-connections`.
+    /// Starts without connections. The followers in this process have their places beside
+    /// `--max-connections`.
     pub(crate) fn new(args: &Args) -> Arc<Connections> {
-        let connections_max = args
-            .max_connections
-            .saturating_add(args.followers_here().len());
+        let followers = args.followers_here().len();
         let open = Open {
             streams: HashMap::new(),
             next_id: 0,
-            connections_max,
+            connections_max: args.max_connections.saturating_add(followers),
         };
         Arc::new(Connections {
             open: Mutex::new(open),
@@ -149,7 +150,7 @@ impl Connections {
         })
     }
 
-    /// `None`: no more may be open, and the stream is closed.
+    /// Takes a place for a connection; `None` if no more may be open, and the stream is closed.
     pub(crate) fn register(
         self: &Arc<Self>,
         stream: TcpStream,
@@ -171,7 +172,8 @@ impl Connections {
         })
     }
 
-    /// Lets every connection write the response it is at; cuts off what did not end in `bound`.
+    /// Lets every connection write the response it is at, then cuts off those that did not end within
+    /// `bound`.
     pub(crate) fn shut(&self, bound: Duration) {
         let mut open = self.open.lock();
         open.connections_max = 0;
@@ -188,7 +190,7 @@ impl Connections {
 impl Open {
     fn cut(&self, how: Shutdown) {
         for stream in self.streams.values() {
-            // One that is gone already is what we want.
+            // An error: it is gone already.
             let _: io::Result<()> = stream.shutdown(how);
         }
     }

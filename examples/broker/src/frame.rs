@@ -1,4 +1,4 @@
-//! Framing: a big-endian length, then that many bytes. A stranger claims the length, so it is
+//! Framing: a big-endian length, then that many bytes. The length comes from a stranger, so it is
 //! checked first, and memory is taken for the bytes that really arrive.
 
 use std::io::Read;
@@ -12,6 +12,7 @@ pub(crate) const PREFIX_BYTES: usize = 8;
 /// Reads the next request, without its length; `None`: the connection ended between two requests.
 /// An error is an [`std::io::Error`], or else the client's fault.
 pub(crate) fn read_frame(reader: &mut impl Read, bytes_max: u32) -> Result<Option<Bytes>> {
+    // The end of the stream is an end between two requests only before the first byte.
     let mut prefix = Vec::new();
     reader.by_ref().take(4).read_to_end(&mut prefix)?;
     let length = match <[u8; 4]>::try_from(prefix.as_slice()) {
@@ -19,24 +20,25 @@ pub(crate) fn read_frame(reader: &mut impl Read, bytes_max: u32) -> Result<Optio
         Err(_) if prefix.is_empty() => return Ok(None),
         Err(_) => bail!("truncated frame: closed inside its length"),
     };
+
+    // A length that no request has is the client's fault.
     let expected = usize::try_from(length).unwrap_or(0);
     ensure!(
         expected >= PREFIX_BYTES,
         "malformed frame: a length of {length}"
     );
-    let large = length.unsigned_abs() > bytes_max;
     ensure!(
-        !large,
+        length.unsigned_abs() <= bytes_max,
         "oversized frame: {length} bytes, the limit is {bytes_max}"
     );
+
+    // The vector grows with the bytes that arrive, whatever was announced.
     let mut frame = Vec::new();
-    let came = reader
-        .by_ref()
-        .take(expected as u64)
-        .read_to_end(&mut frame)?;
+    let mut rest = reader.by_ref().take(expected as u64);
+    let received = rest.read_to_end(&mut frame)?;
     ensure!(
-        came == expected,
-        "truncated frame: closed after {came} of {expected} bytes"
+        received == expected,
+        "truncated frame: closed after {received} of {expected} bytes"
     );
     Ok(Some(frame.into()))
 }
@@ -52,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn length_is_judged_and_a_cut_frame_is_named() {
+    fn bad_lengths_are_refused_by_name() {
         assert_eq!(read(8, b"request1 and more").unwrap(), "request1");
         assert_eq!(
             read(1024, &[7; 1024]).unwrap().len(),
@@ -81,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn claimed_length_reserves_no_memory() {
+    fn announced_length_reserves_no_memory() {
         struct Claims(&'static [u8]);
         impl Read for Claims {
             fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {

@@ -8,7 +8,7 @@
 //! the high watermark advances (`replica_manager`), and the produce completes. Its answer (`reply`)
 //! goes to the connection's thread, which writes it: no callback of a purgatory touches a socket.
 
-/// Returns an error that a client is told, if the condition holds.
+/// Returns an error for the client, if the condition holds.
 macro_rules! refuse {
     ($when:expr, $error:ident) => {
         if $when {

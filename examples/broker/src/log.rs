@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::batch::RecordBatch;
 
+/// A log whose oldest batches may be gone.
 #[derive(Default)]
 pub(crate) struct Log {
     batches: VecDeque<RecordBatch>,
@@ -21,7 +22,7 @@ const OVERHEAD_BYTES: usize = 128;
 
 impl Log {
     pub(crate) fn append(&mut self, mut batch: RecordBatch) {
-        // The first of a log that starts inside a batch begins before it.
+        // The first batch of a log that starts inside it begins before the log does.
         debug_assert!((batch.base_offset..batch.next_offset).contains(&self.log_end_offset));
         batch.position = self.end_position;
         self.end_position += batch.bytes.len() as u64;
@@ -36,7 +37,7 @@ impl Log {
         batches.take_while(move |batch| batch.next_offset <= end_offset)
     }
 
-    /// How many bytes [`Log::read`] has there. O(log batches).
+    /// The number of bytes that [`Log::read`] has there. O(log n) for n batches.
     pub(crate) fn bytes_between(&self, offset: i64, end_offset: i64) -> u64 {
         let position = |offset| {
             let batch = self.batches.get(self.index(offset));
@@ -57,8 +58,8 @@ impl Log {
         }
     }
 
-    /// Drops what is below `offset` (a batch with it stays); a log that ends before it, left
-    /// behind, starts again there.
+    /// Drops the batches below `offset`; the batch that has it stays. A log that ends before it was left
+    /// behind, and starts again there.
     pub(crate) fn start_at(&mut self, offset: i64) {
         self.trim(offset, 0);
         self.log_start_offset = self.log_start_offset.max(offset);

@@ -12,8 +12,9 @@ use crate::partition::{FOLLOWER_IDS, LEADER_ID, Partition};
 use crate::topics::{Topic, Topics};
 use crate::{api::OrError, replica_manager::ReplicaManager, reply::Reply};
 
-/// `address` is where this client reached the broker, so it is also what the client is told. Topics
-/// are made now, and described when the answer is written.
+/// Answers with the one broker and the topics asked for. Topics are made now, and described when the
+/// answer is written. `address` is the one that this client connected to, so it is the broker's
+/// address in the answer.
 pub(crate) fn metadata(
     manager: &ReplicaManager,
     request: MetadataRequest,
@@ -21,40 +22,56 @@ pub(crate) fn metadata(
     reply: Reply,
 ) {
     let topics = Arc::clone(&manager.topics);
-    let found = |asked: MetadataRequestTopic| {
-        let found = match asked.name.as_deref() {
-            None => Err(ResponseError::InvalidTopicException),
-            Some(name) if request.allow_auto_topic_creation => topics.get_or_create(name),
-            Some(name) => topics
-                .get(name)
-                .ok_or(ResponseError::UnknownTopicOrPartition),
-        };
-        found.map_err(|error| (asked.name, error))
-    };
-    let asked = request
-        .topics
-        .map(|asked| asked.into_iter().map(found).collect::<Vec<_>>());
+    // No list stands for all topics; which those are is looked up when the answer is made.
+    let may_create = request.allow_auto_topic_creation;
+    let asked = request.topics.map(|asked| {
+        let found = asked
+            .into_iter()
+            .map(|asked| find(&topics, asked, may_create));
+        found.collect::<Vec<_>>()
+    });
     reply.send_made(move || {
-        let found = asked.unwrap_or_else(|| topics.all().into_iter().map(Ok).collect());
-        let topics = found.iter().map(|found| match found {
-            Ok(topic) => described(topic),
-            Err((name, error)) => {
-                let topic = MetadataResponseTopic::default().with_error_code(error.code());
-                topic.with_name(name.clone())
-            }
-        });
+        let described = match asked {
+            Some(found) => found.iter().map(answer).collect(),
+            None => topics.all().iter().map(described).collect(),
+        };
         let broker = MetadataResponseBroker::default()
             .with_node_id(LEADER_ID.into())
             .with_host(address.ip().to_string().into())
             .with_port(address.port().into());
         MetadataResponse::default()
             .with_brokers(vec![broker])
-            .with_topics(topics.collect())
+            .with_topics(described)
             .with_controller_id(LEADER_ID.into())
             .with_cluster_id(Some("purgatory-example".into()))
     });
 }
 
+/// A topic, or the error for this name.
+type Found = Result<Topic, (Option<TopicName>, ResponseError)>;
+
+/// Finds a topic, or makes it.
+fn find(topics: &Topics, asked: MetadataRequestTopic, may_create: bool) -> Found {
+    let found = match asked.name.as_deref() {
+        None => Err(ResponseError::InvalidTopicException),
+        Some(name) if may_create => topics.get_or_create(name),
+        Some(name) => topics
+            .get(name)
+            .ok_or(ResponseError::UnknownTopicOrPartition),
+    };
+    found.map_err(|error| (asked.name, error))
+}
+
+fn answer(found: &Found) -> MetadataResponseTopic {
+    match found {
+        Ok(topic) => described(topic),
+        Err((name, error)) => MetadataResponseTopic::default()
+            .with_error_code(error.code())
+            .with_name(name.clone()),
+    }
+}
+
+/// Describes a topic: the leader, replicas and in-sync replicas of each partition.
 fn described(topic: &Topic) -> MetadataResponseTopic {
     let name = StrBytes::from_string(topic[0].key.topic.to_string()).into();
     let partition = |partition: &Arc<Partition>| {
@@ -75,14 +92,18 @@ fn described(topic: &Topic) -> MetadataResponseTopic {
 }
 
 /// Makes topics with as many partitions as each says, and all three replicas; other replication
-/// factors, assignments by hand and configurations are refused.
+/// factors, assignments of replicas and configurations are refused.
 pub(crate) fn create_topics(topics: &Topics, request: CreateTopicsRequest) -> CreateTopicsResponse {
     let result = |topic: CreatableTopic| {
-        let created = match request.validate_only {
-            true => Err(ResponseError::InvalidRequest),
-            false => created(topics, &topic),
+        let created = if request.validate_only {
+            Err(ResponseError::InvalidRequest)
+        } else {
+            created(topics, &topic)
         };
-        let code = created.map_or_else(|error| error.code(), |()| 0);
+        let code = match created {
+            Ok(()) => 0,
+            Err(error) => error.code(),
+        };
         CreatableTopicResult::default()
             .with_name(topic.name)
             .with_error_code(code)
@@ -91,6 +112,7 @@ pub(crate) fn create_topics(topics: &Topics, request: CreateTopicsRequest) -> Cr
     CreateTopicsResponse::default().with_topics(results)
 }
 
+/// Makes one topic.
 fn created(topics: &Topics, topic: &CreatableTopic) -> OrError<()> {
     const REPLICAS: i16 = 1 + FOLLOWER_IDS.len() as i16;
     refuse!(!topic.assignments.is_empty(), InvalidReplicaAssignment);
@@ -99,8 +121,10 @@ fn created(topics: &Topics, topic: &CreatableTopic) -> OrError<()> {
         ![-1, REPLICAS].contains(&topic.replication_factor),
         InvalidReplicationFactor
     );
-    let asked = Some(topic.num_partitions).filter(|partitions| *partitions != -1);
-    topics
-        .create(&topic.name, asked.unwrap_or(topics.defaults.partitions))
-        .map(drop)
+    let partitions = match topic.num_partitions {
+        -1 => topics.defaults.partitions,
+        asked => asked,
+    };
+    topics.create(&topic.name, partitions)?;
+    Ok(())
 }

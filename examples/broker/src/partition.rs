@@ -5,10 +5,8 @@
 //! fewer than `min.insync.replicas` are (as in Kafka since 3.7). *Low watermark*: the smallest log
 //! start offset over them. Neither ever goes back.
 //!
-//! Everything here is one lock and no waiting; a caller that advances a watermark tells the
+//! Everything here is one lock and no waiting; a caller that advances a watermark signals it to the
 //! purgatories afterwards, without this lock.
-
-use std::mem;
 
 use parking_lot::Mutex;
 
@@ -41,7 +39,7 @@ pub(crate) struct Appended {
     /// The log end after the append: what the high watermark must reach.
     pub(crate) required_offset: i64,
     pub(crate) log_start_offset: i64,
-    /// Whether a watermark did.
+    /// True if a watermark advanced.
     pub(crate) advanced: bool,
 }
 
@@ -72,9 +70,9 @@ impl Partition {
         }
     }
 
-    /// Appends all batches, or none: NOT_ENOUGH_REPLICAS when all that are in sync shall have it
-    /// and these are fewer than the minimum, KAFKA_STORAGE_ERROR when the log is full of records
-    /// that are not replicated yet.
+    /// Appends all batches, or none. NOT_ENOUGH_REPLICAS: all in-sync replicas shall have them, and
+    /// these are fewer than the minimum. KAFKA_STORAGE_ERROR: the log is full of records that are not
+    /// replicated yet.
     pub(crate) fn append(&self, batches: Vec<IncomingBatch>, acks_all: bool) -> OrError<Appended> {
         let mut state = self.state.lock();
         let too_few = state.replicas.in_sync() < self.in_sync_min();
@@ -89,20 +87,21 @@ impl Partition {
         })
     }
 
-    /// A follower fetches, and that tells what it has: its log's start and end. Returns whether a
-    /// watermark advanced.
+    /// Notes the log start and end that a follower's fetch shows. Returns true if a watermark
+    /// advanced.
     pub(crate) fn note_fetch(&self, id: i32, log_start: i64, log_end: i64) -> bool {
         let mut state = self.state.lock();
-        let (in_sync, leader) = (state.replicas.in_sync(), state.offsets());
+        let in_sync_before = state.replicas.in_sync();
+        let leader = state.offsets();
         state.replicas.note_fetch(id, log_start, log_end, leader);
-        if state.replicas.in_sync() > in_sync {
+        if state.replicas.in_sync() > in_sync_before {
             tracing::info!("replica {id} is back in the in-sync set of {}", self.key);
         }
         state.advance(self.in_sync_min())
     }
 
-    /// Moves the log start to `offset`; -1: to the high watermark, and no further goes. Returns the
-    /// low watermark to wait for, and whether a watermark advanced.
+    /// Moves the log start to `offset`, at most to the high watermark, which -1 stands for. Returns the
+    /// low watermark to wait for, and true if a watermark advanced.
     pub(crate) fn delete_records(&self, offset: i64) -> OrError<(i64, bool)> {
         let mut state = self.state.lock();
         let offset = if offset == -1 {
@@ -118,9 +117,9 @@ impl Partition {
         Ok((offset, state.advance(self.in_sync_min())))
     }
 
-    /// Batches from the one with `offset` on, `bytes_max` of them: whole ones, but with
-    /// `at_least_one` the first even if it is larger. OFFSET_OUT_OF_RANGE outside the log; past
-    /// `up_to` but inside it is merely nothing yet.
+    /// Reads whole batches from the one with `offset` on, up to `bytes_max`; with `at_least_one` the
+    /// first even if it is larger. An offset outside the log is OFFSET_OUT_OF_RANGE; one inside it but
+    /// past `up_to` reads nothing yet.
     pub(crate) fn read(
         &self,
         offset: i64,
@@ -130,21 +129,20 @@ impl Partition {
     ) -> OrError<Vec<RecordBatch>> {
         let state = self.state.lock();
         let end = state.readable_end(offset, up_to)?;
+        let mut batches = Vec::new();
         let mut size_bytes = 0;
-        let fits = |batch: &&RecordBatch| {
-            let first = size_bytes == 0;
+        for batch in state.log.read(offset, end) {
             size_bytes += batch.bytes.len();
-            size_bytes <= bytes_max || at_least_one && first
-        };
-        Ok(state
-            .log
-            .read(offset, end)
-            .take_while(fits)
-            .cloned()
-            .collect())
+            let must_fit = !(at_least_one && batches.is_empty());
+            if must_fit && size_bytes > bytes_max {
+                break;
+            }
+            batches.push(batch.clone());
+        }
+        Ok(batches)
     }
 
-    /// How many bytes [`Partition::read`] would find.
+    /// The number of bytes that [`Partition::read`] would find.
     pub(crate) fn readable_bytes(&self, offset: i64, up_to: UpTo) -> OrError<u64> {
         let state = self.state.lock();
         let end = state.readable_end(offset, up_to)?;
@@ -156,7 +154,7 @@ impl Partition {
     }
 
     /// Begins the next lag period, and takes out of the in-sync set each follower that was behind
-    /// for [`LAG_PERIODS`] whole ones. Returns whether a watermark advanced.
+    /// for [`LAG_PERIODS`] whole ones. Returns true if a watermark advanced.
     pub(crate) fn shrink_in_sync(&self) -> bool {
         let mut state = self.state.lock();
         let log_end = state.log.log_end_offset;
@@ -177,8 +175,10 @@ impl Partition {
 
 impl State {
     fn append(&mut self, batches: Vec<IncomingBatch>, log_bytes_max: usize) -> OrError<()> {
+        // Only replicated records make room.
         self.log.trim(self.high_watermark, log_bytes_max);
         refuse!(self.log.size_bytes > log_bytes_max, KafkaStorageError);
+        // Before the append: a follower with the whole log is behind from here on.
         self.replicas.note_caught_up(self.log.log_end_offset);
         for batch in batches {
             self.log.append(batch.assign(self.log.log_end_offset));
@@ -195,33 +195,28 @@ impl State {
         }
     }
 
-    /// Where a fetch from `offset` on ends.
+    /// The offset at which a fetch from `offset` on ends.
     fn readable_end(&self, offset: i64, up_to: UpTo) -> OrError<i64> {
-        let Offsets {
-            log_start,
-            log_end,
-            high_watermark,
-            ..
-        } = self.offsets();
-        refuse!(!(log_start..=log_end).contains(&offset), OffsetOutOfRange);
-        Ok(if up_to == UpTo::LogEnd {
-            log_end
-        } else {
-            high_watermark
-        })
+        let offsets = self.offsets();
+        let log = offsets.log_start..=offsets.log_end;
+        refuse!(!log.contains(&offset), OffsetOutOfRange);
+        match up_to {
+            UpTo::LogEnd => Ok(offsets.log_end),
+            UpTo::HighWatermark => Ok(offsets.high_watermark),
+        }
     }
 
-    /// Whether a watermark advanced.
+    /// Advances the watermarks as far as the replicas allow. Returns true if one advanced.
     fn advance(&mut self, in_sync_min: usize) -> bool {
-        let before = (self.high_watermark, self.low_watermark);
-        let (log_start, log_end) = (self.log.log_start_offset, self.log.log_end_offset);
+        let before = self.offsets();
+        // With too few replicas in sync the high watermark stands still.
         if self.replicas.in_sync() >= in_sync_min {
-            self.high_watermark = self.high_watermark.max(self.replicas.smallest_end(log_end));
+            let smallest_end = self.replicas.smallest_end(before.log_end);
+            self.high_watermark = before.high_watermark.max(smallest_end);
         }
-        self.low_watermark = self
-            .low_watermark
-            .max(self.replicas.smallest_start(log_start));
-        before != (self.high_watermark, self.low_watermark)
+        let smallest_start = self.replicas.smallest_start(before.log_start);
+        self.low_watermark = before.low_watermark.max(smallest_start);
+        self.high_watermark > before.high_watermark || self.low_watermark > before.low_watermark
     }
 }
 
@@ -231,7 +226,7 @@ impl State {
 struct Replicas {
     /// In the order of [`FOLLOWER_IDS`].
     followers: [FollowerState; FOLLOWER_IDS.len()],
-    /// Checks for lagging replicas, counted: no clock is read.
+    /// The number of checks for lagging replicas: no clock is read.
     lag_period: u64,
 }
 
@@ -242,12 +237,14 @@ struct FollowerState {
     out_of_sync: bool,
     /// The lag period in which it last had the whole log.
     caught_up: u64,
-    /// The log end at its last fetch, and the lag period of that.
-    last_fetch: (i64, u64),
+    /// The leader's log end at its last fetch.
+    leader_end_seen: i64,
+    /// The lag period of its last fetch.
+    seen_in: u64,
 }
 
 impl Replicas {
-    /// The in-sync replicas, the leader included.
+    /// The number of in-sync replicas, the leader included.
     fn in_sync(&self) -> usize {
         1 + self.followers().count()
     }
@@ -256,6 +253,7 @@ impl Replicas {
         self.followers().map(|(id, _)| id).collect()
     }
 
+    /// The followers in sync.
     fn followers(&self) -> impl Iterator<Item = (i32, &FollowerState)> {
         FOLLOWER_IDS
             .into_iter()
@@ -264,18 +262,17 @@ impl Replicas {
     }
 
     fn smallest_end(&self, leaders: i64) -> i64 {
-        self.followers()
-            .map(|(_, follower)| follower.log_end)
-            .fold(leaders, i64::min)
+        let ends = self.followers().map(|(_, follower)| follower.log_end);
+        ends.fold(leaders, i64::min)
     }
 
     fn smallest_start(&self, leaders: i64) -> i64 {
-        self.followers()
-            .map(|(_, follower)| follower.log_start)
-            .fold(leaders, i64::min)
+        let starts = self.followers().map(|(_, follower)| follower.log_start);
+        starts.fold(leaders, i64::min)
     }
 
-    /// `leader` is what it is told now. Up to the high watermark is in sync.
+    /// Notes a fetch, which is answered with the offsets of the `leader`. A follower that has everything
+    /// up to the high watermark is in sync again.
     fn note_fetch(&mut self, id: i32, log_start: i64, log_end: i64, leader: Offsets) {
         let lag_period = self.lag_period;
         let index = FOLLOWER_IDS.iter().position(|follower| *follower == id);
@@ -283,16 +280,17 @@ impl Replicas {
             follower.log_start = log_start;
             follower.log_end = log_end.min(leader.log_end);
             follower.out_of_sync &= log_end < leader.high_watermark;
-            // Under load it is always a fetch behind: what counts is the log end it was told then.
-            let (told_end, told_in) = follower.last_fetch;
-            if log_end >= told_end {
-                follower.caught_up = follower.caught_up.max(told_in);
+            // Under load it is always a fetch behind: the log end that it saw at the fetch before counts.
+            if log_end >= follower.leader_end_seen {
+                follower.caught_up = follower.caught_up.max(follower.seen_in);
             }
-            follower.last_fetch = (leader.log_end, lag_period);
+            follower.leader_end_seen = leader.log_end;
+            follower.seen_in = lag_period;
         }
         self.note_caught_up(leader.log_end);
     }
 
+    /// Notes the present lag period for each follower that has the whole log.
     fn note_caught_up(&mut self, leaders_end: i64) {
         for follower in &mut self.followers {
             if follower.log_end == leaders_end {
@@ -305,13 +303,14 @@ impl Replicas {
     fn begin_lag_period(&mut self, leaders_end: i64) -> Vec<i32> {
         self.note_caught_up(leaders_end);
         self.lag_period += 1;
-        let mut left = Vec::new();
+        let mut removed = Vec::new();
         for (id, follower) in FOLLOWER_IDS.into_iter().zip(&mut self.followers) {
             let lags = self.lag_period - follower.caught_up > u64::from(LAG_PERIODS);
-            if lags && !mem::replace(&mut follower.out_of_sync, true) {
-                left.push(id);
+            if lags && !follower.out_of_sync {
+                follower.out_of_sync = true;
+                removed.push(id);
             }
         }
-        left
+        removed
     }
 }

@@ -31,35 +31,29 @@ pub(crate) fn produce(
     request: ProduceRequest,
     reply: Reply,
 ) -> anyhow::Result<()> {
-    let (acks, timeout) = (request.acks, millis(request.timeout_ms));
+    let acks = request.acks;
+    let timeout = millis(request.timeout_ms);
     let (response, waits) = append(manager, request);
     if acks == 0 {
-        let mut statuses = response
-            .responses
-            .iter()
-            .flat_map(|topic| &topic.partition_responses);
-        ensure!(
-            statuses.all(|status| status.error_code == 0),
-            "a produce with acks=0 failed"
-        );
+        let topics = response.responses.iter();
+        let mut statuses = topics.flat_map(|topic| &topic.partition_responses);
+        let all_right = statuses.all(|status| status.error_code == 0);
+        ensure!(all_right, "a produce with acks=0 failed");
         reply.send_nothing();
-        return Ok(());
-    }
-    if waits.is_empty() {
+    } else if waits.is_empty() {
         reply.send(response);
-        return Ok(());
+    } else {
+        let answer = manager.delayed(response, waits, reply);
+        manager.park_answer(&manager.produces, answer, HighWatermark, timeout);
     }
-    manager.park_answer(
-        &manager.produces,
-        (response, waits, reply),
-        HighWatermark,
-        timeout,
-    );
     Ok(())
 }
 
+/// Appends what the request has for each partition. Returns the response, and the partitions in it that
+/// wait for their replicas.
 fn append(manager: &ReplicaManager, request: ProduceRequest) -> (ProduceResponse, Vec<Wait>) {
-    let (mut response, mut waits) = (ProduceResponse::default(), Vec::new());
+    let mut response = ProduceResponse::default();
+    let mut waits = Vec::new();
     for topic in request.topic_data {
         let mut statuses = Vec::new();
         for data in topic.partition_data {
@@ -70,17 +64,19 @@ fn append(manager: &ReplicaManager, request: ProduceRequest) -> (ProduceResponse
                     status.base_offset = appended.base_offset;
                     status.log_start_offset = appended.log_start_offset;
                     if request.acks == ACKS_ALL {
+                        // What a timeout leaves as it is.
                         status.error_code = ResponseError::RequestTimedOut.code();
-                        let at = (response.responses.len(), statuses.len());
-                        let required_offset = appended.required_offset;
                         waits.push(Wait {
-                            at,
+                            at: (response.responses.len(), statuses.len()),
                             partition,
-                            required_offset,
+                            required_offset: appended.required_offset,
                         });
                     }
                 }
-                Err(error) => (status.error_code, status.base_offset) = (error.code(), -1),
+                Err(error) => {
+                    status.error_code = error.code();
+                    status.base_offset = -1;
+                }
             }
             statuses.push(status);
         }
@@ -93,8 +89,9 @@ fn append(manager: &ReplicaManager, request: ProduceRequest) -> (ProduceResponse
 }
 
 impl Statuses for ProduceResponse {
-    fn settle(&mut self, wait: &Wait, followers: &[Follower], counters: &Counters) -> bool {
-        let (partition, offset) = (&wait.partition, wait.required_offset);
+    fn try_complete(&mut self, wait: &Wait, followers: &[Follower], counters: &Counters) -> bool {
+        let partition = &wait.partition;
+        let offset = wait.required_offset;
         if partition.offsets().high_watermark < offset {
             return false;
         }
@@ -113,17 +110,19 @@ impl Statuses for ProduceResponse {
     }
 }
 
-/// Waits until the in-sync replicas have deleted, too, what the leader deleted: until the low
-/// watermark of each partition is there.
+/// A deletion that waits until the in-sync replicas have deleted what the leader deleted: until the
+/// low watermark of each partition is there.
 pub(crate) type DelayedDeleteRecords = DelayedAnswer<DeleteRecordsResponse>;
 
+/// Deletes at the leader, and parks the answer until the in-sync followers have deleted, too.
 pub(crate) fn delete_records(
     manager: &ReplicaManager,
     request: DeleteRecordsRequest,
     reply: Reply,
 ) {
     let timeout = millis(request.timeout_ms);
-    let (mut response, mut waits) = (DeleteRecordsResponse::default(), Vec::new());
+    let mut response = DeleteRecordsResponse::default();
+    let mut waits = Vec::new();
     for topic in request.topics {
         let mut results = Vec::new();
         for asked in topic.partitions {
@@ -131,12 +130,12 @@ pub(crate) fn delete_records(
             let result = DeleteRecordsPartitionResult::default().with_partition_index(index);
             let error = match manager.delete_records(&topic.name, index, asked.offset) {
                 Ok((partition, required_offset)) => {
-                    let at = (response.topics.len(), results.len());
                     waits.push(Wait {
-                        at,
+                        at: (response.topics.len(), results.len()),
                         partition,
                         required_offset,
                     });
+                    // What a timeout leaves as it is.
                     ResponseError::RequestTimedOut
                 }
                 Err(error) => error,
@@ -146,23 +145,20 @@ pub(crate) fn delete_records(
         let topic = DeleteRecordsTopicResult::default().with_name(topic.name);
         response.topics.push(topic.with_partitions(results));
     }
-    manager.park_answer(
-        &manager.delete_records,
-        (response, waits, reply),
-        LowWatermark,
-        timeout,
-    );
+    let answer = manager.delayed(response, waits, reply);
+    manager.park_answer(&manager.delete_records, answer, LowWatermark, timeout);
 }
 
 impl Statuses for DeleteRecordsResponse {
-    fn settle(&mut self, wait: &Wait, _: &[Follower], _: &Counters) -> bool {
+    fn try_complete(&mut self, wait: &Wait, _: &[Follower], _: &Counters) -> bool {
         let low_watermark = wait.partition.offsets().low_watermark;
-        let settled = low_watermark >= wait.required_offset;
-        if settled {
-            let result = &mut self.topics[wait.at.0].partitions[wait.at.1];
-            (result.error_code, result.low_watermark) = (0, low_watermark);
+        if low_watermark < wait.required_offset {
+            return false;
         }
-        settled
+        let result = &mut self.topics[wait.at.0].partitions[wait.at.1];
+        result.error_code = 0;
+        result.low_watermark = low_watermark;
+        true
     }
 
     fn error_code(&mut self, wait: &Wait) -> &mut i16 {

@@ -1,8 +1,7 @@
 //! A follower replica: it asks the leader for its topics (`Metadata`) and fetches every partition
 //! of them, over one connection, as any client would. It is a thread beside the leader, or a
-//! process of its own (`--node`). What makes it a replica is the `replica_id` in its `Fetch`: the
-//! leader takes the offsets it asks for as what it has, and so learns of its progress from its
-//! *next* fetch.
+//! process of its own (`--node`). The `replica_id` in its `Fetch` makes it a replica: the leader takes
+//! the offsets it asks for as what it has, and so learns of its progress from its *next* fetch.
 //!
 //! Its fetches are long polls, so an idle follower waits in the leader's purgatory. It looks for
 //! topics whenever a fetch brought nothing, and every few fetches in any case, so a new topic is
@@ -26,21 +25,21 @@ use crate::{
     log::Log, partition::Partition, topics::TopicPartition,
 };
 
-/// How long a fetch waits at the leader: as long as a deletion or a new topic may go unnoticed.
+/// The longest wait of a fetch at the leader: as long as a deletion or a new topic may go unnoticed.
 const FETCH_WAIT_MAX: Duration = Duration::from_millis(100);
 /// After this many fetches that each brought something, the topics are looked up again.
 const FETCHES_PER_METADATA: usize = 16;
-/// Between two attempts to reach the leader.
+/// The pause between two attempts to reach the leader.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
-/// How often one that is paused looks whether it still is.
+/// The time between two looks of a paused follower at its flag.
 const PAUSED: Duration = Duration::from_millis(50);
-/// For connecting, and for an answer.
+/// The longest time for connecting, and for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// A follower and its logs.
 pub(crate) struct Follower {
     pub(crate) id: i32,
-    /// It fetches nothing.
+    /// True while it fetches nothing.
     pub(crate) paused: AtomicBool,
     logs: DashMap<TopicPartition, Log>,
 }
@@ -54,13 +53,13 @@ impl Follower {
         }
     }
 
-    /// Its log start offset and its log end offset.
+    /// The log start offset and the log end offset of a partition.
     pub(crate) fn log_range(&self, key: &TopicPartition) -> (i64, i64) {
         let log = self.logs.get(key);
         log.map_or((0, 0), |log| (log.log_start_offset, log.log_end_offset))
     }
 
-    /// Appends what a fetch brought; true when that was news.
+    /// Appends what a fetch brought; returns true if that was news.
     pub(crate) fn append(
         &self,
         key: &TopicPartition,
@@ -69,27 +68,19 @@ impl Follower {
     ) -> bool {
         let before = self.log_range(key);
         let mut log = self.logs.entry(key.clone()).or_default();
-        batches.into_iter().for_each(|batch| log.append(batch));
+        for batch in batches {
+            log.append(batch);
+        }
         log.start_at(leaders_start);
         (log.log_start_offset, log.log_end_offset) != before
     }
 
-    /// Follows the leader until told to stop, with a pause between two fetches; reconnects for
+    /// Follows the leader until `stop` is raised, with a pause between two fetches; reconnects for
     /// as long as it takes.
     pub(crate) fn follow(&self, leader: SocketAddr, stop: &Stop, interval: Duration) {
         while !stop.is_raised() {
-            let result = Session::connect(leader).and_then(|mut session| {
-                tracing::info!("replica {} follows {leader}", self.id);
-                self.logs.clear(); // whose log it had is not known any more
-                while !stop.is_raised() {
-                    let paused = self.paused.load(Relaxed);
-                    if !paused {
-                        session.round(self)?;
-                    }
-                    stop.pause(if paused { PAUSED } else { interval });
-                }
-                Ok(())
-            });
+            let result = self.follow_connection(leader, stop, interval);
+            // A stop ends the connection, too: that is no failure.
             if let Err(reason) = result
                 && !stop.is_raised()
             {
@@ -98,16 +89,37 @@ impl Follower {
             }
         }
     }
+
+    /// Follows the leader over one connection.
+    fn follow_connection(&self, leader: SocketAddr, stop: &Stop, interval: Duration) -> Result<()> {
+        let mut session = Session::connect(leader)?;
+        tracing::info!("replica {} follows {leader}", self.id);
+        // The leader may be another process than before, with another log: begin anew.
+        self.logs.clear();
+        while !stop.is_raised() {
+            if self.paused.load(Relaxed) {
+                stop.pause(PAUSED);
+            } else {
+                session.round(self)?;
+                stop.pause(interval);
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Whether the in-sync ones of these followers really have `partition` up to `offset`: read from
-/// their own logs, not from what the leader believes; those of other processes are out of sight.
+/// Returns true if those of these followers that are in sync really have `partition` up to `offset`:
+/// read from their own logs, not from what the leader believes. Followers in other processes are out
+/// of sight.
 pub(crate) fn all_have(followers: &[Follower], partition: &Partition, offset: i64) -> bool {
     let in_sync = partition.in_sync_followers();
-    let mut in_sync = followers
-        .iter()
-        .filter(|follower| in_sync.contains(&follower.id));
-    in_sync.all(|follower| follower.log_range(&partition.key).1 >= offset)
+    for follower in followers {
+        let (_, log_end) = follower.log_range(&partition.key);
+        if in_sync.contains(&follower.id) && log_end < offset {
+            return false;
+        }
+    }
+    true
 }
 
 /// One connection to the leader.
@@ -124,16 +136,15 @@ impl Session {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
         stream.set_write_timeout(Some(ANSWER_MAX))?;
-        let reader = BufReader::new(stream);
         Ok(Session {
-            reader,
+            reader: BufReader::new(stream),
             correlation_id: 0,
             topics: Vec::new(),
             fetches: 0,
         })
     }
 
-    /// A fetch of everything; the topics before it, when it is time.
+    /// Fetches from every partition; looks for topics before it, when it is time.
     fn round(&mut self, follower: &Follower) -> Result<()> {
         if self.fetches.is_multiple_of(FETCHES_PER_METADATA) {
             self.topics = self.metadata()?;
@@ -147,39 +158,17 @@ impl Session {
     fn metadata(&mut self) -> Result<Vec<(TopicName, i32)>> {
         let all = MetadataRequest::default().with_topics(None);
         let response: MetadataResponse = self.ask(&all, 6)?;
-        let topics = response.topics.into_iter().filter_map(|topic| {
-            let partitions = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
-            Some((topic.name?, partitions))
-        });
-        Ok(topics.collect())
+        let mut topics = Vec::new();
+        for topic in response.topics {
+            let partitions = i32::try_from(topic.partitions.len())?;
+            topics.push((topic.name.context("a topic without a name")?, partitions));
+        }
+        Ok(topics)
     }
 
-    /// True when it brought news.
+    /// Fetches once; returns true if that brought news.
     fn fetch(&mut self, follower: &Follower) -> Result<bool> {
-        let partition = |name: &TopicName, index| {
-            let (start, end) = follower.log_range(&key(name, index));
-            FetchPartition::default()
-                .with_partition(index)
-                .with_fetch_offset(end)
-                .with_log_start_offset(start)
-                .with_partition_max_bytes(FETCH_BYTES_MAX as i32)
-        };
-        let topic = |(name, partitions): &(TopicName, i32)| {
-            let partitions = (0..*partitions)
-                .map(|index| partition(name, index))
-                .collect();
-            FetchTopic::default()
-                .with_topic(name.clone())
-                .with_partitions(partitions)
-        };
-        // Another one first each time, or those behind it would starve.
-        let request = FetchRequest::default()
-            .with_replica_id(follower.id.into())
-            .with_max_wait_ms(FETCH_WAIT_MAX.as_millis() as i32)
-            .with_min_bytes(1)
-            .with_max_bytes(FETCH_BYTES_MAX as i32)
-            .with_session_epoch(-1)
-            .with_topics(turned(&self.topics, self.fetches).map(topic).collect());
+        let request = self.fetch_request(follower);
         let response: FetchResponse = self.ask(&request, 10)?;
         let mut news = false;
         for topic in response.responses {
@@ -191,8 +180,8 @@ impl Session {
                     Some(error) => bail!("fetch of {key}: {error}"),
                 }
                 let records = data.records.unwrap_or_default();
-                let batches = batch::parse(&records, usize::MAX)
-                    .with_context(|| format!("records of {key}"))?;
+                let batches = batch::parse(&records, usize::MAX);
+                let batches = batches.with_context(|| format!("records of {key}"))?;
                 let batches = batches.into_iter().map(IncomingBatch::replicated);
                 news |= follower.append(&key, batches, data.log_start_offset);
             }
@@ -200,28 +189,53 @@ impl Session {
         Ok(news)
     }
 
-    /// In this version of the request.
+    /// Asks for every partition from the end of the follower's log on.
+    fn fetch_request(&self, follower: &Follower) -> FetchRequest {
+        let mut topics = Vec::new();
+        // Another topic comes first each time, or those behind it would starve.
+        for (name, count) in rotated(&self.topics, self.fetches) {
+            let mut partitions = Vec::new();
+            for index in 0..*count {
+                let (log_start, log_end) = follower.log_range(&key(name, index));
+                let partition = FetchPartition::default()
+                    .with_partition(index)
+                    .with_fetch_offset(log_end)
+                    .with_log_start_offset(log_start)
+                    .with_partition_max_bytes(FETCH_BYTES_MAX as i32);
+                partitions.push(partition);
+            }
+            let topic = FetchTopic::default().with_topic(name.clone());
+            topics.push(topic.with_partitions(partitions));
+        }
+        FetchRequest::default()
+            .with_replica_id(follower.id.into())
+            .with_max_wait_ms(FETCH_WAIT_MAX.as_millis() as i32)
+            .with_min_bytes(1)
+            .with_max_bytes(FETCH_BYTES_MAX as i32)
+            .with_session_epoch(-1)
+            .with_topics(topics)
+    }
+
+    /// Sends a request in this version, and waits for its answer.
     fn ask<Q: Request>(&mut self, request: &Q, version: i16) -> Result<Q::Response> {
         self.correlation_id = self.correlation_id.wrapping_add(1);
-        self.reader
-            .get_mut()
-            .write_all(&encoded(request, version, self.correlation_id)?)?;
+        let id = self.correlation_id;
+        let frame = encoded(request, version, id)?;
+        self.reader.get_mut().write_all(&frame)?;
         let answer = read_frame(&mut self.reader, u32::MAX)?;
-        decoded(
-            &mut answer.context("closed by the leader")?,
-            version,
-            self.correlation_id,
-        )
+        let mut answer = answer.context("closed by the leader")?;
+        decoded(&mut answer, version, id)
     }
 }
 
-/// A whole frame.
+/// Encodes a request as a whole frame.
 pub(crate) fn encoded<Q: Request>(request: &Q, version: i16, id: i32) -> Result<BytesMut> {
     let header = RequestHeader::default()
         .with_request_api_key(Q::KEY)
         .with_request_api_version(version)
         .with_correlation_id(id)
         .with_client_id(Some("replica".into()));
+    // The length goes in front, once it is known.
     let mut frame = BytesMut::from(&[0; 4][..]);
     encode_request_header_into_buffer(&mut frame, &header)?;
     request.encode(&mut frame, version)?;
@@ -230,7 +244,7 @@ pub(crate) fn encoded<Q: Request>(request: &Q, version: i16, id: i32) -> Result<
     Ok(frame)
 }
 
-/// A frame without its length; takes off what is decoded.
+/// Decodes a frame without its length; takes off what is decoded.
 pub(crate) fn decoded<T: Decodable + HeaderVersion>(
     frame: &mut Bytes,
     version: i16,
@@ -241,13 +255,10 @@ pub(crate) fn decoded<T: Decodable + HeaderVersion>(
     T::decode(frame, version)
 }
 
-/// All items, another one first for each turn.
-fn turned<T>(items: &[T], turn: usize) -> impl Iterator<Item = &T> {
-    items
-        .iter()
-        .cycle()
-        .skip(turn % items.len().max(1))
-        .take(items.len())
+/// Yields all items, beginning with another one each round.
+fn rotated<T>(items: &[T], round: usize) -> impl Iterator<Item = &T> {
+    let first = round % items.len().max(1);
+    items[first..].iter().chain(&items[..first])
 }
 
 fn key(topic: &TopicName, partition: i32) -> TopicPartition {
@@ -260,12 +271,16 @@ fn key(topic: &TopicName, partition: i32) -> TopicPartition {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn each_topic_is_first_in_turn() {
-        let order = |turn| super::turned(&[1, 2, 3], turn).copied().collect::<Vec<_>>();
+    fn each_topic_comes_first_in_some_round() {
+        let order = |round| {
+            super::rotated(&[1, 2, 3], round)
+                .copied()
+                .collect::<Vec<_>>()
+        };
         assert_eq!(
             [0, 1, 2, 3].map(order),
             [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]]
         );
-        assert_eq!(super::turned::<i32>(&[], 7).count(), 0);
+        assert_eq!(super::rotated::<i32>(&[], 7).count(), 0);
     }
 }

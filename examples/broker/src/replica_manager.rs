@@ -1,5 +1,5 @@
 //! The replicas, and the purgatories where requests wait for them. Every change of a partition
-//! comes through here, so that what is parked hears of every advance of a watermark.
+//! comes through here, so that every advance of a watermark is signalled to the purgatories.
 
 use std::sync::{Arc, atomic::AtomicI64};
 use std::{any::type_name, time::Duration};
@@ -15,7 +15,7 @@ use crate::{
     reply::Reply, server::Counters, topics::TopicPartition, topics::Topics, topics::WatchKey,
 };
 
-/// How long a shutdown waits for answers that are under way.
+/// The longest wait of a shutdown for callbacks that run.
 const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// How many keys and operations of each purgatory a snapshot shows.
@@ -40,7 +40,7 @@ pub(crate) struct ReplicaManager {
     pub(crate) produces: Purgatory<WatchKey, DelayedProduce>,
     pub(crate) fetches: Purgatory<WatchKey, DelayedFetch>,
     pub(crate) delete_records: Purgatory<WatchKey, DelayedDeleteRecords>,
-    /// The next one.
+    /// The next producer id.
     pub(crate) producer_ids: AtomicI64,
     pub(crate) counters: Arc<Counters>,
     pub(crate) stop: Stop,
@@ -48,7 +48,7 @@ pub(crate) struct ReplicaManager {
 
 /// One partition of a request that waits for its replicas.
 pub(crate) struct Wait {
-    /// Where it is in the response: topic, partition.
+    /// Its place in the response: topic, partition.
     pub(crate) at: (usize, usize),
     pub(crate) partition: Arc<Partition>,
     pub(crate) required_offset: i64,
@@ -66,23 +66,19 @@ pub(crate) struct DelayedAnswer<R> {
 }
 
 pub(crate) trait Statuses: Encodable + HeaderVersion + Send + 'static {
-    /// Sets the status of a partition, unless it is to wait: then false.
-    fn settle(&mut self, wait: &Wait, followers: &[Follower], counters: &Counters) -> bool;
+    /// Sets the status of a partition whose watermark is reached; returns false while it waits.
+    fn try_complete(&mut self, wait: &Wait, followers: &[Follower], counters: &Counters) -> bool;
 
+    /// The error code of a partition.
     fn error_code(&mut self, wait: &Wait) -> &mut i16;
 }
 
 impl<R: Statuses> DelayedOperation for DelayedAnswer<R> {
     fn try_complete(&mut self) -> bool {
-        let Self {
-            response,
-            waits,
-            followers,
-            counters,
-            ..
-        } = self;
-        waits.retain(|wait| !response.settle(wait, followers, counters));
-        waits.is_empty()
+        let response = &mut self.response;
+        let waits_on = |wait: &Wait| !response.try_complete(wait, &self.followers, &self.counters);
+        self.waits.retain(waits_on);
+        self.waits.is_empty()
     }
 
     fn on_complete(mut self, outcome: Outcome) {
@@ -98,9 +94,9 @@ impl<R: Statuses> DelayedOperation for DelayedAnswer<R> {
     }
 }
 
-/// Parks an operation until its watermarks are reached, for `timeout` at most, or until its client
-/// is gone. They are its earliest moments: it is checked then, and completes when its check says
-/// so. A purgatory that was shut down ends it at once.
+/// Parks an operation for `timeout` at most, or until its client is gone. It is checked when a
+/// watermark is reached, and completes when its check says so. A purgatory that was shut down ends it
+/// at once.
 pub(crate) fn park_up_to<O: DelayedOperation + Send>(
     purgatory: &Purgatory<WatchKey, O>,
     operation: O,
@@ -111,20 +107,21 @@ pub(crate) fn park_up_to<O: DelayedOperation + Send>(
     let connection = [WatchKey::Connection(connection)];
     let watches = Watches::up_to(watermarks).checked().with_keys(&connection);
     if let Err(refused) = purgatory.try_complete_else_watch(operation, watches, timeout) {
-        refused
-            .into_inner()
-            .on_complete(Outcome::Cancelled(CancelReason::Shutdown));
+        let operation = refused.into_inner();
+        operation.on_complete(Outcome::Cancelled(CancelReason::Shutdown));
     }
 }
 
 impl ReplicaManager {
     pub(crate) fn new(args: &Args, timer: &impl Timer) -> Result<Self, BuildError> {
+        let mut followers = Vec::new();
+        for id in args.followers_here() {
+            followers.push(Follower::new(*id, args.pause_followers));
+        }
         Ok(ReplicaManager {
             args: args.clone(),
             topics: Arc::new(Topics::new(args)),
-            followers: (args.followers_here().iter())
-                .map(|id| Follower::new(*id, args.pause_followers))
-                .collect(),
+            followers: followers.into(),
             produces: Purgatory::builder("produce").timer(timer).build()?,
             fetches: Purgatory::builder("fetch").timer(timer).build()?,
             delete_records: Purgatory::builder("delete-records").timer(timer).build()?,
@@ -146,45 +143,61 @@ impl ReplicaManager {
         let partition = self.topics.partition(topic, index)?;
         let batches = batch::parse(records, partition.config.message_max_bytes as usize)?;
         refuse!(batches.is_empty(), InvalidRecord);
-        let sizes: Vec<_> = batches
-            .iter()
-            .map(|batch| (batch.codec, batch.records))
-            .collect();
-        let appended = partition.append(batches, acks == -1)?;
-        let mut counters = self.counters.lock();
-        for (codec, records) in sizes {
-            counters.records += u64::from(records.unsigned_abs());
-            counters.batches[codec] += 1;
+        let mut counts = Vec::new();
+        for batch in &batches {
+            counts.push((batch.codec, u64::from(batch.records.unsigned_abs())));
         }
-        drop(counters);
+        let appended = partition.append(batches, acks == -1)?;
+        self.count(&counts);
+
+        // The followers' fetches wait for the log end, everything else for the high watermark.
         let log_end = WatchKey::LogEnd(partition.key.clone());
-        self.fetches
-            .complete_up_to(&log_end, appended.required_offset.cast_unsigned());
-        self.complete_parked(&partition, appended.advanced);
+        let offset = appended.required_offset.cast_unsigned();
+        self.fetches.complete_up_to(&log_end, offset);
+        self.signal_advance(&partition, appended.advanced);
         Ok((partition, appended))
     }
 
-    /// Parks a response until the watermarks of its partitions are reached.
+    /// Counts batches that were appended: codec, records.
+    fn count(&self, batches: &[(usize, u64)]) {
+        let mut counters = self.counters.lock();
+        for (codec, records) in batches {
+            counters.records += records;
+            counters.batches[*codec] += 1;
+        }
+    }
+
+    /// Makes an answer that waits for these partitions.
+    pub(crate) fn delayed<R: Statuses>(
+        &self,
+        response: R,
+        waits: Vec<Wait>,
+        reply: Reply,
+    ) -> DelayedAnswer<R> {
+        DelayedAnswer {
+            response,
+            waits,
+            followers: Arc::clone(&self.followers),
+            counters: Arc::clone(&self.counters),
+            reply,
+        }
+    }
+
+    /// Parks an answer until the watermarks of its partitions are reached.
     pub(crate) fn park_answer<R: Statuses>(
         &self,
         purgatory: &Purgatory<WatchKey, DelayedAnswer<R>>,
-        (response, waits, reply): (R, Vec<Wait>, Reply),
+        answer: DelayedAnswer<R>,
         key: fn(TopicPartition) -> WatchKey,
         timeout: Duration,
     ) {
-        let offset = |wait: &Wait| wait.required_offset.cast_unsigned(); // never negative
-        let watermark = |wait: &Wait| (key(wait.partition.key.clone()), offset(wait));
-        let watermarks = waits.iter().map(watermark).collect::<Vec<_>>();
-        let (followers, counters) = (Arc::clone(&self.followers), Arc::clone(&self.counters));
-        let connection = reply.connection;
-        let operation = DelayedAnswer {
-            response,
-            waits,
-            followers,
-            counters,
-            reply,
-        };
-        park_up_to(purgatory, operation, &watermarks, connection, timeout);
+        let mut watermarks = Vec::new();
+        for wait in &answer.waits {
+            let key = key(wait.partition.key.clone());
+            watermarks.push((key, wait.required_offset.cast_unsigned())); // never negative
+        }
+        let connection = answer.reply.connection;
+        park_up_to(purgatory, answer, &watermarks, connection, timeout);
     }
 
     /// Moves a partition's log start; returns the low watermark to wait for.
@@ -196,37 +209,39 @@ impl ReplicaManager {
     ) -> Result<(Arc<Partition>, i64), ResponseError> {
         let partition = self.topics.partition(topic, index)?;
         let (required_offset, advanced) = partition.delete_records(offset)?;
-        self.complete_parked(&partition, advanced);
+        self.signal_advance(&partition, advanced);
         Ok((partition, required_offset))
     }
 
-    /// A follower fetches: that tells where its log starts and ends.
+    /// Notes a follower's fetch, which shows where its log starts and ends.
     pub(crate) fn note_fetch(&self, partition: &Partition, id: i32, start: i64, end: i64) {
-        self.complete_parked(partition, partition.note_fetch(id, start, end));
+        let advanced = partition.note_fetch(id, start, end);
+        self.signal_advance(partition, advanced);
     }
 
-    /// To be called once in each lag period.
+    /// Takes lagging followers out of the in-sync sets. To be called once in each lag period.
     pub(crate) fn shrink_in_sync(&self) {
         for topic in self.topics.all() {
             for partition in &*topic {
-                self.complete_parked(partition, partition.shrink_in_sync());
+                let advanced = partition.shrink_in_sync();
+                self.signal_advance(partition, advanced);
             }
         }
     }
 
-    /// Raises the events of a watermark that has advanced, with no lock held.
-    fn complete_parked(&self, partition: &Partition, advanced: bool) {
-        if advanced {
-            let offsets = partition.offsets();
-            let high_watermark = WatchKey::HighWatermark(partition.key.clone());
-            self.produces
-                .complete_up_to(&high_watermark, offsets.high_watermark.cast_unsigned());
-            self.fetches
-                .complete_up_to(&high_watermark, offsets.high_watermark.cast_unsigned());
-            let low_watermark = WatchKey::LowWatermark(partition.key.clone());
-            self.delete_records
-                .complete_up_to(&low_watermark, offsets.low_watermark.cast_unsigned());
+    /// Completes what waits for the watermarks of a partition, with no lock held.
+    fn signal_advance(&self, partition: &Partition, advanced: bool) {
+        if !advanced {
+            return;
         }
+        let offsets = partition.offsets();
+        let key = WatchKey::HighWatermark(partition.key.clone());
+        let high_watermark = offsets.high_watermark.cast_unsigned();
+        self.produces.complete_up_to(&key, high_watermark);
+        self.fetches.complete_up_to(&key, high_watermark);
+        let key = WatchKey::LowWatermark(partition.key.clone());
+        let low_watermark = offsets.low_watermark.cast_unsigned();
+        self.delete_records.complete_up_to(&key, low_watermark);
     }
 
     /// Cancels the requests of a client that is gone.
@@ -237,23 +252,26 @@ impl ReplicaManager {
         self.delete_records.cancel_for_key(&key, reason);
     }
 
-    /// Hands what is counted to the metrics recorder.
+    /// Hands the counts to the metrics recorder.
     pub(crate) fn publish(&self) {
         each_purgatory!(self.publish());
     }
 
-    /// What waits, as text.
+    /// Describes what waits.
     pub(crate) fn snapshots(&self) -> String {
-        each_purgatory!(self.snapshot(SHOWN))
-            .map(|(_, snapshot)| snapshot.to_string())
-            .concat()
+        let mut text = String::new();
+        for (_, snapshot) in each_purgatory!(self.snapshot(SHOWN)) {
+            text += &snapshot.to_string();
+        }
+        text
     }
 
+    /// Counts how parked operations ended.
     pub(crate) fn stats(&self) -> [(&'static str, Stats); 3] {
         each_purgatory!(self.stats())
     }
 
-    /// Answers whatever is parked, and whatever comes later at once.
+    /// Answers what is parked, and from now on every request at once.
     pub(crate) fn shutdown(&self) {
         each_purgatory!(self.shutdown(SHUTDOWN_WITHIN));
     }

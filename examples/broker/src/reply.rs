@@ -1,5 +1,5 @@
-//! The way of an answer from whatever knows it, an operation's callback or the request's own
-//! thread, to the connection's thread.
+//! The way of an answer to the connection's thread: from an operation's callback, or from that thread
+//! itself when the request needs no wait.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -12,7 +12,7 @@ pub(crate) type Answer = Option<Box<dyn FnOnce() -> Result<BytesMut> + Send>>;
 
 /// The place of one request's answer. Dropped without one, the connection is closed.
 pub(crate) struct Reply {
-    /// The number of the connection that waits for the answer.
+    /// The number of the connection that gets the answer.
     pub(crate) connection: u64,
     version: i16,
     correlation_id: i32,
@@ -26,43 +26,45 @@ impl Reply {
         correlation_id: i32,
     ) -> (Reply, Receiver<Answer>) {
         let (answer, answered) = sync_channel(1);
-        (
-            Reply {
-                connection,
-                version,
-                correlation_id,
-                answer,
-            },
-            answered,
-        )
+        let reply = Reply {
+            connection,
+            version,
+            correlation_id,
+            answer,
+        };
+        (reply, answered)
     }
 
+    /// Sends an answer that is ready.
     pub(crate) fn send<T: Encodable + HeaderVersion + Send + 'static>(self, body: T) {
         self.send_made(|| body);
     }
 
-    /// Sends what may be large: the connection's thread makes it, just before it is written.
+    /// Sends an answer that may be large: the connection's thread makes it, just before it is written.
     pub(crate) fn send_made<T: Encodable + HeaderVersion>(
         self,
         body: impl FnOnce() -> T + Send + 'static,
     ) {
-        let (version, id) = (self.version, self.correlation_id);
+        let version = self.version;
+        let id = self.correlation_id;
         self.fill(Some(Box::new(move || response(&body(), version, id))));
     }
 
+    /// Lets the connection go on without a response.
     pub(crate) fn send_nothing(self) {
         self.fill(None);
     }
 
     fn fill(self, answer: Answer) {
-        // It fails when the connection is gone, and no one needs the answer.
-        drop(self.answer.try_send(answer));
+        // It fails when the connection is gone, and with it the need for an answer.
+        let _ = self.answer.try_send(answer);
     }
 }
 
 /// Encodes a whole frame. A field that the version lacks is left out; encoding fails where the
 /// protocol does not allow that.
 fn response<T: Encodable + HeaderVersion>(body: &T, version: i16, id: i32) -> Result<BytesMut> {
+    // The length goes in front, once it is known.
     let mut frame = BytesMut::from(&[0; 4][..]);
     let header = ResponseHeader::default().with_correlation_id(id);
     header.encode(&mut frame, T::header_version(version))?;

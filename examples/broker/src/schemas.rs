@@ -15,7 +15,7 @@ use crate::frame::PREFIX_BYTES;
 
 pub(crate) struct Api {
     pub(crate) key: ApiKey,
-    /// First and last version told to clients.
+    /// First and last version that clients get to know.
     pub(crate) advertised: (i16, i16),
     /// First version that can be decoded.
     pub(crate) served_from: i16,
@@ -88,27 +88,36 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// Walks over these fields.
     fn fields(&mut self, mut fields: &[u8]) -> anyhow::Result<()> {
         while let [field, behind @ ..] = fields {
             fields = behind;
-            let bytes = match field {
-                b's' => length_of(self.rest.try_get_i16()?.into())?,
-                b'b' => length_of(self.rest.try_get_i32()?)?,
-                bracket @ (b'[' | b'<') => {
-                    let (mut inside, behind) = closed(fields);
-                    fields = behind;
-                    let times = if *bracket == b'[' {
-                        self.count()?
-                    } else {
-                        let since = inside.split_off_first().map_or(0, |digit| digit - b'0');
-                        usize::from(self.version >= since.into())
-                    };
-                    (0..times).try_for_each(|_| self.fields(inside))?;
-                    continue;
+            match field {
+                b's' => {
+                    let length = length_of(self.rest.try_get_i16()?.into())?;
+                    self.skip(length)?;
                 }
-                digit => usize::from(digit - b'0'),
-            };
-            self.skip(bytes)?;
+                b'b' => {
+                    let length = length_of(self.rest.try_get_i32()?)?;
+                    self.skip(length)?;
+                }
+                b'[' => {
+                    let (element, behind) = closed(fields);
+                    fields = behind;
+                    for _ in 0..self.count()? {
+                        self.fields(element)?;
+                    }
+                }
+                b'<' => {
+                    let (mut since, behind) = closed(fields);
+                    fields = behind;
+                    let version = since.split_off_first().map_or(0, digit);
+                    if usize::try_from(self.version)? >= version {
+                        self.fields(since)?;
+                    }
+                }
+                bytes => self.skip(digit(bytes))?,
+            }
         }
         Ok(())
     }
@@ -132,7 +141,12 @@ impl Walk<'_> {
     }
 }
 
-/// -1 stands for null, which has none.
+/// The value of a digit in a table of fields.
+fn digit(byte: &u8) -> usize {
+    usize::from(byte - b'0')
+}
+
+/// The number of bytes or elements; -1 stands for null, which has none.
 fn length_of(length: i32) -> anyhow::Result<usize> {
     ensure!(length >= -1, "a length of {length}");
     Ok(usize::try_from(length).unwrap_or(0))
@@ -140,11 +154,16 @@ fn length_of(length: i32) -> anyhow::Result<usize> {
 
 /// Splits fields at the end of a bracket that is open.
 fn closed(fields: &[u8]) -> (&[u8], &[u8]) {
-    let mut open = 1;
-    let end = fields.iter().position(|field| {
-        open += i32::from(b"[<".contains(field)) - i32::from(b"]>".contains(field));
-        open == 0
-    });
-    let (inside, behind) = fields.split_at(end.unwrap_or(fields.len()));
-    (inside, behind.get(1..).unwrap_or_default())
+    let mut depth = 1;
+    for (at, field) in fields.iter().enumerate() {
+        match field {
+            b'[' | b'<' => depth += 1,
+            b']' | b'>' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return (&fields[..at], &fields[at + 1..]);
+        }
+    }
+    (fields, &[])
 }

@@ -39,45 +39,44 @@ impl Broker {
             tracing::warn!("{address} is not a loopback address, and there is no authentication");
         }
         let timer = SystemTimer::builder().name("broker").build()?;
-        let manager = Arc::new(ReplicaManager::new(args, &timer)?);
-        let connections = Connections::new(args);
         let mut broker = Broker {
             address,
-            manager,
-            connections,
+            manager: Arc::new(ReplicaManager::new(args, &timer)?),
+            connections: Connections::new(args),
             timer,
             threads: Vec::new(),
         };
-        for index in 0..broker.manager.followers.len() {
-            let (manager, leader) = (Arc::clone(&broker.manager), broker.address);
-            broker.spawn(&format!("follower-{index}"), move || {
+        let started = broker.start_threads(listener);
+        if started.is_err() {
+            // The threads that are there already end.
+            broker.manager.stop.raise();
+        }
+        started.context("no thread for the broker")?;
+        Ok(broker)
+    }
+
+    /// Starts the followers, the look for lagging ones, and accepting.
+    fn start_threads(&mut self, listener: TcpListener) -> io::Result<()> {
+        let leader = self.address;
+        for index in 0..self.manager.followers.len() {
+            let manager = Arc::clone(&self.manager);
+            self.spawn(&format!("follower-{index}"), move || {
                 let interval = manager.args.follower_interval;
                 manager.followers[index].follow(leader, &manager.stop, interval);
             })?;
         }
-        let manager = Arc::clone(&broker.manager);
-        broker.spawn("in-sync", move || {
-            let lag_time_max = Duration::from_millis(manager.args.replica_lag_time_max_ms);
-            while !manager.stop.is_raised() {
-                manager.stop.pause(lag_time_max / LAG_PERIODS);
-                manager.shrink_in_sync();
-            }
-        })?;
-        let (manager, connections) = (Arc::clone(&broker.manager), Arc::clone(&broker.connections));
-        broker.spawn("accept", move || {
-            while !manager.stop.is_raised() {
-                if let Err(error) = accept(&listener, &manager, &connections) {
-                    tracing::warn!("cannot accept a connection: {error}");
-                    manager.stop.pause(ACCEPT_PAUSE);
-                }
-            }
-        })?;
-        Ok(broker)
+        let manager = Arc::clone(&self.manager);
+        self.spawn("in-sync", move || look_for_lagging(&manager))?;
+        let manager = Arc::clone(&self.manager);
+        let connections = Arc::clone(&self.connections);
+        self.spawn("accept", move || {
+            accept_all(&listener, &manager, &connections)
+        })
     }
 
     fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.threads
-            .push(thread::Builder::new().name(name.to_owned()).spawn(body)?);
+        let thread = thread::Builder::new().name(name.to_owned());
+        self.threads.push(thread.spawn(body)?);
         Ok(())
     }
 
@@ -86,20 +85,24 @@ impl Broker {
         self.address
     }
 
-    /// Serves metrics and the live page, until what it returns is dropped.
+    /// Serves metrics and the live page, until the returned server is dropped.
     pub fn serve_metrics(&self) -> anyhow::Result<Server> {
-        let (manager, timer) = (Arc::clone(&self.manager), self.timer.clone());
+        let manager = Arc::clone(&self.manager);
+        let timer = self.timer.clone();
         let live = Live::new()
             .purgatory(&manager.produces)
-            .purgatory(&manager.fetches);
-        let live = live.purgatory(&manager.delete_records).timer(&timer);
-        example_support::serve(self.manager.args.metrics_addr, &live, move || {
+            .purgatory(&manager.fetches)
+            .purgatory(&manager.delete_records)
+            .timer(&timer);
+        let address = manager.args.metrics_addr;
+        let publish = move || {
             manager.publish();
             timer.publish();
-        })
+        };
+        example_support::serve(address, &live, publish)
     }
 
-    /// Writes what waits to standard error at each SIGUSR1.
+    /// Writes a snapshot of each purgatory to standard error at each SIGUSR1.
     pub fn write_snapshots_on_usr1(&self) -> anyhow::Result<()> {
         let manager = Arc::clone(&self.manager);
         example_support::write_on_usr1(move || manager.snapshots())
@@ -108,28 +111,59 @@ impl Broker {
     /// Accepts no more, answers what is parked, closes the connections: in two seconds and some.
     pub fn shutdown(self) -> Summary {
         self.manager.stop.raise();
-        // Accepting cannot be told to stop, only given a connection.
+        // A thread that accepts is woken by a connection only.
         let woken = TcpStream::connect_timeout(&self.address, SHUTDOWN_MAX);
+
+        // First the answers to what is parked, then the connections that carry them.
         self.manager.shutdown();
         self.connections.shut(SHUTDOWN_MAX);
-        if let Err(error) = woken {
-            tracing::warn!("the accept thread is left behind, it cannot be woken: {error}");
-        } else if self
-            .threads
-            .into_iter()
-            .any(|thread| thread.join().is_err())
-        {
-            tracing::error!("a thread of the broker panicked");
+
+        match woken {
+            Ok(_) => join(self.threads),
+            Err(error) => {
+                tracing::warn!("the accept thread is left behind, it cannot be woken: {error}");
+            }
         }
-        drop(self.timer.shutdown(Duration::MAX)); // nothing of ours is scheduled on it directly
-        let counters = self.manager.counters.lock().clone();
-        Summary {
-            parked: self.manager.stats(),
-            ..counters
+        // Nothing is scheduled on the timer directly, so it hands no task back.
+        drop(self.timer.shutdown(Duration::MAX));
+        let mut summary = self.manager.counters.lock().clone();
+        summary.parked = self.manager.stats();
+        summary
+    }
+}
+
+fn join(threads: Vec<JoinHandle<()>>) {
+    for thread in threads {
+        if thread.join().is_err() {
+            tracing::error!("a thread of the broker panicked");
         }
     }
 }
 
+/// Begins lag periods, until the broker stops.
+fn look_for_lagging(manager: &ReplicaManager) {
+    let lag_time_max = Duration::from_millis(manager.args.replica_lag_time_max_ms);
+    while !manager.stop.is_raised() {
+        manager.stop.pause(lag_time_max / LAG_PERIODS);
+        manager.shrink_in_sync();
+    }
+}
+
+/// Accepts connections, until the broker stops.
+fn accept_all(
+    listener: &TcpListener,
+    manager: &Arc<ReplicaManager>,
+    connections: &Arc<Connections>,
+) {
+    while !manager.stop.is_raised() {
+        if let Err(error) = accept(listener, manager, connections) {
+            tracing::warn!("cannot accept a connection: {error}");
+            manager.stop.pause(ACCEPT_PAUSE);
+        }
+    }
+}
+
+/// Accepts one connection, and gives it a thread.
 fn accept(
     listener: &TcpListener,
     manager: &Arc<ReplicaManager>,
@@ -141,11 +175,11 @@ fn accept(
         return Ok(());
     };
     let manager = Arc::clone(manager);
-    let thread = thread::Builder::new().name("connection".to_owned());
-    let thread = thread.stack_size(connection::STACK_BYTES);
-    thread
-        .spawn(move || connection::serve(&connection, &manager))
-        .map(drop)
+    let thread = thread::Builder::new()
+        .name("connection".to_owned())
+        .stack_size(connection::STACK_BYTES);
+    thread.spawn(move || connection::serve(&connection, &manager))?;
+    Ok(())
 }
 
 pub(crate) type Counters = Mutex<Summary>;
@@ -160,39 +194,29 @@ pub struct Summary {
     pub batches: [u64; CODECS.len()],
     /// Connections closed because of a malformed, oversized or unserved request.
     pub rejected: u64,
-    /// How what was parked ended, by the purgatory it was in.
+    /// How parked operations ended, by purgatory.
     pub parked: [(&'static str, Stats); 3],
-    /// Acknowledged partitions whose records an in-sync follower did not have: 0, or it is a bug.
+    /// Acknowledged partitions whose records an in-sync follower did not have: 0, or there is a bug.
     pub acked_before_replicated: u64,
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let batches = CODECS
-            .iter()
-            .zip(self.batches)
-            .map(|(name, count)| format!("{name} {count}"));
-        let batches = batches.collect::<Vec<_>>().join(", ");
+        let mut batches = Vec::new();
+        for (codec, count) in CODECS.iter().zip(self.batches) {
+            batches.push(format!("{codec} {count}"));
+        }
+        let batches = batches.join(", ");
         writeln!(f, "appended: {} records; batches: {batches}", self.records)?;
         for (name, stats) in &self.parked {
-            let Stats {
-                completed,
-                expired,
-                cancelled,
-                ended_at_once,
-                ..
-            } = stats;
             writeln!(
                 f,
-                "parked {name}: {completed} completed, {expired} expired, {cancelled} cancelled; \
-                 {ended_at_once} ended at once"
+                "parked {name}: {} completed, {} expired, {} cancelled; {} ended at once",
+                stats.completed, stats.expired, stats.cancelled, stats.ended_at_once
             )?;
         }
         writeln!(f, "rejected connections: {}", self.rejected)?;
-        write!(
-            f,
-            "acked before replicated: {}",
-            self.acked_before_replicated
-        )
+        let early = self.acked_before_replicated;
+        write!(f, "acked before replicated: {early}")
     }
 }

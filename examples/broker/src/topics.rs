@@ -23,8 +23,8 @@ impl fmt::Display for TopicPartition {
     }
 }
 
-/// Parked operations are watched under these keys: a watermark of a partition, which only rises, or
-/// the connection whose client waits for the answer.
+/// The watch keys of parked operations: a watermark of a partition, which only advances, or the
+/// connection whose client waits for the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum WatchKey {
     /// Every in-sync replica has the log up to there: acks=all produces, consumers' fetches.
@@ -88,41 +88,47 @@ impl Topics {
     }
 
     pub(crate) fn partition(&self, name: &str, index: i32) -> OrError<Arc<Partition>> {
-        let partition = |topic: Topic| topic.get(usize::try_from(index).ok()?).cloned();
-        self.get(name)
-            .and_then(partition)
-            .ok_or(ResponseError::UnknownTopicOrPartition)
+        let unknown = ResponseError::UnknownTopicOrPartition;
+        let topic = self.get(name).ok_or(unknown)?;
+        let index = usize::try_from(index).map_err(|_| unknown)?;
+        topic.get(index).cloned().ok_or(unknown)
     }
 
     pub(crate) fn all(&self) -> Vec<Topic> {
         self.topics.iter().map(|topic| Arc::clone(&topic)).collect()
     }
 
-    /// As [`Topics::create`], with the default partitions; one that exists is not made again.
+    /// Gets the topic, or [creates](Topics::create) it with the default partitions.
     pub(crate) fn get_or_create(&self, name: &str) -> OrError<Topic> {
         if let Some(topic) = self.get(name) {
             return Ok(topic);
         }
         let created = self.create(name, self.defaults.partitions);
-        created.or_else(|error| self.get(name).ok_or(error)) // made meanwhile
+        // Another thread may have made it meanwhile.
+        created.or_else(|error| self.get(name).ok_or(error))
     }
 
-    /// INVALID_TOPIC_EXCEPTION for a name against Kafka's rule, TOPIC_ALREADY_EXISTS,
-    /// INVALID_PARTITIONS outside [`PARTITIONS`], POLICY_VIOLATION at the bounds.
+    /// Creates a topic. Its errors: INVALID_TOPIC_EXCEPTION for a name against Kafka's rule,
+    /// TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS outside [`PARTITIONS`], POLICY_VIOLATION at the bounds.
     pub(crate) fn create(&self, name: &str, partitions: i32) -> OrError<Topic> {
+        // The lock is held to the end, so that two topics made at once stay within the bound.
         refuse!(!legal(name), InvalidTopicException);
         let mut count = self.partition_count.lock();
         refuse!(self.topics.contains_key(name), TopicAlreadyExists);
         refuse!(!PARTITIONS.contains(&partitions), InvalidPartitions);
         let new = partitions.unsigned_abs() as usize;
         refuse!(*count + new > self.partitions_max, PolicyViolation);
+
         let name: Arc<str> = name.into();
-        let key = |partition| TopicPartition {
-            topic: Arc::clone(&name),
-            partition,
-        };
-        let partition = |index| Arc::new(Partition::new(key(index), self.defaults));
-        let topic: Topic = (0..partitions).map(partition).collect();
+        let mut topic = Vec::new();
+        for partition in 0..partitions {
+            let key = TopicPartition {
+                topic: Arc::clone(&name),
+                partition,
+            };
+            topic.push(Arc::new(Partition::new(key, self.defaults)));
+        }
+        let topic: Topic = topic.into();
         *count += new;
         self.topics.insert(name, Arc::clone(&topic));
         Ok(topic)

@@ -7,7 +7,7 @@
 use std::{io, time::Duration};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use async_nats::jetstream::consumer::{DeliverPolicy, pull::OrderedConfig};
+use async_nats::jetstream::consumer::{Consumer, DeliverPolicy, pull::OrderedConfig};
 use async_nats::jetstream::{self, stream, stream::Stream};
 use async_nats::{ConnectOptions, Event, connection::State};
 use futures_util::StreamExt;
@@ -19,13 +19,13 @@ use crate::orders::{Order, Orders, Seen};
 const STREAM: &str = "ORDERS";
 const SUBJECTS: &str = "orders.*";
 const PREFIX: &str = "orders.";
-/// Between two attempts to connect, or to follow.
+/// The longest time between two attempts to connect, or to follow.
 const RETRY_MAX: Duration = Duration::from_millis(500);
 /// A server that answers no ping for this long, twice, is gone.
 const PING: Duration = Duration::from_secs(5);
-/// For an acknowledgement, or an answer to a question about the stream.
+/// The longest time until an acknowledgement, or an answer to a question about the stream.
 const ANSWER: Duration = Duration::from_secs(3);
-/// To have read everything at the start.
+/// The longest time until everything is read at the start.
 const CATCH_UP: Duration = Duration::from_secs(30);
 
 /// A connection that reconnects by itself.
@@ -44,20 +44,26 @@ impl Nats {
     /// # Errors
     /// When the server cannot be reached, has no JetStream, or does not send the stream.
     pub async fn start(url: &str, orders: &Orders, orders_max: usize) -> Result<Nats> {
+        // Each new connection is counted, so that the follower notices it.
         let (connected, connections) = watch::channel(0);
-        let client = ConnectOptions::new()
+        let retry_after = |attempts: usize| {
+            let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
+            RETRY_MAX.min((RETRY_MAX / 5).saturating_mul(attempts))
+        };
+        let on_event = move |event| {
+            if matches!(event, Event::Connected) {
+                connected.send_modify(|connections| *connections += 1);
+            }
+            async move { eprintln!("nats: {event}") }
+        };
+        let options = ConnectOptions::new()
             .name("external_events")
             .ping_interval(PING)
-            .reconnect_delay_callback(|attempts| RETRY_MAX.min(RETRY_MAX / 5 * attempts as u32))
-            .event_callback(move |event| {
-                if matches!(event, Event::Connected) {
-                    connected.send_modify(|connections| *connections += 1);
-                }
-                async move { eprintln!("nats: {event}") }
-            })
-            .connect(url)
-            .await
-            .with_context(|| format!("cannot connect to the NATS server at {url}"))?;
+            .reconnect_delay_callback(retry_after)
+            .event_callback(on_event);
+        let client = options.connect(url).await;
+        let client =
+            client.with_context(|| format!("cannot connect to the NATS server at {url}"))?;
         let mut jetstream = jetstream::new(client);
         jetstream.set_timeout(ANSWER);
         let nats = Nats {
@@ -66,9 +72,12 @@ impl Nats {
             orders: orders.clone(),
             orders_max,
         };
-        nats.stream()
-            .await
-            .context("is the NATS server started with -js?")?;
+
+        // A server without JetStream is found here, and not by the first client.
+        let stream = nats.stream().await;
+        stream.context("is the NATS server started with -js?")?;
+
+        // Serve when everything has been read: an order that is not known has not changed.
         let (caught_up, ready) = oneshot::channel();
         tokio::spawn(nats.clone().follow(Some(caught_up)));
         let read = timeout(CATCH_UP, ready).await;
@@ -76,32 +85,29 @@ impl Nats {
         Ok(nats)
     }
 
-    /// Publishes a change; its epoch and version, once the server has stored it. An error: it may
-    /// be published all the same. If the stream is made anew just then, the epoch is the one
-    /// before: that client is told of the new one when it asks.
+    /// Publishes a change. Returns its epoch and version, once the server has stored it. After an
+    /// error it may have been published all the same. If the stream is made anew just then, the epoch
+    /// is the one before: that client hears of the new one when it asks.
     pub(crate) async fn publish(&self, id: &str, state: String) -> Result<Seen> {
         let epoch = self.orders.epoch();
-        let state_of_connection = self.jetstream.client().connection_state();
-        ensure!(
-            state_of_connection == State::Connected,
-            "not connected to NATS"
-        );
-        let message = self
-            .jetstream
-            .publish(format!("{PREFIX}{id}"), state.into());
+        let connection = self.jetstream.client().connection_state();
+        ensure!(connection == State::Connected, "not connected to NATS");
+        let subject = format!("{PREFIX}{id}");
+        let sent = self.jetstream.publish(subject, state.into()).await?;
+        let acknowledged = sent.await?;
         Ok(Seen {
             epoch,
-            version: message.await?.await?.sequence,
+            version: acknowledged.sequence,
         })
     }
 
-    /// The stream, made by the gateway that comes first.
+    /// Gets the stream, which the first gateway makes.
     async fn stream(&self) -> Result<Stream> {
         let config = stream::Config {
             name: STREAM.to_owned(),
             subjects: vec![SUBJECTS.to_owned()],
             max_messages_per_subject: 1,
-            max_messages: self.orders_max as i64,
+            max_messages: i64::try_from(self.orders_max).unwrap_or(i64::MAX),
             ..Default::default()
         };
         let stream = self.jetstream.get_or_create_stream(config).await;
@@ -123,30 +129,22 @@ impl Nats {
         &mut self,
         caught_up: &mut Option<oneshot::Sender<()>>,
     ) -> Result<()> {
-        self.connections.mark_unchanged(); // before the consumer is made
-        let (stream, orders) = (self.stream().await?, self.orders.clone());
+        // Before the consumer is made: a connection that is lost from here on is noticed.
+        self.connections.mark_unchanged();
+
+        // Another stream than before has other versions.
+        let stream = self.stream().await?;
         let epoch = epoch(&stream);
-        if orders.begin(epoch) && caught_up.is_none() {
+        let another = self.orders.begin(epoch);
+        if another && caught_up.is_none() {
             eprintln!("nats: stream {STREAM} is another one now, whose versions begin anew");
         }
-        let deliver_policy = match orders.position() {
-            0 => DeliverPolicy::LastPerSubject,
-            position => DeliverPolicy::ByStartSequence {
-                start_sequence: position + 1,
-            },
-        };
-        let filter_subject = SUBJECTS.to_owned();
-        let config = OrderedConfig {
-            deliver_policy,
-            filter_subject,
-            ..Default::default()
-        };
-        let consumer = stream
-            .create_consumer(config)
-            .await
-            .context("cannot make a consumer")?;
+
+        let consumer = self.consumer(&stream).await?;
         let unchanged = self::epoch(&self.stream().await?) == epoch;
         ensure!(unchanged, "stream {STREAM} was made anew just now");
+
+        // One message after the other; `pending` counts those that the server has still to send.
         let mut pending = consumer.cached_info().num_pending;
         let mut messages = consumer.messages().await?;
         loop {
@@ -165,7 +163,7 @@ impl Nats {
                 continue;
             };
             let state = String::from_utf8_lossy(&message.payload).into();
-            orders.change(Order {
+            self.orders.change(Order {
                 id: id.into(),
                 epoch,
                 version: info.stream_sequence,
@@ -173,9 +171,27 @@ impl Nats {
             });
         }
     }
+
+    /// Makes a consumer that goes on behind the last message that was read.
+    async fn consumer(&self, stream: &Stream) -> Result<Consumer<OrderedConfig>> {
+        let deliver_policy = match self.orders.position() {
+            0 => DeliverPolicy::LastPerSubject,
+            position => DeliverPolicy::ByStartSequence {
+                start_sequence: position.saturating_add(1),
+            },
+        };
+        let config = OrderedConfig {
+            deliver_policy,
+            filter_subject: SUBJECTS.to_owned(),
+            ..Default::default()
+        };
+        let consumer = stream.create_consumer(config).await;
+        consumer.context("cannot make a consumer")
+    }
 }
 
 /// When the stream was made, in microseconds: a whole number in JavaScript, too.
 fn epoch(stream: &Stream) -> u64 {
-    u64::try_from(stream.cached_info().created.unix_timestamp_nanos() / 1000).unwrap_or(0)
+    let made_ns = stream.cached_info().created.unix_timestamp_nanos();
+    u64::try_from(made_ns / 1000).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
 //! The orders, and the requests that wait for one to change. Every change is stored first, then the
-//! event of its order is raised, so each waiting request sees it.
+//! key of its order is signalled, so each waiting request sees it.
 //!
 //! *Versions are those of an epoch*: a stream that was made anew numbers its changes from 1 again,
 //! so a version means nothing without the epoch that it is of. A client that names another epoch
@@ -19,20 +19,21 @@ use serde::Serialize;
 /// The name of an order, shared by everything that holds it.
 pub type OrderId = Arc<str>;
 
-/// What a client is told of an order.
+/// An order as clients see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Order {
-    /// Which one.
+    /// The order's name.
     pub id: OrderId,
-    /// What its version is of: another one when the changes are numbered anew. Not ordered.
+    /// The numbering that its version belongs to: another one when changes are numbered anew. Epochs
+    /// have no order.
     pub epoch: u64,
     /// The number of its last change; later changes, of any order, have higher numbers.
     pub version: u64,
-    /// What the last change made it.
+    /// The text of the last change.
     pub state: Arc<str>,
 }
 
-/// What a client has seen of an order.
+/// The version of an order that a client has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     /// See [`Order::epoch`].
@@ -41,14 +42,14 @@ pub struct Seen {
     pub version: u64,
 }
 
-/// What a client waits for.
+/// The answer that a client waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
     /// It has changed.
     Changed(Order),
-    /// What the client has seen is of another epoch, and in this one the order has not changed yet.
+    /// The client has seen a version of another epoch, and in this one the order has not changed yet.
     Anew {
-        /// This one.
+        /// The present epoch.
         epoch: u64,
     },
 }
@@ -74,16 +75,15 @@ struct Kept {
 const EPOCH: &str = "";
 
 impl Orders {
-    /// None yet; requests for them wait in this purgatory. The epoch is a random one, for a gateway
-    /// alone: it forgets everything when it ends.
+    /// Starts without orders; requests for them wait in this purgatory. The epoch is a random one, for a
+    /// gateway alone: it forgets everything when it ends.
     pub fn new(waits: Purgatory<OrderId, BoxedOperation>, orders_max: usize) -> Orders {
-        let (orders, by_version) = (HashMap::new(), BTreeMap::new());
-        let epoch = RandomState::new().hash_one(0) >> 11; // a whole number in JavaScript, too
         let kept = Kept {
-            orders,
-            by_version,
+            orders: HashMap::new(),
+            by_version: BTreeMap::new(),
             orders_max,
-            epoch,
+            // 53 bits: a whole number in JavaScript, too.
+            epoch: RandomState::new().hash_one(0) >> 11,
             position: 0,
         };
         Orders {
@@ -103,37 +103,45 @@ impl Orders {
     /// version.
     pub fn change_here(&self, id: OrderId, state: Arc<str>) -> Seen {
         let mut kept = self.kept.lock();
-        let (epoch, version) = (kept.epoch, kept.position + 1);
+        let epoch = kept.epoch;
+        let version = kept.position + 1;
         kept.store(Order {
             id: id.clone(),
             epoch,
             version,
             state,
         });
+        // Unlock before the event: the checks of those that wait take the lock.
         drop(kept);
         self.waits.check_and_complete(&id);
         Seen { epoch, version }
     }
 
-    /// A future of what is later than `seen`, or than now. Dropped, it waits no more.
+    /// Waits for a change later than `seen`, or than now. Dropping the future ends the wait.
     pub fn wait(&self, id: &OrderId, seen: Option<Seen>, timeout: Duration) -> WaitFuture<News> {
-        let now = {
-            let kept = self.kept.lock();
-            let version = kept.orders.get(id).map_or(0, |order| order.version);
-            Seen {
-                epoch: kept.epoch,
-                version,
-            }
-        };
-        let (since, told) = (seen.unwrap_or(now), seen.is_some());
-        let (kept, order) = (self.kept.clone(), id.clone());
-        let later = move || kept.lock().later(&order, since, told);
+        let since = seen.unwrap_or_else(|| self.last_change(id));
+        let named_epoch = seen.is_some();
+        let kept = self.kept.clone();
+        let order = id.clone();
+        let later = move || kept.lock().later(&order, since, named_epoch);
+
+        // A client that names an epoch hears of its end; any other one waits for its order only.
         let keys = [id.clone(), EPOCH.into()];
-        self.waits
-            .wait(&keys[..if told { 2 } else { 1 }], timeout, later)
+        let watched = if named_epoch { &keys[..] } else { &keys[..1] };
+        self.waits.wait(watched, timeout, later)
     }
 
-    /// What the versions are of.
+    /// The present version of an order, 0 for one that is not known.
+    fn last_change(&self, id: &OrderId) -> Seen {
+        let kept = self.kept.lock();
+        let version = kept.orders.get(id).map_or(0, |order| order.version);
+        Seen {
+            epoch: kept.epoch,
+            version,
+        }
+    }
+
+    /// The numbering that versions belong to at present.
     pub fn epoch(&self) -> u64 {
         self.kept.lock().epoch
     }
@@ -143,42 +151,49 @@ impl Orders {
         self.kept.lock().position
     }
 
-    /// If this is another epoch, forgets all orders: the versions begin anew. Returns whether it
-    /// was.
+    /// Begins an epoch. Unless it is the present one, all orders are forgotten and versions begin anew;
+    /// returns true then.
     pub fn begin(&self, epoch: u64) -> bool {
         let mut kept = self.kept.lock();
         if kept.epoch == epoch {
             return false;
         }
-        (kept.orders, kept.by_version, kept.position) = Default::default();
+        kept.orders.clear();
+        kept.by_version.clear();
+        kept.position = 0;
         kept.epoch = epoch;
         drop(kept);
         self.waits.check_and_complete(EPOCH);
         true
     }
 
-    /// Where requests wait.
+    /// The purgatory in which requests wait.
     pub fn waits(&self) -> &Purgatory<OrderId, BoxedOperation> {
         &self.waits
     }
 }
 
 impl Kept {
-    /// The news for a client. One that named an epoch which is over is told so; one that named none
-    /// waits for a change.
-    fn later(&self, id: &OrderId, seen: Seen, told: bool) -> Option<News> {
+    /// Finds the news for a client. One that named an epoch which is over hears of the new one; one
+    /// that named none waits for a change.
+    fn later(&self, id: &OrderId, seen: Seen, named_epoch: bool) -> Option<News> {
         let known = self.orders.get(id);
         if seen.epoch == self.epoch {
-            let later = known.filter(|order| order.version > seen.version);
-            return later.cloned().map(News::Changed);
+            let later = known.filter(|order| order.version > seen.version)?;
+            return Some(News::Changed(later.clone()));
         }
-        let anew = told.then_some(News::Anew { epoch: self.epoch });
-        known.cloned().map(News::Changed).or(anew)
+        // Versions of another epoch cannot be compared: whatever is known is new.
+        match known {
+            Some(order) => Some(News::Changed(order.clone())),
+            None if named_epoch => Some(News::Anew { epoch: self.epoch }),
+            None => None,
+        }
     }
 
+    /// Stores a change, and forgets the order unchanged for the longest if they are too many.
     fn store(&mut self, order: Order) {
         if order.version <= self.position {
-            return; // changes come in order: this one has been here
+            return; // changes come in order: this one was stored before
         }
         self.position = order.version;
         self.by_version.insert(order.version, order.id.clone());
@@ -204,10 +219,8 @@ mod tests {
 
     fn orders(max: usize) -> Orders {
         let timer = ManualTimer::new();
-        let orders = Orders::new(
-            Purgatory::builder("orders").timer(&timer).build().unwrap(),
-            max,
-        );
+        let waits = Purgatory::builder("orders").timer(&timer).build();
+        let orders = Orders::new(waits.unwrap(), max);
         orders.begin(EPOCH_1);
         orders
     }
@@ -263,27 +276,35 @@ mod tests {
 
     /// With a lower version than before: it is another stream's.
     #[test]
-    fn who_waits_when_the_versions_begin_anew_hears_of_it() {
+    fn waits_hear_of_a_new_epoch() {
         let orders = orders(9);
         orders.change(order("a", EPOCH_1, 7));
         let wait = |id: &str, seen| orders.wait(&id.into(), seen, SECOND);
-        let (told, unknown, next) = (
-            wait("a", seen(EPOCH_1, 7)),
-            wait("b", seen(EPOCH_1, 0)),
-            wait("a", None),
-        );
+        let known = wait("a", seen(EPOCH_1, 7));
+        let unknown = wait("b", seen(EPOCH_1, 0));
+        let without_epoch = wait("a", None);
         assert!(!orders.begin(EPOCH_1), "the same again");
         assert_eq!(orders.waits.len(), 3);
         assert!(orders.begin(2));
-        for one in [told, unknown] {
+        for one in [known, unknown] {
             assert_eq!(one.wait_blocking(), Ok(News::Anew { epoch: 2 }));
         }
-        assert_eq!(
-            orders.waits.len(),
-            1,
-            "who was told nothing waits for the next change"
-        );
+        assert_eq!(orders.waits.len(), 1, "the other one waits for a change");
         orders.change(order("a", 2, 1));
-        assert_eq!(version(next.wait_blocking()), Some(1));
+        assert_eq!(version(without_epoch.wait_blocking()), Some(1));
+    }
+
+    #[test]
+    fn waits_at_the_ends_of_time_do_not_overflow() {
+        let orders = orders(9);
+        let wait = |timeout| orders.wait(&"a".into(), None, timeout);
+        assert_eq!(
+            wait(Duration::ZERO).wait_blocking(),
+            Err(WaitError::Expired)
+        );
+        let longest = wait(Duration::MAX);
+        assert_eq!(orders.waits.len(), 1);
+        orders.change(order("a", EPOCH_1, 1));
+        assert_eq!(version(longest.wait_blocking()), Some(1));
     }
 }

@@ -14,18 +14,18 @@ use serde::{Deserialize, Serialize};
 use crate::nats::Nats;
 use crate::orders::{News, Order, OrderId, Orders, Seen};
 
-/// How long a request waits that does not say.
+/// The wait of a request that names none.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 const ID_BYTES_MAX: usize = 64;
 const STATE_BYTES_MAX: usize = 4096;
 const RETRY_AFTER_S: &str = "1";
 
-/// What the handlers share.
+/// State that the handlers share.
 #[derive(Clone)]
 pub struct Gateway {
     /// The orders, to wait for.
     pub orders: Orders,
-    /// Where to publish changes for all gateways; without it this one is alone.
+    /// The server through which changes reach all gateways; without it this one is alone.
     pub nats: Option<Nats>,
     /// The longest a request may wait.
     pub wait_max: Duration,
@@ -39,15 +39,15 @@ struct Poll {
     epoch: Option<u64>,
 }
 
-/// What a client has seen is of an epoch that is over.
+/// The answer to a client that has seen a version of an epoch that is over.
 #[derive(Serialize)]
 struct Gone {
     id: OrderId,
-    /// The one that there is now.
+    /// The present epoch.
     epoch: u64,
 }
 
-/// Whatever is not an order: a status with a line of text.
+/// An answer without an order: a status with a line of text.
 struct Failure(StatusCode, String);
 
 /// The gateway's routes.
@@ -58,45 +58,59 @@ pub fn routes(gateway: Gateway) -> Router {
         .with_state(gateway)
 }
 
+/// Answers a GET: waits for the order to change.
 async fn poll(
     State(gateway): State<Gateway>,
     Path(id): Path<String>,
-    Query(Poll { wait, seen, epoch }): Query<Poll>,
+    Query(poll): Query<Poll>,
 ) -> Result<Response, Failure> {
     let id = order_id(&id)?;
-    let seen = match (seen, epoch) {
-        (Some(version), Some(epoch)) => Some(Seen { epoch, version }),
-        (Some(0), None) => Some(Seen {
-            epoch: gateway.orders.epoch(),
-            version: 0,
-        }),
-        (Some(_), None) => return Err(bad("seen= needs epoch=, too: as the order has told it")),
-        (None, Some(_)) => return Err(bad("epoch= needs seen=, too")),
-        (None, None) => None,
-    };
-    let wait = match wait {
-        Some(wait) => duration(&wait, gateway.wait_max)?,
+    let seen = seen(&poll, &gateway.orders)?;
+    let wait = match &poll.wait {
+        Some(wait) => duration(wait, gateway.wait_max)?,
         None => DEFAULT_WAIT.min(gateway.wait_max),
     };
-    match gateway.orders.wait(&id, seen, wait).await {
+    // If the client hangs up, this future is dropped here, and the wait with it.
+    let ended = gateway.orders.wait(&id, seen, wait).await;
+    match ended {
         Ok(News::Changed(order)) => Ok(Json(order).into_response()),
         Ok(News::Anew { epoch }) => {
             let gone = Gone { id, epoch };
             Ok((StatusCode::GONE, Json(gone)).into_response())
         }
         Err(WaitError::Expired) => Ok(StatusCode::NO_CONTENT.into_response()),
-        Err(WaitError::Refused(RefusedReason::Closed))
-        | Err(WaitError::Cancelled(CancelReason::Shutdown | CancelReason::Dropped)) => Err(
-            unavailable("this gateway is shutting down: ask another one"),
-        ),
-        Err(error @ WaitError::Refused(_)) => Err(unavailable(error)),
-        Err(error) => Err(Failure(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            error.to_string(),
-        )),
+        Err(error) => Err(wait_failed(error)),
     }
 }
 
+/// The version that a client says it has seen; none if it does not say.
+fn seen(poll: &Poll, orders: &Orders) -> Result<Option<Seen>, Failure> {
+    match (poll.seen, poll.epoch) {
+        (Some(version), Some(epoch)) => Ok(Some(Seen { epoch, version })),
+        // Version 0 was never seen, in whatever epoch.
+        (Some(0), None) => Ok(Some(Seen {
+            epoch: orders.epoch(),
+            version: 0,
+        })),
+        (Some(_), None) => Err(bad("seen= needs epoch=, too: both come with the order")),
+        (None, Some(_)) => Err(bad("epoch= needs seen=, too")),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The answer when a wait ended without news, before its timeout.
+fn wait_failed(error: WaitError) -> Failure {
+    match error {
+        WaitError::Refused(RefusedReason::Closed)
+        | WaitError::Cancelled(CancelReason::Shutdown | CancelReason::Dropped) => {
+            unavailable("this gateway is shutting down: ask another one")
+        }
+        WaitError::Refused(_) => unavailable(error),
+        _ => Failure(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+/// Answers a POST: changes the order.
 async fn change(
     State(gateway): State<Gateway>,
     Path(id): Path<String>,
@@ -106,43 +120,41 @@ async fn change(
     if state.is_empty() {
         return Err(bad("the body is empty: it is the order's new state"));
     }
-    let Seen { epoch, version } = match &gateway.nats {
+    let changed = match &gateway.nats {
         None => gateway
             .orders
             .change_here(id.clone(), state.as_str().into()),
-        Some(nats) => nats
-            .publish(&id, state.clone())
-            .await
-            .map_err(|error| unavailable(format!("may not be published: {error:#}")))?,
+        Some(nats) => {
+            let published = nats.publish(&id, state.clone()).await;
+            published.map_err(|error| unavailable(format!("may not be published: {error:#}")))?
+        }
     };
     Ok(Json(Order {
         id,
-        epoch,
-        version,
+        epoch: changed.epoch,
+        version: changed.version,
         state: state.into(),
     }))
 }
 
 fn order_id(id: &str) -> Result<OrderId, Failure> {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    match (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(fits) {
-        true => Ok(id.into()),
-        false => Err(bad(format!(
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(allowed) {
+        Ok(id.into())
+    } else {
+        Err(bad(format!(
             "id {id:?}: expected 1 to {ID_BYTES_MAX} of a-z A-Z 0-9 - _"
-        ))),
+        )))
     }
 }
 
+/// Parses the wait of a request; one that is longer than `max` is an error, not cut down.
 fn duration(wait: &str, max: Duration) -> Result<Duration, Failure> {
-    let parsed = humantime::parse_duration(wait);
-    let wait_time =
-        parsed.map_err(|error| bad(format!("wait={wait:?}: {error}; expected one like 30s")))?;
-    match wait_time <= max {
-        true => Ok(wait_time),
-        false => Err(bad(format!(
-            "wait={wait:?}: may be {} at most",
-            format_duration(max)
-        ))),
+    let expected = || format!("wait={wait:?}: may be {} at most", format_duration(max));
+    match humantime::parse_duration(wait) {
+        Ok(duration) if duration <= max => Ok(duration),
+        Ok(_) => Err(bad(expected())),
+        Err(error) => Err(bad(format!("{}, like 30s: {error}", expected()))),
     }
 }
 
@@ -157,8 +169,11 @@ fn unavailable(why: impl fmt::Display) -> Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let Failure(status, text) = self;
-        let later =
-            (status == StatusCode::SERVICE_UNAVAILABLE).then_some((RETRY_AFTER, RETRY_AFTER_S));
-        (status, later.map(|header| [header]), text + "\n").into_response()
+        let body = text + "\n";
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            (status, [(RETRY_AFTER, RETRY_AFTER_S)], body).into_response()
+        } else {
+            (status, body).into_response()
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The gateway alone, its purgatory on a timer that is turned by hand.
+//! The gateway alone, its purgatory on a manual timer.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -57,12 +57,8 @@ impl Stage {
     }
 
     async fn post(&self, path: &str, state: &str) -> Response {
-        self.ask(
-            Request::post(path)
-                .body(Body::from(state.to_owned()))
-                .unwrap(),
-        )
-        .await
+        let request = Request::post(path).body(Body::from(state.to_owned()));
+        self.ask(request.unwrap()).await
     }
 
     fn parked(&self) -> usize {
@@ -71,17 +67,12 @@ impl Stage {
 }
 
 async fn text(response: Response) -> String {
-    String::from_utf8(
-        to_bytes(response.into_body(), 1 << 20)
-            .await
-            .unwrap()
-            .to_vec(),
-    )
-    .unwrap()
+    let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    String::from_utf8(body.to_vec()).unwrap()
 }
 
 #[tokio::test]
-async fn a_post_completes_whoever_waits_for_its_order() {
+async fn post_completes_the_waits_for_its_order() {
     let stage = Stage::new();
     let seven = stage.wait("/orders/7?wait=30s");
     let mut eight = stage.wait("/orders/8?wait=30s&seen=0");
@@ -93,7 +84,7 @@ async fn a_post_completes_whoever_waits_for_its_order() {
 }
 
 #[tokio::test]
-async fn what_the_client_has_not_seen_is_answered_at_once() {
+async fn unseen_change_is_answered_at_once() {
     let stage = Stage::new();
     for state in ["ordered", "shipped"] {
         stage.post("/orders/7", state).await;
@@ -132,7 +123,7 @@ async fn a_client_from_another_epoch_is_answered_at_once() {
 }
 
 #[tokio::test]
-async fn no_content_exactly_when_the_time_is_up() {
+async fn no_content_exactly_at_the_timeout() {
     let stage = Stage::new();
     let mut response = stage.wait("/orders/7?wait=30s");
     stage
@@ -149,7 +140,7 @@ async fn no_content_exactly_when_the_time_is_up() {
 
 /// The server drops the handler's future when its client hangs up.
 #[tokio::test]
-async fn hung_up_client_waits_no_more() {
+async fn client_that_hangs_up_waits_no_more() {
     let stage = Stage::new();
     let parked = stage.wait("/orders/7");
     assert_eq!(stage.parked(), 1);
@@ -159,7 +150,7 @@ async fn hung_up_client_waits_no_more() {
 }
 
 #[tokio::test]
-async fn one_too_many_is_told_to_come_again() {
+async fn request_too_many_is_asked_to_retry() {
     let stage = Stage::new();
     let _parked = [stage.wait("/orders/1"), stage.wait("/orders/2")];
     let refused = stage.get("/orders/3").await;
@@ -172,7 +163,7 @@ async fn one_too_many_is_told_to_come_again() {
 }
 
 #[tokio::test]
-async fn shutdown_answers_whoever_waits() {
+async fn shutdown_answers_waiting_requests() {
     let stage = Stage::new();
     let parked = stage.wait("/orders/7");
     stage.orders.waits().shutdown(Duration::ZERO);
@@ -185,12 +176,27 @@ async fn shutdown_answers_whoever_waits() {
 }
 
 #[tokio::test]
-async fn a_bad_request_is_told_its_bound() {
+async fn bad_request_is_answered_with_its_bound() {
     let stage = Stage::new();
     let long = format!("/orders/{}", "x".repeat(65));
     for (path, value, bound) in [
         ("/orders/7?wait=2m", "2m", "1m at most"),
-        ("/orders/7?wait=soon", "soon", "one like 30s"),
+        ("/orders/7?wait=soon", "soon", "1m at most, like 30s"),
+        (
+            "/orders/7?wait=60000000001ns",
+            "60000000001ns",
+            "1m at most",
+        ),
+        (
+            "/orders/7?wait=18446744073709551615s",
+            "18446744073709551615s",
+            "1m at most",
+        ),
+        (
+            "/orders/7?wait=18446744073709551616s",
+            "18446744073709551616s",
+            "1m at most",
+        ),
         ("/orders/7?seen=-1", "seen", "invalid digit"),
         ("/orders/7?seen=1&epoch=x", "epoch", "invalid digit"),
         ("/orders/7?seen=1", "seen", "needs epoch"),

@@ -1,7 +1,7 @@
 //! A timer of `timer-core` as hyper's own: copy this file.
 //!
 //! Give it to the `timer` method of hyper's servers, clients and pools. With a
-//! [`ManualTimer`](timer_core::ManualTimer) a connection's time-outs are in a test's hands: hyper
+//! [`ManualTimer`](timer_core::ManualTimer) a test decides when a connection's timeouts fire: hyper
 //! asks this timer for the present, too.
 
 use std::{
@@ -12,7 +12,8 @@ use std::{
 
 use timer_core::Timer;
 
-/// Moments of the timer's clock are told as [`Instant`]s, counted from when this value was made.
+/// A timer for hyper. Moments of the timer's clock become [`Instant`]s, counted from when this value
+/// was made.
 #[derive(Clone, Debug)]
 pub struct HyperTimer<T> {
     timer: T,
@@ -34,10 +35,11 @@ impl<T: Timer> HyperTimer<T> {
         }
     }
 
+    /// The moment of the timer's clock at an instant. Far beyond its end it is that end: never.
     fn to_ns(&self, instant: Instant) -> u64 {
-        let since = instant.saturating_duration_since(self.origin).as_nanos();
-        self.origin_ns
-            .saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
+        let since = instant.saturating_duration_since(self.origin);
+        let since_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        self.origin_ns.saturating_add(since_ns)
     }
 }
 
@@ -51,13 +53,15 @@ impl<T: Timer> hyper::rt::Timer for HyperTimer<T> {
     }
 
     fn now(&self) -> Instant {
-        self.origin + Duration::from_nanos(self.timer.now_ns().saturating_sub(self.origin_ns))
+        let passed_ns = self.timer.now_ns().saturating_sub(self.origin_ns);
+        self.origin + Duration::from_nanos(passed_ns)
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn hyper::rt::Sleep>>, new_deadline: Instant) {
         match sleep.as_mut().downcast_mut_pin::<HyperSleep>() {
             Some(sleep) => sleep.get_mut().0.reset_to_ns(self.to_ns(new_deadline)),
-            None => *sleep = self.sleep_until(new_deadline), // another timer's
+            // A sleep of another timer: it cannot be reset, so a new one takes its place.
+            None => *sleep = self.sleep_until(new_deadline),
         }
     }
 }
@@ -69,8 +73,8 @@ impl hyper::rt::Sleep for HyperSleep {}
 impl Future for HyperSleep {
     type Output = ();
 
-    /// hyper has no word for a sleep that is refused, because the timer was shut down or is full:
-    /// it stays pending, and tries again when it is polled again.
+    /// Polls the sleep. A timer that was shut down or is full refuses it, which hyper has no word for:
+    /// such a sleep stays pending, and tries again at the next poll.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         match Pin::new(&mut self.0).poll(context) {
             Poll::Ready(Ok(())) => Poll::Ready(()),

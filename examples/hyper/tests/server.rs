@@ -1,4 +1,4 @@
-//! A hyper server on loopback whose time-outs are the timer's.
+//! A hyper server on loopback whose timeouts are the timer's.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{convert::Infallible, pin::Pin, task::Context, time::Duration};
@@ -22,7 +22,7 @@ async fn answer(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
     Ok(Response::new("hello".to_owned()))
 }
 
-/// A client and the server's side of its connection, which has `limit` for each head of a request.
+/// Connects a client. The server's side has `limit` for the head of each request.
 async fn connect(
     timer: &impl Timer,
     limit: Duration,
@@ -40,20 +40,21 @@ async fn connect(
     (client, tokio::spawn(connection))
 }
 
-/// Until a sleep is registered, or none is.
+/// Lets other tasks run until this many sleeps are registered.
 async fn sleeping(timer: &impl Timer, sleeping: usize) {
     while timer.sleepers() != sleeping {
         tokio::task::yield_now().await;
     }
 }
 
-/// A request, answered; the connection stays.
+/// Sends a request and reads its answer; the connection stays open.
 async fn request(client: &mut TcpStream) {
     client
         .write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
         .await
         .unwrap();
-    let (mut answer, mut piece) = (Vec::new(), [0; 1024]);
+    let mut answer = Vec::new();
+    let mut piece = [0; 1024];
     while !answer.ends_with(b"hello") {
         let read = client.read(&mut piece).await.unwrap();
         assert!(read > 0, "the server hung up");
@@ -108,7 +109,8 @@ fn a_sleep_is_reset_in_place_or_stays_if_refused() {
     let mut is_over =
         |sleep: &mut Pin<Box<dyn hyper::rt::Sleep>>| sleep.as_mut().poll(&mut context).is_ready();
     let origin = hypers.now();
-    let (mut first, mut second) = (hypers.sleep(5 * MS), hypers.sleep_until(origin + 5 * MS));
+    let mut first = hypers.sleep(5 * MS);
+    let mut second = hypers.sleep_until(origin + 5 * MS);
     assert!(!is_over(&mut first) && !is_over(&mut second));
     hypers.reset(&mut first, origin + 7 * MS);
     assert_eq!(timer.sleepers(), 2); // it kept its place
@@ -122,4 +124,22 @@ fn a_sleep_is_reset_in_place_or_stays_if_refused() {
     assert!(!is_over(&mut last));
     timer.pass(MS);
     assert!(is_over(&mut last));
+}
+
+#[test]
+fn sleeps_at_the_ends_of_time_do_not_overflow() {
+    let timer = ManualTimer::new();
+    timer.advance(MS);
+    let hypers = HyperTimer::new(timer.clone());
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    for duration in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+        let mut sleep = hypers.sleep(duration);
+        let _ = sleep.as_mut().poll(&mut context);
+        timer.advance(MS);
+        let over = sleep.as_mut().poll(&mut context).is_ready();
+        assert_eq!(over, duration != Duration::MAX, "{duration:?}");
+    }
+    let before = hypers.now();
+    timer.advance(Duration::MAX); // the clock's end
+    assert!(hypers.now() > before);
 }

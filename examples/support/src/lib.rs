@@ -13,17 +13,26 @@ use signal_hook::{consts::SIGUSR1, iterator::Signals};
 
 pub use metrics::serve;
 
-/// Parses a duration with a unit, within bounds that are written the same way.
+/// Makes a parser of durations with a unit, within bounds that are written the same way. A program
+/// passes it to clap as a `value_parser`.
+///
+/// Every duration that it lets through can be added to a time of the program without overflow, as long
+/// as the bounds are sensible.
 pub fn between(
     least: &'static str,
     most: &'static str,
 ) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |value| {
-        let duration = |text| humantime::parse_duration(text).map_err(|error| error.to_string());
-        let given = duration(value)?;
-        match (duration(least)?..=duration(most)?).contains(&given) {
-            true => Ok(given),
-            false => Err(format!("must be from {least} to {most}")),
+        let expected = format!("expected a duration from {least} to {most}, like 250us or 1m 30s");
+        let given =
+            humantime::parse_duration(value).map_err(|error| format!("{expected}: {error}"))?;
+        // The bounds are the program's own words: wrong ones are found by its first run.
+        let bound =
+            |text| humantime::parse_duration(text).map_err(|error| format!("{text}: {error}"));
+        if (bound(least)?..=bound(most)?).contains(&given) {
+            Ok(given)
+        } else {
+            Err(expected)
         }
     }
 }
@@ -37,41 +46,44 @@ pub fn write_on_usr1(text: impl Fn() -> String + Send + 'static) -> Result<()> {
     let mut signals = Signals::new([SIGUSR1]).context("cannot listen for SIGUSR1")?;
     let write = move || {
         for _ in signals.forever() {
-            let _ = stderr().write_all(text().as_bytes()); // it may be closed
+            // Standard error may be closed; the next snapshot is tried all the same.
+            let _ = stderr().write_all(text().as_bytes());
         }
     };
-    thread::Builder::new()
-        .name("usr1".to_owned())
-        .spawn(write)?;
+    let thread = thread::Builder::new().name("usr1".to_owned());
+    thread.spawn(write).context("no thread for SIGUSR1")?;
     Ok(())
 }
 
-/// What a shell reports for a program that Ctrl-C ended.
+/// The exit code that a shell reports for a program that Ctrl-C ended.
 const ABORTED: i32 = 130;
 
 /// A flag that tells threads to end. A thread that pauses on it is woken when it is raised.
 #[derive(Debug, Default)]
 pub struct Stop {
     raised: AtomicBool,
+    /// Held by a thread between its look at the flag and its sleep.
     lock: Mutex<()>,
-    bell: Condvar,
+    wake_up: Condvar,
 }
 
 impl Stop {
-    /// A flag that is not raised.
+    /// Makes a flag that is not raised.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One that the first Ctrl-C or SIGTERM raises; the second does not wait for anything.
+    /// Makes a flag that the first Ctrl-C or SIGTERM raises. The second one ends the program at once,
+    /// with exit code 130.
     ///
     /// # Errors
-    /// When the program listens for these already.
+    /// When the program listens for these signals already.
     pub fn on_signals() -> Result<Arc<Self>> {
         let stop = Arc::new(Self::new());
         let raise = Arc::clone(&stop);
         let handler = move || {
-            if !raise.raise() {
+            let first = raise.raise();
+            if !first {
                 std::process::exit(ABORTED);
             }
         };
@@ -79,33 +91,34 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Raises the flag; true the first time.
+    /// Raises the flag; returns true the first time.
     pub fn raise(&self) -> bool {
         let first = !self.raised.swap(true, Ordering::SeqCst);
-        // Taking the lock orders this after the look of a thread that is about to pause: it cannot
-        // miss the bell.
+        // A thread that has looked and does not sleep yet holds the lock: after it was taken here,
+        // each thread either sees the flag or is woken.
         drop(self.lock.lock());
-        self.bell.notify_all();
+        self.wake_up.notify_all();
         first
     }
 
-    /// Whether the flag is up.
+    /// Returns true if the flag is raised.
     pub fn is_raised(&self) -> bool {
         self.raised.load(Ordering::SeqCst)
     }
 
-    /// Waits for the flag, at most `pause`; true if it is up.
+    /// Waits for the flag, at most `pause`; returns true if it is raised. [`Duration::MAX`] waits
+    /// however long it takes.
     pub fn pause(&self, pause: Duration) -> bool {
         let mut guard = self.lock.lock();
         if !self.is_raised() {
-            self.bell.wait_for(&mut guard, pause);
+            self.wake_up.wait_for(&mut guard, pause);
         }
         self.is_raised()
     }
 
     /// Waits for the flag, however long.
     pub fn wait(&self) {
-        while !self.pause(Duration::from_secs(3600)) {}
+        while !self.pause(Duration::MAX) {}
     }
 }
 
@@ -114,7 +127,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn raising_ends_a_pause_that_is_as_good_as_endless() {
+    fn durations_beyond_the_bounds_are_refused_with_them() {
+        let parse = between("1ms", "1h");
+        for (value, duration) in [
+            ("1ms", Duration::from_millis(1)),
+            ("60m", Duration::from_secs(3600)),
+        ] {
+            assert_eq!(parse(value), Ok(duration));
+        }
+        for value in [
+            "",
+            "0",
+            "1ns",
+            "999999ns",
+            "1h 1ns",
+            "-1s",
+            "soon",
+            "18446744073709551615s",
+            "18446744073709551616s",
+            "584554530872 years",
+        ] {
+            let refused = parse(value).unwrap_err();
+            assert!(refused.contains("from 1ms to 1h"), "{value:?}: {refused}");
+        }
+    }
+
+    #[test]
+    fn raising_ends_an_endless_pause() {
         let stop = Stop::new();
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| stop.wait());

@@ -12,10 +12,10 @@ use timer_core::TimeHistogram;
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Installs a recorder and serves it at `/metrics` of the address, with the live page at `/`, until
-/// what it returns is dropped. Each scrape publishes first, so what it reads is as it is then.
+/// the returned server is dropped. Each scrape publishes first, so it reads the present values.
 ///
 /// # Errors
-/// When the address cannot be had, or the program has a recorder already.
+/// When the address cannot be bound, or the program has a recorder already.
 pub fn serve(
     address: SocketAddr,
     live: &Live,
@@ -24,15 +24,15 @@ pub fn serve(
     let recorder = PrometheusBuilder::new()
         .set_buckets(TimeHistogram::BOUNDS_S)?
         .install_recorder()?;
-    publish(); // from now on waits are timed
-    // The server's one thread runs this: two at once would publish while the other drains the
-    // histograms.
+    // The first call makes the purgatories measure times.
+    publish();
+    // The server's one thread runs this. Two scrapes at once would drain the same histograms.
     let scrape = async move || {
         publish();
         ([(CONTENT_TYPE, TEXT_FORMAT)], recorder.render())
     };
-    Server::start(address, live.router().route("/metrics", get(scrape)))
-        .with_context(|| format!("cannot serve metrics at {address}"))
+    let routes = live.router().route("/metrics", get(scrape));
+    Server::start(address, routes).with_context(|| format!("cannot serve metrics at {address}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Fetch with a long poll, under a clock turned by hand.
+//! Fetch with a long poll, on a manual timer.
 
 use std::time::Duration;
 
@@ -19,12 +19,8 @@ fn consume(broker: &Fixture, bytes_min: usize, offsets: &[(i32, i64)]) -> Asked<
 
 fn partitions(fetch: &Asked<FetchResponse>) -> Option<Vec<PartitionData>> {
     let responses = fetch.answer()?.responses;
-    Some(
-        responses
-            .into_iter()
-            .flat_map(|topic| topic.partitions)
-            .collect(),
-    )
+    let partitions = responses.into_iter().flat_map(|topic| topic.partitions);
+    Some(partitions.collect())
 }
 
 /// Bytes of records and high watermark of each partition, once answered.
@@ -71,12 +67,10 @@ fn long_poll_waits_for_min_bytes_of_all_partitions() {
 }
 
 #[test]
-fn a_long_poll_ends_at_its_time_with_what_there_is() {
+fn long_poll_expires_with_what_there_is() {
     let broker = Fixture::new(&[]);
-    let (empty, some) = (
-        consume(&broker, 1, &[(1, 0)]),
-        consume(&broker, 1000, &[(0, 0)]),
-    );
+    let empty = consume(&broker, 1, &[(1, 0)]);
+    let some = consume(&broker, 1000, &[(0, 0)]);
     broker.append_replicated();
     broker.timer.advance(SECOND - MILLISECOND);
     assert_eq!((read(&empty), read(&some)), (None, None));
@@ -113,7 +107,7 @@ fn follower_waits_for_the_log_end() {
 }
 
 #[test]
-fn an_error_in_one_partition_is_answered_at_once() {
+fn error_in_one_partition_is_answered_at_once() {
     let broker = Fixture::new(&[]);
     let unknown = ResponseError::UnknownTopicOrPartition.code();
     let out_of_range = ResponseError::OffsetOutOfRange.code();
@@ -147,7 +141,9 @@ fn an_error_in_one_partition_is_answered_at_once() {
 #[test]
 fn response_is_bounded_but_has_the_first_batch() {
     let broker = Fixture::new(&[]);
-    (0..5).for_each(|_| broker.append_replicated());
+    for _ in 0..5 {
+        broker.append_replicated();
+    }
     let ask = |response_max: usize, partition_max: usize| {
         let mut request = fetch(CONSUMER, 1 << 20, &[(0, 0), (0, 1), (0, 2)]);
         request.max_bytes = response_max as i32;
@@ -169,10 +165,8 @@ fn response_is_bounded_but_has_the_first_batch() {
 #[test]
 fn gone_client_has_only_its_own_requests_cancelled() {
     let broker = Fixture::new(&[]);
-    let (gone, other) = (
-        consume(&broker, 1, &[(0, 0)]),
-        consume(&broker, 1, &[(0, 0)]),
-    );
+    let gone = consume(&broker, 1, &[(0, 0)]);
+    let other = consume(&broker, 1, &[(0, 0)]);
     let produce = broker.ask(&produce(-1, 1000, &[(0, record_batch(1))]));
     for connection in [gone.connection, produce.connection] {
         broker
@@ -203,7 +197,7 @@ fn list(broker: &Fixture, timestamp: i64) -> (i16, i64) {
 }
 
 #[test]
-fn earliest_and_latest_offset_are_told() {
+fn earliest_and_latest_offset_are_listed() {
     let broker = Fixture::new(&[]);
     broker.ask(&produce(1, 0, &[(0, record_batch(30))]));
     assert_eq!(list(&broker, -1), (0, 0), "consumers know of nothing yet");

@@ -28,11 +28,8 @@ fn mutated(random: &mut Rng, request: &[u8]) -> Vec<u8> {
             0 => bytes.truncate(end),
             1 => drop(bytes.drain(at..end.min(at + 8))),
             2 => bytes = [&bytes[..end], &bytes[at..]].concat(),
-            3 => bytes[at..end]
-                .iter_mut()
-                .take(5)
-                .for_each(|byte| *byte = 0xff),
-            4 => bytes[at..end].iter_mut().take(4).for_each(|byte| *byte = 0),
+            3 => bytes[at..end.min(at + 5)].fill(0xff),
+            4 => bytes[at..end.min(at + 4)].fill(0),
             5 => bytes[at] ^= 1 << random.usize(..8),
             6 => bytes[at] = bytes[at].wrapping_add(1),
             _ => bytes[at] = random.u8(..),

@@ -1,4 +1,4 @@
-//! Things that the tests share: a broker without threads, arguments, record batches, requests.
+//! Helpers of the tests: a broker without threads, arguments, record batches, requests.
 
 #[path = "../../../../crates/timer-core/tests/support/effort.rs"]
 mod effort;
@@ -26,7 +26,7 @@ use examples::produce;
 
 pub(crate) const CORRELATION_ID: i32 = 77;
 
-/// A broker without threads: its clock is turned by hand, the followers fetch when the test says.
+/// A broker without threads: its timer is a manual one, the followers fetch when the test says.
 /// It has a topic `t`.
 pub(crate) struct Fixture {
     pub(crate) timer: ManualTimer,
@@ -66,11 +66,8 @@ impl Fixture {
     /// One request that is answered at once, if at all.
     pub(crate) fn answer(&self, frame: impl Into<Bytes>) -> Result<Option<BytesMut>> {
         let client = crate::fuzz::client(self.connections.fetch_add(1, Relaxed));
-        Ok(next_frame(&api::handle(
-            &self.manager,
-            &client,
-            frame.into(),
-        )?))
+        let answer = api::handle(&self.manager, &client, frame.into())?;
+        Ok(next_frame(&answer))
     }
 
     pub(crate) fn partition(&self, index: i32) -> Arc<Partition> {
@@ -89,10 +86,8 @@ impl Fixture {
 
     /// The error code of an acks=1 produce of one record to partition 0.
     pub(crate) fn append(&self) -> i16 {
-        let response = self
-            .ask(&produce(1, 0, &[(0, record_batch(1))]))
-            .answer()
-            .unwrap();
+        let asked = self.ask(&produce(1, 0, &[(0, record_batch(1))]));
+        let response = asked.answer().unwrap();
         response.responses[0].partition_responses[0].error_code
     }
 
@@ -103,7 +98,9 @@ impl Fixture {
     }
 
     pub(crate) fn replicate_to_all(&self, partition: i32) {
-        (0..2).for_each(|follower| self.replicate(follower, partition));
+        for follower in 0..2 {
+            self.replicate(follower, partition);
+        }
     }
 }
 

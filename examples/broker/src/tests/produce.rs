@@ -1,5 +1,5 @@
-//! Produce and DeleteRecords against the replicas, under a clock turned by hand; followers fetch
-//! when the test says. What a topic is made with decides how its produces end.
+//! Produce and DeleteRecords against the replicas, on a manual timer; followers fetch when the test
+//! says. The settings of a topic decide how its produces end.
 
 use std::time::Duration;
 
@@ -24,12 +24,19 @@ impl Fixture {
         self.start(-1, &[(0, record_batch(records))])
     }
 
-    /// At its timeout and not before.
+    /// Checks that the produce expires at its timeout and not before.
     fn times_out(&self, produce: &Asked<ProduceResponse>) {
         self.timer.advance(SECOND - MILLISECOND);
         assert_eq!(answer(produce), None);
         self.timer.advance(MILLISECOND);
         assert_eq!(answer(produce), Some(vec![(TIMED_OUT, 0)]));
+    }
+
+    /// Begins this many lag periods.
+    fn shrink_in_sync(&self, times: usize) {
+        for _ in 0..times {
+            self.manager.shrink_in_sync();
+        }
     }
 
     fn acked_before_replicated(&self) -> u64 {
@@ -39,21 +46,17 @@ impl Fixture {
 
 /// Error code and base offset of each partition, once answered.
 fn answer(produce: &Asked<ProduceResponse>) -> Option<Vec<(i16, i64)>> {
-    let topics = produce.answer()?.responses;
-    let statuses = topics
-        .into_iter()
-        .flat_map(|topic| topic.partition_responses);
-    Some(
-        statuses
-            .map(|status| (status.error_code, status.base_offset))
-            .collect(),
-    )
+    let topics = produce.answer()?.responses.into_iter();
+    let statuses = topics.flat_map(|topic| topic.partition_responses);
+    let statuses = statuses.map(|status| (status.error_code, status.base_offset));
+    Some(statuses.collect())
 }
 
 #[test]
 fn completes_when_the_leader_knows_that_all_have_it() {
     let broker = Fixture::new(&[]);
-    let (first, second) = (broker.start_all(3), broker.start_all(2));
+    let first = broker.start_all(3);
+    let second = broker.start_all(2);
     broker.replicate(0, 0);
     assert_eq!(answer(&first), None, "one follower is missing");
     let partition = broker.partition(0);
@@ -81,7 +84,8 @@ fn completes_when_the_leader_knows_that_all_have_it() {
 #[test]
 fn each_partition_of_a_request_ends_in_its_own_way() {
     let broker = Fixture::new(&[]);
-    let (batch, corrupt) = (record_batch(1), record_batch(1).slice(..60));
+    let batch = record_batch(1);
+    let corrupt = batch.slice(..60);
     let data =
         [0, 1, 2, 9, 0].map(|index| (index, if index == 2 { &corrupt } else { &batch }.clone()));
     let produce = broker.start(-1, &data);
@@ -110,7 +114,7 @@ fn follower_that_only_claims_a_record_is_found_out() {
 }
 
 #[test]
-fn too_few_in_sync_replicas_are_told_before_append() {
+fn too_few_in_sync_replicas_refuse_the_append() {
     let broker = Fixture::new(&[]);
     broker.append();
     broker.manager.shrink_in_sync();
@@ -144,7 +148,7 @@ fn too_few_in_sync_replicas_are_told_before_append() {
 fn below_the_minimum_the_high_watermark_stands_still() {
     let broker = Fixture::new(&[]);
     let produce = broker.start_all(1);
-    (0..3).for_each(|_| broker.manager.shrink_in_sync());
+    broker.shrink_in_sync(3);
     assert!(broker.partition(0).in_sync_followers().is_empty());
     broker.times_out(&produce);
     assert_eq!(broker.partition(0).offsets().high_watermark, 0);
@@ -244,7 +248,7 @@ fn full_log_drops_replicated_records_only() {
 fn follower_left_behind_starts_at_the_leaders_start() {
     let broker = Fixture::new(&["--max-log", "230", "--min-insync-replicas", "1"]);
     broker.append();
-    (0..3).for_each(|_| broker.manager.shrink_in_sync());
+    broker.shrink_in_sync(3);
     assert_eq!([broker.append(), broker.append()], [0, 0]);
     broker.replicate(0, 0);
     let partition = broker.partition(0);
@@ -261,22 +265,18 @@ fn delete(broker: &Fixture, offsets: &[(i32, i64)]) -> Asked<DeleteRecordsRespon
 
 /// Error code and low watermark of each partition, once answered.
 fn results(deletion: &Asked<DeleteRecordsResponse>) -> Option<Vec<(i16, i64)>> {
-    let results = deletion
-        .answer()?
-        .topics
-        .into_iter()
-        .flat_map(|topic| topic.partitions);
-    Some(
-        results
-            .map(|result| (result.error_code, result.low_watermark))
-            .collect(),
-    )
+    let topics = deletion.answer()?.topics.into_iter();
+    let results = topics.flat_map(|topic| topic.partitions);
+    let results = results.map(|result| (result.error_code, result.low_watermark));
+    Some(results.collect())
 }
 
 #[test]
 fn deletion_waits_for_both_followers() {
     let broker = Fixture::new(&[]);
-    (0..3).for_each(|_| broker.append_replicated());
+    for _ in 0..3 {
+        broker.append_replicated();
+    }
     let deletion = delete(&broker, &[(0, 2)]);
     assert_eq!(broker.partition(0).offsets().log_start, 2);
     broker.replicate(0, 0);
@@ -325,6 +325,6 @@ fn deletion_does_not_wait_for_out_of_sync_replicas() {
     broker.append_replicated();
     let deletion = delete(&broker, &[(0, 1)]);
     assert_eq!(broker.append(), 0);
-    (0..3).for_each(|_| broker.manager.shrink_in_sync());
+    broker.shrink_in_sync(3);
     assert_eq!(results(&deletion), Some(vec![(0, 1)]));
 }

@@ -68,14 +68,12 @@ fn start(options: &[&str]) -> (Broker, Client) {
 }
 
 fn resume_followers(broker: &Broker) {
-    broker
-        .manager
-        .followers
-        .iter()
-        .for_each(|follower| follower.paused.store(false, Relaxed));
+    for follower in &*broker.manager.followers {
+        follower.paused.store(false, Relaxed);
+    }
 }
 
-/// The deadline is the test runner's.
+/// Waits for a condition; the deadline is the test runner's.
 fn wait_until(condition: impl Fn() -> bool) {
     while !condition() {
         thread::yield_now();
@@ -98,7 +96,8 @@ fn answers_come_in_the_order_of_the_requests() {
 #[test]
 fn followers_of_other_processes_acknowledge() {
     let (broker, mut client) = start(&["--node", "1", "--cluster", "1=127.0.0.1:0,2,3"]);
-    let (address, args) = (broker.address(), args(&[]));
+    let address = broker.address();
+    let args = args(&[]);
     thread::scope(|scope| {
         let stops = [2, 3].map(|node| {
             let (stop, stopped) = mpsc::channel();
@@ -108,7 +107,9 @@ fn followers_of_other_processes_acknowledge() {
         });
         client.send_produce(-1, 60_000);
         assert_eq!(client.produced(), 0);
-        stops.iter().for_each(|stop| stop.send(()).unwrap());
+        for stop in stops {
+            stop.send(()).unwrap();
+        }
     });
     broker.shutdown();
 }
@@ -118,9 +119,9 @@ fn hundreds_of_connections_have_a_produce_parked_each() {
     const CONNECTIONS: usize = 300;
     let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
     let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| Client::connect(&broker)).collect();
-    clients
-        .iter_mut()
-        .for_each(|client| client.send_produce(-1, 600_000));
+    for client in &mut clients {
+        client.send_produce(-1, 600_000);
+    }
     wait_until(|| broker.manager.produces.len() == CONNECTIONS);
     // A third of them goes; the others are answered.
     clients.truncate(CONNECTIONS * 2 / 3);
@@ -177,7 +178,9 @@ fn client_that_does_not_read_is_not_read_from() {
     other.send_produce(-1, 60_000);
     assert_eq!(other.produced(), 0, "others are served");
     // A request that was sent whole is answered.
-    (0..sent / ask.len()).for_each(|_| drop(client.receive::<MetadataRequest>()));
+    for _ in 0..sent / ask.len() {
+        client.receive::<MetadataRequest>();
+    }
     broker.shutdown();
 }
 

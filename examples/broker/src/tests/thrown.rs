@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{OnceLock, mpsc::Receiver};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use clap::Parser;
 use timer_core::ManualTimer;
 
@@ -17,7 +17,7 @@ use crate::{args::Args, fetch::FETCH_BYTES_MAX, frame::read_frame};
 const FRAME_MAX: u32 = 64 << 10;
 /// Connections at a time.
 const CONNECTIONS: usize = 4;
-/// No API has such a key: what happens beside the requests.
+/// The first byte of an event, which is no request: no API has such a key.
 const EVENTS: u8 = 0x7f;
 const BOUNDS: &str = "broker --max-partitions 16 --max-log 20000";
 
@@ -47,16 +47,14 @@ impl Connection {
     /// Handles a request; false when the connection is over, because it was refused or the request
     /// before still waits.
     fn handle(&mut self, manager: &ReplicaManager, frame: Bytes) -> bool {
-        if self
-            .asked
-            .take()
-            .is_some_and(|(asked, answer)| !is_answered(&asked, &answer))
+        if let Some((asked, answer)) = self.asked.take()
+            && !is_answered(&asked, &answer)
         {
             return false;
         }
-        self.asked = api::handle(manager, &self.client, frame.clone())
-            .ok()
-            .map(|it| (frame, it));
+        if let Ok(answer) = api::handle(manager, &self.client, frame.clone()) {
+            self.asked = Some((frame, answer));
+        }
         self.asked.is_some()
     }
 
@@ -69,7 +67,7 @@ impl Connection {
     }
 }
 
-/// Whether a request has its answer, which must be its own.
+/// Returns true if a request has its answer, which must be its own.
 fn is_answered(frame: &[u8], answer: &Receiver<Answer>) -> bool {
     let Ok(answer) = answer.try_recv() else {
         return false;
@@ -82,7 +80,7 @@ fn is_answered(frame: &[u8], answer: &Receiver<Answer>) -> bool {
     true
 }
 
-/// One fetch by a follower; returns whether that brought news.
+/// Fetches once for a follower; returns true if that brought news.
 pub(crate) fn follow(manager: &ReplicaManager, follower: usize, partition: &Partition) -> bool {
     let follower = &manager.followers[follower];
     let (start, end) = follower.log_range(&partition.key);
@@ -155,9 +153,8 @@ impl Session {
     }
 
     fn happen(&mut self, event: &[u8]) {
-        let value = event[4..8]
-            .iter()
-            .fold(0, |value, byte| value << 8 | u64::from(*byte));
+        let mut number = &event[4..8];
+        let value = u64::from(number.get_u32());
         match event[1] % 4 {
             0 => self.timer.advance(Duration::from_millis(value)),
             1 => {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{partition::UpTo, schemas::APIS};
 
-/// An answer, decoded again: what each of its fields is.
+/// An answer, decoded again, as text.
 fn shown(key: ApiKey, version: i16, frame: BytesMut) -> String {
     let mut frame = frame.freeze().split_off(4);
     ResponseHeader::decode(&mut frame, key.response_header_version(version)).unwrap();
@@ -108,9 +108,9 @@ fn unknown_version_is_answered_for_api_versions_only() {
     for version in [3, 99, i16::MAX, -1] {
         let response = broker.answer(raw(18, version, &[])).unwrap().unwrap();
         let response: ApiVersionsResponse = decoded(0, response);
-        let told = response.api_keys.iter();
-        let told = told.map(|api| (api.api_key, (api.min_version, api.max_version)));
-        assert!(told.eq(APIS.iter().map(|api| (api.key as i16, api.advertised))));
+        let listed = response.api_keys.iter();
+        let listed = listed.map(|api| (api.api_key, (api.min_version, api.max_version)));
+        assert!(listed.eq(APIS.iter().map(|api| (api.key as i16, api.advertised))));
         assert_eq!(response.error_code, 35);
     }
     for (key, version) in [(0, 2), (0, 9), (3, 7), (1, 3), (-1, 0), (32000, 0), (11, 4)] {

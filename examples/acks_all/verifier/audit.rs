@@ -1,4 +1,4 @@
-//! The books: how the produces were answered, and what is wrong.
+//! The self-check: how the produces were answered, and what is wrong.
 //!
 //! Nothing here comes from the counters of the library. The answers are counted where the producers
 //! get them. What was sent, and which replicas have it, is read in the logs.
@@ -27,7 +27,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// How many answers that is.
+    /// The number of answers.
     pub(crate) fn ended(&self) -> u64 {
         self.completed + self.expired + self.cancelled
     }
@@ -43,14 +43,14 @@ impl AddAssign for Counts {
     }
 }
 
-/// The answers in one place, or of several together; times in nanoseconds, to a thousandth.
+/// The answers of one partition, or of several together; times in nanoseconds, to a thousandth.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally {
     /// How many.
     pub(crate) counts: Counts,
     /// How long the completed ones waited.
     pub(crate) wait: Histogram<u64>,
-    /// How late the expired ones were told.
+    /// How late the expired ones were answered.
     pub(crate) lateness: Histogram<u64>,
     /// Every record of the partition below was acknowledged, or one after it was.
     acknowledged: u64,
@@ -68,9 +68,9 @@ impl Default for Tally {
     }
 }
 
-/// The books of one run.
+/// The audit of one run.
 #[derive(Debug)]
-pub(crate) struct Books {
+pub(crate) struct Audit {
     /// By partition. A partition's answers come mostly from one thread at a time.
     tallies: Vec<CachePadded<Mutex<Tally>>>,
     faults: Mutex<BTreeMap<Fault, Problem>>,
@@ -78,8 +78,8 @@ pub(crate) struct Books {
     timeout: Duration,
 }
 
-impl Books {
-    /// Empty books.
+impl Audit {
+    /// An audit without answers.
     pub(crate) fn new(partitions: u32, timeout: Duration) -> Self {
         Self {
             tallies: (0..partitions).map(|_| CachePadded::default()).collect(),
@@ -88,9 +88,9 @@ impl Books {
         }
     }
 
-    /// Enters the answer to a produce that has `waited`, for a line of `bytes`. It acknowledges the
+    /// Counts the answer to a produce that has `waited`, for a line of `bytes`. It acknowledges the
     /// records below `offset`. That is checked at once, against the followers' own logs.
-    pub(crate) fn enter(
+    pub(crate) fn record(
         &self,
         partition: &Partition,
         answer: Answer,
@@ -98,29 +98,32 @@ impl Books {
         waited: Duration,
         bytes: u32,
     ) {
-        let timeout = self.timeout;
         let place = || format!("offset {} of {}", offset - 1, partition.key);
         let tally = &mut *self.tallies[partition.key.0 as usize].lock();
         tally.counts.offsets = tally.counts.offsets.wrapping_add(offset);
         match answer {
             Answer::Acknowledged => {
-                let too_soon = partition.followers.iter().any(|log| log.end() < offset);
-                self.note(TOO_SOON, too_soon.into(), place);
+                if partition.followers.iter().any(|log| log.end() < offset) {
+                    self.report(TOO_SOON, 1, place);
+                }
                 tally.acknowledged = tally.acknowledged.max(offset);
                 tally.counts.completed += 1;
                 tally.counts.bytes += u64::from(bytes);
-                tally.wait += waited.as_nanos() as u64;
+                tally.wait += nanos(waited);
             }
             Answer::TimedOut => {
+                let timeout = self.timeout;
+                if waited < timeout {
+                    let case = || format!("{}, after {waited:?} of {timeout:?}", place());
+                    self.report(EARLY, 1, case);
+                }
                 tally.counts.expired += 1;
-                tally.lateness += waited.saturating_sub(timeout).as_nanos() as u64;
-                let early = || format!("{}, after {waited:?} of {timeout:?}", place());
-                self.note(EARLY, (waited < timeout).into(), early);
+                tally.lateness += nanos(waited.saturating_sub(timeout));
             }
             Answer::Cancelled => tally.counts.cancelled += 1,
             Answer::Refused(reason) => {
                 tally.counts.cancelled += 1;
-                self.note(REFUSED, 1, || format!("{}: {reason:?}", place()));
+                self.report(REFUSED, 1, || format!("{}: {reason:?}", place()));
             }
         }
     }
@@ -128,9 +131,9 @@ impl Books {
     /// The counts so far.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
-        self.tallies
-            .iter()
-            .for_each(|tally| counts += tally.lock().counts);
+        for tally in &self.tallies {
+            counts += tally.lock().counts;
+        }
         counts
     }
 
@@ -146,51 +149,70 @@ impl Books {
         totals
     }
 
-    /// Counts cases of a fault; `case` describes one, and is called only for the first.
-    pub(crate) fn note(&self, fault: Fault, count: u64, case: impl FnOnce() -> String) {
-        if count > 0 {
-            let first = || Problem {
-                fault,
-                count: 0,
-                first: case(),
-            };
-            self.faults.lock().entry(fault).or_insert_with(first).count += count;
+    /// Reports cases of a fault; `case` describes one, and is called only for the first.
+    pub(crate) fn report(&self, fault: Fault, count: u64, case: impl FnOnce() -> String) {
+        if count == 0 {
+            return;
         }
+        let mut faults = self.faults.lock();
+        let problem = faults.entry(fault).or_insert_with(|| Problem {
+            fault,
+            count: 0,
+            first: case(),
+        });
+        problem.count += count;
     }
 
-    /// Closes the books after the last answer: every operation has ended once, all logs are alike,
+    /// Ends the audit after the last answer: every operation has ended once, all logs are alike,
     /// and every acknowledged record is in the log of every replica. Returns everything that is
     /// wrong.
-    pub(crate) fn close(&self, leader: &Leader) -> Vec<Problem> {
-        let ends = || {
-            leader
-                .partitions
-                .iter()
-                .map(|partition| partition.log.end())
-        };
-        let (produced, totals) = (ends().sum::<u64>(), self.counts());
-        let ended = totals.ended();
-        let said = || format!("{ended} of {produced} have ended");
-        self.note(NEVER_ENDED, produced.saturating_sub(ended), said);
-        self.note(TWICE, ended.saturating_sub(produced), said);
-        // Each partition's offsets are 1, 2, 3 and so on.
-        let offsets = ends().fold(0, |sum: u64, end| sum.wrapping_add(end * (end + 1) / 2));
-        let differ = produced == ended && offsets != totals.offsets;
-        self.note(ANOTHERS, differ.into(), || {
-            "by the sum of all offsets".to_owned()
-        });
+    pub(crate) fn finish(&self, leader: &Leader) -> Vec<Problem> {
+        self.compare_counts(leader);
         for (partition, tally) in leader.partitions.iter().zip(&self.tallies) {
             let acknowledged = tally.lock().acknowledged;
-            for (follower, log) in partition.followers.iter().enumerate() {
-                let place = || format!("{} in {}, at {}", name(follower), partition.key, log.end());
-                self.note(MISSING, acknowledged.saturating_sub(log.end()), place);
-                let whole = log.end() >= partition.log.end();
-                let differs = whole && log.digest() != partition.log.digest();
-                self.note(LOGS_DIFFER, differs.into(), place);
-            }
+            self.compare_logs(partition, acknowledged);
         }
         self.faults.lock().values().cloned().collect()
     }
+
+    /// Compares the number of answers with the number of records in the leader's logs.
+    fn compare_counts(&self, leader: &Leader) {
+        let mut produced = 0;
+        let mut offsets = 0_u64;
+        for partition in &leader.partitions {
+            let end = partition.log.end();
+            produced += end;
+            // Each partition's offsets are 1, 2, 3 and so on.
+            offsets = offsets.wrapping_add(end * (end + 1) / 2);
+        }
+        let totals = self.counts();
+        let ended = totals.ended();
+        let case = || format!("{ended} of {produced} have ended");
+        self.report(NEVER_ENDED, produced.saturating_sub(ended), case);
+        self.report(TWICE, ended.saturating_sub(produced), case);
+        // As many answers as records, and yet for other offsets.
+        if produced == ended && offsets != totals.offsets {
+            self.report(ANOTHERS, 1, || "by the sum of all offsets".to_owned());
+        }
+    }
+
+    /// Compares the followers' logs of a partition with the leader's, and with what was acknowledged.
+    fn compare_logs(&self, partition: &Partition, acknowledged: u64) {
+        for (follower, log) in partition.followers.iter().enumerate() {
+            let place = || format!("{} in {}, at {}", name(follower), partition.key, log.end());
+            self.report(MISSING, acknowledged.saturating_sub(log.end()), place);
+            // A log that is shorter was stalled; one as long as the leader's must be the same.
+            let whole = log.end() >= partition.log.end();
+            if whole && log.digest() != partition.log.digest() {
+                self.report(LOGS_DIFFER, 1, place);
+            }
+        }
+    }
+}
+
+/// The duration in nanoseconds: 584 years are as good as any longer time.
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A kind of thing that must not happen, as messages say it.
@@ -207,7 +229,7 @@ pub(crate) const REFUSED: Fault = "operations refused by the purgatory";
 pub(crate) const STILL_PARKED: Fault = "operations still parked long after the last deadline";
 pub(crate) const PANICKED: Fault = "producers that panicked";
 
-/// A fault that was met: how often, and the first case.
+/// A fault that was found: how often, and the first case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     /// Its kind.
@@ -231,10 +253,11 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {} (the first: {})",
-            self.fault, self.count, self.first
-        )
+        let Problem {
+            fault,
+            count,
+            first,
+        } = self;
+        write!(f, "{fault}: {count} (the first: {first})")
     }
 }
