@@ -2,10 +2,10 @@
 """Clients that do everything wrong, and followers that end: attack.py target/release/examples/broker
 
 A cluster of three processes. Connections are idle, stop inside a frame, send what is no request, leave
-while their produce waits; a produce waits for its time; a follower is killed while produces wait for it,
-both are stopped; the leader is told to end, or killed. After each attack the books are right: every
-request was answered once or its connection is gone, nothing is parked, every record is there, and the
-leader's descriptors, threads and memory are back.
+while their produce waits or with fetches sent ahead; a produce waits for its timeout; a follower is killed
+while produces wait for it, both are stopped; the leader is asked to end, or killed. After each attack the
+self-check passes: every request was answered once or its connection is gone, nothing is parked, every
+record is there, and the leader's descriptors, threads and memory are back.
 """
 
 import argparse
@@ -32,6 +32,9 @@ PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
 NOT_LEADER, TIMED_OUT, NOT_ENOUGH_REPLICAS = 6, 7, 19
 OTHER_DESCRIPTORS = 200
 HASTY = 50  # produces that time out
+PIPELINING = 50  # clients that send fetches ahead
+SENT_AHEAD = 6  # fetches of each
+LONGEST_MS = 2**31 - 1  # that a request can ask for: 24 days
 LAST = 100  # that wait when the leader ends: it cuts off what takes more than two seconds
 TOPIC = struct.pack(">ih6s", 1, 6, b"attack")
 # Of one record, with its checksum.
@@ -67,9 +70,9 @@ def produce(timeout_ms=HOUR_MS):
     return frame(PRODUCE, 3, body)
 
 
-def fetch(offset):
+def fetch(offset, max_wait_ms=HOUR_MS):
     partition = struct.pack(">iiqi", 1, 0, offset, 1 << 20)
-    return frame(FETCH, 4, struct.pack(">iiiib", -1, HOUR_MS, 1, 1 << 20, 0) + TOPIC + partition)
+    return frame(FETCH, 4, struct.pack(">iiiib", -1, max_wait_ms, 1, 1 << 20, 0) + TOPIC + partition)
 
 
 def malformed(seed):
@@ -146,10 +149,10 @@ class Cluster:
         self.words = [program, "--max-connections", str(connections + LAST),
                       "--replica-lag-time-max-ms", str(self.lag_ms)]
         self.process = self.start("cluster", "--listen", "127.0.0.1:0")
-        wait_for("address", lambda: self.told("listening on (.*):(.*)"))
-        host, port = self.told("listening on (.*):(.*)")
+        wait_for("address", lambda: self.printed("listening on (.*):(.*)"))
+        host, port = self.printed("listening on (.*):(.*)")
         self.address = (host, int(port))
-        self.nodes = [int(self.told(f"node {node} is process (.*)")[0]) for node in (1, 2, 3)]
+        self.nodes = [int(self.printed(f"node {node} is process (.*)")[0]) for node in (1, 2, 3)]
         wait_for("followers", lambda: self.err.read_text().count("follows") == 2)
         self.metrics_at = re.search("metrics: (.*)", self.err.read_text())[1]
         self.seen = Counter()  # of records, produces and connections
@@ -163,7 +166,7 @@ class Cluster:
 
     def start_again(self, node):
         """Not a child of the cluster's process."""
-        (nodes,) = self.told("a node is run by: --node N --cluster (.*)")
+        (nodes,) = self.printed("a node is run by: --node N --cluster (.*)")
         self.nodes[node - 1] = self.start("--node", str(node), "--cluster", nodes).pid
 
     def kill(self):
@@ -174,7 +177,7 @@ class Cluster:
             with contextlib.suppress(ProcessLookupError):
                 self.signal(signal.SIGKILL, node)
 
-    def told(self, pattern):
+    def printed(self, pattern):
         found = re.search(f"^broker: {pattern}$", self.out.read_text(), re.MULTILINE)
         return found and found.groups()
 
@@ -201,8 +204,8 @@ class Cluster:
 
     def produced(self, clients, error=0):
         for client in clients:
-            if (told := client.produced()) != error:
-                fail(f"a produce was answered with error {told}, not {error}")
+            if (answered := client.produced()) != error:
+                fail(f"a produce was answered with error {answered}, not {error}")
 
     def bystander(self, timeout_ms=HOUR_MS):
         """The error of one more produce."""
@@ -221,13 +224,13 @@ class Cluster:
         """Descriptors and threads of the leader."""
         return [len(os.listdir(f"/proc/{self.nodes[0]}/{what}")) for what in ("fd", "task")]
 
-    def books_close(self, attack):
+    def self_check(self, attack):
         """Nothing is parked but the followers' fetches; the leader holds what it did before."""
         wait_for("nothing parked", lambda: self.parked("produce") == 0 and self.parked("fetch") <= 2)
         wait_for(f"only {self.at_first} descriptors, threads", lambda: not any(map(gt, self.held(), self.at_first)))
         memory_kb = int(re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{self.nodes[0]}/status").read_text())[1])
         self.memory_kb_max = self.memory_kb_max or memory_kb + self.growth_kb
-        print(f"{attack}: books right, memory {memory_kb / 1000:.1f} MB")
+        print(f"{attack}: self-check passed, memory {memory_kb / 1000:.1f} MB")
         if memory_kb > self.memory_kb_max:
             fail(f"memory GREW beyond {self.memory_kb_max / 1000:.1f} MB")
         if self.sum("purgatory_parked_total") != self.sum("purgatory_ended_total"):
@@ -246,6 +249,17 @@ def idle(cluster, count):
     send(waiting, fetch(cluster.seen["appended"]))
     cluster.wait_until_parked("fetch", len(waiting))
     close(clients)
+
+
+def pipelined_fetches(cluster, count):
+    """Each client sends fetches ahead that would wait for 24 days, and leaves. The first waits; the others lie before
+    the client's end, which is seen all the same."""
+    clients = cluster.clients(count)
+    send(clients, SENT_AHEAD * fetch(cluster.seen["appended"], LONGEST_MS))
+    cluster.wait_until_parked("fetch", count)
+    close(clients)
+    wait_for("end of fetches whose clients have left", lambda: cluster.parked("fetch") <= 2)
+    cluster.others_are_served()
 
 
 def half_frames(cluster, count):
@@ -349,12 +363,12 @@ def shutdown(cluster, count):
         if (number, struct.unpack_from(">h", answer, len(TOPIC) + 8)[0]) != (1, NOT_LEADER) or not client.was_closed():
             fail("a produce was not answered once, as the leader ended")
     cluster.seen.update(appended=count, cancelled=count)
-    completed, expired, cancelled, at_once = map(int, cluster.told(
+    completed, expired, cancelled, at_once = map(int, cluster.printed(
         "parked produces: (.*) completed, (.*) expired, (.*) cancelled; (.*) ended at once"))
-    (appended,), (rejected,) = cluster.told("appended: (.*) records;.*"), cluster.told("rejected connections: (.*)")
+    (appended,), (rejected,) = cluster.printed("appended: (.*) records;.*"), cluster.printed("rejected connections: (.*)")
     counted = {"appended": int(appended), "completed": completed + at_once, "expired": expired,
                "cancelled": cancelled, "rejected": int(rejected)}
-    if counted != cluster.seen or cluster.told("acked before replicated: (.*)") != ("0",):
+    if counted != cluster.seen or cluster.printed("acked before replicated: (.*)") != ("0",):
         fail(f"the broker counted {counted}, its clients {dict(cluster.seen)}")
     print(f"{counted}, by both")
 
@@ -379,9 +393,9 @@ def put_through(args, attacks, last):
             maker.close()
             for attack, count in attacks:
                 attack(cluster, count)
-                cluster.books_close(f"{attack.__name__}, {count}")
+                cluster.self_check(f"{attack.__name__}, {count}")
             last(cluster, LAST)
-            print(f"{last.__name__}, {LAST}: books right")
+            print(f"{last.__name__}, {LAST}: self-check passed")
         finally:
             cluster.kill()
 
@@ -394,7 +408,7 @@ def main():
     args = parser.parse_args()
     enough_descriptors(args.connections)
     many, few = args.connections, min(args.connections, 300)
-    put_through(args, [(idle, many), (half_frames, many), (malformed_frames, args.frames), (idle, many),
+    put_through(args, [(idle, many), (pipelined_fetches, PIPELINING), (half_frames, many), (malformed_frames, args.frames), (idle, many),
                        (killed_follower, many), (stopped_followers, few)], shutdown)
     put_through(args, [], killed_leader)
     print("broker attack: passed")

@@ -1,28 +1,34 @@
-//! One connection, two threads: one reads requests, one handles them in their order, as Kafka does:
-//! the next request waits until the response before it is written. So the reader notices at once
-//! that the client is gone, and the request that waits is cancelled (with [`QUEUED_MAX`] requests
-//! behind it: when it ends). What goes wrong here ends this connection and nothing else.
+//! One connection, two threads. One reads a request, handles it and writes its response, then reads the
+//! next, as Kafka does. The other waits for the client's end alone, and cancels the request that waits
+//! then. Requests that a client sends ahead stay in the socket; its end is seen all the same, however
+//! many lie before it. Errors end this connection and nothing else.
 
 use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::Receiver;
 use std::{collections::HashMap, sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::api::{self, Client};
 use crate::{args::Args, frame::read_frame, replica_manager::ReplicaManager};
 
-/// A client that sends nothing for this long is disconnected (Kafka's `connections.max.idle.ms`).
+/// A client that sends nothing for this long while it waits for nothing is disconnected (Kafka's
+/// `connections.max.idle.ms`).
 const IDLE_MAX: Duration = Duration::from_secs(600);
 /// A client that takes nothing of a response for this long is disconnected.
 const WRITE_MAX: Duration = Duration::from_secs(30);
-/// Requests that are read while one waits; no further one is read.
-const QUEUED_MAX: usize = 4;
+/// The client has closed its end, whatever it sent before: Linux says so. Elsewhere the end is seen when
+/// both directions are closed.
+#[cfg(target_os = "linux")]
+const CLIENT_END: PollFlags = PollFlags::RDHUP;
+#[cfg(not(target_os = "linux"))]
+const CLIENT_END: PollFlags = PollFlags::HUP;
 /// A connection's threads decode requests and encode responses: no recursion, no big values.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
 
@@ -30,18 +36,20 @@ pub(crate) const STACK_BYTES: usize = 256 << 10;
 pub(crate) fn serve(connection: &Registered, manager: &ReplicaManager) {
     let peer = connection.peer;
     tracing::debug!("{peer}: connected");
-    match requests(connection, manager) {
-        Ok(()) => tracing::debug!("{peer}: closed"),
-        Err(reason) => match reason.downcast_ref::<io::Error>() {
-            Some(error) => tracing::debug!("{peer}: gone: {error}"),
-            None => {
-                manager.counters.lock().rejected += 1;
-                tracing::warn!("{peer}: connection closed: {reason:#}");
-            }
-        },
+    let Err(reason) = requests(connection, manager) else {
+        tracing::debug!("{peer}: closed");
+        return;
+    };
+    // An error of the socket is no fault; anything else is the client's.
+    if let Some(error) = reason.downcast_ref::<io::Error>() {
+        tracing::debug!("{peer}: gone: {error}");
+    } else {
+        manager.counters.lock().rejected += 1;
+        tracing::warn!("{peer}: connection closed: {reason:#}");
     }
 }
 
+/// Serves the requests of a connection, with a second thread that waits for the client's end.
 fn requests(connection: &Registered, manager: &ReplicaManager) -> Result<()> {
     let stream = &*connection.stream;
     stream.set_nodelay(true)?;
@@ -52,54 +60,54 @@ fn requests(connection: &Registered, manager: &ReplicaManager) -> Result<()> {
         connection: connection.id,
     };
 
-    // One thread reads, this one handles and answers.
-    let (frames, queued) = sync_channel(QUEUED_MAX);
     let gone = AtomicBool::new(false);
+    let cancel = || manager.cancel_for_connection(connection.id, "client disconnected");
     thread::scope(|scope| {
-        let reader = thread::Builder::new()
-            .name("requests".to_owned())
+        let watcher = thread::Builder::new()
+            .name("client-end".to_owned())
             .stack_size(STACK_BYTES);
-        reader.spawn_scoped(scope, || {
-            read(stream, manager.args.max_frame, frames);
+        watcher.spawn_scoped(scope, || {
+            wait_for_end(stream);
+            // The flag before the cancel: a request parked after the cancel sees the flag.
             gone.store(true, SeqCst);
-            manager.cancel_for_connection(connection.id, "client disconnected");
+            cancel();
         })?;
-        let ended = answer(queued, stream, |frame| {
+
+        let ended = answer(stream, manager.args.max_frame, |frame| {
             let answered = api::handle(manager, &client, frame);
-            // The reader sets this, then cancels: what was parked too late for it is seen here.
             if gone.load(SeqCst) {
-                manager.cancel_for_connection(connection.id, "client disconnected");
+                cancel();
             }
             answered
         });
-        let _: io::Result<()> = stream.shutdown(Shutdown::Both); // ends the reading, too
+        // Ends the watcher, too.
+        let _: io::Result<()> = stream.shutdown(Shutdown::Both);
         ended
     })
 }
 
-/// Reads until the client ends, or does wrong, which is the last that it hands on.
-fn read(stream: &TcpStream, frame_max: u32, frames: SyncSender<Result<Bytes>>) {
-    let mut reader = BufReader::new(stream);
-    while let Some(frame) = read_frame(&mut reader, frame_max).transpose() {
-        let last = frame.is_err();
-        if frames.send(frame).is_err() || last {
-            break;
-        }
-    }
+/// Waits until the client has closed its end, or the broker has. Nothing is read.
+fn wait_for_end(stream: &TcpStream) {
+    let mut watched = [PollFd::new(stream, CLIENT_END)];
+    // A signal interrupts the wait. Any other error leaves a client that cannot be watched: it is taken
+    // for one that is gone.
+    while let Err(rustix::io::Errno::INTR) = poll(&mut watched, None) {}
 }
 
-/// Handles each request and writes its response before the next.
+/// Handles each request and writes its response before it reads the next.
 fn answer(
-    requests: Receiver<Result<Bytes>>,
-    mut stream: &TcpStream,
+    stream: &TcpStream,
+    frame_max: u32,
     handle: impl Fn(Bytes) -> Result<Receiver<api::Answer>>,
 ) -> Result<()> {
-    for frame in requests {
-        let frame = frame?;
+    let mut reader = BufReader::new(stream);
+    let mut writer = stream;
+    while let Some(frame) = read_frame(&mut reader, frame_max)? {
         let answered = contained(|| handle(frame))?;
+        // The request waits here, in a purgatory or not at all.
         let answer = answered.recv().context("an answer is lost")?;
         if let Some(response) = answer {
-            stream.write_all(&contained(response)?)?;
+            writer.write_all(&contained(response)?)?;
         }
     }
     Ok(())
@@ -175,6 +183,7 @@ impl Connections {
     /// Lets every connection write the response it is at, then cuts off those that did not end within
     /// `bound`.
     pub(crate) fn shut(&self, bound: Duration) {
+        // No new connection, no further request: a connection ends with the response it is at.
         let mut open = self.open.lock();
         open.connections_max = 0;
         open.cut(Shutdown::Read);

@@ -4,7 +4,7 @@
 //! and the offset it asks for shows the leader what it has. No fetch sessions: `session_id` is
 //! always 0.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::BytesMut;
 use kafka_protocol::ResponseError;
@@ -21,9 +21,13 @@ use crate::{api::OrError, api::millis, partition::UpTo, reply::Reply};
 /// Bytes of records in one response (Kafka's `replica.fetch.max.bytes` and `fetch.max.bytes`).
 pub(crate) const FETCH_BYTES_MAX: usize = 1 << 20;
 
+/// The longest wait of a fetch. A longer `max_wait_ms` is cut down to it, without an error. It is the most
+/// that librdkafka lets its users ask for (`fetch.wait.max.ms`).
+pub(crate) const LONG_POLL_MAX: Duration = Duration::from_secs(300);
+
 /// A fetch that waits for `min_bytes` over all its partitions together. It is checked when one of them
 /// has something new (the high watermark, for a follower the log end, passes the offset), and expires
-/// after `max_wait_ms`. However it ends, it is answered with what there is.
+/// after `max_wait_ms`, at most [`LONG_POLL_MAX`]. However it ends, it is answered with what there is.
 pub(crate) struct DelayedFetch {
     request: FetchRequest,
     topics: Arc<Topics>,
@@ -32,7 +36,7 @@ pub(crate) struct DelayedFetch {
 
 /// Notes what a follower has, then waits until there is enough to read.
 pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Reply) {
-    let max_wait = millis(request.max_wait_ms);
+    let max_wait = millis(request.max_wait_ms).min(LONG_POLL_MAX);
     let replica = request.replica_id.0;
     let mut watermarks = Vec::new();
     for (topic, asked) in asked(&request) {

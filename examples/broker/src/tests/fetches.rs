@@ -7,6 +7,7 @@ use kafka_protocol::{
 };
 
 use super::{Asked, Fixture, examples::*, record_batch};
+use crate::fetch::LONG_POLL_MAX;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -82,6 +83,17 @@ fn long_poll_expires_with_what_there_is() {
         let request = fetch(CONSUMER, 1, &[(1, 0)]).with_max_wait_ms(max_wait_ms);
         assert_eq!(read(&broker.ask(&request)), Some(vec![(0, 0)]));
     }
+}
+
+#[test]
+fn long_poll_beyond_the_bound_is_cut_down() {
+    let broker = Fixture::new(&[]);
+    let request = fetch(CONSUMER, 1, &[(1, 0)]).with_max_wait_ms(i32::MAX);
+    let longest = broker.ask(&request);
+    broker.timer.advance(LONG_POLL_MAX - MILLISECOND);
+    assert_eq!(read(&longest), None);
+    broker.timer.advance(MILLISECOND);
+    assert_eq!(read(&longest), Some(vec![(0, 0)]));
 }
 
 #[test]

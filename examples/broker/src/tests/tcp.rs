@@ -184,6 +184,29 @@ fn client_that_does_not_read_is_not_read_from() {
     broker.shutdown();
 }
 
+/// The client's end lies behind five requests that nothing reads while the first one waits.
+#[test]
+fn end_of_a_pipelining_client_is_seen_at_once() {
+    let (broker, mut client) = start(&["--pause-followers", "--max-connections", "1"]);
+    let waits = fetch(-1, 1, &[(0, 0)]).with_max_wait_ms(i32::MAX);
+    for _ in 0..6 {
+        client.ask(&waits);
+    }
+    wait_until(|| broker.manager.fetches.len() == 1);
+    drop(client);
+    // Its place is free, and nothing is parked.
+    wait_until(|| {
+        let mut next = TcpStream::connect(broker.address()).unwrap();
+        next.write_all(&framed(&example(ApiKey::ApiVersions, 0)))
+            .unwrap();
+        matches!(next.read(&mut [0]), Ok(1))
+    });
+    assert!(broker.manager.fetches.is_empty());
+    let fetches = &broker.shutdown().parked[1].1;
+    assert_eq!(fetches.expired, 0);
+    assert!(fetches.cancelled >= 1);
+}
+
 /// A parked request is answered before its connection is closed. A follower says by its next fetch
 /// that it has the records, and takes its time until then.
 #[test]
