@@ -1,26 +1,26 @@
 //! `Buckets`: the buckets of every level, by when they are due.
 //!
 //! A bucket's [`TimerTaskList`] is a stack of node indices, the first in the list itself and the
-//! others in chunks of 128 bytes: most buckets of a purgatory's shards hold one task. A node knows
-//! its place there, and when it leaves the last one takes it (Kafka's list is a doubly linked
+//! others in chunks of 128 bytes: in sharded wheels most buckets hold one task. A node knows its
+//! place there, and when it leaves, the last node takes that place (Kafka's list is a doubly linked
 //! ring). Emptying a bucket reads the next indices ahead, where a linked list waits for one node to
-//! learn the next. All lists share their chunks: what one gives back the next one takes, so handing
+//! learn the next. All lists share their chunks: the next list takes what one gives back. So handing
 //! down asks the allocator for nothing, and no large block is grown or freed under a lock.
 //!
 //! The bitmap lets time jump: instead of visiting each tick, the wheel asks for the next bucket
 //! that holds anything (Kafka keeps a `java.util.concurrent.DelayQueue` *of buckets* for this). A
-//! level is a ring of buckets; it only ever holds one round of its ring, so the first set bit at or
+//! level is a ring of buckets and only ever holds one round of its ring. So the first set bit at or
 //! after the present is its earliest bucket, and the earliest of all is the earliest of at most one
 //! bucket a level.
 //!
 //! - **Place**: the index at `node.place` is the node's, for each node in a bucket.
-//! - **One round**: a bucket holds one unit of time, less than a round of its ring ahead. Which one
-//!   follows from its slot and the present.
-//! - **Occupied**: the bit of a bucket that is not empty is set. That of one that has emptied stays
+//! - **One round**: a bucket holds one unit of time, less than a round of its ring ahead. Its slot
+//!   and the present say which one.
+//! - **Occupied**: the bit of a bucket that is not empty is set. The bit of an emptied bucket stays
 //!   until the bucket is looked for, so that a task that comes and goes writes to no word of bits.
-//! - **Owned**: a chunk in use names its bucket, any other none; only the last one has gaps.
-//! - **Cascade first**: of two buckets that expire at the same tick that of the higher level comes
-//!   first: what it hands down is there when the tick itself is reached.
+//! - **Owned**: a chunk in use names its bucket, any other none. Only the last chunk has gaps.
+//! - **Cascade first**: if two buckets expire at the same tick, the one of the higher level comes
+//!   first. Then its tasks are in place when the tick itself is reached.
 
 use crate::wheel::{
     geometry::{DueBucket, Geometry},
@@ -88,11 +88,13 @@ impl TimerTaskList {
             self.first = index;
             return FIRST | owner;
         }
+        // From the second entry on they lie in chunks; a full one gets a successor.
         let end = (self.len - 2) % CHUNK;
         if end == 0 {
             let added = chunks.claim().expect("fewer chunks than tasks");
             let chunk = chunks.at_mut(added);
-            (chunk.previous, chunk.owner) = (self.tail, owner);
+            chunk.previous = self.tail;
+            chunk.owner = owner;
             self.tail = added;
         }
         chunks.at_mut(self.tail).entries[end as usize] = index;
@@ -106,8 +108,10 @@ impl TimerTaskList {
         if self.len == 0 {
             return Some(self.first);
         }
-        let (end, last) = ((self.len - 1) % CHUNK, chunks.at_mut(self.tail));
+        let end = (self.len - 1) % CHUNK;
+        let last = chunks.at_mut(self.tail);
         let index = last.entries[end as usize];
+        // That was the chunk's first entry: the chunk goes back.
         if end == 0 {
             last.owner = NONE; // Owned
             let previous = last.previous;
@@ -147,11 +151,10 @@ pub(crate) struct Buckets {
 
 impl Buckets {
     pub(crate) fn new(geometry: Geometry) -> Self {
-        let (lists, occupied) = Default::default();
         Buckets {
             geometry,
-            lists,
-            occupied,
+            lists: Box::default(),
+            occupied: Box::default(),
             chunks: Pages::default(),
         }
     }
@@ -175,7 +178,10 @@ impl Buckets {
 
     /// Level and slot of a node's bucket, if it is in one. O(1).
     pub(crate) fn bucket_of<T>(&self, node: &Node<T>) -> Option<(usize, usize)> {
-        (node.place != NO_PLACE).then(|| self.level_and_slot(self.owner(node.place)))
+        if node.place == NO_PLACE {
+            return None;
+        }
+        Some(self.level_and_slot(self.owner(node.place)))
     }
 
     /// The number of the bucket that a place is in.
@@ -206,8 +212,10 @@ impl Buckets {
         self.occupied.len() / self.words()
     }
 
-    /// Puts the index of a node, which is to keep its place, into the bucket of a deadline that
-    /// `now` is not after; returns when the bucket is due, too. O(levels).
+    /// Puts the index of a node into the bucket of `deadline`, which is not before `now`.
+    ///
+    /// Returns the place, which the node is to keep, and the tick at which the bucket is due.
+    /// O(levels).
     #[inline]
     pub(crate) fn push(&mut self, index: u32, deadline: u64, now: u64) -> (u32, u64) {
         let bucket = self.geometry.bucket(deadline, now);
@@ -216,9 +224,12 @@ impl Buckets {
             self.make_levels(bucket.level + 1);
         }
         let place = self.lists[number].push(&mut self.chunks, number as u32, index);
-        let (word, bit) = (&mut self.occupied[number / 64], 1 << (number % 64));
+        // Occupied. Only written when it changes, so that most insertions leave the word's cache
+        // line alone.
+        let word = &mut self.occupied[number / 64];
+        let bit = 1 << (number % 64);
         if *word & bit == 0 {
-            *word |= bit; // Occupied
+            *word |= bit;
         }
         (place, self.due(bucket))
     }
@@ -242,9 +253,11 @@ impl Buckets {
             return false;
         }
         debug_assert_eq!(*self.entry(place), index, "Place");
+        // The last node leaves the list in any case.
         let last = self
             .pop_from(self.owner(place))
             .expect("Place: the bucket is not empty");
+        // If another one was to leave, the last takes its place.
         if last != index {
             step();
             *self.entry(place) = last;
@@ -273,6 +286,7 @@ impl Buckets {
         let mut read = list.len.min(1) as usize;
         for chunk in list.chunks(&self.chunks).take(2) {
             let next = list.entries(&self.chunks, chunk);
+            // One sum over all of them: no read waits for another, and none is optimised away.
             std::hint::black_box(next.iter().fold(0, |seen, &at| seen | nodes.at(at).touch()));
             read += next.len();
         }
@@ -300,7 +314,8 @@ impl Buckets {
             if self.lists[level * words * 64 + slot].len > 0 {
                 return Some(self.geometry.bucket_at(level, slot, now));
             }
-            occupied[slot / 64] &= !(1 << (slot % 64)); // Occupied
+            // It has emptied since its bit was set: now the bit goes (Occupied).
+            occupied[slot / 64] &= !(1 << (slot % 64));
         }
     }
 
@@ -318,12 +333,13 @@ impl Buckets {
         self.earliest(now).map(|(_, due)| due).min()
     }
 
-    /// Of the buckets that are due at `tick` the one that expires first (Cascade first): so what is
-    /// due comes before what is handed down ahead of its time. O(levels).
+    /// The bucket due at `tick` that expires first (Cascade first). O(levels).
+    ///
+    /// So due tasks come before those handed down ahead of their time.
     #[inline]
     pub(crate) fn first_due(&mut self, tick: u64, now: u64) -> Option<DueBucket> {
         let due = self.earliest(now).filter(|&(_, due)| due <= tick);
-        // Of equal ones the first.
+        // `min_by_key` returns the first of equal ones, which is the coarsest level's.
         due.map(|(bucket, _)| bucket)
             .min_by_key(|bucket| bucket.expiration)
     }
@@ -331,30 +347,36 @@ impl Buckets {
     /// Checks One round, Occupied, Owned and every Place; returns how many nodes are in buckets.
     /// O(n + buckets).
     pub(crate) fn assert_valid<T>(&self, nodes: &Pages<Node<T>>, now: u64) -> usize {
-        let (mut count, mut chunks) = (0, 0);
+        let mut count = 0;
+        let mut chunks = 0;
         for (number, list) in self.lists.iter().enumerate() {
             let bit = self.occupied[number / 64] >> (number % 64) & 1 == 1;
             assert!(bit || list.len == 0, "Occupied");
+            // The first entry lies in the list itself.
             let mut len = list.len.min(1) as usize;
             if len == 1 {
-                self.assert_placed(nodes, now, (list.first, FIRST | number as u32));
+                self.assert_placed(nodes, now, list.first, FIRST | number as u32);
             }
+            // The others lie in its chunks.
             for chunk in list.chunks(&self.chunks) {
                 assert_eq!(self.chunks.at(chunk).owner as usize, number, "Owned");
                 let entries = list.entries(&self.chunks, chunk);
-                let places = entries.iter().copied().zip(chunk * SPAN..);
-                places.for_each(|placed| self.assert_placed(nodes, now, placed));
-                (len, chunks) = (len + entries.len(), chunks + 1);
+                for (&index, place) in entries.iter().zip(chunk * SPAN..) {
+                    self.assert_placed(nodes, now, index, place);
+                }
+                len += entries.len();
+                chunks += 1;
             }
             assert_eq!(len, list.len as usize, "Owned");
             count += len;
         }
+        // No chunk is in use beside those that were seen.
         assert_eq!(self.chunks.len(), chunks, "Owned");
         count
     }
 
     /// Checks an index against its place.
-    fn assert_placed<T>(&self, nodes: &Pages<Node<T>>, now: u64, (index, place): (u32, u32)) {
+    fn assert_placed<T>(&self, nodes: &Pages<Node<T>>, now: u64, index: u32, place: u32) {
         step();
         let node = nodes.at(index);
         assert_eq!(node.place, place, "Place");
@@ -368,18 +390,30 @@ impl Buckets {
 /// The first bit set at or after `start`, going round once.
 #[inline]
 fn first_from(words: &[u64], start: usize) -> Option<usize> {
-    let (first, ahead) = (start / 64, u64::MAX << (start % 64));
-    let bit = |number: usize, mask: u64| {
-        let word = words[number] & mask;
-        (word != 0).then(|| number * 64 + word.trailing_zeros() as usize)
-    };
-    bit(first, ahead)
-        .or_else(|| {
-            (first + 1..words.len())
-                .chain(0..first)
-                .find_map(|n| bit(n, u64::MAX))
-        })
-        .or_else(|| bit(first, !ahead))
+    let first = start / 64;
+    let ahead = u64::MAX << (start % 64);
+    // The rest of the word that `start` is in.
+    if let Some(bit) = first_bit(words, first, ahead) {
+        return Some(bit);
+    }
+    // The other words, to the end and from the beginning.
+    for number in (first + 1..words.len()).chain(0..first) {
+        if let Some(bit) = first_bit(words, number, u64::MAX) {
+            return Some(bit);
+        }
+    }
+    // The beginning of the first word again, below `start`.
+    first_bit(words, first, !ahead)
+}
+
+/// The first bit set in one word under a mask, numbered over all words.
+#[inline]
+fn first_bit(words: &[u64], number: usize, mask: u64) -> Option<usize> {
+    let word = words[number] & mask;
+    if word == 0 {
+        return None;
+    }
+    Some(number * 64 + word.trailing_zeros() as usize)
 }
 
 #[cfg(test)]
@@ -396,7 +430,8 @@ mod tests {
 
     /// Puts a node into its bucket; returns when that is due.
     fn place(
-        (nodes, buckets): (&mut Pages<Node<()>>, &mut Buckets),
+        nodes: &mut Pages<Node<()>>,
+        buckets: &mut Buckets,
         index: u32,
         deadline: u64,
         now: u64,
@@ -418,10 +453,11 @@ mod tests {
 
     #[test]
     fn the_first_bit_ahead_wins_from_anywhere() {
-        let (slots, mut words) = ([10, 70, 150], [0; 4]);
-        slots
-            .iter()
-            .for_each(|slot| words[slot / 64] |= 1 << (slot % 64));
+        let slots = [10, 70, 150];
+        let mut words = [0; 4];
+        for slot in slots {
+            words[slot / 64] |= 1 << (slot % 64);
+        }
         for start in 0..256 {
             let ahead = slots
                 .into_iter()
@@ -435,7 +471,7 @@ mod tests {
         let (mut nodes, mut buckets) = buckets();
         for (now, deadline) in [(0, 39), (20, 20), (20, 23)] {
             let index = node(&mut nodes, deadline);
-            place((&mut nodes, &mut buckets), index, deadline, now);
+            place(&mut nodes, &mut buckets, index, deadline, now);
         }
         let head = buckets.first_due(20, 20).unwrap();
         assert_eq!((head.level, head.expiration), (1, 20));
@@ -447,9 +483,9 @@ mod tests {
         for survivor in [0, 50_000, 99_999] {
             let (mut nodes, mut buckets) = buckets();
             let indices: Vec<_> = (0..100_000).map(|_| node(&mut nodes, 7)).collect();
-            indices
-                .iter()
-                .for_each(|&index| _ = place((&mut nodes, &mut buckets), index, 7, 0));
+            for &index in &indices {
+                place(&mut nodes, &mut buckets, index, 7, 0);
+            }
             for &index in indices.iter().filter(|&&index| index != indices[survivor]) {
                 assert!(buckets.remove(&mut nodes, index));
             }

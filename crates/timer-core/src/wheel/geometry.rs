@@ -5,23 +5,64 @@
 //! `unit(deadline) - unit(now) < ring`, at slot `unit(deadline) mod ring`. Both are taken from
 //! absolute times (never from the delay alone), so a slot holds one unit at a time.
 //!
-//! A ring is one turn of `size` slots. With *two turns* each level overlaps the one above by a
-//! turn, so a coarse bucket can be handed down before it expires: its *lead* is a quarter of its
-//! ticks, and what is due meanwhile goes first.
+//! A ring has `size` slots. A *double* ring overlaps the level above, so that a coarse bucket can
+//! be handed down before it expires: its *lead* is a quarter of its ticks. Tasks that fall due
+//! meanwhile go first.
 //!
 //! A *phase* shifts where units begin, so that the shards of a timer do not all hand down their
 //! coarse buckets at the same tick.
 
+use std::{error::Error, fmt};
+
 use crate::wheel::step;
 
-/// How many slots each level of a wheel has; the levels of a timer's have twice as many.
+/// A value that is out of bounds: a [tick](crate::TickLength) or a [`WheelSize`].
+///
+/// ```
+/// use timer_core::WheelSize;
+///
+/// let error = WheelSize::new(1).unwrap_err();
+/// assert_eq!((error.value, error.min, error.max), (1, 2, 32768));
+/// assert_eq!(error.to_string(), "1 is not between 2 and 32768");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutOfBounds<T> {
+    /// The value.
+    pub value: T,
+    /// The least legal value.
+    pub min: T,
+    /// The greatest legal value.
+    pub max: T,
+}
+
+impl<T: PartialOrd + Copy> OutOfBounds<T> {
+    /// An error, unless `min <= value <= max`.
+    pub(crate) fn check(value: T, min: T, max: T) -> Result<(), OutOfBounds<T>> {
+        if value < min || value > max {
+            return Err(OutOfBounds { value, min, max });
+        }
+        Ok(())
+    }
+}
+
+impl<T: fmt::Debug> fmt::Display for OutOfBounds<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OutOfBounds { value, min, max } = self;
+        write!(f, "{value:?} is not between {min:?} and {max:?}")
+    }
+}
+
+impl<T: fmt::Debug> Error for OutOfBounds<T> {}
+
+/// The number of slots of each level of a wheel; the levels of a timer's wheels have twice as many.
 ///
 /// ```
 /// use timer_core::WheelSize;
 ///
 /// assert_eq!(WheelSize::default().slots(), 64);
 /// assert_eq!(WheelSize::KAFKA.slots(), 20);
-/// assert_eq!(WheelSize::new(1), None);
+/// assert!(WheelSize::new(1).is_err());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WheelSize {
@@ -36,10 +77,13 @@ impl WheelSize {
     /// At most 2^15 slots.
     pub const MAX: usize = 1 << 15;
 
-    /// A wheel of `slots` slots a level; `None` outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
-    pub fn new(slots: usize) -> Option<WheelSize> {
-        let legal = (Self::MIN..=Self::MAX).contains(&slots);
-        legal.then_some(WheelSize {
+    /// A wheel of `slots` slots a level.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
+    pub fn new(slots: usize) -> Result<WheelSize, OutOfBounds<usize>> {
+        OutOfBounds::check(slots, Self::MIN, Self::MAX)?;
+        Ok(WheelSize {
             slots: slots as u16,
         })
     }
@@ -51,11 +95,20 @@ impl WheelSize {
 
     /// The phase of one of `count` wheels: a fraction of a bucket of levels 1 to 3 each.
     pub(crate) fn phase(self, number: usize, count: usize) -> u64 {
-        let (slots, number, count) = (u64::from(self.slots), number as u64, count as u64);
-        let spans = std::iter::successors(Some(slots), |span| span.checked_mul(slots)).take(3);
-        spans
-            .map(|span| span / count * number + span % count * number / count)
-            .sum()
+        let slots = u64::from(self.slots);
+        let number = number as u64;
+        let count = count as u64;
+        let mut span = slots;
+        let mut phase = 0;
+        for _level in 1..=3 {
+            // `span * number / count`, in two parts so that it does not overflow.
+            phase += span / count * number + span % count * number / count;
+            let Some(next) = span.checked_mul(slots) else {
+                break;
+            };
+            span = next;
+        }
+        phase
     }
 }
 
@@ -79,7 +132,7 @@ pub(crate) struct DueBucket {
 #[derive(Debug)]
 pub(crate) struct Geometry {
     size: u32,
-    /// The slots of a level: one or two turns.
+    /// The slots of a level: `size`, or twice that.
     ring: u32,
     phase: u64,
     scale: Scale,
@@ -112,7 +165,7 @@ impl Geometry {
         }
     }
 
-    /// With a phase, and two turns a level.
+    /// A geometry with a phase and a double ring a level.
     pub(crate) fn with_phase(size: WheelSize, phase: u64) -> Self {
         Geometry {
             ring: 2 * u32::from(size.slots),
@@ -189,6 +242,7 @@ impl Geometry {
     #[inline]
     pub(crate) fn bucket_at(&self, level: usize, slot: usize, now: u64) -> DueBucket {
         let unit = self.unit(level, now);
+        // The distance from the present's slot, modulo the ring: without a division.
         let ahead = slot + self.ring() - self.slot(unit);
         let ahead = if ahead >= self.ring() {
             ahead - self.ring()
@@ -202,21 +256,23 @@ impl Geometry {
         }
     }
 
-    /// True when a deadline belongs into a bucket; one that has passed, into that of the present.
+    /// True when a deadline belongs into a bucket. One that has passed belongs into the present's.
     pub(crate) fn holds(&self, bucket: DueBucket, deadline: u64, now: u64) -> bool {
         let unit = |time| self.unit(bucket.level, time);
         unit(deadline.max(now)) == unit(bucket.expiration)
     }
 
-    /// The bucket of a deadline, seen from `now`; `now <= deadline <= last_tick`. It begins at or
-    /// after `now`: above level 0 a deadline in the present unit belongs to the level below.
-    /// O(levels).
+    /// The bucket of a deadline, seen from `now`; `now <= deadline <= last_tick`. O(levels).
+    ///
+    /// It begins at or after `now`: above level 0 a deadline in the present unit belongs to the
+    /// level below.
     #[inline]
     pub(crate) fn bucket(&self, deadline: u64, now: u64) -> DueBucket {
         let mut level = 0;
         loop {
             step();
             let unit = self.unit(level, deadline);
+            // The lowest level whose ring reaches the deadline.
             if unit - self.unit(level, now) < u64::from(self.ring) {
                 let expiration = self.start(level, unit);
                 return DueBucket {

@@ -1,5 +1,4 @@
-//! The wheel and what it is made of. Pure: no clock, no lock, no thread, and nothing of the other
-//! folders.
+//! The wheel and its parts. Pure: no clock, no lock, no thread, and no import from another folder.
 
 pub(crate) mod buckets;
 pub(crate) mod geometry;
@@ -7,7 +6,7 @@ pub(crate) mod node;
 pub(crate) mod pages;
 pub(crate) mod timing_wheel;
 
-/// Counts a node or level that is looked at, in tests: complexity claims are held against that.
+/// Counts a visited node or level in this crate's tests, which hold complexity claims against it.
 #[inline(always)]
 fn step() {
     #[cfg(test)]

@@ -1,9 +1,11 @@
-//! Nodes and ids. A node is a task and its timer links side by side, so that starting, stopping and
-//! firing a timer touch one place.
+//! Nodes and ids. A node holds a task and its timer links side by side, so that starting, stopping
+//! and firing a timer touch one place.
 //!
-//! An id is (index, sequence), where the sequence is the number of the insertion. It is given out
-//! once, so an old id finds nothing, ever, whatever uses the node's memory by then; and sequences
-//! are the order of insertion.
+//! An id is (index, sequence), where the sequence is the number of the insertion. No sequence is
+//! given out twice. So an old id never finds another task, whatever uses the node's memory by then,
+//! and sequences are the order of insertion.
+
+use std::num::NonZeroU32;
 
 use crate::wheel::pages::PageSlot;
 
@@ -32,6 +34,30 @@ impl TaskId {
     /// The id with this index and sequence.
     pub fn from_parts(index: u32, sequence: u64) -> TaskId {
         TaskId { index, sequence }
+    }
+}
+
+/// An index below `u32::MAX`, kept as one above it, so that an `Option` of it costs nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Index(NonZeroU32);
+
+impl Index {
+    /// Keeps an index; `u32::MAX` counts as the one before.
+    #[inline]
+    pub const fn new(index: u32) -> Index {
+        Index(NonZeroU32::MIN.saturating_add(index))
+    }
+
+    /// The index.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0.get() - 1
+    }
+
+    /// One above the index: never 0.
+    #[inline]
+    pub const fn above(self) -> u32 {
+        self.0.get()
     }
 }
 

@@ -1,10 +1,10 @@
 //! `Pages`: slots with stable indices, in pages of up to 64 that come and go with what is live.
 //!
-//! The one slab of this project: under the nodes of [`TimingWheel`](crate::TimingWheel) and under
-//! the watches of `purgatory`. Pages (not one doubling vector) grow without copying a slot, cost at
-//! most a page above what is live while nothing leaves, and let a peak go: every page that empties
-//! gives its memory back, but for the first, and one other while something is live. What stays of a
-//! peak is a record of 32 bytes a page, until nothing is in use.
+//! The slab under the nodes of [`TimingWheel`](crate::TimingWheel), and for owners of wheels.
+//! Pages (not one doubling vector) grow without copying a slot. While nothing leaves they cost at
+//! most a page above what is live. They also let a peak go: every page that empties gives its
+//! memory back, but for the first, and one other while something is live. A record of 32 bytes a
+//! page stays of a peak, until nothing is in use.
 //!
 //! - **Listed**: a page is on one list at most: `partial` (it has a free slot, or had one) or
 //!   `vacant` (it has no memory). A page with a free slot is on `partial`.
@@ -42,7 +42,8 @@ struct Page<N> {
 impl<N> Page<N> {
     /// Gives its memory back. It is on the list `partial` still.
     fn give_back(&mut self) {
-        (self.slots, self.free) = (Box::default(), 0);
+        self.slots = Box::default();
+        self.free = 0;
     }
 }
 
@@ -81,11 +82,14 @@ impl<N: PageSlot> Pages<N> {
             _ => self.page_with_room()?,
         };
         let page = &mut self.pages[number as usize];
+        // An empty page beyond the first is the spare one, which comes into use.
         if page.free == Self::ALL && number > 0 {
             self.spare = false;
         }
+        // Its lowest free slot.
         let offset = page.free.trailing_zeros();
         page.free &= page.free - 1;
+        // A full page leaves the list (Listed); it is its head.
         if page.free == 0 {
             page.listed = false;
             self.partial = page.next;
@@ -100,7 +104,8 @@ impl<N: PageSlot> Pages<N> {
         if self.pages.is_empty() {
             self.page_with_room();
         }
-        let (page, bit) = (&mut self.pages[0], 1 << index);
+        let page = &mut self.pages[0];
+        let bit = 1 << index;
         let is_free = page.free & bit != 0;
         page.free &= !bit;
         self.len += u32::from(is_free);
@@ -110,6 +115,8 @@ impl<N: PageSlot> Pages<N> {
     /// The page at the head of `partial`, made if need be.
     #[cold]
     fn page_with_room(&mut self) -> Option<u32> {
+        // `claim_near` and `give_back` leave pages on the list that have no free slot any more:
+        // those at its head go to where they belong (Listed).
         while let Some(page) = self.pages.get_mut(self.partial as usize) {
             if page.free != 0 {
                 return Some(self.partial);
@@ -123,6 +130,7 @@ impl<N: PageSlot> Pages<N> {
             }
             self.partial = next;
         }
+        // A record without memory is used again before another one is added.
         let number = if self.vacant == END {
             self.pages.len() as u32
         } else {
@@ -186,6 +194,7 @@ impl<N: PageSlot> Pages<N> {
         );
         page.free |= 1 << offset::<N>(index);
         self.len -= 1;
+        // It was full, and now has a free slot (Listed).
         if !page.listed {
             page.listed = true;
             page.next = self.partial;
@@ -196,13 +205,16 @@ impl<N: PageSlot> Pages<N> {
         }
     }
 
-    /// Gives the memory of a page back in which nothing is live, unless it is the first, or while
-    /// something is the only other.
+    /// Gives back the memory of a page in which nothing is live, except the first page's and, while
+    /// something is live, one other's.
     fn emptied(&mut self, number: u32) {
         if self.len == 0 && self.pages.len() > KEPT_PAGES {
+            // After a peak even the records go.
             *self = Pages::default();
         } else if self.len == 0 {
-            self.pages.iter_mut().skip(1).for_each(Page::give_back);
+            for page in self.pages.iter_mut().skip(1) {
+                page.give_back();
+            }
             self.spare = false;
         } else if number > 0 && std::mem::replace(&mut self.spare, true) {
             self.pages[number as usize].give_back();
@@ -214,12 +226,14 @@ impl<N: PageSlot> Pages<N> {
         let first = index >> N::PAGE_BITS;
         for number in first..self.pages.len() as u32 {
             let page = &self.pages[number as usize];
+            // Without memory a page has no free bits either, and nothing live.
             let mut live = if page.slots.is_empty() {
                 0
             } else {
                 !page.free & Self::ALL
             };
             if number == first {
+                // Those before `index` are not asked for.
                 live &= u64::MAX << offset::<N>(index);
             }
             if live != 0 {
@@ -277,7 +291,9 @@ mod tests {
         let indices: Vec<_> = (0..4000).map(|_| pages.claim().unwrap()).collect();
         assert_eq!(pages.pages_with_memory(), 250);
         // In an order unlike that of claiming.
-        (1..4000).for_each(|step| pages.release(indices[step * 1009 % 4000]));
+        for step in 1..4000 {
+            pages.release(indices[step * 1009 % 4000]);
+        }
         assert_eq!(
             (pages.len(), pages.pages_with_memory(), pages.pages.len()),
             (1, 2, 250)
@@ -303,12 +319,18 @@ mod tests {
     #[test]
     fn the_first_page_and_one_other_stay() {
         let mut pages = Pages::<Slot>::default();
-        (0..96).for_each(|_| _ = pages.claim());
-        (16..64).chain(0..16).for_each(|index| pages.release(index));
+        for _ in 0..96 {
+            pages.claim();
+        }
+        for index in (16..64).chain(0..16) {
+            pages.release(index);
+        }
         assert_eq!(pages.pages_with_memory(), 4, "two are in use");
         pages.release(79);
         assert_eq!((pages.claim(), pages.claim()), (Some(79), Some(0)));
-        (80..96).for_each(|index| pages.release(index));
+        for index in 80..96 {
+            pages.release(index);
+        }
         assert_eq!(pages.pages_with_memory(), 3, "the other is there already");
         assert_eq!((0..16).filter_map(|_| pages.claim()).last(), Some(16));
         pages.release(16);
@@ -328,7 +350,9 @@ mod tests {
     #[test]
     fn when_all_are_in_use_there_is_none_to_claim() {
         let mut pages = Pages::<Slot>::default();
-        (0..Slot::MAX).for_each(|_| assert!(pages.claim().is_some()));
+        for _ in 0..Slot::MAX {
+            assert!(pages.claim().is_some());
+        }
         assert_eq!(pages.claim(), None);
         pages.release(77);
         assert_eq!(pages.claim(), Some(77));

@@ -9,11 +9,11 @@
 //! Invariants, each cited where it is kept:
 //!
 //! - **Never early**: a task reaches the sink only when `deadline <= now`.
-//! - **Reached**: the present never passes a bucket that holds anything; so a bucket holds one unit
-//!   of time, and a bucket that is due stays in place, each of its tasks still to be cancelled or
-//!   rescheduled like any other, until the last one was handed over.
-//! - **Due first**: a bucket that is handed down ahead of its expiration gets what a turn's budget
-//!   leaves after the tasks that are due.
+//! - **Reached**: the present never passes a bucket that holds anything. So a bucket holds one unit
+//!   of time. A bucket that is due stays in place until its last task was handed over, and each of
+//!   them can be cancelled or rescheduled until then.
+//! - **Due first**: a bucket that is handed down ahead of its expiration gets the part of the budget
+//!   that due tasks leave.
 
 use crate::wheel::{
     buckets::Buckets,
@@ -23,7 +23,7 @@ use crate::wheel::{
     step,
 };
 
-/// A hierarchical timing wheel of tasks `T`, driven by the ticks it is told.
+/// A hierarchical timing wheel of tasks `T`, advanced to the ticks it is given.
 ///
 /// All times are in ticks, absolute, any `u64`. The owner does the rest: it reads a clock, takes
 /// whatever lock it needs, calls [`advance`](Self::advance), and runs what came out. The whole
@@ -75,7 +75,7 @@ pub struct Scheduled {
     pub due: u64,
 }
 
-/// What a call of [`TimingWheel::advance`] did, and when to call again.
+/// The work of one call of [`TimingWheel::advance`], and when to call again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Advanced {
@@ -83,8 +83,8 @@ pub struct Advanced {
     pub fired: usize,
     /// Tasks handed down to a lower level.
     pub cascaded: usize,
-    /// The tick of the next bucket; not after the time just given when the budget ran out.
-    /// `None` when nothing is scheduled.
+    /// The tick of the next bucket; `None` when nothing is scheduled. When the budget ran out it is
+    /// not after the time just given.
     pub next_due: Option<u64>,
 }
 
@@ -140,12 +140,13 @@ impl<T> TimingWheel<T> {
         TimingWheel::on(Geometry::new(size), start)
     }
 
-    /// A wheel of a timer, which hands down its coarse buckets without haste: from a quarter of
-    /// their span before they expire, after what is due; each level has two turns of slots. Its
-    /// coarse buckets begin `phase` ticks earlier than those of an unshifted one.
+    /// A wheel of a timer, which hands down its coarse buckets ahead of time: from a quarter of
+    /// their span before they expire, after the tasks that are due. Each level has twice as many
+    /// slots.
     ///
-    /// Give each of several wheels another phase, and their cascades do not fall on one tick. The
-    /// last `phase` ticks of `u64` mean "never" to such a wheel.
+    /// Its coarse buckets begin `phase` ticks earlier than those of an unshifted one. Give each of
+    /// several wheels another phase, and their cascades do not fall on one tick. The last `phase`
+    /// ticks of `u64` mean "never" to such a wheel.
     pub fn with_phase(size: WheelSize, start: u64, phase: u64) -> Self {
         TimingWheel::on(Geometry::with_phase(size, phase), start)
     }
@@ -162,7 +163,7 @@ impl<T> TimingWheel<T> {
         }
     }
 
-    /// The wheel's present: the latest tick it has been told of and has caught up with.
+    /// The wheel's present: the latest tick that it was given and has caught up with.
     pub fn now(&self) -> u64 {
         self.now
     }
@@ -188,8 +189,8 @@ impl<T> TimingWheel<T> {
         self.cancelled_count
     }
 
-    /// Has the next task's sequence follow this one: so several wheels can count together, as long
-    /// as none is given the same twice.
+    /// Sets the sequence that the next task's one follows. So several wheels can count together, as
+    /// long as none is given the same twice.
     pub fn follow(&mut self, sequence: u64) {
         self.sequence = sequence;
     }
@@ -235,11 +236,12 @@ impl<T> TimingWheel<T> {
         TaskId { index, sequence }
     }
 
-    /// Puts an index that is in no bucket into the one of a deadline; returns its place there, and
+    /// Puts an index that is in no bucket into the one of a deadline. Returns its place there, and
     /// when the bucket is due.
     #[inline]
     fn put(&mut self, index: u32, deadline: u64) -> (u32, u64) {
         let deadline = deadline.max(self.now);
+        // Beyond the last tick it is never due, and takes no bucket.
         if deadline > self.buckets.last_tick() {
             return (NO_PLACE, u64::MAX);
         }
@@ -282,7 +284,10 @@ impl<T> TimingWheel<T> {
     #[inline]
     pub fn get_mut(&mut self, id: TaskId) -> Option<&mut T> {
         let node = self.nodes.get_mut(id.index)?;
-        (node.sequence == id.sequence).then(|| node.task_mut())
+        if node.sequence != id.sequence {
+            return None; // a later task's
+        }
+        Some(node.task_mut())
     }
 
     /// The task at the index of a task that the wheel keeps. O(1).
@@ -335,20 +340,22 @@ impl<T> TimingWheel<T> {
         Some(self.place(id.index))
     }
 
-    /// Lets the present move up to `now` without handing anything over: as far as the earliest
-    /// bucket allows (Reached). After an idle time this is what makes a short delay go straight
-    /// into its own bucket, instead of a coarse one that must be handed down. O(1), or O(levels)
-    /// when a bucket has emptied since it was last asked.
+    /// Moves the present up to `now` without handing anything over, as far as the earliest bucket
+    /// allows (Reached). O(1), or O(levels) when a bucket has emptied since it was last asked.
+    ///
+    /// After an idle time this sends a short delay straight into its own bucket, instead of a
+    /// coarse one that must be handed down.
     #[inline]
     pub fn catch_up(&mut self, now: u64) {
         if now <= self.now {
             return;
         }
+        // The bound may be too low, after a cancel.
         if now >= self.due_bound {
             self.due_bound = self.next_due().unwrap_or(u64::MAX);
         }
-        // With nothing scheduled there is no bound: not `u64::MAX` either, which is a tick like any
-        // other.
+        // With nothing scheduled there is no bound, and not `u64::MAX` either: that is a tick like
+        // any other.
         if now < self.due_bound || self.scheduled_count == 0 {
             self.now = now;
         }
@@ -360,12 +367,12 @@ impl<T> TimingWheel<T> {
         self.buckets.next_due(self.now).map(|due| due.max(self.now))
     }
 
-    /// Advances the wheel to `now`: every task due by then is offered to `sink`, in order of tick,
-    /// but for at most `budget` tasks (offered or handed down) a call; call again while
-    /// [`Advanced::next_due`] is not after `now`. A `now` in the past counts as the present.
+    /// Advances the wheel to `now` and offers every task due by then to `sink`, in order of tick.
+    /// A `now` in the past counts as the present.
     ///
-    /// The sink runs between two steps of the wheel and sees only the task. O(buckets due +
-    /// budget).
+    /// One call offers or hands down at most `budget` tasks. Call again while
+    /// [`Advanced::next_due`] is not after `now`. The sink runs between two steps of the wheel and
+    /// sees only the task. O(buckets due + budget).
     pub fn advance(
         &mut self,
         now: u64,
@@ -382,9 +389,11 @@ impl<T> TimingWheel<T> {
             let Some(bucket) = self.buckets.first_due(target, self.now) else {
                 break;
             };
-            self.now = self.now.max(bucket.expiration.min(target)); // Reached
+            // Reached. A bucket handed down early expires after `target`, where the present stops.
+            self.now = self.now.max(bucket.expiration.min(target));
             self.empty(bucket, budget, &mut advanced, &mut sink);
         }
+        // With all of it done, the present moves on to `target`, as far as the next bucket allows.
         advanced.next_due = self.next_due();
         self.due_bound = advanced.next_due.unwrap_or(u64::MAX);
         self.catch_up(target);
@@ -399,8 +408,10 @@ impl<T> TimingWheel<T> {
         advanced: &mut Advanced,
         sink: &mut impl FnMut(DueTask<'_, T>),
     ) {
-        let (bucket, mut read) = (self.buckets.number(bucket), 0);
+        let bucket = self.buckets.number(bucket);
+        let mut read = 0;
         while advanced.fired + advanced.cascaded < budget {
+            // Their cache misses overlap.
             if read == 0 {
                 read = self.buckets.read_ahead(&self.nodes, bucket);
             }
@@ -409,21 +420,23 @@ impl<T> TimingWheel<T> {
             };
             read -= 1;
             self.scheduled_count -= 1;
+            // Never early: only what is due by now reaches the sink.
             if self.nodes.at(index).deadline <= self.now {
-                advanced.fired += 1; // Never early
+                advanced.fired += 1;
                 sink(DueTask {
                     nodes: &mut self.nodes,
                     index,
                 });
             } else {
+                // The others go down one level or more.
                 advanced.cascaded += 1;
                 self.place(index);
             }
         }
     }
 
-    /// Takes a task off its bucket: it never falls due, until it is rescheduled. False if it is
-    /// gone. O(1).
+    /// Takes a task off its bucket, so that it never falls due until it is rescheduled. False if it
+    /// is gone. O(1).
     pub fn unschedule(&mut self, id: TaskId) -> bool {
         if self.node(id).is_none() {
             return false;
@@ -433,10 +446,11 @@ impl<T> TimingWheel<T> {
         true
     }
 
-    /// The first task in the wheel's keeping whose index is `index` or above: with `0`, then one
-    /// above each id found, every task is visited, in no order that means anything.
+    /// The first task in the wheel's keeping whose index is `index` or above. With `0`, then one
+    /// above each id found, every task is visited, in no meaningful order.
     pub fn first_from(&self, index: u32) -> Option<TaskId> {
-        self.nodes.first_from(index).map(|index| self.id_at(index))
+        let index = self.nodes.first_from(index)?;
+        Some(self.id_at(index))
     }
 
     /// Walks every link and checks every invariant, for tests. O(n + buckets).
