@@ -146,7 +146,7 @@ fn a_subscriber_that_panics_loses_nothing() {
 /// In debug builds.
 #[cfg(debug_assertions)]
 #[test]
-fn a_stuck_check_is_told_once_with_both_threads() {
+fn stuck_check_is_reported_once_with_both_threads() {
     let lines = told(|timer, purgatory| {
         let (checking, parks) = (Stop::armed(), purgatory.clone());
         let in_check = checking.clone();
@@ -165,7 +165,7 @@ fn a_stuck_check_is_told_once_with_both_threads() {
     });
     let here = thread::current().name().unwrap().to_owned();
     let told = format!(
-        "WARN a check takes more than a second; does it wait for a lock held while raising? \
+        "WARN a check takes more than a second; does it wait for a lock held while signalling? \
          purgatory=\"test\" on=\"parks\" seen_by=\"{here}\""
     );
     assert_eq!(lines, [told]);

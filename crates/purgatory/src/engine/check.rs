@@ -1,4 +1,5 @@
-//! Checking: take the payload out of its entry, run the check with nothing locked, check it back in.
+//! Checking: take the payload out of its entry, run the check with nothing locked, check it back
+//! in.
 //!
 //! The thread that checks an operation out is its *holder*: only it ends or removes the operation.
 //! Other threads leave it a request, to check again or to end it, on which it acts as it checks the
@@ -54,8 +55,8 @@ impl<O> Batch<O> {
         self.found.push(Found::Elsewhere(handle));
     }
 
-    /// Adds a waiter that a walk came to. In the walk's own shard it is checked out in the same lock
-    /// hold, unless it is held already.
+    /// Adds a waiter that a walk came to. In the walk's own shard it is checked out in the same
+    /// lock hold, unless it is held already.
     #[inline(always)]
     pub(super) fn add(&mut self, entries: &mut Entries<O>, waiter: Waiter) {
         match waiter {
@@ -118,6 +119,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 Cause::Recheck => self.check_without_event(&mut held),
             };
             held.verdict = verdict;
+            // The clock is read before the lock is taken.
             let now_ns = self.ending_at();
             let checked_in = self.first_shard_of(held.handle).check_in(held, now_ns);
             let ended = match checked_in {
@@ -175,8 +177,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         checked.verdict == Verdict::Satisfied
     }
 
-    /// Checks out the waiters whose first key is in another shard. Those that cannot be checked out
-    /// leave the batch: their holder looks again.
+    /// Checks out the waiters whose first key is in another shard. A waiter that is held leaves the
+    /// batch: its holder checks it again.
     fn check_out_elsewhere(&self, batch: &mut Batch<O>) {
         let elsewhere = batch.found.iter_mut().filter_map(|found| match found {
             Found::Elsewhere(handle) => Some((*handle, found)),
@@ -191,6 +193,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 }
             },
         );
+        // The others are held, or have ended.
         batch
             .found
             .retain(|found| matches!(found, Found::CheckedOut(_)));

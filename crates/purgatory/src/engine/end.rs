@@ -1,7 +1,7 @@
 //! Endings from outside: cancel, complete, shut down; and new deadlines.
 //!
-//! Each *claims* operations under their first shards' locks, then finishes them with nothing locked.
-//! An operation that a thread holds is left a request to end, on which its holder acts.
+//! Each *claims* operations under their first shards' locks, then finishes them with nothing
+//! locked. An operation that a thread holds is left a request to end, on which its holder acts.
 
 use std::{
     hash::Hash,
@@ -41,6 +41,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Some(entry) = first_shard.get_mut(handle) else {
             return EndResult::Gone;
         };
+        // A wait has a value only from its condition.
         if outcome == Outcome::Completed
             && entry.payload().is_some_and(|it| !it.completes_by_call())
         {
@@ -49,6 +50,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return self.complete_by_check(&call, held);
         }
         let Some(ended) = first_shard.claim(handle, outcome, now_ns) else {
+            // A thread holds it: that thread was left the request to end it.
             return EndResult::Noted;
         };
         drop(first_shard);
@@ -56,8 +58,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         EndResult::Ended
     }
 
-    /// Completes an operation that needs a value, if its check gives one. It is `held`, unless another
-    /// thread ends it.
+    /// Completes an operation that needs a value, if its check gives one. It is `held`, unless
+    /// another thread ends it.
     fn complete_by_check(
         self: &Arc<Self>,
         call: &Call<'_>,
@@ -119,6 +121,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         list: WatchList,
         claim: &mut impl FnMut(&mut Shard<K, O>, TimerHandle),
     ) {
+        // 1. Begin a walk, with the first waiters.
         let mut found = Vec::new();
         let mut shard = self.shard_of(hash);
         let Some(record) = shard.find(key, hash) else {
@@ -133,6 +136,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             |of, waiter| found.push(waiter.handle(of)),
         );
         drop(shard);
+        // 2. Claim what was found, and go on.
         loop {
             self.each_in_first_shard(found.drain(..), |&handle| handle, &mut *claim);
             if !walk.next(CLAIM_BATCH, |of, waiter| found.push(waiter.handle(of))) {
@@ -164,8 +168,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Cancels everything parked; returns how many this call ended. All are claimed before the first
-    /// is called back, so operations that callbacks park stay.
+    /// Cancels everything parked; returns how many this call ended. All are claimed before the
+    /// first is called back, so operations that callbacks park stay.
     pub(crate) fn cancel_all(self: &Arc<Self>, reason: CancelReason) -> usize {
         let call = Call::enter(&self.executors);
         let mut claimed = self.claim_all(&Outcome::Cancelled(reason), |_| true);

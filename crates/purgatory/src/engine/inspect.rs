@@ -94,7 +94,7 @@ impl<T> Highest<T> {
     }
 }
 
-/// What a look at everything parked found.
+/// Findings of a look at everything parked.
 pub(super) struct Survey {
     pub(super) seen: Seen,
     /// Operations by their age in nanoseconds, the oldest first.
@@ -106,6 +106,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let now_ns = self.driver().now_ns();
         let Survey { seen, oldest } = self.survey(limit, now_ns);
         let age_ns = |since_ns: u64| now_ns.saturating_sub(since_ns);
+        // The checks that have been under way for longest.
         let mut under_check = Highest::new(limit);
         for (&handle, &since_ns) in &seen.checks {
             under_check.offer(age_ns(since_ns), || handle);
@@ -145,6 +146,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut oldest = Highest::new(limit);
         let mut tour = Tour::default();
         while let Some((mut shard, handles)) = self.next_parked(&mut tour) {
+            // One lock hold: bounded.
             for handle in handles {
                 let Some(entry) = shard.get_mut(handle) else {
                     continue;

@@ -253,6 +253,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(super) fn park_times(&self, now_ns: u64, timeout: Timeout) -> ParkTimes {
         let tick = self.driver().tick;
         let deadline = timeout.deadline(tick, now_ns);
+        // The wheel comes by at the deadline, or earlier for a recheck.
         let armed = match self.settings.recheck_every {
             Some(every) => {
                 let recheck = tick.deadline(now_ns, every);
@@ -270,7 +271,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Tells the timer that a shard has work at tick `due`, unless the operation has no deadline.
+    /// Reports to the timer that a shard has work at tick `due`, unless that is never.
     #[inline]
     pub(super) fn work_at(shard: &mut LockedShard<'_, K, O>, times: &ParkTimes, due: u64) {
         if times.armed.is_some() {
@@ -333,14 +334,14 @@ pub(crate) struct SharedCounts {
     pub(crate) callback_delay: plain::Mutex<TimeHistogram>,
     /// Rare counts: panics, missed events, refusals.
     pub(crate) rare: plain::Mutex<Stats>,
-    /// What snapshots have seen.
+    /// The memory of snapshots.
     pub(crate) seen: plain::Mutex<Seen>,
     /// Times that a recorder's histograms have already.
     #[cfg(feature = "metrics")]
     pub(crate) published: plain::Mutex<crate::stats::Times>,
 }
 
-/// What snapshots remember from one to the next.
+/// The memory of snapshots, from one to the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// Checks that the last snapshot found under way, each with a nanosecond at which it was.

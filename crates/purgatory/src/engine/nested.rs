@@ -1,15 +1,15 @@
 //! Callbacks that call back: the trampoline.
 //!
 //! A callback may signal keys, which ends operations, whose callbacks signal keys, and so on for a
-//! million links. So that the stack does not grow with the chain, only the *outermost* call into any
-//! purgatory on a thread runs callbacks. A nested call queues them, and the outermost call works the
-//! queue off before it returns, even when it unwinds. The queue belongs to the thread: it spans
-//! purgatories.
+//! million links. So that the stack does not grow with the chain, only the *outermost* call into
+//! any purgatory on a thread runs callbacks. A nested call queues them, and the outermost call
+//! works the queue off before it returns, even when it unwinds. The queue belongs to the thread: it
+//! spans purgatories.
 //!
-//! - **Bounded call**: after `QUEUE_BUDGET` queued pieces of work the rest moves, still in order, to
-//!   the executor of the outermost call's purgatory.
-//! - **Until the end**: a thread's destructors may call, too, and no chain of theirs needs stack. So
-//!   the thread's state has no destructor of its own.
+//! - **Bounded call**: after `QUEUE_BUDGET` queued pieces of work the rest moves, still in order,
+//!   to the executor of the outermost call's purgatory.
+//! - **Until the end**: a thread's destructors may call, too, and no chain of theirs needs stack.
+//!   So the thread's state has no destructor of its own.
 
 use std::{
     cell::{Cell, RefCell},

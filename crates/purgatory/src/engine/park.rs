@@ -183,6 +183,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             drop(shard);
             return Err(Refused::new(operation, reason));
         }
+        // One key, and no event since the check: park it here and now.
         let event_passed = O::CHECKED && self.versions.changed(first);
         if others.is_empty() && !event_passed {
             shard.counts.checks += u64::from(O::CHECKED);
@@ -191,6 +192,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 checked_in: CheckedIn::Parked,
             });
         }
+        // Otherwise this thread holds it until all keys are watched.
         let handle = self.put_in(&mut shard, times, State::Held, first);
         drop(shard);
         self.watch_others(operation, handle, others, event_passed)
@@ -204,6 +206,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         others: &[Watch<'_, K>],
         mut event_passed: bool,
     ) -> Result<ParkedUnder<K, O>, Refused<O>> {
+        // 1. Watch the keys, each in its shard. An event since the check is one to check for again.
         let mut arriving = Arriving {
             core: self,
             handle,
@@ -219,6 +222,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             arriving.last_secondary = Some(secondary);
             event_passed |= self.versions.changed(watch);
         }
+        // 2. Check in, as any holder does.
         let last_secondary = arriving.arrived();
         let now_ns = self.ending_at();
         let mut first_shard = self.first_shard_of(handle);
@@ -270,6 +274,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             };
             self.versions.watch(key, Some(watermark))
         };
+        // Most operations have one key: no list is made for it.
         match (watches.keys, watches.watermarks) {
             ([key], []) => WatchSet::One(plain(key)),
             ([], [watermark]) => WatchSet::One(up_to(watermark)),

@@ -153,6 +153,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             budget = usize::MAX;
         }
         while let Some(mut job) = batch.jobs.pop_front() {
+            // Release what is left of its watches first, within the budget.
             if let CallbackJob::Call(ended) = &mut job {
                 budget -= self.release_secondaries(&mut ended.last_secondary, budget, drop);
                 if ended.last_secondary.is_some() {

@@ -88,13 +88,13 @@ impl ModelLock {
 /// Versions of a shard: a power of two. A model has one, so that keys share it.
 pub(crate) const VERSIONS_PER_SHARD: usize = if MODEL { 1 } else { 32 };
 
-/// Payloads that an event checks out and checks together. More would save locks, but none of them can
-/// expire or be cancelled before the checks of the others are over. A model takes two, so that a walk
-/// has steps.
+/// Payloads that an event checks out and checks together. More would save locks, but none of them
+/// can expire or be cancelled before the checks of the others are over. A model takes two, so that
+/// a walk has steps.
 pub(crate) const CHECK_BATCH: usize = if MODEL { 2 } else { 16 };
 
-/// Returns the default number of shards: 64 for each processor, rounded up to a power of two, from 64
-/// to [`MAX_SHARDS`](timer_core::MAX_SHARDS). A model has two.
+/// Returns the default number of shards: 64 for each processor, rounded up to a power of two, from
+/// 64 to [`MAX_SHARDS`](timer_core::MAX_SHARDS). A model has two.
 pub(crate) fn default_shards() -> usize {
     if MODEL {
         return 2;
