@@ -1,6 +1,10 @@
 //! The page and its events as routes (feature `axum`).
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{self as plain, Arc, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -53,10 +57,7 @@ impl Live {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn router(&self) -> Router {
-        let feed = Arc::new(Feed {
-            live: self.clone(),
-            latest: Mutex::default(),
-        });
+        let feed = Arc::new(Feed::new(self.clone()));
         Router::new()
             .route("/", get(page))
             .route("/events", get(async move || events(feed.clone())))
@@ -88,9 +89,10 @@ fn events(feed: Arc<Feed>) -> Sse<impl Stream<Item = Result<sse::Event, Infallib
 /// One event for all clients of the page.
 struct Feed {
     live: Live,
-    /// The lock is held by the client that makes the next event or waits for its time. The others wait
-    /// for the lock and find the event. If that client is dropped meanwhile, another one makes it.
-    latest: Mutex<Latest>,
+    latest: plain::Mutex<Latest>,
+    /// Held by the client that makes the next event or waits for its time. If that client is
+    /// dropped meanwhile, another one makes it.
+    making: Mutex<()>,
 }
 
 /// The latest event, and when the next one may be made.
@@ -109,28 +111,61 @@ struct Made {
 }
 
 impl Feed {
+    fn new(live: Live) -> Feed {
+        Feed {
+            live,
+            latest: plain::Mutex::default(),
+            making: Mutex::default(),
+        }
+    }
+
+    fn latest(&self) -> MutexGuard<'_, Latest> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The latest event, if it is later than number `seen`.
+    fn made_after(&self, seen: u64) -> Option<Made> {
+        let made = self.latest().made.clone();
+        made.filter(|made| made.number > seen)
+    }
+
     /// Returns an event later than number `seen`; `None` when it cannot be made.
     ///
     /// # Cancellation
     /// A dropped call leaves the event to the next one, after the usual pause.
     async fn after(&self, seen: u64) -> Option<Made> {
-        // Another client may have made one that this client has not seen.
-        let mut latest = self.latest.lock().await;
-        if let (Some(made), Some(next_at)) = (&latest.made, latest.next_at) {
-            if made.number > seen && Instant::now() < next_at {
-                return Some(made.clone());
+        // 1. While another client makes the next event, a new client gets the latest at once: it is
+        //    of now. The others wait for the next.
+        let _making = match self.making.try_lock() {
+            Ok(making) => making,
+            Err(_) => {
+                if let Some(made) = self.made_after(seen) {
+                    return Some(made);
+                }
+                self.making.lock().await
+            }
+        };
+
+        // 2. The latest may be one that this client has not seen, and still of now.
+        let next_at = self.latest().next_at;
+        if let Some(next_at) = next_at {
+            if Instant::now() < next_at {
+                if let Some(made) = self.made_after(seen) {
+                    return Some(made);
+                }
             }
             sleep_until(next_at).await;
         }
 
-        // Make it on a thread that may block. The pause is set first, as this future may be dropped
-        // meanwhile.
+        // 3. Make it on a thread that may block. The pause is set first, as this future may be
+        //    dropped meanwhile.
         let begun = Instant::now();
-        latest.next_at = Some(begun + Live::PAUSE);
+        self.latest().next_at = Some(begun + Live::PAUSE);
         let live = self.live.clone();
         let event = spawn_blocking(move || live.event()).await.ok()?;
 
-        // A slow event is followed by a longer pause.
+        // 4. A slow event is followed by a longer pause.
+        let mut latest = self.latest();
         latest.next_at = Some(begun + Live::PAUSE.max(begun.elapsed() * SHARE));
         latest.number += 1;
         let made = Made {
@@ -144,7 +179,18 @@ impl Feed {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        future::poll_fn,
+        pin::{Pin, pin},
+        task::Poll,
+    };
+
     use super::*;
+
+    /// Polls a future once, for the calling task.
+    async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+        poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+    }
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread()
@@ -154,10 +200,22 @@ mod tests {
     }
 
     fn feed() -> Feed {
-        Feed {
-            live: Live::new(),
-            latest: Mutex::default(),
-        }
+        Feed::new(Live::new())
+    }
+
+    #[test]
+    fn new_listener_does_not_wait_for_the_next_event() {
+        runtime().block_on(async {
+            let feed = feed();
+            let first = feed.after(0).await.unwrap();
+            let mut next = pin!(feed.after(first.number));
+            assert!(poll_once(next.as_mut()).await.is_pending()); // it has the making
+            let Poll::Ready(late) = poll_once(pin!(feed.after(0))).await else {
+                panic!("it waits for the next event");
+            };
+            assert_eq!(late.unwrap().number, first.number);
+            assert_eq!(next.await.unwrap().number, 2);
+        });
     }
 
     #[test]
