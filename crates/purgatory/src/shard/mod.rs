@@ -43,6 +43,7 @@ pub(crate) use watermark_queue::Watermark;
 
 use entry::Decision;
 
+/// The state that one lock guards.
 #[derive(Debug)]
 #[repr(C)] // the fields that each operation writes come first, in as few cache lines as can be
 pub(crate) struct Shard<K, O> {

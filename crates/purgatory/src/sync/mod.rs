@@ -26,6 +26,8 @@ pub enum Failpoint {
     EventLeavesVersion,
     /// An event that finds an operation under check leaves its holder no note.
     EventLeavesNoNote,
+    /// A recheck that finds an operation under check leaves its holder no note.
+    RecheckLeavesNoNote,
     /// A watermark watch that was taken off its key is not counted down.
     MetWatchNotCounted,
     /// An end that finds an operation under check leaves its holder no note.

@@ -41,7 +41,7 @@ use purgatory::{
 };
 use timer_core::ManualTimer;
 
-use Act::{Cancel, Event, EventForOne, Park, Raise, Time};
+use Act::{Cancel, Event, EventForOne, Park, Raise, Set, Time};
 use Outcome::{Completed, Expired};
 
 /// The bound of the search; beyond it these models show nothing new.
@@ -84,6 +84,8 @@ enum Act {
     Event(usize, u8),
     EventForOne(usize, u8),
     Advance(usize, u8),
+    /// Sets a flag alone.
+    Set(usize),
     /// The event alone.
     Raise(u8),
     Cancel(u8),
@@ -171,6 +173,7 @@ impl Setup {
                 set(flag);
                 self.purgatory.complete_up_to(&key, 5);
             }
+            Act::Set(flag) => set(flag),
             Act::Raise(key) => _ = self.purgatory.check_and_complete(&key),
             Act::Cancel(key) => _ = self.purgatory.cancel_for_key(&key, "loom"),
             Act::Time => self.timer.advance(MS),
@@ -572,6 +575,20 @@ fn recheck_against_event_and_cancel() {
         check(&[Failpoint::ExpiryLeavesNoNote], move || {
             let setup = parked(rechecking(), keys).race([Cancel(1)], &[Time]);
             setup.assert_ended_once(&[CANCELLED]);
+        });
+    }
+}
+
+/// A condition that comes true without an event, and then a recheck, against a check that is under
+/// way: the recheck or the holder of the operation finds it.
+#[test]
+fn recheck_against_an_early_check() {
+    for keys in [ONE_KEY, TWO_SHARDS] {
+        check(&[Failpoint::RecheckLeavesNoNote], move || {
+            let setup = Setup::with(|builder| builder.recheck_every(MS));
+            setup.park(setup.op(&[0]), keys, 3 * MS);
+            let setup = setup.race([Raise(1)], &[Set(0), Time]);
+            setup.assert_ended_once(&[Completed]);
         });
     }
 }
