@@ -4,8 +4,8 @@
 //!
 //! An entry is *parked*, with its payload in it, or *held*: a thread took the payload out, to check
 //! it or because it still watches its keys ([`State`]; the engine's head draws the whole life of an
-//! operation). These are the only two states. An entry queued for its last check counts as held: its
-//! payload travels with the queued job.
+//! operation). These are the only two states. An entry queued for its last check counts as held:
+//! its payload travels with the queued job.
 //!
 //! - **Holder removes**: while an entry is held, only its holder ends or removes it. Every other
 //!   thread leaves a *note*, a pending request: to check again (an event or a recheck came by), or
@@ -96,7 +96,8 @@ impl<O> CheckedOut<O> {
 pub(crate) enum State<O> {
     /// The operation waits, and its payload lies here.
     Parked(O),
-    /// A thread holds the payload: the thread that parks or checks it, or the job of its last check.
+    /// A thread holds the payload: the thread that parks or checks it, or the job of its last
+    /// check.
     Held,
 }
 
@@ -359,8 +360,9 @@ impl<O> Entry<O> {
     pub(crate) fn count_down(&mut self) -> CountedDown {
         debug_assert!(self.remaining > 0, "each counted watch is taken once");
         self.remaining -= u16::from(!failpoint!(MetWatchNotCounted));
-        // The advance checks it, or ends it, in its next step. Until then this note stands for that:
-        // a holder that comes first checks again, and a recheck that comes first missed no event.
+        // The advance checks it, or ends it, in its next step. Until then this note stands for
+        // that: a holder that comes first checks again, and a recheck that comes first missed no
+        // event.
         if !failpoint!(EventLeavesNoNote) {
             self.notes.set(Notes::EVENT);
         }

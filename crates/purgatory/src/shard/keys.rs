@@ -1,8 +1,8 @@
 //! The keys of one shard that have waiters: how a key's *record* is found, and what it holds.
 //!
 //! Most records are *near*: they lie in the first page, at the place that the key's hash names. A
-//! hash table finds the others, the *distant* ones. The file also has the form of the *links*, which
-//! tie a watch to its key's record; the lists that links make up are in
+//! hash table finds the others, the *distant* ones. The file also has the form of the *links*,
+//! which tie a watch to its key's record; the lists that links make up are in
 //! [`watchers`](super::watchers) and [`watermark_queue`](super::watermark_queue).
 //!
 //! - **Gone**: a record without waiters does not exist, so a key used once leaves nothing behind.

@@ -219,8 +219,8 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         None
     }
 
-    /// Closes the shard: it takes no operation any more. The operations that are here count as under
-    /// way until the last of them has left. Returns true the first time.
+    /// Closes the shard: it takes no operation any more. The operations that are here count as
+    /// under way until the last of them has left. Returns true the first time.
     pub(crate) fn close(&mut self, under_check: &Latch) -> bool {
         let is_first = !self.closed;
         self.closed = !failpoint!(ShutdownClosesNoShard);

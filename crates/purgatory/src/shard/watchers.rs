@@ -2,8 +2,8 @@
 //!
 //! A *watch* has a *link*, by which it leaves its list without hashing or comparing a key. The link
 //! of an operation's first key lies in its entry. For each other key the operation has a *secondary
-//! watch*: a slot in the shard of that key, with a link and the operation's handle. A link is in one
-//! of four places:
+//! watch*: a slot in the shard of that key, with a link and the operation's handle. A link is in
+//! one of four places:
 //!
 //! - on the list of its key's *plain* watches, in the order they were parked;
 //! - among the watermark watches that are not met ([`watermark_queue`](super::watermark_queue));
