@@ -135,8 +135,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// before any callback runs, so operations parked by callbacks are not cancelled. This is not
     /// an event: operations that other threads park meanwhile may stay.
     ///
-    /// An operation that has expired is not reached, even if its callback is still pending on the
-    /// executor.
+    /// An operation that has expired is not reached: its callback may still run after this returns,
+    /// with [`Expired`](Outcome::Expired) ([a guard](crate::guide::recipes#sessions)).
     ///
     /// O(n log n) for n watches of the key.
     ///
@@ -218,8 +218,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// before any callback runs, so operations parked by callbacks are not cancelled. Operations
     /// that other threads park meanwhile may stay.
     ///
-    /// An operation that has expired is not reached, even if its callback is still pending on the
-    /// executor.
+    /// An operation that has expired is not reached: its callback may still run after this returns,
+    /// with [`Expired`](Outcome::Expired) ([a guard](crate::guide::recipes#sessions)).
     ///
     /// O(parked + shards), with memory for all operations until their callbacks run. Shards are
     /// locked one after another, for 64 operations each time.

@@ -97,7 +97,7 @@
 //!
 //! impl Drop for Registered<'_> {
 //!     fn drop(&mut self) {
-//!         self.connection.waiting.remove(&self.number); // answered, expired, or its client has gone
+//!         self.connection.waiting.remove(&self.number); // answered, late, or its client has gone
 //!     }
 //! }
 //!

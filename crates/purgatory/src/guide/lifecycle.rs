@@ -1,8 +1,8 @@
 //! The states of an operation, from the call that parks it to its callback.
 //!
-//! A waiting operation is *parked*, or it is *held*: one thread has checked it out and runs its check,
-//! with nothing locked. Only that thread can end it; other threads leave a *pending request*, for a
-//! recheck or an end.
+//! A waiting operation is *parked*, or it is *held*: one thread has checked it out and runs its
+//! check, with nothing locked. Only that thread can end it; other threads leave a *pending
+//! request*, for a recheck or an end.
 //!
 //! ```text
 //!         try_complete_else_watch
@@ -36,7 +36,7 @@
 //! - **(e)** An event between check and registration is not lost: keys count their events.
 //! - **(f)** A check that comes true wins over every pending request.
 //! - **(g)** The same thread checks again, as often as events came by.
-//! - **(h)** The time ran out, or a thread cancelled or completed it. The first such request counts.
+//! - **(h)** The time ran out, or a thread cancelled or completed it. The first request counts.
 //! - **(j)** An event, a watermark that is met but does not complete it, or a
 //!   [recheck](crate::Builder::recheck_every).
 //! - **(l)** With [`check_at_expiry`](crate::Builder::check_at_expiry) the executor first holds it
@@ -65,7 +65,7 @@
 //!
 //! ```
 //! use std::{sync::mpsc, time::Duration};
-//! use purgatory::{CancelReason, Outcome, ParkResult, Purgatory, Timeout, when};
+//! use purgatory::{CancelReason, Outcome, Purgatory, Timeout, when};
 //! use purgatory::timer_core::ManualTimer;
 //!
 //! let timer = ManualTimer::new(); // the real wheel, with a clock that we advance
@@ -78,7 +78,7 @@
 //! let second = Duration::from_secs(1);
 //!
 //! let parked = waits.try_complete_else_watch(operation("a"), &["k"], second)?;
-//! let ParkResult::Parked(a) = parked else { unreachable!("its check is never true") };
+//! let a = parked.id().expect("its check is never true");
 //! waits.try_complete_else_watch(operation("b"), &["k"], second)?; // (e), (k)
 //! waits.try_complete_else_watch(operation("c"), &["k", "l"], Timeout::Never)?;
 //! assert!(waits.try_complete_else_watch(operation("d"), &["k"], second).is_err()); // (d): full

@@ -53,8 +53,8 @@
 //!
 //! # Under an executor
 //!
-//! A task advances the timer. Futures of [`wait`](crate::Purgatory::wait) work in `spawn_local`; wrap
-//! the values that a condition holds. A timer [on tokio](super::tokio) advances by itself.
+//! A task advances the timer. Futures of [`wait`](crate::Purgatory::wait) work in `spawn_local`;
+//! wrap the values that a condition holds. A timer [on tokio](super::tokio) advances by itself.
 //!
 //! [`ManualTimer`]: crate::timer_core::ManualTimer
 //! [`ManualTimer::next_due_in`]: crate::timer_core::ManualTimer::next_due_in

@@ -44,9 +44,15 @@
 //! # Missed events
 //!
 //! A missed event (a lost wakeup) is a condition that came true without a signal. It looks like a
-//! timeout. [`check_at_expiry`](crate::Builder::check_at_expiry) finds it
-//! ([recipe](super::recipes#a-trigger-that-was-forgotten)). An event that races the timeout may
-//! count, too, so watch the share.
+//! timeout. The last check, at expiry, finds it:
+//!
+//! | Waits of | Last check |
+//! |---|---|
+//! | [`Monitor::new`](crate::Monitor::new) | on; it counts, and reports no keys |
+//! | [`Watermarks`](crate::Watermarks), [`Replies`](crate::Replies) | not needed: one call changes the value and signals the key |
+//! | [`Purgatory::new`](crate::Purgatory::new), [`Monitor::with`](crate::Monitor::with) | off, unless the builder has [`check_at_expiry`](crate::Builder::check_at_expiry) ([recipe](super::recipes#a-trigger-that-was-forgotten)) |
+//!
+//! An event that races the timeout may count as missed, too, so watch the share.
 //!
 //! [`recheck_every`](crate::Builder::recheck_every) checks an operation again each interval, so a
 //! forgotten event costs one interval instead of the whole timeout. Choose an interval above the

@@ -41,8 +41,9 @@
 //! signal it.**
 //!
 //! *First the condition*: parking checks the operation, watches its keys, and checks again if an
-//! event came in between. A key that is signalled too early may have no waiter yet, or one whose check
-//! is still false: a lost wakeup, and the operation waits on.
+//! event came in between. A key that is signalled too early may have no waiter yet, or
+//! one whose check is still false. Then the operation waits on, and ends as if its time had run out
+//! (a [missed event](super::operating#missed-events)).
 //!
 //! *No lock*: signalling runs checks on your thread. A check that needs a lock of this thread waits
 //! forever. Debug builds warn on stderr after a second, when another thread uses the purgatory.

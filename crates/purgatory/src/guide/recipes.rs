@@ -28,8 +28,8 @@
 //! # A long-poll fetch
 //!
 //! A consumer wants no answer until 64 bytes have come, over all of its partitions. A sum needs a
-//! check, so this is a checked watch, and each partition is watched from its first new byte. A fetch
-//! that expires is answered with the bytes that there are.
+//! check, so this is a checked watch, and each partition is watched from its first new byte. A
+//! fetch that expires is answered with the bytes that there are.
 //!
 //! ```
 #![doc = include_str!("recipes/long_poll.rs")]
@@ -85,8 +85,8 @@
 //!
 //! # One deadline for several waits
 //!
-//! A timeout counts from its call, so two waits of 30 seconds may take 60. Compute the deadline once.
-//! The place is a guard, returned on drop.
+//! A timeout counts from its call, so two waits of 30 seconds may take 60. Compute the deadline
+//! once. The place is a guard, returned on drop.
 //!
 //! ```
 #![doc = include_str!("recipes/deadline.rs")]
@@ -106,8 +106,8 @@
 //!
 //! # A quorum write
 //!
-//! A write is committed when two of three replicas have it: a majority has come as far as the second
-//! highest index, which only advances.
+//! A write is committed when two of three replicas have it: a majority has come as far as the
+//! second highest index, which only advances.
 //!
 #![cfg_attr(feature = "keyed", doc = "```")]
 #![cfg_attr(not(feature = "keyed"), doc = "```ignore")]
@@ -232,8 +232,8 @@
 //! out; a heartbeat reschedules it. Its number tells an old session from a new one.
 //!
 //! A cancel would not do for `join`: of two joins at once each could park after the other's cancel,
-//! and no cancel reaches a session that has expired and waits for the executor. So one lock decides,
-//! and the callback asks it.
+//! and no cancel reaches a session that has expired and waits for the executor. So one lock
+//! decides, and the callback asks it.
 //!
 //! ```
 #![doc = include_str!("recipes/sessions.rs")]
@@ -273,8 +273,8 @@
 //!
 //! # A topic made again
 //!
-//! A watermark only advances, so a topic made again needs another key: name and epoch. A late append
-//! to the old topic does not touch the new one.
+//! A watermark only advances, so a topic made again needs another key: name and epoch. A late
+//! append to the old topic does not touch the new one.
 //!
 #![cfg_attr(feature = "keyed", doc = "```")]
 #![cfg_attr(not(feature = "keyed"), doc = "```ignore")]

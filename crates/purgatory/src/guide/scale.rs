@@ -25,19 +25,15 @@
 //!
 //! # Sizing
 //!
-//! **parked = rate × mean wait**; memory = parked × bytes; CPU = rate × ns. Measured by `cargo run
-//! --release -p purgatory-benches --bin peers -- --only park --only bytes`, for requests of 16
-//! bytes; your checks and callbacks come on top:
+//! **parked = rate × mean wait**; memory = parked × bytes; CPU = rate × ns. The bytes and ns of one
+//! operation, without its payload, checks and callback, are in `docs/BENCHMARKS.md`, rows
+//! `bytes-per-parked` and `park-complete` (`cargo run --release -p purgatory-benches --bin peers --
+//! --only park --only bytes`). Suppose 200 bytes and 500 ns:
 //!
-//! | | bytes, 1 key | 3 keys | ns, 1 key | 3 keys |
-//! |---|---|---|---|---|
-//! | callback | 103 | 173 | 161 | 379 |
-//! | future, without its task | 311 | 381 | 371 | 590 |
-//!
-//! | Calculated from it | rate | mean wait | parked | memory | CPU |
+//! | Supposed | rate | mean wait | parked | memory | CPU of one core |
 //! |---|---|---|---|---|---|
-//! | acks=all | 100 000/s | 5 ms | 500 | 51 kB | 1.6 % |
-//! | long poll, three keys | 20 000/s | 500 ms | 10 000 | 1.7 MB | 0.7 % |
+//! | acks=all | 100 000/s | 5 ms | 500 | 100 kB | 5 % |
+//! | long poll | 20 000/s | 500 ms | 10 000 | 2 MB | 1 % |
 //!
 //! Set [`max_parked`](crate::Builder::max_parked) on a server: if events stop, a purgatory holds
 //! rate × timeout. [`max_weight`](crate::Builder::max_weight) bounds what differs in size. With

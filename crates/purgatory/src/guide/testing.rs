@@ -1,7 +1,7 @@
 //! Tests that do not sleep: a clock that you advance.
 //!
-//! A [`ManualTimer`](crate::timer_core::ManualTimer) is the real wheel. Callbacks of operations that
-//! expire run on the thread that advances it, in order.
+//! A [`ManualTimer`](crate::timer_core::ManualTimer) is the real wheel. Callbacks of operations
+//! that expire run on the thread that advances it, in order.
 //!
 //! ```
 //! use std::{sync::mpsc, time::Duration};

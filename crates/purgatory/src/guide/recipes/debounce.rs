@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, OperationId, ParkResult, Purgatory, when};
+use purgatory::{BoxedOperation, OperationId, Purgatory, when};
 
 const QUIET: Duration = Duration::from_secs(2);
 
@@ -39,10 +39,7 @@ impl Document {
         let parked = self
             .saves
             .try_complete_else_watch(when(|| false, end), &[self.name], QUIET);
-        self.pending = match parked {
-            Ok(ParkResult::Parked(id)) => Some(id),
-            _ => None,
-        };
+        self.pending = parked.ok().and_then(|parked| parked.id());
         self.pending.is_some()
     }
 

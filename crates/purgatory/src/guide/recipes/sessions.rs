@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, OperationId, Outcome, ParkResult, Purgatory, when};
+use purgatory::{BoxedOperation, OperationId, Outcome, Purgatory, when};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -74,12 +74,15 @@ impl Sessions {
             }
         };
         let session = when(is_over, ended);
-        match self
+        let parked = self
             .parked
-            .try_complete_else_watch(session, &[member], TIMEOUT)
-        {
-            Ok(ParkResult::Parked(id)) => Some(Session { member, number, id }),
-            Ok(_) => None,
+            .try_complete_else_watch(session, &[member], TIMEOUT);
+        match parked {
+            Ok(parked) => Some(Session {
+                member,
+                number,
+                id: parked.id()?,
+            }),
             Err(_) => {
                 self.members.lock().unwrap().end(member, number);
                 None

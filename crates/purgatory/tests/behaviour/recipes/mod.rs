@@ -1,5 +1,5 @@
-//! The guide's recipes. The recipes compiled here are the files that the guide shows. The guide runs
-//! the plain use of each; these tests add the orders of events that a network may give.
+//! The guide's recipes. The recipes compiled here are the files that the guide shows. The guide
+//! runs the plain use of each; these tests add the orders of events that a network may give.
 
 #[path = "../../../src/guide/recipes"]
 #[allow(

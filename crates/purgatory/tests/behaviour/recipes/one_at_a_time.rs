@@ -171,3 +171,56 @@ fn a_newcomer_may_take_a_lease_first() {
     drop(newcomer);
     assert_eq!(got(&mut waiting).shard, 7);
 }
+
+/// It asks after a job was pushed, before the event has reached the first that waits.
+#[test]
+fn a_newcomer_may_take_a_job_first() {
+    let queue = Queue {
+        jobs: Monitor::with(by_hand().1, VecDeque::new()),
+    };
+    let mut waiting = queue.take(SECOND);
+    queue.jobs.update_keys(|jobs| {
+        jobs.push_back("a".to_owned()); // a push adds it ...
+        ((), Vec::new())
+    });
+    assert_eq!(got(&mut queue.take(SECOND)).done(), "a");
+    queue.jobs.update_one(&(), |_| ()); // ... and signals its key
+    assert!(poll(&mut waiting).is_pending());
+}
+
+/// Those that wait come first, in the order of parking; what they leave is for newcomers.
+#[test]
+fn permits_go_to_clients_in_the_order_of_parking() {
+    let throttle = Throttle {
+        permits: Arc::default(),
+        waits: by_hand().1,
+    };
+    let [mut first, second, mut third, mut fourth] = [(); 4].map(|()| throttle.admit(MINUTE));
+    drop(second); // it goes while it waits
+    throttle.release(2);
+    got(&mut first);
+    got(&mut third);
+    assert!(poll(&mut fourth).is_pending());
+    throttle.release(2);
+    got(&mut fourth);
+    got(&mut throttle.admit(MINUTE)); // one permit is left
+    assert!(poll(&mut throttle.admit(MINUTE)).is_pending());
+}
+
+/// It asks after a load has failed, before the event has reached those that wait.
+#[test]
+fn a_newcomer_may_take_over_a_failed_load() {
+    let flights = Flights {
+        values: Arc::default(),
+        waits: by_hand().1,
+    };
+    let mut waiting = {
+        flights.values.lock().unwrap().insert(1, None); // a load is under way
+        flights.get(1)
+    };
+    flights.values.lock().unwrap().remove(&1); // it fails: its drop removes the value ...
+    let newcomer = got(&mut flights.get(1)).unwrap_err();
+    assert_eq!(flights.waits.check_and_complete(&1), 0); // ... and signals the key
+    newcomer.loaded(100);
+    assert_eq!(got(&mut waiting).ok(), Some(100));
+}
