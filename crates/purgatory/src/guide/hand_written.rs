@@ -1,5 +1,5 @@
-//! Hand-written alternatives: what a loop, a map of channels, a `Notify` or an actor leaves to you.
-//! README says when each is enough.
+//! Hand-written alternatives: the work that a loop, a map of channels, a `Notify` or an actor leaves
+//! to you. README says when each is enough.
 //!
 //! # A loop that polls
 //!
@@ -177,7 +177,7 @@
 //! # }
 //! ```
 //!
-//! What each costs: `docs/BENCHMARKS.md`, rows `replies`.
+//! The costs of both: `docs/BENCHMARKS.md`, rows `replies`.
 //!
 //! # A `Notify` for each key
 //!

@@ -8,7 +8,7 @@
 //! | [`lifecycle`], [`time`] | an operation's states; deadlines, and why an expiry is late |
 //! | [`local`], [`tokio`], [`testing`] | one thread, a runtime, tests that do not sleep |
 //! | [`scale`], [`operating`] | keys, sizing, settings, many nodes; metrics, missed events, shutdown |
-//! | [`recipes`] | what servers wait for, as programs |
+//! | [`recipes`] | requests that servers hold, as programs |
 //! | [`hand_written`] | a loop, channels, `Notify` or an actor instead |
 //! | [`questions`] | questions, limits |
 //!

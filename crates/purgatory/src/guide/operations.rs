@@ -31,7 +31,7 @@
 //!
 //! low_watermark.store(10, SeqCst);
 //! assert_eq!(requests.check_and_complete(&"orders-0"), 2);
-//! assert_eq!(replies.iter().collect::<Vec<_>>(), ["closures", "delete"]); // in the order of parking
+//! assert_eq!(replies.iter().collect::<Vec<_>>(), ["closures", "delete"]); // as parked
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! Recipes: what servers wait for, each a module to paste, and its use.
+//! Recipes: requests that servers hold. Each is a module to paste, with its use.
 //!
 //! The tests in `tests/behaviour/recipes` compile the same files.
 //!

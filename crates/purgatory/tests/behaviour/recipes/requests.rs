@@ -181,7 +181,7 @@ fn a_close_while_a_request_parks_completes_it() {
     nothing_is_left(&ours.requests);
 }
 
-/// Requests begin and end while the server drains. Once it is drained, none is open and none begins.
+/// Requests begin and end while the server drains. Once it is drained, none is open or begins.
 #[test]
 fn no_request_is_open_once_it_is_drained() {
     for _ in 0..20 {
