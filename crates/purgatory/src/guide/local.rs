@@ -1,6 +1,6 @@
 //! One thread: operations that are not `Send`, on a timer that the thread's loop advances.
 //!
-//! For requests that begin and end on one thread, three things make an ordinary purgatory fit:
+//! Three things fit an ordinary purgatory to requests that begin and end on one thread:
 //!
 //! - **The loop advances a [`ManualTimer`]** by the time that has passed. No thread is started, and
 //!   expired operations are called back in that call.

@@ -188,7 +188,7 @@ fn a_newcomer_may_take_a_job_first() {
     assert!(poll(&mut waiting).is_pending());
 }
 
-/// Those that wait come first, in the order of parking; what they leave is for newcomers.
+/// Clients that wait come first, in the order of parking; a permit that is left is a newcomer's.
 #[test]
 fn permits_go_to_clients_in_the_order_of_parking() {
     let throttle = Throttle {

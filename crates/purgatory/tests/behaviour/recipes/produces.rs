@@ -47,6 +47,22 @@ fn an_advance_answers_the_produces_it_reaches() {
     nothing_is_left(&orders.produces);
 }
 
+#[test]
+fn a_refused_produce_is_left_to_its_caller() {
+    let (client, answers) = mpsc::channel();
+    let orders = Partition {
+        name: "orders-0",
+        high_watermark: Arc::default(),
+        produces: by_hand().1,
+    };
+    orders.produces.shutdown(SECOND);
+    let answer = move |outcome| client.send(outcome).unwrap();
+    let refused = orders.produce(1, answer).unwrap_err();
+    reported::<_, Outcome>(&answers, &[]);
+    refused.into_inner().on_complete(Outcome::Expired);
+    reported(&answers, &[Outcome::Expired]);
+}
+
 fn produces() -> (ManualTimer, Produces<ManualTimer>) {
     let timer = ManualTimer::new();
     let waits = || Purgatory::builder("waits").timer(&timer).build().unwrap();

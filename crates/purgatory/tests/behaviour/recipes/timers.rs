@@ -111,6 +111,19 @@ fn a_member_that_joins_anew_has_one_session() {
     nothing_is_left(&sessions.parked);
 }
 
+/// A member that is refused has no session, so it cannot leave or be reported.
+#[test]
+fn sessions_that_end_with_the_server_are_not_gone() {
+    let (_timer, sessions, reports, later) = sessions();
+    let alice = sessions.join("alice").unwrap();
+    sessions.parked.shutdown(Duration::ZERO);
+    later.run();
+    assert!(sessions.join("bob").is_none());
+    assert!(!sessions.leave(alice));
+    reported::<_, (&str, u64)>(&reports, &[]);
+    nothing_is_left(&sessions.parked);
+}
+
 type Act = Box<dyn FnOnce() + Send>;
 
 /// A clock whose next reading by one thread does something on another thread meanwhile.
