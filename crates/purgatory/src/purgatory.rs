@@ -466,7 +466,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// and the operations that wait now are checked when the outermost call returns.
     ///
     /// Watermark watches of the key are not touched; use
-    /// [`complete_up_to`](Self::complete_up_to) for them.
+    /// [`complete_up_to`](Self::complete_up_to) for them. Debug builds warn, once a key, of a signal
+    /// that reaches none of the key's watches.
     ///
     /// `key` can be any borrowed form of the key type, as in a `HashMap`, so signalling allocates
     /// no `String`. The same holds for every method that only looks a key up.

@@ -190,7 +190,8 @@ trait WaitOrigin: Send + Sync {
     fn cancel(&self, id: OperationId);
     /// Gives the operation another timeout.
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
-    /// Returns true where a blocking wait might wait for the calling thread.
+    /// Returns true where a blocking wait might wait for the calling thread. In debug builds, warns
+    /// where it would block a runtime's tasks.
     fn must_not_block(&self) -> bool;
 }
 
@@ -205,7 +206,11 @@ impl<K: WatchKey, O: DelayedOperation> WaitOrigin for CachePadded<Arc<Core<K, O>
     }
 
     fn must_not_block(&self) -> bool {
-        self.executors.must_not_block()
+        let must_not = self.executors.must_not_block();
+        if cfg!(debug_assertions) && !must_not {
+            self.warned.blocks_runtime(&self.settings.name);
+        }
+        must_not
     }
 }
 
@@ -449,6 +454,11 @@ impl<T> WaitFuture<T> {
     ///
     /// The future may have been polled before. With a [`ManualTimer`](timer_core::ManualTimer),
     /// another thread must advance the timer.
+    ///
+    /// In a task, await the future instead: this blocks the thread that runs the task, and the other
+    /// tasks of that thread. It is an [error](WaitError::InsideCallback) only where the end of the
+    /// wait may need the thread. With the feature `tokio`, debug builds warn in any task of a tokio
+    /// runtime.
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, thread, time::Duration};

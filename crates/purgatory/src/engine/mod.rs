@@ -129,6 +129,7 @@ pub(crate) struct Core<K, O> {
     pub(crate) own_timer: Option<SystemTimer>,
     pub(crate) counts: SharedCounts,
     checking: trace::Checking,
+    pub(crate) warned: trace::Warned,
     /// Callbacks of operations that a shutdown with a limit ended.
     pub(crate) closing: Latch,
     /// Closed shards that still have operations, which other threads check.
@@ -166,6 +167,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             settings,
             counts: SharedCounts::default(),
             checking: trace::Checking::default(),
+            warned: trace::Warned::default(),
             closing: Latch::default(),
             under_check: Latch::default(),
             generation: AtomicU64::new(0),

@@ -19,6 +19,7 @@ use crate::{
         Core, LockedShard,
         check::Batch,
         nested::{Call, enqueue},
+        trace::Unreached,
         walk::{MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{DelayedOperation, Outcome},
@@ -90,10 +91,36 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         event: Event,
     ) -> usize {
         self.warn_stuck_checks();
+        if cfg!(debug_assertions) && O::CHECKED {
+            self.warn_unreached(key, hash, event);
+        }
         match event {
             Event::All => self.signal_all(call, key, hash),
             Event::One => usize::from(self.signal_one(call, key, hash)),
             Event::Advance(value) => self.advance_watermark(call, key, hash, value),
+        }
+    }
+
+    /// Warns once a key of a signal that reaches none of the key's watches, since they wait for
+    /// another call. In debug builds only: this takes the shard's lock once more.
+    fn warn_unreached<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64, event: Event) {
+        let shard = self.shard_of(hash);
+        let Some(record) = shard.find(key, hash) else {
+            return;
+        };
+        let watches = shard.waiters(record);
+        let is_reached = match event {
+            Event::All | Event::One => shard.has_plain(record),
+            Event::Advance(_) => shard.has_watermarks(record),
+        };
+        drop(shard);
+        if !is_reached {
+            let unreached = match event {
+                Event::All => Unreached::watermarks("check_and_complete", watches),
+                Event::One => Unreached::watermarks("check_and_complete_one", watches),
+                Event::Advance(_) => Unreached::plain("complete_up_to", watches),
+            };
+            self.warned.unreached(&self.settings.name, hash, unreached);
         }
     }
 

@@ -4,9 +4,13 @@
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))] // nothing is reported then
 
 use std::{
+    collections::HashSet,
     io::Write,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread::{self, Thread},
 };
+
+use timer_core::driver::{contain, runs_tasks_here};
 
 use crate::{error::RefusedReason, sync::plain};
 
@@ -15,6 +19,9 @@ const SLOW_NS: u64 = 100_000_000;
 
 /// A check that takes longer than this is reported, in debug builds.
 const STUCK_NS: u64 = 1_000_000_000;
+
+/// The number of keys of a purgatory that are reported as signalled by the wrong call.
+const UNREACHED_MAX: usize = 100;
 
 /// Calls the subscriber, if the feature is on.
 macro_rules! tell {
@@ -144,5 +151,90 @@ fn warn_stuck_check(purgatory: &str, on: &Thread, seen_by: &Thread) {
             stderr,
             "purgatory {purgatory}, thread {on}, seen by {seen_by}: {what}"
         );
+    }
+}
+
+/// A signal that reaches none of its key's watches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unreached {
+    call: &'static str,
+    /// The number of the key's watches.
+    watches: usize,
+    kind: &'static str,
+    /// The call that reaches them.
+    reached_by: &'static str,
+}
+
+impl Unreached {
+    /// All watches are watermark watches.
+    pub(crate) fn watermarks(call: &'static str, watches: usize) -> Self {
+        Unreached {
+            call,
+            watches,
+            kind: "watermark",
+            reached_by: "complete_up_to",
+        }
+    }
+
+    /// All watches are plain.
+    pub(crate) fn plain(call: &'static str, watches: usize) -> Self {
+        Unreached {
+            call,
+            watches,
+            kind: "plain",
+            reached_by: "check_and_complete",
+        }
+    }
+}
+
+/// Warnings that a purgatory gives once, in debug builds.
+#[derive(Debug, Default)]
+pub(crate) struct Warned {
+    /// The hashes of the keys that were signalled by a call that reaches none of their watches.
+    unreached: plain::Mutex<HashSet<u64>>,
+    /// A thread that runs a runtime's tasks was blocked.
+    runtime: AtomicBool,
+}
+
+impl Warned {
+    /// Warns, once a key, of a signal that reaches none of the key's watches.
+    #[cold]
+    pub(crate) fn unreached(&self, purgatory: &str, hash: u64, unreached: Unreached) {
+        let mut keys = self.unreached.lock();
+        let is_first = keys.len() < UNREACHED_MAX && keys.insert(hash);
+        drop(keys);
+        if is_first {
+            let Unreached {
+                call,
+                watches,
+                kind,
+                reached_by,
+            } = unreached;
+            warn(
+                purgatory,
+                &format!(
+                    "{call} reaches none of its key's watches ({watches}, all {kind}); \
+                     {reached_by} does"
+                ),
+            );
+        }
+    }
+
+    /// Warns, once, of a blocking wait on a thread that runs a tokio runtime's tasks.
+    pub(crate) fn blocks_runtime(&self, purgatory: &str) {
+        if runs_tasks_here() && !self.runtime.swap(true, Relaxed) {
+            let what = "wait_blocking blocks a thread that runs a tokio runtime's tasks; await the \
+                        future, or use spawn_blocking";
+            warn(purgatory, what);
+        }
+    }
+}
+
+/// Calls the subscriber or, without the feature `tracing`, prints to stderr.
+fn warn(purgatory: &str, what: &str) {
+    tell!(warn, purgatory, "{what}");
+    if !cfg!(feature = "tracing") {
+        // Stderr may be closed; then this panics.
+        let _ = contain(|| eprintln!("purgatory {purgatory}: {what}"));
     }
 }

@@ -37,7 +37,7 @@
 //! | `tokio::spawn` in a callback, which panics on a timer's worker | its `Handle` as [executor][executor], with `callbacks_on_executor`, or in the operation |
 //! | to await in a check | [an asynchronous condition](super::operations#an-asynchronous-condition) |
 //! | a wait in `select!` | pass it by value to have it cancelled when another branch wins; by `&mut` it waits on |
-//! | to block: `wait_blocking`, `shutdown` | `spawn_blocking`. In a task they block a thread of its runtime, and are [refused](crate::WaitError::InsideCallback) only if the timer or the executor is on tokio |
+//! | to block: `wait_blocking`, `shutdown` | `spawn_blocking`; a task whose thread the timer or the executor needs is [refused](crate::WaitError::InsideCallback), in another debug builds warn |
 //!
 //! - **A paused clock stands still while a `spawn_blocking` task runs**: in a test await the wait.
 //! - **Signalling does not yield.** The task that signals a key runs all its checks and callbacks.

@@ -239,6 +239,17 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         self.keys.at(record).waiters as usize
     }
 
+    /// Returns true when plain watches are among a key's watches.
+    pub(crate) fn has_plain(&self, record: u32) -> bool {
+        self.keys.at(record).plain.head != NONE
+    }
+
+    /// Returns true when watermark watches are among a key's watches.
+    pub(crate) fn has_watermarks(&self, record: u32) -> bool {
+        let watermarks = &self.keys.at(record).watermarks;
+        watermarks.as_ref().is_some_and(|list| !list.is_empty())
+    }
+
     /// Returns the operation of a link.
     #[inline]
     fn handle_of(&self, at: u32) -> TimerHandle {

@@ -137,6 +137,11 @@ impl WatermarkList {
         Lowest::Gone
     }
 
+    /// Returns true when no watch is left, met or not. O(1).
+    pub(super) fn is_empty(&self) -> bool {
+        self.run.len() + self.heap.len() == self.gone && self.met.head == NONE
+    }
+
     /// True when a threshold is at most `value`. O(1).
     pub(super) fn reaches(&self, value: u64) -> bool {
         self.run

@@ -65,7 +65,15 @@ pub(crate) mod tokio;
 pub use self::driver::Driver;
 pub use self::executor::{Due, contain};
 pub use self::shards::{ShardGuard, ShardState, Shards, WheelOwner};
+#[cfg(feature = "tokio")]
+pub use self::tokio::runs_tasks_here;
 pub use crate::wheel::pages::{PageSlot, Pages};
+
+/// Returns false: without the feature `tokio` no thread is known to run a runtime's tasks.
+#[cfg(not(feature = "tokio"))]
+pub fn runs_tasks_here() -> bool {
+    false
+}
 
 /// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` and `cfg(shuttle)` the
 /// model checker's, and there the failpoints; a bound, a count of work under way.

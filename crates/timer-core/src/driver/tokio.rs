@@ -95,7 +95,7 @@ impl std::task::Wake for Noted {
 /// True on a thread that runs a runtime's tasks: in `block_on` or on a worker, but not in
 /// `spawn_blocking` or `block_in_place`. There a task that yields is woken later, by that thread;
 /// elsewhere `yield_now` has to wake it at once.
-pub(crate) fn runs_tasks_here() -> bool {
+pub fn runs_tasks_here() -> bool {
     if Handle::try_current().is_err() {
         return false;
     }
