@@ -132,7 +132,11 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     }
 
     /// Checks each operation once more when its timeout fires, to find events that no code
-    /// signalled. Off by default, but on for [`Monitor::new`](crate::Monitor::new).
+    /// signalled, and reports them to `hook`.
+    ///
+    /// Waits with a condition ([`wait`](Purgatory::wait), [`Monitor`](crate::Monitor),
+    /// `Watermarks`) have this last check by default; their condition has no side effects but to
+    /// take the value. Other operations have it only with this setting.
     ///
     /// An operation whose *last check* comes true ends as Completed. Unless an event came
     /// meanwhile, that is a *lost wakeup*: the condition came true without an event, and the
@@ -151,8 +155,8 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// thread. An operation that is under check when its timeout fires has its last check on that
     /// thread. An operation with a timeout of zero has only its first check.
     ///
-    /// Costs nothing while nothing expires, and a check and an allocation for each operation that
-    /// reaches its deadline.
+    /// Costs nothing while nothing expires. For each operation that reaches its deadline it costs a
+    /// check, a lock and an allocation.
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};

@@ -54,7 +54,7 @@
 //! | one timer for several purgatories | [`Builder::timer`] | [scale](guide::scale) |
 //! | a bound on what waits | [`Builder::max_parked`], [`Builder::max_weight`] | [scale](guide::scale) |
 //! | to see which operations wait, and since when | [`Purgatory::snapshot`], [`Purgatory::stats`], [`Watches::labelled`] | [operating](guide::operating) |
-//! | to find and recheck lost wakeups | [`Builder::check_at_expiry`], [`Builder::recheck_every`] | [operating](guide::operating) |
+//! | to find and recheck lost wakeups | [`Builder::check_at_expiry`] (by default for waits), [`Builder::recheck_every`] | [operating](guide::operating) |
 //! | a program to start from | | [recipes](guide::recipes) |
 //! | to compare with hand-written code | | [hand-written](guide::hand_written) |
 //!

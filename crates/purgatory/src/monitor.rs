@@ -144,7 +144,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// # Errors
     /// Returns an error as [`Purgatory::new`] does.
     pub fn new(name: impl Into<String>, state: S) -> Result<Self, BuildError> {
-        let purgatory = Purgatory::builder(name).check_at_expiry(|_| ()).build()?;
+        let purgatory = Purgatory::new(name)?;
         Ok(Monitor::with(purgatory, state))
     }
 

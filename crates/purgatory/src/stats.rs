@@ -45,9 +45,9 @@ pub struct Stats {
     pub panics: u64,
     /// Checks: the first of each operation, those for events, rechecks and last checks.
     pub checks: u64,
-    /// Operations whose condition had come true without an event. A
-    /// [recheck](crate::Builder::recheck_every) or
-    /// [last check](crate::Builder::check_at_expiry) finds them, so 0 without these.
+    /// Operations whose condition had come true without an event, found by a
+    /// [recheck](crate::Builder::recheck_every) or a
+    /// [last check](crate::Builder::check_at_expiry).
     pub missed_events: u64,
     /// Events: keys signalled and watermarks advanced, including those of keys without waiters.
     pub events: u64,

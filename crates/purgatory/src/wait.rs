@@ -300,6 +300,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
             value: None,
             answer: Unfilled(Some(answer.clone())),
         });
+        // An operation with a condition finds a lost wakeup before it expires.
+        let watches = Watches {
+            last_check: rechecked,
+            ..watches
+        };
         match self.core.park(wrap(operation), watches, timeout) {
             Ok(parked) => self.future_of(answer, parked.id()),
             Err(refused) => self.refused(refused.reason),
@@ -321,8 +326,9 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     /// counts from here. The future works on any runtime, or none.
     ///
     /// The condition runs like a [check](DelayedOperation::try_complete): on the threads that
-    /// signal the keys, with nothing locked. It is not evaluated again once it has given a value.
-    /// The task is woken where a callback would run, with nothing locked.
+    /// signal the keys, with nothing locked. When the timeout fires it is evaluated once more, on the
+    /// executor (the [last check](crate::Builder::check_at_expiry)). It is not evaluated again once
+    /// it has given a value. The task is woken where a callback would run, with nothing locked.
     ///
     /// Costs two allocations, one for the operation and one for the answer that it shares with the
     /// future; otherwise as much as

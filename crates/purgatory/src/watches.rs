@@ -62,6 +62,8 @@ pub struct Watches<'a, K> {
     pub(crate) watermarks: &'a [(K, u64)],
     pub(crate) counted: bool,
     pub(crate) label: Option<&'static str>,
+    /// The operation is checked once more when its timeout fires.
+    pub(crate) last_check: bool,
 }
 
 impl<'a, K> Watches<'a, K> {
@@ -72,6 +74,7 @@ impl<'a, K> Watches<'a, K> {
             watermarks: &[],
             counted: false,
             label: None,
+            last_check: false,
         }
     }
 
@@ -86,6 +89,7 @@ impl<'a, K> Watches<'a, K> {
             watermarks,
             counted: true,
             label: None,
+            last_check: false,
         }
     }
 

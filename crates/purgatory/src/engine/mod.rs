@@ -270,6 +270,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             parked_ns: now_ns,
             info: ParkInfo::PLAIN,
             counted: 0,
+            last_check: false,
         }
     }
 

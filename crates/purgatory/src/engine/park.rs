@@ -96,6 +96,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 1. Read the clock, since the deadline counts from the call, and the keys' versions.
         let now_ns = self.driver().now_ns();
         let label = watches.label;
+        let last_check = watches.last_check;
         let watch_set = self.watch_set(watches);
         if watch_set.is_empty() {
             return Err(Refused::new(operation, RefusedReason::NoKeys));
@@ -123,6 +124,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 4. Watch the keys.
         let mut times = self.park_times(now_ns, timeout);
         times.counted = counted;
+        times.last_check = last_check;
         times.info = ParkInfo {
             weight: permit.weight,
             label,

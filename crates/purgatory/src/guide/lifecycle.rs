@@ -39,8 +39,8 @@
 //! - **(h)** The time ran out, or a thread cancelled or completed it. The first request counts.
 //! - **(j)** An event, a watermark that is met but does not complete it, or a
 //!   [recheck](crate::Builder::recheck_every).
-//! - **(l)** With [`check_at_expiry`](crate::Builder::check_at_expiry) the executor first holds it
-//!   for a last check, with Expired pending.
+//! - **(l)** If it has a [last check](crate::Builder::check_at_expiry), the executor first holds it
+//!   for that, with Expired pending.
 //! - **(m)**, **(n)** The calling thread ends it, without a check.
 //!
 //! # The end

@@ -44,13 +44,13 @@
 //! # Missed events
 //!
 //! A missed event (a lost wakeup) is a condition that came true without a signal. It looks like a
-//! timeout. The last check, at expiry, finds it:
+//! timeout. The last check, when the timeout fires, finds it:
 //!
-//! | Waits of | Last check |
+//! | Waits | Last check |
 //! |---|---|
-//! | [`Monitor::new`](crate::Monitor::new) | on; it counts, and reports no keys |
-//! | [`Watermarks`](crate::Watermarks), [`Replies`](crate::Replies) | not needed: one call changes the value and signals the key |
-//! | [`Purgatory::new`](crate::Purgatory::new), [`Monitor::with`](crate::Monitor::with) | off, unless the builder has [`check_at_expiry`](crate::Builder::check_at_expiry) ([recipe](super::recipes#a-trigger-that-was-forgotten)) |
+//! | with a condition: [`wait`](crate::Purgatory::wait), [`Monitor`](crate::Monitor), [`Watermarks`](crate::Watermarks) | on; lost wakeups are counted |
+//! | for a reply: [`Replies`](crate::Replies) | none: there is no condition |
+//! | operations of your own | off, unless the builder has [`check_at_expiry`](crate::Builder::check_at_expiry), which calls a hook ([recipe](super::recipes#a-trigger-that-was-forgotten)) |
 //!
 //! An event that races the timeout may count as missed, too, so watch the share.
 //!

@@ -46,7 +46,7 @@
 //! | [*held*](super::lifecycle) | under check: one thread has checked the operation out |
 //! | *pending request* | an end or a recheck that other threads ask of the holder |
 //! | *outcome* | Completed, Expired or Cancelled; each operation has exactly one |
-//! | [*last check*](super::operating#missed-events) | at expiry, finds a *missed event*: a condition that came true without one |
+//! | [*last check*](super::operating#missed-events) | at expiry, finds a *missed event*: a condition that came true without one; on by default for waits with a condition |
 //! | *timer*, *tick* | a timing wheel and the thread that advances it, the *reaper*; its unit |
 //! | *executor* | runs callbacks of expired operations; by default one worker thread of the timer |
 //! | *shard* | a lock and the keys that hash to it |

@@ -141,6 +141,8 @@ impl Notes {
     const RECHECK_QUEUED: u8 = 1 << 2;
     /// A snapshot has seen the check that is under way.
     const SEEN: u8 = 1 << 3;
+    /// It is checked once more when its time is up. Set for good.
+    const LAST_CHECK: u8 = 1 << 4;
 
     #[inline(always)]
     fn has(self, note: u8) -> bool {
@@ -170,6 +172,8 @@ pub(crate) struct ParkTimes {
     pub(crate) info: ParkInfo,
     /// Watermark watches to be counted down.
     pub(crate) counted: usize,
+    /// It has a last check, whatever its purgatory was built with.
+    pub(crate) last_check: bool,
 }
 
 /// The properties of an operation that are neither keys nor times.
@@ -253,6 +257,10 @@ impl<O> Entry<O> {
         } else {
             Some(Box::new(ColdState { end: None, info }))
         };
+        let mut notes = Notes::default();
+        if times.last_check {
+            notes.set(Notes::LAST_CHECK);
+        }
         Entry {
             state,
             last_secondary: None,
@@ -261,7 +269,7 @@ impl<O> Entry<O> {
             deadline: times.deadline.unwrap_or(u64::MAX),
             parked_ns: times.parked_ns,
             remaining: times.counted as u16,
-            notes: Notes::default(),
+            notes,
         }
     }
 
@@ -331,7 +339,8 @@ impl<O> Entry<O> {
         payload
     }
 
-    /// Decides what follows from the wheel's visit at tick `now`.
+    /// Decides what follows from the wheel's visit at tick `now`. With `last_check` every operation
+    /// has a last check.
     pub(crate) fn visit(&mut self, now: u64, last_check: bool) -> Visited<O> {
         // 1. Early: the wheel visits it for a recheck. One that is queued will do.
         if self.deadline > now {
@@ -344,7 +353,7 @@ impl<O> Entry<O> {
             return Visited::LeftToHolder;
         };
         // 3. With a last check the job is the holder, and this note makes it end the operation.
-        if last_check {
+        if last_check || self.notes.has(Notes::LAST_CHECK) {
             self.note_end(&Outcome::Expired);
             return Visited::LastCheck(payload);
         }
@@ -469,6 +478,7 @@ mod tests {
             parked_ns: 0,
             info: ParkInfo::PLAIN,
             counted,
+            last_check: false,
         };
         Entry::new(state, &times)
     }
@@ -523,6 +533,15 @@ mod tests {
             entry.check_in(7, Verdict::Unsatisfied),
             Decision::Ended(7, Outcome::Expired)
         );
+    }
+
+    #[test]
+    fn entry_may_ask_for_a_last_check_itself() {
+        let mut entry = entry(State::Parked(7), 0);
+        entry.notes.set(Notes::LAST_CHECK);
+        assert!(matches!(entry.visit(9, false), Visited::Early { .. }));
+        assert!(matches!(entry.visit(10, false), Visited::LastCheck(7)));
+        assert!(entry.is_held() && entry.is_ending());
     }
 
     #[test]

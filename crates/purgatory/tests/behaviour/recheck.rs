@@ -4,19 +4,23 @@
 #![cfg(not(loom))]
 
 use std::{
-    sync::{Arc, Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
 
 use crate::support::{
-    Later, MS, NEVER, Op, PANICKED, Park, Probe, SHUTDOWN, Waiting, assert_empty, by_hand_with,
-    over, requested,
+    Later, MS, NEVER, Op, PANICKED, Park, Probe, SHUTDOWN, Waiting, assert_empty, by_hand,
+    by_hand_with, over, requested,
 };
 use purgatory::{
     Builder, EndResult, OperationId,
     Outcome::{self, Completed, Expired},
-    Parked, Purgatory, Timeout, WaitError,
+    Parked, Purgatory, Timeout, WaitError, when,
 };
 use timer_core::{ManualTimer, Timer};
 
@@ -349,4 +353,32 @@ fn next_event_is_never_a_missed_event() {
         assert_eq!(over(&mut next), Err(WaitError::Expired));
         assert_eq!((waits.stats().missed_events, waits.len()), (0, 0));
     }
+}
+
+/// Without a setting; an operation with a callback has none then, nor a wait for an event.
+#[test]
+fn wait_finds_a_lost_wakeup_at_its_timeout() {
+    let (timer, waits): (_, Purgatory<&str>) = by_hand();
+    let shelf = Arc::new(Mutex::new(None));
+    let place = shelf.clone();
+    let mut wait = waits.wait(&["a"], MS, move || place.lock().unwrap().take());
+    let mut other = waits.wait(&["a"], MS, || false);
+    let mut next = waits.next_event(&["a"], MS);
+    let checks = Arc::new(AtomicUsize::new(0));
+    let counted = checks.clone();
+    let check = move || counted.fetch_add(1, SeqCst) > 0;
+    waits.park(when(check, drop), &["a"], MS);
+
+    *shelf.lock().unwrap() = Some(7); // and no event
+    timer.advance(MS);
+    assert_eq!(over(&mut wait), Ok(7));
+    assert_eq!(over(&mut other), Err(WaitError::Expired));
+    assert_eq!(over(&mut next), Err(WaitError::Expired));
+    assert_eq!(checks.load(SeqCst), 1);
+    let stats = waits.stats();
+    assert_eq!(
+        [stats.completed, stats.expired, stats.missed_events],
+        [1, 3, 1]
+    );
+    assert_empty(&waits);
 }

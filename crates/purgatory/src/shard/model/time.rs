@@ -42,6 +42,7 @@ impl Model {
                 label: None,
             },
             counted: 0,
+            last_check: false,
         }
     }
 
