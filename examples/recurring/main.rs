@@ -43,13 +43,20 @@ struct Args {
     from: Date,
 
     /// How many months pass
-    #[arg(long, value_name = "N", default_value_t = 12)]
-    #[arg(value_parser = clap::value_parser!(i32).range(1..=1200))]
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = months)]
     months: i32,
 
     /// Real time instead, until Ctrl-C [default CRON: every second]
     #[arg(long, conflicts_with_all = ["from", "months"])]
     live: bool,
+}
+
+/// Parses a number of months: a hundred years are as long as a manual timer should go.
+fn months(value: &str) -> Result<i32, String> {
+    match value.parse() {
+        Ok(months @ 1..=1200) => Ok(months),
+        _ => Err("expected a number from 1 to 1200".to_owned()),
+    }
 }
 
 /// Writes a line about a schedule to standard error.
@@ -234,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    fn months(pattern: &str, count: i32) -> Vec<Zoned> {
+    fn run_for(pattern: &str, count: i32) -> Vec<Zoned> {
         let berlin = TimeZone::get("Europe/Berlin").unwrap();
         let begin = date(2026, 1, 1).to_zoned(berlin).unwrap();
         let end = begin.checked_add(jiff::Span::new().months(count)).unwrap();
@@ -243,7 +250,7 @@ mod tests {
 
     #[test]
     fn nine_is_nine_on_either_side_of_a_clock_change() {
-        let ran = months("0 9 * * *", 12);
+        let ran = run_for("0 9 * * *", 12);
         assert_eq!(ran.len(), 365);
         assert!(ran.iter().all(|at| (at.hour(), at.minute()) == (9, 0)));
         let utc = |month, day| {
@@ -257,7 +264,38 @@ mod tests {
 
     #[test]
     fn skipped_hour_is_made_up() {
-        let ran = months("30 2 * * *", 3); // on the 29th of March there is no half past two
+        let ran = run_for("30 2 * * *", 3); // on the 29th of March there is no half past two
         assert_eq!(ran.len(), 31 + 28 + 31);
+    }
+    #[test]
+    fn bad_arguments_are_refused_by_name() {
+        for (argument, named) in [
+            ("--months=0", "from 1 to 1200"),
+            ("--months=1201", "from 1 to 1200"),
+            ("--months=many", "from 1 to 1200"),
+            ("--from=2026-02-30", "2026-02-30"),
+            ("--zone=Nowhere/Land", "Nowhere/Land"),
+            ("61 * * * *", "61 * * * *"),
+            ("", "''"),
+        ] {
+            let refused = Args::try_parse_from(["recurring", argument]).unwrap_err();
+            assert_eq!(refused.exit_code(), 2, "{argument}");
+            assert!(refused.to_string().contains(named), "{refused}");
+        }
+    }
+
+    #[test]
+    fn calendar_ends_with_an_error_that_names_it() {
+        for words in [
+            ["--from=9999-12-01", "--zone=UTC"],
+            ["--from=-009999-01-01", "--zone=Pacific/Kiritimati"],
+        ] {
+            let args = Args::try_parse_from(["recurring", words[0], words[1]]).unwrap();
+            let error = format!("{:#}", run(&args).unwrap_err());
+            assert!(
+                error.contains(words[0].strip_prefix("--from=").unwrap()),
+                "{error}"
+            );
+        }
     }
 }

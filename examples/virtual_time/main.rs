@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::{fmt, mem, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Result;
-use clap::{Parser, value_parser};
+use clap::Parser;
 use fastrand::Rng;
 use parking_lot::Mutex;
 use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory};
@@ -30,8 +30,7 @@ The exit code is 0 when every write ended as it must, 1 when one did not, 2 when
 #[command(name = "virtual_time", version, after_help = EXIT_CODES)]
 struct Args {
     /// How many seeds
-    #[arg(long, value_name = "N", default_value_t = 2000)]
-    #[arg(value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = at_least_one)]
     seeds: u64,
 
     /// One seed, printed message by message
@@ -41,6 +40,13 @@ struct Args {
     /// Makes a mistake: an answer that came twice is counted twice
     #[arg(long)]
     count_twice: bool,
+}
+
+fn at_least_one(value: &str) -> Result<u64, String> {
+    match value.parse() {
+        Ok(count @ 1..) => Ok(count),
+        _ => Err(format!("expected a number from 1 to {}", u64::MAX)),
+    }
 }
 
 /// The operation to be tested: a write that waits for its quorum.

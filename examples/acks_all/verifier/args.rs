@@ -2,8 +2,8 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Parser, value_parser};
-use example_support::between;
+use clap::Parser;
+use example_support::{between, number};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,11 +31,11 @@ pub(crate) struct Args {
     pub(crate) seconds: Duration,
 
     /// Producers, each a thread
-    #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(1..=64))]
+    #[arg(long, default_value_t = 4, value_parser = number::<u32>(1..=64))]
     pub(crate) producers: u32,
 
     /// Partitions, each with a log on the leader and on both followers
-    #[arg(long, default_value_t = 8, value_parser = value_parser!(u32).range(1..=256))]
+    #[arg(long, default_value_t = 8, value_parser = number::<u32>(1..=256))]
     pub(crate) partitions: u32,
 
     /// How long a produce waits for its acknowledgement before it expires
@@ -43,11 +43,11 @@ pub(crate) struct Args {
     pub(crate) timeout: Duration,
 
     /// Records that each producer lets wait at once
-    #[arg(long, default_value_t = 1000, value_parser = value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = 1000, value_parser = number::<u32>(1..=10_000))]
     pub(crate) in_flight: u32,
 
     /// Records a second, all producers together; 0 is as many as go
-    #[arg(long, default_value_t = 0, value_parser = value_parser!(u32).range(..=100_000_000))]
+    #[arg(long, default_value_t = 0, value_parser = number::<u32>(0..=100_000_000))]
     pub(crate) rate: u32,
 
     /// Pause of a follower between two rounds of fetches
@@ -86,8 +86,6 @@ impl Args {
 
 /// Parses the length of a run.
 fn seconds(value: &str) -> Result<Duration, String> {
-    match value.parse() {
-        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("expected a number of seconds from 0.1 to 86400".to_owned()),
-    }
+    let seconds = number(0.1..=86_400.0)(value)?;
+    Ok(Duration::from_secs_f64(seconds))
 }

@@ -1,7 +1,7 @@
 //! Whole runs, short ones: what must come out of them whatever the machine is doing. And planted
 //! faults: the audit must find each.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use clap::Parser;
 use example_support::Stop;
@@ -176,4 +176,51 @@ fn differing_logs_are_found() {
             "{first}"
         );
     }
+}
+
+#[test]
+fn bad_arguments_are_refused_with_their_bounds() {
+    example_support::assert_parsed::<Args>(&[
+        ("--seconds=0.1", ""),
+        ("--seconds=0", "from 0.1 to 86400"),
+        ("--seconds=NaN", "from 0.1 to 86400"),
+        ("--seconds=inf", "from 0.1 to 86400"),
+        ("--seconds=-1", "from 0.1 to 86400"),
+        ("--producers=0", "from 1 to 64"),
+        ("--producers=65", "from 1 to 64"),
+        ("--partitions=257", "from 1 to 256"),
+        ("--timeout=1ms", ""),
+        ("--timeout=1h", ""),
+        ("--timeout=0", "from 1ms to 1h"),
+        ("--timeout=1ns", "from 1ms to 1h"),
+        ("--timeout=18446744073709551616s", "from 1ms to 1h"),
+        ("--in-flight=0", "from 1 to 10000"),
+        ("--rate=0", ""),
+        ("--rate=100000001", "from 0 to 100000000"),
+        ("--follower-lag=99us", "from 100us to 1m"),
+        ("--stall-for=25h", "from 1ms to 1day"),
+        ("--stall-for=1day", ""),
+        ("--metrics-addr=127.0.0.1", "IP:PORT"),
+        ("--linger=2days", "from 0s to 1day"),
+    ]);
+}
+
+#[test]
+fn text_that_cannot_be_read_is_named() {
+    let missing = Path::new("no/such/file");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for path in [missing, folder] {
+        let error = format!("{:#}", Text::load(Some(path)).unwrap_err());
+        assert!(error.contains(path.to_str().unwrap()), "{error}");
+    }
+    let long = vec![b'x'; (16 << 20) + 1];
+    for (bytes, named) in [
+        (&b""[..], "it is empty"),
+        (b"\xff", "cannot read it"),
+        (&long, "it is longer than the 16 MiB that are read"),
+    ] {
+        let error = format!("{:#}", Text::read(bytes, "it").unwrap_err());
+        assert!(error.contains(named), "{error}");
+    }
+    assert!(Text::read(&long[1..], "it").is_ok());
 }

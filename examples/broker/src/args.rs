@@ -2,9 +2,14 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use clap::{Parser, value_parser};
+use clap::Parser;
+use example_support::{between, number};
 
 use crate::{partition::FOLLOWER_IDS, topics::TopicConfig};
+
+const EXIT_CODES: &str = "\
+Ctrl-C or SIGTERM answers waiting requests, prints counts and ends. The exit code is 0 then, 1 when it
+cannot run or acknowledged a record too early, 2 when an argument is wrong.";
 
 /// A small broker that speaks the Kafka wire protocol, to try the purgatory with real clients.
 ///
@@ -13,7 +18,7 @@ use crate::{partition::FOLLOWER_IDS, topics::TopicConfig};
 /// until the client's own timeout: REQUEST_TIMED_OUT. A fetch waits until there is enough to read.
 /// Topics are made on first use and kept in memory.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "broker", version)]
+#[command(name = "broker", version, after_help = EXIT_CODES)]
 pub struct Args {
     /// Address to listen on; port 0 picks a free one (no authentication: keep it on loopback)
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:9092")]
@@ -24,7 +29,7 @@ pub struct Args {
     pub topic: TopicConfig,
 
     /// Partitions the broker makes at most, over all topics; followers fetch them all at once
-    #[arg(long, default_value_t = 1000, value_parser = value_parser!(u16).range(1..=32_000))]
+    #[arg(long, default_value_t = 1000, value_parser = number::<u16>(1..=32_000))]
     pub max_partitions: u16,
 
     /// The followers fetch nothing: acks=all times out, and is refused once they have left the
@@ -34,11 +39,11 @@ pub struct Args {
 
     /// Time a follower takes between two fetches, so that an acks=all produce is seen to wait for
     /// it: its next fetch says that it has the records
-    #[arg(long, default_value = "10ms", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "10ms", value_parser = between("0s", "1day"))]
     pub follower_interval: Duration,
 
     /// A follower not caught up for this many milliseconds leaves the in-sync set
-    #[arg(long, default_value_t = 30_000, value_parser = value_parser!(u64).range(10..=86_400_000))]
+    #[arg(long, default_value_t = 30_000, value_parser = number::<u64>(10..=86_400_000))]
     pub replica_lag_time_max_ms: u64,
 
     /// Run a cluster: this leader, and two followers as processes of their own, which fetch from it
@@ -47,7 +52,7 @@ pub struct Args {
     pub run: Option<String>,
 
     /// Run one node of a cluster of processes: 1 leads, 2 and 3 follow
-    #[arg(long, requires = "cluster", value_parser = value_parser!(i32).range(1..=3))]
+    #[arg(long, requires = "cluster", value_parser = number::<i32>(1..=3))]
     pub node: Option<i32>,
 
     /// The cluster: `1=IP:PORT,2,3`. Followers serve no clients, so only the leader has an address
@@ -57,12 +62,13 @@ pub struct Args {
     /// Largest request in bytes (Kafka's default is 100 MiB); a larger one closes its connection. A
     /// follower's fetch names every partition, so there is a least
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
-    #[arg(value_parser = value_parser!(u32).range((10 << 20)..=(1 << 30)))]
+    #[arg(value_parser = number::<u32>(10 << 20..=1 << 30))]
     pub max_frame: u32,
 
     /// Connections open at a time, beside those of followers in this process; one more is closed at
     /// once
     #[arg(long, value_name = "N", default_value_t = 4096)]
+    #[arg(value_parser = number::<usize>(1..=1_000_000))]
     pub max_connections: usize,
 
     /// Where Prometheus metrics and the live page are served; port 0 takes a free one
@@ -87,8 +93,50 @@ fn leader_of(text: &str) -> Result<SocketAddr, String> {
     let leader = text
         .strip_prefix("1=")
         .and_then(|leader| leader.strip_suffix(",2,3"));
-    let address = leader.ok_or("expected three nodes: 1=IP:PORT,2,3")?;
-    address
-        .parse()
-        .map_err(|_| format!("{address} is no IP:PORT"))
+    let expected = "expected three nodes: 1=IP:PORT,2,3";
+    let address = leader.ok_or(expected)?;
+    address.parse().map_err(|_| expected.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_arguments_are_refused_with_their_bounds() {
+        example_support::assert_parsed::<Args>(&[
+            ("--partitions=1000", ""),
+            ("--partitions=0", "from 1 to 1000"),
+            ("--partitions=-1", "from 1 to 1000"),
+            ("--min-insync-replicas=4", "from 1 to 3"),
+            ("--message-max-bytes=0", "from 1 to 1073741824"),
+            ("--max-log=18446744073709551615", ""),
+            ("--max-log=0", "from 1 to 18446744073709551615"),
+            ("--max-partitions=32001", "from 1 to 32000"),
+            ("--follower-interval=0s", ""),
+            ("--follower-interval=1ns", ""),
+            ("--follower-interval=1day 1ns", "from 0s to 1day"),
+            (
+                "--follower-interval=18446744073709551615s",
+                "from 0s to 1day",
+            ),
+            ("--replica-lag-time-max-ms=9", "from 10 to 86400000"),
+            (
+                "--replica-lag-time-max-ms=18446744073709551615",
+                "from 10 to 86400000",
+            ),
+            ("--max-frame=1", "from 10485760 to 1073741824"),
+            ("--max-connections=0", "from 1 to 1000000"),
+            (
+                "--max-connections=18446744073709551616",
+                "from 1 to 1000000",
+            ),
+            ("--listen=localhost", "IP:PORT"),
+            ("--listen=127.0.0.1:65536", "IP:PORT"),
+            ("--node=4", "from 1 to 3"),
+            ("--cluster=2=127.0.0.1:1,3", "1=IP:PORT,2,3"),
+            ("--cluster=1=nowhere,2,3", "1=IP:PORT,2,3"),
+            ("clusters", "cluster"),
+        ]);
+    }
 }

@@ -3,8 +3,8 @@
 
 use std::{fmt, ops::RangeInclusive, sync::Arc};
 
-use clap::value_parser;
 use dashmap::DashMap;
+use example_support::number;
 use kafka_protocol::ResponseError;
 use parking_lot::Mutex;
 
@@ -40,22 +40,23 @@ pub(crate) enum WatchKey {
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct TopicConfig {
     /// Partitions of a new topic
-    #[arg(long, default_value_t = 3, value_parser = value_parser!(i32).range(1..=1000))]
+    #[arg(long, default_value_t = 3, value_parser = number(PARTITIONS))]
     pub partitions: i32,
 
     /// Replicas that must be in sync for acks=all (the leader counts): min.insync.replicas
-    #[arg(long, default_value_t = 2, value_parser = value_parser!(u8).range(1..=3))]
+    #[arg(long, default_value_t = 2, value_parser = number::<u8>(1..=3))]
     pub min_insync_replicas: u8,
 
     /// Largest record batch in bytes, as it is compressed; a larger one is answered with
     /// MESSAGE_TOO_LARGE
     #[arg(long, value_name = "BYTES", default_value_t = 1_048_588)]
-    #[arg(value_parser = value_parser!(u32).range(1..=(1 << 30)))]
+    #[arg(value_parser = number::<u32>(1..=1 << 30))]
     pub message_max_bytes: u32,
 
     /// Bytes a replica of a partition keeps in memory, three of them in one process; the oldest
     /// replicated records go first
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
+    #[arg(value_parser = number(1..=usize::MAX))]
     pub max_log: usize,
 }
 
@@ -111,8 +112,8 @@ impl Topics {
     /// Creates a topic. Its errors: INVALID_TOPIC_EXCEPTION for a name against Kafka's rule,
     /// TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS outside [`PARTITIONS`], POLICY_VIOLATION at the bounds.
     pub(crate) fn create(&self, name: &str, partitions: i32) -> OrError<Topic> {
-        // The lock is held to the end, so that two topics made at once stay within the bound.
         refuse!(!legal(name), InvalidTopicException);
+        // The lock is held to the end, so that two topics made at once stay within the bound.
         let mut count = self.partition_count.lock();
         refuse!(self.topics.contains_key(name), TopicAlreadyExists);
         refuse!(!PARTITIONS.contains(&partitions), InvalidPartitions);

@@ -2,8 +2,8 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use clap::{Parser, builder::RangedU64ValueParser};
-use example_support::between;
+use clap::Parser;
+use example_support::{between, number};
 
 const EXAMPLES: &str = "\
 Try it:
@@ -44,13 +44,13 @@ pub struct Args {
 
     /// Requests that may wait at once; one more is answered with 503
     #[arg(long, value_name = "N", default_value = "10000")]
-    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    #[arg(value_parser = number::<usize>(1..=1_000_000))]
     pub max_parked: usize,
 
     /// Orders kept, by every gateway and by the stream that the first one makes; of more, those
     /// that have not changed for the longest are forgotten
     #[arg(long, value_name = "N", default_value = "100000")]
-    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000_000))]
+    #[arg(value_parser = number::<usize>(1..=10_000_000))]
     pub max_orders: usize,
 
     /// How long to wait for open connections to end after Ctrl-C
@@ -60,4 +60,28 @@ pub struct Args {
     /// Where Prometheus metrics and the live page are served; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub metrics_addr: SocketAddr,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_arguments_are_refused_with_their_bounds() {
+        example_support::assert_parsed::<Args>(&[
+            ("--max-wait=1ms", ""),
+            ("--max-wait=1h", ""),
+            ("--max-wait=0s", "from 1ms to 1h"),
+            ("--max-wait=18446744073709551616s", "from 1ms to 1h"),
+            ("--max-parked=1000000", ""),
+            ("--max-parked=0", "from 1 to 1000000"),
+            ("--max-parked=many", "from 1 to 1000000"),
+            ("--max-orders=10000001", "from 1 to 10000000"),
+            ("--shutdown-within=0s", ""),
+            ("--shutdown-within=61m", "from 0s to 1h"),
+            ("--listen=8080", "IP:PORT"),
+            ("--metrics-addr=127.0.0.1:65536", "IP:PORT"),
+            ("--unknown", "unexpected argument"),
+        ]);
+    }
 }

@@ -1,6 +1,7 @@
-//! Code that several examples share: serving metrics and the live page, ending threads, reading
-//! durations from the command line.
+//! Code that several examples share: parsing arguments within bounds, serving metrics and the live
+//! page, ending threads.
 
+mod args;
 mod metrics;
 
 use std::io::{Write, stderr};
@@ -11,31 +12,8 @@ use anyhow::{Context, Result};
 use parking_lot::{Condvar, Mutex};
 use signal_hook::{consts::SIGUSR1, iterator::Signals};
 
+pub use args::{assert_parsed, between, number};
 pub use metrics::serve;
-
-/// Makes a parser of durations with a unit, within bounds that are written the same way. A program
-/// passes it to clap as a `value_parser`.
-///
-/// Every duration that it lets through can be added to a time of the program without overflow, as long
-/// as the bounds are sensible.
-pub fn between(
-    least: &'static str,
-    most: &'static str,
-) -> impl Fn(&str) -> Result<Duration, String> + Clone {
-    move |value| {
-        let expected = format!("expected a duration from {least} to {most}, like 250us or 1m 30s");
-        let given =
-            humantime::parse_duration(value).map_err(|error| format!("{expected}: {error}"))?;
-        // The bounds are the program's own words: wrong ones are found by its first run.
-        let bound =
-            |text| humantime::parse_duration(text).map_err(|error| format!("{text}: {error}"));
-        if (bound(least)?..=bound(most)?).contains(&given) {
-            Ok(given)
-        } else {
-            Err(expected)
-        }
-    }
-}
 
 /// Writes a text to standard error at each SIGUSR1, from a thread of its own. The examples write
 /// snapshots, to show what hangs.
@@ -125,32 +103,6 @@ impl Stop {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_beyond_the_bounds_are_refused_with_them() {
-        let parse = between("1ms", "1h");
-        for (value, duration) in [
-            ("1ms", Duration::from_millis(1)),
-            ("60m", Duration::from_secs(3600)),
-        ] {
-            assert_eq!(parse(value), Ok(duration));
-        }
-        for value in [
-            "",
-            "0",
-            "1ns",
-            "999999ns",
-            "1h 1ns",
-            "-1s",
-            "soon",
-            "18446744073709551615s",
-            "18446744073709551616s",
-            "584554530872 years",
-        ] {
-            let refused = parse(value).unwrap_err();
-            assert!(refused.contains("from 1ms to 1h"), "{value:?}: {refused}");
-        }
-    }
 
     #[test]
     fn raising_ends_an_endless_pause() {

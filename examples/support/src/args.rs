@@ -1,0 +1,105 @@
+//! Parsers of arguments that name their bounds when they refuse a value, for clap's `value_parser`.
+
+use std::{fmt::Display, ops::RangeInclusive, str::FromStr, time::Duration};
+
+use clap::Parser;
+
+/// Makes a parser of durations with a unit, within bounds that are written the same way.
+pub fn between(
+    least: &'static str,
+    most: &'static str,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    move |value| {
+        let expected = format!("expected a duration from {least} to {most}, like 250us or 1m 30s");
+        // The bounds are the program's own words: a wrong one is found by its first run.
+        let least = humantime::parse_duration(least).map_err(|error| error.to_string())?;
+        let most = humantime::parse_duration(most).map_err(|error| error.to_string())?;
+        match humantime::parse_duration(value) {
+            Ok(duration) if (least..=most).contains(&duration) => Ok(duration),
+            Ok(_) => Err(expected),
+            Err(error) => Err(format!("{expected}: {error}")),
+        }
+    }
+}
+
+/// Makes a parser of numbers within bounds.
+pub fn number<T>(bounds: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr + PartialOrd + Display + Clone,
+{
+    move |value| match value.parse() {
+        Ok(number) if bounds.contains(&number) => Ok(number),
+        _ => {
+            let least = bounds.start();
+            let most = bounds.end();
+            Err(format!("expected a number from {least} to {most}"))
+        }
+    }
+}
+
+/// Asserts that a program's arguments are parsed as they should be at their bounds. For tests.
+///
+/// Each line is a flag with a value, such as `--rate=7`, and a text. The empty text stands for a value
+/// that is accepted. Any other one must be in the message that refuses the value, and the value, too;
+/// the exit code is 2.
+///
+/// # Panics
+/// When a line is not so.
+pub fn assert_parsed<A: Parser>(lines: &[(&str, &str)]) {
+    for (argument, named) in lines {
+        let parsed = A::try_parse_from(["program", argument]);
+        let Err(refused) = parsed else {
+            assert!(named.is_empty(), "{argument}: accepted");
+            continue;
+        };
+        let message = refused.to_string();
+        assert!(!named.is_empty(), "{argument}: {message}");
+        assert_eq!(refused.exit_code(), 2, "{argument}");
+        assert!(message.contains(named), "{argument}: {message}");
+        let value = argument
+            .split_once('=')
+            .map_or(*argument, |(_, value)| value);
+        assert!(message.contains(value), "{argument}: {message}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Args {
+        #[arg(long, default_value = "1s", value_parser = between("1ms", "1h"))]
+        wait: Duration,
+        #[arg(long, default_value = "1", value_parser = number(1..=u64::MAX))]
+        count: u64,
+    }
+
+    #[test]
+    fn values_beyond_the_bounds_are_refused_with_them() {
+        assert_parsed::<Args>(&[
+            ("--wait=1ms", ""),
+            ("--wait=60m", ""),
+            ("--wait=0", "from 1ms to 1h"),
+            ("--wait=1ns", "from 1ms to 1h"),
+            ("--wait=999999ns", "from 1ms to 1h"),
+            ("--wait=1h 1ns", "from 1ms to 1h"),
+            ("--wait=-1s", "from 1ms to 1h"),
+            ("--wait=soon", "from 1ms to 1h"),
+            ("--wait=18446744073709551615s", "from 1ms to 1h"),
+            ("--wait=18446744073709551616s", "from 1ms to 1h"),
+            ("--wait=584554530872 years", "from 1ms to 1h"),
+            ("--count=1", ""),
+            ("--count=18446744073709551615", ""),
+            ("--count=0", "from 1 to 18446744073709551615"),
+            (
+                "--count=18446744073709551616",
+                "from 1 to 18446744073709551615",
+            ),
+            ("--count=-1", "from 1 to 18446744073709551615"),
+            ("--count=1.5", "from 1 to 18446744073709551615"),
+            ("--count=", "from 1 to 18446744073709551615"),
+        ]);
+        assert_eq!(between("1ms", "1h")("1m 1s"), Ok(Duration::from_secs(61)));
+    }
+}
