@@ -102,7 +102,8 @@ impl Leader {
             required_offset,
         };
 
-        // Park until the watermark is reached. A record that every replica has already is answered here.
+        // Park until the watermark is reached. A record that every replica has already is answered
+        // here.
         let until = [(key, required_offset)];
         let watches = Watches::up_to(&until);
         let parked = self
@@ -116,8 +117,8 @@ impl Leader {
         }
     }
 
-    /// Serves a follower's fetch: it says that it has everything below `log_end`, and gets what comes
-    /// next.
+    /// Serves a follower's fetch: it says that it has everything below `log_end`, and gets what
+    /// comes next.
     fn fetch(&self, from: &Partition, follower: usize, log_end: u64, into: &mut Vec<Record>) {
         // The event follows the change of the condition, with no lock held. It completes the
         // produces that the high watermark has reached; no other is looked at.

@@ -110,6 +110,7 @@ impl Partition {
 
     /// Appends a record to the leader's log. Returns the high watermark that acknowledges it.
     pub(crate) fn append(&self, record: Record) -> u64 {
+        // The record is kept until every follower has fetched it.
         let mut leader = self.leader.lock();
         leader.kept.push_back(record);
         self.log.append(&[record]);

@@ -1,7 +1,7 @@
 //! A log server on one thread, with an event loop of its own: a fetch waits until the log has come
-//! to its offset or its timeout fires. The loop advances the timer, and sleeps until a datagram comes
-//! or the timer has work. Nothing of the server is `Send`. At its end the program measures what a
-//! fetch costs. `cargo run --release --example local`
+//! to its offset or its timeout fires. The loop advances the timer, and sleeps until a datagram
+//! comes or the timer has work. Nothing of the server is `Send`. At its end the program measures
+//! what a fetch costs. `cargo run --release --example local`
 
 use std::io::{self, ErrorKind::TimedOut, ErrorKind::WouldBlock, Write};
 use std::{cell::Cell, net::SocketAddr, net::UdpSocket, rc::Rc, thread, time::Duration};
@@ -142,6 +142,7 @@ fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
                     answer(&to, client, &text);
                 };
                 let fetch = LocalFetch::new(offset, &log_end, answer);
+                // Checked only when the log has come to the offset.
                 let until = [("log", offset)];
                 let parked =
                     fetches.try_complete_else_watch(fetch, Watches::up_to(&until), timeout);
@@ -203,6 +204,7 @@ fn park_and_complete_ns() -> Result<f64> {
     let timer = ManualTimer::new();
     let builder = Purgatory::builder("timed").timer(&timer).shards(1);
     let fetches = builder.build()?;
+    // All on this thread: cells do, no atomics.
     let log_end = Rc::new(Cell::new(0));
     let answered = Rc::new(Cell::new(0));
     let began_ns = clock.now_ns();
@@ -240,12 +242,14 @@ fn main() -> Result<()> {
             "A server on one thread; exits with 1 if an answer is wrong, with 2 for any argument",
         )
         .get_matches();
+    // Loopback, and ports that the system picks.
     let socket = UdpSocket::bind("127.0.0.1:0").context("no UDP port on 127.0.0.1")?;
     let client = UdpSocket::bind("127.0.0.1:0").context("no UDP port on 127.0.0.1")?;
     let server = socket.local_addr()?;
     let client = thread::spawn(move || ask(&client, server));
     serve(&Rc::new(socket))?;
     client.join().ok().context("the client panicked")??;
+    // The server is gone; what follows has the thread to itself.
     let ns = park_and_complete_ns()?;
     writeln!(
         io::stdout(),

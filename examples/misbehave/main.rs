@@ -57,6 +57,7 @@ fn park(
 fn park_unchecked(waits: &Waits, mut check: impl FnMut() -> bool + Send + 'static) {
     let mut checked_before = false;
     let condition = move || {
+        // The first check is that of parking.
         let later = checked_before;
         checked_before = true;
         later && check()
@@ -66,8 +67,8 @@ fn park_unchecked(waits: &Waits, mut check: impl FnMut() -> bool + Send + 'stati
     let _ = waits.try_complete_else_watch(operation, &["key"], TIMEOUT);
 }
 
-/// Makes one check that does not return, far beyond its operation's timeout, and no further event on
-/// its key: PurgatoryCheckStuck, PurgatoryStuck, PurgatoryKeyStalled.
+/// Makes one check that does not return, far beyond its operation's timeout, and no further event
+/// on its key: PurgatoryCheckStuck, PurgatoryStuck, PurgatoryKeyStalled.
 fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
     let waits = Waits::new("stuck")?;
     // The check returns at Ctrl-C, so that the program can end.
@@ -76,6 +77,7 @@ fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
         until.wait();
         true
     });
+    // The check runs, and hangs, on a thread of its own.
     let signalled = waits.clone();
     let thread = thread::Builder::new().name("stuck".to_owned());
     thread.spawn(move || signalled.check_and_complete(&"key"))?;
@@ -86,6 +88,7 @@ fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
 fn keep_a_reaper_busy(stop: &Arc<Stop>) -> Result<SystemTimer> {
     let timer = SystemTimer::builder().name("busy").inline().build()?;
     let stop = stop.clone();
+    // On the reaper itself: `inline` has no worker.
     let task = move || {
         stop.pause(MOST_OF_A_ROUND);
     };
@@ -114,6 +117,7 @@ fn forget_the_event(forgets: &Waits) {
 /// Lets operations with callbacks that block expire, faster than one worker calls back:
 /// PurgatoryExecutorBacklog, PurgatoryCallbacksLate.
 fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
+    // Enough callbacks wait already: the queue need not grow for ever.
     if blocks.stats().callbacks_waiting >= WAITING_MAX {
         return;
     }
@@ -135,6 +139,7 @@ fn hold_up_the_reaper(timer: &SystemTimer, late: &Waits, stop: &Arc<Stop>) {
     };
     // Refused only after shutdown.
     let _ = timer.schedule(Duration::ZERO, task);
+    // These fall due while the reaper is held up.
     for ms in [0, 50, 100, 150] {
         park(late, Duration::from_millis(ms), drop);
     }
@@ -189,6 +194,7 @@ impl Misused {
     fn serve(&self, address: SocketAddr) -> Result<Server> {
         let purgatories = self.purgatories();
         let timers = self.timers();
+        // The page lists timers and purgatories in this order.
         let mut live = Live::new();
         for timer in &timers {
             live = live.timer(timer);
@@ -196,6 +202,7 @@ impl Misused {
         for purgatory in &purgatories {
             live = live.purgatory_with(purgatory, Display::fmt);
         }
+        // Each scrape publishes all of them.
         let publish = move || {
             for purgatory in &purgatories {
                 purgatory.publish();
@@ -213,6 +220,7 @@ impl Misused {
             if stop.pause(ROUND) {
                 return;
             }
+            // Some misbehave each round, the others once a second.
             overfill(&self.full);
             block_the_executor(&self.blocks, stop);
             if round % ROUNDS_A_SECOND == 0 {
@@ -241,6 +249,7 @@ fn main() -> Result<()> {
     let address = server.address();
     eprintln!("metrics: http://{address}/metrics\nlive page: http://{address}/");
     misused.run(&stop);
+    // The page goes first: nothing is to be seen of a shutdown.
     drop(server);
     misused.shut_down();
     Ok(())

@@ -115,6 +115,7 @@ fn shown(at: &Zoned) -> String {
 /// Writes how often a pattern ran, when first and last, and how each change of the clocks moved it.
 fn report(to: &mut impl Write, cron: &Cron, ran: &[Zoned]) -> Result<()> {
     writeln!(to, "{}  ({})", cron.pattern, cron.describe())?;
+    // A pattern may name a day that never comes.
     let (Some(first), Some(last)) = (ran.first(), ran.last()) else {
         writeln!(to, "    never")?;
         return Ok(());
@@ -205,6 +206,7 @@ fn print_run(pattern: &str, due: &Zoned) {
 }
 
 fn run(args: &Args) -> Result<()> {
+    // Patterns of the command line replace the default ones.
     let mut patterns = args.patterns.clone();
     if patterns.is_empty() {
         let defaults: &[&str] = if args.live {

@@ -64,6 +64,7 @@ impl<T: Timer> Recurring<T> {
 
     /// Schedules the first time after `after`.
     fn schedule_after(self: Arc<Self>, after: &Zoned) {
+        // `after` itself does not count: it has run, or is now.
         match self.cron.find_next_occurrence(after, false) {
             Ok(due) => self.wait_for(due),
             Err(error) => {

@@ -2,8 +2,8 @@
 //! advance.
 //!
 //! The operation here is a quorum write: it is parked until two of three replicas have answered, or
-//! its timeout fires. A small cluster answers after random delays, or not at all; each seed makes one
-//! story, always the same. The expected end of each write follows from the delays alone. A seed
+//! its timeout fires. A small cluster answers after random delays, or not at all; each seed makes
+//! one story, always the same. The expected end of each write follows from the delays alone. A seed
 //! with another end is printed with the command that prints its story again, message by message.
 //!
 //! `cargo run --release --example virtual_time -- --help`
@@ -88,6 +88,7 @@ struct PlannedWrite {
 
 impl PlannedWrite {
     fn random(rng: &mut Rng) -> PlannedWrite {
+        // One in ten replicas never answers, one in ten answers twice.
         let replicas = [(); REPLICAS].map(|()| random_arrivals(rng));
         PlannedWrite {
             begin_ms: rng.u64(..500),
@@ -168,6 +169,7 @@ impl Cluster {
         let timeout = Duration::from_millis(write.timeout_ms);
         self.park(number, &answers, timeout);
         self.say(number, format_args!("may wait {timeout:?}"));
+        // The answers come later, each as a task of the timer.
         for (replica, arrivals) in write.replicas.into_iter().enumerate() {
             for after_ms in arrivals {
                 let cluster = Arc::clone(&self);
@@ -183,6 +185,7 @@ impl Cluster {
 
     fn park(self: &Arc<Self>, number: usize, answers: &Answers, timeout: Duration) {
         let cluster = Arc::clone(self);
+        // The callback notes the end in virtual time, to the millisecond.
         let callback = move |outcome: Outcome| {
             cluster.say(number, &outcome);
             let at_ms = cluster.now_ms();
@@ -203,6 +206,7 @@ impl Cluster {
     /// Notes the answer of a replica, then signals the key of the write.
     fn answer(&self, number: usize, replica: usize, answers: &Answers) {
         self.say(number, format_args!("replica {replica} answers"));
+        // The condition first, then its event.
         answers.lock().push(replica);
         self.purgatory.check_and_complete(&number);
     }
@@ -247,6 +251,7 @@ fn fault(seed: u64, count_twice: bool, verbose: bool) -> Result<Option<String>> 
         .map(|_| PlannedWrite::random(&mut rng))
         .collect();
     let ends = run_story(&writes, count_twice, verbose)?;
+    // The expectation is worked out apart, from the delays.
     for (number, (write, ended)) in writes.iter().zip(&ends).enumerate() {
         let expected = write.expected();
         if ended.as_ref() != Some(&expected) {
@@ -262,6 +267,7 @@ fn fault(seed: u64, count_twice: bool, verbose: bool) -> Result<Option<String>> 
 }
 
 fn run(args: &Args) -> Result<ExitCode> {
+    // One seed is a range, too, and printed as it goes.
     let seeds = match args.seed {
         Some(seed) => seed..=seed,
         None => 0..=args.seeds - 1,
@@ -279,6 +285,7 @@ fn run(args: &Args) -> Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     }
+    // All ended as expected.
     let which = match args.seed {
         Some(seed) => format!("seed {seed}"),
         None => format!("{} seeds", args.seeds),

@@ -76,6 +76,7 @@ impl DelayedOperation for DelayedProduce {
 /// back.
 fn park_and_grow(log: &Log) -> Result<ThreadId> {
     let (client, answer) = mpsc::channel();
+    // Boxed, as one purgatory holds operations of several types here.
     let produce = BoxedOperation::new(DelayedProduce {
         log_end: log.end.clone(),
         client,
@@ -107,6 +108,7 @@ fn closures(log: &Log) -> Result<&'static str> {
         // The receiver is at the end of this function.
         let _ = sender.send(outcome);
     };
+    // A closure each for condition and callback make an operation.
     let operation = when(condition, callback);
     let parked = log
         .waits
@@ -119,6 +121,7 @@ fn closures(log: &Log) -> Result<&'static str> {
 async fn future_awaited(log: &Log) -> Result<&'static str> {
     let end = log.waits.wait(&["log"], TIMEOUT, log.reaches(1));
     let grows = log.clone();
+    // The runtime has one thread: the log grows while the future waits.
     tokio::spawn(async move { grows.grow(1) });
     ensure!(end.await == Ok(1));
     Ok("yielded the log's end")
@@ -127,6 +130,7 @@ async fn future_awaited(log: &Log) -> Result<&'static str> {
 fn future_dropped(log: &Log) -> Result<&'static str> {
     let end = log.waits.wait(&["log"], TIMEOUT, log.reaches(1));
     ensure!(log.waits.len() == 1, "parked by the call, before any poll");
+    // Dropping the future is all that a client that leaves has to do.
     drop(end);
     ensure!(log.waits.is_empty() && log.waits.keys() == 0);
     ensure!(log.grow(1) == 0);
@@ -178,6 +182,7 @@ async fn main() -> Result<()> {
     let timer = SystemTimer::new()?;
     let log = || Log::new(&timer);
     show("callback", callback(&log()?))?;
+    // A log each, so that no way of waiting sees the events of another.
     let on_executor = Log::with_callbacks_on_executor(&timer)?;
     show(
         "callback on the executor",

@@ -74,6 +74,7 @@ pub(crate) struct Args {
 impl Args {
     /// How much of the stall remains at `now`; none when it has not begun or is over.
     pub(crate) fn stall_remaining(&self, now: Duration) -> Option<Duration> {
+        // A run of ten seconds stalls after a third of them.
         let from = self.stall_from.unwrap_or(self.seconds / 3);
         let until = from.saturating_add(self.stall_for?);
         if (from..until).contains(&now) {

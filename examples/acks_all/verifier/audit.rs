@@ -100,9 +100,11 @@ impl Audit {
     ) {
         let place = || format!("offset {} of {}", offset - 1, partition.key);
         let tally = &mut *self.tallies[partition.key.0 as usize].lock();
+        // Every answer counts, whatever it is: a second one, or another's, changes the sum.
         tally.counts.offsets = tally.counts.offsets.wrapping_add(offset);
         match answer {
             Answer::Acknowledged => {
+                // The promise of acks=all, checked before anything can change.
                 if partition.followers.iter().any(|log| log.end() < offset) {
                     self.report(TOO_SOON, 1, place);
                 }
@@ -113,6 +115,7 @@ impl Audit {
             }
             Answer::TimedOut => {
                 let timeout = self.timeout;
+                // Never early: not by a nanosecond.
                 if waited < timeout {
                     let case = || format!("{}, after {waited:?} of {timeout:?}", place());
                     self.report(EARLY, 1, case);
@@ -154,6 +157,7 @@ impl Audit {
         if count == 0 {
             return;
         }
+        // Only the first case is described: a run may have millions.
         let mut faults = self.faults.lock();
         let problem = faults.entry(fault).or_insert_with(|| Problem {
             fault,
@@ -168,6 +172,7 @@ impl Audit {
     /// wrong.
     pub(crate) fn finish(&self, leader: &Leader) -> Vec<Problem> {
         self.compare_counts(leader);
+        // Then the logs, by partition: what was acknowledged must be in all of them.
         for (partition, tally) in leader.partitions.iter().zip(&self.tallies) {
             let acknowledged = tally.lock().acknowledged;
             self.compare_logs(partition, acknowledged);
@@ -188,6 +193,7 @@ impl Audit {
         let totals = self.counts();
         let ended = totals.ended();
         let case = || format!("{ended} of {produced} have ended");
+        // Fewer answers than records, or more.
         self.report(NEVER_ENDED, produced.saturating_sub(ended), case);
         self.report(TWICE, ended.saturating_sub(produced), case);
         // As many answers as records, and yet for other offsets.
@@ -196,10 +202,12 @@ impl Audit {
         }
     }
 
-    /// Compares the followers' logs of a partition with the leader's, and with what was acknowledged.
+    /// Compares the followers' logs of a partition with the leader's, and with what was
+    /// acknowledged.
     fn compare_logs(&self, partition: &Partition, acknowledged: u64) {
         for (follower, log) in partition.followers.iter().enumerate() {
             let place = || format!("{} in {}, at {}", name(follower), partition.key, log.end());
+            // What was acknowledged lies below the log's end, or is missing.
             self.report(MISSING, acknowledged.saturating_sub(log.end()), place);
             // A log that is shorter was stalled; one as long as the leader's must be the same.
             let whole = log.end() >= partition.log.end();

@@ -40,8 +40,8 @@ impl Client {
         self.stage.args.in_flight as usize
     }
 
-    /// Makes a request to the partition at `place`, as soon as one more may wait; none when `stop` is
-    /// raised.
+    /// Makes a request to the partition at `place`, as soon as one more may wait; none when `stop`
+    /// is raised.
     fn request(self: &Arc<Self>, place: u64, bytes: usize, stop: &Stop) -> Option<Request> {
         while !stop.is_raised() {
             if self.in_flight.load(Ordering::Acquire) < self.in_flight_max() {
@@ -59,8 +59,8 @@ impl Client {
         None
     }
 
-    /// Counts an answer, and wakes the producer at the half. Only the producer adds: while it sleeps,
-    /// the count falls from the maximum and passes the half.
+    /// Counts an answer, and wakes the producer at the half. Only the producer adds: while it
+    /// sleeps, the count falls from the maximum and passes the half.
     fn release(&self) {
         let remaining = self.in_flight.fetch_sub(1, Ordering::AcqRel) - 1;
         if remaining == self.in_flight_max() / 2 {
@@ -127,6 +127,7 @@ impl Pace {
 /// A producer: sends its share of the lines, to all partitions in turn, until `stop` is raised.
 pub(super) fn produce(producer: u32, stage: &Arc<Stage>, text: &Text, stop: &Stop) {
     let args = &stage.args;
+    // The client belongs to this thread, which its answers wake.
     let client = Arc::new(Client::new(stage));
     let mut pace = Pace::new(producer, args.producers, args.rate);
     for sequence in 0.. {
@@ -139,6 +140,7 @@ pub(super) fn produce(producer: u32, stage: &Arc<Stage>, text: &Text, stop: &Sto
         let number = sequence * u64::from(args.producers) + u64::from(producer);
         let (line, body) = text.line(number);
         let place = (sequence + u64::from(producer)) % u64::from(args.partitions);
+        // Here the producer waits while too many of its records do.
         let Some(request) = client.request(place, body.len(), stop) else {
             return;
         };
@@ -153,6 +155,7 @@ pub(super) fn follow(follower: usize, stage: &Stage, stop: &Stop) {
     let can_stall = follower == FOLLOWER_STALLED;
     let mut fetched = Vec::new();
     loop {
+        // A stalled follower sleeps to the end of its stall; any other fetches and pauses.
         let stall = stage.args.stall_remaining(stage.now());
         let pause = match stall {
             Some(remaining) if can_stall => remaining,

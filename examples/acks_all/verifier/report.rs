@@ -55,6 +55,7 @@ impl fmt::Display for Report {
 impl Report {
     fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = &self.endings.counts;
+        // One row a way of ending; `lost` must be 0.
         let rows = [
             ("produced", self.produced, "records sent"),
             (
@@ -83,6 +84,7 @@ impl Report {
 
     fn write_throughput(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = &self.endings.counts;
+        // Only what was acknowledged counts, over the time in which records were sent.
         let records = HumanCount(self.per_second(counts.completed) as u64).to_string();
         let mib = self.per_second(counts.bytes) / f64::from(1 << 20);
         let meaning = format!("records/s acknowledged, {mib:.1} MiB/s of text");
@@ -90,6 +92,7 @@ impl Report {
     }
 
     fn write_self_check(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The last line is the verdict; scripts read it.
         let result = match self.problems.len() {
             0 => "passed: each operation ended once, each acknowledged record is in every log"
                 .to_owned(),
@@ -105,6 +108,7 @@ fn write_times(
     times: &Histogram<u64>,
     meaning: &str,
 ) -> fmt::Result {
+    // Nothing was measured: a dash, not zero.
     let shown = |nanos| {
         if times.is_empty() {
             "-".to_owned()

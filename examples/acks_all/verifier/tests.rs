@@ -22,6 +22,7 @@ const STALLED: &str = "--stall-from 0s --stall-for 1h";
 /// Sets up a short run whose timeout is never reached, but for what `line` says.
 pub(super) fn stage(line: &str) -> Arc<Stage> {
     let mut words = vec!["acks_all"];
+    // The usual words, but those that the line replaces.
     for usual in ["--seconds=0.3", "--partitions=2", "--timeout=1h"] {
         let (flag, _) = usual.split_once('=').unwrap();
         if !line.contains(flag) {
@@ -54,6 +55,7 @@ fn every_record_is_acknowledged() {
         assert_eq!(report.endings.counts.completed, report.produced, "{line}");
         assert_eq!(report.endings.wait.len(), report.produced);
         assert!(report.produced_for >= stage.args.seconds);
+        // A rate is never exceeded by more than a burst.
         let most = f64::from(stage.args.rate) * report.produced_for.as_secs_f64() + 5.0;
         assert!(
             stage.args.rate == 0 || report.produced as f64 <= most,
@@ -106,6 +108,7 @@ fn wrong(
     let stage = stage("--timeout 50ms");
     let audit = &stage.audit;
     let partition = &stage.leader.partitions[0];
+    // The leader has all the records, each follower a part of them.
     let written: Vec<_> = (0..records).map(record).collect();
     for &record in &written {
         partition.append(record);
@@ -127,6 +130,7 @@ fn record(number: u64) -> Record {
 #[test]
 fn wrong_answers_are_found_and_counted() {
     use Answer::{Acknowledged, TimedOut};
+    // An acknowledgement, a timeout, and one a nanosecond too early.
     let ack = (Acknowledged, 1, MS);
     let late = (TimedOut, 1, 50 * MS);
     let early = (TimedOut, 1, 50 * MS - Duration::from_nanos(1));
@@ -152,6 +156,7 @@ fn wrong_answers_are_found_and_counted() {
 #[test]
 fn differing_logs_are_found() {
     const RECORDS: u64 = 10_000;
+    // All records are answered; what differs is in the logs.
     let last = RECORDS - 1;
     let all: Vec<_> = (1..=RECORDS)
         .map(|offset| (Answer::Cancelled, offset, MS))
@@ -160,6 +165,7 @@ fn differing_logs_are_found() {
         assert!(wrong(RECORDS, parts, None, &all).is_empty());
     }
     assert!(wrong(RECORDS, [RECORDS, last], Some(record(last)), &all).is_empty());
+    // The same length, but another line, another order, or a record too many.
     let line = Record {
         line: 2,
         ..record(last)

@@ -32,7 +32,8 @@ impl State {
     /// Looks at everything.
     pub(crate) fn take(stage: &Stage) -> Self {
         let elapsed = stage.now();
-        // The endings first: what ends meanwhile then counts as waiting, never as less than nothing.
+        // The endings first: what ends meanwhile then counts as waiting, never as less than
+        // nothing.
         let ended = stage.audit.counts();
         let mut produced = 0;
         for partition in &stage.leader.partitions {
@@ -53,6 +54,7 @@ impl State {
 
     /// Describes the run in one line; the rate is over the time since the `last` one.
     fn describe(&self, last: Option<State>) -> String {
+        // The first line counts from the beginning.
         let since = last.map_or(Duration::ZERO, |last| last.elapsed);
         let before = last.map_or(0, |last| last.ended.completed);
         let seconds = self.elapsed.saturating_sub(since).as_secs_f64();
@@ -80,6 +82,8 @@ impl State {
 
     /// Publishes the example's metrics.
     fn publish(&self) {
+        // Totals of one run in one process: `absolute` is right, as nothing else counts under these
+        // names.
         counter!(PRODUCED).absolute(self.produced);
         counter!(ENDED, "outcome" => "completed").absolute(self.ended.completed);
         counter!(ENDED, "outcome" => "expired").absolute(self.ended.expired);
@@ -106,6 +110,7 @@ impl Progress {
 
 /// Serves the metrics, and the live page.
 pub(crate) fn serve(stage: &Arc<Stage>) -> Result<Server> {
+    // The page shows the keys as their `Display` has them.
     let live = Live::new().purgatory_with(&stage.leader.produces, Display::fmt);
     let published = Arc::clone(stage);
     let publish = move || {
@@ -113,6 +118,7 @@ pub(crate) fn serve(stage: &Arc<Stage>) -> Result<Server> {
         State::take(&published).publish();
     };
     let server = example_support::serve(stage.args.metrics_addr, &live, publish)?;
+    // Descriptions need the recorder, which is there now.
     describe_counter!(
         PRODUCED,
         Unit::Count,

@@ -26,8 +26,8 @@ pub(crate) struct Client {
     pub(crate) connection: u64,
 }
 
-/// Takes one request; the receiver gets its answer when it is known. An error is the reason to close
-/// the connection. `frame` has at least its [`PREFIX_BYTES`](crate::frame::PREFIX_BYTES).
+/// Takes one request; the receiver gets its answer when it is known. An error is the reason to
+/// close the connection. `frame` has at least its [`PREFIX_BYTES`](crate::frame::PREFIX_BYTES).
 pub(crate) fn handle(
     manager: &ReplicaManager,
     client: &Client,
@@ -111,6 +111,7 @@ pub(crate) fn millis(milliseconds: i32) -> Duration {
 }
 
 fn api_versions() -> ApiVersionsResponse {
+    // librdkafka infers features from these: see the table of APIs.
     let mut versions = Vec::new();
     for Api {
         key, advertised, ..

@@ -42,6 +42,7 @@ pub(crate) struct RecordBatch {
 /// must not keep a whole request in memory for the sake of one batch. A batch that announces more
 /// than `bytes_max` is answered with MESSAGE_TOO_LARGE.
 pub(crate) fn parse(mut records: &[u8], bytes_max: usize) -> OrError<Vec<IncomingBatch>> {
+    // One after the other: their lengths lead from batch to batch.
     let mut batches = Vec::new();
     while !records.is_empty() {
         let (batch, rest) = split(records, bytes_max)?;
@@ -88,6 +89,7 @@ fn check(batch: &[u8]) -> OrError<IncomingBatch> {
         !counted || attributes & (TRANSACTIONAL | CONTROL_BATCH) != 0,
         InvalidRecord
     );
+    // The records themselves are never opened.
     let codec = usize::from(attributes.to_be_bytes()[1] & 7);
     refuse!(codec >= CODECS.len(), UnsupportedCompressionType);
     Ok(IncomingBatch {

@@ -12,7 +12,8 @@ use example_support::Stop;
 use crate::partition::{FOLLOWER_IDS, LEADER_ID};
 use crate::{args::Args, replica_fetcher::Follower};
 
-/// Runs a follower until `stop` has a message. Its logs are in memory, so nothing is left to do then.
+/// Runs a follower until `stop` has a message. Its logs are in memory, so nothing is left to do
+/// then.
 ///
 /// # Errors
 /// When the system gives no thread.

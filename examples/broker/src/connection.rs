@@ -1,7 +1,7 @@
-//! One connection, two threads. One reads a request, handles it and writes its response, then reads the
-//! next, as Kafka does. The other waits for the client's end alone, and cancels the request that waits
-//! then. Requests that a client sends ahead stay in the socket; its end is seen all the same, however
-//! many lie before it. Errors end this connection and nothing else.
+//! One connection, two threads. One reads a request, handles it and writes its response, then reads
+//! the next, as Kafka does. The other waits for the client's end alone, and cancels the request
+//! that waits then. Requests that a client sends ahead stay in the socket; its end is seen all the
+//! same, however many lie before it. Errors end this connection and nothing else.
 
 use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -23,8 +23,8 @@ use crate::{args::Args, frame::read_frame, replica_manager::ReplicaManager};
 const IDLE_MAX: Duration = Duration::from_secs(600);
 /// A client that takes nothing of a response for this long is disconnected.
 const WRITE_MAX: Duration = Duration::from_secs(30);
-/// The client has closed its end, whatever it sent before: Linux says so. Elsewhere the end is seen when
-/// both directions are closed.
+/// The client has closed its end, whatever it sent before: Linux says so. Elsewhere the end is seen
+/// when both directions are closed.
 #[cfg(target_os = "linux")]
 const CLIENT_END: PollFlags = PollFlags::RDHUP;
 #[cfg(not(target_os = "linux"))]
@@ -89,8 +89,8 @@ fn requests(connection: &Registered, manager: &ReplicaManager) -> Result<()> {
 /// Waits until the client has closed its end, or the broker has. Nothing is read.
 fn wait_for_end(stream: &TcpStream) {
     let mut watched = [PollFd::new(stream, CLIENT_END)];
-    // A signal interrupts the wait. Any other error leaves a client that cannot be watched: it is taken
-    // for one that is gone.
+    // A signal interrupts the wait. Any other error leaves a client that cannot be watched: it is
+    // taken for one that is gone.
     while let Err(rustix::io::Errno::INTR) = poll(&mut watched, None) {}
 }
 
@@ -113,8 +113,8 @@ fn answer(
     Ok(())
 }
 
-/// Turns a panic into an error. The decoder is a dependency: a panic on the bytes of a client, which the
-/// panic hook reports, must be no more than the end of that client's connection.
+/// Turns a panic into an error. The decoder is a dependency: a panic on the bytes of a client,
+/// which the panic hook reports, must be no more than the end of that client's connection.
 fn contained<T>(request: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|_| Err(anyhow!("panicked")))
 }
@@ -180,8 +180,8 @@ impl Connections {
         })
     }
 
-    /// Lets every connection write the response it is at, then cuts off those that did not end within
-    /// `bound`.
+    /// Lets every connection write the response it is at, then cuts off those that did not end
+    /// within `bound`.
     pub(crate) fn shut(&self, bound: Duration) {
         // No new connection, no further request: a connection ends with the response it is at.
         let mut open = self.open.lock();

@@ -21,13 +21,14 @@ use crate::{api::OrError, api::millis, partition::UpTo, reply::Reply};
 /// Bytes of records in one response (Kafka's `replica.fetch.max.bytes` and `fetch.max.bytes`).
 pub(crate) const FETCH_BYTES_MAX: usize = 1 << 20;
 
-/// The longest wait of a fetch. A longer `max_wait_ms` is cut down to it, without an error. It is the most
-/// that librdkafka lets its users ask for (`fetch.wait.max.ms`).
+/// The longest wait of a fetch. A longer `max_wait_ms` is cut down to it, without an error. It is
+/// the most that librdkafka lets its users ask for (`fetch.wait.max.ms`).
 pub(crate) const LONG_POLL_MAX: Duration = Duration::from_secs(300);
 
-/// A fetch that waits for `min_bytes` over all its partitions together. It is checked when one of them
-/// has something new (the high watermark, for a follower the log end, passes the offset), and expires
-/// after `max_wait_ms`, at most [`LONG_POLL_MAX`]. However it ends, it is answered with what there is.
+/// A fetch that waits for `min_bytes` over all its partitions together. It is checked when one of
+/// them has something new (the high watermark, for a follower the log end, passes the offset), and
+/// expires after `max_wait_ms`, at most [`LONG_POLL_MAX`]. However it ends, it is answered with
+/// what there is.
 pub(crate) struct DelayedFetch {
     request: FetchRequest,
     topics: Arc<Topics>,

@@ -39,6 +39,7 @@ impl Log {
 
     /// The number of bytes that [`Log::read`] has there. O(log n) for n batches.
     pub(crate) fn bytes_between(&self, offset: i64, end_offset: i64) -> u64 {
+        // Positions are bytes since the log began, so a difference is a size.
         let position = |offset| {
             let batch = self.batches.get(self.index(offset));
             batch.map_or(self.end_position, |batch| batch.position)
@@ -48,6 +49,7 @@ impl Log {
 
     /// Drops the oldest batches below `offset` while the log is larger than `bytes_max`.
     pub(crate) fn trim(&mut self, offset: i64, bytes_max: usize) {
+        // Oldest first, whole batches, and none that is still needed.
         while self.size_bytes > bytes_max
             && let Some(batch) = self
                 .batches
@@ -58,8 +60,8 @@ impl Log {
         }
     }
 
-    /// Drops the batches below `offset`; the batch that has it stays. A log that ends before it was left
-    /// behind, and starts again there.
+    /// Drops the batches below `offset`; the batch that has it stays. A log that ends before it was
+    /// left behind, and starts again there.
     pub(crate) fn start_at(&mut self, offset: i64) {
         self.trim(offset, 0);
         self.log_start_offset = self.log_start_offset.max(offset);

@@ -12,8 +12,8 @@ use crate::partition::{FOLLOWER_IDS, LEADER_ID, Partition};
 use crate::topics::{Topic, Topics};
 use crate::{api::OrError, replica_manager::ReplicaManager, reply::Reply};
 
-/// Answers with the one broker and the topics asked for. Topics are made now, and described when the
-/// answer is written. `address` is the one that this client connected to, so it is the broker's
+/// Answers with the one broker and the topics asked for. Topics are made now, and described when
+/// the answer is written. `address` is the one that this client connected to, so it is the broker's
 /// address in the answer.
 pub(crate) fn metadata(
     manager: &ReplicaManager,
@@ -75,6 +75,7 @@ fn answer(found: &Found) -> MetadataResponseTopic {
 fn described(topic: &Topic) -> MetadataResponseTopic {
     let name = StrBytes::from_string(topic[0].key.topic.to_string()).into();
     let partition = |partition: &Arc<Partition>| {
+        // The leader is in every list, and first.
         let nodes = |followers: &[i32]| {
             let ids = [&[LEADER_ID], followers].concat();
             ids.into_iter().map(BrokerId).collect()
@@ -95,6 +96,7 @@ fn described(topic: &Topic) -> MetadataResponseTopic {
 /// factors, assignments of replicas and configurations are refused.
 pub(crate) fn create_topics(topics: &Topics, request: CreateTopicsRequest) -> CreateTopicsResponse {
     let result = |topic: CreatableTopic| {
+        // To validate only is not offered, so it is an error, not a silent yes.
         let created = if request.validate_only {
             Err(ResponseError::InvalidRequest)
         } else {
@@ -121,6 +123,7 @@ fn created(topics: &Topics, topic: &CreatableTopic) -> OrError<()> {
         ![-1, REPLICAS].contains(&topic.replication_factor),
         InvalidReplicationFactor
     );
+    // -1 stands for the default.
     let partitions = match topic.num_partitions {
         -1 => topics.defaults.partitions,
         asked => asked,

@@ -71,12 +71,13 @@ impl Partition {
     }
 
     /// Appends all batches, or none. NOT_ENOUGH_REPLICAS: all in-sync replicas shall have them, and
-    /// these are fewer than the minimum. KAFKA_STORAGE_ERROR: the log is full of records that are not
-    /// replicated yet.
+    /// these are fewer than the minimum. KAFKA_STORAGE_ERROR: the log is full of records that are
+    /// not replicated yet.
     pub(crate) fn append(&self, batches: Vec<IncomingBatch>, acks_all: bool) -> OrError<Appended> {
         let mut state = self.state.lock();
         let too_few = state.replicas.in_sync() < self.in_sync_min();
         refuse!(acks_all && too_few, NotEnoughReplicas);
+        // The offset of the first record, before the append moves the end.
         let base_offset = state.log.log_end_offset;
         state.append(batches, self.config.max_log)?;
         Ok(Appended {
@@ -100,8 +101,8 @@ impl Partition {
         state.advance(self.in_sync_min())
     }
 
-    /// Moves the log start to `offset`, at most to the high watermark, which -1 stands for. Returns the
-    /// low watermark to wait for, and true if a watermark advanced.
+    /// Moves the log start to `offset`, at most to the high watermark, which -1 stands for. Returns
+    /// the low watermark to wait for, and true if a watermark advanced.
     pub(crate) fn delete_records(&self, offset: i64) -> OrError<(i64, bool)> {
         let mut state = self.state.lock();
         let offset = if offset == -1 {
@@ -117,9 +118,9 @@ impl Partition {
         Ok((offset, state.advance(self.in_sync_min())))
     }
 
-    /// Reads whole batches from the one with `offset` on, up to `bytes_max`; with `at_least_one` the
-    /// first even if it is larger. An offset outside the log is OFFSET_OUT_OF_RANGE; one inside it but
-    /// past `up_to` reads nothing yet.
+    /// Reads whole batches from the one with `offset` on, up to `bytes_max`; with `at_least_one`
+    /// the first even if it is larger. An offset outside the log is OFFSET_OUT_OF_RANGE; one inside
+    /// it but past `up_to` reads nothing yet.
     pub(crate) fn read(
         &self,
         offset: i64,
@@ -271,16 +272,19 @@ impl Replicas {
         starts.fold(leaders, i64::min)
     }
 
-    /// Notes a fetch, which is answered with the offsets of the `leader`. A follower that has everything
-    /// up to the high watermark is in sync again.
+    /// Notes a fetch, which is answered with the offsets of the `leader`. A follower that has
+    /// everything up to the high watermark is in sync again.
     fn note_fetch(&mut self, id: i32, log_start: i64, log_end: i64, leader: Offsets) {
         let lag_period = self.lag_period;
+        // Any other id is a stranger's: it changes nothing.
         let index = FOLLOWER_IDS.iter().position(|follower| *follower == id);
         if let Some(follower) = index.and_then(|index| self.followers.get_mut(index)) {
+            // A follower may claim more than the leader has: that does not count.
             follower.log_start = log_start;
             follower.log_end = log_end.min(leader.log_end);
             follower.out_of_sync &= log_end < leader.high_watermark;
-            // Under load it is always a fetch behind: the log end that it saw at the fetch before counts.
+            // Under load it is always a fetch behind: the log end that it saw at the fetch before
+            // counts.
             if log_end >= follower.leader_end_seen {
                 follower.caught_up = follower.caught_up.max(follower.seen_in);
             }
@@ -304,6 +308,7 @@ impl Replicas {
         self.note_caught_up(leaders_end);
         self.lag_period += 1;
         let mut removed = Vec::new();
+        // Behind for whole periods only: a follower that came late to this one is not late yet.
         for (id, follower) in FOLLOWER_IDS.into_iter().zip(&mut self.followers) {
             let lags = self.lag_period - follower.caught_up > u64::from(LAG_PERIODS);
             if lags && !follower.out_of_sync {

@@ -34,6 +34,7 @@ pub(crate) fn produce(
     let acks = request.acks;
     let timeout = millis(request.timeout_ms);
     let (response, waits) = append(manager, request);
+    // No response, at once, or when the replicas have it.
     if acks == 0 {
         let topics = response.responses.iter();
         let mut statuses = topics.flat_map(|topic| &topic.partition_responses);
@@ -49,8 +50,8 @@ pub(crate) fn produce(
     Ok(())
 }
 
-/// Appends what the request has for each partition. Returns the response, and the partitions in it that
-/// wait for their replicas.
+/// Appends what the request has for each partition. Returns the response, and the partitions in it
+/// that wait for their replicas.
 fn append(manager: &ReplicaManager, request: ProduceRequest) -> (ProduceResponse, Vec<Wait>) {
     let mut response = ProduceResponse::default();
     let mut waits = Vec::new();
@@ -59,6 +60,7 @@ fn append(manager: &ReplicaManager, request: ProduceRequest) -> (ProduceResponse
         for data in topic.partition_data {
             let mut status = PartitionProduceResponse::default().with_index(data.index);
             let records = data.records.unwrap_or_default();
+            // Each partition succeeds or fails by itself.
             match manager.append(&topic.name, data.index, &records, request.acks) {
                 Ok((partition, appended)) => {
                     status.base_offset = appended.base_offset;
@@ -128,6 +130,7 @@ pub(crate) fn delete_records(
         for asked in topic.partitions {
             let index = asked.partition_index;
             let result = DeleteRecordsPartitionResult::default().with_partition_index(index);
+            // Each partition succeeds or fails by itself; the leader deletes now.
             let error = match manager.delete_records(&topic.name, index, asked.offset) {
                 Ok((partition, required_offset)) => {
                     waits.push(Wait {
@@ -151,6 +154,7 @@ pub(crate) fn delete_records(
 
 impl Statuses for DeleteRecordsResponse {
     fn try_complete(&mut self, wait: &Wait, _: &[Follower], _: &Counters) -> bool {
+        // No in-sync log starts before the low watermark.
         let low_watermark = wait.partition.offsets().low_watermark;
         if low_watermark < wait.required_offset {
             return false;

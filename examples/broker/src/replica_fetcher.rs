@@ -1,7 +1,8 @@
 //! A follower replica: it asks the leader for its topics (`Metadata`) and fetches every partition
 //! of them, over one connection, as any client would. It is a thread beside the leader, or a
-//! process of its own (`--node`). The `replica_id` in its `Fetch` makes it a replica: the leader takes
-//! the offsets it asks for as what it has, and so learns of its progress from its *next* fetch.
+//! process of its own (`--node`). The `replica_id` in its `Fetch` makes it a replica: the leader
+//! takes the offsets it asks for as what it has, and so learns of its progress from its *next*
+//! fetch.
 //!
 //! Its fetches are long polls, so an idle follower waits in the leader's purgatory. It looks for
 //! topics whenever a fetch brought nothing, and every few fetches in any case, so a new topic is
@@ -25,7 +26,8 @@ use crate::{
     log::Log, partition::Partition, topics::TopicPartition,
 };
 
-/// The longest wait of a fetch at the leader: as long as a deletion or a new topic may go unnoticed.
+/// The longest wait of a fetch at the leader: as long as a deletion or a new topic may go
+/// unnoticed.
 const FETCH_WAIT_MAX: Duration = Duration::from_millis(100);
 /// After this many fetches that each brought something, the topics are looked up again.
 const FETCHES_PER_METADATA: usize = 16;
@@ -66,6 +68,7 @@ impl Follower {
         batches: impl IntoIterator<Item = RecordBatch>,
         leaders_start: i64,
     ) -> bool {
+        // News is a log that starts or ends elsewhere than before.
         let before = self.log_range(key);
         let mut log = self.logs.entry(key.clone()).or_default();
         for batch in batches {
@@ -108,9 +111,9 @@ impl Follower {
     }
 }
 
-/// Returns true if those of these followers that are in sync really have `partition` up to `offset`:
-/// read from their own logs, not from what the leader believes. Followers in other processes are out
-/// of sight.
+/// Returns true if those of these followers that are in sync really have `partition` up to
+/// `offset`: read from their own logs, not from what the leader believes. Followers in other
+/// processes are out of sight.
 pub(crate) fn all_have(followers: &[Follower], partition: &Partition, offset: i64) -> bool {
     let in_sync = partition.in_sync_followers();
     for follower in followers {
@@ -133,6 +136,7 @@ struct Session {
 impl Session {
     fn connect(leader: SocketAddr) -> Result<Session> {
         let stream = TcpStream::connect_timeout(&leader, ANSWER_MAX)?;
+        // An answer that does not come ends the connection, not the follower.
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
         stream.set_write_timeout(Some(ANSWER_MAX))?;
@@ -180,6 +184,7 @@ impl Session {
                     Some(error) => bail!("fetch of {key}: {error}"),
                 }
                 let records = data.records.unwrap_or_default();
+                // The leader has checked their size; they are parsed to find their offsets.
                 let batches = batch::parse(&records, usize::MAX);
                 let batches = batches.with_context(|| format!("records of {key}"))?;
                 let batches = batches.into_iter().map(IncomingBatch::replicated);

@@ -77,6 +77,7 @@ impl<R: Statuses> DelayedOperation for DelayedAnswer<R> {
     fn try_complete(&mut self) -> bool {
         let response = &mut self.response;
         let waits_on = |wait: &Wait| !response.try_complete(wait, &self.followers, &self.counters);
+        // Partitions that are done are not looked at again.
         self.waits.retain(waits_on);
         self.waits.is_empty()
     }
@@ -95,8 +96,8 @@ impl<R: Statuses> DelayedOperation for DelayedAnswer<R> {
 }
 
 /// Parks an operation for `timeout` at most, or until its client is gone. It is checked when a
-/// watermark is reached, and completes when its check says so. A purgatory that was shut down ends it
-/// at once.
+/// watermark is reached, and completes when its check says so. A purgatory that was shut down ends
+/// it at once.
 pub(crate) fn park_up_to<O: DelayedOperation + Send>(
     purgatory: &Purgatory<WatchKey, O>,
     operation: O,
@@ -104,6 +105,7 @@ pub(crate) fn park_up_to<O: DelayedOperation + Send>(
     connection: u64,
     timeout: Duration,
 ) {
+    // Watermarks are the earliest moments; the connection is a key like any other.
     let connection = [WatchKey::Connection(connection)];
     let watches = Watches::up_to(watermarks).checked().with_keys(&connection);
     if let Err(refused) = purgatory.try_complete_else_watch(operation, watches, timeout) {
@@ -139,6 +141,7 @@ impl ReplicaManager {
         records: &[u8],
         acks: i16,
     ) -> Result<(Arc<Partition>, Appended), ResponseError> {
+        // What can be refused comes before the append.
         refuse!(!(-1..=1).contains(&acks), InvalidRequiredAcks);
         let partition = self.topics.partition(topic, index)?;
         let batches = batch::parse(records, partition.config.message_max_bytes as usize)?;
@@ -234,6 +237,7 @@ impl ReplicaManager {
         if !advanced {
             return;
         }
+        // Read after the advance, so at least as far as it.
         let offsets = partition.offsets();
         let key = WatchKey::HighWatermark(partition.key.clone());
         let high_watermark = offsets.high_watermark.cast_unsigned();

@@ -1,5 +1,5 @@
-//! The way of an answer to the connection's thread: from an operation's callback, or from that thread
-//! itself when the request needs no wait.
+//! The way of an answer to the connection's thread: from an operation's callback, or from that
+//! thread itself when the request needs no wait.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -40,7 +40,8 @@ impl Reply {
         self.send_made(|| body);
     }
 
-    /// Sends an answer that may be large: the connection's thread makes it, just before it is written.
+    /// Sends an answer that may be large: the connection's thread makes it, just before it is
+    /// written.
     pub(crate) fn send_made<T: Encodable + HeaderVersion>(
         self,
         body: impl FnOnce() -> T + Send + 'static,

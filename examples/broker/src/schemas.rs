@@ -90,6 +90,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Walks over these fields.
     fn fields(&mut self, mut fields: &[u8]) -> anyhow::Result<()> {
+        // A field after the other; brackets are walked by recursion.
         while let [field, behind @ ..] = fields {
             fields = behind;
             match field {

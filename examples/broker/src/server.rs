@@ -31,6 +31,7 @@ pub struct Broker {
 impl Broker {
     /// Binds the address and starts the followers; clients are served when this returns.
     pub fn start(args: &Args) -> anyhow::Result<Broker> {
+        // A node of a cluster listens where the list of nodes says.
         let listen = args.cluster.unwrap_or(args.listen);
         let listener =
             TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
@@ -175,6 +176,7 @@ fn accept(
         return Ok(());
     };
     let manager = Arc::clone(manager);
+    // Its stack is small: there may be thousands.
     let thread = thread::Builder::new()
         .name("connection".to_owned())
         .stack_size(connection::STACK_BYTES);
@@ -196,18 +198,21 @@ pub struct Summary {
     pub rejected: u64,
     /// How parked operations ended, by purgatory.
     pub parked: [(&'static str, Stats); 3],
-    /// Acknowledged partitions whose records an in-sync follower did not have: 0, or there is a bug.
+    /// Acknowledged partitions whose records an in-sync follower did not have: 0, or there is a
+    /// bug.
     pub acked_before_replicated: u64,
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // By codec, as clients compress.
         let mut batches = Vec::new();
         for (codec, count) in CODECS.iter().zip(self.batches) {
             batches.push(format!("{codec} {count}"));
         }
         let batches = batches.join(", ");
         writeln!(f, "appended: {} records; batches: {batches}", self.records)?;
+        // The counts add up: what was parked has ended in one of these ways.
         for (name, stats) in &self.parked {
             writeln!(
                 f,

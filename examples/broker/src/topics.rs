@@ -110,11 +110,13 @@ impl Topics {
     }
 
     /// Creates a topic. Its errors: INVALID_TOPIC_EXCEPTION for a name against Kafka's rule,
-    /// TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS outside [`PARTITIONS`], POLICY_VIOLATION at the bounds.
+    /// TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS outside [`PARTITIONS`], POLICY_VIOLATION at the
+    /// bounds.
     pub(crate) fn create(&self, name: &str, partitions: i32) -> OrError<Topic> {
         refuse!(!legal(name), InvalidTopicException);
         // The lock is held to the end, so that two topics made at once stay within the bound.
         let mut count = self.partition_count.lock();
+        // A name that exists is an error whatever its partitions.
         refuse!(self.topics.contains_key(name), TopicAlreadyExists);
         refuse!(!PARTITIONS.contains(&partitions), InvalidPartitions);
         let new = partitions.unsigned_abs() as usize;

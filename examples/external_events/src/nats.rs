@@ -86,8 +86,8 @@ impl Nats {
     }
 
     /// Publishes a change. Returns its epoch and version, once the server has stored it. After an
-    /// error it may have been published all the same. If the stream is made anew just then, the epoch
-    /// is the one before: that client hears of the new one when it asks.
+    /// error it may have been published all the same. If the stream is made anew just then, the
+    /// epoch is the one before: that client hears of the new one when it asks.
     pub(crate) async fn publish(&self, id: &str, state: String) -> Result<Seen> {
         let epoch = self.orders.epoch();
         let connection = self.jetstream.client().connection_state();

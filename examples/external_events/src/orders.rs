@@ -24,8 +24,8 @@ pub type OrderId = Arc<str>;
 pub struct Order {
     /// The order's name.
     pub id: OrderId,
-    /// The numbering that its version belongs to: another one when changes are numbered anew. Epochs
-    /// have no order.
+    /// The numbering that its version belongs to: another one when changes are numbered anew.
+    /// Epochs have no order.
     pub epoch: u64,
     /// The number of its last change; later changes, of any order, have higher numbers.
     pub version: u64,
@@ -47,7 +47,8 @@ pub struct Seen {
 pub enum News {
     /// It has changed.
     Changed(Order),
-    /// The client has seen a version of another epoch, and in this one the order has not changed yet.
+    /// The client has seen a version of another epoch, and in this one the order has not changed
+    /// yet.
     Anew {
         /// The present epoch.
         epoch: u64,
@@ -75,8 +76,8 @@ struct Kept {
 const EPOCH: &str = "";
 
 impl Orders {
-    /// Starts without orders; requests for them wait in this purgatory. The epoch is a random one, for a
-    /// gateway alone: it forgets everything when it ends.
+    /// Starts without orders; requests for them wait in this purgatory. The epoch is a random one,
+    /// for a gateway alone: it forgets everything when it ends.
     pub fn new(waits: Purgatory<OrderId, BoxedOperation>, orders_max: usize) -> Orders {
         let kept = Kept {
             orders: HashMap::new(),
@@ -119,6 +120,7 @@ impl Orders {
 
     /// Waits for a change later than `seen`, or than now. Dropping the future ends the wait.
     pub fn wait(&self, id: &OrderId, seen: Option<Seen>, timeout: Duration) -> WaitFuture<News> {
+        // Without a version to compare with, the next change counts.
         let since = seen.unwrap_or_else(|| self.last_change(id));
         let named_epoch = seen.is_some();
         let kept = self.kept.clone();
@@ -151,13 +153,14 @@ impl Orders {
         self.kept.lock().position
     }
 
-    /// Begins an epoch. Unless it is the present one, all orders are forgotten and versions begin anew;
-    /// returns true then.
+    /// Begins an epoch. Unless it is the present one, all orders are forgotten and versions begin
+    /// anew; returns true then.
     pub fn begin(&self, epoch: u64) -> bool {
         let mut kept = self.kept.lock();
         if kept.epoch == epoch {
             return false;
         }
+        // Versions of the old epoch mean nothing in the new one.
         kept.orders.clear();
         kept.by_version.clear();
         kept.position = 0;
@@ -195,11 +198,13 @@ impl Kept {
         if order.version <= self.position {
             return; // changes come in order: this one was stored before
         }
+        // The order, the index by version and the position change together.
         self.position = order.version;
         self.by_version.insert(order.version, order.id.clone());
         if let Some(before) = self.orders.insert(order.id.clone(), order) {
             self.by_version.remove(&before.version);
         }
+        // Beyond the bound the oldest change goes.
         if self.orders.len() > self.orders_max
             && let Some((_, oldest)) = self.by_version.pop_first()
         {

@@ -120,6 +120,8 @@ async fn change(
     if state.is_empty() {
         return Err(bad("the body is empty: it is the order's new state"));
     }
+    // Alone, the change is stored here. Else the stream has it first, and comes back to every
+    // gateway.
     let changed = match &gateway.nats {
         None => gateway
             .orders
@@ -129,6 +131,7 @@ async fn change(
             published.map_err(|error| unavailable(format!("may not be published: {error:#}")))?
         }
     };
+    // The client gets what a later GET would show.
     Ok(Json(Order {
         id,
         epoch: changed.epoch,
@@ -138,6 +141,7 @@ async fn change(
 }
 
 fn order_id(id: &str) -> Result<OrderId, Failure> {
+    // An id is a part of a NATS subject: no dots, no blanks.
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(allowed) {
         Ok(id.into())
@@ -169,6 +173,7 @@ fn unavailable(why: impl fmt::Display) -> Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let Failure(status, text) = self;
+        // Only a client that should come again hears when.
         let body = text + "\n";
         if status == StatusCode::SERVICE_UNAVAILABLE {
             (status, [(RETRY_AFTER, RETRY_AFTER_S)], body).into_response()

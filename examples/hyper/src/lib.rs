@@ -12,8 +12,8 @@ use std::{
 
 use timer_core::Timer;
 
-/// A timer for hyper. Moments of the timer's clock become [`Instant`]s, counted from when this value
-/// was made.
+/// A timer for hyper. Moments of the timer's clock become [`Instant`]s, counted from when this
+/// value was made.
 #[derive(Clone, Debug)]
 pub struct HyperTimer<T> {
     timer: T,
@@ -53,6 +53,7 @@ impl<T: Timer> hyper::rt::Timer for HyperTimer<T> {
     }
 
     fn now(&self) -> Instant {
+        // The timer may be a manual one: its clock, not the system's.
         let passed_ns = self.timer.now_ns().saturating_sub(self.origin_ns);
         self.origin + Duration::from_nanos(passed_ns)
     }
@@ -73,8 +74,8 @@ impl hyper::rt::Sleep for HyperSleep {}
 impl Future for HyperSleep {
     type Output = ();
 
-    /// Polls the sleep. A timer that was shut down or is full refuses it, which hyper has no word for:
-    /// such a sleep stays pending, and tries again at the next poll.
+    /// Polls the sleep. A timer that was shut down or is full refuses it, which hyper has no word
+    /// for: such a sleep stays pending, and tries again at the next poll.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         match Pin::new(&mut self.0).poll(context) {
             Poll::Ready(Ok(())) => Poll::Ready(()),

@@ -39,9 +39,9 @@ where
 
 /// Asserts that a program's arguments are parsed as they should be at their bounds. For tests.
 ///
-/// Each line is a flag with a value, such as `--rate=7`, and a text. The empty text stands for a value
-/// that is accepted. Any other one must be in the message that refuses the value, and the value, too;
-/// the exit code is 2.
+/// Each line is a flag with a value, such as `--rate=7`, and a text. The empty text stands for a
+/// value that is accepted. Any other one must be in the message that refuses the value, and the
+/// value, too; the exit code is 2.
 ///
 /// # Panics
 /// When a line is not so.

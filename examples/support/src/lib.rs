@@ -51,8 +51,8 @@ impl Stop {
         Self::default()
     }
 
-    /// Makes a flag that the first Ctrl-C or SIGTERM raises. The second one ends the program at once,
-    /// with exit code 130.
+    /// Makes a flag that the first Ctrl-C or SIGTERM raises. The second one ends the program at
+    /// once, with exit code 130.
     ///
     /// # Errors
     /// When the program listens for these signals already.
