@@ -67,7 +67,8 @@ impl Log {
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                 .rotate_left(29);
         }
-        // The digest before the end: whoever sees the end sees the digest of the records below it.
+        // The digest before the end: a thread that sees the end sees the digest of the records
+        // below it.
         self.digest.store(digest, Ordering::Release);
         let end = self.end() + records.len() as u64;
         self.end.store(end, Ordering::Release);

@@ -49,8 +49,10 @@ async fn run(args: Args) -> Result<ExitCode> {
     eprintln!("live page: http://{}/", metrics.address());
     // Scripts wait for this line.
     let address = listener.local_addr()?;
-    let mut out = io::stdout();
-    writeln!(out, "external_events: listening on http://{address}")?;
+    writeln!(
+        io::stdout(),
+        "external_events: listening on http://{address}"
+    )?;
 
     let gateway = routes::Gateway {
         orders: orders.clone(),
@@ -75,21 +77,26 @@ async fn run(args: Args) -> Result<ExitCode> {
         let limit = format_duration(args.shutdown_within);
         eprintln!("error: connections were still open after {limit}");
     }
+    print_counts(&orders)?;
+    if all_answered {
+        Ok(ExitCode::SUCCESS)
+    } else {
+        Ok(ExitCode::FAILURE)
+    }
+}
+
+/// Prints how the requests that waited ended.
+fn print_counts(orders: &Orders) -> io::Result<()> {
     let stats = orders.waits().stats();
     writeln!(
-        out,
+        io::stdout(),
         "external_events: {} waited: {} completed, {} expired, {} cancelled; {} refused",
         stats.parked_total,
         stats.completed,
         stats.expired,
         stats.cancelled,
         stats.refused_full + stats.refused_closed
-    )?;
-    if all_answered {
-        Ok(ExitCode::SUCCESS)
-    } else {
-        Ok(ExitCode::FAILURE)
-    }
+    )
 }
 
 /// Serves the purgatory's metrics and one of this example, and the live page.

@@ -216,10 +216,8 @@ impl Misused {
 
     /// Misbehaves until Ctrl-C.
     fn run(&self, stop: &Arc<Stop>) {
-        for round in 0.. {
-            if stop.pause(ROUND) {
-                return;
-            }
+        let mut round = 0;
+        while !stop.pause(ROUND) {
             // Some misbehave each round, the others once a second.
             overfill(&self.full);
             block_the_executor(&self.blocks, stop);
@@ -228,6 +226,7 @@ impl Misused {
                 forget_the_event(&self.forgets);
                 hold_up_the_reaper(&self.inline, &self.late, stop);
             }
+            round += 1;
         }
     }
 

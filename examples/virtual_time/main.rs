@@ -78,7 +78,7 @@ impl DelayedOperation for QuorumWrite {
 /// twice.
 type Arrivals = Vec<u64>;
 
-/// What is to happen to one write.
+/// One write of a story: when it begins, its timeout, and the answers to it.
 #[derive(Clone)]
 struct PlannedWrite {
     begin_ms: u64,

@@ -58,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = between("0s", "1day"), requires = "stall_for")]
     pub(crate) stall_from: Option<Duration>,
 
-    /// For how long it does not fetch [default: no stall]
+    /// How long follower 2 does not fetch [default: no stall]
     #[arg(long, value_name = "DURATION", value_parser = between("1ms", "1day"))]
     pub(crate) stall_for: Option<Duration>,
 

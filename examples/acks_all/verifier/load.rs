@@ -130,7 +130,8 @@ pub(super) fn produce(producer: u32, stage: &Arc<Stage>, text: &Text, stop: &Sto
     // The client belongs to this thread, which its answers wake.
     let client = Arc::new(Client::new(stage));
     let mut pace = Pace::new(producer, args.producers, args.rate);
-    for sequence in 0.. {
+    let mut sequence = 0;
+    loop {
         if let Some(pace) = &mut pace
             && !pace.wait(stage, stop)
         {
@@ -146,6 +147,7 @@ pub(super) fn produce(producer: u32, stage: &Arc<Stage>, text: &Text, stop: &Sto
         };
         let record = Record { number, line };
         stage.leader.produce(request, record, args.timeout);
+        sequence += 1;
     }
 }
 

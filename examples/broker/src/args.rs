@@ -8,8 +8,8 @@ use example_support::{between, number};
 use crate::{partition::FOLLOWER_IDS, topics::TopicConfig};
 
 const EXIT_CODES: &str = "\
-Ctrl-C or SIGTERM answers waiting requests, prints counts and ends. The exit code is 0 then, 1 when it
-cannot run or acknowledged a record too early, 2 when an argument is wrong.";
+Ctrl-C or SIGTERM answers waiting requests, prints counts and ends. The exit code is 0 then, 1 when
+it cannot run or acknowledged a record too early, 2 when an argument is wrong.";
 
 /// A small broker that speaks the Kafka wire protocol, to try the purgatory with real clients.
 ///

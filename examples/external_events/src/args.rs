@@ -15,8 +15,8 @@ Several gateways, one NATS server with JetStream (nats-server -js):
   external_events --nats 127.0.0.1:4222 --listen 127.0.0.1:8081
 
 Ctrl-C or SIGTERM answers waiting requests with 503 and ends; a second one aborts.
-The exit code is 0 when all were answered, 1 when connections were still open or it cannot run, 2 when an
-argument is wrong, 130 after a second Ctrl-C.";
+The exit code is 0 when all were answered, 1 when connections were still open or it cannot run, 2
+when an argument is wrong, 130 after a second Ctrl-C.";
 
 /// An HTTP long-poll gateway: GET /orders/{id} waits until the order changes, POST /orders/{id}
 /// changes it.
