@@ -148,7 +148,8 @@ fn a_subscriber_that_panics_loses_nothing() {
 #[test]
 fn stuck_check_is_reported_once_with_both_threads() {
     let lines = told(|timer, purgatory| {
-        let (checking, parks) = (Stop::armed(), purgatory.clone());
+        let checking = Stop::armed();
+        let parks = purgatory.clone();
         let in_check = checking.clone();
         let stuck = thread::Builder::new().name("parks".to_owned());
         let stuck = stuck.spawn(move || {

@@ -10,7 +10,9 @@ use timer_core::{ManualTimer, SystemTimer};
 fn only_awaited_events_in_callbacks_clone_a_key() {
     let key = Counted::new(0);
     let (_timer, purgatory): (_, Purgatory<Counted, Op>) = by_hand();
-    let (first, second, inside) = (Probe::new(), Probe::new(), purgatory.clone());
+    let first = Probe::new();
+    let second = Probe::new();
+    let inside = purgatory.clone();
     let raise = move |_| {
         for number in [1, 2, 3] {
             let rise = inside.complete_up_to(&number, 1);
@@ -73,7 +75,8 @@ fn events_for_one_leave_nothing_behind() {
 /// A client library has thousands of them.
 #[test]
 fn a_purgatory_with_one_room_takes_8_kb() {
-    let (shared, by_hand) = (SystemTimer::new().unwrap(), ManualTimer::new());
+    let shared = SystemTimer::new().unwrap();
+    let by_hand = ManualTimer::new();
     let builds: [&dyn Fn() -> Purgatory<u64>; 2] = [
         &|| {
             Purgatory::builder("one")

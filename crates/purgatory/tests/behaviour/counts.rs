@@ -58,7 +58,8 @@ fn waits_are_timed_by_outcome() {
 fn lateness_includes_a_check_under_way() {
     let (timer, purgatory) = waiting();
     purgatory.times();
-    let (turned, probe) = (timer.clone(), Probe::new());
+    let turned = timer.clone();
+    let probe = Probe::new();
     let mut first = true;
     let operation = probe.operation().on_check(move || {
         if !std::mem::take(&mut first) {

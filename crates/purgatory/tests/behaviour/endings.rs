@@ -12,7 +12,8 @@ fn cancel_all_ends_all_and_leaves_the_purgatory_open() {
         .map(|number| Probe::parked(&purgatory, &two(number), NEVER))
         .collect();
     let watermark = Probe::parked(&purgatory, Watches::up_to(&[("a", 5)]), NEVER);
-    let (parking, parks) = (Probe::new(), purgatory.clone());
+    let parking = Probe::new();
+    let parks = purgatory.clone();
     let again = [(); 26].map(|()| Probe::new());
     let inner = again.each_ref().map(Probe::operation);
     let then = move |_| {

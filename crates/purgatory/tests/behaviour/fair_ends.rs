@@ -96,7 +96,11 @@ impl Turns {
         let turns = self.clone();
         self.waits.wait(&["turn", "other"], SECOND, move || {
             let took = act() && std::mem::replace(&mut *turns.free.lock().unwrap(), false);
-            took.then(|| Turn(turns.clone()))
+            if took {
+                Some(Turn(turns.clone()))
+            } else {
+                None
+            }
         })
     }
 
@@ -120,7 +124,8 @@ fn a_head_dropped_in_its_check_passes_its_turn_on() {
             waits: by_hand().1,
         };
         let out = over(&mut turns.wait()).unwrap();
-        let (head, mut checks) = (Slot::default(), 0);
+        let head = Slot::default();
+        let mut checks = 0;
         let slot = head.clone();
         let wait = turns.wait_with(move || {
             checks += 1;
@@ -134,7 +139,8 @@ fn a_head_dropped_in_its_check_passes_its_turn_on() {
             checks != 2 || takes
         });
         *head.lock().unwrap() = Some(wait);
-        let (mut next, mut last) = (turns.wait(), turns.wait());
+        let mut next = turns.wait();
+        let mut last = turns.wait();
         drop(out);
         assert!(head.lock().unwrap().is_none(), "the head was dropped");
         let turn = over(&mut next).unwrap();

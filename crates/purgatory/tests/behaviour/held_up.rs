@@ -80,7 +80,9 @@ fn a_turn_behind_the_wheel_checks_nothing_again() {
     Probe::parked(&purgatory, &["other"], MINUTE); // wakes the reaper
     has_looked.recv().unwrap();
     clock.set_us(5_900);
-    let (probe, others, ahead) = (Probe::new(), purgatory.clone(), clock.clone());
+    let probe = Probe::new();
+    let others = purgatory.clone();
+    let ahead = clock.clone();
     let mut first = true;
     let operation = probe.operation().on_check(move || {
         if std::mem::take(&mut first) {
@@ -143,7 +145,8 @@ fn a_stuck_check_is_told_to_a_closed_stderr() {
     }
     let clock = Held::default();
     let (_timer, purgatory) = clock.purgatory();
-    let (checking, parks) = (Stop::armed(), purgatory.clone());
+    let checking = Stop::armed();
+    let parks = purgatory.clone();
     let in_check = checking.clone();
     let stuck = Probe::new().operation().on_check(move || in_check.here());
     let stuck = thread::spawn(move || parks.try_complete_else_watch(stuck, &["stuck"], MINUTE));

@@ -41,7 +41,10 @@ fn an_update_raises_its_keys_and_no_other() {
             numbers.pop()
         })
     };
-    let (a, _second, b, _c) = (wait("a"), wait("a"), wait("b"), wait("c"));
+    let a = wait("a");
+    let _second = wait("a");
+    let b = wait("b");
+    let _c = wait("c");
     let checked = || {
         let mut checked = std::mem::take(&mut *checks.lock().unwrap());
         checked.sort_unstable();

@@ -34,7 +34,8 @@ fn a_moved_deadline_does_not_fire_at_the_old_one() {
 fn an_operation_parked_again_has_a_new_deadline() {
     let (timer, purgatory) = waiting();
     let again = Probe::new();
-    let (inside, operation) = (purgatory.clone(), again.operation());
+    let inside = purgatory.clone();
+    let operation = again.operation();
     let parks = move |_| _ = inside.park(operation, &["a"], 10 * MS);
     purgatory.park(Probe::new().operation().then(parks), &["a"], 10 * MS);
     timer.advance(10 * MS);
@@ -49,7 +50,8 @@ fn an_operation_parked_again_has_a_new_deadline() {
 fn a_late_cancel_gives_no_second_place_back() {
     let (timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder.max_parked(1));
     for ends in 0..3 {
-        let (probe, inside) = (Probe::new(), purgatory.clone());
+        let probe = Probe::new();
+        let inside = purgatory.clone();
         let operation = probe
             .operation()
             .on_check(move || _ = inside.cancel_all("during"));

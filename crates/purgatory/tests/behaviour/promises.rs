@@ -57,7 +57,9 @@ fn an_event_between_check_and_watch_is_not_lost() {
     let keys: Vec<u32> = (0..20).collect();
     for keys in [&keys[..1], &keys[..3], &keys[..]] {
         let (_timer, purgatory): (_, Purgatory<u32, Op>) = by_hand();
-        let (probe, raised, seen) = (Probe::new(), purgatory.clone(), Probe::new());
+        let probe = Probe::new();
+        let raised = purgatory.clone();
+        let seen = Probe::new();
         let mut first = true;
         let operation = probe.operation().on_check(move || {
             if std::mem::take(&mut first) {
@@ -81,7 +83,9 @@ fn an_event_between_check_and_watch_is_not_lost() {
 fn an_event_during_a_check_is_not_lost() {
     let (_timer, purgatory) = waiting();
     let probe = Probe::new();
-    let (inside, ready, mut left) = (purgatory.clone(), probe.clone(), 4);
+    let inside = purgatory.clone();
+    let ready = probe.clone();
+    let mut left = 4;
     let operation = probe.operation().on_check(move || {
         left -= 1;
         let event = || assert_eq!(inside.check_and_complete(&"a"), 0);
@@ -126,8 +130,10 @@ fn nothing_expires_early() {
 #[test]
 fn no_thread_waits_for_a_check_or_a_callback() {
     let (timer, purgatory): (_, Purgatory<&'static str, BoxedOperation>) = by_hand();
-    let (checking, calling) = (Stop::new(), Stop::armed());
-    let (in_check, in_callback) = (checking.clone(), calling.clone());
+    let checking = Stop::new();
+    let calling = Stop::armed();
+    let in_check = checking.clone();
+    let in_callback = calling.clone();
     let check = move || {
         in_check.here();
         false
@@ -163,7 +169,8 @@ fn no_thread_waits_for_a_check_or_a_callback() {
 #[test]
 fn an_operation_that_has_ended_leaves_nothing() {
     let (timer, purgatory): (_, Purgatory<u32, BoxedOperation>) = by_hand();
-    let (payload, keys): (_, Vec<u32>) = (Arc::new(()), (0..500).collect());
+    let payload = Arc::new(());
+    let keys: Vec<u32> = (0..500).collect();
     for way in 0..4 {
         for keys in [&keys[..1], &keys[..]] {
             let held = payload.clone();
@@ -218,8 +225,10 @@ fn a_full_purgatory_hands_operations_back() {
 #[test]
 fn a_shutdown_with_a_limit_tells_what_it_left() {
     let purgatory: Purgatory<u32, BoxedOperation> = Purgatory::new("left").unwrap();
-    let (checking, calling) = (Stop::new(), Stop::armed());
-    let (in_check, in_callback) = (checking.clone(), calling.clone());
+    let checking = Stop::new();
+    let calling = Stop::armed();
+    let in_check = checking.clone();
+    let in_callback = calling.clone();
     let check = move || {
         in_check.here();
         false
@@ -258,7 +267,8 @@ fn panics_are_contained_and_counted() {
     purgatory
         .try_complete_else_watch(operation, &["a"], MINUTE)
         .unwrap();
-    let (later, mut parked) = (Probe::new(), false);
+    let later = Probe::new();
+    let mut parked = false;
     let operation = later.operation().on_check(move || {
         assert!(!std::mem::replace(&mut parked, true), "in a later check");
     });

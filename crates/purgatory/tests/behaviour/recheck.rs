@@ -100,7 +100,8 @@ impl World {
         ready: bool,
         mut act: impl FnMut(&Waiting) + Send + 'static,
     ) -> Op {
-        let (purgatory, seen) = (self.purgatory.clone(), probe.clone());
+        let purgatory = self.purgatory.clone();
+        let seen = probe.clone();
         probe.operation().on_check(move || {
             if seen.checks() != 2 {
                 return; // the check at park, and later ones
@@ -108,7 +109,8 @@ impl World {
             if ready {
                 seen.make_ready();
             }
-            let (act, purgatory) = (&mut act, &purgatory);
+            let act = &mut act;
+            let purgatory = &purgatory;
             thread::scope(|scope| scope.spawn(|| act(purgatory)).join().unwrap());
         })
     }
@@ -228,7 +230,8 @@ fn an_event_during_a_check_is_no_miss() {
         .flat_map(|kind| [(kind, true), (kind, false)])
     {
         for keys in [&["a"][..], &["b", "a"]] {
-            let (world, probe) = (World::new(kind), Probe::new());
+            let world = World::new(kind);
+            let probe = Probe::new();
             let event = |waits: &Waiting| assert_eq!(waits.check_and_complete(&"a"), 0);
             world.park(world.at_check(&probe, ready, event), keys);
             world.timer.advance(EVERY);
@@ -296,8 +299,10 @@ fn an_end_during_a_check_is_left_to_it() {
         .flat_map(|kind| [(kind, true), (kind, false)])
     {
         for (end, outcome) in ends.clone() {
-            let (world, probe) = (World::new(kind), Probe::new());
-            let ((name, named), timer) = (mpsc::channel(), world.timer.clone());
+            let world = World::new(kind);
+            let probe = Probe::new();
+            let (name, named) = mpsc::channel();
+            let timer = world.timer.clone();
             let act = move |waits: &Waiting| end(waits, &timer, named.recv().unwrap());
             name.send(world.park(world.at_check(&probe, ready, act), &["a", "b"]))
                 .unwrap();
@@ -313,7 +318,8 @@ fn an_end_during_a_check_is_left_to_it() {
 #[test]
 fn a_check_that_panics_ends_its_operation_alone() {
     for (kind, end) in [(Kind::Last, Expired), (Kind::Again, PANICKED)] {
-        let (world, probe) = (World::new(kind), Probe::new());
+        let world = World::new(kind);
+        let probe = Probe::new();
         world.park(
             world.at_check(&probe, true, |_| panic!("without an event")),
             &["a"],

@@ -27,7 +27,8 @@ fn park_spawning(
     told: &UnboundedSender<Outcome>,
     timeout: impl Into<Timeout>,
 ) -> Probe {
-    let (probe, told) = (Probe::new(), told.clone());
+    let probe = Probe::new();
+    let told = told.clone();
     let spawn = move |outcome| drop(tokio::spawn(async move { told.send(outcome) }));
     purgatory.park(probe.operation().then(spawn), &["a"], timeout);
     probe
@@ -85,7 +86,8 @@ async fn under_a_paused_clock_operations_expire_in_time() {
         .build()
         .unwrap();
     let purgatory: Waiting = Purgatory::builder("paused").timer(&timer).build().unwrap();
-    let ((told, mut outcomes), began) = (unbounded_channel(), Instant::now());
+    let (told, mut outcomes) = unbounded_channel();
+    let began = Instant::now();
     let passed = |at| began.elapsed() >= at && began.elapsed() <= at + 2 * MS;
     let last = park_spawning(&purgatory, &told, MS * 3_600_000);
     let first = park_spawning(&purgatory, &told, MS * 500);

@@ -60,8 +60,11 @@ fn a_snapshot_lists_operations_keys_and_ages() {
 #[test]
 fn a_later_check_is_not_taken_for_an_earlier_one() {
     let (timer, purgatory) = waiting();
-    let (inside, clock, (send, told)) = (purgatory.clone(), timer.clone(), mpsc::channel());
-    let (probe, raises) = (Probe::new(), purgatory.clone());
+    let inside = purgatory.clone();
+    let clock = timer.clone();
+    let (send, told) = mpsc::channel();
+    let probe = Probe::new();
+    let raises = purgatory.clone();
     let seen = probe.clone();
     let known = move || {
         inside

@@ -28,7 +28,8 @@ impl Shelf {
 #[test]
 fn a_future_yields_its_value_and_wakes_its_task_once() {
     let (_timer, waits): (_, Waits) = by_hand();
-    let (shelf, count) = (Shelf::default(), Woken::task());
+    let shelf = Shelf::default();
+    let count = Woken::task();
     shelf.put(1);
     assert_eq!(over(&mut waits.wait(&["a"], MS, shelf.take())), Ok(1)); // at once
     let mut future = waits.wait(&["a", "b"], 10 * MS, shelf.take());
@@ -42,7 +43,8 @@ fn a_future_yields_its_value_and_wakes_its_task_once() {
 #[test]
 fn the_task_that_polled_last_is_woken() {
     let (_timer, waits): (_, Waits) = by_hand();
-    let (first, second) = (Woken::task(), Woken::task());
+    let first = Woken::task();
+    let second = Woken::task();
     let mut next = waits.next_event(&["a"], SECOND);
     assert!(first.poll(&mut next).is_pending() && second.poll(&mut next).is_pending());
     waits.check_and_complete(&"a");
@@ -111,7 +113,8 @@ fn a_thread_waits_as_a_task_does() {
     let waits: Waits = Purgatory::new("threads").unwrap();
     let expired = waits.wait(&["a"], 2 * MS, || None::<u32>).wait_blocking();
     assert_eq!(expired, Err(WaitError::Expired));
-    let (shelf, (parked, seen)) = (Shelf::default(), mpsc::channel());
+    let shelf = Shelf::default();
+    let (parked, seen) = mpsc::channel();
     let mut take = shelf.take();
     let condition = move || {
         let value = take();
@@ -132,7 +135,8 @@ fn a_thread_waits_as_a_task_does() {
 #[test]
 fn a_blocking_wait_inside_a_callback_is_an_error() {
     let (_timer, waits): (_, Waits) = by_hand();
-    let ((send, result), inside) = (mpsc::channel(), waits.clone());
+    let (send, result) = mpsc::channel();
+    let inside = waits.clone();
     let wait = move |_| {
         send.send(inside.wait(&["a"], MS, || None::<u8>).wait_blocking())
             .unwrap()

@@ -90,7 +90,8 @@ fn callbacks_go_by_threshold_may_raise_and_may_panic() {
     let (timer, waits, watermarks) = watermarks();
     let order = Arc::new(Mutex::new(Vec::new()));
     for threshold in [3, 1, 2, 31] {
-        let (order, again) = (order.clone(), watermarks.clone());
+        let order = order.clone();
+        let again = watermarks.clone();
         let then = move |outcome| {
             order.lock().unwrap().push((threshold, outcome));
             assert_eq!(again.advance(&1, 10 * threshold), Ok(0)); // later, but it is raised

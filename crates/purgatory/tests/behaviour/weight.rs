@@ -164,10 +164,8 @@ fn boxes_weigh_their_content_and_waits_one() {
     assert_eq!(waits.stats().weight, 6);
 
     let replies: Replies<u32, u32> = by_hand_with(|builder| builder.max_weight(2)).1.into();
-    let (first, _second) = (
-        replies.expect(1, NEVER).unwrap(),
-        replies.expect(2, NEVER).unwrap(),
-    );
+    let first = replies.expect(1, NEVER).unwrap();
+    let _second = replies.expect(2, NEVER).unwrap();
     assert_eq!(
         replies.expect(3, NEVER).unwrap_err().reason,
         too_heavy(1, 2)

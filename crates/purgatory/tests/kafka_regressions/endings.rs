@@ -55,7 +55,8 @@ fn event_while_a_checker_has_seen_it_false(purgatory: &impl AnyPurgatory, probe:
 /// checker leaves it a note.
 #[test]
 fn kafka_6653_a_condition_true_during_a_check_is_seen() {
-    let (naive, probe) = (Naive::new(Busy::GivesUp), Probe::default());
+    let naive = Naive::new(Busy::GivesUp);
+    let probe = Probe::default();
     event_while_a_checker_has_seen_it_false(&naive, &probe);
     assert_eq!(probe.endings(), [], "ready, and nobody looks");
     naive.expire();
@@ -71,9 +72,12 @@ fn end_while_a_checker_is_inside<P: AnyPurgatory>(
     satisfied: bool,
     end: impl Fn(&P),
 ) -> usize {
-    let (inside, overlaps) = (Stop::new(), Arc::new(AtomicUsize::new(0)));
+    let inside = Stop::new();
+    let overlaps = Arc::new(AtomicUsize::new(0));
     let checking = Arc::new(AtomicBool::new(false));
-    let (stop, enters, counted) = (inside.clone(), checking.clone(), overlaps.clone());
+    let stop = inside.clone();
+    let enters = checking.clone();
+    let counted = overlaps.clone();
     let check = move |ready| {
         enters.store(true, SeqCst);
         stop.here();
@@ -98,7 +102,8 @@ fn end_while_a_checker_is_inside<P: AnyPurgatory>(
 #[test]
 fn kafka_19312_no_callback_runs_inside_a_check() {
     for satisfied in [false, true] {
-        let (naive, probe) = (Naive::new(Busy::Waits), Probe::default());
+        let naive = Naive::new(Busy::Waits);
+        let probe = Probe::default();
         let overlaps = end_while_a_checker_is_inside(&naive, &probe, satisfied, Naive::expire);
         assert_eq!(overlaps, 1, "the callback ran inside the check");
         assert_eq!(probe.endings(), [Expired], "though satisfied: {satisfied}");
@@ -154,7 +159,8 @@ fn last_chance_check_that_panics(purgatory: &impl AnyPurgatory, probe: &Probe) {
 /// Cancelled(Panicked).
 #[test]
 fn a_last_chance_check_that_panics_leaves_no_watch() {
-    let (naive, probe) = (Naive::new(Busy::Waits), Probe::default());
+    let naive = Naive::new(Busy::Waits);
+    let probe = Probe::default();
     last_chance_check_that_panics(&naive, &probe);
     assert_eq!(
         (probe.endings(), naive.watched()),
@@ -252,7 +258,8 @@ fn an_executor_that_panics_leaves_the_reaper_alive() {
             assert_eq!(outcome, Expired);
             expired.send(number).unwrap();
         };
-        let (operation, timeout) = (when(|| false, tell), MS);
+        let operation = when(|| false, tell);
+        let timeout = MS;
         let _ = purgatory
             .try_complete_else_watch(operation, &["key"], timeout)
             .unwrap();
@@ -279,7 +286,8 @@ fn fetches<const N: usize>(
 ) -> i64 {
     let counted = measure(|| {
         for number in 0..count {
-            let (probe, response) = (Probe::default(), vec![0_u8; RESPONSE as usize]);
+            let probe = Probe::default();
+            let response = vec![0_u8; RESPONSE as usize];
             let operation = probe.acting(move |ready| ready && !response.is_empty());
             let keys = keys(number);
             purgatory.park(operation, &keys);
@@ -301,7 +309,8 @@ const ALL_KEEP: i64 = 4096 * (2 << 10);
 #[test]
 fn kafka_19389_nothing_stays_under_a_second_key() {
     let partition_and_group = |_| [1, 2];
-    let (naive, ours) = (Naive::new(Busy::Waits), Ours::new());
+    let naive = Naive::new(Busy::Waits);
+    let ours = Ours::new();
     assert!(
         fetches(&naive, PURGE_INTERVAL, partition_and_group) >= HELD,
         "all of them are held"
@@ -323,7 +332,8 @@ fn kafka_19389_nothing_stays_under_a_second_key() {
 fn kafka_19763_nothing_stays_under_keys_used_once() {
     const HOT: u32 = u32::MAX;
     let under_its_own = |number| [3 * number, 3 * number + 1, 3 * number + 2, HOT];
-    let (naive, ours) = (Naive::new(Busy::Waits), Ours::new());
+    let naive = Naive::new(Busy::Waits);
+    let ours = Ours::new();
     assert!(
         fetches(&naive, PURGE_INTERVAL, under_its_own) >= HELD,
         "all of them are held"

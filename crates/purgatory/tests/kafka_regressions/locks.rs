@@ -26,8 +26,10 @@ fn event_raised_under_the_lock_that_a_check_needs(
     purgatory: &impl AnyPurgatory,
     probe: &Probe,
 ) -> bool {
-    let ((group, signs), inside) = (OuterLock::new(), Stop::new());
-    let (needed, stop) = (group.clone(), inside.clone());
+    let (group, signs) = OuterLock::new();
+    let inside = Stop::new();
+    let needed = group.clone();
+    let stop = inside.clone();
     let operation = probe.acting(move |ready| {
         stop.here();
         drop(needed.lock());
@@ -90,7 +92,8 @@ fn event_while_an_outsider_holds_the_lock(purgatory: &impl AnyPurgatory, probe: 
 /// locks it needs by itself.
 #[test]
 fn kafka_8334_a_lock_that_others_share_loses_nothing() {
-    let (naive, probe) = (Naive::new(Busy::LeavesAFlag), Probe::default());
+    let naive = Naive::new(Busy::LeavesAFlag);
+    let probe = Probe::default();
     event_while_an_outsider_holds_the_lock(&naive, &probe);
     assert_eq!(probe.endings(), [], "ready, and nobody looks");
     naive.expire();
@@ -103,12 +106,15 @@ fn kafka_8334_a_lock_that_others_share_loses_nothing() {
 fn event_while_a_lock_holder_parks(purgatory: &impl AnyPurgatory, probe: &Probe) -> (Sign, bool) {
     let (state, signs) = OuterLock::new();
     let held = state.lock();
-    let (needed, parking) = (state.clone(), thread::current().id());
+    let needed = state.clone();
+    let parking = thread::current().id();
     let operation = probe.acting(move |ready| {
         let _held = (thread::current().id() != parking).then(|| needed.lock());
         ready
     });
-    let (other, signing, ready) = (purgatory.clone(), state.clone(), probe.clone());
+    let other = purgatory.clone();
+    let signing = state.clone();
+    let ready = probe.clone();
     let (first, seen) = channel();
     let meanwhile = move || {
         ready.make_ready();
@@ -144,14 +150,17 @@ fn kafka_8334_a_lock_holder_that_parks_does_not_wait() {
 /// Each operation's callback makes the next one ready and raises its event. Returns how many
 /// callbacks were under way at once.
 fn chain(purgatory: &impl AnyPurgatory, last: &Probe) -> usize {
-    let (depth, deepest) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let depth = Arc::new(AtomicUsize::new(0));
+    let deepest = Arc::new(AtomicUsize::new(0));
     let links: Vec<_> = (0..LINKS)
         .map(|_| Probe::default())
         .chain([last.clone()])
         .collect();
     for (key, (probe, next)) in (0..).zip(links.iter().zip(&links[1..])) {
-        let (raises, next) = (purgatory.clone(), next.clone());
-        let (depth, deepest) = (depth.clone(), deepest.clone());
+        let raises = purgatory.clone();
+        let next = next.clone();
+        let depth = depth.clone();
+        let deepest = deepest.clone();
         let then = move || {
             deepest.fetch_max(depth.fetch_add(1, SeqCst) + 1, SeqCst);
             next.make_ready();
@@ -181,7 +190,8 @@ fn kafka_17509_a_callback_that_raises_runs_alone() {
 /// A thread changes a partition under the partition's lock, and raises the event while it has it;
 /// the callback needs that lock. Returns whether it could have it.
 fn callback_needs_the_lock_of_its_caller(purgatory: &impl AnyPurgatory, probe: &Probe) -> bool {
-    let ((partition, _signs), (send, had)) = (OuterLock::new(), channel());
+    let (partition, _signs) = OuterLock::new();
+    let (send, had) = channel();
     let needed = partition.clone();
     let then = move || send.send(needed.try_lock().is_some()).unwrap();
     purgatory.park(probe.acting_and_then(|ready| ready, then), &[KEY]);

@@ -45,12 +45,11 @@ struct Delayed {
 
 impl Naive {
     pub fn new(busy: Busy) -> Self {
-        let (lists, timer, would_wait) = Default::default();
         Naive(Arc::new(Inner {
             busy,
-            lists,
-            timer,
-            would_wait,
+            lists: Default::default(),
+            timer: Default::default(),
+            would_wait: Default::default(),
         }))
     }
 
@@ -105,13 +104,12 @@ impl Naive {
 
 impl AnyPurgatory for Naive {
     fn park_with(&self, op: Op, keys: &[u32], under: Under<'_>, meanwhile: Meanwhile) {
-        let (flag, completed) = Default::default();
         let lock = under.cloned().unwrap_or_else(|| OuterLock::new().0);
         let delayed = Arc::new(Delayed {
             op,
             lock,
-            flag,
-            completed,
+            flag: AtomicBool::new(false),
+            completed: AtomicBool::new(false),
         });
         if self.try_complete(&delayed) {
             return;

@@ -166,9 +166,12 @@ impl Ours {
 
 impl AnyPurgatory for Ours {
     fn park_with(&self, operation: Op, keys: &[u32], under: Under<'_>, meanwhile: Meanwhile) {
-        let (purgatory, key, check, under) =
-            (self.clone(), keys[0], operation.check, under.cloned());
-        let (looks, meanwhile) = (AtomicUsize::new(0), Mutex::new(meanwhile));
+        let purgatory = self.clone();
+        let key = keys[0];
+        let check = operation.check;
+        let under = under.cloned();
+        let looks = AtomicUsize::new(0);
+        let meanwhile = Mutex::new(meanwhile);
         let check = move || {
             let _held = under.as_ref().map(|lock| lock.lock());
             let satisfied = check();
@@ -232,8 +235,10 @@ pub fn ends<T: Send + 'static>(script: impl FnOnce() -> T + Send + 'static) -> T
 pub fn here<T: Send + 'static>(
     script: impl FnOnce(&Ours, &Probe) -> T + Send + 'static,
 ) -> (T, Vec<Outcome>) {
-    let (ours, probe) = (Ours::new(), Probe::default());
-    let (purgatory, seen) = (ours.clone(), probe.clone());
+    let ours = Ours::new();
+    let probe = Probe::default();
+    let purgatory = ours.clone();
+    let seen = probe.clone();
     let returned = ends(move || script(&purgatory, &seen));
     assert_empty(&ours.purgatory);
     (returned, probe.endings())

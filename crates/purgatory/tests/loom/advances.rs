@@ -102,9 +102,7 @@ fn rise_against_cancel_and_expiry() {
 
 #[test]
 fn rise_against_cancel_for_key() {
-    let (faults, park) = (
-        [Failpoint::ExpiryLeavesNoNote],
-        &[ParkChecked(BOTH, &[(1, 5)])],
-    );
+    let faults = [Failpoint::ExpiryLeavesNoNote];
+    let park = &[ParkChecked(BOTH, &[(1, 5)])];
     race(&faults, park, [Advance(0, 1)], &[Cancel(1)], &[CANCELLED]);
 }

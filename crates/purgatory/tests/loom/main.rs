@@ -349,7 +349,8 @@ fn two_events_for_one_against_each_other() {
         let jobs = Arc::new(AtomicJobs::new(0));
         let ended = std::sync::Arc::new(AtomicUsize::new(0));
         for _ in 0..2 {
-            let (there, counted) = (jobs.clone(), ended.clone());
+            let there = jobs.clone();
+            let counted = ended.clone();
             let take = move || {
                 there
                     .fetch_update(Relaxed, Relaxed, |jobs| jobs.checked_sub(1))
@@ -360,7 +361,8 @@ fn two_events_for_one_against_each_other() {
                 .try_complete_else_watch(consumer, &[1], MS)
                 .unwrap();
         }
-        let (other, puts) = (purgatory.clone(), jobs.clone());
+        let other = purgatory.clone();
+        let puts = jobs.clone();
         let put = thread::spawn(move || {
             puts.fetch_add(1, Relaxed);
             other.check_and_complete_one(&1);
@@ -514,7 +516,8 @@ fn weight_against_weight() {
 
 #[test]
 fn event_against_event() {
-    let (faults, others) = ([Failpoint::EventLeavesNoNote], [Event(0, 1), Event(1, 2)]);
+    let faults = [Failpoint::EventLeavesNoNote];
+    let others = [Event(0, 1), Event(1, 2)];
     race(
         &faults,
         &[Park(BOTH, TWO_SHARDS)],
@@ -526,7 +529,8 @@ fn event_against_event() {
 
 #[test]
 fn completing_event_against_expiry() {
-    let (faults, park) = ([Failpoint::ExpiryRemovesCheckedOut], &[Park(&[0], ONE_KEY)]);
+    let faults = [Failpoint::ExpiryRemovesCheckedOut];
+    let park = &[Park(&[0], ONE_KEY)];
     race(&faults, park, [Event(0, 1)], &[Time], &[Completed, Expired]);
 }
 

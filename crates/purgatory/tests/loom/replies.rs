@@ -43,7 +43,8 @@ fn reply_against_its_client_that_goes() {
         let (_timer, replies) = replies();
         let value = Arc::new(());
         let reply = replies.expect(1, MS).unwrap();
-        let (network, delivered) = (replies.clone(), value.clone());
+        let network = replies.clone();
+        let delivered = value.clone();
         let network = thread::spawn(move || network.deliver(&1, delivered));
         drop(reply);
         let next = replies.expect(1, MS);

@@ -23,7 +23,8 @@ fn future_drop_against_event() {
             let (_timer, purgatory) = by_hand::<BoxedOperation>();
             let flag = Arc::new(AtomicBool::new(false));
             let value = std::sync::Arc::new(());
-            let (seen, yielded) = (flag.clone(), value.clone());
+            let seen = flag.clone();
+            let yielded = value.clone();
             let condition = move || seen.load(Relaxed).then(|| yielded.clone());
             let future = purgatory.wait(&[1], MS, condition);
             let other = purgatory.clone();

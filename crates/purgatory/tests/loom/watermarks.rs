@@ -51,7 +51,8 @@ fn two_rises_against_wait() {
 fn rise_and_removal_against_wait() {
     check(&[Failpoint::ParkSkipsVersionCheck], || {
         let (timer, watermarks) = watermarks();
-        let (leader, controller) = (watermarks.clone(), watermarks.clone());
+        let leader = watermarks.clone();
+        let controller = watermarks.clone();
         let leader = thread::spawn(move || leader.advance(&1, 2));
         let controller = thread::spawn(move || controller.remove(&1));
         let mut wait = watermarks.wait_for(&1, 2, MS);

@@ -63,8 +63,10 @@ fn with_a_reaper_and_a_worker() {
         let (timer, working) = Working::timer();
         let world = World::on(timer);
         park_counted(&world);
-        let (runs, by_task) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let (counted, counts) = (runs.clone(), by_task.clone());
+        let runs = Arc::new(AtomicU64::new(0));
+        let by_task = Arc::new(AtomicU64::new(0));
+        let counted = runs.clone();
+        let counts = by_task.clone();
         let task = world.thread(move |world| {
             let task = world
                 .timer
@@ -95,7 +97,8 @@ fn the_timer_is_shut_down_meanwhile() {
         };
         join([
             world.thread(move |world| {
-                let (mut op, inside) = (world.op(&[1, 2]), world.clone());
+                let mut op = world.op(&[1, 2]);
+                let inside = world.clone();
                 op.then = Some(Box::new(move || shut_down(&inside)));
                 world.park(op, MS);
                 world.park(world.op(&[3]), NEVER);
@@ -115,7 +118,9 @@ fn the_timer_is_shut_down_meanwhile() {
 fn park_counted<T: Time>(world: &World<T>) {
     for levels in [&[(1, 2), (2, 2), (3, 1)][..], &[(2, 1)]] {
         let mut op = world.op(&[]);
-        (op.wants.levels, op.wants.counted, op.blind) = (levels.to_vec(), true, true);
+        op.wants.levels = levels.to_vec();
+        op.wants.counted = true;
+        op.blind = true;
         world.park(op, NEVER);
     }
 }
@@ -149,7 +154,7 @@ fn anything<T: Time>(world: &World<T>, thread: usize) {
     let random = &mut thread_rng();
     let key = random.gen_range(1..4);
     let parked = world.parked();
-    let one = parked.get(random.gen_range(0..4)).copied().into_iter();
+    let one = parked.get(random.gen_range(0..4)).copied();
     match random.gen_range(0..24) {
         0..10 => park_anything(world),
         10..13 => world.event(key),
@@ -206,8 +211,11 @@ fn park_anything<T: Time>(world: &World<T>) {
         op.wants.levels = levels[random.gen_range(0..levels.len())].to_vec();
         op.wants.counted = random.gen_range(0..2) == 0;
     }
-    op.panics_at = (random.gen_range(0..8) == 0).then(|| random.gen_range(1..4));
-    let (inside, key) = (world.clone(), random.gen_range(1..4));
+    if random.gen_range(0..8) == 0 {
+        op.panics_at = Some(random.gen_range(1..4));
+    }
+    let inside = world.clone();
+    let key = random.gen_range(1..4);
     op.then = match random.gen_range(0..12) {
         0 => Some(Box::new(move || inside.event(key))),
         1 => Some(Box::new(move || inside.raise(key))),
@@ -253,7 +261,7 @@ struct Working {
 impl Working {
     /// A timer with a reaper and a worker.
     fn timer() -> (SystemTimer, Self) {
-        let (jobs, arrived) = mpsc::channel();
+        let (jobs, arrived) = mpsc::channel::<Option<Job>>();
         let work = move || {
             while arrived.recv().ok().flatten().map(Job::run).is_some() {}
             for job in arrived.try_iter().flatten() {

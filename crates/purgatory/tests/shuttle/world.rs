@@ -153,7 +153,8 @@ impl Book {
     }
 
     fn ended(&self, op: &Op, outcome: Outcome) {
-        let (now_ns, satisfied) = (self.driver.now_ns(), self.satisfies(&op.wants));
+        let now_ns = self.driver.now_ns();
+        let satisfied = self.satisfies(&op.wants);
         let panics = op.panics_at.is_some_and(|key| self.is_true(key));
         let mut pages = self.pages();
         let begun = |call: &str| pages.begun.contains(call);
@@ -241,7 +242,9 @@ impl<T: Time> World<T> {
     }
 
     pub fn park(&self, op: Op, timeout: impl Into<Timeout>) {
-        let (number, wants, timeout) = (op.number, op.wants.clone(), timeout.into());
+        let number = op.number;
+        let wants = op.wants.clone();
+        let timeout = timeout.into();
         let not_before_ns = self.not_before_ns(timeout);
         self.book.pages().operations[number] = Lines {
             wants: wants.clone(),

@@ -72,7 +72,8 @@ impl Books {
 
     /// Complete at about every fourth check.
     fn operation(&self, seed: u64) -> BoxedOperation {
-        let (books, mut random) = (self.clone(), fastrand::Rng::with_seed(seed));
+        let books = self.clone();
+        let mut random = fastrand::Rng::with_seed(seed);
         when(move || random.u8(..4) == 0, move |_| books.ended())
     }
 }
@@ -125,13 +126,15 @@ fn attack_on_thread<K: WatchKey + Send, O: DelayedOperation + Send>(
         } else {
             Watches::from(&keys)
         };
-        let (operation, timeout) = (operation(books, seed << 32 | number), MS * random.u32(..20));
+        let operation = operation(books, seed << 32 | number);
+        let timeout = MS * random.u32(..20);
         let park = || purgatory.try_complete_else_watch(operation, watches, timeout);
         if let Ok(parked) = catch_unwind(AssertUnwindSafe(park)) {
             parked.unwrap();
             books.taken();
         }
-        let (key, how) = (&keys[0], random.u8(..8));
+        let key = &keys[0];
+        let how = random.u8(..8);
         let raise = || match how {
             0 => _ = purgatory.cancel_for_key(key, "attacked"),
             1 => _ = purgatory.complete_for_key(key),
@@ -210,7 +213,8 @@ fn operations_of_4_kb_on_small_stacks() {
 
 #[test]
 fn very_many_purgatories_on_one_timer() {
-    let (timer, books) = (SystemTimer::new().unwrap(), Books::default());
+    let timer = SystemTimer::new().unwrap();
+    let books = Books::default();
     let mut kept = Vec::new();
     for number in 0..effort(2000) {
         let builder = Purgatory::<_, BoxedOperation>::builder("one").timer(&timer);
@@ -289,7 +293,8 @@ impl Executor for Unruly {
 #[test]
 fn an_executor_is_unruly() {
     for own in [false, true] {
-        let (unruly, mut timer) = (Unruly::default(), SystemTimer::builder());
+        let unruly = Unruly::default();
+        let mut timer = SystemTimer::builder();
         if !own {
             timer = timer.executor(unruly.clone());
         }
@@ -354,7 +359,8 @@ fn wakers_call_back() {
 /// Tasks wait on a runtime that goes: under the timer, too.
 #[test]
 fn runtimes_are_dropped() {
-    let (mut waits, mut parked) = (0, 0);
+    let mut waits = 0;
+    let mut parked = 0;
     for _ in 0..effort(20) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()

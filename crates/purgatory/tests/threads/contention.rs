@@ -94,7 +94,8 @@ fn many_keys_do_not_hold_up_the_executors_queue() {
     let expire = |count: usize, keys: &[u32]| {
         let jobs = kept.len();
         for _ in 0..count {
-            let (tell, many) = (tell.clone(), keys.len() > 1);
+            let tell = tell.clone();
+            let many = keys.len() > 1;
             let id = purgatory.park(
                 when(|| false, move |_| tell.send(many).unwrap()),
                 keys,

@@ -149,7 +149,8 @@ impl Executor for LetsGo {
 /// The last handle goes while the reaper has the shards in its hands, so it has the last one itself.
 #[test]
 fn the_reaper_drops_no_hook_of_a_purgatory() {
-    let (timer, lets_go) = (SystemTimer::new().unwrap(), LetsGo::default());
+    let timer = SystemTimer::new().unwrap();
+    let lets_go = LetsGo::default();
     let (tell, told) = mpsc::channel();
     let hook = TellsWhere(tell);
     let builder = Purgatory::builder("gone")
@@ -190,7 +191,8 @@ fn jobs_dropped_as_their_thread_ends_lose_nothing() {
         .unwrap();
     let purgatory: Purgatory<u32> = Purgatory::builder("ends").timer(&timer).build().unwrap();
     let ended = Arc::new(AtomicUsize::new(0));
-    let (inside, counted) = (purgatory.clone(), ended.clone());
+    let inside = purgatory.clone();
+    let counted = ended.clone();
     let cancels = move || {
         JOBS.with(|jobs| assert!(jobs.borrow().is_empty())); // made first, gone last
         for _ in 0..2000 {

@@ -114,7 +114,8 @@ impl Ring {
             .map(|_| random.u32(0..KEYS))
             .collect();
         let flag = Arc::new(AtomicBool::new(random.u32(0..20) == 0));
-        let (seen, key) = (flag.clone(), keys[0]);
+        let seen = flag.clone();
+        let key = keys[0];
         let (condition, held) = match random.u32(0..10) {
             0..4 => {
                 let id = self.park_one(Watches::keys(&keys), timeout, move || seen.load(SeqCst));
@@ -124,7 +125,8 @@ impl Ring {
                 let mut ahead =
                     |key: &u32| self.values[*key as usize].load(SeqCst) + random.u64(0..5);
                 let levels: Vec<_> = keys.iter().map(|key| (*key, ahead(key))).collect();
-                let (values, until) = (self.values.clone(), levels.clone());
+                let values = self.values.clone();
+                let until = levels.clone();
                 let at = move |key: u32| values[key as usize].load(SeqCst);
                 let reached = move || until.iter().all(|&(key, threshold)| at(key) >= threshold);
                 let watches = match random.u32(0..3) {
@@ -307,7 +309,8 @@ fn every_operation_ends_exactly_once_whatever_races() {
     assert_eq!(ends.iter().sum::<usize>(), tally.operations.load(SeqCst));
     assert!(ends.iter().all(|&count| count > 0), "an outcome never seen");
     assert_empty(&ring.purgatory);
-    let (stats, times) = (ring.purgatory.stats(), ring.purgatory.times());
+    let stats = ring.purgatory.stats();
+    let times = ring.purgatory.times();
     assert_eq!((stats.panics, stats.weight), (0, 0));
     let timed = [
         &times.completed,
@@ -329,7 +332,8 @@ fn every_operation_ends_exactly_once_whatever_races() {
 /// sum.
 #[test]
 fn memory_is_back_where_it_started() {
-    let (bytes, all) = (AtomicI64::new(0), AtomicU64::new(0));
+    let bytes = AtomicI64::new(0);
+    let all = AtomicU64::new(0);
     let counted = |work: &mut dyn FnMut()| {
         let info = allocation_counter::measure(work);
         bytes.fetch_add(info.bytes_current, SeqCst);
@@ -341,7 +345,9 @@ fn memory_is_back_where_it_started() {
         let running = AtomicU64::new(THREADS);
         thread::scope(|scope| {
             for seed in 0..THREADS {
-                let (ring, running, counted) = (&ring, &running, &counted);
+                let ring = &ring;
+                let running = &running;
+                let counted = &counted;
                 scope.spawn(move || {
                     counted(&mut || drop(ring.race(25_000, seed)));
                     running.fetch_sub(1, SeqCst);
@@ -353,7 +359,8 @@ fn memory_is_back_where_it_started() {
         });
         ring.purgatory.shutdown(MINUTE);
     });
-    let (bytes, all) = (bytes.load(SeqCst), all.load(SeqCst));
+    let bytes = bytes.load(SeqCst);
+    let all = all.load(SeqCst);
     println!("{all} bytes were allocated, {bytes} of them are left");
     assert!(
         all > 10_000_000 && bytes.abs() < 100_000,

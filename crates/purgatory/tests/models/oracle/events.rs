@@ -120,7 +120,8 @@ impl Reference {
     }
 
     fn rise(&mut self, nested: bool, key: Key, value: u64) -> usize {
-        let (mut last, mut check) = (Vec::new(), Vec::new());
+        let mut last = Vec::new();
+        let mut check = Vec::new();
         for number in self.take_up_to(key, value, false) {
             self.at(number).to_count -= 1;
             if self.all[number].to_count > 0 {

@@ -179,7 +179,8 @@ impl World {
             return None;
         }
         let request = self.request(plan);
-        let (number, timeout) = (request.number, request.timeout);
+        let number = request.number;
+        let timeout = request.timeout;
         let keys: Vec<_> = request.keys.iter().copied().map(Alike).collect();
         let level = |&(key, threshold): &(Key, u64)| (Alike(key), threshold);
         let levels: Vec<_> = request.levels.iter().map(level).collect();

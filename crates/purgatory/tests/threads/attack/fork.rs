@@ -100,7 +100,8 @@ fn a_process_forks() {
     if !is_again() {
         return again("attack::fork::a_process_forks", 0);
     }
-    let (purgatory, books) = (Purgatory::new("forks").unwrap(), Books::default());
+    let purgatory = Purgatory::new("forks").unwrap();
+    let books = Books::default();
     park_all(&purgatory, &books, 0..PARKED);
     for _ in 0..effort(5) {
         wait_until_others_sleep();
