@@ -72,7 +72,7 @@ impl Source<TimerLook> for SystemTimer {
         TimerLook {
             name: self.name().to_owned(),
             now_s: Duration::from_nanos(self.driver().now_ns()).as_secs_f64(),
-            tick_s: self.driver().tick.length().as_secs_f64(),
+            tick_s: self.driver().config.tick.length().as_secs_f64(),
             stats: self.stats(),
         }
     }

@@ -4,7 +4,7 @@ use std::{error::Error, fmt};
 
 use crate::{
     operation::{CancelReason, Outcome, opaque},
-    sync::plain::Mutex,
+    sync::HandedBack,
 };
 
 /// An operation that was not parked, or the key of a reply that cannot be
@@ -32,8 +32,7 @@ use crate::{
 #[must_use = "the operation is in it, unanswered"]
 #[non_exhaustive]
 pub struct Refused<O> {
-    /// Never locked. The mutex makes this `Sync` for a value that is not.
-    value: Mutex<O>,
+    value: HandedBack<O>,
     /// The reason.
     pub reason: RefusedReason,
 }
@@ -41,7 +40,7 @@ pub struct Refused<O> {
 impl<O> Refused<O> {
     pub(crate) fn new(value: O, reason: RefusedReason) -> Self {
         Refused {
-            value: Mutex::new(value),
+            value: HandedBack::new(value),
             reason,
         }
     }

@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use crossbeam_utils::CachePadded;
 use timer_core::{Clock, SystemClock, SystemTimer, Timer};
 
 use crate::{
@@ -19,7 +18,7 @@ use crate::{
         opaque,
     },
     stats::{Snapshot, Stats, Times},
-    sync::thread_slot,
+    sync::{Share, Shares},
     watches::{WatchKey, Watches},
 };
 
@@ -65,16 +64,15 @@ pub struct Purgatory<K: WatchKey, O: DelayedOperation = BoxedOperation> {
 /// The part that all handles share. Closes the purgatory when the last handle is dropped.
 struct Handle<K: WatchKey, O: DelayedOperation> {
     /// Shares for futures. Each thread takes one, so that threads count on different words.
-    shares: Box<[Arc<Share<K, O>>]>,
+    shares: Shares<Arc<Core<K, O>>>,
 }
-
-/// A reference to the core, on its own cache lines.
-type Share<K, O> = CachePadded<Arc<Core<K, O>>>;
 
 impl<K: WatchKey, O: DelayedOperation> Drop for Handle<K, O> {
     fn drop(&mut self) {
-        let core = &self.shares[0];
+        let core = self.shares.value();
         core.close(CancelReason::Dropped);
+        #[cfg(feature = "metrics")]
+        core.withdraw();
         if let Some(timer) = &core.own_timer {
             timer.shutdown(Duration::ZERO); // a future may keep the core, but keeps no threads
         }
@@ -84,9 +82,8 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Handle<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Makes the first handle of a core.
     pub(crate) fn handle_of(core: Arc<Core<K, O>>) -> Self {
-        let share = || Arc::new(CachePadded::new(core.clone()));
-        let count = core.driver().shard_count.min(core.shards.count());
-        let shares = std::iter::repeat_with(share).take(count).collect();
+        let count = core.driver().config.shard_count.min(core.shards.count());
+        let shares = Shares::new(&core, count);
         Purgatory {
             handle: Arc::new(Handle { shares }),
             core,
@@ -94,8 +91,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 
     /// Returns this thread's reference to the core.
-    pub(crate) fn share(&self) -> Arc<Share<K, O>> {
-        self.handle.shares[thread_slot() & (self.handle.shares.len() - 1)].clone()
+    pub(crate) fn share(&self) -> Share<Arc<Core<K, O>>> {
+        self.handle.shares.of_this_thread().clone()
     }
 
     /// Checks the operation and, if it must wait, parks it under each key of `watches`.

@@ -15,7 +15,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is here
+//! # Contents
 //!
 //! | I want | Use |
 //! |---|---|
@@ -27,9 +27,8 @@
 //! | a timer without a thread, on a tokio runtime | `SystemTimerBuilder::tokio` (feature `tokio`) |
 //! | the data structure, in my own event loop | [`TimingWheel`] |
 //! | wheels of my own tasks, on a shared reaper | the module [`driver`] |
-//! | requests that wait for a condition | the crate `purgatory` |
 //!
-//! # What is promised
+//! # Guarantees
 //!
 //! - **Never early.** Deadlines count from the call and round up to a tick; when the machine keeps
 //!   up a task fires within one tick of its deadline, plus the thread's wake-up.
@@ -44,9 +43,9 @@
 //! # How deadlines find their bucket
 //!
 //! With `n` slots a level, level `k` has buckets of `n^k` ticks. A deadline goes to the lowest
-//! level on which it lies less than one turn ahead. With Kafka's 20 slots and ticks of 1 ms:
+//! level on which it lies less than one round ahead. With Kafka's 20 slots and ticks of 1 ms:
 //!
-//! | level | a bucket | one turn |
+//! | level | a bucket | one round |
 //! |---|---|---|
 //! | 0 | 1 ms | 20 ms |
 //! | 1 | 20 ms | 400 ms |
@@ -70,9 +69,9 @@
 //! ```
 //!
 //! Most timers are cancelled on their first level and never handed down. By default a level has 64
-//! slots, and hours take four levels. In a timer each level has two turns, and a coarse bucket is
-//! handed down from a quarter of its span before it expires, after what is due, so that nothing
-//! due waits for it.
+//! slots, and hours take four levels. In a timer each level has twice as many slots, and a coarse
+//! bucket is handed down from a quarter of its span before it expires, after the due tasks, so that
+//! none of them waits for it.
 //!
 //! Source: G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, SOSP 1987.
 //!
@@ -102,25 +101,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! On a [`ManualTimer`], turn the clock once the sleeps are [registered](Timer::sleepers).
+//! On a [`ManualTimer`], advance the clock once the sleeps are [registered](Timer::sleepers).
 //!
 //! # Good to know
 //!
 //! - A timer fires at the first tick at or after its deadline: up to one tick late. 100 µs is the
 //!   shortest tick.
 //! - Tasks of one tick fire in no promised order, except on a [`ManualTimer`].
-//! - What expires runs on one worker unless you ask for more. A task must not block for long.
+//! - Expired tasks run on one worker unless you ask for more. A task must not block for long.
 //! - A task may schedule and cancel others and itself. A panic in it is reported to
 //!   [`SystemTimerBuilder::on_panic`].
 //! - An idle timer is two sleeping threads.
-//! - On Linux [`SystemClock`] stands still while the machine is suspended.
+//! - On Linux [`SystemClock`] stands still while the machine is suspended, but not while the process
+//!   is stopped: see [`SystemTimerBuilder::grace`].
 //! - Memory comes in pages of 64 tasks; one task that stays holds its page.
 //!
 //! # Beside others
 //!
 //! - *tokio's timer* wakes tasks of its runtime. Inside one, for a few thousand sleeps, use it: a
 //!   sleep here costs two more thread wake-ups. Use this crate when many threads start and stop
-//!   timers at high rates, when callbacks expire, when tests turn the clock, or without a runtime.
+//!   timers at high rates, when callbacks expire, when tests advance the clock, or without a runtime.
 //! - *tokio-util's `DelayQueue`* is a wheel that one task owns and polls. [`TimingWheel`] is that
 //!   without the runtime.
 //! - *A heap or a tree of deadlines* starts and stops in O(log n) and keeps the order within a
@@ -156,7 +156,7 @@ pub use timers::system::{SystemTimer, SystemTimerBuilder};
 pub use timers::task_timer::TaskTimer;
 pub use timers::timer::{Timer, TimerLeft};
 pub use timers::{BuildError, ScheduleError, TimerError, TimerTask};
-pub use wheel::geometry::WheelSize;
+pub use wheel::geometry::{OutOfBounds, WheelSize};
 pub use wheel::node::{MAX_TASKS, TaskId};
 pub use wheel::timing_wheel::{Advanced, DueTask, Scheduled, TimingWheel};
 

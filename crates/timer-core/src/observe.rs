@@ -1,10 +1,10 @@
-//! What a timer tells of itself: how long things took, what it holds and has done, publishing it.
+//! The statistics of a timer: counts and histograms of times, and publishing them.
 
 #[cfg(feature = "metrics")]
-pub(crate) use self::metrics::publish;
+pub(crate) mod metrics;
 
-/// What a timer holds and has done, over all wheels that it turns: its own tasks, those of each
-/// [`TaskTimer`](crate::TaskTimer) on it, each purgatory's. Exact when nothing moves.
+/// The counts of a timer, over all its wheels: its own tasks, those of each
+/// [`TaskTimer`](crate::TaskTimer) on it, and those of every other owner of wheels. Exact when idle.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -19,19 +19,22 @@ pub struct TimerStats {
     pub cascaded: u64,
     /// Times that the reaper woke up.
     pub wake_ups: u64,
-    /// Those of them for nothing: nothing was due any more, and nobody had rung.
+    /// Wake-ups that found no work: nothing was due any more, and no thread had rung.
     pub spurious_wake_ups: u64,
-    /// Panics of tasks scheduled on the timer itself.
+    /// Panics of tasks scheduled on the timer itself, and on its reaper: of its clock, say.
     pub panics: u64,
-    /// Jobs that wait for a worker, each a batch of what fell due; `None` when the executor does
-    /// not tell.
+    /// Grace periods after a pause of the process
+    /// ([`SystemTimerBuilder::grace`](crate::SystemTimerBuilder::grace)).
+    pub graces: u64,
+    /// Jobs that wait for a worker, each a batch of due tasks; `None` when the executor does not
+    /// count them.
     pub executor_queue: Option<u64>,
-    /// How long the reaper's rounds took: one goes over all shards that are due.
+    /// The durations of the reaper's rounds, each over all shards that are due.
     pub turns: TimeHistogram,
 }
 
-/// How long things took: how many took how long, from 10 µs to 10 minutes in steps of 2 to 2.5, and
-/// the exact sum. Recording is O(log buckets) and allocates nothing.
+/// A histogram of durations, from 10 µs to 10 minutes in steps of 2 to 2.5, and their exact sum.
+/// Recording is O(log buckets) and allocates nothing.
 ///
 /// ```
 /// use timer_core::TimeHistogram;
@@ -45,8 +48,8 @@ pub struct TimerStats {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeHistogram {
     buckets: [u64; BUCKETS],
-    /// Of each bucket, in nanoseconds: a u64 would be full after ten minutes of a million waits of
-    /// 30 s a second.
+    /// The sum of each bucket in nanoseconds. A u64 would be full after ten minutes of a million
+    /// waits of 30 s a second.
     sums_ns: [u128; BUCKETS],
 }
 
@@ -64,14 +67,14 @@ const BOUNDS_NS: [u64; BUCKETS - 1] = {
 };
 
 impl TimeHistogram {
-    /// The upper bound of each bucket but the last, which has none; in seconds. What a recorder of
-    /// histograms wants to be told.
+    /// The upper bound of each bucket but the last, which has none; in seconds. Configure a recorder
+    /// of histograms with these.
     pub const BOUNDS_S: &[f64] = &[
         0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
         0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
     ];
 
-    /// Counts something that took this many nanoseconds.
+    /// Counts a duration in nanoseconds.
     #[inline]
     pub fn record(&mut self, took_ns: u64) {
         let bucket = BOUNDS_NS.partition_point(|&bound| bound < took_ns);
@@ -79,22 +82,22 @@ impl TimeHistogram {
         self.sums_ns[bucket] += u128::from(took_ns);
     }
 
-    /// How many were counted in each bucket; the last one has no upper bound.
+    /// The counts of the buckets; the last one has no upper bound.
     pub fn buckets(&self) -> &[u64] {
         &self.buckets
     }
 
-    /// How many were counted.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// How long all of them took, in seconds.
+    /// The sum of the durations, in seconds.
     pub fn sum_s(&self) -> f64 {
         self.sums_ns.iter().sum::<u128>() as f64 / 1e9
     }
 
-    /// Adds what another counted.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &TimeHistogram) {
         for at in 0..BUCKETS {
             self.buckets[at] += other.buckets[at];
@@ -102,15 +105,16 @@ impl TimeHistogram {
         }
     }
 
-    /// For each bucket that has counted since `earlier`, an older state of the same histogram: how
-    /// many, and their mean in seconds, which lies in the bucket. A recorder that records the mean
-    /// that many times ends with the same buckets, count and sum.
+    /// The counts since `earlier`, an older state of the same histogram: for each bucket that has
+    /// grown, by how many, and their mean in seconds, which lies in the bucket. A recorder that
+    /// records the mean that many times ends with the same buckets, count and sum.
     #[cfg(any(test, feature = "metrics"))]
     pub(crate) fn since(&self, earlier: &TimeHistogram) -> impl Iterator<Item = (u64, f64)> {
         (0..BUCKETS).filter_map(|at| {
             let count = self.buckets[at]
                 .checked_sub(earlier.buckets[at])
                 .filter(|&n| n > 0)?;
+            // Rounding must not carry the mean over the bucket's bound.
             let sum_ns = self.sums_ns[at].saturating_sub(earlier.sums_ns[at]);
             let bound_s = TimeHistogram::BOUNDS_S.get(at).copied().unwrap_or(f64::MAX);
             Some((count, bound_s.min(sum_ns as f64 / count as f64 / 1e9)))
@@ -130,114 +134,6 @@ impl serde::Serialize for TimeHistogram {
         histogram.serialize_field("count", &self.count())?;
         histogram.serialize_field("sum_s", &self.sum_s())?;
         histogram.end()
-    }
-}
-
-#[cfg(feature = "metrics")]
-mod metrics {
-    //! Publishing through the `metrics` facade.
-    //!
-    //! A timer counts for itself, and [`SystemTimer::publish`](crate::SystemTimer::publish) hands
-    //! the sums to whatever recorder is installed. The facade takes no histogram that was filled
-    //! elsewhere, only values; so what a bucket has counted since the last time is recorded as that
-    //! many times its mean.
-
-    use super::{TimeHistogram, TimerStats};
-    use ::metrics::{
-        Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
-        histogram,
-    };
-    use std::sync::MutexGuard;
-
-    /// A recorder takes values one by one and keeps each until it is rendered, so a program that
-    /// was not scraped for an hour would hand over for half a minute, and fill the memory. Of more
-    /// values than this only a share is handed over.
-    const HANDED_OVER_MAX: u64 = 1_000_000;
-
-    impl TimeHistogram {
-        /// Hands what it has counted since it was `published` to the recorder's histogram: all of
-        /// it, or of more than a million an even share. What a recorder that panics did not take is
-        /// lost: nothing is handed over twice.
-        #[doc(hidden)]
-        pub fn hand_over(self, published: &mut TimeHistogram, to: &Histogram) {
-            let earlier = std::mem::replace(published, self.clone());
-            let all: u64 = self.since(&earlier).map(|(count, _)| count).sum();
-            let one_in = all.div_ceil(HANDED_OVER_MAX).max(1);
-            for (count, mean_s) in self.since(&earlier) {
-                to.record_many(
-                    mean_s,
-                    usize::try_from(count.div_ceil(one_in)).unwrap_or(usize::MAX),
-                );
-            }
-        }
-    }
-
-    /// Hands `stats` to the recorder, labelled with the timer's name, and the turns since they were
-    /// `published`: unless another call is doing so, further up this stack maybe.
-    pub(crate) fn publish(
-        name: &str,
-        stats: TimerStats,
-        published: Option<MutexGuard<'_, TimeHistogram>>,
-    ) {
-        let label = [("timer", name.to_owned())];
-        let gauges = [
-            (
-                "timer_pending",
-                "Tasks that will fall due",
-                Some(stats.pending),
-            ),
-            (
-                "timer_executor_queue",
-                "Jobs that wait for the timer's workers",
-                stats.executor_queue,
-            ),
-        ];
-        for (name, help, value) in gauges {
-            describe_gauge!(name, Unit::Count, help);
-            if let Some(value) = value {
-                gauge!(name, &label).set(value as f64);
-            }
-        }
-        let counters = [
-            ("timer_fired_total", "Tasks that fell due", stats.fired),
-            (
-                "timer_cancelled_total",
-                "Tasks taken off before they fell due",
-                stats.cancelled,
-            ),
-            (
-                "timer_cascaded_total",
-                "Times that a task was handed down a level",
-                stats.cascaded,
-            ),
-            (
-                "timer_wake_ups_total",
-                "Times that the reaper woke up",
-                stats.wake_ups,
-            ),
-            (
-                "timer_spurious_wake_ups_total",
-                "Times that the reaper woke up for nothing",
-                stats.spurious_wake_ups,
-            ),
-            (
-                "timer_panics_total",
-                "Panics of tasks scheduled on the timer itself",
-                stats.panics,
-            ),
-        ];
-        for (name, help, value) in counters {
-            describe_counter!(name, Unit::Count, help);
-            counter!(name, &label).absolute(value);
-        }
-        const TURN: &str = "timer_turn_seconds";
-        let help = "How long a round of the reaper took, over all shards that were due";
-        describe_histogram!(TURN, Unit::Seconds, help);
-        if let Some(mut published) = published {
-            stats
-                .turns
-                .hand_over(&mut published, &histogram!(TURN, &label));
-        }
     }
 }
 
@@ -317,15 +213,14 @@ mod tests {
     #[cfg(feature = "metrics")]
     #[test]
     fn after_a_gap_a_bounded_share_is_handed_over() {
-        let (mut total, mut published) = (TimeHistogram::default(), TimeHistogram::default());
+        let mut total = TimeHistogram::default();
+        let mut published = TimeHistogram::default();
         let counting = std::sync::Arc::new(Counting::default());
         let mut hand_over_more = |short, long| {
             total.record_many(1_000_000, short);
             total.record_many(1_000_000_000, long);
-            total.clone().hand_over(
-                &mut published,
-                &::metrics::Histogram::from_arc(counting.clone()),
-            );
+            let histogram = ::metrics::Histogram::from_arc(counting.clone());
+            total.hand_over(&mut published, &histogram);
             counting.0.swap(0, std::sync::atomic::Ordering::Relaxed)
         };
         assert_eq!(hand_over_more(999_990, 10), 1_000_000); // all of it

@@ -104,7 +104,7 @@ fn explore(model: fn()) {
 /// Tasks keep coming while the reaper turns: each fires.
 #[test]
 fn schedule_against_turn() {
-    check("TurnLeavesWakeBefore", || {
+    check("AdvanceLeavesWakeBefore", || {
         let timer = timer();
         let fired = [Fired::new(), Fired::new()];
         for fired in &fired {

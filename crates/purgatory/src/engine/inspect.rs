@@ -201,7 +201,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         keys.extend(first_key);
         keys.reverse(); // as they were given
 
-        let expires_ns = self.driver().tick.start_ns(deadline).saturating_sub(now_ns);
+        let expires_ns = self
+            .driver()
+            .config
+            .tick
+            .start_ns(deadline)
+            .saturating_sub(now_ns);
         Some(Parked {
             id: self.id(handle),
             label,
@@ -281,7 +286,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Adds up the times of all shards; those that have not begun to time begin now.
     pub(crate) fn times(&self) -> Times {
-        let tick = self.driver().tick;
+        let tick = self.driver().config.tick;
         self.timed.store(true, Relaxed);
         let mut times = Times::default();
         for shard in 0..self.shards.count() {

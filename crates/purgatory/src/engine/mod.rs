@@ -67,7 +67,7 @@ use std::{
 use smallvec::SmallVec;
 use timer_core::{
     BuildError, Executor, SystemTimer, TimeHistogram, Timer, TimerHandle,
-    driver::{Driver, Due, ShardGuard, Shards, contain, sync::Latch},
+    driver::{Driver, DueQueue, ShardGuard, Shards, contain, sync::Latch},
 };
 
 use crate::{
@@ -75,7 +75,7 @@ use crate::{
     operation::{DelayedOperation, OperationId, Timeout},
     shard::{EndedAt, ParkInfo, ParkTimes, Shard, expire::CallbackJob},
     stats::{Parked, Stats},
-    sync::{AtomicU64, Limit, Mutex, Ordering, plain},
+    sync::{AtomicU64, Limit, Ordering, plain},
     watches::WatchKey,
 };
 
@@ -121,7 +121,7 @@ pub(crate) struct Core<K, O> {
     /// Numbers the parked operations, where their order matters over the shards.
     pub(crate) sequence: Option<AtomicU64>,
     /// Work that this round of the timer found due.
-    pub(crate) due: Mutex<Due<CallbackJob<K, O>>>,
+    pub(crate) due: DueQueue<CallbackJob<K, O>>,
     /// Set once the program has asked for times.
     pub(crate) timed: AtomicBool,
     pub(crate) executors: Arc<Executors>,
@@ -151,18 +151,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         // A recheck comes at most once a tick.
         let every = settings.recheck_every.filter(|_| O::CHECKED);
-        settings.recheck_every = every.map(|every| every.max(driver.tick.length()));
+        settings.recheck_every = every.map(|every| every.max(driver.config.tick.length()));
         let core = Arc::new(Core {
             number: PURGATORIES.fetch_add(1, Ordering::Relaxed),
             shards: driver.shards(settings.shards, Shard::new),
             versions: Versions::new(settings.shards),
-            sequence: driver.by_hand.then(|| AtomicU64::new(0)),
-            due: Mutex::new(Due::default()),
+            sequence: driver.config.manual.then(|| AtomicU64::new(0)),
+            due: DueQueue::new(&driver),
             timed: AtomicBool::new(false),
-            executors: Arc::new(Executors {
-                driver,
-                executor: settings.executor.take(),
-            }),
+            executors: Arc::new(Executors::new(driver, settings.executor.take())),
             own_timer,
             settings,
             counts: SharedCounts::default(),
@@ -253,7 +250,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// The times of an operation that is parked at `now_ns`, in ticks.
     #[inline]
     pub(super) fn park_times(&self, now_ns: u64, timeout: Timeout) -> ParkTimes {
-        let tick = self.driver().tick;
+        let tick = self.driver().config.tick;
         let deadline = timeout.deadline(tick, now_ns);
         // The wheel comes by at the deadline, or earlier for a recheck.
         let armed = match self.settings.recheck_every {
@@ -339,9 +336,9 @@ pub(crate) struct SharedCounts {
     pub(crate) rare: plain::Mutex<Stats>,
     /// The memory of snapshots.
     pub(crate) seen: plain::Mutex<Seen>,
-    /// Times that a recorder's histograms have already.
+    /// The part of this purgatory in the recorder's series.
     #[cfg(feature = "metrics")]
-    pub(crate) published: plain::Mutex<crate::stats::Times>,
+    pub(crate) published: timer_core::driver::Published,
 }
 
 /// The memory of snapshots, from one to the next.

@@ -20,7 +20,7 @@ use std::{
 
 use timer_core::{
     Executor, Job,
-    driver::{Driver, contain},
+    driver::{self, Driver, contain},
 };
 
 use crate::sync::thread_local;
@@ -101,43 +101,35 @@ thread_local! {
 /// The executor for work that the calling thread is not to do: the purgatory's own, or the timer's.
 pub(crate) struct Executors {
     pub(crate) driver: Arc<Driver>,
-    pub(crate) executor: Option<Arc<dyn Executor>>,
+    of_jobs: driver::Executors,
 }
 
 impl Executors {
+    /// Returns the purgatory's own executor, or without one the timer's.
+    pub(crate) fn new(driver: Arc<Driver>, own: Option<Arc<dyn Executor>>) -> Self {
+        let of_jobs = driver.executors(own);
+        Executors { driver, of_jobs }
+    }
+
     /// Hands a job over. An executor that panics has dropped the job, and so run it.
     pub(crate) fn execute(&self, job: Job) {
-        match &self.executor {
-            Some(executor) => _ = contain(|| executor.execute(job)),
-            None => self.driver.execute(job),
-        }
+        self.of_jobs.execute(job);
     }
 
     /// Returns how many threads run jobs; 1 if the executor panics.
     pub(crate) fn parallelism(&self) -> usize {
-        match &self.executor {
-            Some(executor) => contain(|| executor.parallelism()).unwrap_or(1),
-            None => self.driver.parallelism(),
-        }
+        self.of_jobs.parallelism()
     }
 
     /// Returns true where the end of a blocking wait may itself wait for the calling thread.
     pub(crate) fn must_not_block(&self) -> bool {
         let in_call = THREAD.try_with(|thread| thread.active.get());
-        if in_call.unwrap_or(false) || Driver::on_timer_thread() || self.driver.needs_this_thread()
-        {
-            return true;
-        }
-        match &self.executor {
-            // An executor that panics does not need this thread.
-            Some(executor) => contain(|| executor.needs_this_thread()).unwrap_or(false),
-            None => false,
-        }
+        in_call.unwrap_or(false) || Driver::on_timer_thread() || self.of_jobs.need_this_thread()
     }
 
     /// Returns true if jobs run on the thread that hands them over.
     pub(crate) fn is_here(&self) -> bool {
-        self.executor.is_none() && self.driver.inline
+        self.of_jobs.run_in_place()
     }
 }
 
@@ -229,10 +221,7 @@ mod tests {
     use timer_core::{ManualTimer, SystemTimer, Timer};
 
     fn on(timer: &impl Timer) -> Arc<Executors> {
-        Arc::new(Executors {
-            driver: timer.driver(),
-            executor: None,
-        })
+        Arc::new(Executors::new(timer.driver(), None))
     }
 
     /// A chain of `left` links, each queued by the one before.

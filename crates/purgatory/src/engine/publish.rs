@@ -1,224 +1,222 @@
 //! Publishing through the `metrics` facade (feature `metrics`).
 //!
-//! Nothing here is on the path of an operation: a scrape handler calls
+//! No operation touches a metric: a scrape handler calls
 //! [`Purgatory::publish`](crate::Purgatory::publish), which adds the shards' counts up and hands
-//! the sums to whatever recorder is installed.
+//! the differences to the installed recorder. How purgatories of one name share their series:
+//! [`Published`](timer_core::driver::Published).
 
-use std::time::Duration;
-
-use ::metrics::{
-    Label, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
-};
-use timer_core::TimeHistogram;
+use timer_core::driver::{Sample, SourceName};
 
 use crate::{
     engine::{Core, inspect::Survey},
     operation::DelayedOperation,
-    stats::{Stats, Times},
+    stats::Stats,
     watches::WatchKey,
 };
 
-const CANCELLED: &str = "Parked operations that were cancelled, by reason";
-const DELAY: &str = "How long callbacks waited for the executor";
-const ENDED: &str = "Parked operations that ended, by outcome";
-const LATENESS: &str = "How long after its deadline what expired was taken off the wheel";
-const REFUSED: &str = "Operations handed back instead of being parked, by reason";
-
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn publish(&self) {
-        let of = [Label::new("purgatory", self.settings.name.clone())];
-        // Each wait is handed over once: another call, further up this stack maybe, may be at it.
-        if let Some(mut published) = self.counts.published.try_lock() {
-            publish_times(&of, self.times(), &mut published);
-        }
+        let of = SourceName {
+            label: "purgatory",
+            name: self.settings.name.clone(),
+        };
+        self.counts.published.publish(&of, || {
+            let mut samples = self.total_samples();
+            self.add_gauges(&mut samples);
+            samples
+        });
+    }
+
+    /// Publishes counters and times for the last time, and takes the gauges away.
+    pub(crate) fn withdraw(&self) {
+        self.counts.published.withdraw(|| self.total_samples());
+    }
+
+    /// Counters and histograms, which stay when the purgatory is gone.
+    fn total_samples(&self) -> Vec<Sample> {
         let stats = self.stats();
-        publish_counts(&of, &stats);
-        let now_ns = self.driver().now_ns();
-        let Survey { seen, oldest } = self.survey(1, now_ns);
-        let age_ns = oldest.first().map_or(0, |&(age_ns, _)| age_ns);
-        let since_ns = seen.checks.into_values().min().unwrap_or(now_ns);
-        let quiet = self
-            .quietest(1)
-            .pop()
-            .map_or_else(Duration::default, |(_, quiet)| quiet);
-        let gauge = |name, help, value| set(&of, name, help, value);
-        gauge(
+        let mut samples = counters(&stats);
+        samples.extend(endings(&stats));
+        let times = self.times();
+        for (outcome, waited) in [
+            ("completed", times.completed),
+            ("expired", times.expired),
+            ("cancelled", times.cancelled),
+        ] {
+            let waits = Sample::times("purgatory_wait_seconds", "Time parked, by outcome", waited);
+            samples.push(waits.labelled("outcome", outcome));
+        }
+        samples.push(Sample::times(
+            "purgatory_expiry_lateness_seconds",
+            "How long after its deadline what expired was taken off the wheel",
+            times.lateness,
+        ));
+        samples.push(Sample::times(
+            "purgatory_callback_delay_seconds",
+            "How long callbacks waited for the executor",
+            times.callback_delay,
+        ));
+        samples
+    }
+
+    /// The present: of several purgatories of one name, numbers add up, and of ages the largest is
+    /// shown.
+    fn add_gauges(&self, samples: &mut Vec<Sample>) {
+        let stats = self.stats();
+        let mut sum = |metric, help, value| samples.push(Sample::sum(metric, help, value));
+        sum(
             "purgatory_parked",
             "Operations parked now",
             stats.parked as f64,
         );
-        gauge(
+        sum(
             "purgatory_watched",
             "Watches of parked operations now",
             stats.watched as f64,
         );
-        gauge(
+        sum(
             "purgatory_keys",
             "Keys that operations wait for now",
             self.keys() as f64,
         );
-        gauge(
+        sum(
             "purgatory_callbacks_waiting",
             "Callbacks not begun",
             stats.callbacks_waiting as f64,
         );
-        gauge(
-            "purgatory_oldest_age_seconds",
-            "Age of the oldest operation",
-            age_ns as f64 / 1e9,
-        );
-        let check_ns = now_ns.saturating_sub(since_ns);
-        gauge(
-            "purgatory_longest_check_seconds",
-            "Longest check under way",
-            check_ns as f64 / 1e9,
-        );
-        gauge(
-            "purgatory_quietest_key_seconds",
-            "Longest quiet of a key",
-            quiet.as_secs_f64(),
-        );
+        // The bounds add up as the numbers do that they bound.
         if let Some(permits) = &self.settings.permits {
-            gauge(
+            sum(
                 "purgatory_max_parked",
                 "Bound on operations",
                 permits.max() as f64,
             );
         }
         if let Some(weights) = &self.settings.weights {
-            gauge(
+            sum(
                 "purgatory_weight",
                 "Weight of operations now",
                 stats.weight as f64,
             );
-            gauge(
+            sum(
                 "purgatory_max_weight",
                 "Bound on weight",
                 weights.max() as f64,
             );
         }
+        self.add_surveyed(samples);
+    }
+
+    /// Gauges that take a look at each operation and each key.
+    fn add_surveyed(&self, samples: &mut Vec<Sample>) {
+        let now_ns = self.driver().now_ns();
+        let Survey { seen, oldest } = self.survey(1, now_ns);
+        let age_ns = oldest.first().map_or(0, |&(age_ns, _)| age_ns);
+        let check_since_ns = seen.checks.into_values().min().unwrap_or(now_ns);
+        let check_ns = now_ns.saturating_sub(check_since_ns);
+        let quietest = self.quietest(1).pop();
+        let quiet_s = quietest.map_or(0.0, |(_, quiet)| quiet.as_secs_f64());
+        samples.extend([
+            Sample::largest(
+                "purgatory_oldest_age_seconds",
+                "Age of the oldest operation",
+                age_ns as f64 / 1e9,
+            ),
+            Sample::largest(
+                "purgatory_longest_check_seconds",
+                "Longest check under way",
+                check_ns as f64 / 1e9,
+            ),
+            Sample::largest(
+                "purgatory_quietest_key_seconds",
+                "Longest quiet of a key",
+                quiet_s,
+            ),
+        ]);
         for (label, count) in seen.labels {
-            let labels = [of[0].clone(), Label::new("label", label)];
-            set(
-                &labels,
+            let parked = Sample::sum(
                 "purgatory_parked_by_label",
                 "Operations parked, by label",
                 count as f64,
             );
+            samples.push(parked.labelled("label", label));
         }
     }
 }
 
-fn set(labels: &[Label], name: &'static str, help: &'static str, value: f64) {
-    let unit = if name.ends_with("_seconds") {
-        Unit::Seconds
-    } else {
-        Unit::Count
-    };
-    describe_gauge!(name, unit, help);
-    gauge!(name, labels.iter()).set(value);
+/// Counters without a further label.
+fn counters(stats: &Stats) -> Vec<Sample> {
+    [
+        (
+            "purgatory_parked_total",
+            "Operations ever parked",
+            stats.parked_total,
+        ),
+        (
+            "purgatory_ended_at_once_total",
+            "Operations never parked",
+            stats.ended_at_once,
+        ),
+        ("purgatory_checks_total", "Checks", stats.checks),
+        ("purgatory_events_total", "Events raised", stats.events),
+        (
+            "purgatory_panics_total",
+            "Checks and callbacks that panicked",
+            stats.panics,
+        ),
+        (
+            "purgatory_missed_events_total",
+            "Missed events",
+            stats.missed_events,
+        ),
+    ]
+    .map(|(metric, help, count)| Sample::counter(metric, help, count))
+    .into()
 }
 
-fn publish_counts(of: &[Label; 1], stats: &Stats) {
-    let count = |name, help, label: Option<(&'static str, &'static str)>, count| {
-        let labels = label.map(|(label, value)| Label::new(label, value));
-        let labels: Vec<_> = of.iter().cloned().chain(labels).collect();
-        describe_counter!(name, Unit::Count, help);
-        counter!(name, labels).absolute(count);
+/// Counters of endings and refusals, by outcome or reason.
+fn endings(stats: &Stats) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    let mut add = |metric, help, label, by: &[(&'static str, u64)]| {
+        for &(value, count) in by {
+            samples.push(Sample::counter(metric, help, count).labelled(label, value));
+        }
     };
-    count(
-        "purgatory_parked_total",
-        "Operations ever parked",
-        None,
-        stats.parked_total,
+    add(
+        "purgatory_ended_total",
+        "Parked operations that ended, by outcome",
+        "outcome",
+        &[
+            ("completed", stats.completed),
+            ("expired", stats.expired),
+            ("cancelled", stats.cancelled),
+        ],
     );
-    count(
-        "purgatory_ended_at_once_total",
-        "Operations never parked",
-        None,
-        stats.ended_at_once,
-    );
-    count("purgatory_checks_total", "Checks", None, stats.checks);
-    count(
-        "purgatory_events_total",
-        "Events raised",
-        None,
-        stats.events,
-    );
-    count(
-        "purgatory_panics_total",
-        "Checks and callbacks that panicked",
-        None,
-        stats.panics,
-    );
-    count(
-        "purgatory_missed_events_total",
-        "Missed events",
-        None,
-        stats.missed_events,
-    );
-    let ended = |outcome, of| {
-        count(
-            "purgatory_ended_total",
-            ENDED,
-            Some(("outcome", outcome)),
-            of,
-        )
-    };
-    ended("completed", stats.completed);
-    ended("expired", stats.expired);
-    ended("cancelled", stats.cancelled);
-    let reason = |name, help, reason, of| count(name, help, Some(("reason", reason)), of);
-    let cancelled = |why, of| reason("purgatory_cancelled_total", CANCELLED, why, of);
-    cancelled("shutdown", stats.cancelled_by_shutdown);
-    cancelled("dropped", stats.cancelled_by_drop);
-    cancelled("panicked", stats.cancelled_by_panic);
+    // The others were cancelled on request.
     let by_itself =
         stats.cancelled_by_shutdown + stats.cancelled_by_drop + stats.cancelled_by_panic;
-    cancelled("requested", stats.cancelled - by_itself);
-    let refused = |why, of| reason("purgatory_refused_total", REFUSED, why, of);
-    refused("no_keys", stats.refused_no_keys);
-    refused("closed", stats.refused_closed);
-    refused("full", stats.refused_full);
-    refused("too_heavy", stats.refused_too_heavy);
-    refused("too_many_watermarks", stats.refused_too_many_watermarks);
-}
-
-fn publish_times(of: &[Label; 1], times: Times, published: &mut Times) {
-    let publish = |name, help, labels: &[Label], times: TimeHistogram, before: &mut _| {
-        describe_histogram!(name, Unit::Seconds, help);
-        times.hand_over(before, &histogram!(name, labels.iter()));
-    };
-    let waited = |outcome, times, before: &mut _| {
-        let labels = [of[0].clone(), Label::new("outcome", outcome)];
-        publish(
-            "purgatory_wait_seconds",
-            "Time parked, by outcome",
-            &labels,
-            times,
-            before,
-        );
-    };
-    waited("completed", times.completed, &mut published.completed);
-    waited("expired", times.expired, &mut published.expired);
-    waited("cancelled", times.cancelled, &mut published.cancelled);
-    let Times {
-        lateness,
-        callback_delay,
-        ..
-    } = published;
-    publish(
-        "purgatory_expiry_lateness_seconds",
-        LATENESS,
-        of,
-        times.lateness,
-        lateness,
+    add(
+        "purgatory_cancelled_total",
+        "Parked operations that were cancelled, by reason",
+        "reason",
+        &[
+            ("shutdown", stats.cancelled_by_shutdown),
+            ("dropped", stats.cancelled_by_drop),
+            ("panicked", stats.cancelled_by_panic),
+            ("requested", stats.cancelled - by_itself),
+        ],
     );
-    publish(
-        "purgatory_callback_delay_seconds",
-        DELAY,
-        of,
-        times.callback_delay,
-        callback_delay,
+    add(
+        "purgatory_refused_total",
+        "Operations handed back instead of being parked, by reason",
+        "reason",
+        &[
+            ("no_keys", stats.refused_no_keys),
+            ("closed", stats.refused_closed),
+            ("full", stats.refused_full),
+            ("too_heavy", stats.refused_too_heavy),
+            ("too_many_watermarks", stats.refused_too_many_watermarks),
+        ],
     );
+    samples
 }

@@ -8,7 +8,7 @@
 //! changes how the operation ends. One that is due for a recheck waits on until the executor comes
 //! to it.
 
-use std::{collections::VecDeque, mem::take, sync::Arc};
+use std::{collections::VecDeque, sync::Arc};
 
 use timer_core::{
     Advanced, Job, TimerStats,
@@ -52,34 +52,25 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         self.warn_stuck_checks();
         let driver = self.driver();
         let now_ns = driver.now_ns();
-        let in_order = self.sequence.is_some();
         let every = self.settings.recheck_every;
         let turn = Turn {
             now,
             now_ns,
-            // Order needs the whole tick.
-            budget: if in_order { usize::MAX } else { BUDGET },
-            recheck_every: every.map_or(1, |every| driver.tick.deadline(0, every)),
+            budget: self.due.budget(BUDGET),
+            recheck_every: every.map_or(1, |every| driver.config.tick.deadline(0, every)),
             last_check: self.settings.on_missed.is_some(),
         };
         let mut due = self.due.lock();
         let mut shard = self.shards.lock(shard);
-        let advanced = shard.expire(turn, |job, order| {
-            due.push(job, in_order.then_some(order));
-        });
+        let advanced = shard.expire(turn, |job, order| due.push(job, order));
         shard.advanced(advanced.next_due);
         advanced
     }
 
     fn round_over(self: Arc<Self>) {
-        let due = take(&mut *self.due.lock());
-        self.queue_all(due, None);
+        self.queue_all(self.due.take(), None);
         let driver = self.executors.driver.clone();
-        if let Some(core) = Arc::into_inner(self) {
-            // The last handle went meanwhile. An executor or a hook is the user's to drop: not
-            // here.
-            driver.execute(Job::new(move || drop(core)));
-        }
+        driver.release(self);
     }
 
     fn add_to(&self, stats: &mut TimerStats) {
@@ -99,10 +90,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Cancels everything parked and refuses operations that come later. User code runs on the
     /// executor; until it has run, `closing` counts it.
     pub(crate) fn close_on_executor(self: &Arc<Self>, reason: CancelReason) {
-        let mut all = Due::default();
-        for ended in self.close_and_claim(reason) {
-            all.push(CallbackJob::Call(ended), None);
-        }
+        let ended = self.close_and_claim(reason).into_iter();
+        let all = ended.map(CallbackJob::Call).collect();
         self.queue_all(all, Some(&self.closing));
     }
 

@@ -28,7 +28,7 @@
 //! | [`Timeout::Never`](crate::Timeout::Never) | until an event or a cancel |
 //! | [`reschedule`](crate::Purgatory::reschedule) | a new timeout while parked: a heartbeat |
 //!
-//! On Linux the clock stands still during suspend.
+//! On Linux the clock stands still during suspend, but not while the process is stopped.
 //!
 //! # Why an expiry is late
 //!
@@ -40,6 +40,42 @@
 //! | the operation is under check | until it returns | short checks |
 //! | many expire in one tick | the callbacks before theirs | spread timeouts |
 //! | a timer on [tokio](super::tokio) | 1 ms, and other tasks | a timer with its own thread |
+//! | the process is stopped, or starved | that long | – |
+//!
+//! [`times`](crate::Purgatory::times) has a histogram of the lateness. A callback that wants its own
+//! compares its deadline with [`now_ns`](crate::timer_core::Timer::now_ns).
+//!
+//! # A pause of the process
+//!
+//! A process that was stopped (SIGSTOP, a debugger, a frozen container) finds many deadlines passed,
+//! while the heartbeats that came meanwhile lie unread in its sockets. The reaper then races the
+//! threads that read them. With a [grace](crate::timer_core::SystemTimerBuilder::grace), due
+//! operations wait for one more bound after such a pause, and events that arrive in it still
+//! complete or reschedule them. Nothing is early. It is off by default.
+//!
+//! ```
+//! use std::time::Duration;
+//! use purgatory::{BoxedOperation, Outcome, Purgatory, Timeout, when};
+//! use purgatory::timer_core::{SystemTimer, Timer};
+//!
+//! let second = Duration::from_secs(1);
+//! let timer = SystemTimer::builder().grace(second).build()?;
+//! let sessions: Purgatory<u64, BoxedOperation> =
+//!     Purgatory::builder("sessions").timer(&timer).build()?;
+//!
+//! // A callback that asks how late it is.
+//! let clock = timer.clone();
+//! let deadline_ns = timer.now_ns() + 10_000_000_000;
+//! let session = when(|| false, move |outcome| {
+//!     let late = Duration::from_nanos(clock.now_ns().saturating_sub(deadline_ns));
+//!     if outcome == Outcome::Expired && late > Duration::from_secs(1) {
+//!         eprintln!("expired {late:?} late: was the process stopped?");
+//!     }
+//! });
+//! sessions.try_complete_else_watch(session, &[7], Timeout::At(deadline_ns))?;
+//! assert_eq!(timer.stats().graces, 0); // the pauses so far
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! Within one tick the order is not promised, except by a `ManualTimer`. The same timer runs
-//! [delayed and periodic tasks, sleeps and timeouts](crate::timer_core#what-is-here).
+//! [delayed and periodic tasks, sleeps and timeouts](crate::timer_core#contents).

@@ -6,7 +6,7 @@
 //! `failpoint!` is `false`, and nothing else of them is compiled.
 
 pub(crate) use timer_core::driver::sync::{
-    AtomicU64, Mutex, Ordering, plain, thread_local, thread_slot,
+    AtomicU64, HandedBack, Mutex, Ordering, Share, Shares, plain, thread_local,
 };
 
 /// True when the running model has planted this fault.

@@ -51,10 +51,120 @@ fn exposition(publish: impl FnOnce()) -> String {
 }
 
 #[test]
+fn counters_of_one_name_go_on_and_gauges_add_up() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let timer = ManualTimer::new();
+    let connect = || -> Waiting {
+        let builder = Purgatory::builder("replies").timer(&timer);
+        builder.max_parked(1000).build().unwrap()
+    };
+    let park = |purgatory: &Waiting, count| {
+        for _ in 0..count {
+            Probe::parked(purgatory, &["k"], 10 * MS);
+        }
+    };
+    let series = || {
+        let page = recorder.handle().render();
+        let lines = page.lines().filter(|line| !line.starts_with('#'));
+        lines.count()
+    };
+    let told = |line: &str| {
+        let page = recorder.handle().render();
+        assert!(page.contains(line), "no {line} in\n{page}");
+    };
+    let expired = |count| {
+        told(&format!(
+            "purgatory_ended_total{{purgatory=\"replies\",outcome=\"expired\"}} {count}\n"
+        ));
+    };
+    let gauge = |name: &str, value: f64| {
+        told(&format!(
+            "purgatory_{name}{{purgatory=\"replies\"}} {value}\n"
+        ));
+    };
+    metrics::with_local_recorder(&recorder, || {
+        // A thousand end; then the connection is made anew, under the same name.
+        let first = connect();
+        first.publish();
+        let series_of_one = series();
+        park(&first, 1000);
+        timer.advance(20 * MS);
+        assert_eq!(first.stats().expired, 1000);
+        drop(first); // what it has not published is published now
+        expired(1000);
+        gauge("max_parked", 0.0);
+
+        let second = connect();
+        park(&second, 900);
+        timer.advance(20 * MS);
+        second.publish();
+        second.publish(); // nothing twice
+        expired(1900);
+        gauge("max_parked", 1000.0);
+
+        // Two at once: numbers add up, and of ages the largest is shown.
+        let third = connect();
+        park(&second, 5);
+        timer.advance(5 * MS);
+        park(&third, 2);
+        second.publish();
+        third.publish();
+        gauge("parked", 7.0);
+        gauge("max_parked", 2000.0);
+        gauge("oldest_age_seconds", 0.005);
+        drop(second);
+        gauge("parked", 2.0);
+        gauge("oldest_age_seconds", 0.0);
+        drop(third);
+        gauge("parked", 0.0);
+        told("purgatory_ended_total{purgatory=\"replies\",outcome=\"cancelled\"} 7\n");
+        assert_eq!(series(), series_of_one, "three have as many series as one");
+    });
+}
+
+#[test]
+fn timers_of_one_name_add_up() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || {
+        let timers = [3, 4].map(|count| {
+            let timer = SystemTimer::builder().name("shared").build().unwrap();
+            for _ in 0..count {
+                timer.schedule(3_600_000 * MS, || ()).unwrap();
+            }
+            timer.publish();
+            timer
+        });
+        let told = |line: &str| assert!(recorder.handle().render().contains(line), "{line}");
+        told("timer_pending{timer=\"shared\"} 7\n");
+        let [first, second] = timers;
+        drop(first);
+        told("timer_pending{timer=\"shared\"} 4\n");
+        drop(second);
+        told("timer_pending{timer=\"shared\"} 0\n");
+    });
+}
+
+/// A recorder is given all of it, also when the program has published before it was installed.
+#[test]
+fn each_recorder_is_given_the_whole_count() {
+    let timer = ManualTimer::new();
+    let purgatory = eventful(&timer);
+    purgatory.publish();
+    let recorders = [(); 2].map(|()| PrometheusBuilder::new().build_recorder());
+    for recorder in [&recorders[0], &recorders[1], &recorders[0]] {
+        metrics::with_local_recorder(recorder, || purgatory.publish());
+        let page = recorder.handle().render();
+        let line = "purgatory_parked_total{purgatory=\"orders\"} 4\n";
+        assert!(page.contains(line), "no {line} in\n{page}");
+    }
+}
+
+#[test]
 fn a_real_recorder_is_handed_counts_and_histograms() {
     let timer = ManualTimer::new();
+    let mut kept = None; // a purgatory that is gone takes its gauges along
     let page = exposition(|| {
-        let purgatory = eventful(&timer);
+        let purgatory = kept.insert(eventful(&timer));
         purgatory.publish();
         purgatory.publish(); // each wait is handed over once
     });

@@ -1,10 +1,10 @@
-//! Where time comes from, and ticks, the unit in which wheels count it. Nothing else in this crate
-//! reads the time, and nanoseconds become ticks here alone.
+//! Clocks, and ticks, the unit in which wheels count time. Nothing else in this crate reads the
+//! time, and nanoseconds become ticks here alone.
 //!
-//! A clock says how many nanoseconds have passed since its origin; the wheel only knows whole
-//! ticks. *Deadlines round up, the present rounds down*: a task due at `d` ns sits at tick
-//! `ceil(d / tick)`, the wheel is turned to `floor(now / tick)`, so a task can only be reached
-//! when `now >= d`. That is the whole of "never early", for any tick.
+//! A clock counts the nanoseconds since its origin; the wheel only knows whole ticks. *Deadlines
+//! round up, the present rounds down*: a task due at `d` ns sits at tick `ceil(d / tick)`, and the
+//! wheel advances to `floor(now / tick)`. So a task can only be reached when `now >= d`. That is the
+//! whole of "never early", for any tick.
 
 use std::{
     fmt,
@@ -16,20 +16,24 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::wheel::geometry::OutOfBounds;
+
 /// A source of time: nanoseconds since an origin of its own.
 ///
 /// It must be monotonic, on any thread, and must not panic. A wheel ignores a time earlier than its
-/// present, so a clock that goes back makes what was scheduled before late, and what is scheduled
-/// then may fire early by as much. A clock that jumps ahead, because the machine was suspended, is
-/// caught up with in bounded steps.
+/// present. So a clock that goes back makes earlier tasks late, and later ones may fire early by as
+/// much. A clock that jumps ahead, because the machine was suspended, is caught up with in bounded
+/// steps. A panic reaches the caller of a scheduling method; one on the timer's own thread is
+/// contained, counted ([`TimerStats::panics`](crate::TimerStats::panics)) and reported, and the
+/// thread tries again 100 ms later.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
-    /// Nanoseconds since the clock's origin; `u64::MAX` (584 years) is the end of time. May be
-    /// called under the lock of a wheel, and must not call back.
+    /// Nanoseconds since the clock's origin; `u64::MAX` (584 years) is the end of time. It may be
+    /// called under the lock of a wheel, and must not call the timer.
     fn now_ns(&self) -> u64;
 
-    /// The longest a thread may sleep before it must look at this clock again, while it waits for
-    /// one of its moments. `None`, for a clock that keeps step with a sleeping thread, is the
-    /// default.
+    /// The longest that a thread may sleep before it must look at this clock again, while it waits
+    /// for one of its moments. `None`, the default, is for a clock that keeps step with a sleeping
+    /// thread.
     fn sleep_max(&self) -> Option<Duration> {
         None
     }
@@ -63,9 +67,9 @@ impl SystemClock {
         }
     }
 
-    /// An `Instant` as a moment of this clock, in nanoseconds: what
-    /// [`schedule_at`](crate::Timer::schedule_at) of a timer on it takes, and `Timeout::At` of a
-    /// purgatory on that. One before the clock's origin is 0.
+    /// Converts an `Instant` to a moment of this clock, in nanoseconds, for
+    /// [`schedule_at`](crate::Timer::schedule_at) of a timer on it. One before the clock's origin is
+    /// 0.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -123,7 +127,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// The length of one tick: how finely the wheel tells times apart.
+/// The length of one tick: the resolution of a wheel.
 ///
 /// A task fires at the first tick at or after its deadline, so a longer tick means fewer buckets
 /// and wake-ups, and up to one tick more lateness. It never means earliness.
@@ -132,9 +136,13 @@ impl Clock for ManualClock {
 /// use std::time::Duration;
 /// use timer_core::TickLength;
 ///
-/// let tick = TickLength::new(Duration::from_millis(10)).expect("between MIN and MAX");
+/// let tick = TickLength::new(Duration::from_millis(10))?;
 /// assert_eq!(tick.round_up(10_000_001), 2); // a deadline: up
 /// assert_eq!(tick.round_down(19_999_999), 1); // the present: down
+///
+/// let error = TickLength::new(Duration::ZERO).unwrap_err();
+/// assert_eq!(error.to_string(), "0ns is not between 100µs and 86400s");
+/// # Ok::<(), timer_core::OutOfBounds<Duration>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TickLength {
@@ -151,12 +159,15 @@ impl TickLength {
     /// The longest tick: one day.
     pub const MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// A tick of `length`; `None` outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
-    pub fn new(length: Duration) -> Option<TickLength> {
-        let nanos = NonZeroU64::new(u64::try_from(length.as_nanos()).ok()?)?;
-        (Self::MIN..=Self::MAX)
-            .contains(&length)
-            .then_some(TickLength { nanos })
+    /// A tick of `length`.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
+    pub fn new(length: Duration) -> Result<TickLength, OutOfBounds<Duration>> {
+        OutOfBounds::check(length, Self::MIN, Self::MAX)?;
+        // Within the bounds it is not zero, and fits into 64 bits.
+        let nanos = NonZeroU64::MIN.saturating_add(length.as_nanos() as u64 - 1);
+        Ok(TickLength { nanos })
     }
 
     /// The tick's length.
@@ -234,9 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_outside_the_bounds_is_none() {
+    fn a_tick_outside_the_bounds_is_an_error() {
         for length in [Duration::ZERO, Duration::from_nanos(99_999), Duration::MAX] {
-            assert_eq!(TickLength::new(length), None);
+            assert_eq!(TickLength::new(length).unwrap_err().value, length);
         }
         for length in [TickLength::MIN, TickLength::MAX] {
             assert_eq!(TickLength::new(length).unwrap().length(), length);

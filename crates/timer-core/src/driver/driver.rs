@@ -10,6 +10,7 @@ use crate::{
     driver::{
         clock::{Clock, SystemClock, TickLength},
         executor::{Executor, Inline, Job, Threads, Workers, contain, on_timer_thread},
+        executors::Executors,
         reaper::{Rounds, Shared},
         shards::{Bell, ShardState, Shards, Wake, WheelOwner},
     },
@@ -18,16 +19,11 @@ use crate::{
     wheel::{geometry::WheelSize, timing_wheel::TimingWheel},
 };
 
-/// Told of each contained panic.
-pub(crate) type PanicHook = Box<dyn Fn(&str) + Send + Sync>;
+/// Called with the message of each contained panic.
+pub(crate) type PanicHook = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What turns wheels: a clock, a tick, and a thread, a task or a hand that comes when the next
-/// bucket is due. The inside of [`SystemTimer`](crate::SystemTimer) and
-/// [`ManualTimer`](crate::ManualTimer).
-///
-/// One driver serves any number of owners of wheels ([`WheelOwner`]), each with its own kind of
-/// task. Dropping it ends its threads, or its task, without waiting for them.
-pub struct Driver {
+/// The settings of a timer.
+pub struct Config {
     /// The length of a tick.
     pub tick: TickLength,
     /// The size of each wheel.
@@ -35,26 +31,40 @@ pub struct Driver {
     /// The number of shards of a [`TaskTimer`](crate::TaskTimer): a power of two, at most
     /// [`MAX_SHARDS`](crate::MAX_SHARDS).
     pub shard_count: usize,
-    /// The wheels are turned by hand: tasks of one tick are to be handed over in the order they
-    /// were inserted, and a task that is overdue as it is inserted waits for the next turn.
-    pub by_hand: bool,
-    /// [`execute`](Driver::execute) runs jobs on the calling thread.
-    pub inline: bool,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) wake: Wake,
-    /// Whether the wheels are turned by the calling thread, between two of its tasks.
-    pub(crate) turns_here: fn() -> bool,
-    /// The reaper, unless that is a task, or a hand.
-    reaper: Threads,
-    pub(crate) executor: Arc<dyn Executor>,
-    /// The executor again, when it is our own to close.
-    pub(crate) workers: Option<Arc<Workers>>,
-    /// Told of each contained panic.
+    /// The wheels are advanced by a [`ManualTimer`](crate::ManualTimer). Tasks of one tick are
+    /// handed over in the order of insertion. A task that is overdue as it is inserted waits for
+    /// the next advance.
+    pub manual: bool,
+    /// The start of the threads' names, and the label of the timer's metrics.
+    pub name: String,
+    /// See [`SystemTimerBuilder::grace`](crate::SystemTimerBuilder::grace).
+    pub(crate) grace: Option<Duration>,
     pub(crate) on_panic: Option<PanicHook>,
-    pub(crate) name: String,
+}
+
+/// The thread or task that advances the wheels; a manual timer has none.
+pub(crate) struct Reaper {
+    pub(crate) shared: Arc<Shared>,
+    /// Wakes it.
+    pub(crate) wake: Wake,
+    threads: Threads,
+}
+
+/// The inside of [`SystemTimer`](crate::SystemTimer) and [`ManualTimer`](crate::ManualTimer): a
+/// clock, the reaper that advances wheels, and the executor of the tasks that fall due.
+///
+/// One driver serves any number of owners of wheels ([`WheelOwner`]), each with its own kind of
+/// task. Dropping it ends its threads, or its task, without waiting for them.
+pub struct Driver {
+    /// The settings that the timer was built with.
+    pub config: Config,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) reaper: Reaper,
+    pub(crate) executors: Executors,
+    /// The timer's executor again, when it is the timer's own to close.
+    pub(crate) workers: Option<Arc<Workers>>,
     #[cfg(feature = "metrics")]
-    pub(crate) published_turns: crate::sync::plain::Mutex<crate::observe::TimeHistogram>,
+    pub(crate) published: crate::observe::metrics::Published,
 }
 
 impl fmt::Debug for Driver {
@@ -66,41 +76,44 @@ impl fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// A driver of one shard by the machine's clock, turned by nobody, with jobs that run in place.
+    /// A driver of one shard by the machine's clock, without a reaper, with jobs that run in place.
     pub(crate) fn new() -> Self {
         Driver {
-            tick: TickLength::default(),
-            wheel_size: WheelSize::default(),
-            shard_count: 1,
-            by_hand: false,
-            inline: false,
+            config: Config {
+                tick: TickLength::default(),
+                wheel_size: WheelSize::default(),
+                shard_count: 1,
+                manual: false,
+                name: "timer".to_owned(),
+                grace: None,
+                on_panic: None,
+            },
             clock: Arc::new(SystemClock::new()),
-            shared: Shared::new(),
-            wake: None,
-            turns_here: || false,
-            reaper: Threads::new(),
-            executor: Arc::new(Inline),
+            reaper: Reaper {
+                shared: Shared::new(),
+                wake: None,
+                threads: Threads::new(),
+            },
+            executors: Executors::of_timer(Arc::new(Inline)),
             workers: None,
-            on_panic: None,
-            name: "timer".to_owned(),
             #[cfg(feature = "metrics")]
-            published_turns: Default::default(),
+            published: Default::default(),
         }
     }
 
     /// The rounds of a thread or task.
     pub(crate) fn rounds(&self) -> Rounds {
-        Rounds::new(self.shared.clone(), self.clock.clone(), self.tick)
+        Rounds::new(self.reaper.shared.clone(), self.clock.clone(), &self.config)
     }
 
-    /// Has a thread turn the wheels.
+    /// Starts a thread that advances the wheels.
     pub(crate) fn start_reaper(&mut self) -> io::Result<()> {
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
-        self.wake = Some(Arc::new(move || unparker.unpark()));
+        self.reaper.wake = Some(Arc::new(move || unparker.unpark()));
         let rounds = self.rounds();
-        self.reaper.start(
-            &format!("{}-reaper", self.name),
+        self.reaper.threads.start(
+            &format!("{}-reaper", self.config.name),
             Job::new(move || rounds.run(parker)),
         )
     }
@@ -112,106 +125,112 @@ impl Driver {
     }
 
     /// Makes `count` shards (a power of two), each from its number and a wheel, still to be
-    /// [attached](Self::attach). Their coarse buckets are shifted by a fraction of a bucket of
-    /// levels 1 to 3 each (at 1 ms and 64 slots: of 64 ms, 4 s and 4 min), so that the shards hand
-    /// theirs down one after the other; but not where order matters.
+    /// [attached](Self::attach).
+    ///
+    /// Their coarse buckets are shifted by a fraction of a bucket of levels 1 to 3 each (at 1 ms
+    /// and 64 slots: of 64 ms, 4 s and 4 min), so that the shards hand theirs down one after the
+    /// other. Not so on a manual timer, where order matters.
     pub fn shards<S: ShardState>(
         &self,
         count: usize,
         make: impl Fn(usize, TimingWheel<S::Task>) -> S,
     ) -> Shards<S> {
-        let now_tick = self.tick.round_down(self.now_ns());
-        let make = |number: usize| {
-            let phase = if self.by_hand {
-                0
-            } else {
-                self.wheel_size.phase(number, count)
-            };
-            make(
-                number,
-                TimingWheel::with_phase(self.wheel_size, now_tick, phase),
-            )
+        let config = &self.config;
+        let now_tick = config.tick.round_down(self.now_ns());
+        let make_shard = |number: usize| {
+            let mut phase = 0;
+            if !config.manual {
+                phase = config.wheel_size.phase(number, count);
+            }
+            let wheel = TimingWheel::with_phase(config.wheel_size, now_tick, phase);
+            make(number, wheel)
         };
-        Shards::new(
-            Bell::new(count, self.wake.clone(), self.shared.cancelled.clone()),
-            make,
-        )
+        let cancelled = self.reaper.shared.cancelled.clone();
+        let bell = Bell::new(count, self.reaper.wake.clone(), cancelled);
+        Shards::new(bell, make_shard)
     }
 
-    /// Has an owner's `shards` turned from now on, until it is dropped: nothing may lie on them
-    /// yet. False after shutdown. O(1) on average.
+    /// Attaches an owner, whose `shards` are advanced from now on, until it is dropped. Nothing may
+    /// lie on them yet. False after shutdown. O(1) on average.
     #[must_use = "after shutdown nothing is attached"]
     pub fn attach<S: ShardState>(&self, owner: &Arc<impl WheelOwner>, shards: &Shards<S>) -> bool {
         let wheels: Weak<dyn WheelOwner> = Arc::downgrade(owner) as _;
-        self.shared.attach(&shards.bell, wheels)
+        self.reaper.shared.attach(&shards.bell, wheels)
     }
 
-    /// True on a reaper or worker of any timer, and in a runtime's task while it does their work:
-    /// there nobody waits for such a thread, which may be waiting for this one.
+    /// True on a reaper or worker of any timer, and in a runtime's task while it does their work.
+    /// No code there may wait for such a thread, which may be waiting for this one.
     pub fn on_timer_thread() -> bool {
         on_timer_thread()
     }
 
-    /// Runs a job where expired tasks run. An executor that panics has dropped the job, and so run
-    /// it.
+    /// The executors of an owner of wheels: its own, or without one the timer's.
+    pub fn executors(&self, own: Option<Arc<dyn Executor>>) -> Executors {
+        self.executors.with_own(own)
+    }
+
+    /// Runs a job on the timer's executor, where expired tasks run.
     pub fn execute(&self, job: Job) {
-        let _ = contain(|| self.executor.execute(job));
+        self.executors.execute(job);
     }
 
-    /// How many threads run jobs, as far as that is known.
-    pub fn parallelism(&self) -> usize {
-        contain(|| self.executor.parallelism()).unwrap_or(1)
-    }
-
-    /// True when no wheel is turned, or no job run, while the calling thread blocks.
-    pub fn needs_this_thread(&self) -> bool {
-        (self.turns_here)() || contain(|| self.executor.needs_this_thread()).unwrap_or(false)
-    }
-
-    /// Tells the timer's hook what a contained panic said.
-    pub fn report_panic(&self, message: &str) {
-        self.on_panic
-            .iter()
-            .for_each(|hook| _ = contain(|| hook(message)));
-    }
-
-    /// Counts of all wheels and of the reaper.
-    pub(crate) fn stats(&self, panics: u64) -> TimerStats {
-        TimerStats {
-            panics,
-            executor_queue: self.executor.queued(),
-            ..self.shared.stats()
+    /// Drops a reference to an owner after a round.
+    ///
+    /// If the last handle went during the round, the owner ends here, and its pending tasks with
+    /// it. User code drops them, so that is a job, not the reaper's work.
+    pub fn release<T: Send + Sync + 'static>(&self, owner: Arc<T>) {
+        if let Some(owner) = Arc::into_inner(owner) {
+            self.execute(Job::new(move || drop(owner)));
         }
     }
 
-    fn close(&self) {
-        self.shared.close();
-        self.wake.iter().for_each(|wake| wake());
+    /// Calls the timer's hook with the message of a contained panic.
+    pub fn report_panic(&self, message: &str) {
+        if let Some(hook) = &self.config.on_panic {
+            let _ = contain(|| hook(message));
+        }
     }
 
-    /// Attaches no more, tells all owners, and waits for the threads, for at most `limit`; returns
-    /// how many have not ended.
+    /// Counts of all wheels and of the reaper; `panics` are those of tasks.
+    pub(crate) fn stats(&self, panics: u64) -> TimerStats {
+        let mut stats = self.reaper.shared.stats();
+        stats.panics += panics;
+        stats.executor_queue = self.executors.queued();
+        stats
+    }
+
+    fn close(&self) {
+        self.reaper.shared.close();
+        if let Some(wake) = &self.reaper.wake {
+            wake();
+        }
+    }
+
+    /// Attaches no more, closes all owners, and waits for the threads, for at most `limit`. Returns
+    /// what `take` took before the workers were closed, and how many threads have not ended.
     pub(crate) fn shutdown<T>(&self, limit: Duration, take: impl FnOnce() -> T) -> (T, usize) {
         let clock = SystemClock::new();
         self.close();
-        self.shared
-            .owners()
-            .into_iter()
-            .for_each(|(owner, _)| owner.timer_closed());
+        for (owner, _) in self.reaper.shared.owners() {
+            owner.timer_closed();
+        }
+        // Jobs of what the closing ended are queued by now; the workers finish those.
         let taken = take();
-        self.workers.iter().for_each(|workers| workers.close());
+        if let Some(workers) = &self.workers {
+            workers.close();
+        }
+        // A timer's thread may be one of those that would be waited for.
         let limit = if on_timer_thread() {
             Duration::ZERO
         } else {
             limit
         };
-        let left = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
-        let workers = || {
-            self.workers
-                .as_ref()
-                .map_or(0, |workers| workers.join(left()))
-        };
-        (taken, self.reaper.join(left()) + workers())
+        let remaining = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
+        let mut threads = self.reaper.threads.join(remaining());
+        if let Some(workers) = &self.workers {
+            threads += workers.join(remaining());
+        }
+        (taken, threads)
     }
 }
 

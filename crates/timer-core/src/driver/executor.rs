@@ -1,8 +1,8 @@
-//! Where expired tasks run: as a rule not on the reaper, so that a slow callback cannot delay the
-//! wheel.
+//! Executors, which run expired tasks: as a rule not on the reaper, so that a slow callback cannot
+//! delay the wheel.
 //!
-//! A [`Job`] is a batch of them. *It runs, whatever happens to it*: an executor that drops a job
-//! runs it on the dropping thread, so what expired still ends. A panic of the user's code goes no
+//! A [`Job`] is a batch of tasks. *It runs, whatever happens to it*: an executor that drops a job
+//! runs it on the dropping thread, so each expired task still ends. A panic of user code goes no
 //! further than [`contain`].
 
 use std::{
@@ -18,10 +18,10 @@ use std::{
 
 use crate::sync::{self, JoinHandle, Latch, plain::Mutex, spawn, thread_local};
 
-/// Calls `work` and keeps a panic from going further.
+/// Calls `work` and contains a panic in it, and one in the drop of that panic's payload.
 ///
 /// # Errors
-/// What the panic said, when it was text.
+/// The panic's message, when it was text.
 pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(message)
 }
@@ -51,7 +51,7 @@ impl Job {
         }
     }
 
-    /// Runs the job. A panic in it stays in it.
+    /// Runs the job. A panic in it is contained.
     pub fn run(self) {
         drop(self);
     }
@@ -73,27 +73,27 @@ impl fmt::Debug for Job {
 
 /// Runs jobs on threads of its own.
 ///
-/// It must run or drop each job that it takes. A job holds what it came from: an executor that
-/// keeps jobs and runs none keeps the timer, the purgatory and what expired alive.
+/// It must run or drop each job that it takes. A job holds a reference to its source: an executor
+/// that keeps jobs and runs none keeps the timer and the expired tasks alive.
 pub trait Executor: Send + Sync + fmt::Debug + 'static {
     /// Takes a job to be run soon. Must neither block nor run it before returning: the caller is
     /// the reaper, or a thread in the middle of an event.
     fn execute(&self, job: Job);
 
-    /// Jobs that wait to be run, if it tells.
+    /// The number of jobs that wait to be run; `None` when it does not count them.
     fn queued(&self) -> Option<u64> {
         None
     }
 
-    /// How many threads run jobs: what falls due together is parted among this many. One unless it
-    /// tells.
+    /// The number of threads that run jobs: tasks that fall due together are parted among this
+    /// many. One by default.
     fn parallelism(&self) -> usize {
         1
     }
 
     /// True when the calling thread is one that runs jobs, between two of them: an event loop, or a
-    /// thread of a runtime. If it blocked, its jobs would wait for it, so a purgatory refuses a
-    /// blocking wait there. (A timer's own threads are known without this.)
+    /// thread of a runtime. If it blocked, its jobs would wait for it, so blocking waits are refused
+    /// there. (A timer's own threads are known without this.)
     fn needs_this_thread(&self) -> bool {
         false
     }
@@ -102,55 +102,8 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
 /// Tasks that one job runs at most.
 pub const JOB_TASKS: usize = 64;
 
-/// What fell due in a round, in the order in which it is to be told: as it came off the wheels, or,
-/// for a timer that promises it, in that of (tick, insertion).
-#[derive(Debug)]
-pub struct Due<T> {
-    tasks: Vec<T>,
-    /// Deadline and sequence of each, where order matters.
-    order: Vec<(u64, u64)>,
-}
-
-impl<T> Default for Due<T> {
-    fn default() -> Self {
-        Due {
-            tasks: Vec::new(),
-            order: Vec::new(),
-        }
-    }
-}
-
-impl<T> Due<T> {
-    /// Adds a task; with its deadline and place in the order of insertion, if order matters.
-    pub fn push(&mut self, task: T, order: Option<(u64, u64)>) {
-        self.tasks.push(task);
-        self.order.extend(order);
-    }
-
-    /// The tasks in jobs of [`JOB_TASKS`](crate::JOB_TASKS) at most, and small enough that each of
-    /// `parallelism` threads gets one.
-    pub fn into_jobs(self, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
-        let Due { mut tasks, order } = self;
-        if !order.is_empty() {
-            let mut places: Vec<_> = (0..order.len()).collect();
-            places.sort_unstable_by_key(|&at| order[at]);
-            let mut as_found: Vec<_> = tasks.into_iter().map(Some).collect();
-            tasks = places
-                .into_iter()
-                .filter_map(|at| as_found[at].take())
-                .collect();
-        }
-        let size = tasks.len().div_ceil(parallelism.max(1)).clamp(1, JOB_TASKS);
-        let mut tasks = tasks.into_iter();
-        std::iter::from_fn(move || {
-            let job: Vec<T> = tasks.by_ref().take(size).collect();
-            (!job.is_empty()).then_some(job)
-        })
-    }
-}
-
-/// Runs each job at once, on the thread that hands it in: the reaper's, for what expired. A slow
-/// task then delays all others, so only for a timer that nobody else shares.
+/// Runs each job at once, on the thread that hands it in, which is the reaper for expired tasks. A
+/// slow task then delays all others, so this is only for a timer with a single user.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Inline;
 
@@ -194,8 +147,11 @@ impl Threads {
         if limit < UNLIMITED {
             return self.running.wait(limit);
         }
-        let mut handles = self.handles.lock(); // kept: another caller waits, too
-        handles.drain(..).for_each(|thread| _ = thread.join()); // each contains its panics
+        // The lock is kept, so that another caller waits, too.
+        let mut handles = self.handles.lock();
+        for thread in handles.drain(..) {
+            let _ = thread.join(); // it contains its panics
+        }
         0
     }
 }
@@ -208,15 +164,36 @@ const QUEUE_KEPT: usize = 64;
 /// Dropping it (or [`close`](Self::close)) lets the workers finish what is queued and end.
 #[derive(Debug)]
 pub struct Workers {
-    queue: Arc<(Mutex<Queue>, Condvar)>,
+    queue: Arc<Queue>,
     count: usize,
     threads: Threads,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
+    state: Mutex<QueueState>,
+    /// A job has come, or the queue was closed.
+    arrived: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
     jobs: VecDeque<Job>,
     closed: bool,
+}
+
+impl Queue {
+    /// Waits for a job; `None` once the queue is closed and empty.
+    fn next_job(&self) -> Option<Job> {
+        let is_idle = |state: &mut QueueState| state.jobs.is_empty() && !state.closed;
+        let waited = self.arrived.wait_while(self.state.lock(), is_idle);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let job = state.jobs.pop_front();
+        if state.jobs.is_empty() {
+            state.jobs.shrink_to(QUEUE_KEPT); // a peak is given back
+        }
+        job
+    }
 }
 
 impl Workers {
@@ -225,27 +202,15 @@ impl Workers {
     /// # Errors
     /// The operating system's, when it has no thread to give.
     pub fn start(name: &str, count: usize) -> io::Result<Workers> {
-        let (queue, threads) = (Arc::default(), Threads::new());
         let workers = Workers {
-            queue,
+            queue: Arc::default(),
             count: count.max(1),
-            threads,
+            threads: Threads::new(),
         };
         for number in 0..workers.count {
             let queue = workers.queue.clone();
-            let next_job = move || {
-                let (queue, arrived) = &*queue;
-                let idle = |queue: &mut Queue| queue.jobs.is_empty() && !queue.closed;
-                let waited = arrived.wait_while(queue.lock(), idle);
-                let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
-                let job = queue.jobs.pop_front();
-                if queue.jobs.is_empty() {
-                    queue.jobs.shrink_to(QUEUE_KEPT); // a peak is given back
-                }
-                job
-            };
             let work = move || {
-                while let Some(job) = next_job() {
+                while let Some(job) = queue.next_job() {
                     job.run();
                 }
             };
@@ -258,12 +223,12 @@ impl Workers {
 
     /// Takes no more jobs (later ones run where they are handed in) and lets the workers finish.
     pub fn close(&self) {
-        self.queue.0.lock().closed = true;
-        self.queue.1.notify_all();
+        self.queue.state.lock().closed = true;
+        self.queue.arrived.notify_all();
     }
 
     /// Waits until the workers have finished, after [`close`](Self::close), for at most `limit`;
-    /// returns how many have not. Not for a timer's thread to call without a limit.
+    /// returns how many have not. A timer's thread must not call it without a limit.
     pub fn join(&self, limit: Duration) -> usize {
         self.threads.join(limit)
     }
@@ -280,11 +245,12 @@ thread_local! {
     static OF_A_TIMER: Cell<bool> = Cell::new(false);
 }
 
-/// Runs what is a timer's to run: the whole of a thread that one started, or a part of a runtime's
-/// task.
+/// Marks the thread as a timer's while `work` runs: the whole of a thread that a timer started, or
+/// a part of a runtime's task.
 pub(crate) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
-    struct Outside(bool);
-    impl Drop for Outside {
+    /// Restores the mark, also when `work` panics.
+    struct Restore(bool);
+    impl Drop for Restore {
         fn drop(&mut self) {
             let _ = OF_A_TIMER.try_with(|of_a_timer| of_a_timer.set(self.0));
         }
@@ -292,7 +258,7 @@ pub(crate) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
     let before = OF_A_TIMER
         .try_with(|of_a_timer| of_a_timer.replace(true))
         .unwrap_or(true);
-    let _outside = Outside(before);
+    let _restore = Restore(before);
     work()
 }
 
@@ -303,18 +269,18 @@ pub(crate) fn on_timer_thread() -> bool {
 
 impl Executor for Workers {
     fn execute(&self, job: Job) {
-        let mut queue = self.queue.0.lock();
-        if !queue.closed {
-            queue.jobs.push_back(job);
-            self.queue.1.notify_one();
+        let mut state = self.queue.state.lock();
+        if !state.closed {
+            state.jobs.push_back(job);
+            self.queue.arrived.notify_one();
             return;
         }
-        drop(queue);
+        drop(state);
         job.run();
     }
 
     fn queued(&self) -> Option<u64> {
-        Some(self.queue.0.lock().jobs.len() as u64)
+        Some(self.queue.state.lock().jobs.len() as u64)
     }
 
     fn parallelism(&self) -> usize {
@@ -338,7 +304,9 @@ mod tests {
                 assert!(number % 7 != 0, "a panic in job {number}");
             })
         };
-        (0..99).for_each(|number| workers.execute(job(number)));
+        for number in 0..99 {
+            workers.execute(job(number));
+        }
         workers.close();
         workers.execute(job(99)); // at once, here
         workers.join(Duration::MAX);
@@ -347,23 +315,18 @@ mod tests {
         assert_eq!(workers.queued(), Some(0));
     }
 
+    /// A payload that panics when it is dropped, with another such payload.
+    struct Hostile;
+
+    impl Drop for Hostile {
+        fn drop(&mut self) {
+            std::panic::panic_any(Hostile);
+        }
+    }
+
     #[test]
-    fn due_tasks_are_parted_among_the_threads() {
-        let due = |count: u32| {
-            let mut due = Due::default();
-            (0..count).for_each(|task| due.push(task, None));
-            due
-        };
-        let sizes = |count, parallelism| -> Vec<usize> {
-            due(count)
-                .into_jobs(parallelism)
-                .map(|job| job.len())
-                .collect()
-        };
-        assert_eq!(sizes(0, 4), []);
-        assert_eq!(sizes(3, 8), [1, 1, 1]);
-        assert_eq!(sizes(10, 4), [3, 3, 3, 1]);
-        assert_eq!(sizes(130, 1), [64, 64, 2]);
-        assert!(due(200).into_jobs(2).flatten().eq(0..200));
+    fn a_payload_that_panics_in_its_drop_is_contained() {
+        let said = contain(|| std::panic::panic_any(Hostile)).unwrap_err();
+        assert_eq!(said, "no message");
     }
 }

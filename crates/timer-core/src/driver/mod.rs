@@ -1,10 +1,10 @@
-//! For crates that keep wheels of their own on a timer's reaper, as `purgatory` does; and what they
-//! and timers share.
+//! The interface for crates that keep wheels of their own on a timer's reaper, and the parts that
+//! they share with timers.
 //!
 //! **Semantic versioning does not cover this module.** Anything in it may change in any release; a
-//! crate that uses it depends on an exact version (`=0.1.0`). For tasks on a timer
-//! take [`Timer::schedule`](crate::Timer::schedule) or [`TaskTimer`](crate::TaskTimer), for a wheel
-//! in an event loop [`TimingWheel`](crate::TimingWheel): those it covers.
+//! crate that uses it depends on an exact version (`=0.1.0`). It does cover
+//! [`Timer::schedule`](crate::Timer::schedule) and [`TaskTimer`](crate::TaskTimer), for tasks on a
+//! timer, and [`TimingWheel`](crate::TimingWheel), for a wheel in an event loop.
 //!
 //! A [`WheelOwner`] keeps its wheels in [`Shards`], each under its own lock, and is attached to the
 //! timer's [`Driver`], which calls it, with nothing locked, when a bucket of one of them is due.
@@ -57,17 +57,25 @@ pub(crate) mod clock;
 #[expect(clippy::module_inception, reason = "the folder is named after it")]
 pub(crate) mod driver;
 pub(crate) mod executor;
+pub(crate) mod executors;
+mod grace;
 pub(crate) mod reaper;
 pub(crate) mod shards;
 #[cfg(feature = "tokio")]
 pub(crate) mod tokio;
 
-pub use self::driver::Driver;
-pub use self::executor::{Due, contain};
+pub use self::driver::{Config, Driver};
+pub use self::executor::contain;
+pub use self::executors::{Due, DueQueue, Executors};
 pub use self::shards::{ShardGuard, ShardState, Shards, WheelOwner};
 #[cfg(feature = "tokio")]
 pub use self::tokio::runs_tasks_here;
-pub use crate::wheel::pages::{PageSlot, Pages};
+#[cfg(feature = "metrics")]
+pub use crate::observe::metrics::{Published, Sample, SourceName};
+pub use crate::wheel::{
+    node::Index,
+    pages::{PageSlot, Pages},
+};
 
 /// Returns false: without the feature `tokio` no thread is known to run a runtime's tasks.
 #[cfg(not(feature = "tokio"))]
@@ -76,7 +84,7 @@ pub fn runs_tasks_here() -> bool {
 }
 
 /// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` and `cfg(shuttle)` the
-/// model checker's, and there the failpoints; a bound, a count of work under way.
+/// model checker's. Also failpoints, a count of work under way, and a few small containers.
 pub mod sync {
     pub use crate::sync::*;
 }

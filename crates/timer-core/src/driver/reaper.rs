@@ -1,9 +1,10 @@
-//! The reaper: the one thread that waits for time to pass, for all wheels of a timer. Or the one
-//! task, of a tokio runtime ([`tokio`](super::tokio)); or nobody, and a hand turns them.
+//! The reaper: the one thread that waits for time to pass, for all wheels of a timer. It can also be
+//! a task of a tokio runtime. A manual timer has none.
 //!
 //! It sleeps until the next bucket of any shard is due (not until the next tick: an idle timer
-//! wakes nobody), turns the shards that are due or were rung for, a bounded amount of work each,
-//! and sleeps again. A shard with more due is visited again in the next round, after the others.
+//! wakes no thread). Then it advances the shards that are due or rang, a bounded amount of work
+//! each, and sleeps again. A shard with more due is visited again in the next round, after the
+//! others.
 
 use std::{
     sync::{
@@ -16,7 +17,9 @@ use std::{
 use crate::{
     driver::{
         clock::{Clock, TickLength},
+        driver::{Config, PanicHook},
         executor::contain,
+        grace::Grace,
         shards::{Bell, WheelOwner},
     },
     observe::TimerStats,
@@ -30,23 +33,28 @@ struct Attached {
     wheels: Weak<dyn WheelOwner>,
 }
 
+impl Attached {
+    fn is_alive(&self) -> bool {
+        self.wheels.strong_count() > 0
+    }
+}
+
 /// All owners.
 #[derive(Default)]
 struct Owners {
     all: Vec<Attached>,
-    /// Owners the reaper has not seen yet.
+    /// Owners that the reaper has not seen yet.
     arrivals: Vec<Attached>,
-    /// Those that are gone are swept out when there are this many.
+    /// Dropped owners are swept out when there are this many.
     sweep_at: usize,
     closed: bool,
 }
 
-/// What the handles of a timer share with its reaper.
+/// State that the handles of a timer share with its reaper.
 pub(crate) struct Shared {
     owners: Mutex<Owners>,
-    /// What turning wheels has come to, and the most cancellations that were told: wheels that are
-    /// just being dropped are neither among the living nor in the count of those that are gone.
-    /// Not the model's lock: nothing depends on it.
+    /// Running totals. `cancelled` keeps the maximum ever reported: wheels being dropped are
+    /// briefly counted nowhere. Not the model's lock: nothing depends on it.
     counts: plain::Mutex<TimerStats>,
     /// Tasks cancelled on wheels that are gone.
     pub(crate) cancelled: Arc<AtomicU64>,
@@ -54,32 +62,31 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new() -> Arc<Self> {
-        let (counts, cancelled) = Default::default();
         Arc::new(Shared {
             owners: Mutex::new(Owners::default()),
-            counts,
-            cancelled,
+            counts: plain::Mutex::default(),
+            cancelled: Arc::default(),
         })
     }
 
-    /// Nobody is woken: the reaper learns of the owner when that rings. False after
-    /// [`close`](Self::close).
+    /// Adds an owner; false after [`close`](Self::close). The reaper is not woken: it learns of the
+    /// owner when that rings.
     pub(crate) fn attach(&self, bell: &Arc<Bell>, wheels: Weak<dyn WheelOwner>) -> bool {
         let mut owners = self.owners.lock();
         if owners.closed {
             return false;
         }
+        // Dropped owners are swept out each time that the list has doubled: O(1) on average.
         if owners.all.len() >= owners.sweep_at {
-            owners.all.retain(|owner| owner.wheels.strong_count() > 0);
-            owners
-                .arrivals
-                .retain(|owner| owner.wheels.strong_count() > 0);
+            owners.all.retain(Attached::is_alive);
+            owners.arrivals.retain(Attached::is_alive);
             owners.sweep_at = 2 * owners.all.len() + 16;
         }
         let attached = Attached {
             bell: bell.clone(),
             wheels,
         };
+        // Without a reaper no arrival would ever be taken in.
         if bell.wake.is_some() {
             owners.arrivals.push(attached.clone());
         }
@@ -92,28 +99,28 @@ impl Shared {
         !std::mem::replace(&mut self.owners.lock().closed, true)
     }
 
-    /// All owners, in the order they were attached, and how many shards each has.
+    /// All owners, in the order in which they were attached, with their numbers of shards.
     pub(crate) fn owners(&self) -> Vec<(Arc<dyn WheelOwner>, usize)> {
         let owners = self.owners.lock();
         let alive = |owner: &Attached| Some((owner.wheels.upgrade()?, owner.bell.shard_count));
         owners.all.iter().filter_map(alive).collect()
     }
 
-    /// Counts a turn of a wheel.
+    /// Counts the work of one advance of a wheel.
     pub(crate) fn count(&self, fired: usize, cascaded: usize) {
         let mut counts = self.counts.lock();
         counts.fired += fired as u64;
         counts.cascaded += cascaded as u64;
     }
 
-    /// All counts but those of panics and of the executor.
+    /// All counts but those of the tasks' panics and of the executor.
     pub(crate) fn stats(&self) -> TimerStats {
-        // Kept until the end: what is dropped meanwhile would be counted twice.
+        // The owners are kept until the end: one dropped meanwhile would be counted twice.
         let owners = self.owners();
         let mut living = TimerStats::default();
-        owners
-            .iter()
-            .for_each(|(owner, _)| owner.add_to(&mut living));
+        for (owner, _) in &owners {
+            owner.add_to(&mut living);
+        }
         let mut counts = self.counts.lock();
         let cancelled = living.cancelled + self.cancelled.load(Ordering::Relaxed);
         counts.cancelled = counts.cancelled.max(cancelled);
@@ -124,23 +131,25 @@ impl Shared {
     }
 }
 
-/// The thread's, or task's, own state.
+/// The state of the reaper's thread or task.
 pub(crate) struct Rounds {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     tick: TickLength,
+    on_panic: Option<PanicHook>,
+    grace: Option<Grace>,
     visited: Vec<Visited>,
-    /// The round to come is the first after a sleep.
+    /// The next round is the first after a sleep.
     woken: bool,
 }
 
 /// How long to sleep before the next round.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
     /// There is more to do now.
     None,
-    /// There is more to do now, but this round has handed tasks over and buckets down: a worker
-    /// may run first, as the system may have put it on this very processor.
+    /// There is more to do now, but this round has handed tasks over and buckets down. A worker may
+    /// run first, as the system may have put it on this very processor.
     Yield,
     /// So long, or until woken.
     For(Duration),
@@ -156,12 +165,18 @@ struct Visited {
     next_due: Vec<Option<u64>>,
 }
 
+/// A round that panicked may have left work for which no bell rings any more, so it is tried again
+/// this much later. Not at once: it may panic for ever.
+const AFTER_PANIC: Duration = Duration::from_millis(100);
+
 impl Rounds {
-    pub(crate) fn new(shared: Arc<Shared>, clock: Arc<dyn Clock>, tick: TickLength) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, clock: Arc<dyn Clock>, config: &Config) -> Self {
         Rounds {
             shared,
             clock,
-            tick,
+            tick: config.tick,
+            on_panic: config.on_panic.clone(),
+            grace: config.grace.map(Grace::new),
             visited: Vec::new(),
             woken: false,
         }
@@ -179,30 +194,59 @@ impl Rounds {
         }
     }
 
-    /// Advances what is due; tells how long to sleep then.
+    /// Advances the due shards, and says how long to sleep then. A panic, of the clock say, is
+    /// contained and reported; the next round comes [`AFTER_PANIC`].
     pub(crate) fn round(&mut self) -> Pause {
+        match contain(|| self.advance_all()) {
+            Ok(pause) => pause,
+            Err(panicked) => {
+                report(&self.shared, &self.on_panic, &panicked);
+                self.woken = true;
+                Pause::For(AFTER_PANIC)
+            }
+        }
+    }
+
+    fn advance_all(&mut self) -> Pause {
         let Some(called) = self.welcome() else {
             return Pause::Over;
         };
-        let mut round = Round {
-            called,
-            ..Round::default()
-        };
         let now_ns = self.clock.now_ns();
-        let now_tick = self.tick.round_down(now_ns);
-        let again_ticks = self.tick.round_up(AFTER_PANIC_NS);
-        self.visited
-            .retain_mut(|visited| visited.advance_due(now_tick, again_ticks, &mut round));
-        self.count(&round, self.woken, now_ns);
-        let pause = match self.pause() {
-            Pause::None if round.fired > 0 && round.cascaded > 0 => Pause::Yield,
-            pause => pause,
+        // After a pause of the process, due tasks wait a while longer.
+        if let Some(wait) = self.grace_period(now_ns) {
+            return Pause::For(wait);
+        }
+        let mut round = Round {
+            shared: &self.shared,
+            on_panic: &self.on_panic,
+            now_tick: self.tick.round_down(now_ns),
+            again_tick: self.tick.deadline(now_ns, AFTER_PANIC),
+            called,
+            fired: 0,
+            cascaded: 0,
         };
+        self.visited
+            .retain_mut(|visited| visited.advance_due(&mut round));
+        let totals = round.totals();
+        self.count(totals, now_ns);
+        let pause = self.pause(totals);
         self.woken = !matches!(pause, Pause::None | Pause::Yield);
         pause
     }
 
-    /// The rounds end though nobody closed the timer: closes it, and tells its owners.
+    /// The rest of a grace period that is under way or begins now.
+    fn grace_period(&mut self, now_ns: u64) -> Option<Duration> {
+        let grace = self.grace.as_mut()?;
+        let was_under_way = grace.is_under_way();
+        let wait = grace.wait(now_ns)?;
+        if !was_under_way {
+            self.shared.counts.lock().graces += 1;
+        }
+        self.woken = true;
+        Some(wait)
+    }
+
+    /// Closes the timer and its owners, though no handle did: the rounds end.
     #[cfg(feature = "tokio")]
     pub(crate) fn abandon(&mut self) {
         if self.shared.close() {
@@ -212,97 +256,284 @@ impl Rounds {
         }
     }
 
-    fn count(&self, round: &Round, woken: bool, began_ns: u64) {
-        let turned = round.fired + round.cascaded > 0;
-        let took_ns = turned.then(|| self.clock.now_ns().saturating_sub(began_ns));
-        let mut counts = self.shared.counts.lock();
-        counts.wake_ups += u64::from(woken);
-        if let Some(took_ns) = took_ns {
-            counts.fired += round.fired;
-            counts.cascaded += round.cascaded;
-            counts.turns.record(took_ns);
+    fn count(&self, totals: Totals, began_ns: u64) {
+        // The clock is read, and may panic, with nothing locked.
+        let worked = totals.fired + totals.cascaded > 0;
+        let ended_ns = if worked {
+            self.clock.now_ns()
         } else {
-            counts.spurious_wake_ups += u64::from(woken && !round.called);
+            began_ns
+        };
+        let mut counts = self.shared.counts.lock();
+        counts.wake_ups += u64::from(self.woken);
+        if worked {
+            counts.fired += totals.fired;
+            counts.cascaded += totals.cascaded;
+            counts.turns.record(ended_ns.saturating_sub(began_ns));
+        } else {
+            counts.spurious_wake_ups += u64::from(self.woken && !totals.called);
         }
     }
 
     /// Takes in new owners; true when there are some, `None` when the timer was closed.
     fn welcome(&mut self) -> Option<bool> {
         let mut owners = self.shared.owners.lock();
-        let arrivals = (!owners.closed).then(|| std::mem::take(&mut owners.arrivals))?;
+        if owners.closed {
+            return None;
+        }
+        let arrivals = std::mem::take(&mut owners.arrivals);
         drop(owners);
         let welcomed = !arrivals.is_empty();
-        self.visited.extend(arrivals.into_iter().map(|attached| {
+        for attached in arrivals {
             let next_due = vec![None; attached.bell.shard_count];
-            Visited { attached, next_due }
-        }));
+            self.visited.push(Visited { attached, next_due });
+        }
         Some(welcomed)
     }
 
-    /// Until the next bucket of any shard is due.
-    fn pause(&self) -> Pause {
+    /// The time until the next bucket of any shard is due.
+    fn pause(&mut self, totals: Totals) -> Pause {
         let dues = self.visited.iter().flat_map(|visited| &visited.next_due);
         let Some(next_tick) = dues.filter_map(|&due| due).min() else {
             return Pause::UntilWoken;
         };
         let now_ns = self.clock.now_ns();
         if next_tick <= self.tick.round_down(now_ns) {
+            if let Some(grace) = &mut self.grace {
+                grace.plan(now_ns, Duration::ZERO);
+            }
+            if totals.fired > 0 && totals.cascaded > 0 {
+                return Pause::Yield;
+            }
             return Pause::None;
         }
         // Beyond the end of time (u64 nanoseconds) it is never.
-        let wait_ns = self
-            .tick
-            .start_ns(next_tick)
-            .checked_sub(now_ns)
-            .filter(|&wait| wait > 0);
-        let wait = wait_ns.map_or(Duration::MAX, Duration::from_nanos);
-        Pause::For(wait.min(self.clock.sleep_max().unwrap_or(Duration::MAX)))
+        let mut wait = match self.tick.start_ns(next_tick).checked_sub(now_ns) {
+            None | Some(0) => Duration::MAX,
+            Some(wait_ns) => Duration::from_nanos(wait_ns),
+        };
+        if let Some(max) = self.clock.sleep_max() {
+            wait = wait.min(max);
+        }
+        if let Some(grace) = &mut self.grace {
+            wait = grace.plan(now_ns, wait);
+        }
+        Pause::For(wait)
     }
 }
 
-/// A turn that panicked may have left work that nobody rings for any more, so its shard is looked
-/// at again this much later. Not at once: it may panic for ever.
-const AFTER_PANIC_NS: u64 = 100_000_000;
+/// Counts a contained panic of the reaper's, and calls the timer's hook.
+fn report(shared: &Shared, on_panic: &Option<PanicHook>, panicked: &str) {
+    shared.counts.lock().panics += 1;
+    if let Some(hook) = on_panic {
+        let _ = contain(|| hook(panicked));
+    }
+}
 
-/// What a round over all wheels came to.
-#[derive(Default)]
-struct Round {
-    /// Somebody rang, or came.
+/// The sums of a round.
+#[derive(Clone, Copy)]
+struct Totals {
+    /// A shard rang, or an owner came.
     called: bool,
     fired: u64,
     cascaded: u64,
 }
 
+/// A round over all wheels.
+struct Round<'a> {
+    shared: &'a Shared,
+    on_panic: &'a Option<PanicHook>,
+    now_tick: u64,
+    /// When a shard is visited again whose advance panics.
+    again_tick: u64,
+    called: bool,
+    fired: u64,
+    cascaded: u64,
+}
+
+impl Round<'_> {
+    fn totals(&self) -> Totals {
+        Totals {
+            called: self.called,
+            fired: self.fired,
+            cascaded: self.cascaded,
+        }
+    }
+
+    /// Runs a part of the round in which code of an owner's may panic.
+    fn contained(&mut self, work: impl FnOnce(&mut Self)) {
+        let shared = self.shared;
+        let on_panic = self.on_panic;
+        if let Err(panicked) = contain(|| work(self)) {
+            report(shared, on_panic, &panicked);
+        }
+    }
+}
+
 impl Visited {
-    /// Advances the shards that are due or were rung for; one whose turn panics is looked at again
-    /// after `again_ticks`. False when their owner is gone.
-    fn advance_due(&mut self, now_tick: u64, again_ticks: u64, round: &mut Round) -> bool {
-        let (mut rung, mut turned) = (0, None);
+    /// Advances the shards that are due or rang. False when their owner is gone.
+    fn advance_due(&mut self, round: &mut Round<'_>) -> bool {
+        let mut rung = 0;
+        let mut advanced_wheels = None;
         for (shard, next_due) in self.next_due.iter_mut().enumerate() {
+            // The bell has a bit for each shard, 64 a word.
             if shard % 64 == 0 {
                 rung = self.attached.bell.take(shard / 64);
                 round.called |= rung != 0;
             }
-            let called = rung & 1 == 1;
+            let rang = rung & 1 == 1;
             rung >>= 1;
-            if !called && next_due.is_none_or(|due| due > now_tick) {
+            if !rang && next_due.is_none_or(|due| due > round.now_tick) {
                 continue;
             }
             let Some(wheels) = self.attached.wheels.upgrade() else {
                 return false;
             };
-            *next_due = Some(now_tick.saturating_add(again_ticks)); // when it panics
-            let _ = contain(|| {
-                let advanced = wheels.advance(shard, now_tick);
+            // This stays if it panics.
+            *next_due = Some(round.again_tick);
+            round.contained(|round| {
+                let advanced = wheels.advance(shard, round.now_tick);
                 *next_due = advanced.next_due;
                 round.fired += advanced.fired as u64;
                 round.cascaded += advanced.cascaded as u64;
             });
-            turned = Some(wheels);
+            advanced_wheels = Some(wheels);
         }
-        turned
-            .into_iter()
-            .for_each(|wheels| _ = contain(|| wheels.round_over()));
-        self.attached.wheels.strong_count() > 0
+        // The due tasks of all its shards are handed over at once.
+        if let Some(wheels) = advanced_wheels {
+            round.contained(|_| wheels.round_over());
+        }
+        self.attached.is_alive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+    use super::*;
+    use crate::{
+        driver::{clock::ManualClock, driver::Driver},
+        timers::task_timer::TaskTimer,
+    };
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A reaper that the test calls, its clock, and tasks on it that count their runs.
+    struct Reaper {
+        clock: ManualClock,
+        rounds: Rounds,
+        tasks: TaskTimer<()>,
+        runs: Arc<AtomicUsize>,
+        driver: Arc<Driver>,
+    }
+
+    fn reaper(configure: impl FnOnce(&mut Driver, ManualClock)) -> Reaper {
+        let clock = ManualClock::default();
+        let mut driver = Driver::new();
+        driver.clock = Arc::new(clock.clone());
+        driver.reaper.wake = Some(Arc::new(|| ()));
+        configure(&mut driver, clock.clone());
+        let driver = Arc::new(driver);
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counted = runs.clone();
+        let count = move |()| _ = counted.fetch_add(1, Ordering::Relaxed);
+        let tasks = TaskTimer::on(driver.clone(), count, false);
+        Reaper {
+            rounds: driver.rounds(),
+            clock,
+            tasks,
+            runs,
+            driver,
+        }
+    }
+
+    impl Reaper {
+        fn schedule(&self, delay: Duration) -> crate::TimerHandle {
+            self.tasks.schedule(delay, ()).unwrap()
+        }
+
+        /// A round after `by`: the pause that follows, and the runs so far.
+        fn round_after(&mut self, by: Duration) -> (Pause, usize) {
+            let now_ns = self.clock.now_ns() + by.as_nanos() as u64;
+            self.clock.advance_to(now_ns);
+            let pause = self.rounds.round();
+            (pause, self.runs.load(Ordering::Relaxed))
+        }
+    }
+
+    #[test]
+    fn after_a_pause_due_tasks_wait_one_bound() {
+        let mut reaper = reaper(|driver, _| driver.config.grace = Some(100 * MS));
+        let kept_alive = reaper.schedule(1000 * MS);
+        reaper.schedule(1010 * MS);
+        // While anything is pending the reaper comes at least once each bound.
+        assert_eq!(reaper.round_after(0 * MS), (Pause::For(100 * MS), 0));
+        assert_eq!(reaper.round_after(100 * MS), (Pause::For(100 * MS), 0));
+
+        // The process is stopped, and goes on after both deadlines.
+        assert_eq!(reaper.round_after(1600 * MS), (Pause::For(100 * MS), 0));
+        assert_eq!(reaper.driver.stats(0).graces, 1);
+        // A thread reads the heartbeat that came meanwhile. A ring does not shorten the rest.
+        assert!(reaper.tasks.reschedule(kept_alive, 1000 * MS));
+        assert_eq!(reaper.round_after(60 * MS), (Pause::For(40 * MS), 0));
+
+        // Then the other one expires. No second period follows, late as this round is.
+        assert_eq!(reaper.round_after(500 * MS).1, 1);
+        assert_eq!(reaper.driver.stats(0).graces, 1);
+        assert!(reaper.tasks.is_pending(kept_alive));
+    }
+
+    #[test]
+    fn a_round_within_its_bound_expires_at_once() {
+        let mut reaper = reaper(|driver, _| driver.config.grace = Some(100 * MS));
+        reaper.schedule(50 * MS);
+        assert_eq!(reaper.round_after(0 * MS), (Pause::For(50 * MS), 0));
+        assert_eq!(reaper.round_after(150 * MS), (Pause::UntilWoken, 1));
+        // When idle it does not wake, and no time is too long.
+        assert_eq!(reaper.round_after(10_000 * MS), (Pause::UntilWoken, 1));
+        reaper.schedule(0 * MS);
+        assert_eq!(reaper.round_after(0 * MS), (Pause::UntilWoken, 2));
+        assert_eq!(reaper.driver.stats(0).graces, 0);
+    }
+
+    #[test]
+    fn without_a_grace_a_late_round_expires_at_once() {
+        let mut reaper = reaper(|_, _| ());
+        reaper.schedule(50 * MS);
+        assert_eq!(reaper.round_after(0 * MS), (Pause::For(50 * MS), 0));
+        assert_eq!(reaper.round_after(9000 * MS), (Pause::UntilWoken, 1));
+    }
+
+    /// A clock that panics once after it was told to.
+    #[derive(Debug)]
+    struct Panicking(ManualClock, Arc<AtomicBool>);
+
+    impl Clock for Panicking {
+        fn now_ns(&self) -> u64 {
+            assert!(!self.1.swap(false, Ordering::Relaxed), "the clock panics");
+            self.0.now_ns()
+        }
+    }
+
+    #[test]
+    fn a_clock_that_panics_once_ends_no_reaper() {
+        let panics = Arc::new(AtomicBool::new(false));
+        let reported = Arc::new(AtomicUsize::new(0));
+        let mut reaper = reaper(|driver, clock| {
+            driver.clock = Arc::new(Panicking(clock, panics.clone()));
+            let reported = reported.clone();
+            driver.config.on_panic = Some(Arc::new(move |message| {
+                assert_eq!(message, "the clock panics");
+                reported.fetch_add(1, Ordering::Relaxed);
+            }));
+        });
+        reaper.schedule(50 * MS);
+        reaper.round_after(0 * MS);
+        panics.store(true, Ordering::Relaxed);
+        assert_eq!(reaper.round_after(50 * MS), (Pause::For(AFTER_PANIC), 0));
+        assert_eq!(reported.load(Ordering::Relaxed), 1);
+        assert_eq!(reaper.driver.stats(0).panics, 1);
+        assert_eq!(reaper.round_after(100 * MS), (Pause::UntilWoken, 1));
     }
 }

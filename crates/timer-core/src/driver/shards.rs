@@ -1,16 +1,15 @@
 //! Wheels for many threads: several [`TimingWheel`]s, each under its own lock, in its own cache
 //! lines, with one bell for all.
 //!
-//! A thread that starts a timer takes the shard it is given and nothing else, so threads do not
-//! write to the same memory. What the reaper needs to know is under the same lock:
+//! A thread that starts a timer locks one shard and nothing else, so threads do not write to the
+//! same memory. One tick for the reaper lies under the same lock:
 //!
-//! - **Wake before**: each shard holds the tick by which its timer means to come by. A thread that
-//!   gives the shard earlier work lowers it and, after unlocking, rings. So there is no moment at
-//!   which an earlier arrival is missed, and no ring for a later one. When tasks are cancelled the
-//!   tick stays, and costs at most one needless visit.
+//! - **Wake before**: each shard holds the tick by which its reaper means to visit it. A thread that
+//!   gives the shard earlier work lowers the tick and, after unlocking, rings. So no earlier arrival
+//!   is missed, and no later one rings. When tasks are cancelled the tick stays, and costs at most
+//!   one needless visit.
 
 use std::{
-    num::NonZeroU32,
     ops::{Deref, DerefMut},
     sync::{Arc, atomic},
 };
@@ -21,34 +20,34 @@ use crate::{
     observe::TimerStats,
     sync::{AtomicU64, Mutex, MutexGuard, Ordering, failpoint},
     wheel::{
-        node::TaskId,
+        node::{Index, TaskId},
         timing_wheel::{Advanced, TimingWheel},
     },
 };
 
-/// An owner of sharded wheels, as a timer sees it.
+/// An owner of sharded wheels, as a timer calls it.
 pub trait WheelOwner: Send + Sync + 'static {
-    /// Advances one shard's wheel to `now_tick` within a bounded amount of work, and keeps what
-    /// fell due until the round is over. Returns what that was and when to call again. Called with
+    /// Advances one shard's wheel to `now_tick` within a bounded amount of work, and keeps the due
+    /// tasks until the round is over. Returns the work done and when to call again. Called with
     /// nothing locked, by one thread at a time.
     fn advance(&self, shard: usize, now_tick: u64) -> Advanced;
 
-    /// Hands over what fell due, after the last [`advance`](Self::advance) of a round over the
+    /// Hands the due tasks over, after the last [`advance`](Self::advance) of a round over the
     /// shards. Called with nothing locked.
     fn round_over(self: Arc<Self>);
 
     /// The tick at which a shard next has work.
     fn next_due(&self, shard: usize) -> Option<u64>;
 
-    /// Adds what is pending on the wheels, and was cancelled there; nothing by default. O(shards).
+    /// Adds the counts of pending and of cancelled tasks; nothing by default. O(shards).
     fn add_to(&self, _stats: &mut TimerStats) {}
 
-    /// The timer has been shut down: nothing will expire any more. Closes the wheels here; user
-    /// code that follows from it runs where jobs do. Called with nothing locked.
+    /// Closes the wheels after the timer's shutdown: nothing expires any more. User code that
+    /// follows from it runs where jobs do. Called with nothing locked.
     fn timer_closed(self: Arc<Self>);
 }
 
-/// A shard, under its lock: a wheel, and what its owner keeps beside it.
+/// A shard, under its lock: a wheel, and its owner's state beside it.
 pub trait ShardState {
     /// A task on the wheel.
     type Task;
@@ -65,10 +64,10 @@ impl<T> ShardState for TimingWheel<T> {
     }
 }
 
-/// Wakes whatever turns the wheels of a timer; `None` where that comes by itself.
+/// Wakes the reaper of a timer; `None` for a manual timer, which has none.
 pub(crate) type Wake = Option<Arc<dyn Fn() + Send + Sync>>;
 
-/// How wheels tell their timer that one of them has work earlier than it knows of.
+/// The signal that a wheel has work earlier than its reaper expects.
 pub(crate) struct Bell {
     /// A bit for each shard, 64 a word.
     rung: Box<[AtomicU64]>,
@@ -95,10 +94,12 @@ impl Bell {
 
     fn ring(&self, shard: usize) {
         self.rung[shard / 64].fetch_or(1 << (shard % 64), Ordering::Release);
-        self.wake.iter().for_each(|wake| wake());
+        if let Some(wake) = &self.wake {
+            wake();
+        }
     }
 
-    /// Of 64 shards, those that were rung since the last call, a bit each.
+    /// Takes the bits of 64 shards: those that rang since the last call.
     pub(crate) fn take(&self, word: usize) -> u64 {
         self.rung[word].swap(0, Ordering::Acquire)
     }
@@ -129,7 +130,7 @@ impl<S: ShardState> Shards<S> {
         }
     }
 
-    /// How many shards there are: a power of two.
+    /// The number of shards: a power of two.
     pub fn count(&self) -> usize {
         self.shards.len()
     }
@@ -148,7 +149,7 @@ impl<S: ShardState> Shards<S> {
         }
     }
 
-    /// Sums `count` over the shards, locking one after the other. Exact when nothing moves.
+    /// Sums `count` over the shards, locking one after the other. Exact when idle.
     pub fn sum(&self, count: impl Fn(&S) -> usize) -> usize {
         self.shards
             .iter()
@@ -161,7 +162,7 @@ impl<S: ShardState> Shards<S> {
         self.lock(shard).wheel().next_due()
     }
 
-    /// Adds what is pending on the wheels, and was cancelled there. O(shards).
+    /// Adds the counts of pending and of cancelled tasks. O(shards).
     pub fn add_to(&self, stats: &mut TimerStats) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -174,6 +175,7 @@ impl<S: ShardState> Shards<S> {
 
 impl<S: ShardState> Drop for Shards<S> {
     fn drop(&mut self) {
+        // The count of cancelled tasks outlives the wheels.
         let mut stats = TimerStats::default();
         self.add_to(&mut stats);
         self.bell
@@ -232,18 +234,19 @@ impl<S> ShardGuard<'_, S> {
         TimerHandle::new(self.ringer.shard, id)
     }
 
-    /// The wheel was given work that is due at this tick.
+    /// Notes that the wheel was given work that is due at this tick (Wake before).
     #[inline]
     pub fn work_at(&mut self, due_tick: u64) {
         if due_tick < self.guard.wake_before_tick {
+            // The bell rings once the lock is released.
             self.guard.wake_before_tick = due_tick;
             self.ringer.ring = true;
         }
     }
 
-    /// The wheel was turned, for the timer, and next has work at this tick.
+    /// Notes that the reaper advanced the wheel, which next has work at this tick.
     pub fn advanced(&mut self, next_due_tick: Option<u64>) {
-        if !failpoint!(TurnLeavesWakeBefore) {
+        if !failpoint!(AdvanceLeavesWakeBefore) {
             self.guard.wake_before_tick = next_due_tick.unwrap_or(u64::MAX);
         }
     }
@@ -264,8 +267,7 @@ pub struct TimerHandle {
     high: u32,
     /// The 32 lower bits of the sequence.
     low: u32,
-    /// One above the index: so an `Option` of a handle costs nothing.
-    above: NonZeroU32,
+    index: Index,
 }
 
 impl TimerHandle {
@@ -275,7 +277,7 @@ impl TimerHandle {
         TimerHandle {
             high: (shard as u32) << SHARD_AT | (id.sequence() >> 32) as u32,
             low: id.sequence() as u32,
-            above: NonZeroU32::MIN.saturating_add(id.index()),
+            index: Index::new(id.index()),
         }
     }
 
@@ -290,13 +292,13 @@ impl TimerHandle {
     pub fn id(self) -> TaskId {
         let upper = self.high & ((1 << SHARD_AT) - 1);
         let sequence = u64::from(upper) << 32 | u64::from(self.low);
-        TaskId::from_parts(self.above.get() - 1, sequence)
+        TaskId::from_parts(self.index.get(), sequence)
     }
 
     /// The handle as a number. From the top: shard (8 bits), sequence (56), and one above the index
     /// (32).
     pub fn to_bits(self) -> u128 {
-        u128::from(self.high) << 64 | u128::from(self.low) << 32 | u128::from(self.above.get())
+        u128::from(self.high) << 64 | u128::from(self.low) << 32 | u128::from(self.index.above())
     }
 }
 

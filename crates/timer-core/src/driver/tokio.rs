@@ -1,5 +1,5 @@
-//! On a tokio runtime (feature `tokio`): jobs as its tasks, time as its clock shows it, and a
-//! reaper that is one of its tasks.
+//! A timer on a tokio runtime (feature `tokio`): jobs are its tasks, time is that of its clock, and
+//! the reaper is one of its tasks.
 
 use std::{
     pin::pin,
@@ -25,28 +25,28 @@ use crate::driver::{
     reaper::{Pause, Rounds},
 };
 
-/// A job that runs inside its runtime, where it is dropped.
-struct Inside {
-    handle: Handle,
+/// A job that runs when it is dropped, with its runtime entered.
+struct JobInRuntime {
+    runtime: Handle,
     job: Option<Job>,
 }
 
-impl Drop for Inside {
+impl Drop for JobInRuntime {
     fn drop(&mut self) {
-        let _inside = self.handle.enter();
-        inside_timer(|| drop(self.job.take())); // it runs
+        let _entered = self.runtime.enter();
+        // Dropping the job runs it.
+        inside_timer(|| drop(self.job.take()));
     }
 }
 
 /// (Feature `tokio`.) A runtime's handle is an [`Executor`], for
-/// [`SystemTimerBuilder::executor`](crate::SystemTimerBuilder::executor) or a purgatory's
-/// `Builder::executor`: what it runs may call `tokio::spawn`, start tokio's timers and use its
-/// sockets.
+/// [`SystemTimerBuilder::executor`](crate::SystemTimerBuilder::executor) and wherever an executor is
+/// taken. Its jobs may call `tokio::spawn`, start tokio's timers and use its sockets.
 ///
-/// Each job is a task of the runtime, so what it runs must be short and not block, as any task: a
-/// callback that takes its time spawns it. A runtime that is shut down takes no task; the job then
-/// runs where it is refused or dropped, still with the runtime entered, so a `tokio::spawn` in it
-/// does not panic, and spawns nothing.
+/// Each job is a task of the runtime, so it must be short and not block, as any task: a callback
+/// that takes its time spawns it. A runtime that is shut down takes no task. The job then runs where
+/// it is refused or dropped, still with the runtime entered, so a `tokio::spawn` in it does not
+/// panic, and spawns nothing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,11 +66,11 @@ impl Drop for Inside {
 /// ```
 impl Executor for Handle {
     fn execute(&self, job: Job) {
-        let inside = Inside {
-            handle: self.clone(),
+        let job = JobInRuntime {
+            runtime: self.clone(),
             job: Some(job),
         };
-        drop(self.spawn(async move { drop(inside) }));
+        drop(self.spawn(async move { drop(job) }));
     }
 
     fn parallelism(&self) -> usize {
@@ -82,11 +82,11 @@ impl Executor for Handle {
     }
 }
 
-/// A waker that notes its wake-up.
+/// A waker that remembers its wake-up.
 #[derive(Default)]
-struct Noted(AtomicBool);
+struct WokenFlag(AtomicBool);
 
-impl std::task::Wake for Noted {
+impl std::task::Wake for WokenFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -99,14 +99,13 @@ pub fn runs_tasks_here() -> bool {
     if Handle::try_current().is_err() {
         return false;
     }
-    let noted = Arc::new(Noted::default());
-    let waker = Waker::from(noted.clone());
-    let mut turn = pin!(task::yield_now());
-    let pending = turn
-        .as_mut()
-        .poll(&mut Context::from_waker(&waker))
-        .is_pending();
-    pending && !noted.0.load(Ordering::Relaxed)
+    // A yield is polled by hand, and never again.
+    let woken = Arc::new(WokenFlag::default());
+    let waker = Waker::from(woken.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut yielding = pin!(task::yield_now());
+    let is_pending = yielding.as_mut().poll(&mut context).is_pending();
+    is_pending && !woken.0.load(Ordering::Relaxed)
 }
 
 /// The clock of a tokio runtime: the machine's, or in a test the one that it has paused.
@@ -133,27 +132,25 @@ impl Clock for TokioClock {
     }
 }
 
-/// Has a task of a runtime turn the wheels; false when that has no time.
-pub(crate) fn start_reaper(driver: &mut Driver, handle: &Handle) -> bool {
-    let inside = handle.enter();
+/// Starts a task of a runtime that advances the wheels; false when the runtime has no time.
+pub(crate) fn start_reaper(driver: &mut Driver, runtime: &Handle) -> bool {
+    // Without `enable_time` the first sleep panics.
+    let entered = runtime.enter();
     let has_time = contain(|| drop(sleep(Duration::ZERO))).is_ok();
-    drop(inside);
-    if has_time {
-        let called = Arc::new(Notify::new());
-        let notify = called.clone();
-        driver.turns_here = runs_tasks_here;
-        driver.wake = Some(Arc::new(move || notify.notify_one()));
-        drop(handle.spawn(run(
-            Task {
-                rounds: driver.rounds(),
-            },
-            called,
-        )));
+    drop(entered);
+    if !has_time {
+        return false;
     }
-    has_time
+    let called = Arc::new(Notify::new());
+    let notify = called.clone();
+    driver.executors.advances_here = runs_tasks_here;
+    driver.reaper.wake = Some(Arc::new(move || notify.notify_one()));
+    let rounds = driver.rounds();
+    drop(runtime.spawn(run(Task { rounds }, called)));
+    true
 }
 
-/// The rounds, while they are a task. When the runtime drops that, the timer is closed.
+/// The rounds of a reaper that is a task. When the runtime drops it, the timer is closed.
 struct Task {
     rounds: Rounds,
 }

@@ -2,14 +2,17 @@
 //! under its `cfg`: `loom` walks every interleaving of a few steps, `shuttle` a random choice of
 //! many.
 //!
-//! Everything in this project that they check takes these from here, so that the code that is
-//! checked is the code that ships; with failpoints, at which a model has it go wrong to show that
-//! the model would notice. Besides: a count of work under way ([`Latch`]).
+//! All code that they check takes these from here, so that the code that is checked is the code that
+//! ships. At a failpoint a model makes it go wrong, to show that the model would notice. Besides: a
+//! count of work under way ([`Latch`]), reference counts for many threads ([`Shares`]) and the
+//! value in an error ([`HandedBack`]).
 
 use std::{
     sync::{Arc, Condvar, PoisonError},
     time::Duration,
 };
+
+use crossbeam_utils::CachePadded;
 
 #[cfg(any(loom, shuttle))]
 mod model;
@@ -54,12 +57,6 @@ mod real {
     pub fn thread_slot() -> usize {
         SLOT.try_with(|slot| *slot).unwrap_or(0)
     }
-
-    /// No fault is planted in what ships.
-    #[inline(always)]
-    pub const fn is_planted(_fault: &str) -> bool {
-        false
-    }
 }
 
 #[cfg(any(loom, shuttle))]
@@ -67,7 +64,8 @@ pub use self::model::*;
 #[cfg(not(any(loom, shuttle)))]
 pub use self::real::*;
 
-/// True when the running model has planted this fault; `false` in a build that ships.
+/// True when the running model has planted this fault.
+#[cfg(any(loom, shuttle))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! failpoint {
@@ -76,9 +74,19 @@ macro_rules! failpoint {
     };
 }
 
+/// No fault is planted in a build that ships.
+#[cfg(not(any(loom, shuttle)))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! failpoint {
+    ($fault:ident) => {
+        false
+    };
+}
+
 pub(crate) use failpoint;
 
-/// A lock for what no model has to see, nor any path that has to be fast.
+/// A lock for data that no model has to see, off every path that has to be fast.
 pub mod plain {
     use std::sync::{self, MutexGuard, PoisonError, TryLockError};
 
@@ -114,22 +122,65 @@ pub mod plain {
     }
 }
 
+/// A value that an error hands back: `Sync` for every value that is `Send`.
+pub struct HandedBack<T>(plain::Mutex<T>); // never locked
+
+impl<T> HandedBack<T> {
+    /// Wraps the value.
+    pub const fn new(value: T) -> Self {
+        HandedBack(plain::Mutex::new(value))
+    }
+
+    /// The value.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
+
+/// A value behind several reference counts, in cache lines of their own, one for some threads each.
+/// So threads that clone and drop references do not write to the same memory.
+#[derive(Debug)]
+pub struct Shares<T>(Box<[Share<T>]>);
+
+/// A reference to a value in [`Shares`].
+pub type Share<T> = Arc<CachePadded<T>>;
+
+impl<T: Clone> Shares<T> {
+    /// Clones the value for each of `count` shares, a power of two.
+    pub fn new(value: &T, count: usize) -> Self {
+        let share = || Arc::new(CachePadded::new(value.clone()));
+        Shares(std::iter::repeat_with(share).take(count).collect())
+    }
+}
+
+impl<T> Shares<T> {
+    /// The calling thread's share.
+    pub fn of_this_thread(&self) -> &Share<T> {
+        &self.0[thread_slot() & (self.0.len() - 1)]
+    }
+
+    /// The value.
+    pub fn value(&self) -> &T {
+        &self.0[0]
+    }
+}
+
 /// Counts the work under way, for a thread that waits until it is over.
 #[derive(Clone, Debug, Default)]
 pub struct Latch(Arc<(plain::Mutex<usize>, Condvar)>);
 
-/// One thing under way.
+/// One piece of work under way.
 #[derive(Debug)]
 pub struct UnderWay(Latch);
 
 impl Latch {
-    /// One more is under way, until what is returned is dropped.
+    /// Counts one more under way, until the returned value is dropped.
     pub fn begin(&self) -> UnderWay {
         *self.0.0.lock() += 1;
         UnderWay(self.clone())
     }
 
-    /// Waits until nothing is under way, at most for so long; returns what is then.
+    /// Waits until nothing is under way, for at most `limit`; returns how many are then.
     pub fn wait(&self, limit: Duration) -> usize {
         let (count, over) = &*self.0;
         let waited = over.wait_timeout_while(count.lock(), limit, |count| *count > 0);

@@ -1,5 +1,5 @@
-//! `ManualTimer`: the same wheels and the same hand-over, turned by hand. For tests and
-//! simulations.
+//! `ManualTimer`: the same wheels and the same hand-over, with a clock that the program advances. For
+//! tests, simulations and event loops.
 
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
@@ -10,20 +10,21 @@ use crate::{
         shards::WheelOwner,
     },
     sync::plain::Mutex,
-    timers::{task_timer::Inside, timer::Timer},
+    timers::{task_timer::TimerInner, timer::Timer},
     wheel::geometry::WheelSize,
 };
 
 /// A timer whose time passes only in [`advance`](Self::advance). A handle: clones are the same
 /// timer.
 ///
-/// What falls due runs inline, on the advancing thread, tick by tick; what is overdue goes by its
-/// deadline, what has the same in the order it was scheduled (owners of wheels one after the other,
-/// in the order they were attached; the timer's tasks are the first one, its sleeps are attached
-/// when the first is made).
+/// Due tasks run inline, on the advancing thread, tick by tick. Overdue ones run by deadline, and
+/// those of one deadline in the order in which they were scheduled. Owners of wheels come one after
+/// the other, in the order in which they were attached: the timer's tasks are the first, its sleeps
+/// are attached when the first one is made.
+///
 /// A sleep that is registered while another thread advances beyond its time is woken by the next
-/// [`advance`](Self::advance).
-/// While a task runs the clock shows its tick, so what it schedules falls due in its turn.
+/// [`advance`](Self::advance). While a task runs the clock shows its tick, so a task that it
+/// schedules falls due in order.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
@@ -41,9 +42,9 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
 pub struct ManualTimer {
-    inside: Arc<Inside>,
+    inner: Arc<TimerInner>,
     clock: ManualClock,
-    /// Where the running `advance` is going.
+    /// The goal of the running `advance`.
     target_ns: Arc<Mutex<Option<u64>>>,
 }
 
@@ -58,23 +59,26 @@ impl ManualTimer {
         let clock = ManualClock::default();
         let mut driver = Driver::new();
         driver.clock = Arc::new(clock.clone());
-        (driver.tick, driver.wheel_size) = (tick, wheel_size);
-        (driver.by_hand, driver.inline) = (true, true);
-        let inside = Inside::new(driver);
-        inside.tasks(); // attached first, they come first in a tick
+        driver.config.tick = tick;
+        driver.config.wheel_size = wheel_size;
+        driver.config.manual = true;
+        driver.executors.inline = true;
+        let inner = TimerInner::new(driver);
+        inner.tasks(); // attached first, they come first in a tick
         ManualTimer {
-            inside,
+            inner,
             clock,
             target_ns: Arc::default(),
         }
     }
 
-    /// Lets `by` pass: everything that falls due meanwhile runs here, in order, before this
-    /// returns. Called inside one of those tasks (or on another thread meanwhile), it only moves
-    /// the running call's goal further and returns at once.
+    /// Lets `by` pass: all tasks that fall due meanwhile run here, in order, before this returns.
+    /// Called inside one of those tasks (or on another thread meanwhile), it only moves the running
+    /// call's goal further and returns at once.
     pub fn advance(&self, by: Duration) {
         {
             let mut target_ns = self.target_ns.lock();
+            // A running call goes on to the further goal.
             let from_ns = target_ns.unwrap_or(self.clock.now_ns());
             if target_ns.replace(later_ns(from_ns, by)).is_some() {
                 return;
@@ -83,16 +87,19 @@ impl ManualTimer {
         while self.step() {}
     }
 
-    /// Lets `by` pass without turning the wheels: what a task does that takes its time. What fell
-    /// due meanwhile runs, late, in the running or the next [`advance`](Self::advance).
+    /// Lets `by` pass without advancing the wheels, as a task does that takes its time. Tasks that
+    /// fell due meanwhile run late, in the running or the next [`advance`](Self::advance).
     pub fn pass(&self, by: Duration) {
         let mut target_ns = self.target_ns.lock();
         self.clock.advance_to(later_ns(self.clock.now_ns(), by));
-        *target_ns = target_ns.map(|target_ns| later_ns(target_ns, by));
+        // A running `advance` still covers the stretch that it was asked for.
+        if let Some(target_ns) = &mut *target_ns {
+            *target_ns = later_ns(*target_ns, by);
+        }
     }
 
-    /// Jumps to the next moment at which anything has work, and does it. False when nothing has, or
-    /// an [`advance`](Self::advance) is running, which will come by.
+    /// Advances to the next moment at which any wheel has work, and does that. False when none has,
+    /// or while an [`advance`](Self::advance) is running, which will do it.
     pub fn advance_to_next(&self) -> bool {
         if self.target_ns.lock().is_some() {
             return false;
@@ -104,9 +111,9 @@ impl ManualTimer {
         true
     }
 
-    /// How long it is until anything has work: a task is due, or a wheel hands tasks down to a
-    /// finer level. `None` when nothing is pending. An event loop sleeps for this long at most,
-    /// then calls [`advance`](Self::advance). O(wheels); each wheel is locked for a moment.
+    /// The time until any wheel has work: a task is due, or tasks are handed down to a finer level.
+    /// `None` when nothing is pending. An event loop sleeps for this long at most, then calls
+    /// [`advance`](Self::advance). O(wheels); each wheel is locked for a moment.
     ///
     /// ```
     /// use std::time::Duration;
@@ -124,20 +131,20 @@ impl ManualTimer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn next_due_in(&self) -> Option<Duration> {
-        let due_ns = self.inside.driver.tick.start_ns(self.next_tick()?);
+        let due_ns = self.inner.driver.config.tick.start_ns(self.next_tick()?);
         Some(Duration::from_nanos(
             due_ns.saturating_sub(self.clock.now_ns()),
         ))
     }
 
-    /// The clock this timer shows, to be read (it shows the tick of a task while it runs).
+    /// The clock of this timer, to be read. While a task runs it shows the task's tick.
     pub fn clock(&self) -> impl Clock + Clone + use<> {
         self.clock.clone()
     }
 
-    /// Lets `by` pass while the tasks of a runtime run: they run until they wait, then time goes on
-    /// to the next moment at which anything has work, and so on to the end of `by`. With zero only
-    /// what is due now. For tests on a runtime of one thread.
+    /// Lets `by` pass while the tasks of a runtime run. They run until they wait, then time goes on
+    /// to the next moment at which any wheel has work, and so on to the end of `by`. With zero only
+    /// due tasks run. For tests on a runtime of one thread.
     ///
     /// Tasks count as waiting once they were let run 64 times and nothing of this timer changed.
     ///
@@ -147,7 +154,8 @@ impl ManualTimer {
     ///
     /// #[tokio::main(flavor = "current_thread")]
     /// async fn main() {
-    ///     let (timer, second) = (ManualTimer::new(), Duration::from_secs(1));
+    ///     let timer = ManualTimer::new();
+    ///     let second = Duration::from_secs(1);
     ///     let sleeper = timer.clone();
     ///     let ten_beats = tokio::spawn(async move {
     ///         for _ in 0..10 {
@@ -162,26 +170,26 @@ impl ManualTimer {
     /// ```
     pub async fn settle(&self, by: Duration) {
         let target_ns = later_ns(self.clock.now_ns(), by);
-        let left = || Duration::from_nanos(target_ns.saturating_sub(self.clock.now_ns()));
+        let remaining = || Duration::from_nanos(target_ns.saturating_sub(self.clock.now_ns()));
         loop {
             self.let_tasks_run().await;
-            let Some(next) = self.next_due_in().filter(|&next| next <= left()) else {
-                break;
-            };
-            self.advance(next);
+            match self.next_due_in() {
+                Some(next) if next <= remaining() => self.advance(next),
+                _ => break,
+            }
         }
-        self.advance(left());
+        // No work lies on the last stretch.
+        self.advance(remaining());
     }
 
     /// Yields until nothing of this timer has changed for a while.
     async fn let_tasks_run(&self) {
-        let (mut seen, mut quiet) = (None, 0);
+        let mut seen = None;
+        let mut quiet = 0;
         poll_fn(|context| {
-            let now = Some((
-                self.next_tick(),
-                self.stats().pending,
-                self.stats().cancelled,
-            ));
+            // A change of one of these shows that a task did something.
+            let stats = self.stats();
+            let now = Some((self.next_tick(), stats.pending, stats.cancelled));
             quiet = if now == seen { quiet + 1 } else { 0 };
             if quiet == 64 {
                 return Poll::Ready(());
@@ -193,34 +201,30 @@ impl ManualTimer {
         .await;
     }
 
-    /// When anything next has work.
+    /// The tick at which any wheel next has work.
     fn next_tick(&self) -> Option<u64> {
-        let owners = self.inside.driver.shared.owners();
+        let owners = self.inner.driver.reaper.shared.owners();
         let dues = |(owner, shards): &(Arc<dyn WheelOwner>, usize)| {
             (0..*shards).filter_map(|shard| owner.next_due(shard)).min()
         };
         owners.iter().filter_map(dues).min()
     }
 
-    /// One tick that has work, or the last stretch to the goal; false when there.
+    /// Advances to one tick that has work, or over the last stretch to the goal; false when there.
     fn step(&self) -> bool {
         let Some(target_ns) = *self.target_ns.lock() else {
             return false;
         };
-        let Driver { tick, shared, .. } = &*self.inside.driver;
-        let next_tick = self
-            .next_tick()
-            .filter(|&next| next <= tick.round_down(target_ns));
-        let Some(next_tick) = next_tick else {
-            self.clock.advance_to(target_ns);
-            // There, unless another call moved the goal meanwhile.
-            let mut goal_ns = self.target_ns.lock();
-            let moved = *goal_ns != Some(target_ns);
-            *goal_ns = goal_ns.filter(|_| moved);
-            return moved;
+        let tick = self.inner.driver.config.tick;
+        let next_tick = match self.next_tick() {
+            Some(next_tick) if next_tick <= tick.round_down(target_ns) => next_tick,
+            _ => return self.reach(target_ns),
         };
+        // While its tasks run, the clock shows their tick.
         self.clock.advance_to(tick.start_ns(next_tick));
         let now_tick = tick.round_down(self.clock.now_ns());
+        // The owners' tasks run one owner after the other.
+        let shared = &self.inner.driver.reaper.shared;
         for (owner, shards) in shared.owners() {
             let is_due = |shard: &usize| owner.next_due(*shard).is_some_and(|due| due <= now_tick);
             for shard in (0..shards).filter(is_due) {
@@ -231,11 +235,22 @@ impl ManualTimer {
         }
         true
     }
+
+    /// Ends an `advance` at its goal; true if another call moved that meanwhile.
+    fn reach(&self, target_ns: u64) -> bool {
+        self.clock.advance_to(target_ns);
+        let mut goal_ns = self.target_ns.lock();
+        if *goal_ns != Some(target_ns) {
+            return true;
+        }
+        *goal_ns = None;
+        false
+    }
 }
 
 impl Timer for ManualTimer {
-    fn inside(&self) -> &Inside {
-        &self.inside
+    fn inner(&self) -> &TimerInner {
+        &self.inner
     }
 }
 

@@ -1,9 +1,9 @@
-//! The timers that users hold: one with a thread, one turned by hand, and what is scheduled on
-//! them; why one could not be built, or a task not scheduled.
+//! The timers that users hold, one with a thread and one that the program advances; the tasks and
+//! sleeps on them; and their errors.
 
 use std::{error::Error, fmt, io};
 
-use crate::{driver::shards::MAX_SHARDS, sync::plain::Mutex};
+use crate::{driver::shards::MAX_SHARDS, sync::HandedBack};
 
 pub(crate) mod manual;
 pub(crate) mod periodic;
@@ -12,7 +12,7 @@ pub(crate) mod system;
 pub(crate) mod task_timer;
 pub(crate) mod timer;
 
-/// Something that runs when its time has come. Every `FnOnce()` is one.
+/// A task that runs when its time has come. Every `FnOnce()` is one.
 ///
 /// It runs on the timer's executor, with nothing of the timer locked, so it may schedule and
 /// cancel, itself included. A panic in it is contained.
@@ -33,20 +33,18 @@ impl fmt::Debug for dyn TimerTask {
     }
 }
 
-/// A timer, or something with a timer of its own, could not be built.
+/// The error of a timer, or of an owner of wheels, that could not be built.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The operating system gave no thread.
     Thread(io::Error),
-    /// The count of a timer's shards, or of a purgatory's shards, is no power of two from 1 to
-    /// [`MAX_SHARDS`](crate::MAX_SHARDS).
+    /// The number of shards is no power of two from 1 to [`MAX_SHARDS`](crate::MAX_SHARDS).
     Shards(usize),
     /// The timer, or the runtime that it is on, has been shut down.
     Closed,
-    /// The tokio runtime of the timer has no time (`enable_time`), so it cannot wait for it to
-    /// pass. Found by a panic of tokio's, which is contained; the program's panic hook is told of
-    /// it.
+    /// The tokio runtime of the timer was built without time (`enable_time`). It is found by a panic
+    /// of tokio's, which is contained, but reaches the program's panic hook.
     #[cfg(feature = "tokio")]
     NoTime,
 }
@@ -56,10 +54,7 @@ impl fmt::Display for BuildError {
         match self {
             BuildError::Thread(_) => f.write_str("no thread for the timer"),
             BuildError::Shards(count) => {
-                write!(
-                    f,
-                    "{count} shards or shards: not a power of two in 1..={MAX_SHARDS}"
-                )
+                write!(f, "{count} shards: not a power of two in 1..={MAX_SHARDS}")
             }
             BuildError::Closed => f.write_str("the timer has been shut down"),
             #[cfg(feature = "tokio")]
@@ -77,7 +72,7 @@ impl Error for BuildError {
     }
 }
 
-/// A task could not be scheduled; it comes back.
+/// The error of a task that could not be scheduled. It hands the task back.
 ///
 /// It is `Send` and `Sync` for every task that is `Send`, so `?` takes it into `anyhow::Error` as
 /// it is, the task inside; and [`TimerError`] is the same without the task.
@@ -96,16 +91,15 @@ impl Error for BuildError {
 #[must_use = "the task is in it"]
 #[non_exhaustive]
 pub struct ScheduleError<T = Box<dyn TimerTask>> {
-    /// Never locked: so it is `Sync` for a task that is not.
-    task: Mutex<T>,
-    /// Why.
+    task: HandedBack<T>,
+    /// Why it was refused.
     pub reason: TimerError,
 }
 
 impl<T> ScheduleError<T> {
     pub(crate) fn new(task: T, reason: TimerError) -> Self {
         ScheduleError {
-            task: Mutex::new(task),
+            task: HandedBack::new(task),
             reason,
         }
     }
@@ -122,8 +116,8 @@ impl<T> From<ScheduleError<T>> for TimerError {
     }
 }
 
-/// Why a task could not be scheduled, a sleep did not sleep, or a future was too late. In a
-/// [`ScheduleError`] the task is beside it.
+/// The reason why a task could not be scheduled, a sleep did not sleep, or a future was too late. A
+/// [`ScheduleError`] has the task beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimerError {
@@ -131,7 +125,7 @@ pub enum TimerError {
     Closed,
     /// As many tasks are pending as the timer was built to take, or as one shard can take.
     Full {
-        /// How many those are.
+        /// The number of those tasks.
         limit: usize,
     },
     /// A period of zero would run without end.

@@ -1,14 +1,14 @@
 //! Tasks that run again and again, and [`Interval`], a beat to be awaited.
 //!
-//! Each run puts its task back onto the wheel when it is over. So a run never overlaps the next, a
-//! slow one makes none pile up, and stopping from inside the task is no special case. The task is
+//! Each run puts its task back onto the wheel at its end. So a run never overlaps the next, runs do
+//! not pile up behind a slow one, and stopping from inside the task is no special case. The task is
 //! boxed once and moves between wheel and executor.
 
 use std::{
     future::poll_fn,
     hash::{BuildHasher, Hasher, RandomState},
     pin::Pin,
-    sync::{Arc, Condvar, PoisonError, Weak},
+    sync::{Arc, Condvar, Weak},
     task::{Context, Poll, ready},
     thread::{self, ThreadId},
     time::Duration,
@@ -24,7 +24,7 @@ use crate::{
     timers::{
         TimerError, TimerTask,
         sleep::Sleep,
-        task_timer::{Inside, TaskTimer, Tasks},
+        task_timer::{TaskTimer, Tasks, TimerInner},
     },
 };
 
@@ -34,7 +34,7 @@ type Boxed = Box<dyn TimerTask>;
 /// How a periodic task's next start follows from its last run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pace {
-    /// From start to start; missed ones fall out.
+    /// From start to start; missed starts are skipped.
     Rate(Duration),
     /// From end to start.
     Delay(Duration),
@@ -103,14 +103,15 @@ impl Shared {
 }
 
 impl Periodic {
-    /// A delay below `period`, at random: for the first start of a task that many run, so that they
-    /// do not all run at one moment.
+    /// A random delay below `period`, for the first start of a task that many programs run, so that
+    /// they do not all run at one moment.
     ///
     /// ```
     /// use std::time::Duration;
     /// use timer_core::{ManualTimer, Periodic, Timer};
     ///
-    /// let (timer, minute) = (ManualTimer::new(), Duration::from_secs(60));
+    /// let timer = ManualTimer::new();
+    /// let minute = Duration::from_secs(60);
     /// let first = Periodic::first_after(minute);
     /// let cleaner = timer.schedule_at_fixed_rate(first, minute, || println!("cleaned"))?;
     /// # assert!(first < minute && cleaner.cancel());
@@ -123,33 +124,36 @@ impl Periodic {
         Duration::from_nanos(below_ns as u64)
     }
 
-    /// Ends it: after this returned no run is begun. One that was begun before goes on, and its
-    /// task may only then be called: nobody waits for it here
-    /// ([`cancel_and_wait`](Self::cancel_and_wait) does). From inside the task: this run is the
-    /// last. False if it was over already.
+    /// Ends it: after this returned no run begins. A run that began before goes on, and its task may
+    /// only then be called: this waits for no run
+    /// ([`cancel_and_wait`](Self::cancel_and_wait) does). Called from inside the task, it makes this
+    /// run the last. False if it was over already.
     pub fn cancel(&self) -> bool {
         let mut state = self.shared.state.lock();
         let was_over = std::mem::replace(&mut state.over, true);
         let waiting = state.waiting.take();
         drop(state);
-        if let (Some(handle), Some(tasks)) = (waiting, self.shared.tasks()) {
-            drop(tasks.cancel(handle));
+        // The task is dropped with nothing locked.
+        if let Some(handle) = waiting {
+            if let Some(tasks) = self.shared.tasks() {
+                drop(tasks.cancel(handle));
+            }
         }
         !was_over
     }
 
-    /// As [`cancel`](Self::cancel), and waits until a run that was begun is over: after this
-    /// returned true the task is not called and does not run. On a thread of a timer, and inside
-    /// the task, it waits for nobody, and is false while a run goes on. (A lock that the task takes
-    /// must not be held meanwhile; and on an executor of your own two tasks must not wait for each
-    /// other.)
+    /// As [`cancel`](Self::cancel), and waits until a run that began is over. After this returned
+    /// true the task is not called and does not run. On a thread of a timer, and inside the task, it
+    /// does not wait, and is false while a run goes on. (A lock that the task takes must not be held
+    /// meanwhile. On an executor of your own two tasks must not wait for each other.)
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
     /// use timer_core::{SystemTimer, Timer};
     ///
     /// let timer = SystemTimer::new()?;
-    /// let (ms, over) = (Duration::from_millis(1), Arc::new(AtomicBool::new(false)));
+    /// let ms = Duration::from_millis(1);
+    /// let over = Arc::new(AtomicBool::new(false));
     /// let seen = over.clone();
     /// let beat = timer.schedule_at_fixed_rate(ms, ms, move || assert!(!seen.load(SeqCst)))?;
     /// assert!(beat.cancel_and_wait());
@@ -160,16 +164,15 @@ impl Periodic {
     /// ```
     pub fn cancel_and_wait(&self) -> bool {
         self.cancel();
-        let Shared {
-            state, run_over, ..
-        } = &*self.shared;
-        let (state, here) = (state.lock(), thread::current().id());
-        let waits = state.run_by != Some(here) && !on_timer_thread();
-        let waited = run_over.wait_while(state, |state| waits && state.run_by.is_some());
-        waited
-            .unwrap_or_else(PoisonError::into_inner)
-            .run_by
-            .is_none()
+        let state = self.shared.state.lock();
+        // Inside the task, or on a timer's thread, it might wait for itself.
+        let runs_here = state.run_by == Some(thread::current().id());
+        if runs_here || on_timer_thread() {
+            return state.run_by.is_none();
+        }
+        let is_running = |state: &mut State| state.run_by.is_some();
+        drop(self.shared.run_over.wait_while(state, is_running));
+        true
     }
 
     /// True until it is cancelled. (Once its timer was shut down or dropped it never runs again,
@@ -197,10 +200,9 @@ pub(crate) fn start(
         return Err(TimerError::ZeroPeriod);
     }
     let due_ns = later_ns(tasks.driver().now_ns(), first);
-    let (state, run_over) = Default::default();
     let shared = Arc::new(Shared {
-        state,
-        run_over,
+        state: Mutex::default(),
+        run_over: Condvar::new(),
         tasks: Arc::downgrade(&tasks.tasks),
     });
     let task = Box::new(Task {
@@ -216,22 +218,25 @@ pub(crate) fn start(
 impl<F: FnMut() + Send + 'static> Task<F> {
     /// Puts the task onto the wheel, unless it was cancelled meanwhile.
     fn put_back(self: Box<Self>, tasks: &TaskTimer<Boxed>) -> Result<(), TimerError> {
-        let (shared, due_ns) = (self.shared.clone(), self.due_ns);
+        let shared = self.shared.clone();
+        let due_ns = self.due_ns;
+        // Locked over the insertion: a cancel comes before it, or finds the handle.
         let mut state = shared.state.lock();
         if state.over {
             drop(state); // the task is dropped with nothing locked
             return Ok(());
         }
-        let refused = match tasks.schedule_at(due_ns, self) {
+        match tasks.schedule_at(due_ns, self) {
             Ok(handle) => {
                 state.waiting = Some(handle);
-                return Ok(());
+                Ok(())
             }
-            Err(refused) => refused,
-        };
-        state.over = true;
-        drop(state);
-        Err(refused.reason)
+            Err(refused) => {
+                state.over = true;
+                drop(state); // before the task is dropped
+                Err(refused.reason)
+            }
+        }
     }
 }
 
@@ -241,11 +246,14 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
         if state.over {
             return;
         }
-        (state.waiting, state.run_by) = (None, Some(thread::current().id()));
+        state.waiting = None;
+        state.run_by = Some(thread::current().id());
         drop(state);
         let result = contain(|| (self.act)());
+        // `cancel_and_wait` waits for this.
         self.shared.state.lock().run_by = None;
         self.shared.run_over.notify_all();
+        // Then it goes back onto the wheel, unless the timer is gone.
         let Some(tasks) = self.shared.tasks() else {
             return;
         };
@@ -261,9 +269,9 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
 /// `Send`, `Sync` and `Unpin`, for any runtime.
 ///
 /// A tick is due a whole number of periods after the first, to the nanosecond, however late the
-/// others were taken. Ticks that were not taken before the next was due fall out, as the starts of
-/// a task at a fixed rate do; for other beats take [`Timer::sleep_until_ns`]. Cost of a tick and
-/// where wakers run: as a [`Sleep`]'s.
+/// others were taken. Ticks that were not taken before the next was due are skipped, as the starts
+/// of a task at a fixed rate are. For other beats use [`Timer::sleep_until_ns`]. The cost of a tick,
+/// and the thread that runs wakers: as with a [`Sleep`].
 ///
 /// [`Timer::sleep_until_ns`]: crate::Timer::sleep_until_ns
 ///
@@ -279,7 +287,7 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
 /// assert!(beat.poll_tick(&mut context).is_pending());
 /// timer.advance(35 * ms);
 /// assert_eq!(beat.poll_tick(&mut context), Poll::Ready(Ok(10_000_000)));
-/// assert!(beat.poll_tick(&mut context).is_pending()); // 20 and 30 fell out
+/// assert!(beat.poll_tick(&mut context).is_pending()); // 20 and 30 were skipped
 /// timer.advance(5 * ms);
 /// assert_eq!(beat.poll_tick(&mut context), Poll::Ready(Ok(40_000_000)));
 /// # Ok::<(), timer_core::TimerError>(())
@@ -294,7 +302,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    pub(crate) fn new(timer: &Inside, period: Duration) -> Result<Self, TimerError> {
+    pub(crate) fn new(timer: &TimerInner, period: Duration) -> Result<Self, TimerError> {
         if period.is_zero() {
             return Err(TimerError::ZeroPeriod);
         }
@@ -312,8 +320,8 @@ impl Interval {
         self.sleep.reset_to_ns(self.next_ns);
     }
 
-    /// Waits for the next tick; yields when it was due, on the timer's clock, in nanoseconds.
-    /// Dropped before it is ready, it takes no tick.
+    /// Waits for the next tick, and yields the moment at which it was due, on the timer's clock, in
+    /// nanoseconds. Dropped before it is ready, it takes no tick.
     ///
     /// # Errors
     /// As a [`Sleep`]'s, when the tick is not due yet. Called again, it waits for the same tick.

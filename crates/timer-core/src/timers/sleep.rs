@@ -1,11 +1,11 @@
 //! `Sleep`: a future that is ready at its time, on any runtime; and [`timeout`]: another future,
 //! with a limit on how long it may take.
 //!
-//! What lies on the wheel is the waker of the task that polled last, in a [`TaskTimer`] whose
-//! handler wakes it. *The wheel decides*: a sleep is registered exactly while its handle is pending
-//! there. One that is not looks at the clock, and registers if it is early. So whatever took the
-//! waker off, its time or the timer's shutdown, the poll that follows finds out why, and none is
-//! needed before.
+//! The wheel keeps the waker of the task that polled last, in a [`TaskTimer`] whose handler wakes
+//! it. *The wheel decides*: a sleep is registered exactly while its handle is pending there. The
+//! poll of an unregistered one reads the clock, and registers it if it is early. So whatever took
+//! the waker off, its time or the timer's shutdown, the poll that follows finds out why, and none
+//! is needed before.
 
 use std::{
     future::poll_fn,
@@ -22,7 +22,7 @@ use crate::{
     sync::failpoint,
     timers::{
         TimerError,
-        task_timer::{Inside, Wakers},
+        task_timer::{TimerInner, Wakers},
     },
 };
 
@@ -83,11 +83,11 @@ pub struct Sleep {
     registration: Registration,
 }
 
-/// Where a sleep's waker is, as far as is known.
+/// The place of a sleep's waker, as far as the sleep knows.
 #[derive(Clone, Copy, Debug)]
 enum Registration {
-    /// Not on the wheel yet; made at this moment. A driver that finds what is overdue by itself
-    /// need not be asked for the time once more.
+    /// Not on the wheel yet; made at this moment. A reaper finds overdue sleeps by itself, so the
+    /// first poll need not read the clock once more.
     Fresh { now_ns: u64 },
     /// On the wheel.
     On(TimerHandle),
@@ -96,16 +96,16 @@ enum Registration {
 }
 
 impl Sleep {
-    pub(crate) fn after(timer: &Inside, delay: Duration) -> Self {
+    pub(crate) fn after(timer: &TimerInner, delay: Duration) -> Self {
         let now_ns = timer.driver.now_ns();
         let mut sleep = Sleep::until(timer, later_ns(now_ns, delay));
-        if !timer.driver.by_hand {
+        if !timer.driver.config.manual {
             sleep.registration = Registration::Fresh { now_ns };
         }
         sleep
     }
 
-    pub(crate) fn until(timer: &Inside, deadline_ns: u64) -> Self {
+    pub(crate) fn until(timer: &TimerInner, deadline_ns: u64) -> Self {
         Sleep {
             wakers: timer.wakers().clone(),
             deadline_ns,
@@ -119,7 +119,7 @@ impl Sleep {
     }
 
     /// Gives it `delay` from now, earlier or later than before, over or not. If it is registered it
-    /// stays so, with its waker; else the next poll sees to that. O(1).
+    /// stays so, with its waker; else the next poll registers it. O(1).
     pub fn reset(&mut self, delay: Duration) {
         self.reset_to_ns(later_ns(self.now_ns(), delay));
     }
@@ -132,7 +132,8 @@ impl Sleep {
             Registration::On(handle) if self.wakers.reschedule_at(handle, 0, self.deadline()) => {
                 self.registration
             }
-            _ => Registration::Off, // taken off the wheel, its waker is called: a poll follows
+            // A waker that left the wheel is called: a poll follows.
+            _ => Registration::Off,
         };
     }
 
@@ -142,7 +143,7 @@ impl Sleep {
     }
 
     fn tick(&self) -> TickLength {
-        self.wakers.driver().tick
+        self.wakers.driver().config.tick
     }
 
     /// The first tick at or after the deadline. The end of time is never reached.
@@ -153,20 +154,20 @@ impl Sleep {
         }
     }
 
-    /// Has the wheel keep this waker. False if the sleep is registered no more.
+    /// Leaves this waker on the wheel. False if the sleep is no longer registered.
     fn keep(&self, handle: TimerHandle, waker: &Waker) -> bool {
         match self.wakers.with(handle, |kept| kept.will_wake(waker)) {
-            None => false,
-            Some(true) => true,
-            Some(false) => {
-                let mut other = waker.clone();
-                let replaced = self
-                    .wakers
-                    .with(handle, |kept| std::mem::swap(kept, &mut other));
-                drop(other); // the one before, or, if it came too late, this one
-                replaced.is_some() || failpoint!(LateWakerWaits)
-            }
+            None => return false,
+            Some(true) => return true,
+            Some(false) => {}
         }
+        // Another waker: it is cloned, and the earlier one dropped, with nothing locked.
+        let mut other = waker.clone();
+        let replaced = self
+            .wakers
+            .with(handle, |kept| std::mem::swap(kept, &mut other));
+        drop(other); // the earlier one, or, if this came too late, the clone
+        replaced.is_some() || failpoint!(LateWakerWaits)
     }
 }
 
@@ -174,33 +175,28 @@ impl Future for Sleep {
     type Output = Result<(), TimerError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // A registered sleep is not due: the wheel would have let its waker go.
         let now_ns = match self.registration {
             Registration::Fresh { now_ns } => now_ns,
             Registration::On(handle) if self.keep(handle, context.waker()) => return Poll::Pending,
             Registration::On(_) | Registration::Off => self.now_ns(),
         };
-        let (now, deadline) = (self.tick().round_down(now_ns), self.deadline());
+        let now = self.tick().round_down(now_ns);
+        let deadline = self.deadline();
+        self.registration = Registration::Off;
         if now >= deadline {
-            self.registration = Registration::Off;
             return Poll::Ready(Ok(()));
         }
-        match self
-            .wakers
-            .tasks
-            .insert(now, deadline, context.waker().clone())
-        {
+        // Early: the waker goes onto the wheel.
+        let waker = context.waker().clone();
+        match self.wakers.tasks.insert(now, deadline, waker) {
             Ok(handle) => {
                 self.registration = Registration::On(handle);
                 Poll::Pending
             }
-            Err(refused) => {
-                self.registration = Registration::Off;
-                Poll::Ready(if self.is_due() {
-                    Ok(())
-                } else {
-                    Err(refused.reason)
-                })
-            }
+            // Refused by a timer that is shut down. Its time may have come since.
+            Err(_) if self.is_due() => Poll::Ready(Ok(())),
+            Err(refused) => Poll::Ready(Err(refused.reason)),
         }
     }
 }
@@ -221,9 +217,10 @@ impl Drop for Sleep {
 ///
 /// The time counts from the making of the [`Sleep`]: after a delay
 /// ([`Timer::sleep`](crate::Timer::sleep)) or at a moment
-/// ([`Timer::sleep_until_ns`](crate::Timer::sleep_until_ns)). The other future is polled first:
-/// what is ready when the time is up counts as in time, and what is ready at once costs a clock
-/// read and nothing on the wheel. Costs, cancel safety and where wakers run: as a `Sleep`'s.
+/// ([`Timer::sleep_until_ns`](crate::Timer::sleep_until_ns)). The other future is polled first, so
+/// it is in time if it is ready when the time is up. If it is ready at once it costs a clock read
+/// and nothing on the wheel. Costs, cancel safety and the thread that runs wakers: as with a
+/// `Sleep`.
 ///
 /// The other future is dropped when the time is up. To go on with it, lend it: `&mut future`, or
 /// `future.as_mut()` of a pinned one, is a future, too.
@@ -233,8 +230,9 @@ impl Drop for Sleep {
 /// use timer_core::{SystemTimer, TimerError, Timer, timeout};
 ///
 /// # pollster::block_on(async {
-/// let (timer, ms) = (SystemTimer::new()?, Duration::from_millis(1));
-/// let mut answer = pin!(timer.sleep(30 * ms)); // what takes its time
+/// let timer = SystemTimer::new()?;
+/// let ms = Duration::from_millis(1);
+/// let mut answer = pin!(timer.sleep(30 * ms)); // a slow answer
 /// let first = timeout(timer.sleep(ms), answer.as_mut()).await;
 /// assert_eq!(first, Err(TimerError::Elapsed));
 /// answer.await?; // it was not lost
@@ -249,6 +247,7 @@ impl Drop for Sleep {
 pub async fn timeout<F: IntoFuture>(mut sleep: Sleep, future: F) -> Result<F::Output, TimerError> {
     let mut future = pin!(future.into_future());
     poll_fn(|context| {
+        // The other future first: it is in time as long as it is ready.
         if let Poll::Ready(output) = future.as_mut().poll(context) {
             return Poll::Ready(Ok(output));
         }

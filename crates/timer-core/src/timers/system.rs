@@ -1,23 +1,24 @@
-//! `SystemTimer`: a clock, a reaper thread that turns the wheels, and workers that run what fell
-//! due.
+//! `SystemTimer`: a clock, a reaper thread that advances the wheels, and workers that run the due
+//! tasks.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 #[cfg(feature = "metrics")]
-use crate::observe::publish;
+use crate::observe::metrics::timer_samples;
 use crate::{
     driver::{
         clock::{Clock, TickLength},
         driver::Driver,
         executor::{Executor, Inline, Workers},
+        executors::Executors,
         shards::MAX_SHARDS,
     },
-    timers::{BuildError, task_timer::Inside, timer::Timer},
+    timers::{BuildError, task_timer::TimerInner, timer::Timer},
     wheel::geometry::WheelSize,
 };
 
 /// The timer for programs: one reaper thread that sleeps until the next task is due, any number of
-/// owners of wheels, and worker threads that run what expired. A handle: clones are the same timer.
+/// owners of wheels, and worker threads that run expired tasks. A handle: clones are the same timer.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
@@ -37,13 +38,13 @@ use crate::{
 /// one lock. Both O(1) for what a timeout usually is. No thread wakes while nothing is due.
 ///
 /// # When the last handle is dropped
-/// The threads end by themselves, after the workers have run what had already expired. Nobody
-/// waits for them; [`shutdown`](Timer::shutdown) does. Tasks still pending are dropped unrun. A
-/// [`Sleep`](crate::Sleep) counts as a handle.
+/// The threads end by themselves, after the workers have run the tasks that had already expired. The
+/// drop does not wait for them; [`shutdown`](Timer::shutdown) does. Pending tasks are dropped unrun.
+/// A [`Sleep`](crate::Sleep) counts as a handle.
 #[derive(Clone, Debug)]
 #[must_use = "when the last handle is dropped, its threads end and its tasks are dropped unrun"]
 pub struct SystemTimer {
-    inside: Arc<Inside>,
+    inner: Arc<TimerInner>,
 }
 
 impl SystemTimer {
@@ -58,14 +59,14 @@ impl SystemTimer {
 
     fn of(driver: Driver) -> SystemTimer {
         SystemTimer {
-            inside: Inside::new(driver),
+            inner: TimerInner::new(driver),
         }
     }
 
     /// A timer to be configured.
     pub fn builder() -> SystemTimerBuilder {
         let mut driver = Driver::new();
-        driver.shard_count = default_shards();
+        driver.config.shard_count = default_shards();
         SystemTimerBuilder {
             driver,
             workers: Some(1),
@@ -76,30 +77,32 @@ impl SystemTimer {
 
     /// The name it was built with.
     pub fn name(&self) -> &str {
-        &self.inside.driver.name
+        &self.inner.driver.config.name
     }
 
     /// The length of its tick.
     pub fn tick(&self) -> TickLength {
-        self.inside.driver.tick
+        self.inner.driver.config.tick
     }
 
     /// (Feature `metrics`.) Hands the [`stats`](Timer::stats) to the installed `metrics` recorder,
     /// labelled with the timer's [name](SystemTimerBuilder::name). Call it before each scrape:
-    /// nothing is published otherwise, and nothing on a task's path touches a shared metric. What
-    /// `docs/METRICS.md` lists; cost as `stats`.
+    /// nothing is published otherwise, and nothing on a task's path touches a shared metric.
+    /// `docs/METRICS.md` lists the metrics; cost as `stats`.
+    ///
+    /// Timers of one name share their series: counters add up, and so do gauges. With the last
+    /// handle the timer's part of the gauges goes.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        // Read under the lock: what was read before it may be older than what was published
-        // meanwhile.
-        let published = self.inside.driver.published_turns.try_lock();
-        publish(self.name(), self.stats(), published);
+        let name = self.inner.source_name();
+        let read = || timer_samples(self.stats());
+        self.inner.driver.published.publish(&name, read);
     }
 }
 
 impl Timer for SystemTimer {
-    fn inside(&self) -> &Inside {
-        &self.inside
+    fn inner(&self) -> &TimerInner {
+        &self.inner
     }
 }
 
@@ -108,7 +111,7 @@ impl Timer for SystemTimer {
 #[must_use = "starts nothing until it is built"]
 pub struct SystemTimerBuilder {
     driver: Driver,
-    /// None when jobs run elsewhere.
+    /// `None` when jobs do not run on workers of the timer's own.
     workers: Option<usize>,
     #[cfg(feature = "tokio")]
     runtime: Option<tokio::runtime::Handle>,
@@ -117,70 +120,99 @@ pub struct SystemTimerBuilder {
 impl SystemTimerBuilder {
     /// The tick; 1 ms by default.
     pub fn tick(mut self, tick: TickLength) -> Self {
-        self.driver.tick = tick;
+        self.driver.config.tick = tick;
         self
     }
 
     /// Slots a level; 64 by default, [`WheelSize::KAFKA`] for Kafka's 20.
     pub fn wheel_size(mut self, size: WheelSize) -> Self {
-        self.driver.wheel_size = size;
+        self.driver.config.wheel_size = size;
         self
     }
 
     /// Shards of each set of tasks' wheels: a power of two up to [`MAX_SHARDS`]. By default eight
     /// for each processor, at least 8 and at most 256.
     pub fn shards(mut self, count: usize) -> Self {
-        self.driver.shard_count = count;
+        self.driver.config.shard_count = count;
         self
     }
 
-    /// Another clock. The reaper sleeps in real time: a clock that is turned by hand does not wake
-    /// it, and belongs into a [`ManualTimer`](crate::ManualTimer).
+    /// Another clock. The reaper sleeps in real time: a clock that the program advances does not
+    /// wake it, and belongs into a [`ManualTimer`](crate::ManualTimer).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.driver.clock = Arc::new(clock);
         self
     }
 
-    /// How many worker threads run what expired; one by default, none becomes one. What falls due
-    /// together is parted among them. (Of this, [`executor`](Self::executor) and
-    /// [`inline`](Self::inline) the last one called counts.)
+    /// The number of worker threads that run expired tasks; one by default, none becomes one. Tasks
+    /// that fall due together are parted among them. If this, [`executor`](Self::executor) and
+    /// [`inline`](Self::inline) are called, the last call counts.
     pub fn workers(mut self, count: usize) -> Self {
-        (self.driver.inline, self.workers) = (false, Some(count));
+        self.driver.executors.inline = false;
+        self.workers = Some(count);
         self
     }
 
-    /// Runs what expired on `executor` instead of worker threads of the timer's own.
+    /// Runs expired tasks on `executor` instead of worker threads of the timer's own.
     pub fn executor(mut self, executor: impl Executor) -> Self {
-        self.driver.executor = Arc::new(executor);
-        (self.driver.inline, self.workers) = (false, None);
+        self.driver.executors = Executors::of_timer(Arc::new(executor));
+        self.workers = None;
         self
     }
 
-    /// Runs what expired on the reaper thread itself. A slow task then delays all others: only for
-    /// a timer that nobody else shares.
+    /// Runs expired tasks on the reaper thread itself. A slow task then delays all others: only for
+    /// a timer with a single user.
     pub fn inline(mut self) -> Self {
         self = self.executor(Inline);
-        self.driver.inline = true;
+        self.driver.executors.inline = true;
         self
     }
 
-    /// Is told what each panic said that was contained, on the thread that it happened on. (The
-    /// program's panic hook has been told before.)
+    /// After a pause of the process, gives its threads `bound` to read what arrived meanwhile before
+    /// anything expires. Off by default.
+    ///
+    /// A process that is stopped for a while (SIGSTOP, a debugger, a frozen container) finds many
+    /// deadlines passed as it goes on, while heartbeats that came in time lie unread in its sockets.
+    /// With a grace, when the reaper comes later by more than `bound` than it meant to, due tasks
+    /// wait for one more `bound` before they expire. Tasks that fall due during this period wait for
+    /// its end, too. Nothing is early, events and cancels come as ever, and a round that expires
+    /// follows each period, so no load can put expiry off for ever.
+    ///
+    /// Choose `bound` well above the delays of a busy machine (100 ms to a few seconds): such a
+    /// delay counts as a pause. While anything is pending the reaper wakes at least once each
+    /// `bound`, so that every pause longer than twice the bound is noticed; one between once and
+    /// twice may be. [`TimerStats::graces`](crate::TimerStats::graces) counts the periods.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use timer_core::{SystemTimer, Timer};
+    ///
+    /// let timer = SystemTimer::builder().grace(Duration::from_secs(1)).build()?;
+    /// assert_eq!(timer.stats().graces, 0);
+    /// # Ok::<(), timer_core::BuildError>(())
+    /// ```
+    pub fn grace(mut self, bound: Duration) -> Self {
+        self.driver.config.grace = Some(bound);
+        self
+    }
+
+    /// Calls `hook` with the message of each contained panic, on the thread that panicked, after the
+    /// program's panic hook.
     pub fn on_panic(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.driver.on_panic = Some(Box::new(hook));
+        self.driver.config.on_panic = Some(Arc::new(hook));
         self
     }
 
     /// The start of the threads' names, and the label of the timer's metrics; `timer` by default.
-    /// Give each timer that publishes its own. A NUL character becomes a question mark.
+    /// Timers of one name share their metrics. A NUL character becomes a question mark.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.driver.name = name.into().replace('\0', "?");
+        self.driver.config.name = name.into().replace('\0', "?");
         self
     }
 
-    /// (Feature `tokio`.) On a tokio runtime, without a thread. The reaper is a task of it, which
-    /// waits by tokio's clock, and what expired runs as tasks of it. So a test with a paused clock
-    /// just works. Tasks may be scheduled from anywhere. (Another [clock](Self::clock)
+    /// (Feature `tokio`.) Puts the timer on a tokio runtime, without a thread. The reaper is a task
+    /// of it, which waits by tokio's clock, and expired tasks run as tasks of it. So a test with a
+    /// paused clock just works. Tasks may be scheduled from anywhere. (Another [clock](Self::clock)
     /// or [executor](Self::executor) may be set after this.)
     ///
     /// tokio waits in steps of a millisecond, so expiry is up to one later than on a thread of the
@@ -227,20 +259,24 @@ impl SystemTimerBuilder {
             workers,
             ..
         } = self;
-        if !driver.shard_count.is_power_of_two() || driver.shard_count > MAX_SHARDS {
-            return Err(BuildError::Shards(driver.shard_count));
+        if !driver.config.shard_count.is_power_of_two() || driver.config.shard_count > MAX_SHARDS {
+            return Err(BuildError::Shards(driver.config.shard_count));
         }
+        // The executor comes first: the reaper hands jobs to it.
         if let Some(count) = workers {
-            let name = format!("{}-worker", driver.name);
+            let name = format!("{}-worker", driver.config.name);
             let workers = Workers::start(&name, count).map_err(BuildError::Thread)?;
-            driver.executor = driver.workers.insert(Arc::new(workers)).clone();
+            let workers = Arc::new(workers);
+            driver.workers = Some(workers.clone());
+            driver.executors = Executors::of_timer(workers);
         }
+        // The reaper is a task, or else a thread.
         #[cfg(feature = "tokio")]
         if let Some(runtime) = self.runtime {
-            let started = crate::driver::tokio::start_reaper(&mut driver, &runtime);
-            return started
-                .then(|| SystemTimer::of(driver))
-                .ok_or(BuildError::NoTime);
+            if crate::driver::tokio::start_reaper(&mut driver, &runtime) {
+                return Ok(SystemTimer::of(driver));
+            }
+            return Err(BuildError::NoTime);
         }
         driver.start_reaper().map_err(BuildError::Thread)?;
         Ok(SystemTimer::of(driver))

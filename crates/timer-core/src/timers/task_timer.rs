@@ -1,5 +1,5 @@
-//! `TaskTimer`: tasks of one type on a timer, run by one handler. What `schedule` and `cancel` of
-//! every timer schedule on, with boxed [`TimerTask`](crate::TimerTask)s for tasks.
+//! `TaskTimer`: tasks of one type on a timer, run by one handler. A timer's own tasks are boxed
+//! [`TimerTask`](crate::TimerTask)s on one of these.
 
 use std::{
     fmt,
@@ -11,16 +11,17 @@ use std::{
     time::Duration,
 };
 
-use crossbeam_utils::CachePadded;
-
+#[cfg(feature = "metrics")]
+use crate::{driver::SourceName, observe::metrics::timer_samples};
 use crate::{
     driver::{
         driver::Driver,
-        executor::{Due, Job, contain},
+        executor::{Job, contain},
+        executors::{Due, DueQueue},
         shards::{ShardState, Shards, TimerHandle, WheelOwner},
     },
     observe::TimerStats,
-    sync::{Mutex, failpoint, thread_slot},
+    sync::{Share, Shares, failpoint, thread_slot},
     timers::{ScheduleError, TimerError, TimerTask},
     wheel::{
         node::MAX_TASKS,
@@ -67,10 +68,9 @@ pub(crate) struct Tasks<T> {
     shards: Shards<Shard<T>>,
     driver: Arc<Driver>,
     run: Arc<Run<T>>,
-    /// At the timer's shutdown what is pending is run. Else it stays, to be taken back.
+    /// At the timer's shutdown pending tasks are run. Else they stay, to be taken back.
     run_at_close: bool,
-    /// What fell due in this round.
-    round: Mutex<Due<T>>,
+    due: DueQueue<T>,
 }
 
 /// A shard, under its lock.
@@ -87,26 +87,25 @@ impl<T> ShardState for Shard<T> {
     }
 }
 
-/// What running a task takes, apart from the wheels.
+/// The handler and the count of its panics, which jobs hold without the wheels.
 struct Run<T> {
     handler: Box<dyn Fn(T) + Send + Sync>,
     panicked: AtomicU64,
 }
 
 impl<T: Send + 'static> TaskTimer<T> {
-    /// Wheels on a driver, all of whose tasks are refused after shutdown; which may
-    /// `run_at_close`, before its time, what is pending then.
+    /// Creates a task timer. With `run_at_close`, pending tasks run early at shutdown.
     pub(crate) fn on(
         driver: Arc<Driver>,
         handler: impl Fn(T) + Send + Sync + 'static,
         run_at_close: bool,
     ) -> Self {
         let tasks = Arc::new(Tasks {
-            shards: driver.shards(driver.shard_count, |_, wheel| Shard {
+            shards: driver.shards(driver.config.shard_count, |_, wheel| Shard {
                 wheel,
                 closed: false,
             }),
-            round: Mutex::new(Due::default()),
+            due: DueQueue::new(&driver),
             run_at_close,
             run: Arc::new(Run {
                 handler: Box::new(handler),
@@ -120,7 +119,7 @@ impl<T: Send + 'static> TaskTimer<T> {
         TaskTimer { tasks }
     }
 
-    /// Has the handler run `task` once `delay` has passed. As
+    /// Schedules `task` for the handler, once `delay` has passed. As
     /// [`Timer::schedule`](crate::Timer::schedule).
     ///
     /// # Errors
@@ -130,17 +129,17 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.tasks.insert(now, deadline, task)
     }
 
-    /// Has the handler run `task` at a moment of the timer's clock; one in the past is due at once.
-    /// Reads no clock.
+    /// Schedules `task` for the handler, at a moment of the timer's clock; one in the past is due at
+    /// once. Reads no clock.
     ///
     /// # Errors
     /// As [`schedule`](Self::schedule).
     pub fn schedule_at(&self, deadline_ns: u64, task: T) -> Result<TimerHandle, ScheduleError<T>> {
-        let deadline = self.tasks.driver.tick.round_up(deadline_ns);
+        let deadline = self.tasks.driver.config.tick.round_up(deadline_ns);
         self.tasks.insert(0, deadline, task)
     }
 
-    /// Takes a pending task back; `None` if it is pending no more. O(1).
+    /// Takes a pending task back; `None` if it is no longer pending. O(1).
     pub fn cancel(&self, handle: TimerHandle) -> Option<T> {
         self.tasks
             .shards
@@ -152,14 +151,17 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// Cancels a pending task and drops it; true if that kept it from running. O(1).
     pub(crate) fn drop_pending(&self, handle: TimerHandle) -> bool {
         if failpoint!(CancelLooksThenActs) {
-            return self.is_pending(handle) && (self.cancel(handle), true).1;
+            let is_pending = self.is_pending(handle);
+            drop(self.cancel(handle));
+            return is_pending;
         }
         self.cancel(handle).is_some()
     }
 
     /// The present and a deadline, in ticks.
     fn now_and_deadline(&self, delay: Duration) -> (u64, u64) {
-        let (now_ns, tick) = (self.tasks.driver.now_ns(), self.tasks.driver.tick);
+        let now_ns = self.tasks.driver.now_ns();
+        let tick = self.tasks.driver.config.tick;
         (tick.round_down(now_ns), tick.deadline(now_ns, delay))
     }
 
@@ -175,7 +177,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     }
 
     /// Gives a pending task `delay` from now, earlier or later than before; it keeps its handle,
-    /// and nothing is allocated. False if it is pending no more. O(1).
+    /// and nothing is allocated. False if it is no longer pending. O(1).
     pub fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
         let (now, deadline) = self.now_and_deadline(delay);
         self.reschedule_at(handle, now, deadline)
@@ -191,7 +193,7 @@ impl<T: Send + 'static> TaskTimer<T> {
             .is_some()
     }
 
-    /// Tasks pending. Exact when nothing moves. O(shards).
+    /// The number of pending tasks. Exact when idle. O(shards).
     pub fn len(&self) -> usize {
         self.tasks.shards.sum(|shard| shard.wheel.len())
     }
@@ -201,7 +203,7 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.len() == 0
     }
 
-    /// How many tasks panicked. Each panic was contained.
+    /// The number of tasks that panicked. Each panic was contained.
     pub fn panicked(&self) -> u64 {
         self.tasks.run.panicked.load(Ordering::Relaxed)
     }
@@ -209,16 +211,18 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// Refuses tasks from now on and hands back those that never fired, in no order. The timer
     /// itself goes on.
     pub fn shutdown(&self) -> Vec<T> {
-        self.tasks.take_all()
+        self.tasks.close_and_drain()
     }
 
-    /// Gives a pending task another tick, seen from `now`. False if it is pending no more.
+    /// Gives a pending task another tick, seen from `now`. False if it is no longer pending.
     pub(crate) fn reschedule_at(&self, handle: TimerHandle, now: u64, deadline: u64) -> bool {
         let mut shard = self.tasks.shards.lock(handle.shard());
         shard.wheel.catch_up(now);
-        let due = shard.wheel.reschedule(handle.id(), deadline);
-        due.into_iter().for_each(|due| shard.work_at(due));
-        due.is_some()
+        let Some(due) = shard.wheel.reschedule(handle.id(), deadline) else {
+            return false;
+        };
+        shard.work_at(due);
+        true
     }
 
     pub(crate) fn driver(&self) -> &Arc<Driver> {
@@ -247,57 +251,67 @@ impl<T> fmt::Debug for TaskTimer<T> {
     }
 }
 
-/// What the handles of a timer share.
+/// State that the handles of a timer share.
 #[derive(Debug)]
-pub struct Inside {
+pub struct TimerInner {
     pub(crate) driver: Arc<Driver>,
-    /// Made when the first task is scheduled; of a hand-turned timer at once.
+    /// Made when the first task is scheduled; a manual timer's at once.
     pub(crate) tasks: OnceLock<TaskTimer<Box<dyn TimerTask>>>,
-    /// Where sleeps leave their wakers; made when the first one is. The same wheels behind a count
-    /// of references for each shard: threads that make and drop sleeps do not write to the same
-    /// memory.
-    wakers: OnceLock<Box<[Wakers]>>,
+    /// The wakers of sleeps; made when the first sleep is. Threads that make and drop sleeps do not
+    /// write to the same memory.
+    wakers: OnceLock<Shares<TaskTimer<Waker>>>,
 }
 
-/// Wakers on wheels, and the count of their users.
-pub(crate) type Wakers = Arc<CachePadded<TaskTimer<Waker>>>;
+/// Wakers on wheels, for the sleeps of some threads.
+pub(crate) type Wakers = Share<TaskTimer<Waker>>;
 
-impl Inside {
+impl TimerInner {
     /// The inside of a new timer.
     pub(crate) fn new(driver: Driver) -> Arc<Self> {
         let driver = Arc::new(driver);
-        Arc::new(Inside {
+        Arc::new(TimerInner {
             driver,
             tasks: OnceLock::new(),
             wakers: OnceLock::new(),
         })
     }
 
-    /// What tasks are scheduled on.
+    /// The timer's own tasks.
     pub(crate) fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
         self.tasks
             .get_or_init(|| TaskTimer::on(self.driver.clone(), <dyn TimerTask>::run, false))
     }
 
-    /// Where this thread leaves wakers.
+    /// The wakers for sleeps that this thread makes.
     pub(crate) fn wakers(&self) -> &Wakers {
-        let wakers = self.wakers.get_or_init(|| {
+        let shares = self.wakers.get_or_init(|| {
             let wakers = TaskTimer::on(self.driver.clone(), Waker::wake, true);
-            let counted = || Arc::new(CachePadded::new(wakers.clone()));
-            std::iter::repeat_with(counted)
-                .take(self.driver.shard_count)
-                .collect()
+            Shares::new(&wakers, self.driver.config.shard_count)
         });
-        &wakers[thread_slot() & (wakers.len() - 1)]
+        shares.of_this_thread()
+    }
+
+    /// All counts.
+    pub(crate) fn stats(&self) -> TimerStats {
+        self.driver.stats(self.panics())
+    }
+
+    /// The label of the timer's metrics.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn source_name(&self) -> SourceName {
+        SourceName {
+            label: "timer",
+            name: self.driver.config.name.as_str().into(),
+        }
     }
 
     /// Panics of tasks and of wakers.
-    pub(crate) fn panics(&self) -> u64 {
+    fn panics(&self) -> u64 {
         let of_tasks = self.tasks.get().map_or(0, TaskTimer::panicked);
         of_tasks + self.of_sleepers(TaskTimer::panicked)
     }
 
-    /// Ends the timer; the tasks that never fired, and the threads that had not ended.
+    /// Ends the timer. Returns the tasks that never fired, and how many threads have not ended.
     pub(crate) fn shutdown(&self, limit: Duration) -> (Vec<Box<dyn TimerTask>>, usize) {
         let tasks = || self.tasks.get().map_or_else(Vec::new, TaskTimer::shutdown);
         self.driver.shutdown(limit, tasks)
@@ -305,14 +319,23 @@ impl Inside {
 
     /// A number of the sleepers; 0 when there never was one.
     pub(crate) fn of_sleepers<N: Default>(&self, number: impl Fn(&TaskTimer<Waker>) -> N) -> N {
-        self.wakers
-            .get()
-            .map_or_else(N::default, |wakers| number(&wakers[0]))
+        match self.wakers.get() {
+            Some(shares) => number(shares.value()),
+            None => N::default(),
+        }
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl Drop for TimerInner {
+    fn drop(&mut self) {
+        let read = || timer_samples(self.stats());
+        self.driver.published.withdraw(read);
     }
 }
 
 impl<T: Send + 'static> Tasks<T> {
-    /// Has the handler run `task` at a tick, seen from another.
+    /// Schedules `task` for the handler at a tick, seen from another.
     #[inline]
     pub(crate) fn insert(
         &self,
@@ -325,6 +348,7 @@ impl<T: Send + 'static> Tasks<T> {
             drop(shard);
             return Err(ScheduleError::new(task, TimerError::Closed));
         }
+        // After an idle time the wheel lags behind the present.
         shard.wheel.catch_up(now_tick);
         let scheduled = shard.wheel.insert(deadline, task).map_err(|task| {
             let reason = TimerError::Full {
@@ -336,48 +360,53 @@ impl<T: Send + 'static> Tasks<T> {
         Ok(shard.handle(scheduled.id))
     }
 
-    /// Closes all shards and takes out what is pending.
-    fn take_all(&self) -> Vec<T> {
-        let mut left = Vec::new();
+    /// Closes all shards and takes the pending tasks out.
+    fn close_and_drain(&self) -> Vec<T> {
+        let mut unfired = Vec::new();
         for number in 0..self.shards.count() {
             let mut from = Some(0);
             while let Some(start) = from {
-                from = self.close_some(number, start, &mut left);
+                from = self.close_and_drain_some(number, start, &mut unfired);
             }
         }
-        left
-    }
-
-    /// Has tasks run, in jobs.
-    fn execute(&self, due: Due<T>) {
-        for tasks in due.into_jobs(self.driver.parallelism()) {
-            let (run, driver) = (self.run.clone(), self.driver.clone());
-            self.driver
-                .execute(Job::new(move || run.all(tasks, &driver)));
-        }
+        unfired
     }
 
     /// Takes out up to `BUDGET` tasks of a shard under one lock hold; returns where to go on.
-    fn close_some(&self, number: usize, mut from: u32, left: &mut Vec<T>) -> Option<u32> {
+    fn close_and_drain_some(
+        &self,
+        number: usize,
+        mut from: u32,
+        unfired: &mut Vec<T>,
+    ) -> Option<u32> {
         let mut shard = self.shards.lock(number);
         shard.closed = !failpoint!(ShutdownClosesNoShard);
         for _ in 0..BUDGET {
             let id = shard.wheel.first_from(from)?;
             from = id.index();
-            left.extend(shard.wheel.cancel(id));
+            unfired.extend(shard.wheel.cancel(id));
         }
         Some(from)
+    }
+
+    /// Runs tasks on the timer's executor, in jobs.
+    fn execute(&self, due: Due<T>) {
+        for tasks in due.into_jobs(self.driver.executors.parallelism()) {
+            let run = self.run.clone();
+            let driver = self.driver.clone();
+            self.driver
+                .execute(Job::new(move || run.all(tasks, &driver)));
+        }
     }
 }
 
 impl<T: Send + 'static> WheelOwner for Tasks<T> {
     fn advance(&self, number: usize, now_tick: u64) -> Advanced {
-        let in_order = self.driver.by_hand;
-        let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
-        let mut due = self.round.lock();
+        let budget = self.due.budget(BUDGET);
+        let mut due = self.due.lock();
         let mut shard = self.shards.lock(number);
         let advanced = shard.wheel.advance(now_tick, budget, |task| {
-            let order = in_order.then(|| (task.deadline(), task.id().sequence()));
+            let order = (task.deadline(), task.id().sequence());
             due.push(task.take(), order);
         });
         shard.advanced(advanced.next_due);
@@ -385,13 +414,9 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
     }
 
     fn round_over(self: Arc<Self>) {
-        let due = std::mem::take(&mut *self.round.lock());
-        self.execute(due);
+        self.execute(self.due.take());
         let driver = self.driver.clone();
-        if let Some(tasks) = Arc::into_inner(self) {
-            // The last handle went meanwhile. Pending tasks are the user's to drop: not here.
-            driver.execute(Job::new(move || drop(tasks)));
-        }
+        driver.release(self);
     }
 
     fn next_due(&self, shard: usize) -> Option<u64> {
@@ -404,14 +429,11 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
 
     fn timer_closed(self: Arc<Self>) {
         for number in 0..self.shards.count() {
-            self.shards.lock(number).closed = true; // what is pending can still be taken back
+            self.shards.lock(number).closed = true; // pending tasks can still be taken back
         }
         if self.run_at_close && !failpoint!(ShutdownWakesNoSleeper) {
-            let mut due = Due::default();
-            self.take_all()
-                .into_iter()
-                .for_each(|task| due.push(task, None));
-            self.execute(due);
+            let early = self.close_and_drain();
+            self.execute(early.into_iter().collect());
         }
     }
 }
@@ -438,11 +460,13 @@ mod tests {
 
     /// So no thread waits long for a wheel's lock.
     #[test]
-    fn one_turn_hands_over_a_bounded_number_of_tasks() {
-        let tasks = TaskTimer::on(Arc::new(Driver::new()), drop::<()>, false); // nobody turns it
-        (0..1000).for_each(|_| _ = tasks.schedule_at(0, ()).unwrap());
-        let turn = || (tasks.tasks.advance(0, 0).fired, tasks.len());
-        let turned: Vec<_> = std::iter::repeat_with(turn).take(4).collect();
-        assert_eq!(turned, [(256, 744), (256, 488), (256, 232), (232, 0)]);
+    fn one_advance_hands_over_a_bounded_number_of_tasks() {
+        let tasks = TaskTimer::on(Arc::new(Driver::new()), drop::<()>, false); // without a reaper
+        for _ in 0..1000 {
+            tasks.schedule_at(0, ()).unwrap();
+        }
+        let advance = || (tasks.tasks.advance(0, 0).fired, tasks.len());
+        let advances: Vec<_> = std::iter::repeat_with(advance).take(4).collect();
+        assert_eq!(advances, [(256, 744), (256, 488), (256, 232), (232, 0)]);
     }
 }

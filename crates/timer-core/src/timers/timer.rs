@@ -1,4 +1,4 @@
-//! [`Timer`]: what tasks are scheduled on, and what the wheels of others are turned by.
+//! [`Timer`]: schedules tasks, and advances the wheels of other owners.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,39 +9,37 @@ use crate::{
         ScheduleError, TimerError, TimerTask,
         periodic::{self, Interval, Pace, Periodic},
         sleep::Sleep,
-        task_timer::{Inside, TaskTimer},
+        task_timer::{TaskTimer, TimerInner},
     },
 };
 
-/// A timer: tasks are scheduled on it, and others' wheels can be driven by it.
+/// A timer: tasks are scheduled on it, and other owners' wheels can share its reaper.
 ///
-/// A handle, cheap to clone. The same timer may serve a whole process: whatever keeps wheels of
-/// its own, such as a [`TaskTimer`] or a purgatory, takes the [driver](Self::driver) and shares the
-/// reaper.
+/// A handle, cheap to clone. The same timer may serve a whole process: an owner of wheels, such as a
+/// [`TaskTimer`], takes the [driver](Self::driver) and shares the reaper.
 ///
 /// Nothing of the timer is locked while a task runs, so a task may schedule and cancel, itself
-/// included. The trait is not dyn compatible: what takes any timer is generic over it.
+/// included. The trait is not dyn compatible: a function that takes any timer is generic over it.
 pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// The inside of the timer, which is the same for all: only the timers of this crate have one.
     #[doc(hidden)]
-    fn inside(&self) -> &Inside;
+    fn inner(&self) -> &TimerInner;
 
-    /// What turns the wheels, for owners that keep their own.
+    /// The inside of the timer, for owners of wheels.
     fn driver(&self) -> Arc<Driver> {
-        self.inside().driver.clone()
+        self.inner().driver.clone()
     }
 
-    /// The present on the timer's clock, in nanoseconds: what deadlines of
-    /// [`schedule_at`](Self::schedule_at) and [`sleep_until_ns`](Self::sleep_until_ns) count from.
+    /// The present on the timer's clock, in nanoseconds, as in the deadlines of
+    /// [`schedule_at`](Self::schedule_at) and [`sleep_until_ns`](Self::sleep_until_ns).
     fn now_ns(&self) -> u64 {
-        self.inside().driver.now_ns()
+        self.inner().driver.now_ns()
     }
 
-    /// Ends the timer: later tasks are refused, sleeps are woken, purgatories and other owners of
-    /// wheels on it are closed, and the tasks that never fired are handed back. Then waits until
-    /// the timer's threads have run what had expired and what the closing ended, for at most
-    /// `limit`; [`Duration::MAX`] waits until that is over. The rest goes on, and its thread
-    /// ends after it.
+    /// Ends the timer: later tasks are refused, sleeps are woken, owners of wheels on it are closed,
+    /// and the tasks that never fired are handed back. Then waits until the timer's threads have run
+    /// the expired tasks and those that the closing ended, for at most `limit`; [`Duration::MAX`]
+    /// waits until that is over. The rest goes on, and its thread ends after it.
     ///
     /// A thread of a timer waits for nothing here. A timer on a tokio runtime, or with an
     /// [executor](crate::SystemTimerBuilder::executor) of yours, has no worker to wait for. Jobs
@@ -66,7 +64,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn shutdown(&self, limit: Duration) -> TimerLeft {
-        let (unfired, threads) = self.inside().shutdown(limit);
+        let (unfired, threads) = self.inner().shutdown(limit);
         TimerLeft { unfired, threads }
     }
 
@@ -81,7 +79,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         delay: Duration,
         task: impl TimerTask,
     ) -> Result<TimerHandle, ScheduleError> {
-        self.inside().tasks().schedule(delay, Box::new(task))
+        self.inner().tasks().schedule(delay, Box::new(task))
     }
 
     /// As [`schedule`](Self::schedule), at a moment of the timer's clock instead of after a delay;
@@ -94,7 +92,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         deadline_ns: u64,
         task: impl TimerTask,
     ) -> Result<TimerHandle, ScheduleError> {
-        self.inside()
+        self.inner()
             .tasks()
             .schedule_at(deadline_ns, Box::new(task))
     }
@@ -102,18 +100,18 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// Cancels a task: out of the wheel at once, dropped on this thread. True if that kept it from
     /// running. O(1).
     fn cancel(&self, handle: TimerHandle) -> bool {
-        self.inside().tasks().drop_pending(handle)
+        self.inner().tasks().drop_pending(handle)
     }
 
     /// Gives a pending task `delay` from now, earlier or later than before; it keeps its handle,
     /// and nothing is allocated. False if it is pending no more. O(1).
     fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
-        self.inside().tasks().reschedule(handle, delay)
+        self.inner().tasks().reschedule(handle, delay)
     }
 
     /// True until the task falls due or is cancelled. O(1).
     fn is_pending(&self, handle: TimerHandle) -> bool {
-        self.inside().tasks().is_pending(handle)
+        self.inner().tasks().is_pending(handle)
     }
 
     /// Runs `task` again and again, `period` from one *start* to the next. A run that takes longer
@@ -128,7 +126,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         period: Duration,
         task: impl FnMut() + Send + 'static,
     ) -> Result<Periodic, TimerError> {
-        periodic::start(self.inside().tasks(), first, Pace::Rate(period), task)
+        periodic::start(self.inner().tasks(), first, Pace::Rate(period), task)
     }
 
     /// Runs `task` again and again, `delay` from the *end* of one run to the start of the next. See
@@ -142,20 +140,20 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         delay: Duration,
         task: impl FnMut() + Send + 'static,
     ) -> Result<Periodic, TimerError> {
-        periodic::start(self.inside().tasks(), first, Pace::Delay(delay), task)
+        periodic::start(self.inner().tasks(), first, Pace::Delay(delay), task)
     }
 
     /// A future that is ready once `delay` has passed from this call. [`Duration::MAX`] and the
     /// like mean "practically never". On any runtime; see [`Sleep`], and for a limit on another
     /// future [`timeout`](crate::timeout).
     fn sleep(&self, delay: Duration) -> Sleep {
-        Sleep::after(self.inside(), delay)
+        Sleep::after(self.inner(), delay)
     }
 
     /// As [`sleep`](Self::sleep), until a moment of the timer's clock; one in the past is due at
     /// once, and `u64::MAX` never. Reads no clock.
     fn sleep_until_ns(&self, deadline_ns: u64) -> Sleep {
-        Sleep::until(self.inside(), deadline_ns)
+        Sleep::until(self.inner(), deadline_ns)
     }
 
     /// Ticks to be awaited, one each `period`, the first a period from this call (not at once, as
@@ -164,7 +162,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// [`TimerError::ZeroPeriod`].
     fn interval(&self, period: Duration) -> Result<Interval, TimerError> {
-        Interval::new(self.inside(), period)
+        Interval::new(self.inner(), period)
     }
 
     /// Wheels for tasks of one type, each run by `handler`: no box a task, and a pending one can be
@@ -178,28 +176,28 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
 
     /// Tasks scheduled here and not yet due. O(shards).
     fn len(&self) -> usize {
-        self.inside().tasks().len()
+        self.inner().tasks().len()
     }
 
     /// True when no task is scheduled here. O(shards).
     fn is_empty(&self) -> bool {
-        self.inside().tasks().is_empty()
+        self.inner().tasks().is_empty()
     }
 
     /// What the timer holds and has done, over all wheels that it turns. O(wheels × shards),
     /// each shard locked for a moment, one after the other.
     fn stats(&self) -> TimerStats {
-        self.inside().driver.stats(self.inside().panics())
+        self.inner().stats()
     }
 
     /// How many sleeps are registered: polled, not yet due and not dropped. Exact when nothing
     /// moves. O(shards).
     fn sleepers(&self) -> usize {
-        self.inside().of_sleepers(TaskTimer::len)
+        self.inner().of_sleepers(TaskTimer::len)
     }
 }
 
-/// What a [`shutdown`](Timer::shutdown) left.
+/// The rest that a [`shutdown`](Timer::shutdown) left.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TimerLeft {

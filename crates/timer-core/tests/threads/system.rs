@@ -356,7 +356,7 @@ fn a_turn_that_panicked_is_made_up_for() {
     });
     assert!(driver.attach(&owner, &owner.shards));
     let mut shard = owner.shards.lock(0);
-    let deadline = driver.tick.deadline(driver.now_ns(), 5 * MS);
+    let deadline = driver.config.tick.deadline(driver.now_ns(), 5 * MS);
     let due = shard.insert(deadline, ()).unwrap().due;
     shard.work_at(due);
     drop(shard);

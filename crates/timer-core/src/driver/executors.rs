@@ -1,0 +1,214 @@
+//! What an owner of wheels hands to executors: [`Executors`], the executors themselves, and
+//! [`DueQueue`], the tasks that fell due in a round.
+
+use std::sync::Arc;
+
+use crate::{
+    driver::{
+        driver::Driver,
+        executor::{Executor, JOB_TASKS, Job, contain},
+    },
+    sync::{Mutex, MutexGuard},
+};
+
+/// The executor of an owner of wheels: its own, or else the timer's. Panics of either are contained.
+#[derive(Clone, Debug)]
+pub struct Executors {
+    timers: Arc<dyn Executor>,
+    own: Option<Arc<dyn Executor>>,
+    /// The timer's executor runs jobs on the thread that hands them in.
+    pub(crate) inline: bool,
+    /// True on a thread that advances the timer's wheels between two of its tasks.
+    pub(crate) advances_here: fn() -> bool,
+}
+
+impl Executors {
+    /// The timer's executor, for tasks scheduled on the timer.
+    pub(crate) fn of_timer(executor: Arc<dyn Executor>) -> Self {
+        Executors {
+            timers: executor,
+            own: None,
+            inline: false,
+            advances_here: || false,
+        }
+    }
+
+    pub(crate) fn with_own(&self, own: Option<Arc<dyn Executor>>) -> Self {
+        Executors {
+            own,
+            ..self.clone()
+        }
+    }
+
+    fn executor(&self) -> &dyn Executor {
+        match &self.own {
+            Some(own) => &**own,
+            None => &*self.timers,
+        }
+    }
+
+    /// Hands a job over. An executor that panics has dropped the job, and so run it.
+    pub fn execute(&self, job: Job) {
+        let _ = contain(|| self.executor().execute(job));
+    }
+
+    /// The number of threads that run jobs, as far as that is known; at least 1.
+    pub fn parallelism(&self) -> usize {
+        contain(|| self.executor().parallelism())
+            .unwrap_or(1)
+            .max(1)
+    }
+
+    /// The number of waiting jobs, if the executor counts them.
+    pub fn queued(&self) -> Option<u64> {
+        contain(|| self.executor().queued()).unwrap_or(None)
+    }
+
+    /// True when no wheel is advanced, or no job run, while the calling thread blocks.
+    pub fn need_this_thread(&self) -> bool {
+        let needs = |executor: &dyn Executor| contain(|| executor.needs_this_thread());
+        if (self.advances_here)() || needs(&*self.timers).unwrap_or(false) {
+            return true;
+        }
+        match &self.own {
+            Some(own) => needs(&**own).unwrap_or(false),
+            None => false,
+        }
+    }
+
+    /// True when jobs run on the thread that hands them in.
+    pub fn run_in_place(&self) -> bool {
+        self.own.is_none() && self.inline
+    }
+}
+
+/// Tasks that fell due, in the order in which they are to be run: as they came off the wheels, or,
+/// on a manual timer, in the order of (tick, insertion).
+#[derive(Debug)]
+pub struct Due<T> {
+    tasks: Vec<T>,
+    /// Deadline and sequence of each, where order matters.
+    order: Vec<(u64, u64)>,
+    in_order: bool,
+}
+
+impl<T> Default for Due<T> {
+    fn default() -> Self {
+        Due::new(false)
+    }
+}
+
+impl<T> FromIterator<T> for Due<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(tasks: I) -> Self {
+        Due {
+            tasks: tasks.into_iter().collect(),
+            ..Due::default()
+        }
+    }
+}
+
+impl<T> Due<T> {
+    fn new(in_order: bool) -> Self {
+        Due {
+            tasks: Vec::new(),
+            order: Vec::new(),
+            in_order,
+        }
+    }
+
+    /// Adds a task with its deadline and its place in the order of insertion.
+    #[inline]
+    pub fn push(&mut self, task: T, order: (u64, u64)) {
+        self.tasks.push(task);
+        if self.in_order {
+            self.order.push(order);
+        }
+    }
+
+    /// The tasks in jobs of [`JOB_TASKS`](crate::JOB_TASKS) at most, and small enough that each of
+    /// `parallelism` threads gets one.
+    pub fn into_jobs(self, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
+        let mut tasks = self.tasks;
+        if self.in_order {
+            tasks = sorted(tasks, &self.order);
+        }
+        let size = tasks.len().div_ceil(parallelism.max(1)).clamp(1, JOB_TASKS);
+        let mut tasks = tasks.into_iter();
+        std::iter::from_fn(move || {
+            let job: Vec<T> = tasks.by_ref().take(size).collect();
+            if job.is_empty() { None } else { Some(job) }
+        })
+    }
+}
+
+/// The tasks, sorted by the key of each.
+fn sorted<T>(tasks: Vec<T>, order: &[(u64, u64)]) -> Vec<T> {
+    let mut keyed: Vec<_> = order.iter().zip(tasks).collect();
+    keyed.sort_by_key(|&(order, _)| *order);
+    keyed.into_iter().map(|(_, task)| task).collect()
+}
+
+/// The tasks that fell due in the round under way, of one owner of wheels.
+///
+/// An owner fills it in [`advance`](super::WheelOwner::advance), and in
+/// [`round_over`](super::WheelOwner::round_over) takes it and [releases](Driver::release) itself.
+#[derive(Debug)]
+pub struct DueQueue<T> {
+    due: Mutex<Due<T>>,
+    in_order: bool,
+}
+
+impl<T> DueQueue<T> {
+    /// An empty queue; the driver says whether order matters.
+    pub fn new(driver: &Driver) -> Self {
+        let in_order = driver.config.manual;
+        DueQueue {
+            due: Mutex::new(Due::new(in_order)),
+            in_order,
+        }
+    }
+
+    /// How many tasks to take off a wheel under one lock hold: `budget`, but without a bound where
+    /// order matters, which needs the whole tick.
+    pub fn budget(&self, budget: usize) -> usize {
+        if self.in_order { usize::MAX } else { budget }
+    }
+
+    /// Locks the queue, to push tasks while a wheel is advanced.
+    pub fn lock(&self) -> MutexGuard<'_, Due<T>> {
+        self.due.lock()
+    }
+
+    /// Takes what the round found due.
+    pub fn take(&self) -> Due<T> {
+        std::mem::replace(&mut *self.due.lock(), Due::new(self.in_order))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_tasks_are_parted_among_the_threads() {
+        let sizes = |count: u32, parallelism| -> Vec<usize> {
+            let due: Due<u32> = (0..count).collect();
+            due.into_jobs(parallelism).map(|job| job.len()).collect()
+        };
+        assert_eq!(sizes(0, 4), []);
+        assert_eq!(sizes(3, 8), [1, 1, 1]);
+        assert_eq!(sizes(10, 4), [3, 3, 3, 1]);
+        assert_eq!(sizes(130, 1), [64, 64, 2]);
+        let due: Due<u32> = (0..200).collect();
+        assert!(due.into_jobs(2).flatten().eq(0..200));
+    }
+
+    #[test]
+    fn a_manual_timers_tasks_are_sorted() {
+        let mut due = Due::new(true);
+        for (task, order) in [(2, (7, 2)), (3, (8, 1)), (1, (7, 1))] {
+            due.push(task, order);
+        }
+        assert!(due.into_jobs(1).flatten().eq([1, 2, 3]));
+    }
+}

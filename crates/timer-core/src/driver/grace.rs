@@ -1,0 +1,62 @@
+//! A pause of the program's own process (SIGSTOP, a debugger, a frozen container), and the grace
+//! period after it.
+//!
+//! After a pause many deadlines have passed, while heartbeats that came in time still lie unread in
+//! their sockets. The reaper would race the threads that read them. So with a grace period the
+//! tasks that are due wait for one more bound.
+
+use std::time::Duration;
+
+use crate::driver::clock::later_ns;
+
+/// Notices rounds that come too late. Pure: its caller reads the clock.
+#[derive(Debug)]
+pub(crate) struct Grace {
+    bound: Duration,
+    /// When the reaper meant to be back.
+    planned_ns: Option<u64>,
+    /// When the period under way ends.
+    until_ns: Option<u64>,
+}
+
+impl Grace {
+    pub(crate) fn new(bound: Duration) -> Self {
+        Grace {
+            bound,
+            planned_ns: None,
+            until_ns: None,
+        }
+    }
+
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.until_ns.is_some()
+    }
+
+    /// Plans the next round, at most `bound` from now so that a pause of any task is noticed;
+    /// returns how long to sleep.
+    pub(crate) fn plan(&mut self, now_ns: u64, wait: Duration) -> Duration {
+        let wait = wait.min(self.bound);
+        self.planned_ns = Some(later_ns(now_ns, wait));
+        wait
+    }
+
+    /// The rest of the grace period, if the wheels are not to be advanced yet.
+    pub(crate) fn wait(&mut self, now_ns: u64) -> Option<Duration> {
+        // A round plans the next one anew; one that finds nothing pending plans none.
+        let planned_ns = self.planned_ns.take();
+        if let Some(until_ns) = self.until_ns {
+            if now_ns < until_ns {
+                return Some(Duration::from_nanos(until_ns - now_ns));
+            }
+            // Over. Another one does not follow at once, however late this round is: each period
+            // is followed by a round that expires, so no load can put expiry off for ever.
+            self.until_ns = None;
+            return None;
+        }
+        if now_ns <= later_ns(planned_ns?, self.bound) {
+            return None;
+        }
+        self.until_ns = Some(later_ns(now_ns, self.bound));
+        Some(self.bound)
+    }
+}
