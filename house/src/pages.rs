@@ -36,6 +36,92 @@ fn every_module_of_the_crates_is_on_the_map() {
     none(wrong);
 }
 
+/// The rows of the code map and of the invariants name modules that exist.
+#[test]
+fn every_module_on_the_map_exists() {
+    let map = text("docs/ARCHITECTURE.md");
+    let mut names = Vec::new();
+    for row in map.lines().filter(|line| line.starts_with("| ↳ ")) {
+        names.extend(quoted(column(row, 1)));
+    }
+    for row in invariants(&map) {
+        names.extend(quoted(column(row, 2)));
+    }
+    let mut wrong = Vec::new();
+    for name in names {
+        if module(name).is_none() {
+            wrong.push(format!("docs/ARCHITECTURE.md: no module `{name}`"));
+        }
+    }
+    none(wrong);
+}
+
+/// Each invariant is defined where the table says, and each that is defined is in the table.
+#[test]
+fn invariants_are_defined_where_the_table_says() {
+    let page = text("docs/ARCHITECTURE.md");
+    let mut wrong = Vec::new();
+    let mut listed = BTreeSet::new();
+    for row in invariants(&page) {
+        let files: Vec<String> = quoted(column(row, 2)).filter_map(module).collect();
+        for name in column(row, 1).split(',').map(str::trim) {
+            let definition = format!("**{name}**");
+            if !files.iter().any(|text| text.contains(&definition)) {
+                wrong.push(format!("{name} is not defined in {}", column(row, 2)));
+            }
+            listed.insert(name);
+        }
+    }
+    assert!(listed.len() > 10, "{} invariants are listed", listed.len());
+    // At the head of a file each is an item of a list.
+    for of in ["timer-core", "purgatory"] {
+        for (path, text) in modules(of) {
+            for line in text.lines() {
+                let name = line
+                    .strip_prefix("//! - **")
+                    .and_then(|rest| rest.split("**").next());
+                let is_inside = path.contains('/') && !path.starts_with("guide/");
+                if let Some(name) = name
+                    && is_inside
+                    && !listed.contains(name)
+                {
+                    wrong.push(format!("{of}/src/{path}.rs: {name} is not in the table"));
+                }
+            }
+        }
+    }
+    none(wrong);
+}
+
+/// The rows of the table of invariants.
+fn invariants(page: &str) -> impl Iterator<Item = &str> {
+    let table = page.split("## Invariants").nth(1).unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| "));
+    rows.skip(1)
+}
+
+fn column(row: &str, number: usize) -> &str {
+    row.split('|').nth(number).unwrap().trim()
+}
+
+/// The words in backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The text of a module of one of the crates, by its path without the ending.
+fn module(name: &str) -> Option<String> {
+    for of in ["timer-core", "purgatory"] {
+        for end in [".rs", "/mod.rs"] {
+            let path = root().join(format!("crates/{of}/src/{name}{end}"));
+            if let Ok(text) = fs::read_to_string(path) {
+                return Some(text);
+            }
+        }
+    }
+    None
+}
+
 /// A heading as a link names it.
 fn anchor(heading: &str) -> String {
     let kept = heading

@@ -1,5 +1,8 @@
 //! Versions: a count of events for each hash, by which a thread that parks notices an event that
 //! came between its check and its watch.
+//!
+//! - **Versions**: an event counts a version up before it walks, a park compares the version as it
+//!   watches, both under the shard's lock. So no event between check and watch is lost.
 
 use std::hash::{BuildHasher, Hash};
 
