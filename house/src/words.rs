@@ -1,6 +1,6 @@
 //! Words that leave a sentence's subject unnamed or make a riddle of a number, in the comments of
-//! shipped code and on the pages; and documentation whose first sentence opens with a word that
-//! begins no definition.
+//! shipped code and on the pages; terms that another has replaced; and documentation whose first
+//! sentence opens with a word that begins no definition.
 
 use crate::{
     pending::{UNNAMED, split},
@@ -10,6 +10,19 @@ use crate::{
 /// Nowhere, in upper or lower case.
 const WORDS: [&str; 4] = ["who", "whoever", "whom", "somebody"];
 const PHRASES: [&str; 1] = ["so many"];
+
+/// Terms that have left, each with the one that says it now.
+const REPLACED: [(&str, &str); 9] = [
+    ("check form", "checked watch"),
+    ("count form", "threshold watch"),
+    ("further watch", "secondary watch"),
+    ("hand-turned", "advanced by the test"),
+    ("raise an event", "signal a key"),
+    ("raises an event", "signals a key"),
+    ("rooms", "shards"),
+    ("time-out", "timeout"),
+    ("when nothing moves", "when idle"),
+];
 
 /// Not at the start of a sentence.
 const STARTS: [&str; 3] = ["what is ", "those that ", "of which "];
@@ -77,6 +90,11 @@ fn found(passage: &Passage) -> Vec<String> {
             found.push(phrase.to_owned());
         }
     }
+    for (old, new) in REPLACED {
+        if contains_words(&text, old) {
+            found.push(format!("{old}, not {new}"));
+        }
+    }
     // Then the starts of sentences and of the documentation.
     for start in STARTS {
         if sentences(&text).any(|sentence| sentence.starts_with(start)) {
@@ -88,6 +106,16 @@ fn found(passage: &Passage) -> Vec<String> {
         found.push(format!("{first} ..."));
     }
     found
+}
+
+/// Whether a text contains words that are no part of longer ones.
+fn contains_words(text: &str, words: &str) -> bool {
+    let is_end = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+    text.match_indices(words).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + words.len()..].chars().next();
+        is_end(before) && is_end(after)
+    })
 }
 
 fn sentences(text: &str) -> impl Iterator<Item = &str> {
@@ -161,6 +189,8 @@ fn a_riddle_is_told_in_any_case_and_across_lines() {
     refused("// A count. What is left goes.", &["what is"]);
     refused("// It says what is left.", &[]);
     refused("let who = 1; // the rest", &[]);
+    refused("// It has rooms.", &["rooms, not shards"]);
+    refused("// A showroom, and a mushrooms' room.", &[]);
 }
 
 #[test]
