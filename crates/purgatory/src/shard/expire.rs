@@ -1,9 +1,9 @@
-//! Expiry: what follows from a turn of a shard's wheel.
+//! Expiry: the consequences of an advance of a shard's wheel.
 //!
 //! The wheel visits the entries that are due, one at a time. An entry that it visits early is due
 //! for a recheck and goes back on the wheel. One whose time is up has its last check, if that is
-//! asked for, or ends. One that is held is left a note. What is then left to do for an operation is
-//! a [`CallbackJob`], for the executor.
+//! asked for, or ends. One that is held is left a note. The rest of an operation's expiry is a
+//! [`CallbackJob`], for the executor.
 
 use timer_core::{Advanced, DueTask, TimerHandle};
 

@@ -1,4 +1,4 @@
-//! What a model checker replaces, in one place: locks, atomics and thread-locals, which are
+//! The parts that a model checker replaces, in one place: locks, atomics and thread-locals, which are
 //! timer-core's facade, and the few sizes that a model wants small. So loom and shuttle check the
 //! shipped code.
 //!
