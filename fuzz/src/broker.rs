@@ -1,5 +1,5 @@
-//! The example broker: frames of several connections, with time, followers and hang-ups between them.
-//! The body is the broker's own; its tests feed malformed frames to it, too.
+//! The example broker: frames of several connections, with time, followers and hang-ups between
+//! them. The body is the broker's own; its tests feed malformed frames to it, too.
 
 /// Runs one session; see [`broker_example::fuzz::run`].
 ///

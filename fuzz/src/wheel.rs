@@ -1,5 +1,5 @@
-//! `TimingWheel` beside the reference of `crates/timer-core/tests/models/oracle.rs`, an ordered set:
-//! inserts, cancels, new deadlines and advances anywhere in `u64`.
+//! `TimingWheel` beside the reference of `crates/timer-core/tests/models/oracle.rs`, an ordered
+//! set: inserts, cancels, new deadlines and advances anywhere in `u64`.
 
 #[allow(dead_code, reason = "a test's, which counts its paths")]
 #[path = "../../crates/timer-core/tests/models/oracle.rs"]

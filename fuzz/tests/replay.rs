@@ -1,5 +1,5 @@
-//! Runs the bodies of the fuzz targets without a fuzzer: on each file of the committed corpora, and on
-//! random bytes.
+//! Runs the bodies of the fuzz targets without a fuzzer: on each file of the committed corpora, and
+//! on random bytes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -48,8 +48,8 @@ fn passes(run: impl FnOnce() + UnwindSafe) -> bool {
     catch_unwind(run).is_ok()
 }
 
-/// Runs random cases: as many as `PROPTEST_CASES` says, by default 256. The bytes of a failing case are
-/// shrunk and printed, with the command that adds them to a corpus.
+/// Runs random cases: as many as `PROPTEST_CASES` says, by default 256. The bytes of a failing case
+/// are shrunk and printed, with the command that adds them to a corpus.
 fn at_random(body: Body, bytes: impl Strategy<Value = Vec<u8>>) {
     let config = Config {
         failure_persistence: None,
@@ -70,8 +70,8 @@ fn records(bytes: usize, count: usize) -> impl Strategy<Value = Vec<u8>> {
     vec(vec(any::<u8>(), bytes), 0..count).prop_map(|records| records.concat())
 }
 
-/// Generates frames of the corpus in any order with a few bytes changed, and events between them. (Random
-/// bytes would be no requests.)
+/// Generates frames of the corpus in any order with a few bytes changed, and events between them.
+/// (Random bytes would be no requests.)
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     // A known frame, with up to two bytes changed.
     let known: Vec<Vec<u8>> = corpus("broker")

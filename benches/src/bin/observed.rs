@@ -3,9 +3,9 @@
 //! recorder and rendered four times a second. The last table has the cost of publishing itself.
 //!
 //! `cargo run --release -p purgatory-benches --bin observed` (append `-- --quick` for a first
-//! impression). The modes take turns, and each figure is the median of its rounds. With `--features
-//! tracing` the purgatory's events are compiled in and a subscriber receives them. With `--only MODE`
-//! one mode runs by itself, for a tool that counts instructions.
+//! impression). The modes take turns, and each figure is the median of its rounds. With
+//! `--features tracing` the purgatory's events are compiled in and a subscriber receives them. With
+//! `--only MODE` one mode runs by itself, for a tool that counts instructions.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},

@@ -1,15 +1,15 @@
 //! A live page of [purgatories](purgatory::Purgatory) and their [timers](timer_core::SystemTimer).
 //!
-//! It shows how many operations are parked and under which keys, how many end per second and how, how
-//! long they waited, the oldest of them, and what each timer holds and does. The page is one file
-//! without outside assets, fed by server-sent events.
+//! It shows how many operations are parked and under which keys, how many end per second and how,
+//! how long they waited, the oldest of them, and what each timer holds and does. The page is one
+//! file without outside assets, fed by server-sent events.
 //!
 //! [`Live`] lists what to show. There are two ways to serve it:
 //!
-//! - your own server, with any library, serves two paths: [`Live::page`] as `text/html`, and below it
-//!   `events`, a `text/event-stream` with a [`Live::event`] a few times per second; or
-//! - with the feature `axum`, `Live::router` serves both, merged or nested into your routes. A program
-//!   without a server can run `Server`, which serves routes on a thread of its own.
+//! - your own server, with any library, serves two paths: [`Live::page`] as `text/html`, and below
+//!   it `events`, a `text/event-stream` with a [`Live::event`] a few times per second; or
+//! - with the feature `axum`, `Live::router` serves both, merged or nested into your routes. A
+//!   program without a server can run `Server`, which serves routes on a thread of its own.
 //!
 //! ```
 //! use std::{fmt::Display, time::Duration};
@@ -32,12 +32,12 @@
 //!
 //! # Security
 //!
-//! The page only reads; nothing can be changed through it. But it has no authentication, and it shows
-//! the keys (by their `Debug`, or as [`Live::purgatory_with`] writes them): serve it on loopback, or
-//! behind the guard of your other debug pages. Keys are data: they are inserted into the page as text,
-//! never as markup, and [`Live::CONTENT_SECURITY_POLICY`] lets the browser run no script but the
-//! page's own and ask no other host. No header allows other origins to read the events. To exclude DNS
-//! rebinding, too, a server refuses every `Host` that it does not know.
+//! The page only reads; nothing can be changed through it. But it has no authentication, and it
+//! shows the keys (by their `Debug`, or as [`Live::purgatory_with`] writes them): serve it on
+//! loopback, or behind the guard of your other debug pages. Keys are data: they are inserted into
+//! the page as text, never as markup, and [`Live::CONTENT_SECURITY_POLICY`] lets the browser run no
+//! script but the page's own and ask no other host. No header allows other origins to read the
+//! events. To exclude DNS rebinding, too, a server refuses every `Host` that it does not know.
 //!
 //! # Features
 //!

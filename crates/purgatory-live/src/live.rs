@@ -20,8 +20,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// The response header `Content-Security-Policy` for the page. It allows the page's own script and
-    /// style, by their hashes, and events from the page's own origin; nothing else.
+    /// The response header `Content-Security-Policy` for the page. It allows the page's own script
+    /// and style, by their hashes, and events from the page's own origin; nothing else.
     pub const CONTENT_SECURITY_POLICY: &str = concat!(
         "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; ",
         "connect-src 'self'; img-src data:; ",
@@ -32,8 +32,8 @@ impl Live {
     /// The pause between two events: the page expects a few per second.
     pub const PAUSE: Duration = Duration::from_millis(250);
 
-    /// Creates an empty list. The page will show the ten busiest keys and the ten oldest operations of
-    /// each purgatory.
+    /// Creates an empty list. The page will show the ten busiest keys and the ten oldest operations
+    /// of each purgatory.
     pub fn new() -> Live {
         Live {
             clock: SystemClock::new(),
@@ -54,8 +54,8 @@ impl Live {
         self.purgatory_with(purgatory, K::fmt)
     }
 
-    /// Adds a purgatory whose keys `show` writes: `Display::fmt`, or a closure. It runs under no lock,
-    /// and its text is cut after 120 characters.
+    /// Adds a purgatory whose keys `show` writes: `Display::fmt`, or a closure. It runs under no
+    /// lock, and its text is cut after 120 characters.
     ///
     /// ```
     /// use std::fmt::Display;
@@ -99,8 +99,8 @@ impl Live {
         self
     }
 
-    /// Returns the page, a whole HTML document. It listens to `events` below its own path: to `/events`
-    /// if served at `/`, to `/debug/live/events` if served at `/debug/live`.
+    /// Returns the page, a whole HTML document. It listens to `events` below its own path: to
+    /// `/events` if served at `/`, to `/debug/live/events` if served at `/debug/live`.
     pub fn page() -> &'static str {
         include_str!("page.html")
     }
@@ -111,8 +111,8 @@ impl Live {
     /// O(parked + keys) for each purgatory, as [`Purgatory::snapshot`], and O(shards × buckets) for
     /// each timer. Shards are locked one after another, so counts may disagree by what changes
     /// meanwhile. A hundred thousand parked operations take some milliseconds: in an async program,
-    /// call it on a thread that may block. The first call starts the timing of waits: every ending then
-    /// reads the clock.
+    /// call it on a thread that may block. The first call starts the timing of waits: every ending
+    /// then reads the clock.
     ///
     /// # Panics
     /// When a key's `Clone` panics, which runs under a lock, or the function that writes keys, which

@@ -30,12 +30,12 @@ const SHARE: u32 = 5;
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Live {
-    /// Returns the routes: the page at `/` and its events at `/events`. Merge them into yours, or nest
-    /// them below a path (without a slash at the end).
+    /// Returns the routes: the page at `/` and its events at `/events`. Merge them into yours, or
+    /// nest them below a path (without a slash at the end).
     ///
-    /// An event is made every [`PAUSE`](Self::PAUSE) for all listeners together, less often when that
-    /// would take more than a fifth of the time, and not at all while there is no listener. It is made
-    /// on one of tokio's blocking threads; the runtime must have its time driver enabled.
+    /// An event is made every [`PAUSE`](Self::PAUSE) for all listeners together, less often when
+    /// that would take more than a fifth of the time, and not at all while there is no listener. It
+    /// is made on one of tokio's blocking threads; the runtime must have its time driver enabled.
     ///
     /// # Cancellation
     /// The stream of events ends when the client disconnects, or when the server drops the connection.

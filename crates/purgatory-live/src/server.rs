@@ -9,8 +9,8 @@ use std::{
 use axum::Router;
 use tokio::{net, runtime, sync::oneshot};
 
-/// A server for a program without an async runtime. It serves routes over HTTP on a thread of its own
-/// until it is dropped. It has no authentication: give it a loopback address.
+/// A server for a program without an async runtime. It serves routes over HTTP on a thread of its
+/// own until it is dropped. It has no authentication: give it a loopback address.
 ///
 /// # Cancellation
 /// Dropping it closes the port and every connection at once, streams of events included, and joins the

@@ -148,8 +148,8 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// Returns the purgatory of the waits, for metrics and snapshots, to cancel waits, or to
     /// [shut down](Purgatory::shutdown).
     ///
-    /// Only [`advance`](Self::advance) and [`add`](Self::add) signal its keys. Calls of the purgatory
-    /// that do so advance no value, so they do not compile:
+    /// Only [`advance`](Self::advance) and [`add`](Self::add) signal its keys. Calls of the
+    /// purgatory that do so advance no value, so they do not compile:
     ///
     /// ```compile_fail
     /// let log_ends = purgatory::Watermarks::<&str>::new("log ends")?;

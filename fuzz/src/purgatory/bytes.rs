@@ -1,5 +1,5 @@
-//! Decodes bytes into steps of the purgatory's model, few bytes for each step. The test `models` uses
-//! this, too.
+//! Decodes bytes into steps of the purgatory's model, few bytes for each step. The test `models`
+//! uses this, too.
 
 use std::{iter::repeat_n, sync::Arc};
 
@@ -81,8 +81,8 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Decodes an act that is legal anywhere: as a step, or in a check or callback. `inside` is how many
-    /// levels deeper operations may act in their turn; `None` for a step.
+    /// Decodes an act that is legal anywhere: as a step, or in a check or callback. `inside` is how
+    /// many levels deeper operations may act in their turn; `None` for a step.
     fn act(&mut self, inside: Option<u32>) -> Act {
         // Most acts are signals, advances and cancels; an end of everything is rare.
         let is_inside = inside.is_some();
@@ -126,8 +126,8 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Picks an operation: inside a check or callback half of the time its own; else any, or a recent
-    /// one.
+    /// Picks an operation: inside a check or callback half of the time its own; else any, or a
+    /// recent one.
     fn pick(&mut self, inside: bool) -> Pick {
         let pick = self.any::<u8>();
         match pick % 4 {
@@ -158,8 +158,8 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Decodes an operation to park. Its check becomes true when its flag is set, at a certain check, or
-    /// when all its watermarks are reached.
+    /// Decodes an operation to park. Its check becomes true when its flag is set, at a certain
+    /// check, or when all its watermarks are reached.
     fn plan(&mut self) -> Plan {
         // A quarter of all keys, now and then twice.
         let [some, others, twice] = self.any::<[u8; 3]>();
@@ -224,8 +224,8 @@ impl<'a> Bytes<'a> {
         Arc::new(plan)
     }
 
-    /// Decodes more operations under one key than a walk takes in a batch. Their callbacks end others
-    /// that the walk has not reached, or park behind them.
+    /// Decodes more operations under one key than a walk takes in a batch. Their callbacks end
+    /// others that the walk has not reached, or park behind them.
     fn crowd(&mut self) -> Act {
         // Callbacks that end or park others.
         let key = self.key();

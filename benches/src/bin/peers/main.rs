@@ -6,8 +6,8 @@
 //!
 //! Less is better everywhere. Each measure is printed with its spread as soon as it is made; the
 //! medians follow at the end, as the Markdown tables of `docs/BENCHMARKS.md`. Every loop counts how
-//! its timers and requests ended, and a wrong count ends the run. The allocator counts allocations by
-//! thread for the `bytes-per-…` rows; in all other rows it reads a thread-local or two per
+//! its timers and requests ended, and a wrong count ends the run. The allocator counts allocations
+//! by thread for the `bytes-per-…` rows; in all other rows it reads a thread-local or two per
 //! allocation, a few nanoseconds.
 //!
 //! `benches/instructions.py` counts the instructions of an operation with `--operations`.

@@ -95,8 +95,8 @@ impl Sink {
         }
     }
 
-    /// Waits until the expected number has fired, and returns the process's processor time meanwhile,
-    /// in nanoseconds. `None` when that takes longer than a minute.
+    /// Waits until the expected number has fired, and returns the process's processor time
+    /// meanwhile, in nanoseconds. `None` when that takes longer than a minute.
     pub(crate) fn wait(&self) -> Option<u64> {
         let before_ns = process_cpu_ns();
         // A lost timer must not block the run.

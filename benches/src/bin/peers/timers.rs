@@ -146,9 +146,9 @@ impl Core for OursWheel {
     }
 }
 
-/// tokio's `sleep` on a multi-thread runtime: a future that registers when it is first polled and is
-/// cancelled by dropping it. The measured thread polls it inside the runtime's context. Its waker
-/// records that it fires; no task runs, which favours tokio.
+/// tokio's `sleep` on a multi-thread runtime: a future that registers when it is first polled and
+/// is cancelled by dropping it. The measured thread polls it inside the runtime's context. Its
+/// waker records that it fires; no task runs, which favours tokio.
 pub(crate) struct TokioSleep {
     runtime: Runtime,
     sink: &'static Sink,
@@ -234,8 +234,8 @@ impl Timer for QueueTask {
         let polled = queue.clone();
         runtime.spawn(async move {
             loop {
-                // The lock is released while a task waits. An empty queue keeps the waker, and wakes it
-                // when something is inserted.
+                // The lock is released while a task waits. An empty queue keeps the waker, and
+                // wakes it when something is inserted.
                 let next = poll_fn(|context| match polled.lock().poll_expired(context) {
                     Poll::Ready(Some(expired)) => Poll::Ready(expired.into_inner()),
                     Poll::Ready(None) | Poll::Pending => Poll::Pending,
@@ -299,8 +299,8 @@ impl Core for DeadlineMap {
     }
 }
 
-/// A hand-written timer: `std`'s `BTreeMap` behind a mutex, and a thread that waits for the earliest
-/// deadline. Timers fire without the lock.
+/// A hand-written timer: `std`'s `BTreeMap` behind a mutex, and a thread that waits for the
+/// earliest deadline. Timers fire without the lock.
 pub(crate) struct QueueThread {
     delays: Delays<DeadlineMap>,
     sink: &'static Sink,

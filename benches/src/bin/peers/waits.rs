@@ -1,8 +1,8 @@
 //! Ways to wait under keys, each used as its own documentation advises, behind [`Waits`].
 //!
-//! Ours comes in two forms: a *callback* is called by the thread that signals the key, a *future* is
-//! awaited. No contender keeps anything of a request that was completed or timed out. The peer's map
-//! hashes with foldhash, which favours it, and has its default number of shards.
+//! Ours comes in two forms: a *callback* is called by the thread that signals the key, a *future*
+//! is awaited. No contender keeps anything of a request that was completed or timed out. The peer's
+//! map hashes with foldhash, which favours it, and has its default number of shards.
 //!
 //! To add a peer, add its type to [`waits`].
 
@@ -24,9 +24,9 @@ pub(crate) trait Waits: Peer {
     /// How often a signal checks a request that is not ready.
     const VAIN_CHECKS: u64 = 1;
 
-    /// Parks a request that is not ready. It waits once the future was polled, and
-    /// [`Request::end`] is called before the future ends. In the callback form the future is ready as
-    /// soon as the request waits.
+    /// Parks a request that is not ready. It waits once the future was polled, and [`Request::end`]
+    /// is called before the future ends. In the callback form the future is ready as soon as the
+    /// request waits.
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait;
 
     /// Signals `key`: the condition of requests under it may have become true.

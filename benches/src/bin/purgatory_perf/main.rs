@@ -6,8 +6,8 @@
 //! Markdown table.
 //!
 //! Each request waits under the same keys, drawn once. A request whose latency is below the timeout
-//! is completed at its latency by a separate thread; the others expire. The processor time is that of
-//! the whole process, generator included. Every run checks that each request ended once.
+//! is completed at its latency by a separate thread; the others expire. The processor time is that
+//! of the whole process, generator included. Every run checks that each request ended once.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod run;
@@ -41,8 +41,8 @@ const HEAD: [&str; 8] = [
 ];
 
 /// Kafka's load test for its purgatory: requests arrive at a rate, wait under some keys, and are
-/// completed at their latency or expire. Runs both purgatories and both profiles at increasing rates,
-/// unless some are picked.
+/// completed at their latency or expire. Runs both purgatories and both profiles at increasing
+/// rates, unless some are picked.
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 struct Args {

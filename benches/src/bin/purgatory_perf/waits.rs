@@ -170,8 +170,8 @@ impl Waits for Ours {
 }
 
 /// The shape of Kafka's first purgatory: one delay heap and one lock for all watch lists. Completed
-/// requests stay in both until a purge, which walks everything under those locks once enough requests
-/// were parked since the last purge.
+/// requests stay in both until a purge, which walks everything under those locks once enough
+/// requests were parked since the last purge.
 pub(crate) struct First {
     keys: Vec<Key>,
     lists: Mutex<Lists>,

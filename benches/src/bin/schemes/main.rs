@@ -5,10 +5,10 @@
 //! s), without `--quick` for figures to quote, on a quiet machine.
 //!
 //! It measures a start, a stop, a tick in which nothing is due, and, per timer, all ticks until the
-//! last has fired: medians over rounds in which all schemes take turns. A scheme that takes too long
-//! is stopped there, and the table says so. Every trial checks that each timer ended exactly once and
-//! none early; if not, the run fails. The structures alone are measured, on one thread, without a
-//! clock, a lock or callbacks; `peers` measures whole timers.
+//! last has fired: medians over rounds in which all schemes take turns. A scheme that takes too
+//! long is stopped there, and the table says so. Every trial checks that each timer ended exactly
+//! once and none early; if not, the run fails. The structures alone are measured, on one thread,
+//! without a clock, a lock or callbacks; `peers` measures whole timers.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod algorithms;
@@ -24,10 +24,11 @@ use crate::{
     trial::{Plan, Sizes},
 };
 
-/// Measures what a timer costs in each of the classic algorithms, among ten to a million pending ones.
+/// Measures what a timer costs in each of the classic algorithms, among ten to a million pending
+/// ones.
 ///
-/// Prints a table for each measure: medians beside the claimed cost; less is better. A full run takes
-/// some minutes, one with --quick under 40 s, and some 200 MB of memory.
+/// Prints a table for each measure: medians beside the claimed cost; less is better. A full run
+/// takes some minutes, one with --quick under 40 s, and some 200 MB of memory.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {

@@ -17,8 +17,8 @@ pub(crate) const MEASURES: [(&str, &str); 4] = [
     ("expire", "all ticks until the last has fired, a timer"),
 ];
 
-/// Nanoseconds by scheme, measure and number of pending timers, one value per round; `None` once the
-/// scheme was stopped.
+/// Nanoseconds by scheme, measure and number of pending timers, one value per round; `None` once
+/// the scheme was stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Results(BTreeMap<(&'static str, usize, usize), Option<Vec<f64>>>);
 

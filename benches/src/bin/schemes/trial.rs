@@ -1,10 +1,10 @@
 //! One trial: a scheme is filled with pending timers, measured, and checked.
 //!
-//! A tick is a second. Delays are random, from an hour to less than a day. Batches of new timers are
-//! started, and as many random ones stopped. Then the clock advances tick by tick to the last second
-//! of the first hour: nothing is due and next to nothing is handed down, so the cost is bookkeeping.
-//! Then it advances over the rest of the day, until all have fired. Every timer must have ended
-//! exactly once, and fired in the step in which it was due.
+//! A tick is a second. Delays are random, from an hour to less than a day. Batches of new timers
+//! are started, and as many random ones stopped. Then the clock advances tick by tick to the last
+//! second of the first hour: nothing is due and next to nothing is handed down, so the cost is
+//! bookkeeping. Then it advances over the rest of the day, until all have fired. Every timer must
+//! have ended exactly once, and fired in the step in which it was due.
 
 use std::time::Duration;
 

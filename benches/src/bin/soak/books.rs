@@ -1,7 +1,7 @@
 //! The books: each operation has a number and a record, which takes its outcome once.
 //!
-//! *Lost* is an operation without an outcome once nothing is under way, or a dropped value. *Doubled*
-//! is a second outcome. *Early* is an expiry before the deadline.
+//! *Lost* is an operation without an outcome once nothing is under way, or a dropped value.
+//! *Doubled* is a second outcome. *Early* is an expiry before the deadline.
 
 use std::{
     mem,
@@ -207,8 +207,8 @@ impl Record {
         self.due_ns.load(SeqCst)
     }
 
-    /// Calls `reschedule`, which sets another timeout and returns whether it did. Only one thread may
-    /// do so at a time. Meanwhile the earlier of the two deadlines counts.
+    /// Calls `reschedule`, which sets another timeout and returns whether it did. Only one thread
+    /// may do so at a time. Meanwhile the earlier of the two deadlines counts.
     pub(crate) fn reschedule(&self, timeout_ns: u64, reschedule: impl FnOnce() -> bool) {
         let due_ns = self.books.clock.now_ns() + timeout_ns;
         let before_ns = self.due_ns.fetch_min(due_ns, SeqCst);

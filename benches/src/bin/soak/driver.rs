@@ -1,5 +1,6 @@
 //! The state that all threads share; the drivers, which park and complete at a steady rate; and the
-//! thread that makes faults, one at a time: clocks that jump, executors that stall, worlds that end.
+//! thread that makes faults, one at a time: clocks that jump, executors that stall, worlds that
+//! end.
 
 use std::{
     sync::{

@@ -1,5 +1,5 @@
-//! Faults of the soak: a clock that jumps, and an executor that stalls. A stalled executor holds its
-//! jobs for a while and then drops some of them.
+//! Faults of the soak: a clock that jumps, and an executor that stalls. A stalled executor holds
+//! its jobs for a while and then drops some of them.
 
 use std::{
     mem,

@@ -1,15 +1,15 @@
-//! A soak: parks operations at a steady rate for any length of time, with faults mixed in, and checks
-//! that none is lost, doubled or early and that memory does not grow.
+//! A soak: parks operations at a steady rate for any length of time, with faults mixed in, and
+//! checks that none is lost, doubled or early and that memory does not grow.
 //!
 //! `cargo run --release -p purgatory-benches --bin soak -- --seconds 60`
 //!
 //! Two worlds, each a timer with everything in which operations can be parked, share a clock that
-//! jumps. One world lasts, the other is closed and replaced now and then. Drivers park in every way,
-//! and act on what was parked before: they complete it, signal its key, cancel it, reschedule it, drop
-//! its future, or leave it to its timeout. Short-lived threads do the same. One thread makes faults:
-//! executors stall, the clock jumps, a world ends. Checks and callbacks panic. Each operation has a
-//! number and one outcome in the books. At a standstill everything ends: no operation may remain, and
-//! memory must be what it was.
+//! jumps. One world lasts, the other is closed and replaced now and then. Drivers park in every
+//! way, and act on what was parked before: they complete it, signal its key, cancel it, reschedule
+//! it, drop its future, or leave it to its timeout. Short-lived threads do the same. One thread
+//! makes faults: executors stall, the clock jumps, a world ends. Checks and callbacks panic. Each
+//! operation has a number and one outcome in the books. At a standstill everything ends: no
+//! operation may remain, and memory must be what it was.
 //!
 //! All choices come from a seed. Threads race, so the same seed makes the same kind of run, not the
 //! same run.
@@ -31,8 +31,8 @@ use purgatory_benches::machine;
 use crate::{books::Plant, driver::Stop};
 
 /// Parks operations at a steady rate with faults mixed in, and checks that none is lost, doubled or
-/// early and that memory does not grow. Ctrl-C ends it with its table. It fails with exit code 1 when
-/// something went wrong.
+/// early and that memory does not grow. Ctrl-C ends it with its table. It fails with exit code 1
+/// when something went wrong.
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 struct Args {

@@ -382,8 +382,8 @@ impl Way<'_> {
         self.awaited(None, future, |taken, _| taken.keep(), put)
     }
 
-    /// Expects a reply under a key of its own, or under one that may be in use. The reply is delivered
-    /// twice; the second delivery finds no waiter.
+    /// Expects a reply under a key of its own, or under one that may be in use. The reply is
+    /// delivered twice; the second delivery finds no waiter.
     fn reply(self) -> Result<Mine, Refused> {
         // One in eight expects under a key that may be in use, and is refused then.
         let shared = self.random.u32(0..8) == 0;
@@ -486,8 +486,8 @@ impl World {
     }
 }
 
-/// Parks an operation that completes at the next signal of its key. Its callback parks the next one,
-/// `remaining` times.
+/// Parks an operation that completes at the next signal of its key. Its callback parks the next
+/// one, `remaining` times.
 fn park_chain(world: &Arc<World>, remaining: u32) {
     let record = world.books.open(Kind::Chain, None);
 

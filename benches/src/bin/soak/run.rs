@@ -26,8 +26,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The number of bytes by which idle memory may grow. The levels of a wheel and its pages are created
-/// on first use, the fourth level not before 262 s, so some are created after the warm-up.
+/// The number of bytes by which idle memory may grow. The levels of a wheel and its pages are
+/// created on first use, the fourth level not before 262 s, so some are created after the warm-up.
 const SLACK: u64 = 1 << 20;
 
 /// Returns the number of bytes that are allocated now.
@@ -39,8 +39,8 @@ fn live_bytes() -> u64 {
 }
 
 /// Bytes at the standstills, where everything has ended and the passing world is gone. What remains
-/// is the lasting world, empty, and the soak itself. That must not grow after the warm-up by more than
-/// [`SLACK`], after any number of operations.
+/// is the lasting world, empty, and the soak itself. That must not grow after the warm-up by more
+/// than [`SLACK`], after any number of operations.
 #[derive(Clone, Debug, Default)]
 struct Idle {
     /// At the end of the warm-up.
@@ -172,7 +172,8 @@ impl Watch<'_> {
             closed.stall.join();
         }
 
-        // Compare the memory. The warm-up is a quarter of the run, or ten minutes, and two standstills.
+        // Compare the memory. The warm-up is a quarter of the run, or ten minutes, and two
+        // standstills.
         self.standstills += 1;
         let quarter = self.args.seconds.map_or(u64::MAX, |seconds| seconds / 4);
         let warm = shared.books.clock.real_ns() / SECOND_NS >= quarter.min(600);

@@ -152,8 +152,8 @@ impl World {
         Ok(())
     }
 
-    /// Closes the world in one of three ways. An operation that a check or job delays may end later:
-    /// see [`Closed::is_over`].
+    /// Closes the world in one of three ways. An operation that a check or job delays may end
+    /// later: see [`Closed::is_over`].
     pub(crate) fn close(self: Arc<Self>, random: &mut Rng) -> Closed {
         // Shut down everything, or one purgatory and the timer, or drop the handles.
         let limit = Duration::from_millis(1);

@@ -1,17 +1,18 @@
 //! `lateness-1m-per-s`, `burst-1m` and `uniform-1m`: a million timers that fire, in real time.
 //!
-//! In the first two rows eight threads schedule all timers before the first is due; a round in which
-//! they were too slow is discarded and repeated with twice the lead. `lateness-1m-per-s-cpu` is the
-//! processor time of the process from the last timer scheduled until the last one fired. It includes
-//! the sink: a clock read, a lock and a record for each timer. In `uniform-1m` two threads schedule
-//! the timers over a second, each half a second ahead, so that timers start and fire continuously.
+//! In the first two rows eight threads schedule all timers before the first is due; a round in
+//! which they were too slow is discarded and repeated with twice the lead. `lateness-1m-per-s-cpu`
+//! is the processor time of the process from the last timer scheduled until the last one fired. It
+//! includes the sink: a clock read, a lock and a record for each timer. In `uniform-1m` two threads
+//! schedule the timers over a second, each half a second ahead, so that timers start and fire
+//! continuously.
 //!
 //! Contenders differ in what they do when a timer fires: ours runs and frees the caller's boxed
 //! closure on a worker thread, the future wakes and frees a waker, the others hand over eight bytes
 //! on their own thread.
 //!
-//! `expire-operations` is `lateness-1m-per-s` with a purgatory of operations that nothing completes,
-//! beside the bare timers of the peers.
+//! `expire-operations` is `lateness-1m-per-s` with a purgatory of operations that nothing
+//! completes, beside the bare timers of the peers.
 
 use std::{thread, time::Duration};
 

@@ -62,7 +62,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures each contender that takes part once, if `id` is wanted; the result is one value of it.
+    /// Measures each contender that takes part once, if `id` is wanted; the result is one value of
+    /// it.
     pub(super) fn each<A: Copy>(
         &mut self,
         id: &str,

@@ -12,9 +12,10 @@
 //! caller's handle is not counted, unless it is the timer. Ours includes a pointer of 16 bytes to
 //! the task; the peers, except tokio, include a payload of 8 bytes.
 //!
-//! `advance-1m`: the cost of advancing a core over a second of virtual time, tick by tick, in which a
-//! million timers fall due at random. Filling it is not measured. (tokio's wheels advance only with
-//! its clock and runtime.) `longest-insert-1m`: the longest insertion, during which a lock is held.
+//! `advance-1m`: the cost of advancing a core over a second of virtual time, tick by tick, in which
+//! a million timers fall due at random. Filling it is not measured. (tokio's wheels advance only
+//! with its clock and runtime.) `longest-insert-1m`: the longest insertion, during which a lock is
+//! held.
 
 use std::{
     fs,

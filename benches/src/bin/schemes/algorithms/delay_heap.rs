@@ -12,10 +12,10 @@ const SMALL: usize = 64;
 /// A binary heap with the earliest deadline on top, which a tick checks.
 ///
 /// O(log n) to start (at worst: a later deadline than most stays near the bottom) and to fire. Stop
-/// is *lazy*: it only removes the timer's number from the set of live ones. The trap is the memory of
-/// dead timers, which stay until they reach the top, or until they outnumber the live ones and are
-/// purged. `java.util.concurrent.DelayQueue`; Kafka's first purgatory; scheme 3 of
-/// Varghese and Lauck.
+/// is *lazy*: it only removes the timer's number from the set of live ones. The trap is the memory
+/// of dead timers, which stay until they reach the top, or until they outnumber the live ones and
+/// are purged. `java.util.concurrent.DelayQueue`; Kafka's first purgatory; scheme 3 of Varghese and
+/// Lauck.
 #[derive(Debug, Default)]
 pub(crate) struct DelayHeap {
     now: u64,

@@ -9,9 +9,9 @@ use super::{
 /// rounds in which the index will pass it. Each pass counts one down, and the timer fires when none
 /// remains.
 ///
-/// Any delay is accepted and a start is O(1); a tick visits the whole slot, O(n / N). The trap is the
-/// number of rounds: it is `(d − 1) / N`, and `(i + d) / N` fires a round late. Scheme 6 of Varghese
-/// and Lauck; Netty's `HashedWheelTimer`.
+/// Any delay is accepted and a start is O(1); a tick visits the whole slot, O(n / N). The trap is
+/// the number of rounds: it is `(d − 1) / N`, and `(i + d) / N` fires a round late. Scheme 6 of
+/// Varghese and Lauck; Netty's `HashedWheelTimer`.
 #[derive(Debug, Default)]
 pub(crate) struct HashedWheel<const SLOTS: usize> {
     index: usize,

@@ -121,7 +121,8 @@ impl<W: Peer> Arena<W> {
 }
 
 /// Measures nanoseconds per operation over `count` operations, after an eighth as many to warm up.
-/// `work` gets the number of the first operation and how many to do, and returns how long they took.
+/// `work` gets the number of the first operation and how many to do, and returns how long they
+/// took.
 pub(super) fn warmed_up(
     count: u64,
     work: impl Fn(u64, u64) -> anyhow::Result<u64>,

@@ -1,8 +1,8 @@
-//! `acks-all-1t`: a produce with acks=all, until the high watermark of its partition has reached its
-//! offset. Batches of one to eight produces go to random partitions of 64, at increasing offsets,
-//! each with a timeout of 30 s. A batch is parked, and one advance of the high watermark completes
-//! it. The figure is the time from the first produce until the last has ended, divided by their
-//! number. Rounds are many and short, each with a new contender.
+//! `acks-all-1t`: a produce with acks=all, until the high watermark of its partition has reached
+//! its offset. Batches of one to eight produces go to random partitions of 64, at increasing
+//! offsets, each with a timeout of 30 s. A batch is parked, and one advance of the high watermark
+//! completes it. The figure is the time from the first produce until the last has ended, divided by
+//! their number. Rounds are many and short, each with a new contender.
 //!
 //! `hot-key`: a signal to a key under which 10 000 requests wait, none of them ready. It ends when
 //! each was checked and waits again. A future that the signal wakes checks in a task of its own.
@@ -32,8 +32,8 @@ use crate::{
 /// The maximum number of produces in a batch.
 const BATCH_MAX: u64 = 8;
 
-/// Parks and completes `produces` produces to partitions that all end at `log_end`; returns how long
-/// that took, in nanoseconds.
+/// Parks and completes `produces` produces to partitions that all end at `log_end`; returns how
+/// long that took, in nanoseconds.
 async fn produce<P: Produces>(
     waits: Arc<P>,
     partitions: &'static [Progress],

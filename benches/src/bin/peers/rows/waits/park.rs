@@ -1,8 +1,8 @@
 //! `park-complete-…`: the cost of a request that has to wait and is completed by a signal. It waits
 //! under one or three random keys of a thousand; in `1m` a million other requests wait under other
 //! keys. The rows of two threads give the cost per thread and need two free processors: each thread
-//! has keys of its own (`other-keys`), both have the same (`same-keys`), or each also completes half
-//! of the other's requests (`half-foreign`).
+//! has keys of its own (`other-keys`), both have the same (`same-keys`), or each also completes
+//! half of the other's requests (`half-foreign`).
 //!
 //! `…-callback` compares callbacks, `…-future` awaited futures.
 //!
@@ -131,7 +131,8 @@ fn together<W: Waits, const K: usize>(arena: &Arena<W>, of: Work) -> anyhow::Res
     Ok(slowest_ns)
 }
 
-/// The requests that two threads leave to each other. Both draw the keys of these from the same seed.
+/// The requests that two threads leave to each other. Both draw the keys of these from the same
+/// seed.
 struct Swap {
     given: Arc<AtomicU64>,
     received: Arc<AtomicU64>,

@@ -1,8 +1,9 @@
 //! `poll-loop`: the time from the arrival of data to its answer. 256 long-poll fetches, each of a
-//! partition of its own, wait at most half a second for their data, which arrives at a random moment.
+//! partition of its own, wait at most half a second for their data, which arrives at a random
+//! moment.
 //!
-//! The contender `poll-loop` has no purgatory: it checks, sleeps for half of the remaining time, and
-//! checks again, until less than a millisecond remains.
+//! The contender `poll-loop` has no purgatory: it checks, sleeps for half of the remaining time,
+//! and checks again, until less than a millisecond remains.
 
 use std::{
     sync::{

@@ -1,10 +1,10 @@
-//! `replies-…`: the time of a request under a fresh number, from its registration until its reply was
-//! taken. On one thread (`1t`) 64 requests are made, answered and awaited in turn. On two (`2t`) one
-//! thread asks and awaits, the other answers, at most 512 requests behind. Both yield while they have
-//! nothing to do, so the row needs two free processors.
+//! `replies-…`: the time of a request under a fresh number, from its registration until its reply
+//! was taken. On one thread (`1t`) 64 requests are made, answered and awaited in turn. On two
+//! (`2t`) one thread asks and awaits, the other answers, at most 512 requests behind. Both yield
+//! while they have nothing to do, so the row needs two free processors.
 //!
-//! `replies-bytes`: the heap in use while a million requests are unanswered, divided by their number.
-//! A future counts in its box, as in a task of its own, but without the task.
+//! `replies-bytes`: the heap in use while a million requests are unanswered, divided by their
+//! number. A future counts in its box, as in a task of its own, but without the task.
 
 use std::{
     future::poll_fn,
@@ -169,8 +169,8 @@ fn answer<A: Asks>(asks: &A, mut numbers: Range<u64>) {
     assert!(all, "no request waited for a reply");
 }
 
-/// Makes, answers and awaits `requests` requests from number `first` on; returns how long that took,
-/// in nanoseconds.
+/// Makes, answers and awaits `requests` requests from number `first` on; returns how long that
+/// took, in nanoseconds.
 async fn ask_alone<A: Asks>(asks: Arc<A>, first: u64, requests: u64) -> u64 {
     let clock = SystemClock::new();
     let mut asked = Asked::new(first);
