@@ -4,24 +4,23 @@
 /// Code that still folds: [`folds`](crate::folds).
 pub(crate) const FOLDED: &[&str] = &[
     "benches/",
-    "crates/purgatory-live/",
     "crates/purgatory/",
     "crates/timer-core/",
     "examples/",
 ];
 
 /// Functions, files and lines that are too long: [`sizes`](crate::sizes).
-pub(crate) const LONG: &[&str] = &["crates/purgatory/", "crates/timer-core/"];
-
-/// Prose with words that leave the subject unnamed: [`words`](crate::words).
-pub(crate) const UNNAMED: &[&str] = &[
+pub(crate) const LONG: &[&str] = &[
     "benches/",
     "crates/purgatory-live/",
     "crates/purgatory/",
     "crates/timer-core/",
-    "docs/",
     "examples/",
+    "fuzz/",
 ];
+
+/// Prose with words that leave the subject unnamed: [`words`](crate::words).
+pub(crate) const UNNAMED: &[&str] = &["benches/", "crates/timer-core/", "docs/", "examples/"];
 
 /// Folders whose files call each other in circles or upwards: [`calls`](crate::calls).
 pub(crate) const TANGLED: &[&str] = &[];
