@@ -141,6 +141,7 @@
 #[cfg_attr(semver_checks, doc(hidden))] // not covered by semantic versioning: `.ci/semver`
 pub mod driver;
 mod observe;
+mod panics;
 mod sync;
 mod timers;
 mod wheel;

@@ -157,7 +157,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             shards: driver.shards(settings.shards, Shard::new),
             versions: Versions::new(settings.shards),
             sequence: driver.config.manual.then(|| AtomicU64::new(0)),
-            due: DueQueue::new(&driver),
+            due: DueQueue::new(&driver.config),
             timed: AtomicBool::new(false),
             executors: Arc::new(Executors::new(driver, settings.executor.take())),
             own_timer,

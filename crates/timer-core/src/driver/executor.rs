@@ -6,37 +6,17 @@
 //! further than [`contain`].
 
 use std::{
-    any::Any,
     cell::Cell,
     collections::VecDeque,
     fmt, io,
-    mem::forget,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, PoisonError},
     time::Duration,
 };
 
-use crate::sync::{self, JoinHandle, Latch, plain::Mutex, spawn, thread_local};
-
-/// Calls `work` and contains a panic in it, and one in the drop of that panic's payload.
-///
-/// # Errors
-/// The panic's message, when it was text.
-pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(message)
-}
-
-#[cold]
-fn message(payload: Box<dyn Any + Send>) -> String {
-    let owned = payload.downcast_ref::<String>().map(String::as_str);
-    let constant = payload.downcast_ref::<&'static str>().copied();
-    let message = owned.or(constant).unwrap_or("no message").to_owned();
-    // The payload is the user's: its `Drop` may panic, and so may the payload of that panic.
-    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        forget(second);
-    }
-    message
-}
+use crate::{
+    panics::contain,
+    sync::{self, JoinHandle, Latch, plain::Mutex, spawn, thread_local},
+};
 
 /// Work for an [`Executor`]. Runs once: by [`run`](Self::run), or else when it is dropped.
 pub struct Job {
@@ -313,20 +293,5 @@ mod tests {
         drop(done);
         assert_eq!(results.iter().count(), 100);
         assert_eq!(workers.queued(), Some(0));
-    }
-
-    /// A payload that panics when it is dropped, with another such payload.
-    struct Hostile;
-
-    impl Drop for Hostile {
-        fn drop(&mut self) {
-            std::panic::panic_any(Hostile);
-        }
-    }
-
-    #[test]
-    fn a_payload_that_panics_in_its_drop_is_contained() {
-        let said = contain(|| std::panic::panic_any(Hostile)).unwrap_err();
-        assert_eq!(said, "no message");
     }
 }

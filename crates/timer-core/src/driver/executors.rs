@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crate::{
     driver::{
-        driver::Driver,
-        executor::{Executor, JOB_TASKS, Job, contain},
+        config::Config,
+        executor::{Executor, JOB_TASKS, Job},
     },
+    panics::contain,
     sync::{Mutex, MutexGuard},
 };
 
@@ -151,7 +152,7 @@ fn sorted<T>(tasks: Vec<T>, order: &[(u64, u64)]) -> Vec<T> {
 /// The tasks that fell due in the round under way, of one owner of wheels.
 ///
 /// An owner fills it in [`advance`](super::WheelOwner::advance), and in
-/// [`round_over`](super::WheelOwner::round_over) takes it and [releases](Driver::release) itself.
+/// [`round_over`](super::WheelOwner::round_over) takes it and [releases](super::Driver::release) itself.
 #[derive(Debug)]
 pub struct DueQueue<T> {
     due: Mutex<Due<T>>,
@@ -159,9 +160,9 @@ pub struct DueQueue<T> {
 }
 
 impl<T> DueQueue<T> {
-    /// An empty queue; the driver says whether order matters.
-    pub fn new(driver: &Driver) -> Self {
-        let in_order = driver.config.manual;
+    /// An empty queue. Order matters on a manual timer.
+    pub fn new(config: &Config) -> Self {
+        let in_order = config.manual;
         DueQueue {
             due: Mutex::new(Due::new(in_order)),
             in_order,

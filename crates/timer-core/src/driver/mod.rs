@@ -54,6 +54,7 @@
 //! ```
 
 pub(crate) mod clock;
+pub(crate) mod config;
 #[expect(clippy::module_inception, reason = "the folder is named after it")]
 pub(crate) mod driver;
 pub(crate) mod executor;
@@ -64,14 +65,15 @@ pub(crate) mod shards;
 #[cfg(feature = "tokio")]
 pub(crate) mod tokio;
 
-pub use self::driver::{Config, Driver};
-pub use self::executor::contain;
+pub use self::config::Config;
+pub use self::driver::Driver;
 pub use self::executors::{Due, DueQueue, Executors};
 pub use self::shards::{ShardGuard, ShardState, Shards, WheelOwner};
 #[cfg(feature = "tokio")]
 pub use self::tokio::runs_tasks_here;
 #[cfg(feature = "metrics")]
 pub use crate::observe::metrics::{Published, Sample, SourceName};
+pub use crate::panics::contain;
 pub use crate::wheel::{
     node::Index,
     pages::{PageSlot, Pages},

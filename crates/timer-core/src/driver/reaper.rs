@@ -17,12 +17,12 @@ use std::{
 use crate::{
     driver::{
         clock::{Clock, TickLength},
-        driver::{Config, PanicHook},
-        executor::contain,
+        config::{Config, PanicHook},
         grace::Grace,
         shards::{Bell, WheelOwner},
     },
     observe::TimerStats,
+    panics::contain,
     sync::{Mutex, Parker, plain},
 };
 

@@ -18,11 +18,14 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::driver::{
-    clock::Clock,
-    driver::Driver,
-    executor::{Executor, Job, contain, inside_timer},
-    reaper::{Pause, Rounds},
+use crate::{
+    driver::{
+        clock::Clock,
+        driver::Driver,
+        executor::{Executor, Job, inside_timer},
+        reaper::{Pause, Rounds},
+    },
+    panics::contain,
 };
 
 /// A job that runs when it is dropped, with its runtime entered.

@@ -27,7 +27,7 @@ use ::metrics::{
 };
 
 use super::{TimeHistogram, TimerStats};
-use crate::{driver::executor::contain, sync::plain::Mutex};
+use crate::{panics::contain, sync::plain::Mutex};
 
 /// A recorder takes values one by one and keeps each until it is rendered. So a program that was not
 /// scraped for an hour would hand over for half a minute, and fill the memory. Beyond this number of

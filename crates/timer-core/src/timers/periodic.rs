@@ -15,11 +15,8 @@ use std::{
 };
 
 use crate::{
-    driver::{
-        clock::later_ns,
-        executor::{contain, on_timer_thread},
-        shards::TimerHandle,
-    },
+    driver::{clock::later_ns, executor::on_timer_thread, shards::TimerHandle},
+    panics::contain,
     sync::plain::Mutex,
     timers::{
         TimerError, TimerTask,

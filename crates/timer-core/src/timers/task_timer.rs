@@ -16,11 +16,12 @@ use crate::{driver::SourceName, observe::metrics::timer_samples};
 use crate::{
     driver::{
         driver::Driver,
-        executor::{Job, contain},
+        executor::Job,
         executors::{Due, DueQueue},
         shards::{ShardState, Shards, TimerHandle, WheelOwner},
     },
     observe::TimerStats,
+    panics::contain,
     sync::{Share, Shares, failpoint, thread_slot},
     timers::{ScheduleError, TimerError, TimerTask},
     wheel::{
@@ -105,7 +106,7 @@ impl<T: Send + 'static> TaskTimer<T> {
                 wheel,
                 closed: false,
             }),
-            due: DueQueue::new(&driver),
+            due: DueQueue::new(&driver.config),
             run_at_close,
             run: Arc::new(Run {
                 handler: Box::new(handler),
