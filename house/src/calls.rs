@@ -22,7 +22,13 @@ use crate::{
 
 /// Folders whose files have an order, each with its crate. The order is in the page's line that
 /// begins with the folder's name.
-const FOLDERS: [(&str, &str); 2] = [("purgatory", "engine"), ("purgatory", "shard")];
+const FOLDERS: [(&str, &str); 5] = [
+    ("purgatory", "engine"),
+    ("purgatory", "shard"),
+    ("timer-core", "driver"),
+    ("timer-core", "timers"),
+    ("timer-core", "wheel"),
+];
 
 #[test]
 fn no_file_calls_upwards_or_in_a_circle() {

@@ -68,6 +68,7 @@ const PUBLIC: [Public; 3] = [
             "Interval",
             "Job",
             "ManualTimer",
+            "OutOfBounds",
             "Periodic",
             "ScheduleError",
             "Scheduled",
@@ -91,6 +92,7 @@ const PUBLIC: [Public; 3] = [
         settings: &[
             "SystemTimerBuilder::clock",
             "SystemTimerBuilder::executor",
+            "SystemTimerBuilder::grace",
             "SystemTimerBuilder::inline",
             "SystemTimerBuilder::name",
             "SystemTimerBuilder::on_panic",
