@@ -195,7 +195,11 @@ impl Model {
             1 + key_count,
             "clones of keys"
         );
-        // 4. The entries.
+        self.compare_entries();
+    }
+
+    /// Compares each entry with its operation.
+    fn compare_entries(&mut self) {
         for parked in &self.reference.all {
             let entry = self.shards[parked.id.shard()].get_mut(parked.id).unwrap();
             let last_secondary = parked.tickets.last().filter(|_| parked.to_watch.is_none());

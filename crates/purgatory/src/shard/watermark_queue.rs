@@ -172,6 +172,7 @@ impl WatermarkList {
     }
 
     fn shrink(&mut self) {
+        // Each on its own: offsets that rise leave the heap empty.
         if let Some(capacity) = shrinks_to(self.run.capacity(), self.run.len(), KEPT) {
             self.run.shrink_to(capacity);
         }

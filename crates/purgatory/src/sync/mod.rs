@@ -101,6 +101,7 @@ pub(crate) fn default_shards() -> usize {
     if MODEL {
         return 2;
     }
+    // Threads that signal different keys seldom meet on a lock then.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (processors * 64)
         .next_power_of_two()
@@ -157,6 +158,7 @@ impl Limit {
     /// Takes `count`, unless more than `max` would be taken then. Returns whether it did.
     #[must_use = "what was taken has to be released"]
     pub(crate) fn acquire(&self, count: u64) -> bool {
+        // Checked: a weight is the user's, and may be any number.
         let more = |taken: u64| taken.checked_add(count).filter(|&taken| taken <= self.max);
         self.taken
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, more)
