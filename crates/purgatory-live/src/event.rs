@@ -1,5 +1,5 @@
-//! The content of one event, as JSON. A purgatory is its [`Snapshot`] with keys as text, a timer is its
-//! [`TimerStats`] with the figures to draw them. Counts are totals; the page computes rates.
+//! The content of one event, as JSON. A purgatory is its [`Snapshot`] with keys as text, a timer is
+//! its [`TimerStats`] with the figures to draw them. Counts are totals; the page computes rates.
 
 use std::time::Duration;
 

@@ -112,15 +112,16 @@
 //! - A task may schedule and cancel others and itself. A panic in it is reported to
 //!   [`SystemTimerBuilder::on_panic`].
 //! - An idle timer is two sleeping threads.
-//! - On Linux [`SystemClock`] stands still while the machine is suspended, but not while the process
-//!   is stopped: see [`SystemTimerBuilder::grace`].
+//! - On Linux [`SystemClock`] stands still while the machine is suspended, but not while the
+//!   process is stopped: see [`SystemTimerBuilder::grace`].
 //! - Memory comes in pages of 64 tasks; one task that stays holds its page.
 //!
 //! # Beside others
 //!
 //! - *tokio's timer* wakes tasks of its runtime. Inside one, for a few thousand sleeps, use it: a
 //!   sleep here costs two more thread wake-ups. Use this crate when many threads start and stop
-//!   timers at high rates, when callbacks expire, when tests advance the clock, or without a runtime.
+//!   timers at high rates, when callbacks expire, when tests advance the clock, or without a
+//!   runtime.
 //! - *tokio-util's `DelayQueue`* is a wheel that one task owns and polls. [`TimingWheel`] is that
 //!   without the runtime.
 //! - *A heap or a tree of deadlines* starts and stops in O(log n) and keeps the order within a

@@ -4,7 +4,8 @@
 pub(crate) mod metrics;
 
 /// The counts of a timer, over all its wheels: its own tasks, those of each
-/// [`TaskTimer`](crate::TaskTimer) on it, and those of every other owner of wheels. Exact when idle.
+/// [`TaskTimer`](crate::TaskTimer) on it, and those of every other owner of wheels. Exact when
+/// idle.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -67,8 +68,8 @@ const BOUNDS_NS: [u64; BUCKETS - 1] = {
 };
 
 impl TimeHistogram {
-    /// The upper bound of each bucket but the last, which has none; in seconds. Configure a recorder
-    /// of histograms with these.
+    /// The upper bound of each bucket but the last, which has none; in seconds. Configure a
+    /// recorder of histograms with these.
     pub const BOUNDS_S: &[f64] = &[
         0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
         0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,

@@ -19,7 +19,7 @@ use timer_core::{Clock, SystemClock};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a sink records of the timers that fire.
+/// The records of a sink about the timers that fire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Recorded {
     /// The moment at which the last one fired.

@@ -88,7 +88,7 @@ struct Timer {
     ended: bool,
 }
 
-/// What an advance of the clock took.
+/// The cost of an advance of the clock.
 struct Advanced {
     ticks: u64,
     ns: u64,

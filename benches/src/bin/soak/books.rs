@@ -107,7 +107,7 @@ pub(crate) struct Books {
     faults: Mutex<Faults>,
 }
 
-/// What went wrong so far.
+/// The faults so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     /// Lost, doubled, early, otherwise wrong.

@@ -161,7 +161,7 @@ impl Watch<'_> {
         shared.close(passing, random);
         self.wait_until_ended();
 
-        // What is open now is lost, and nothing may remain in the lasting world.
+        // An operation that is open now is lost, and nothing may remain in the lasting world.
         shared.books.close();
         if let Err(remains) = shared.lasting.check_empty() {
             shared.books.note(Wrong::Other, 1, &format!("{remains:#}"));

@@ -141,7 +141,7 @@ impl World {
         let replies = self.replies.purgatory().len();
         ensure!(replies == 0, "{replies} replies remain");
 
-        // What is not on the shelf was taken by a wait that got it.
+        // A number that is not on the shelf was taken by a wait that got it.
         let remaining: u64 = self.monitor.read(|shelf| shelf.iter().sum());
         let put = self.put.load(SeqCst);
         let taken = self.taken.load(SeqCst);

@@ -1,5 +1,5 @@
-//! Hand-written alternatives: the work that a loop, a map of channels, a `Notify` or an actor leaves
-//! to you. README says when each is enough.
+//! Hand-written alternatives: the work that a loop, a map of channels, a `Notify` or an actor
+//! leaves to you. README says when each is enough.
 //!
 //! # A loop that polls
 //!

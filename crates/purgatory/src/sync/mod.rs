@@ -1,6 +1,6 @@
-//! The parts that a model checker replaces, in one place: locks, atomics and thread-locals, which are
-//! timer-core's facade, and the few sizes that a model wants small. So loom and shuttle check the
-//! shipped code.
+//! The parts that a model checker replaces, in one place: locks, atomics and thread-locals, which
+//! are timer-core's facade, and the few sizes that a model wants small. So loom and shuttle check
+//! the shipped code.
 //!
 //! *Failpoints* are faults that a model plants to see that each is noticed. Outside of a model
 //! `failpoint!` is `false`, and nothing else of them is compiled.

@@ -3,8 +3,8 @@
 //!
 //! A clock counts the nanoseconds since its origin; the wheel only knows whole ticks. *Deadlines
 //! round up, the present rounds down*: a task due at `d` ns sits at tick `ceil(d / tick)`, and the
-//! wheel advances to `floor(now / tick)`. So a task can only be reached when `now >= d`. That is the
-//! whole of "never early", for any tick.
+//! wheel advances to `floor(now / tick)`. So a task can only be reached when `now >= d`. That is
+//! the whole of "never early", for any tick.
 
 use std::{
     fmt,
@@ -68,8 +68,8 @@ impl SystemClock {
     }
 
     /// Converts an `Instant` to a moment of this clock, in nanoseconds, for
-    /// [`schedule_at`](crate::Timer::schedule_at) of a timer on it. One before the clock's origin is
-    /// 0.
+    /// [`schedule_at`](crate::Timer::schedule_at) of a timer on it. One before the clock's origin
+    /// is 0.
     ///
     /// ```
     /// use std::time::{Duration, Instant};

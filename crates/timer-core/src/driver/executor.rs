@@ -72,8 +72,8 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
     }
 
     /// True when the calling thread is one that runs jobs, between two of them: an event loop, or a
-    /// thread of a runtime. If it blocked, its jobs would wait for it, so blocking waits are refused
-    /// there. (A timer's own threads are known without this.)
+    /// thread of a runtime. If it blocked, its jobs would wait for it, so blocking waits are
+    /// refused there. (A timer's own threads are known without this.)
     fn needs_this_thread(&self) -> bool {
         false
     }

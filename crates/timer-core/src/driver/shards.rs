@@ -4,10 +4,10 @@
 //! A thread that starts a timer locks one shard and nothing else, so threads do not write to the
 //! same memory. One tick for the reaper lies under the same lock:
 //!
-//! - **Wake before**: each shard holds the tick by which its reaper means to visit it. A thread that
-//!   gives the shard earlier work lowers the tick and, after unlocking, rings. So no earlier arrival
-//!   is missed, and no later one rings. When tasks are cancelled the tick stays, and costs at most
-//!   one needless visit.
+//! - **Wake before**: each shard holds the tick by which its reaper means to visit it. A thread
+//!   that gives the shard earlier work lowers the tick and, after unlocking, rings. So no earlier
+//!   arrival is missed, and no later one rings. When tasks are cancelled the tick stays, and costs
+//!   at most one needless visit.
 
 use std::{
     ops::{Deref, DerefMut},

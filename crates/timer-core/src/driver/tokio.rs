@@ -43,13 +43,13 @@ impl Drop for JobInRuntime {
 }
 
 /// (Feature `tokio`.) A runtime's handle is an [`Executor`], for
-/// [`SystemTimerBuilder::executor`](crate::SystemTimerBuilder::executor) and wherever an executor is
-/// taken. Its jobs may call `tokio::spawn`, start tokio's timers and use its sockets.
+/// [`SystemTimerBuilder::executor`](crate::SystemTimerBuilder::executor) and wherever an executor
+/// is taken. Its jobs may call `tokio::spawn`, start tokio's timers and use its sockets.
 ///
 /// Each job is a task of the runtime, so it must be short and not block, as any task: a callback
-/// that takes its time spawns it. A runtime that is shut down takes no task. The job then runs where
-/// it is refused or dropped, still with the runtime entered, so a `tokio::spawn` in it does not
-/// panic, and spawns nothing.
+/// that takes its time spawns it. A runtime that is shut down takes no task. The job then runs
+/// where it is refused or dropped, still with the runtime entered, so a `tokio::spawn` in it does
+/// not panic, and spawns nothing.
 ///
 /// ```
 /// use std::time::Duration;

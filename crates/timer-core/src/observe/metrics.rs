@@ -6,12 +6,12 @@
 //!
 //! - **Counters go on.** A source adds what it has counted since it published last. So the counters
 //!   of one name add up, and stay when a source is gone.
-//! - **Gauges are combined.** A series of a gauge shows the sum of its living sources, or, for ages,
-//!   the largest. So each source leaves its value in a table of the process, and takes it out when
-//!   it is gone.
+//! - **Gauges are combined.** A series of a gauge shows the sum of its living sources, or, for
+//!   ages, the largest. So each source leaves its value in a table of the process, and takes it out
+//!   when it is gone.
 //!
-//! Each is kept for each recorder apart: a program may publish before it installs one, and each test
-//! may have its own.
+//! Each is kept for each recorder apart: a program may publish before it installs one, and each
+//! test may have its own.
 
 use std::{
     collections::HashMap,
@@ -29,15 +29,15 @@ use ::metrics::{
 use super::{TimeHistogram, TimerStats};
 use crate::{panics::contain, sync::plain::Mutex};
 
-/// A recorder takes values one by one and keeps each until it is rendered. So a program that was not
-/// scraped for an hour would hand over for half a minute, and fill the memory. Beyond this number of
-/// values only an even share of them is handed over.
+/// A recorder takes values one by one and keeps each until it is rendered. So a program that was
+/// not scraped for an hour would hand over for half a minute, and fill the memory. Beyond this
+/// number of values only an even share of them is handed over.
 const HANDED_OVER_MAX: u64 = 1_000_000;
 
 impl TimeHistogram {
     /// Hands the counts since `published` to the recorder's histogram: all of them, or beyond a
-    /// million an even share. No count is handed over twice: those that a panicking recorder did not
-    /// take are lost.
+    /// million an even share. No count is handed over twice: those that a panicking recorder did
+    /// not take are lost.
     pub(crate) fn hand_over(&self, published: &mut TimeHistogram, to: &Histogram) {
         let earlier = std::mem::replace(published, self.clone());
         let all: u64 = self.since(&earlier).map(|(count, _)| count).sum();
@@ -189,8 +189,8 @@ impl Default for Published {
 }
 
 impl Published {
-    /// Hands the samples that `read` returns to the installed recorder, unless another call is doing
-    /// so, which may be further up this stack.
+    /// Hands the samples that `read` returns to the installed recorder, unless another call is
+    /// doing so, which may be further up this stack.
     pub fn publish(&self, of: &SourceName, read: impl FnOnce() -> Vec<Sample>) {
         let Some(mut all) = self.series.try_lock() else {
             return;

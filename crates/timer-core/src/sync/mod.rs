@@ -2,10 +2,10 @@
 //! under its `cfg`: `loom` walks every interleaving of a few steps, `shuttle` a random choice of
 //! many.
 //!
-//! All code that they check takes these from here, so that the code that is checked is the code that
-//! ships. At a failpoint a model makes it go wrong, to show that the model would notice. Besides: a
-//! count of work under way ([`Latch`]), reference counts for many threads ([`Shares`]) and the
-//! value in an error ([`HandedBack`]).
+//! All code that they check takes these from here, so that the code that is checked is the code
+//! that ships. At a failpoint a model makes it go wrong, to show that the model would notice.
+//! Besides: a count of work under way ([`Latch`]), reference counts for many threads ([`Shares`])
+//! and the value in an error ([`HandedBack`]).
 
 use std::{
     sync::{Arc, Condvar, PoisonError},

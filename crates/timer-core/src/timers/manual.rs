@@ -1,5 +1,5 @@
-//! `ManualTimer`: the same wheels and the same hand-over, with a clock that the program advances. For
-//! tests, simulations and event loops.
+//! `ManualTimer`: the same wheels and the same hand-over, with a clock that the program advances.
+//! For tests, simulations and event loops.
 
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 

@@ -43,8 +43,8 @@ pub enum BuildError {
     Shards(usize),
     /// The timer, or the runtime that it is on, has been shut down.
     Closed,
-    /// The tokio runtime of the timer was built without time (`enable_time`). It is found by a panic
-    /// of tokio's, which is contained, but reaches the program's panic hook.
+    /// The tokio runtime of the timer was built without time (`enable_time`). It is found by a
+    /// panic of tokio's, which is contained, but reaches the program's panic hook.
     #[cfg(feature = "tokio")]
     NoTime,
 }

@@ -121,10 +121,10 @@ impl Periodic {
         Duration::from_nanos(below_ns as u64)
     }
 
-    /// Ends it: after this returned no run begins. A run that began before goes on, and its task may
-    /// only then be called: this waits for no run
-    /// ([`cancel_and_wait`](Self::cancel_and_wait) does). Called from inside the task, it makes this
-    /// run the last. False if it was over already.
+    /// Ends it: after this returned no run begins. A run that began before goes on, and its task
+    /// may only then be called: this waits for no run ([`cancel_and_wait`](Self::cancel_and_wait)
+    /// does). Called from inside the task, it makes this run the last. False if it was over
+    /// already.
     pub fn cancel(&self) -> bool {
         let mut state = self.shared.state.lock();
         let was_over = std::mem::replace(&mut state.over, true);
@@ -140,9 +140,9 @@ impl Periodic {
     }
 
     /// As [`cancel`](Self::cancel), and waits until a run that began is over. After this returned
-    /// true the task is not called and does not run. On a thread of a timer, and inside the task, it
-    /// does not wait, and is false while a run goes on. (A lock that the task takes must not be held
-    /// meanwhile. On an executor of your own two tasks must not wait for each other.)
+    /// true the task is not called and does not run. On a thread of a timer, and inside the task,
+    /// it does not wait, and is false while a run goes on. (A lock that the task takes must not be
+    /// held meanwhile. On an executor of your own two tasks must not wait for each other.)
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
@@ -267,8 +267,8 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
 ///
 /// A tick is due a whole number of periods after the first, to the nanosecond, however late the
 /// others were taken. Ticks that were not taken before the next was due are skipped, as the starts
-/// of a task at a fixed rate are. For other beats use [`Timer::sleep_until_ns`]. The cost of a tick,
-/// and the thread that runs wakers: as with a [`Sleep`].
+/// of a task at a fixed rate are. For other beats use [`Timer::sleep_until_ns`]. The cost of a
+/// tick, and the thread that runs wakers: as with a [`Sleep`].
 ///
 /// [`Timer::sleep_until_ns`]: crate::Timer::sleep_until_ns
 ///

@@ -18,7 +18,8 @@ use crate::{
 };
 
 /// The timer for programs: one reaper thread that sleeps until the next task is due, any number of
-/// owners of wheels, and worker threads that run expired tasks. A handle: clones are the same timer.
+/// owners of wheels, and worker threads that run expired tasks. A handle: clones are the same
+/// timer.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
@@ -168,15 +169,15 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// After a pause of the process, gives its threads `bound` to read what arrived meanwhile before
-    /// anything expires. Off by default.
+    /// After a pause of the process, gives its threads `bound` to read what arrived meanwhile
+    /// before anything expires. Off by default.
     ///
     /// A process that is stopped for a while (SIGSTOP, a debugger, a frozen container) finds many
-    /// deadlines passed as it goes on, while heartbeats that came in time lie unread in its sockets.
-    /// With a grace, when the reaper comes later by more than `bound` than it meant to, due tasks
-    /// wait for one more `bound` before they expire. Tasks that fall due during this period wait for
-    /// its end, too. Nothing is early, events and cancels come as ever, and a round that expires
-    /// follows each period, so no load can put expiry off for ever.
+    /// deadlines passed as it goes on, while heartbeats that came in time lie unread in its
+    /// sockets. With a grace, when the reaper comes later by more than `bound` than it meant to,
+    /// due tasks wait for one more `bound` before they expire. Tasks that fall due during this
+    /// period wait for its end, too. Nothing is early, events and cancels come as ever, and a round
+    /// that expires follows each period, so no load can put expiry off for ever.
     ///
     /// Choose `bound` well above the delays of a busy machine (100 ms to a few seconds): such a
     /// delay counts as a pause. While anything is pending the reaper wakes at least once each
@@ -196,8 +197,8 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// Calls `hook` with the message of each contained panic, on the thread that panicked, after the
-    /// program's panic hook.
+    /// Calls `hook` with the message of each contained panic, on the thread that panicked, after
+    /// the program's panic hook.
     pub fn on_panic(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.driver.config.on_panic = Some(Arc::new(hook));
         self

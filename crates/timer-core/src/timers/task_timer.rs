@@ -130,8 +130,8 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.tasks.insert(now, deadline, task)
     }
 
-    /// Schedules `task` for the handler, at a moment of the timer's clock; one in the past is due at
-    /// once. Reads no clock.
+    /// Schedules `task` for the handler, at a moment of the timer's clock; one in the past is due
+    /// at once. Reads no clock.
     ///
     /// # Errors
     /// As [`schedule`](Self::schedule).

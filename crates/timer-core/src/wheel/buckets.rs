@@ -4,8 +4,8 @@
 //! others in chunks of 128 bytes: in sharded wheels most buckets hold one task. A node knows its
 //! place there, and when it leaves, the last node takes that place (Kafka's list is a doubly linked
 //! ring). Emptying a bucket reads the next indices ahead, where a linked list waits for one node to
-//! learn the next. All lists share their chunks: the next list takes what one gives back. So handing
-//! down asks the allocator for nothing, and no large block is grown or freed under a lock.
+//! learn the next. All lists share their chunks: the next list takes what one gives back. So
+//! handing down asks the allocator for nothing, and no large block is grown or freed under a lock.
 //!
 //! The bitmap lets time jump: instead of visiting each tick, the wheel asks for the next bucket
 //! that holds anything (Kafka keeps a `java.util.concurrent.DelayQueue` *of buckets* for this). A

@@ -12,8 +12,8 @@
 //! - **Reached**: the present never passes a bucket that holds anything. So a bucket holds one unit
 //!   of time. A bucket that is due stays in place until its last task was handed over, and each of
 //!   them can be cancelled or rescheduled until then.
-//! - **Due first**: a bucket that is handed down ahead of its expiration gets the part of the budget
-//!   that due tasks leave.
+//! - **Due first**: a bucket that is handed down ahead of its expiration gets the part of the
+//!   budget that due tasks leave.
 
 use crate::wheel::{
     buckets::Buckets,
