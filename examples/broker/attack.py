@@ -348,7 +348,7 @@ def killed_leader(cluster, count):
 
 
 def shutdown(cluster, count):
-    """Produces wait, SIGUSR1 tells of them, SIGTERM has them answered; the leader's counts are the clients'."""
+    """Produces wait, SIGUSR1 prints them, SIGTERM has them answered; the leader's counts are the clients'."""
     clients = cluster.clients(count)
     cluster.signal(signal.SIGSTOP, 2, 3)
     send(clients, produce())

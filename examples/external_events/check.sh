@@ -9,7 +9,7 @@ set -euo pipefail
 gateway=${1:?usage: check.sh path/to/external_events}
 here=$(dirname "$0")
 
-# Debian's; as a package it would start a service, which nobody asked for.
+# Debian's; as a package it would start a service, which is not wanted here.
 install_nats() {
     command -v nats-server >/dev/null && return
     local policy=/usr/sbin/policy-rc.d ours="" status=0

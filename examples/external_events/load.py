@@ -170,8 +170,8 @@ class Stage:
             self.unsure += 1
             return None
         check(answer.status == 200, f"a POST was answered with {answer}")
-        told = json.loads(answer.body)
-        version, self.epoch = told["version"], told["epoch"]
+        order_now = json.loads(answer.body)
+        version, self.epoch = order_now["version"], order_now["epoch"]
         check(version not in self.posted[order], f"version {version} twice")
         self.posted[order][version] = (state, now())
         return version
@@ -191,9 +191,9 @@ class Stage:
         """Every answer is right for what was published, and at the right time."""
         order, status = one.order, one.answer.status
         if status == 200:
-            told = json.loads(one.answer.body)
-            version, state = told["version"], told["state"]
-            check(told["id"] == str(order) and version > one.seen, f"wrong answer: {one}")
+            answered = json.loads(one.answer.body)
+            version, state = answered["version"], answered["state"]
+            check(answered["id"] == str(order) and version > one.seen, f"wrong answer: {one}")
             known = self.posted[order].get(version)
             check(known[0] == state if known else state in self.sent[order], f"never posted: {one}")
             return
@@ -231,8 +231,8 @@ async def everyone_waits(stage):
         check(await stage.post(random.randrange(GATEWAYS), order), "a POST failed while everything ran")
     answers = await asyncio.wait_for(asyncio.gather(*waits), STEP_S)
     check(all(answer and answer.status == 200 for answer in answers), "someone was not answered with 200")
-    told = sorted(one.ended - stage.posted[one.order][stage.last(one.order)][1] for one in stage.asked[-WAITERS:])
-    print(f"  all answered, after the POST was: {spread(told)}")
+    delays = sorted(one.ended - stage.posted[one.order][stage.last(one.order)][1] for one in stage.asked[-WAITERS:])
+    print(f"  all answered, after the POST was: {spread(delays)}")
 
 
 async def mixed_load(stage):
@@ -349,7 +349,7 @@ async def made_anew(stage):
             return answer.status == 200 and json.loads(answer.body)["version"] == version
 
         await until(f"gateway {at} in the new epoch", new)
-    print(f"  {len(answers)} that waited were told 410; versions begin at {version}")
+    print(f"  {len(answers)} that waited were answered with 410; versions begin at {version}")
 
 
 async def shutdown(stage):

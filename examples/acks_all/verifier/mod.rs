@@ -112,8 +112,8 @@ impl Stage {
         Duration::from_nanos(self.clock.now_ns())
     }
 
-    /// Sends the lines of `text` until the time is up or `interrupted` is raised. `watch` is shown
-    /// the state four times a second.
+    /// Sends the lines of `text` until the seconds are over or `interrupted` is raised. `watch` is
+    /// shown the state four times a second.
     fn run(
         self: &Arc<Self>,
         text: &Text,

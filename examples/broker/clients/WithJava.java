@@ -131,8 +131,8 @@ public class WithJava {
             try {
                 System.out.println(("ok " + String.join(" ", answer(words[0], new Command(arguments)))).trim());
             } catch (Exception | AssertionError error) {
-                Throwable told = error instanceof ExecutionException ? error.getCause() : error;
-                System.out.println(("error " + told.getClass().getSimpleName() + ": " + told.getMessage())
+                Throwable cause = error instanceof ExecutionException ? error.getCause() : error;
+                System.out.println(("error " + cause.getClass().getSimpleName() + ": " + cause.getMessage())
                     .replaceAll("\\s+", " "));
             }
         }

@@ -76,8 +76,8 @@ def kcat(client, _):
 
 
 def kcat_version():
-    told = run("kcat", "-V")
-    own, library = re.search(r"Version (\S+)", told)[1], re.search(r"librdkafka (\d[\d.]*\d)", told)[1]
+    printed = run("kcat", "-V")
+    own, library = re.search(r"Version (\S+)", printed)[1], re.search(r"librdkafka (\d[\d.]*\d)", printed)[1]
     return f"{own} (librdkafka {library})"
 
 

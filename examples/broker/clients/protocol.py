@@ -26,8 +26,8 @@ def answer(verbs, line):
         return "cannot"
     arguments = dict(word.split("=", 1) for word in words)
     try:
-        told = verbs[verb](**{name: int(v) if v.isdecimal() else v for name, v in arguments.items()})
-        return " ".join(["ok", *map(str, told or [])])
+        result = verbs[verb](**{name: int(v) if v.isdecimal() else v for name, v in arguments.items()})
+        return " ".join(["ok", *map(str, result or [])])
     except Exception as error:  # of whatever kind the client has
         return " ".join(f"error {type(error).__name__}: {error}".split())
 

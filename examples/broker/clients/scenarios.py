@@ -34,7 +34,7 @@ def letters(text):
 
 
 def refused(driver, error, verb, **arguments):
-    """The client tells this error of the protocol; returns how."""
+    """Checks that the client reports this error of the protocol; returns its words."""
     try:
         driver.ask(verb, **arguments)
     except Failed as failed:
@@ -70,20 +70,20 @@ def few_acks(cell):
 def large(cell):
     driver = cell.driver()
     driver.ask("produce", topic=cell.topic, count=1, prefix="before")
-    told = refused(driver, "MESSAGE_TOO_LARGE", "produce", topic=cell.topic, count=1, size=2_000_000)
+    error = refused(driver, "MESSAGE_TOO_LARGE", "produce", topic=cell.topic, count=1, size=2_000_000)
     driver.ask("produce", topic=cell.topic, count=1, partition=1, prefix="after")
     read_back(driver, cell.topic, "before", 1)
-    return told
+    return error
 
 
 def stalled(cell):
     driver = cell.driver()
     driver.ask("produce", topic=cell.topic, count=1, acks=1)
     start = time.monotonic()
-    told = refused(driver, "REQUEST_TIMED_OUT", "produce", topic=cell.topic, count=1, timeout_ms=TIMEOUT_MS)
+    error = refused(driver, "REQUEST_TIMED_OUT", "produce", topic=cell.topic, count=1, timeout_ms=TIMEOUT_MS)
     if time.monotonic() - start < TIMEOUT_MS / 1000:
         raise Failed("too early")
-    return told
+    return error
 
 
 def short(cell):
@@ -126,7 +126,7 @@ def delete(cell):
 
 
 def create(cell):
-    """A topic is made as told, and one with a configuration is not."""
+    """A topic is made as asked, and one with a configuration is not."""
     driver = cell.driver()
     driver.ask("create", topic=cell.topic, partitions=2)
     driver.ask("produce", topic=cell.topic, count=1, partition=1)

@@ -1,4 +1,4 @@
-"""aiokafka as a driver: see protocol.py. It tries again until its time-out, whatever the error."""
+"""aiokafka as a driver: see protocol.py. It tries again until its timeout, whatever the error."""
 
 import asyncio
 import sys
@@ -53,7 +53,7 @@ async def with_admin(ask):
 async def create(topic, partitions, config=None):
     new = NewTopic(topic, partitions, 3, topic_configs=dict([config.split(":")]) if config else {})
     created = await with_admin(lambda admin: admin.create_topics([new]))
-    for _, code, *message in created.topic_errors:  # told, not raised
+    for _, code, *message in created.topic_errors:  # in the answer, not raised
         if code:
             raise RuntimeError(f"code {code}: {message}")
 

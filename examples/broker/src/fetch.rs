@@ -110,7 +110,7 @@ impl DelayedOperation for DelayedFetch {
 /// Reads what is there now, `max_bytes` of it; the first batch comes whatever its size, so that a
 /// consumer is never stuck before a large one (KIP-74).
 fn read(topics: &Topics, request: FetchRequest) -> FetchResponse {
-    let mut room = Room {
+    let mut budget = Budget {
         up_to: up_to(&request),
         bytes: bytes_max(&request),
         is_empty: true,
@@ -119,7 +119,7 @@ fn read(topics: &Topics, request: FetchRequest) -> FetchResponse {
     for topic in request.topics {
         let mut partitions = Vec::new();
         for asked in &topic.partitions {
-            partitions.push(room.read(topics, &topic.topic, asked));
+            partitions.push(budget.read(topics, &topic.topic, asked));
         }
         let response = FetchableTopicResponse::default().with_partitions(partitions);
         responses.push(response.with_topic(topic.topic));
@@ -127,8 +127,8 @@ fn read(topics: &Topics, request: FetchRequest) -> FetchResponse {
     FetchResponse::default().with_responses(responses)
 }
 
-/// The room for records in a response.
-struct Room {
+/// The space for records in a response.
+struct Budget {
     up_to: UpTo,
     /// The bytes that still fit.
     bytes: usize,
@@ -136,7 +136,7 @@ struct Room {
     is_empty: bool,
 }
 
-impl Room {
+impl Budget {
     /// Reads one partition, as far as its records fit.
     fn read(
         &mut self,
@@ -151,7 +151,7 @@ impl Room {
             Err(error) => return data.with_error_code(error.code()),
         };
 
-        // The records before the offsets: a watermark that is newer than the records harms nobody.
+        // The records before the offsets: a watermark may be newer than the records beside it.
         let bytes = size(asked.partition_max_bytes).min(self.bytes);
         let read = partition.read(asked.fetch_offset, self.up_to, bytes, self.is_empty);
         let offsets = partition.offsets();

@@ -25,7 +25,7 @@ const ACKS_ALL: i16 = -1;
 pub(crate) type DelayedProduce = DelayedAnswer<ProduceResponse>;
 
 /// Appends, and parks what must wait. A produce with acks=0 is not answered; when it failed that is
-/// an error, and the connection is closed, as in Kafka: there is no other way to tell the client.
+/// an error, and the connection is closed, as in Kafka: the client has no other way to learn of it.
 pub(crate) fn produce(
     manager: &ReplicaManager,
     request: ProduceRequest,

@@ -25,7 +25,7 @@ impl<T: Timer> HyperTimer<T> {
     /// Wraps a timer.
     #[expect(
         clippy::disallowed_methods,
-        reason = "hyper tells the time in instants"
+        reason = "hyper gives the time as instants"
     )]
     pub fn new(timer: T) -> Self {
         HyperTimer {

@@ -36,7 +36,7 @@ pub fn write_on_usr1(text: impl Fn() -> String + Send + 'static) -> Result<()> {
 /// The exit code that a shell reports for a program that Ctrl-C ended.
 const ABORTED: i32 = 130;
 
-/// A flag that tells threads to end. A thread that pauses on it is woken when it is raised.
+/// A flag at which threads end. A thread that pauses on it is woken when it is raised.
 #[derive(Debug, Default)]
 pub struct Stop {
     raised: AtomicBool,
