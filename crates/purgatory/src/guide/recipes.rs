@@ -416,10 +416,11 @@
 //!
 //! # A trigger that was forgotten
 //!
-//! Each request then waits out its time, as in KAFKA-14334. With
-//! [`check_at_expiry`](crate::Builder::check_at_expiry) it is checked once more when its time is
-//! up. If its condition is true, it completes as a *missed event*, which is counted, alerted on
-//! (`PurgatoryMissesEvents`) and reported to a hook. A test asserts that there was none.
+//! Each request then waits out its time, as in KAFKA-14334. A wait is checked once more when its
+//! time is up. If its condition is true, it completes as a *missed event*, which is counted and
+//! alerted on (`PurgatoryMissesEvents`). [`check_at_expiry`](crate::Builder::check_at_expiry) also
+//! reports the keys to a hook, and checks operations of other kinds, too. A test asserts that there
+//! was none.
 //!
 //! ```
 #![doc = include_str!("recipes/forgotten.rs")]
@@ -443,4 +444,5 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Monitor`](crate::Monitor) made by `new` does this too, but reports no keys.
+//! Waits of a [`Monitor`](crate::Monitor) and of [`Watermarks`](crate::Watermarks) have this check,
+//! too. Without the hook it reports no keys.

@@ -22,7 +22,7 @@
 //! | To test | Do |
 //! |---|---|
 //! | a blocking wait | advance the timer from another thread |
-//! | that no event is forgotten | [check at expiry](crate::Builder::check_at_expiry); assert that [`missed_events`](crate::Stats::missed_events) is 0 |
+//! | that no event is forgotten | for operations of your own, [check at expiry](crate::Builder::check_at_expiry); assert that [`missed_events`](crate::Stats::missed_events) is 0 |
 //! | that nothing panicked | assert that [`panics`](crate::Stats::panics) is 0: checks and callbacks contain theirs, so an assertion there fails no test |
 //! | with `start_paused` | put the timer [on the runtime](super::tokio#a-paused-clock) |
 //! | a cluster with random delays | see `cargo run --release --example virtual_time` |
