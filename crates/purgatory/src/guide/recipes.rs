@@ -138,7 +138,8 @@
 //! let free = Arc::new(Mutex::new([7].into()));
 //! let leases = Leases { free, waits: Purgatory::new("leases")? };
 //! let first = leases.acquire(7).wait_blocking()?;
-//! let [second, third] = [leases.acquire(7), leases.acquire(7)];
+//! let second = leases.acquire(7);
+//! let third = leases.acquire(7);
 //! drop(first); // the second has it now ...
 //! assert_eq!(leases.waits.waiters(&7), 1);
 //! drop(second); // ... and, as its client has gone, the third
@@ -219,7 +220,8 @@
 //! // Its use:
 //! let flights = Flights { values: Arc::default(), waits: Purgatory::new("flights")? };
 //! let first = flights.get(1).wait_blocking()?;
-//! let [second, third] = [flights.get(1), flights.get(1)];
+//! let second = flights.get(1);
+//! let third = flights.get(1);
 //! drop(first); // it failed
 //! second.wait_blocking()?.unwrap_err().loaded(100);
 //! assert_eq!(third.wait_blocking()?.ok(), Some(100));
@@ -233,7 +235,9 @@
 //!
 //! A cancel would not do for `join`: of two joins at once each could park after the other's cancel,
 //! and no cancel reaches a session that has expired and waits for the executor. So one lock
-//! decides, and the callback asks it.
+//! decides, and the callback asks it. If the process may be stopped for a while, give the timer [a
+//! grace](super::time#a-pause-of-the-process), so that heartbeats which came meanwhile are read
+//! first.
 //!
 //! ```
 #![doc = include_str!("recipes/sessions.rs")]

@@ -49,8 +49,8 @@
 //!
 //! # Pitfalls
 //!
-//! - **The two events are separate.** A key with both kinds of watches needs both. Debug builds warn
-//!   of a signal that reaches none of its key's watches.
+//! - **The two events are separate.** A key with both kinds of watches needs both. Debug builds
+//!   warn of a signal that reaches none of its key's watches.
 //! - **The purgatory keeps no values.** The check must know the whole condition, as thresholds that
 //!   were reached before parking are found by the first check only.
 //! - **With `checked()`, choose the lowest threshold that can matter.** For 10 bytes from two
