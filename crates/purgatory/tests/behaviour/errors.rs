@@ -66,7 +66,7 @@ fn a_refusal_names_the_bound() {
         .unwrap_err();
     assert_eq!(
         shards.to_string(),
-        "3 shards or shards: not a power of two in 1..=256"
+        "3 shards: not a power of two in 1..=256"
     );
 }
 
