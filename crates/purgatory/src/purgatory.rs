@@ -198,25 +198,16 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        const {
-            assert!(
-                O::SIGNALLED_BY_CALLERS,
-                "their owner completes these operations"
-            )
-        };
+        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner completes them") };
         self.core.end_for_key(key, Outcome::Completed)
     }
 
     /// Cancels all parked operations with this reason; returns how many this call ended. The
     /// purgatory stays open, unlike after [`shutdown`](Self::shutdown).
     ///
-    /// The callback of each runs with [`Cancelled`](Outcome::Cancelled). An operation under check
-    /// records the cancel; it still ends as Completed if that check comes true. The set is fixed
-    /// before any callback runs, so operations parked by callbacks are not cancelled. Operations
-    /// that other threads park meanwhile may stay.
-    ///
-    /// An operation that has expired is not reached: its callback may still run after this returns,
-    /// with [`Expired`](Outcome::Expired) ([a guard](crate::guide::recipes#sessions)).
+    /// Each operation is cancelled as by [`cancel_for_key`](Self::cancel_for_key). An operation that
+    /// has expired is not reached: its callback may still run after this returns, with
+    /// [`Expired`](Outcome::Expired) ([a guard](crate::guide::recipes#sessions)).
     ///
     /// O(parked + shards), with memory for all operations until their callbacks run. Shards are
     /// locked one after another, for 64 operations each time.
@@ -459,12 +450,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// Checks and callbacks run here, with nothing of the purgatory locked. Do not hold a lock that
     /// a check needs: [collect the keys and signal them
-    /// later](crate::guide::recipes#signal-after-unlock). Inside a check or callback this returns 0,
-    /// and the operations that wait now are checked when the outermost call returns.
+    /// later](crate::guide::recipes#signal-after-unlock). Inside a check or callback this returns
+    /// 0, and the operations that wait now are checked when the outermost call returns.
     ///
-    /// Watermark watches of the key are not touched; use
-    /// [`complete_up_to`](Self::complete_up_to) for them. Debug builds warn, once a key, of a signal
-    /// that reaches none of the key's watches.
+    /// Watermark watches of the key are not touched; use [`complete_up_to`](Self::complete_up_to)
+    /// for them. Debug builds warn, once a key, of a signal that reaches none of the key's watches.
     ///
     /// `key` can be any borrowed form of the key type, as in a `HashMap`, so signalling allocates
     /// no `String`. The same holds for every method that only looks a key up.

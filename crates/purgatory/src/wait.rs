@@ -326,9 +326,10 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     /// counts from here. The future works on any runtime, or none.
     ///
     /// The condition runs like a [check](DelayedOperation::try_complete): on the threads that
-    /// signal the keys, with nothing locked. When the timeout fires it is evaluated once more, on the
-    /// executor (the [last check](crate::Builder::check_at_expiry)). It is not evaluated again once
-    /// it has given a value. The task is woken where a callback would run, with nothing locked.
+    /// signal the keys, with nothing locked. When the timeout fires it is evaluated once more, on
+    /// the executor (the [last check](crate::Builder::check_at_expiry)). It is not evaluated again
+    /// once it has given a value. The task is woken where a callback would run, with nothing
+    /// locked.
     ///
     /// Costs two allocations, one for the operation and one for the answer that it shares with the
     /// future; otherwise as much as
@@ -461,10 +462,10 @@ impl<T> WaitFuture<T> {
     /// The future may have been polled before. With a [`ManualTimer`](timer_core::ManualTimer),
     /// another thread must advance the timer.
     ///
-    /// In a task, await the future instead: this blocks the thread that runs the task, and the other
-    /// tasks of that thread. It is an [error](WaitError::InsideCallback) only where the end of the
-    /// wait may need the thread. With the feature `tokio`, debug builds warn in any task of a tokio
-    /// runtime.
+    /// In a task, await the future instead: this blocks the thread that runs the task, and the
+    /// other tasks of that thread. It is an [error](WaitError::InsideCallback) only where the end
+    /// of the wait may need the thread. With the feature `tokio`, debug builds warn in any task of
+    /// a tokio runtime.
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, thread, time::Duration};

@@ -316,7 +316,8 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         let values = self.values.clone();
         let key = key.clone();
         let operation = when(move || reached(&values, &key, threshold).is_some(), then);
-        let watches = Watches::up_to(&watermark).checked();
+        let mut watches = Watches::up_to(&watermark).checked();
+        watches.last_check = true; // as a wait for a future has
         self.purgatory
             .try_complete_else_watch(WatermarkWait(operation), watches, timeout)
             .map_err(|refused| refused.map(|wait| wait.0))

@@ -41,7 +41,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Some(entry) = first_shard.get_mut(handle) else {
             return EndResult::Gone;
         };
-        // A wait has a value only from its condition.
+
+        // 1. A wait has a value only from its condition.
         if outcome == Outcome::Completed
             && entry.payload().is_some_and(|it| !it.completes_by_call())
         {
@@ -49,6 +50,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             drop(first_shard);
             return self.complete_by_check(&call, held);
         }
+
+        // 2. Any other ends now, or its holder ends it.
         let Some(ended) = first_shard.claim(handle, outcome, now_ns) else {
             // A thread holds it: that thread was left the request to end it.
             return EndResult::Noted;

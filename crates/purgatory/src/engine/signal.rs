@@ -104,6 +104,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Warns once a key of a signal that reaches none of the key's watches, since they wait for
     /// another call. In debug builds only: this takes the shard's lock once more.
     fn warn_unreached<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64, event: Event) {
+        // What waits for the key?
         let shard = self.shard_of(hash);
         let Some(record) = shard.find(key, hash) else {
             return;
@@ -114,6 +115,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Event::Advance(_) => shard.has_watermarks(record),
         };
         drop(shard);
+
+        // Warn with nothing locked: a subscriber is user code.
         if !is_reached {
             let unreached = match event {
                 Event::All => Unreached::watermarks("check_and_complete", watches),

@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashSet,
+    fmt,
     io::Write,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread::{self, Thread},
@@ -187,6 +188,16 @@ impl Unreached {
     }
 }
 
+impl fmt::Display for Unreached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} reaches none of its key's watches ({}, all {}); {} does",
+            self.call, self.watches, self.kind, self.reached_by
+        )
+    }
+}
+
 /// Warnings that a purgatory gives once, in debug builds.
 #[derive(Debug, Default)]
 pub(crate) struct Warned {
@@ -204,19 +215,7 @@ impl Warned {
         let is_first = keys.len() < UNREACHED_MAX && keys.insert(hash);
         drop(keys);
         if is_first {
-            let Unreached {
-                call,
-                watches,
-                kind,
-                reached_by,
-            } = unreached;
-            warn(
-                purgatory,
-                &format!(
-                    "{call} reaches none of its key's watches ({watches}, all {kind}); \
-                     {reached_by} does"
-                ),
-            );
+            warn(purgatory, &unreached.to_string());
         }
     }
 
