@@ -100,6 +100,7 @@ impl TimeHistogram {
 
     /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &TimeHistogram) {
+        // Bucket by bucket: both have the same bounds.
         for at in 0..BUCKETS {
             self.buckets[at] += other.buckets[at];
             self.sums_ns[at] += other.sums_ns[at];

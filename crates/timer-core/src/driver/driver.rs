@@ -58,6 +58,7 @@ impl Driver {
     /// A driver of one shard by the machine's clock, without a reaper, with jobs that run in place.
     pub(crate) fn new() -> Self {
         Driver {
+            // Builders change these before the threads start.
             config: Config {
                 tick: TickLength::default(),
                 wheel_size: WheelSize::default(),
@@ -87,6 +88,7 @@ impl Driver {
 
     /// Starts a thread that advances the wheels.
     pub(crate) fn start_reaper(&mut self) -> io::Result<()> {
+        // A ring unparks the thread.
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
         self.reaper.wake = Some(Arc::new(move || unparker.unpark()));
@@ -114,9 +116,11 @@ impl Driver {
         count: usize,
         make: impl Fn(usize, TimingWheel<S::Task>) -> S,
     ) -> Shards<S> {
+        // All wheels begin at the present.
         let config = &self.config;
         let now_tick = config.tick.round_down(self.now_ns());
         let make_shard = |number: usize| {
+            // Shifted, unless order matters.
             let mut phase = 0;
             if !config.manual {
                 phase = config.wheel_size.phase(number, count);
@@ -124,6 +128,7 @@ impl Driver {
             let wheel = TimingWheel::with_phase(config.wheel_size, now_tick, phase);
             make(number, wheel)
         };
+        // The bell wakes this driver's reaper.
         let cancelled = self.reaper.shared.cancelled.clone();
         let bell = Bell::new(count, self.reaper.wake.clone(), cancelled);
         Shards::new(bell, make_shard)
@@ -172,6 +177,7 @@ impl Driver {
 
     /// Counts of all wheels and of the reaper; `panics` are those of tasks.
     pub(crate) fn stats(&self, panics: u64) -> TimerStats {
+        // The reaper's own panics are counted already.
         let mut stats = self.reaper.shared.stats();
         stats.panics += panics;
         stats.executor_queue = self.executors.queued();
@@ -188,6 +194,7 @@ impl Driver {
     /// Attaches no more, closes all owners, and waits for the threads, for at most `limit`. Returns
     /// what `take` took before the workers were closed, and how many threads have not ended.
     pub(crate) fn shutdown<T>(&self, limit: Duration, take: impl FnOnce() -> T) -> (T, usize) {
+        // 1. No owner is attached any more, the rounds end, and the owners close.
         let clock = SystemClock::new();
         self.close();
         for (owner, _) in self.reaper.shared.owners() {
@@ -204,6 +211,7 @@ impl Driver {
         } else {
             limit
         };
+        // 2. Wait for the threads, the reaper first: it may still hand jobs over.
         let remaining = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
         let mut threads = self.reaper.threads.join(remaining());
         if let Some(workers) = &self.workers {

@@ -113,6 +113,7 @@ impl Threads {
     }
 
     pub(crate) fn start(&self, name: &str, work: Job) -> io::Result<()> {
+        // Counted from here on, also if the thread has not begun yet.
         let running = self.running.begin();
         let thread = spawn(name, move || {
             inside_timer(|| work.run());
@@ -124,6 +125,7 @@ impl Threads {
 
     /// Waits until the threads have ended, for at most `limit`; returns how many have not.
     pub(crate) fn join(&self, limit: Duration) -> usize {
+        // With a limit only the end of the work is waited for.
         if limit < UNLIMITED {
             return self.running.wait(limit);
         }
@@ -165,6 +167,7 @@ struct QueueState {
 impl Queue {
     /// Waits for a job; `None` once the queue is closed and empty.
     fn next_job(&self) -> Option<Job> {
+        // A spurious wake-up waits on.
         let is_idle = |state: &mut QueueState| state.jobs.is_empty() && !state.closed;
         let waited = self.arrived.wait_while(self.state.lock(), is_idle);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
@@ -182,12 +185,14 @@ impl Workers {
     /// # Errors
     /// The operating system's, when it has no thread to give.
     pub fn start(name: &str, count: usize) -> io::Result<Workers> {
+        // If a thread cannot be had, dropping this ends those that have begun.
         let workers = Workers {
             queue: Arc::default(),
             count: count.max(1),
             threads: Threads::new(),
         };
         for number in 0..workers.count {
+            // Each worker runs jobs until the queue is closed and empty.
             let queue = workers.queue.clone();
             let work = move || {
                 while let Some(job) = queue.next_job() {
@@ -235,6 +240,7 @@ pub(crate) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
             let _ = OF_A_TIMER.try_with(|of_a_timer| of_a_timer.set(self.0));
         }
     }
+    // A thread that ends has no mark any more, and counts as a timer's.
     let before = OF_A_TIMER
         .try_with(|of_a_timer| of_a_timer.replace(true))
         .unwrap_or(true);
@@ -255,6 +261,7 @@ impl Executor for Workers {
             self.queue.arrived.notify_one();
             return;
         }
+        // Closed: the job runs here, with nothing locked.
         drop(state);
         job.run();
     }

@@ -68,7 +68,9 @@ impl Executors {
 
     /// True when no wheel is advanced, or no job run, while the calling thread blocks.
     pub fn need_this_thread(&self) -> bool {
+        // An executor that panics needs no thread.
         let needs = |executor: &dyn Executor| contain(|| executor.needs_this_thread());
+        // Wheels are advanced here, or expired tasks of the timer run here.
         if (self.advances_here)() || needs(&*self.timers).unwrap_or(false) {
             return true;
         }
@@ -130,10 +132,12 @@ impl<T> Due<T> {
     /// The tasks in jobs of [`JOB_TASKS`](crate::JOB_TASKS) at most, and small enough that each of
     /// `parallelism` threads gets one.
     pub fn into_jobs(self, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
+        // Where order matters, the shards' tasks are sorted together.
         let mut tasks = self.tasks;
         if self.in_order {
             tasks = sorted(tasks, &self.order);
         }
+        // As many jobs as threads, unless that would make a job too long.
         let size = tasks.len().div_ceil(parallelism.max(1)).clamp(1, JOB_TASKS);
         let mut tasks = tasks.into_iter();
         std::iter::from_fn(move || {
@@ -145,6 +149,7 @@ impl<T> Due<T> {
 
 /// The tasks, sorted by the key of each.
 fn sorted<T>(tasks: Vec<T>, order: &[(u64, u64)]) -> Vec<T> {
+    // By deadline, then by insertion.
     let mut keyed: Vec<_> = order.iter().zip(tasks).collect();
     keyed.sort_by_key(|&(order, _)| *order);
     keyed.into_iter().map(|(_, task)| task).collect()

@@ -208,6 +208,7 @@ impl Rounds {
     }
 
     fn advance_all(&mut self) -> Pause {
+        // 1. Take in new owners.
         let Some(called) = self.welcome() else {
             return Pause::Over;
         };
@@ -216,6 +217,7 @@ impl Rounds {
         if let Some(wait) = self.grace_period(now_ns) {
             return Pause::For(wait);
         }
+        // 2. Advance the wheels that are due or rang. Owners that are gone fall out.
         let mut round = Round {
             shared: &self.shared,
             on_panic: &self.on_panic,
@@ -227,6 +229,7 @@ impl Rounds {
         };
         self.visited
             .retain_mut(|visited| visited.advance_due(&mut round));
+        // 3. Count the work, and plan the next round.
         let totals = round.totals();
         self.count(totals, now_ns);
         let pause = self.pause(totals);
@@ -236,6 +239,7 @@ impl Rounds {
 
     /// The rest of a grace period that is under way or begins now.
     fn grace_period(&mut self, now_ns: u64) -> Option<Duration> {
+        // Without a grace there is nothing to notice.
         let grace = self.grace.as_mut()?;
         let was_under_way = grace.is_under_way();
         let wait = grace.wait(now_ns)?;
@@ -264,6 +268,7 @@ impl Rounds {
         } else {
             began_ns
         };
+        // A round without work counts as a wake-up alone.
         let mut counts = self.shared.counts.lock();
         counts.wake_ups += u64::from(self.woken);
         if worked {
@@ -277,6 +282,7 @@ impl Rounds {
 
     /// Takes in new owners; true when there are some, `None` when the timer was closed.
     fn welcome(&mut self) -> Option<bool> {
+        // Locked for a moment only: owners are attached meanwhile.
         let mut owners = self.shared.owners.lock();
         if owners.closed {
             return None;
@@ -293,11 +299,13 @@ impl Rounds {
 
     /// The time until the next bucket of any shard is due.
     fn pause(&mut self, totals: Totals) -> Pause {
+        // The earliest tick of any shard.
         let dues = self.visited.iter().flat_map(|visited| &visited.next_due);
         let Some(next_tick) = dues.filter_map(|&due| due).min() else {
             return Pause::UntilWoken;
         };
         let now_ns = self.clock.now_ns();
+        // There is more to do now: a budget was used up, or time went on meanwhile.
         if next_tick <= self.tick.round_down(now_ns) {
             if let Some(grace) = &mut self.grace {
                 grace.plan(now_ns, Duration::ZERO);
@@ -312,6 +320,7 @@ impl Rounds {
             None | Some(0) => Duration::MAX,
             Some(wait_ns) => Duration::from_nanos(wait_ns),
         };
+        // The clock may not keep step with this thread's sleep.
         if let Some(max) = self.clock.sleep_max() {
             wait = wait.min(max);
         }
@@ -382,6 +391,7 @@ impl Visited {
                 round.called |= rung != 0;
             }
             let rang = rung & 1 == 1;
+            // The next shard's bit.
             rung >>= 1;
             if !rang && next_due.is_none_or(|due| due > round.now_tick) {
                 continue;

@@ -83,6 +83,7 @@ impl Bell {
         wake: Wake,
         cancelled: Arc<atomic::AtomicU64>,
     ) -> Arc<Bell> {
+        // A bit a shard.
         let words = std::iter::repeat_with(|| AtomicU64::new(0)).take(shard_count.div_ceil(64));
         Arc::new(Bell {
             rung: words.collect(),
@@ -93,6 +94,7 @@ impl Bell {
     }
 
     fn ring(&self, shard: usize) {
+        // The bit before the wake-up, so that the woken reaper finds it.
         self.rung[shard / 64].fetch_or(1 << (shard % 64), Ordering::Release);
         if let Some(wake) = &self.wake {
             wake();
@@ -138,6 +140,7 @@ impl<S: ShardState> Shards<S> {
     /// Locks a shard; numbers beyond the last wrap around.
     #[inline]
     pub fn lock(&self, shard: usize) -> ShardGuard<'_, S> {
+        // The number of shards is a power of two.
         let shard = shard & (self.shards.len() - 1);
         ShardGuard {
             guard: self.shards[shard].lock(),
@@ -290,6 +293,7 @@ impl TimerHandle {
     /// The task's name on that shard's wheel.
     #[inline]
     pub fn id(self) -> TaskId {
+        // The sequence's 24 upper bits lie below the shard.
         let upper = self.high & ((1 << SHARD_AT) - 1);
         let sequence = u64::from(upper) << 32 | u64::from(self.low);
         TaskId::from_parts(self.index.get(), sequence)

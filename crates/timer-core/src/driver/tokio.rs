@@ -69,6 +69,7 @@ impl Drop for JobInRuntime {
 /// ```
 impl Executor for Handle {
     fn execute(&self, job: Job) {
+        // A runtime that takes no task drops this, which runs the job.
         let job = JobInRuntime {
             runtime: self.clone(),
             job: Some(job),
@@ -120,6 +121,7 @@ pub(crate) struct TokioClock {
 
 impl TokioClock {
     pub(crate) fn new(handle: Handle) -> Self {
+        // Only inside its runtime a paused clock shows its time.
         let inside = handle.enter();
         let origin = Instant::now();
         drop(inside);
@@ -144,10 +146,12 @@ pub(crate) fn start_reaper(driver: &mut Driver, runtime: &Handle) -> bool {
     if !has_time {
         return false;
     }
+    // A ring notifies the task.
     let called = Arc::new(Notify::new());
     let notify = called.clone();
     driver.executors.advances_here = runs_tasks_here;
     driver.reaper.wake = Some(Arc::new(move || notify.notify_one()));
+    // From here on the rounds are the runtime's; dropping them closes the timer.
     let rounds = driver.rounds();
     drop(runtime.spawn(run(Task { rounds }, called)));
     true

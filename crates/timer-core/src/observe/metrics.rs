@@ -224,6 +224,7 @@ impl Published {
         if all.is_empty() {
             return;
         }
+        // The last state of the counters; the gauges only go.
         let samples = read();
         for (key, mut series) in all.drain() {
             let mut same = samples.iter();
@@ -241,10 +242,12 @@ impl Published {
 impl Sample {
     /// Registers the series with the installed recorder.
     fn register(&self, of: &SourceName) -> Series {
+        // 1. The labels: the source's name, and a further one.
         let mut labels = vec![Label::new(of.label, of.name.clone())];
         if let Some((label, value)) = self.label {
             labels.push(Label::new(label, value));
         }
+        // 2. The help text and the series itself, by type.
         let metric = self.metric;
         match self.value {
             Value::Counter(_) => {
@@ -272,6 +275,7 @@ impl Sample {
 impl Series {
     /// Takes over the counts that an earlier registration has published.
     fn go_on_from(&mut self, earlier: Series) {
+        // The new registration has the same type as the earlier one.
         match (self, earlier) {
             (
                 Series::Counter { published, .. },
@@ -295,6 +299,7 @@ impl Series {
 
     /// Hands over the difference of a counter or histogram, or the new value of a gauge.
     fn hand_over(&mut self, key: &SeriesKey, source: u64, sample: &Sample) {
+        // The difference to what was published last, or the combined gauge.
         match (self, &sample.value) {
             (Series::Counter { to, published }, &Value::Counter(count)) => {
                 // Stored first, so that a recorder that panics is given nothing twice.
@@ -322,6 +327,7 @@ impl Series {
         let Series::Gauge { to, combine } = self else {
             return;
         };
+        // 1. Out of the table, which forgets a series without sources.
         let mut all = GAUGES.lock();
         let mut combined = 0.0;
         if let Some(gauges) = all.get_mut(key) {
@@ -331,6 +337,7 @@ impl Series {
                 all.remove(key);
             }
         }
+        // 2. The recorder is called with nothing locked.
         drop(all);
         to.set(combined);
     }
@@ -338,6 +345,7 @@ impl Series {
 
 /// The samples of a timer.
 pub(crate) fn timer_samples(stats: TimerStats) -> Vec<Sample> {
+    // Each with the help text that docs/METRICS.md begins with.
     let mut samples = vec![
         Sample::sum(
             "timer_pending",
@@ -376,6 +384,7 @@ pub(crate) fn timer_samples(stats: TimerStats) -> Vec<Sample> {
             stats.turns,
         ),
     ];
+    // Only an executor that counts its jobs has this one.
     if let Some(queued) = stats.executor_queue {
         samples.push(Sample::sum(
             "timer_executor_queue",

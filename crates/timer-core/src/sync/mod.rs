@@ -182,6 +182,7 @@ impl Latch {
 
     /// Waits until nothing is under way, for at most `limit`; returns how many are then.
     pub fn wait(&self, limit: Duration) -> usize {
+        // Woken by the end of each piece of work.
         let (count, over) = &*self.0;
         let waited = over.wait_timeout_while(count.lock(), limit, |count| *count > 0);
         *waited.unwrap_or_else(PoisonError::into_inner).0

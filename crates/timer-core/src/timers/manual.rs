@@ -56,6 +56,7 @@ impl ManualTimer {
 
     /// A timer at time 0 with this tick and wheel size.
     pub fn with(tick: TickLength, wheel_size: WheelSize) -> Self {
+        // Jobs run in place: on the advancing thread, before `advance` returns.
         let clock = ManualClock::default();
         let mut driver = Driver::new();
         driver.clock = Arc::new(clock.clone());
@@ -190,6 +191,7 @@ impl ManualTimer {
             // A change of one of these shows that a task did something.
             let stats = self.stats();
             let now = Some((self.next_tick(), stats.pending, stats.cancelled));
+            // 64 times in a row without a change: the tasks wait.
             quiet = if now == seen { quiet + 1 } else { 0 };
             if quiet == 64 {
                 return Poll::Ready(());
@@ -203,6 +205,7 @@ impl ManualTimer {
 
     /// The tick at which any wheel next has work.
     fn next_tick(&self) -> Option<u64> {
+        // Of all shards of all owners.
         let owners = self.inner.driver.reaper.shared.owners();
         let dues = |(owner, shards): &(Arc<dyn WheelOwner>, usize)| {
             (0..*shards).filter_map(|shard| owner.next_due(shard)).min()
@@ -226,6 +229,7 @@ impl ManualTimer {
         // The owners' tasks run one owner after the other.
         let shared = &self.inner.driver.reaper.shared;
         for (owner, shards) in shared.owners() {
+            // Only the shards that are due.
             let is_due = |shard: &usize| owner.next_due(*shard).is_some_and(|due| due <= now_tick);
             for shard in (0..shards).filter(is_due) {
                 let advanced = owner.advance(shard, now_tick);

@@ -44,6 +44,7 @@ impl Pace {
             Pace::Delay(delay) => later_ns(now_ns, delay),
             Pace::Rate(period) => {
                 let period_ns = later_ns(0, period);
+                // Starts that have passed meanwhile are skipped, and the beat is kept.
                 let missed = now_ns.saturating_sub(last_ns) / period_ns;
                 let periods = missed.saturating_add(1);
                 last_ns.saturating_add(period_ns.saturating_mul(periods))
@@ -115,6 +116,7 @@ impl Periodic {
     /// # Ok::<(), timer_core::TimerError>(())
     /// ```
     pub fn first_after(period: Duration) -> Duration {
+        // The upper 64 bits of the product are uniform below the period.
         let random = RandomState::new().build_hasher().finish(); // its keys are random
         let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         let below_ns = (u128::from(random) * u128::from(period_ns)) >> 64;
@@ -192,10 +194,12 @@ pub(crate) fn start(
     pace: Pace,
     act: impl FnMut() + Send + 'static,
 ) -> Result<Periodic, TimerError> {
+    // 1. A period of zero would run without end.
     let (Pace::Rate(period) | Pace::Delay(period)) = pace;
     if period.is_zero() {
         return Err(TimerError::ZeroPeriod);
     }
+    // 2. The state that handle and task share, and the first start.
     let due_ns = later_ns(tasks.driver().now_ns(), first);
     let shared = Arc::new(Shared {
         state: Mutex::default(),
@@ -208,6 +212,7 @@ pub(crate) fn start(
         due_ns,
         shared: shared.clone(),
     });
+    // 3. The task goes onto the wheel as after each run.
     task.put_back(tasks)?;
     Ok(Periodic { shared })
 }
@@ -239,6 +244,7 @@ impl<F: FnMut() + Send + 'static> Task<F> {
 
 impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
     fn run(mut self: Box<Self>) {
+        // It may have been cancelled since it left the wheel.
         let mut state = self.shared.state.lock();
         if state.over {
             return;
@@ -332,6 +338,7 @@ impl Interval {
     /// As there.
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<u64, TimerError>> {
         ready!(Pin::new(&mut self.sleep).poll(context))?;
+        // The next one in the future: missed ticks are skipped.
         let due_ns = self.next_ns;
         let now_ns = self.sleep.now_ns();
         self.next_ns = Pace::Rate(self.period).next_ns(due_ns, now_ns);

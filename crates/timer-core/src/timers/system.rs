@@ -260,6 +260,7 @@ impl SystemTimerBuilder {
             workers,
             ..
         } = self;
+        // Handles keep the shard in 8 bits, and its number is taken by a mask.
         if !driver.config.shard_count.is_power_of_two() || driver.config.shard_count > MAX_SHARDS {
             return Err(BuildError::Shards(driver.config.shard_count));
         }

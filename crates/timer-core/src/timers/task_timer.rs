@@ -101,6 +101,7 @@ impl<T: Send + 'static> TaskTimer<T> {
         handler: impl Fn(T) + Send + Sync + 'static,
         run_at_close: bool,
     ) -> Self {
+        // Wheels, the queue of a round, and the handler, which jobs hold alone.
         let tasks = Arc::new(Tasks {
             shards: driver.shards(driver.config.shard_count, |_, wheel| Shard {
                 wheel,
@@ -114,6 +115,7 @@ impl<T: Send + 'static> TaskTimer<T> {
             }),
             driver,
         });
+        // After the timer's shutdown these are closed from the beginning.
         if !tasks.driver.attach(&tasks, &tasks.shards) {
             tasks.clone().timer_closed();
         }
@@ -219,6 +221,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     pub(crate) fn reschedule_at(&self, handle: TimerHandle, now: u64, deadline: u64) -> bool {
         let mut shard = self.tasks.shards.lock(handle.shard());
         shard.wheel.catch_up(now);
+        // Earlier or later, the task keeps its node.
         let Some(due) = shard.wheel.reschedule(handle.id(), deadline) else {
             return false;
         };
@@ -285,6 +288,7 @@ impl TimerInner {
 
     /// The wakers for sleeps that this thread makes.
     pub(crate) fn wakers(&self) -> &Wakers {
+        // The same wheels for all shares. Sleepers are woken at shutdown.
         let shares = self.wakers.get_or_init(|| {
             let wakers = TaskTimer::on(self.driver.clone(), Waker::wake, true);
             Shares::new(&wakers, self.driver.config.shard_count)
@@ -344,6 +348,7 @@ impl<T: Send + 'static> Tasks<T> {
         deadline: u64,
         task: T,
     ) -> Result<TimerHandle, ScheduleError<T>> {
+        // Each thread has a shard of its own, as long as there are enough.
         let mut shard = self.shards.lock(thread_slot());
         if shard.closed {
             drop(shard);
@@ -357,12 +362,14 @@ impl<T: Send + 'static> Tasks<T> {
             };
             ScheduleError::new(task, reason)
         })?;
+        // Earlier work than the reaper expects rings, after unlocking (Wake before).
         shard.work_at(scheduled.due);
         Ok(shard.handle(scheduled.id))
     }
 
     /// Closes all shards and takes the pending tasks out.
     fn close_and_drain(&self) -> Vec<T> {
+        // A bounded number under one lock hold: others wait for no large shard.
         let mut unfired = Vec::new();
         for number in 0..self.shards.count() {
             let mut from = Some(0);
@@ -403,6 +410,7 @@ impl<T: Send + 'static> Tasks<T> {
 
 impl<T: Send + 'static> WheelOwner for Tasks<T> {
     fn advance(&self, number: usize, now_tick: u64) -> Advanced {
+        // The due tasks are kept until the round is over.
         let budget = self.due.budget(BUDGET);
         let mut due = self.due.lock();
         let mut shard = self.shards.lock(number);
@@ -443,6 +451,7 @@ impl<T> Run<T> {
     /// Runs each task of a batch; a panic in one does not reach the next.
     fn all(&self, tasks: Vec<T>, driver: &Driver) {
         for task in tasks {
+            // A panic ends this task, not the batch.
             if let Err(message) = contain(|| (self.handler)(task)) {
                 self.report(&message, driver);
             }

@@ -83,6 +83,7 @@ impl TimerTaskList {
     /// Adds an index of bucket `owner`; returns its place. O(1), but for the making of a page.
     #[inline]
     fn push(&mut self, chunks: &mut Pages<Chunk>, owner: u32, index: u32) -> u32 {
+        // The first entry lies in the list itself, without a chunk.
         self.len += 1;
         if self.len == 1 {
             self.first = index;
@@ -104,6 +105,7 @@ impl TimerTaskList {
     /// Takes the last index out. O(1), but for the freeing of a page.
     #[inline]
     fn pop(&mut self, chunks: &mut Pages<Chunk>) -> Option<u32> {
+        // The only entry lies in the list itself.
         self.len = self.len.checked_sub(1)?;
         if self.len == 0 {
             return Some(self.first);
@@ -123,6 +125,7 @@ impl TimerTaskList {
 
     /// The entries of a chunk of this list.
     fn entries<'a>(&self, chunks: &'a Pages<Chunk>, chunk: u32) -> &'a [u32] {
+        // Only the last chunk has gaps (Owned).
         let len = if chunk == self.tail {
             (self.len - 2) % CHUNK + 1
         } else {
@@ -133,6 +136,7 @@ impl TimerTaskList {
 
     /// The chunks, the last one first.
     fn chunks<'a>(&self, chunks: &'a Pages<Chunk>) -> impl Iterator<Item = u32> + 'a {
+        // The number of chunks follows from the length; the first one's link is stale.
         let count = self.len.saturating_sub(1).div_ceil(CHUNK) as usize;
         let previous = |&chunk: &u32| Some(chunks.get(chunk)?.previous);
         std::iter::successors(Some(self.tail), previous).take(count)
@@ -218,11 +222,13 @@ impl Buckets {
     /// O(levels).
     #[inline]
     pub(crate) fn push(&mut self, index: u32, deadline: u64, now: u64) -> (u32, u64) {
+        // 1. The lowest level that reaches the deadline. It may be a new one.
         let bucket = self.geometry.bucket(deadline, now);
         let number = self.number(bucket);
         if number >= self.lists.len() {
             self.make_levels(bucket.level + 1);
         }
+        // 2. The node goes to the end of its list.
         let place = self.lists[number].push(&mut self.chunks, number as u32, index);
         // Occupied. Only written when it changes, so that most insertions leave the word's cache
         // line alone.
@@ -236,6 +242,7 @@ impl Buckets {
 
     #[cold]
     fn make_levels(&mut self, levels: usize) {
+        // Both are whole words a level, so that a bucket's number finds its bit.
         let words = levels * self.words();
         let mut occupied = std::mem::take(&mut self.occupied).into_vec();
         occupied.resize(words, 0);
@@ -248,6 +255,7 @@ impl Buckets {
     /// Takes a node out of its bucket; false if it is in none. O(1).
     #[inline]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Pages<Node<T>>, index: u32) -> bool {
+        // The node forgets its place, whichever entry is moved.
         let place = std::mem::replace(&mut nodes.at_mut(index).place, NO_PLACE);
         if place == NO_PLACE {
             return false;
@@ -350,6 +358,7 @@ impl Buckets {
         let mut count = 0;
         let mut chunks = 0;
         for (number, list) in self.lists.iter().enumerate() {
+            // A list that is not empty has its bit; the bit of an empty one may be stale.
             let bit = self.occupied[number / 64] >> (number % 64) & 1 == 1;
             assert!(bit || list.len == 0, "Occupied");
             // The first entry lies in the list itself.
@@ -381,6 +390,7 @@ impl Buckets {
         let node = nodes.at(index);
         assert_eq!(node.place, place, "Place");
         let (level, slot) = self.level_and_slot(self.owner(place));
+        // The slot and the present say which unit of time the bucket holds.
         let bucket = self.geometry.bucket_at(level, slot, now);
         assert!(self.geometry.holds(bucket, node.deadline, now), "One round");
         node.task();

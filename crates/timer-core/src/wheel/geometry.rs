@@ -98,6 +98,7 @@ impl WheelSize {
         let slots = u64::from(self.slots);
         let number = number as u64;
         let count = count as u64;
+        // The same fraction of a bucket of each level: `number` of `count` parts.
         let mut span = slots;
         let mut phase = 0;
         for _level in 1..=3 {
@@ -150,6 +151,7 @@ enum Scale {
 impl Geometry {
     pub(crate) fn new(size: WheelSize) -> Self {
         let slots = size.slots() as u64;
+        // Most sizes are powers of two, for which a shift divides.
         let scale = if slots.is_power_of_two() {
             Scale::Bits(slots.trailing_zeros())
         } else {
@@ -241,6 +243,7 @@ impl Geometry {
     /// The bucket at a slot that is less than a round of the ring ahead of `now`.
     #[inline]
     pub(crate) fn bucket_at(&self, level: usize, slot: usize, now: u64) -> DueBucket {
+        // The slot of the present, on this level.
         let unit = self.unit(level, now);
         // The distance from the present's slot, modulo the ring: without a division.
         let ahead = slot + self.ring() - self.slot(unit);

@@ -139,6 +139,7 @@ impl<N: PageSlot> Pages<N> {
         if number >= N::MAX >> N::PAGE_BITS {
             return None;
         }
+        // All of its slots are made at once, in one block.
         let slots = std::iter::repeat_with(N::vacant)
             .take(1 << N::PAGE_BITS)
             .collect();
@@ -148,6 +149,7 @@ impl<N: PageSlot> Pages<N> {
             next: END,
             listed: true,
         };
+        // The new page takes the place of its record, or adds one.
         match self.pages.get_mut(number as usize) {
             Some(vacant) => self.vacant = std::mem::replace(vacant, page).next,
             None => self.pages.push(page),
@@ -192,6 +194,7 @@ impl<N: PageSlot> Pages<N> {
             page.free & 1 << offset::<N>(index) == 0,
             "only a slot in use is released"
         );
+        // The slot is free for the next claim.
         page.free |= 1 << offset::<N>(index);
         self.len -= 1;
         // It was full, and now has a free slot (Listed).

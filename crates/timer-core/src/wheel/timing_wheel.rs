@@ -207,9 +207,11 @@ impl<T> TimingWheel<T> {
     /// The task comes back when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
     #[inline]
     pub fn insert(&mut self, deadline: u64, task: T) -> Result<Scheduled, T> {
+        // 1. A node for it. Without one the task goes back.
         let Some(index) = self.nodes.claim() else {
             return Err(task);
         };
+        // 2. Its bucket, and then the node itself.
         let (place, due) = self.put(index, deadline);
         Ok(Scheduled {
             id: self.keep(index, Node::new(deadline, place, task)),
@@ -335,6 +337,7 @@ impl<T> TimingWheel<T> {
     /// next has work for it, or `None` if it is gone. O(levels), without an allocation of a node.
     pub fn reschedule(&mut self, id: TaskId, deadline: u64) -> Option<u64> {
         self.node(id)?;
+        // Off the old bucket, into the new one; the node and its id stay.
         self.unlink(id.index);
         self.nodes.at_mut(id.index).deadline = deadline;
         Some(self.place(id.index))
@@ -379,6 +382,7 @@ impl<T> TimingWheel<T> {
         budget: usize,
         mut sink: impl FnMut(DueTask<'_, T>),
     ) -> Advanced {
+        // A bucket at a time, as long as the budget lasts.
         let target = now.max(self.now);
         let mut advanced = Advanced {
             fired: 0,
