@@ -1,6 +1,8 @@
 //! Operations without a type of their own: boxed operations of several kinds in one purgatory
 //! ([`BoxedOperation`]), and a pair of closures instead of a struct ([`when`]).
 
+use std::time::Duration;
+
 use crate::operation::{DelayedOperation, Outcome, opaque};
 
 /// Any operation, boxed. One purgatory of these takes several kinds, futures and blocking waits
@@ -33,6 +35,7 @@ trait Erased: Send {
     fn check(&mut self, for_event: bool) -> bool;
     fn completes_by_call(&self) -> bool;
     fn weight(&self) -> u64;
+    fn expiring(&mut self, late: &dyn Fn() -> Duration);
     fn on_complete(self: Box<Self>, outcome: Outcome);
 }
 
@@ -51,6 +54,10 @@ impl<O: DelayedOperation> Erased for O {
 
     fn weight(&self) -> u64 {
         DelayedOperation::weight(self)
+    }
+
+    fn expiring(&mut self, late: &dyn Fn() -> Duration) {
+        DelayedOperation::expiring(self, late);
     }
 
     fn on_complete(self: Box<Self>, outcome: Outcome) {
@@ -82,6 +89,10 @@ impl DelayedOperation for BoxedOperation {
 
     fn weight(&self) -> u64 {
         self.operation.weight()
+    }
+
+    fn expiring(&mut self, late: &dyn Fn() -> Duration) {
+        self.operation.expiring(late);
     }
 
     fn on_complete(self, outcome: Outcome) {

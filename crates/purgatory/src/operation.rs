@@ -94,6 +94,19 @@ pub trait DelayedOperation: Send + 'static {
         self.try_complete()
     }
 
+    /// Called just before [`on_complete`](Self::on_complete) with [`Outcome::Expired`], on the same
+    /// thread. `late` reads the timer's clock and returns the time since the deadline, which was
+    /// rounded up to a tick. Does nothing by default.
+    ///
+    /// An expiry that is late by far more than its executor's delay tells of a
+    /// [pause of the process](crate::guide::time#a-pause-of-the-process).
+    ///
+    /// # Panics
+    /// A panic is contained and counted; `on_complete` is called all the same.
+    fn expiring(&mut self, late: &dyn Fn() -> Duration) {
+        let _ = late;
+    }
+
     /// Called exactly once, with the outcome. The operation is out of every list by then.
     ///
     /// Runs on the thread that completed or cancelled the operation. Runs on the executor after a

@@ -5,7 +5,10 @@
 //! releases the secondary watches, then calls `on_complete`, on this thread or by a job on the
 //! executor.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use timer_core::Job;
 
@@ -96,7 +99,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn call_back(&self, ended: Ended<K, O>) {
         drop(ended.emptied_key);
         self.release_permit(ended.permit);
-        self.call(|| ended.payload.on_complete(ended.outcome));
+        let mut payload = ended.payload;
+        // Apart, so that a panic of the first one does not keep the other from being called.
+        if ended.outcome == Outcome::Expired {
+            self.call(|| payload.expiring(&|| self.late(ended.deadline)));
+        }
+        self.call(|| payload.on_complete(ended.outcome));
+    }
+
+    /// Returns the time since a deadline, a tick.
+    fn late(&self, deadline: u64) -> Duration {
+        let deadline_ns = self.driver().config.tick.start_ns(deadline);
+        Duration::from_nanos(self.driver().now_ns().saturating_sub(deadline_ns))
     }
 
     /// Leaves the callback of an operation to the executor.

@@ -42,38 +42,35 @@
 //! | a timer on [tokio](super::tokio) | 1 ms, and other tasks | a timer with its own thread |
 //! | the process is stopped, or starved | that long | – |
 //!
-//! [`times`](crate::Purgatory::times) has a histogram of the lateness. A callback that wants its
-//! own compares its deadline with [`now_ns`](crate::timer_core::Timer::now_ns).
+//! [`times`](crate::Purgatory::times) has a histogram of the lateness, and an operation asks for its
+//! own in [`expiring`](crate::DelayedOperation::expiring).
 //!
 //! # A pause of the process
 //!
-//! A process that was stopped (SIGSTOP, a debugger, a frozen container) finds many deadlines
-//! passed, while the heartbeats that came meanwhile lie unread in its sockets. The reaper then
-//! races the threads that read them. With a [grace](crate::timer_core::SystemTimerBuilder::grace),
-//! due operations wait for one more bound after such a pause, and events that arrive in it still
+//! A process that was stopped (SIGSTOP, a debugger, a frozen container) finds many deadlines passed,
+//! while the heartbeats that came meanwhile lie unread in its sockets. The reaper then races the
+//! threads that read them. With a [grace](crate::timer_core::SystemTimerBuilder::grace), due
+//! operations wait for one more bound after such a pause, and events that arrive in it still
 //! complete or reschedule them. Nothing is early. It is off by default.
 //!
 //! ```
 //! use std::time::Duration;
-//! use purgatory::{BoxedOperation, Outcome, Purgatory, Timeout, when};
-//! use purgatory::timer_core::{SystemTimer, Timer};
+//! use purgatory::{DelayedOperation, Outcome, Purgatory, timer_core::SystemTimer};
 //!
-//! let second = Duration::from_secs(1);
-//! let timer = SystemTimer::builder().grace(second).build()?;
-//! let sessions: Purgatory<u64, BoxedOperation> =
-//!     Purgatory::builder("sessions").timer(&timer).build()?;
-//!
-//! // A callback that asks how late it is.
-//! let clock = timer.clone();
-//! let deadline_ns = timer.now_ns() + 10_000_000_000;
-//! let session = when(|| false, move |outcome| {
-//!     let late = Duration::from_nanos(clock.now_ns().saturating_sub(deadline_ns));
-//!     if outcome == Outcome::Expired && late > Duration::from_secs(1) {
-//!         eprintln!("expired {late:?} late: was the process stopped?");
+//! struct Session;
+//! impl DelayedOperation for Session {
+//!     fn try_complete(&mut self) -> bool { false }
+//!     fn expiring(&mut self, late: &dyn Fn() -> Duration) {
+//!         if late() > Duration::from_secs(1) {
+//!             eprintln!("{:?} late: was the process stopped?", late());
+//!         }
 //!     }
-//! });
-//! sessions.try_complete_else_watch(session, &[7], Timeout::At(deadline_ns))?;
-//! assert_eq!(timer.stats().graces, 0); // the pauses so far
+//!     fn on_complete(self, _: Outcome) {}
+//! }
+//!
+//! let timer = SystemTimer::builder().grace(Duration::from_secs(1)).build()?;
+//! let sessions = Purgatory::builder("sessions").timer(&timer).build()?;
+//! sessions.try_complete_else_watch(Session, &[7], Duration::from_secs(10))?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

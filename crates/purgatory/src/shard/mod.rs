@@ -131,6 +131,8 @@ pub(crate) struct Ended<K, O> {
     pub(crate) last_secondary: Option<SecondaryId>,
     /// Its first key, if no watch of that is left.
     pub(crate) emptied_key: Option<K>,
+    /// The tick of its deadline; `u64::MAX` if it has none, or was never parked.
+    pub(crate) deadline: u64,
 }
 
 /// Several ended operations.
@@ -145,6 +147,7 @@ impl<K, O> Ended<K, O> {
             permit: None,
             last_secondary: None,
             emptied_key: None,
+            deadline: u64::MAX,
         }
     }
 }
@@ -427,6 +430,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         if let Some(entry) = self.entries.wheel.cancel(handle.id()) {
             ended.permit = Some(entry.info().weight);
             ended.last_secondary = entry.last_secondary;
+            ended.deadline = entry.deadline;
         }
         self.entry_left();
         ended

@@ -1,7 +1,13 @@
 //! Ending many at once: all of a purgatory, and all of a key.
 
-use crate::support::{NEVER, Park, Probe, SECOND, requested, waiting};
-use purgatory::{Outcome, Watches};
+use std::{
+    sync::mpsc::{Sender, channel},
+    time::Duration,
+};
+
+use crate::support::{MS, NEVER, Park, Probe, SECOND, requested, waiting};
+use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, Watches};
+use timer_core::ManualTimer;
 
 #[test]
 fn cancel_all_ends_all_and_leaves_the_purgatory_open() {
@@ -75,4 +81,41 @@ fn complete_for_key_completes_without_a_check() {
         (other.endings(), purgatory.stats().completed),
         (vec![Outcome::Expired], 3)
     );
+}
+
+/// Sends how late it expires, then panics; and sends its end.
+struct Late(Sender<(Duration, Option<Outcome>)>);
+
+impl DelayedOperation for Late {
+    fn try_complete(&mut self) -> bool {
+        false
+    }
+
+    fn expiring(&mut self, late: &dyn Fn() -> Duration) {
+        self.0.send((late(), None)).unwrap();
+        panic!("as it expires");
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        self.0.send((Duration::ZERO, Some(outcome))).unwrap();
+    }
+}
+
+#[test]
+fn an_expiry_says_how_late_it_is() {
+    let timer = ManualTimer::new();
+    let builder = Purgatory::<&str, BoxedOperation>::builder("late").timer(&timer);
+    let purgatory = builder.build().unwrap();
+    let (send, ends) = channel();
+    for _ in 0..2 {
+        let operation = BoxedOperation::new(Late(send.clone()));
+        purgatory.park(operation, &["k"], 10 * MS);
+    }
+    timer.pass(50 * MS);
+    timer.advance(Duration::ZERO);
+    let ends: Vec<_> = ends.try_iter().collect();
+    let expired = (Duration::ZERO, Some(Outcome::Expired));
+    let late = (40 * MS, None);
+    assert_eq!(ends, [late.clone(), expired.clone(), late, expired]);
+    assert_eq!(purgatory.stats().panics, 2, "contained");
 }
