@@ -1,5 +1,5 @@
-//! The work that an owner of wheels hands to executors: [`Executors`], the executors themselves,
-//! and [`DueQueue`], the tasks that fell due in a round.
+//! The way of due tasks to an executor: [`DueQueue`], the tasks that fell due in a round, and
+//! [`Executors`], which run them.
 
 use std::sync::Arc;
 
@@ -12,8 +12,7 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-/// The executor of an owner of wheels: its own, or else the timer's. Panics of either are
-/// contained.
+/// The executor of an owner of wheels: its own, or else the timer's. Panics of either are contained.
 #[derive(Clone, Debug)]
 pub struct Executors {
     timers: Arc<dyn Executor>,
@@ -158,8 +157,7 @@ fn sorted<T>(tasks: Vec<T>, order: &[(u64, u64)]) -> Vec<T> {
 /// The tasks that fell due in the round under way, of one owner of wheels.
 ///
 /// An owner fills it in [`advance`](super::WheelOwner::advance), and in
-/// [`round_over`](super::WheelOwner::round_over) takes it and [releases](super::Driver::release)
-/// itself.
+/// [`round_over`](super::WheelOwner::round_over) takes it and [releases](super::Driver::release) itself.
 #[derive(Debug)]
 pub struct DueQueue<T> {
     due: Mutex<Due<T>>,

@@ -1,5 +1,5 @@
-//! The reaper: the one thread that waits for time to pass, for all wheels of a timer. It can also
-//! be a task of a tokio runtime. A manual timer has none.
+//! The reaper: the one thread that waits for time to pass, for all wheels of a timer. It can also be
+//! a task of a tokio runtime. A manual timer has none.
 //!
 //! It sleeps until the next bucket of any shard is due (not until the next tick: an idle timer
 //! wakes no thread). Then it advances the shards that are due or rang, a bounded amount of work
@@ -151,11 +151,11 @@ pub(crate) enum Pause {
     /// There is more to do now, but this round has handed tasks over and buckets down. A worker may
     /// run first, as the system may have put it on this very processor.
     Yield,
-    /// This long, or until woken.
+    /// Sleep this long, or until woken.
     For(Duration),
-    /// Until woken.
+    /// Sleep until woken.
     UntilWoken,
-    /// Ends: the timer was closed.
+    /// End: the timer was closed.
     Over,
 }
 
@@ -428,6 +428,7 @@ mod tests {
     };
 
     const MS: Duration = Duration::from_millis(1);
+    const NONE: Duration = Duration::ZERO;
 
     /// A reaper that the test calls, its clock, and tasks on it that count their runs.
     struct Reaper {
@@ -478,7 +479,7 @@ mod tests {
         let kept_alive = reaper.schedule(1000 * MS);
         reaper.schedule(1010 * MS);
         // While anything is pending the reaper comes at least once each bound.
-        assert_eq!(reaper.round_after(0 * MS), (Pause::For(100 * MS), 0));
+        assert_eq!(reaper.round_after(NONE), (Pause::For(100 * MS), 0));
         assert_eq!(reaper.round_after(100 * MS), (Pause::For(100 * MS), 0));
 
         // The process is stopped, and goes on after both deadlines.
@@ -498,12 +499,12 @@ mod tests {
     fn a_round_within_its_bound_expires_at_once() {
         let mut reaper = reaper(|driver, _| driver.config.grace = Some(100 * MS));
         reaper.schedule(50 * MS);
-        assert_eq!(reaper.round_after(0 * MS), (Pause::For(50 * MS), 0));
+        assert_eq!(reaper.round_after(NONE), (Pause::For(50 * MS), 0));
         assert_eq!(reaper.round_after(150 * MS), (Pause::UntilWoken, 1));
         // When idle it does not wake, and no time is too long.
         assert_eq!(reaper.round_after(10_000 * MS), (Pause::UntilWoken, 1));
-        reaper.schedule(0 * MS);
-        assert_eq!(reaper.round_after(0 * MS), (Pause::UntilWoken, 2));
+        reaper.schedule(NONE);
+        assert_eq!(reaper.round_after(NONE), (Pause::UntilWoken, 2));
         assert_eq!(reaper.driver.stats(0).graces, 0);
     }
 
@@ -511,7 +512,7 @@ mod tests {
     fn without_a_grace_a_late_round_expires_at_once() {
         let mut reaper = reaper(|_, _| ());
         reaper.schedule(50 * MS);
-        assert_eq!(reaper.round_after(0 * MS), (Pause::For(50 * MS), 0));
+        assert_eq!(reaper.round_after(NONE), (Pause::For(50 * MS), 0));
         assert_eq!(reaper.round_after(9000 * MS), (Pause::UntilWoken, 1));
     }
 
@@ -539,7 +540,7 @@ mod tests {
             }));
         });
         reaper.schedule(50 * MS);
-        reaper.round_after(0 * MS);
+        reaper.round_after(NONE);
         panics.store(true, Ordering::Relaxed);
         assert_eq!(reaper.round_after(50 * MS), (Pause::For(AFTER_PANIC), 0));
         assert_eq!(reported.load(Ordering::Relaxed), 1);

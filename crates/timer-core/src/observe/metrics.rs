@@ -69,7 +69,7 @@ enum Value {
     Sum(f64),
     /// The gauge shows the largest of the sources of one name.
     Largest(f64),
-    Times(TimeHistogram),
+    Times(Box<TimeHistogram>),
 }
 
 impl Sample {
@@ -99,7 +99,7 @@ impl Sample {
 
     /// A histogram.
     pub fn times(metric: &'static str, help: &'static str, times: TimeHistogram) -> Self {
-        Sample::new(metric, help, Value::Times(times))
+        Sample::new(metric, help, Value::Times(Box::new(times)))
     }
 
     /// The same for the series that has a further label.

@@ -41,7 +41,7 @@ pub fn spawn(_: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<J
 }
 
 /// crossbeam's parker over the model's lock. No time passes in loom, where only an unpark wakes;
-/// in shuttle a timeout may be over whenever the others have had their turn.
+/// in shuttle a timeout may be over whenever the others have run.
 #[derive(Debug)]
 pub struct Parker(Unparker);
 
@@ -59,7 +59,7 @@ impl Parker {
         ))))
     }
 
-    /// What wakes it.
+    /// Its waker.
     pub fn unparker(&self) -> &Unparker {
         &self.0
     }

@@ -205,7 +205,7 @@ impl ManualTimer {
 
     /// The tick at which any wheel next has work.
     fn next_tick(&self) -> Option<u64> {
-        // Of all shards of all owners.
+        // The earliest of all shards of all owners.
         let owners = self.inner.driver.reaper.shared.owners();
         let dues = |(owner, shards): &(Arc<dyn WheelOwner>, usize)| {
             (0..*shards).filter_map(|shard| owner.next_due(shard)).min()

@@ -468,7 +468,7 @@ impl<T> Run<T> {
 mod tests {
     use super::*;
 
-    /// So no thread waits long for a wheel's lock.
+    /// Then no thread waits long for a wheel's lock.
     #[test]
     fn one_advance_hands_over_a_bounded_number_of_tasks() {
         let tasks = TaskTimer::on(Arc::new(Driver::new()), drop::<()>, false); // without a reaper

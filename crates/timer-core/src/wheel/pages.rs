@@ -236,7 +236,7 @@ impl<N: PageSlot> Pages<N> {
                 !page.free & Self::ALL
             };
             if number == first {
-                // Those before `index` are not asked for.
+                // Without the slots before `index`.
                 live &= u64::MAX << offset::<N>(index);
             }
             if live != 0 {
