@@ -86,12 +86,29 @@ impl Driver {
         Rounds::new(self.reaper.shared.clone(), self.clock.clone(), &self.config)
     }
 
+    /// Makes the function that wakes the reaper. With a grace it notes when the reaper was called, so
+    /// that a pause of the process before it comes is noticed.
+    pub(crate) fn waker(&self, wake: impl Fn() + Send + Sync + 'static) -> Wake {
+        if self.config.grace.is_none() {
+            return Some(Arc::new(wake));
+        }
+        let shared = self.reaper.shared.clone();
+        let clock = self.clock.clone();
+        Some(Arc::new(move || {
+            // Without a time, of a clock that panics, it is only woken.
+            if let Ok(now_ns) = contain(|| clock.now_ns()) {
+                shared.note_call(now_ns);
+            }
+            wake();
+        }))
+    }
+
     /// Starts a thread that advances the wheels.
     pub(crate) fn start_reaper(&mut self) -> io::Result<()> {
         // A ring unparks the thread.
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
-        self.reaper.wake = Some(Arc::new(move || unparker.unpark()));
+        self.reaper.wake = self.waker(move || unparker.unpark());
         let rounds = self.rounds();
         self.reaper.threads.start(
             &format!("{}-reaper", self.config.name),

@@ -20,10 +20,11 @@ pub(crate) struct Grace {
 }
 
 impl Grace {
-    pub(crate) fn new(bound: Duration) -> Self {
+    /// The reaper means to begin at once.
+    pub(crate) fn new(bound: Duration, now_ns: u64) -> Self {
         Grace {
             bound,
-            planned_ns: None,
+            planned_ns: Some(now_ns),
             until_ns: None,
         }
     }
@@ -40,10 +41,11 @@ impl Grace {
         wait
     }
 
-    /// The rest of the grace period, if the wheels are not to be advanced yet.
-    pub(crate) fn wait(&mut self, now_ns: u64) -> Option<Duration> {
+    /// The rest of the grace period, if the wheels are not to be advanced yet. A call at `called_ns`
+    /// (`u64::MAX` for none) meant the reaper to come at once.
+    pub(crate) fn wait(&mut self, now_ns: u64, called_ns: u64) -> Option<Duration> {
         // A round plans the next one anew; one that finds nothing pending plans none.
-        let planned_ns = self.planned_ns.take();
+        let planned_ns = self.planned_ns.take().unwrap_or(u64::MAX).min(called_ns);
         if let Some(until_ns) = self.until_ns {
             if now_ns < until_ns {
                 return Some(Duration::from_nanos(until_ns - now_ns));
@@ -53,7 +55,7 @@ impl Grace {
             self.until_ns = None;
             return None;
         }
-        if now_ns <= later_ns(planned_ns?, self.bound) {
+        if now_ns <= later_ns(planned_ns, self.bound) {
             return None;
         }
         self.until_ns = Some(later_ns(now_ns, self.bound));

@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     counts: plain::Mutex<TimerStats>,
     /// Tasks cancelled on wheels that are gone.
     pub(crate) cancelled: Arc<AtomicU64>,
+    /// With a grace: when the reaper was called first since its last round; `u64::MAX` for never.
+    called_ns: AtomicU64,
 }
 
 impl Shared {
@@ -66,6 +68,7 @@ impl Shared {
             owners: Mutex::new(Owners::default()),
             counts: plain::Mutex::default(),
             cancelled: Arc::default(),
+            called_ns: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -104,6 +107,11 @@ impl Shared {
         let owners = self.owners.lock();
         let alive = |owner: &Attached| Some((owner.wheels.upgrade()?, owner.bell.shard_count));
         owners.all.iter().filter_map(alive).collect()
+    }
+
+    /// Notes that the reaper was called, before it is woken.
+    pub(crate) fn note_call(&self, now_ns: u64) {
+        self.called_ns.fetch_min(now_ns, Ordering::AcqRel);
     }
 
     /// Counts the work of one advance of a wheel.
@@ -171,12 +179,13 @@ const AFTER_PANIC: Duration = Duration::from_millis(100);
 
 impl Rounds {
     pub(crate) fn new(shared: Arc<Shared>, clock: Arc<dyn Clock>, config: &Config) -> Self {
+        let grace = config.grace;
         Rounds {
+            grace: grace.map(|bound| Grace::new(bound, clock.now_ns())),
             shared,
             clock,
             tick: config.tick,
             on_panic: config.on_panic.clone(),
-            grace: config.grace.map(Grace::new),
             visited: Vec::new(),
             woken: false,
         }
@@ -242,7 +251,8 @@ impl Rounds {
         // Without a grace there is nothing to notice.
         let grace = self.grace.as_mut()?;
         let was_under_way = grace.is_under_way();
-        let wait = grace.wait(now_ns)?;
+        let called_ns = self.shared.called_ns.swap(u64::MAX, Ordering::AcqRel);
+        let wait = grace.wait(now_ns, called_ns)?;
         if !was_under_way {
             self.shared.counts.lock().graces += 1;
         }
@@ -443,8 +453,8 @@ mod tests {
         let clock = ManualClock::default();
         let mut driver = Driver::new();
         driver.clock = Arc::new(clock.clone());
-        driver.reaper.wake = Some(Arc::new(|| ()));
         configure(&mut driver, clock.clone());
+        driver.reaper.wake = driver.waker(|| ());
         let driver = Arc::new(driver);
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = runs.clone();
@@ -493,6 +503,19 @@ mod tests {
         assert_eq!(reaper.round_after(500 * MS).1, 1);
         assert_eq!(reaper.driver.stats(0).graces, 1);
         assert!(reaper.tasks.is_pending(kept_alive));
+    }
+
+    #[test]
+    fn a_pause_before_the_first_round_is_noticed() {
+        let mut reaper = reaper(|driver, _| driver.config.grace = Some(100 * MS));
+        reaper.schedule(50 * MS);
+        assert_eq!(reaper.round_after(1600 * MS), (Pause::For(100 * MS), 0));
+        assert_eq!(reaper.round_after(100 * MS), (Pause::UntilWoken, 1));
+        // Idle for long, then called, and stopped before it comes.
+        reaper.clock.advance_to(60_000_000_000);
+        reaper.schedule(50 * MS);
+        assert_eq!(reaper.round_after(1600 * MS), (Pause::For(100 * MS), 1));
+        assert_eq!(reaper.driver.stats(0).graces, 2);
     }
 
     #[test]

@@ -150,7 +150,7 @@ pub(crate) fn start_reaper(driver: &mut Driver, runtime: &Handle) -> bool {
     let called = Arc::new(Notify::new());
     let notify = called.clone();
     driver.executors.advances_here = runs_tasks_here;
-    driver.reaper.wake = Some(Arc::new(move || notify.notify_one()));
+    driver.reaper.wake = driver.waker(move || notify.notify_one());
     // From here on the rounds are the runtime's; dropping them closes the timer.
     let rounds = driver.rounds();
     drop(runtime.spawn(run(Task { rounds }, called)));

@@ -177,7 +177,8 @@ impl SystemTimerBuilder {
     /// sockets. With a grace, when the reaper comes later by more than `bound` than it meant to,
     /// due tasks wait for one more `bound` before they expire. Tasks that fall due during this
     /// period wait for its end, too. Nothing is early, events and cancels come as ever, and a round
-    /// that expires follows each period, so no load can put expiry off for ever.
+    /// that expires follows each period, so no load can put expiry off for ever. (So a second pause
+    /// within a period is not noticed.)
     ///
     /// Choose `bound` well above the delays of a busy machine (100 ms to a few seconds): such a
     /// delay counts as a pause. While anything is pending the reaper wakes at least once each

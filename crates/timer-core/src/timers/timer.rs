@@ -190,8 +190,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.inner().stats()
     }
 
-    /// How many sleeps are registered: polled, not yet due and not dropped. Exact when nothing
-    /// moves. O(shards).
+    /// How many sleeps are registered: polled, not yet due and not dropped. Exact when idle.
+    /// O(shards).
     fn sleepers(&self) -> usize {
         self.inner().of_sleepers(TaskTimer::len)
     }
