@@ -213,12 +213,14 @@ mod tests {
             let origin = zone.to_timestamp(from).unwrap();
             let clock = timer.clock();
             let ahead = ahead_ms.clone();
+            // The wall clock goes with the timer's, as far ahead as the test sets it.
             let wall = move || {
                 let passed = SignedDuration::from_nanos(clock.now_ns() as i64);
                 origin + passed + SignedDuration::from_millis(ahead.load(SeqCst))
             };
             let running = ran.clone();
             let set = ahead_ms.clone();
+            // The task notes its times, then does what the test wants.
             let task = move |due: &Zoned| {
                 let mut ran = running.lock();
                 ran.push(due.strftime("%Y-%m-%d %H:%M").to_string());

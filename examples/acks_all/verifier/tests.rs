@@ -219,6 +219,7 @@ fn text_that_cannot_be_read_is_named() {
         let error = format!("{:#}", Text::load(Some(path)).unwrap_err());
         assert!(error.contains(path.to_str().unwrap()), "{error}");
     }
+    // Empty, not text, and a byte too long.
     let long = vec![b'x'; (16 << 20) + 1];
     for (bytes, named) in [
         (&b""[..], "it is empty"),

@@ -192,6 +192,7 @@ mod tests {
     fn malformed_batches_are_named() {
         let mut flipped = record_batch(3).to_vec();
         *flipped.last_mut().unwrap() ^= 1;
+        // Cut anywhere, or with a wrong bit: corrupt.
         for end in 1..=flipped.len() {
             assert_eq!(
                 error(&flipped[..end]),
@@ -207,6 +208,7 @@ mod tests {
                 "length {length}"
             );
         }
+        // Whole, and yet nothing that a producer may send.
         let magic_1 = changed(16, &[1]);
         let control = changed(21, &[0, 32]);
         let transactional = changed(21, &[0, 16]);

@@ -61,6 +61,7 @@ mod tests {
             1024,
             "the limit itself is allowed"
         );
+        // Too short for any request, too long, and cut.
         for length in [i32::MIN, -1, 0, 2, 7] {
             assert!(
                 read(length, &[0; 16]).unwrap_err().starts_with("malformed"),

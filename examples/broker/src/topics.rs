@@ -152,6 +152,7 @@ mod tests {
     fn names_are_kafkas_and_partitions_are_bounded() {
         let bounds = ["--partitions", "2", "--max-partitions", "5"];
         let topics = Topics::new(&crate::tests::args(&bounds));
+        // Names first, then the number of partitions.
         for name in ["", ".", "..", "a b", "ä", "a/b", &"x".repeat(250)] {
             let error = topics.get_or_create(name).err();
             assert_eq!(
@@ -161,6 +162,7 @@ mod tests {
             );
         }
         assert_eq!(topics.get_or_create(&"x".repeat(249)).unwrap().len(), 2);
+        // Two of five partitions are taken; four more are too many.
         let too_many = topics.create("large", 4).err();
         assert_eq!(too_many, Some(ResponseError::PolicyViolation));
         assert!(topics.get_or_create("A.b_c-9").is_ok());

@@ -89,12 +89,14 @@ async fn unseen_change_is_answered_at_once() {
     for state in ["ordered", "shipped"] {
         stage.post("/orders/7", state).await;
     }
+    // A version behind the last one: answered with the last.
     let order = text(stage.get("/orders/7?seen=1&epoch=5").await).await;
     let order: serde_json::Value = serde_json::from_str(&order).unwrap();
     assert_eq!(
         (&order["version"], &order["state"]),
         (&2.into(), &"shipped".into())
     );
+    // The last version: it waits.
     drop(stage.wait("/orders/7?seen=2&epoch=5"));
     let next = stage.wait("/orders/7"); // without it: the next change
     stage.post("/orders/7", "delivered").await;
@@ -178,6 +180,7 @@ async fn shutdown_answers_waiting_requests() {
 #[tokio::test]
 async fn bad_request_is_answered_with_its_bound() {
     let stage = Stage::new();
+    // Each names the value and the bound in its answer.
     let long = format!("/orders/{}", "x".repeat(65));
     for (path, value, bound) in [
         ("/orders/7?wait=2m", "2m", "1m at most"),

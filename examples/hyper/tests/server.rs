@@ -70,6 +70,7 @@ async fn half_a_request_times_out_by_the_manual_clock() {
     let (mut client, connection) = connect(&timer, LIMIT).await;
     client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
     sleeping(&timer, 1).await;
+    // A moment before its timeout the head of the request is whole.
     timer.advance(LIMIT - MS);
     assert_eq!(timer.sleepers(), 1);
     client.write_all(b"host: here\r\n\r\n").await.unwrap(); // just in time
@@ -77,6 +78,7 @@ async fn half_a_request_times_out_by_the_manual_clock() {
     assert!(client.read(&mut piece).await.unwrap() > 0);
     client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap(); // and half another
     sleeping(&timer, 1).await;
+    // The next one never is.
     timer.advance(LIMIT);
     let ended = connection.await.unwrap().unwrap_err();
     assert!(ended.is_timeout(), "{ended}");
@@ -112,13 +114,15 @@ fn a_sleep_is_reset_in_place_or_stays_if_refused() {
     let mut first = hypers.sleep(5 * MS);
     let mut second = hypers.sleep_until(origin + 5 * MS);
     assert!(!is_over(&mut first) && !is_over(&mut second));
+    // A reset sleep keeps its registration.
     hypers.reset(&mut first, origin + 7 * MS);
-    assert_eq!(timer.sleepers(), 2); // it kept its place
+    assert_eq!(timer.sleepers(), 2);
     timer.advance(5 * MS);
     assert_eq!(hypers.now(), origin + 5 * MS);
     assert!(!is_over(&mut first) && is_over(&mut second));
     timer.advance(2 * MS);
     assert!(is_over(&mut first));
+    // A timer that is shut down refuses: the sleep is over when it is polled after its time.
     let mut last = hypers.sleep(MS);
     timer.shutdown(Duration::MAX);
     assert!(!is_over(&mut last));

@@ -135,6 +135,7 @@ fn error_in_one_partition_is_answered_at_once() {
             .map(|data| data.error_code);
         assert_eq!(codes.collect::<Vec<_>>(), [0, code], "{bad:?}");
     }
+    // The ends of the numbers are out of range, too.
     let extreme = consume(&broker, 1, &[(0, i64::MAX), (0, i64::MIN)]);
     assert!(
         partitions(&extreme)
@@ -156,6 +157,7 @@ fn response_is_bounded_but_has_the_first_batch() {
     for _ in 0..5 {
         broker.append_replicated();
     }
+    // Reads three times from one partition; returns how many batches each part brought.
     let ask = |response_max: usize, partition_max: usize| {
         let mut request = fetch(CONSUMER, 1 << 20, &[(0, 0), (0, 1), (0, 2)]);
         request.max_bytes = response_max as i32;
@@ -180,6 +182,7 @@ fn gone_client_has_only_its_own_requests_cancelled() {
     let gone = consume(&broker, 1, &[(0, 0)]);
     let other = consume(&broker, 1, &[(0, 0)]);
     let produce = broker.ask(&produce(-1, 1000, &[(0, record_batch(1))]));
+    // A fetch and a produce lose their client, another fetch does not.
     for connection in [gone.connection, produce.connection] {
         broker
             .manager

@@ -24,6 +24,7 @@ fn mutated(random: &mut Rng, request: &[u8]) -> Vec<u8> {
     for _ in 0..=random.usize(..4) {
         let at = random.usize(..bytes.len());
         let end = at + random.usize(..bytes.len() - at) + 1;
+        // One of eight ways to break a request.
         match random.usize(..8) {
             0 => bytes.truncate(end),
             1 => drop(bytes.drain(at..end.min(at + 8))),
@@ -44,6 +45,7 @@ fn mutated(random: &mut Rng, request: &[u8]) -> Vec<u8> {
 #[test]
 fn fuzzed_frames_crash_nothing_and_leave_nothing() {
     let frames = usize::try_from(effort(FRAMES)).unwrap();
+    // From requests that are right, one of each API and version.
     let mut session = Session::new();
     let examples: Vec<Bytes> = each_version()
         .map(|(key, version)| example(key, version))
@@ -51,6 +53,7 @@ fn fuzzed_frames_crash_nothing_and_leave_nothing() {
     let mut random = Rng::with_seed(1);
     for number in 0..frames {
         let request = &examples[random.usize(..examples.len())];
+        // Most are nearly right: those go deepest.
         let bytes = match random.usize(..16) {
             0 => bytes_of(&mut random, 8..108),
             1 => [&request[..10], &bytes_of(&mut random, 60..61)].concat(), // behind a good header
@@ -62,6 +65,7 @@ fn fuzzed_frames_crash_nothing_and_leave_nothing() {
         }
         session.read(&wire);
         session.hang_up();
+        // Now and then the followers fetch, so that logs move on.
         if number % 256 == 0 {
             follow_all(&session.manager);
             session.manager.shrink_in_sync();

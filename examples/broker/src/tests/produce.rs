@@ -59,6 +59,7 @@ fn completes_when_the_leader_knows_that_all_have_it() {
     let second = broker.start_all(2);
     broker.replicate(0, 0);
     assert_eq!(answer(&first), None, "one follower is missing");
+    // The second follower's first fetch brings the records, its next one says so.
     let partition = broker.partition(0);
     assert!(broker.follow(1, &partition), "brings the records");
     assert_eq!(
@@ -86,6 +87,7 @@ fn each_partition_of_a_request_ends_in_its_own_way() {
     let broker = Fixture::new(&[]);
     let batch = record_batch(1);
     let corrupt = batch.slice(..60);
+    // Two that succeed, one behind, one corrupt, one unknown.
     let data =
         [0, 1, 2, 9, 0].map(|index| (index, if index == 2 { &corrupt } else { &batch }.clone()));
     let produce = broker.start(-1, &data);
@@ -116,6 +118,7 @@ fn follower_that_only_claims_a_record_is_found_out() {
 #[test]
 fn too_few_in_sync_replicas_refuse_the_append() {
     let broker = Fixture::new(&[]);
+    // A follower leaves when it was behind for two whole lag periods.
     broker.append();
     broker.manager.shrink_in_sync();
     broker.manager.shrink_in_sync();
@@ -134,6 +137,7 @@ fn too_few_in_sync_replicas_refuse_the_append() {
         "there is nothing to lag behind"
     );
 
+    // One comes back, and two of three are enough.
     broker.replicate(0, 0);
     let produce = broker.start_all(1);
     broker.replicate(0, 0);
@@ -183,6 +187,7 @@ fn acks_decide_who_is_waited_for() {
         broker.timer.advance(MILLISECOND);
         anyhow::Ok(answer(&produce).map(|statuses| statuses[0]))
     };
+    // The leader alone; none; then numbers of acks that there are not.
     assert_eq!(produce(1, 0, 0).unwrap(), Some((0, 0)));
     assert_eq!(produce(0, 0, 0).unwrap(), None);
     assert_eq!(
@@ -194,6 +199,7 @@ fn acks_decide_who_is_waited_for() {
     for acks in [2, -2, i16::MAX] {
         assert_eq!(produce(acks, 0, 0).unwrap(), Some((21, -1)));
     }
+    // All, with a timeout that is over at once.
     for timeout_ms in [0, -1, i32::MIN] {
         assert_eq!(
             produce(-1, timeout_ms, 0).unwrap().unwrap().0,
@@ -222,12 +228,14 @@ fn full_log_drops_replicated_records_only() {
     let broker = Fixture::new(&["--max-log", "500"]);
     let appended = [broker.append(), broker.append(), broker.append()];
     assert_eq!(appended, [0; 3], "98 bytes each, and 128 for its place");
+    // The log is full of records that a follower still needs.
     let full = ResponseError::KafkaStorageError.code();
     assert_eq!(broker.append(), full);
     broker.replicate(0, 0);
     assert_eq!(broker.append(), full, "one follower still needs it");
     broker.replicate(1, 0);
     assert_eq!(broker.append(), 0);
+    // Replicated by both, the oldest made room.
     let partition = broker.partition(0);
     assert_eq!(partition.offsets().log_start, 1);
     assert_eq!(
@@ -283,6 +291,7 @@ fn deletion_waits_for_both_followers() {
     assert_eq!(results(&deletion), None, "one follower is missing");
     broker.replicate(1, 0);
     assert_eq!(results(&deletion), Some(vec![(0, 2)]));
+    // Then everything, then what is gone already.
     let all = delete(&broker, &[(0, -1)]);
     broker.replicate_to_all(0);
     assert_eq!(
@@ -306,6 +315,7 @@ fn deletion_times_out_by_partition() {
     let deletion = delete(&broker, &[(0, 1), (1, 0), (9, 0), (0, 2), (0, -2)]);
     assert_eq!(results(&deletion), None);
     broker.timer.advance(SECOND);
+    // At the timeout each partition has a result of its own.
     let timed_out = ResponseError::RequestTimedOut.code();
     let unknown = ResponseError::UnknownTopicOrPartition.code();
     let out_of_range = ResponseError::OffsetOutOfRange.code();

@@ -98,6 +98,7 @@ fn followers_of_other_processes_acknowledge() {
     let (broker, mut client) = start(&["--node", "1", "--cluster", "1=127.0.0.1:0,2,3"]);
     let address = broker.address();
     let args = args(&[]);
+    // Two followers over sockets, as other processes would be.
     thread::scope(|scope| {
         let stops = [2, 3].map(|node| {
             let (stop, stopped) = mpsc::channel();
@@ -219,6 +220,7 @@ fn shutdown_answers_parked_despite_half_frames() {
         let (broker, mut client) = start(options);
         client.send_produce(-1, 600_000);
         wait_until(|| !broker.manager.produces.is_empty());
+        // Silent connections, some inside a frame.
         let begun = [&[][..], &[0, 0], &[0, 0, 1, 0, 0, 3]]
             .into_iter()
             .cycle()
@@ -229,6 +231,7 @@ fn shutdown_answers_parked_despite_half_frames() {
             stream
         });
         let _silent: Vec<_> = silent.collect();
+        // The answer comes before the end of the connection.
         assert_eq!(broker.shutdown().parked[0].1.cancelled, 1, "{options:?}");
         assert_eq!(client.produced(), 6, "{options:?}");
         assert!(client.was_closed(), "{options:?}");

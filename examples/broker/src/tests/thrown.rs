@@ -178,6 +178,7 @@ impl Session {
             self.current = connection;
             self.hang_up();
         }
+        // Nothing stays: neither operations nor watches.
         let ReplicaManager {
             produces,
             fetches,

@@ -37,6 +37,7 @@ fn every_api_answers_at_every_version_errors_too() {
             version,
             broker.answer(example(key, version)).unwrap().unwrap(),
         );
+        // Every error of the example, in the order of the answer.
         let error_codes: &[i16] = match key {
             ApiKey::Produce => &[0, 87, 3],
             ApiKey::Fetch => &[0, 0, 1, 3], // its own first
@@ -53,6 +54,7 @@ fn every_api_answers_at_every_version_errors_too() {
             "{key:?} {version}"
         );
         let address = ("host: \"127.0.0.1\", port: 9092", 1); // that the client came to
+        // And other fields that have to be right.
         let also: &[_] = match key {
             ApiKey::Metadata => &[address, ("isr_nodes: [1, 2, 3]", 6)],
             ApiKey::InitProducerId => &[("producer_epoch: 0", 1)],
@@ -73,6 +75,7 @@ fn a_fetch_has_the_records_at_every_version() {
     let broker = Fixture::new(&[]);
     broker.append_replicated();
     for version in versions(ApiKey::Fetch) {
+        // The records are the bytes that the leader stores.
         let frame = broker
             .answer(example(ApiKey::Fetch, version))
             .unwrap()
@@ -108,6 +111,7 @@ fn unknown_version_is_answered_for_api_versions_only() {
     for version in [3, 99, i16::MAX, -1] {
         let response = broker.answer(raw(18, version, &[])).unwrap().unwrap();
         let response: ApiVersionsResponse = decoded(0, response);
+        // The answer lists the versions to ask with.
         let listed = response.api_keys.iter();
         let listed = listed.map(|api| (api.api_key, (api.min_version, api.max_version)));
         assert!(listed.eq(APIS.iter().map(|api| (api.key as i16, api.advertised))));
