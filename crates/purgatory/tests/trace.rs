@@ -1,4 +1,4 @@
-//! What a `tracing` subscriber is told, and that it cannot do harm.
+//! The events that a `tracing` subscriber gets, and that it cannot do harm.
 #![cfg(feature = "tracing")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,7 +27,7 @@ impl io::Write for Log {
     }
 }
 
-/// The events told while `work` runs, a line each.
+/// Returns the events emitted while `work` runs, one line each.
 fn told(work: impl FnOnce(&ManualTimer, &Waiting)) -> Vec<String> {
     let log = Log::default();
     let lines = log.clone();
@@ -51,7 +51,7 @@ fn park(purgatory: &Waiting, operation: Op, timeout: impl Into<Timeout>) {
 }
 
 #[test]
-fn refusals_panics_and_shutdown_are_told() {
+fn refusals_panics_and_shutdown_are_reported() {
     let lines = told(|_, purgatory| {
         park(purgatory, Probe::new().operation(), NEVER);
         park(purgatory, Probe::new().operation(), NEVER);
@@ -75,7 +75,7 @@ fn refusals_panics_and_shutdown_are_told() {
 }
 
 #[test]
-fn slow_callbacks_are_told_and_quick_ones_are_not() {
+fn slow_callbacks_are_reported_and_quick_ones_not() {
     let lines = told(|timer, purgatory| {
         for took in [99, 100] {
             let passing = timer.clone();
@@ -93,7 +93,7 @@ fn slow_callbacks_are_told_and_quick_ones_are_not() {
 }
 
 #[test]
-fn a_missed_event_is_told() {
+fn missed_event_is_reported() {
     let lines = told(|_, _| {
         let (timer, purgatory): (_, Waiting) =
             by_hand_with(|builder| builder.check_at_expiry(|_| ()));

@@ -1,4 +1,4 @@
-//! What is copied and allocated.
+//! Copies and allocations.
 #![cfg(not(loom))]
 
 use crate::support::{Counted, NEVER, Op, Park, Probe, by_hand, never};
@@ -54,7 +54,7 @@ fn watches_of_up_to_four_keys_take_no_allocation() {
 
 /// The walk that an event for one breaks off is forgotten.
 #[test]
-fn events_for_one_leave_nothing_behind() {
+fn signals_for_one_leave_nothing_behind() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
     let once = || {
         let mut looks = 0..;
@@ -74,7 +74,7 @@ fn events_for_one_leave_nothing_behind() {
 
 /// A client library has thousands of them.
 #[test]
-fn a_purgatory_with_one_room_takes_8_kb() {
+fn purgatory_with_one_shard_takes_8_kb() {
     let shared = SystemTimer::new().unwrap();
     let by_hand = ManualTimer::new();
     let builds: [&dyn Fn() -> Purgatory<u64>; 2] = [

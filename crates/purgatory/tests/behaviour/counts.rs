@@ -1,4 +1,4 @@
-//! Counts and times, under the hand-turned clock.
+//! Counts and times, on a manual timer.
 
 use std::time::Duration;
 

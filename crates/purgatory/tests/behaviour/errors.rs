@@ -1,4 +1,4 @@
-//! What errors, outcomes and ids say: the value that was wrong, and the bound.
+//! The texts of errors, outcomes and ids: an error names the wrong value and the bound.
 
 use crate::support::{MINUTE, MS, NEVER, Park, never};
 use purgatory::{

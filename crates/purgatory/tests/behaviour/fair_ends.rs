@@ -71,7 +71,7 @@ fn turns_are_taken_in_the_order_of_parking() {
     assert_empty(&waits);
 }
 
-/// One turn at a time: a wait takes it, and its guard gives it to the next.
+/// One turn at a time: a wait takes it, and its guard passes it on when dropped.
 #[derive(Clone)]
 struct Turns {
     free: Arc<Mutex<bool>>,
@@ -91,7 +91,8 @@ impl Drop for Turn {
 type Slot = Arc<Mutex<Option<WaitFuture<Turn>>>>;
 
 impl Turns {
-    /// Waits for a turn; `act` runs in each check, before it looks, and says whether it may.
+    /// Waits for a turn; `act` runs at the start of each check, and returns whether it may take
+    /// one.
     fn wait_with(&self, mut act: impl FnMut() -> bool + Send + 'static) -> WaitFuture<Turn> {
         let turns = self.clone();
         self.waits.wait(&["turn", "other"], SECOND, move || {
@@ -114,8 +115,8 @@ fn drop_head(slot: &Slot) {
     drop(future);
 }
 
-/// On its own thread and on another, the check true or false. (A head that goes with its turn in
-/// its hands: `recipes/turns`.)
+/// On its own thread and on another, the check true or false. (`recipes/one_at_a_time` has a head
+/// that is dropped with its turn.)
 #[test]
 fn a_head_dropped_in_its_check_passes_its_turn_on() {
     for (takes, elsewhere) in [(true, false), (true, true), (false, false), (false, true)] {

@@ -15,10 +15,10 @@ use crate::support::{MINUTE, Op, Park, Probe, Stop};
 use purgatory::{Outcome, Purgatory, Timeout};
 use timer_core::{Clock, SystemTimer};
 
-/// Where a thread of this name is to be held up: it tells that it has read the time, and waits.
+/// The thread to hold up, by name: it reports that it has read the time, and waits.
 type Hold = (&'static str, mpsc::Sender<()>, mpsc::Receiver<()>);
 
-/// A clock that a test turns.
+/// A clock that a test sets.
 #[derive(Clone, Debug, Default)]
 struct Held {
     now_ns: Arc<AtomicU64>,
@@ -30,7 +30,8 @@ impl Held {
         self.now_ns.store(us * 1000, SeqCst);
     }
 
-    /// Holds a thread up at its next look; tells when it has looked, and lets it go.
+    /// Holds a thread up at its next clock read. Returns the ends to learn that it has read, and to
+    /// release it.
     fn hold(&self, name: &'static str) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
         let (look, has_looked) = mpsc::channel();
         let (go, may_go) = mpsc::channel();
@@ -69,10 +70,10 @@ impl Clock for Held {
     }
 }
 
-/// The reaper has read the time in tick 5. Tick 6 begins, another operation is parked in it, and
-/// one comes whose time is up in tick 6: it is not early.
+/// The reaper has read the time in tick 5. Then tick 6 begins, another operation is parked in it,
+/// and so is one that is due in tick 6: it does not expire early.
 #[test]
-fn a_turn_behind_the_wheel_checks_nothing_again() {
+fn late_reaper_turn_rechecks_nothing() {
     let clock = Held::default();
     clock.set_us(5_800);
     let (_timer, purgatory) = clock.purgatory();
@@ -122,16 +123,16 @@ fn two_snapshots_at_once_find_no_key_quiet_for_long() {
     assert_eq!(late.join().unwrap().quietest, [("key", Duration::ZERO)]);
 }
 
-/// In a process of its own, whose standard error is closed: a check does not end, and an event
-/// comes by two seconds later.
+/// In a process of its own with a closed standard error, a check does not end, and an event comes
+/// two seconds later.
 #[test]
-fn a_stuck_check_is_told_to_a_closed_stderr() {
+fn stuck_check_warning_survives_a_closed_stderr() {
     const CHILD: &str = "STDERR_IS_CLOSED";
     if std::env::var_os(CHILD).is_none() {
         let mut again = Command::new(std::env::current_exe().unwrap());
         again.args([
             "--exact",
-            "held_up::a_stuck_check_is_told_to_a_closed_stderr",
+            "held_up::stuck_check_warning_survives_a_closed_stderr",
             "--nocapture",
         ]);
         let piped = again

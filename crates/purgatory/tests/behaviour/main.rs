@@ -1,5 +1,5 @@
-//! What users see, one thing at a time under a hand-turned clock: [`promises`] first. Each path of
-//! the code is walked by `models/oracle`; this folder has one example of each thing that is said.
+//! The behaviour that users see, one example per statement, on a manual timer; [`promises`] first.
+//! `models/oracle` covers each path of the code.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../support/mod.rs"]

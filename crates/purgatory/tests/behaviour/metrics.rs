@@ -1,4 +1,4 @@
-//! What `publish` hands to a real recorder, and that `docs/METRICS.md` says so.
+//! The metrics that `publish` hands to a real recorder, and that `docs/METRICS.md` lists them.
 #![cfg(all(feature = "metrics", not(loom)))]
 
 use std::{
@@ -212,7 +212,7 @@ fn a_real_recorder_is_handed_counts_and_histograms() {
     }
 }
 
-/// Keeps what its histograms are given; panics once it has taken the third value.
+/// A recorder that keeps the values of its histograms, and panics after the third value.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<f64>>>);
 
@@ -338,7 +338,7 @@ fn the_page_lists_exactly_what_is_published() {
 }
 
 #[test]
-fn labels_read_zero_in_the_end_and_silence_is_told() {
+fn labels_end_at_zero_and_quiet_keys_are_shown() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let (timer, waits) = waiting();
     let told = |line: &str| {

@@ -1,5 +1,5 @@
-//! A state with waits: the keys that a change raises, closures that panic and that call back, the
-//! last handle.
+//! A state with waits: the keys that a change signals, closures that panic or call back, the last
+//! handle.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -12,7 +12,7 @@ use purgatory::{CancelReason, Monitor, Purgatory, WaitError};
 type Numbers = Vec<u32>;
 type Waits = Purgatory<&'static str>;
 
-/// A monitor under a hand-turned clock, and its purgatory to look into.
+/// Creates a monitor on a manual timer, with its purgatory for inspection.
 fn monitor() -> (Waits, Monitor<&'static str, Numbers>) {
     let waits = by_hand().1;
     (waits.clone(), Monitor::with(waits, Numbers::new()))
@@ -31,7 +31,7 @@ fn has(number: u32) -> impl FnMut(&mut Numbers) -> Option<u32> + Send + 'static 
 }
 
 #[test]
-fn an_update_raises_its_keys_and_no_other() {
+fn update_signals_only_its_keys() {
     let (waits, monitor) = monitor();
     let checks = Arc::new(Mutex::new(Vec::new()));
     let wait = |key: &'static str| {
@@ -70,7 +70,7 @@ fn an_update_raises_its_keys_and_no_other() {
 
 /// It may have changed anything.
 #[test]
-fn a_change_that_panics_raises_and_unlocks() {
+fn change_that_panics_signals_and_unlocks() {
     let (waits, monitor) = monitor();
     fn half_way<R>(numbers: &mut Numbers) -> R {
         numbers.push(7);
@@ -112,7 +112,7 @@ fn a_call_inside_a_closure_panics_with_its_name() {
         assert_eq!(panic_of(|| monitor.update(|_| call(&monitor))), says);
         assert_eq!(panic_of(|| monitor.read(|_| call(&monitor))), says);
     }
-    // In a condition it ends the wait; and so does an event that is raised under the lock.
+    // In a condition it ends the wait, and so does an event under the lock.
     let panicked = Err(WaitError::Cancelled(CancelReason::Panicked));
     let again = monitor.clone();
     let calls_back = monitor.wait(&["n"], SECOND, move |_| Some(again.read(Vec::len)));

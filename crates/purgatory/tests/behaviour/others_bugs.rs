@@ -1,5 +1,4 @@
-//! Bugs that others had, as tests: what went wrong in purgatories, timer wheels and wait queues of
-//! other projects.
+//! Bugs of purgatories, timer wheels and wait queues of other projects, replayed on this one.
 
 use crate::support::{MS, Park, Probe, SECOND, Waiting, by_hand_with, waiting};
 use purgatory::{
@@ -45,7 +44,7 @@ fn an_operation_parked_again_has_a_new_deadline() {
     assert_eq!(again.endings(), [Expired]);
 }
 
-/// The place came back twice: once for the end that was noted, once for the cancel.
+/// The place was freed twice: once for the pending end, once for the cancel.
 #[test]
 fn a_late_cancel_gives_no_second_place_back() {
     let (timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder.max_parked(1));
@@ -83,8 +82,8 @@ fn each_waiter_of_a_key_has_its_own_time() {
     }
 }
 
-/// The value was there before the watch, and the rise that brought it came before or after it: a
-/// lower rise that comes late must not end it, and the next right one must.
+/// The value was there before the watch, and its advance comes before or after that. A lower
+/// advance that comes late must not end the wait; the next one that reaches it must.
 #[test]
 fn a_watermark_seeded_late_neither_ends_nor_loses() {
     for checked in [false, true] {

@@ -1,6 +1,6 @@
-//! The promises of docs/RELIABILITY.md, each in a plain example: what is parked, what happens, and
-//! what must be seen are written out, and nothing here is computed by a reference that could
-//! repeat a mistake of its author. The page names these tests beside the promises.
+//! The promises of docs/RELIABILITY.md, each in a plain example. Operations, events and expected
+//! outcomes are written out: no reference computes them, which could repeat its author's mistake.
+//! The page names these tests beside the promises.
 
 use std::{
     sync::{Arc, Mutex, mpsc},
@@ -50,8 +50,8 @@ fn an_operation_has_one_outcome_whatever_follows() {
     }
 }
 
-/// The event comes from another thread after the check, and before the keys are watched: one key,
-/// and so many that not all fit into the entry.
+/// The event comes from another thread after the check and before the keys are watched: one key,
+/// and more keys than fit into the entry.
 #[test]
 fn an_event_between_check_and_watch_is_not_lost() {
     let keys: Vec<u32> = (0..20).collect();
@@ -223,7 +223,7 @@ fn a_full_purgatory_hands_operations_back() {
 
 /// Though a check and a callback do not return.
 #[test]
-fn a_shutdown_with_a_limit_tells_what_it_left() {
+fn shutdown_with_a_limit_reports_what_remains() {
     let purgatory: Purgatory<u32, BoxedOperation> = Purgatory::new("left").unwrap();
     let checking = Stop::new();
     let calling = Stop::armed();

@@ -31,7 +31,7 @@ const EVERY: Duration = Duration::from_millis(10);
 enum Kind {
     /// The time is up.
     Last,
-    /// Two intervals are left.
+    /// Two intervals remain.
     Again,
 }
 
@@ -41,7 +41,7 @@ struct World {
     kind: Kind,
     timer: ManualTimer,
     purgatory: Waiting,
-    /// What the hook of last checks was told.
+    /// The calls of the hook of last checks.
     missed: Arc<Mutex<Vec<Parked<&'static str>>>>,
 }
 
@@ -115,7 +115,7 @@ impl World {
         })
     }
 
-    /// Nothing is left, and this number of events were missed.
+    /// Checks that nothing remains, and how many events were missed.
     #[track_caller]
     fn assert_over(&self, missed: u64) {
         let stats = self.purgatory.stats();
@@ -222,7 +222,7 @@ fn a_late_executor_is_given_each_operation_once() {
     assert_eq!((later.run(), probe.checks(), probe.ended()), (1, 3, false));
 }
 
-/// Its holder looks again, unless its end is decided.
+/// Its holder checks again, unless its end is decided.
 #[test]
 fn an_event_during_a_check_is_no_miss() {
     for (kind, ready) in BOTH
@@ -247,7 +247,7 @@ fn an_event_during_a_check_is_no_miss() {
     }
 }
 
-/// The condition may come true behind the look of the thread that checks it.
+/// The condition may become true after the checking thread has read it.
 #[test]
 fn recheck_during_a_check_makes_its_holder_look_again() {
     for keys in [&["a"][..], &["b", "a"]] {
@@ -269,8 +269,8 @@ fn recheck_during_a_check_makes_its_holder_look_again() {
     }
 }
 
-/// A check that comes true beats what was asked meanwhile. If it does not, an operation ends as was
-/// asked during a recheck, and expires after its last check.
+/// A check that becomes true takes precedence over an end requested meanwhile. If it does not, an
+/// operation ends as requested during a recheck, and expires after its last check.
 #[test]
 fn an_end_during_a_check_is_left_to_it() {
     type End = fn(&Waiting, &ManualTimer, OperationId);

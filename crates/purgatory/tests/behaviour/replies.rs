@@ -1,4 +1,4 @@
-//! Request and reply in every order that a network may give, under a hand-turned clock.
+//! Requests and replies in every order that a network may produce, on a manual timer.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ type Waits = Purgatory<u64, Expected<&'static str>>;
 type Texts = Replies<u64, &'static str>;
 type Answer = Result<&'static str, WaitError>;
 
-/// Replies under a hand-turned clock, and their purgatory to look into.
+/// Creates replies on a manual timer, with their purgatory for inspection.
 fn replies() -> (ManualTimer, Waits, Texts) {
     let (timer, waits) = by_hand();
     (timer, waits.clone(), Replies::from(waits))
@@ -104,7 +104,7 @@ fn only_the_first_reply_in_time_counts() {
     nothing_is_left(&waits, &replies);
 }
 
-/// What the timer took off is over, though the executor has not come to say so.
+/// An expired reply has ended, though the executor has not run its callback yet.
 #[test]
 fn keys_are_free_at_once_though_the_executor_is_late() {
     let later = Later::default();

@@ -21,7 +21,7 @@ fn runtime() -> (Runtime, Handle) {
     (runtime, executor)
 }
 
-/// Parks an operation whose callback spawns a task, which tells how it ended.
+/// Parks an operation whose callback spawns a task, which reports how it ended.
 fn park_spawning(
     purgatory: &Waiting,
     told: &UnboundedSender<Outcome>,
@@ -36,7 +36,7 @@ fn park_spawning(
 
 /// From threads that are in no runtime.
 #[test]
-fn what_completes_and_what_expires_may_spawn() {
+fn callbacks_of_completions_and_expiries_may_spawn() {
     let (runtime, executor) = runtime();
     let (timer, purgatory) =
         by_hand_with(|builder| builder.executor(executor).callbacks_on_executor());
@@ -76,9 +76,9 @@ fn a_runtime_that_is_gone_loses_no_callback() {
     assert!(outcomes.try_recv().is_err());
 }
 
-/// A timer that is a task of the runtime: an hour passes at once, in order, and what expires may
-/// spawn. A blocked task would keep the reaper, which is another task of the thread, from ever
-/// ending its wait.
+/// A timer that is a task of the runtime: an hour passes at once, in order, and callbacks of
+/// expired operations may spawn. A blocked task would keep the reaper, another task of the same
+/// thread, from ever ending its wait.
 #[tokio::test(start_paused = true)]
 async fn under_a_paused_clock_operations_expire_in_time() {
     let timer = SystemTimer::builder()

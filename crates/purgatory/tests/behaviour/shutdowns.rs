@@ -13,8 +13,8 @@ use crate::support::{
 };
 use purgatory::{Outcome::Completed, ShutdownLeft};
 
-/// Shuts down without a limit on another thread, until `watched` has ended: every operation that no
-/// thread checks has then been cancelled, and the others have been told.
+/// Shuts down without a limit on another thread, until `watched` has ended. Then every operation
+/// that is not under check is cancelled, and the others have a pending end.
 fn begin_shutdown(purgatory: &Waiting, watched: &Probe) -> Receiver<ShutdownLeft> {
     let (done, left) = mpsc::channel();
     let closing = purgatory.clone();

@@ -1,4 +1,4 @@
-//! What waits, named: snapshots, labels, keys without an event, and a snapshot as text.
+//! Inspection: snapshots, labels, quiet keys, and a snapshot as text.
 
 use std::{cell::RefCell, sync::mpsc, thread, time::Duration};
 
@@ -130,7 +130,7 @@ fn unranked_keys_are_dropped_with_nothing_locked() {
 }
 
 #[test]
-fn what_is_parked_is_counted_by_label() {
+fn parked_operations_are_counted_by_label() {
     let (timer, waits): (_, Waits) = by_hand_with(|builder| builder.shards(1));
     let fetch = |keys| Watches::keys(keys).labelled("fetch");
     let id = waits.park(never(), fetch(&["a"]), NEVER);
@@ -155,7 +155,7 @@ fn what_is_parked_is_counted_by_label() {
     assert_eq!(waits.snapshot(9).labels, []);
 }
 
-/// For how long the keys have been quiet, as this look knows it.
+/// Returns how long the keys have been quiet, as this snapshot knows it.
 fn quiet(waits: &Waiting) -> Vec<(&'static str, Duration)> {
     let mut quietest = waits.snapshot(9).quietest;
     quietest.sort();

@@ -1,4 +1,4 @@
-//! Waits: futures, blocking waits and the next event, under a hand-turned clock.
+//! Waits: futures, blocking waits and the next event, on a manual timer.
 
 use std::{
     sync::{Arc, Mutex, mpsc},

@@ -1,4 +1,4 @@
-//! Watermark watches, under a hand-turned clock.
+//! Watermark watches, on a manual timer.
 
 use crate::support::{Park, Probe, SECOND, Waiting, assert_empty, waiting};
 use purgatory::{Outcome, Watches};
@@ -8,8 +8,8 @@ fn park(purgatory: &Waiting, watches: Watches<'_, &'static str>) -> Probe {
     Probe::parked(purgatory, watches, SECOND)
 }
 
-/// A rise that another follows is checked: one of the watermarks may have been reached before the
-/// operation was parked, so that no rise will ever meet its watch.
+/// An advance that another follows is checked: one of the watermarks may have been reached before
+/// the operation was parked, so that no advance will ever reach its watch.
 #[test]
 fn the_last_of_several_watermarks_completes() {
     let (_timer, purgatory) = waiting();
@@ -62,9 +62,9 @@ fn thousands_on_one_key_complete_with_nothing_locked() {
     assert_empty(&purgatory);
 }
 
-/// A rise that looked at each watch would check 16 000 times.
+/// An advance that checked at each watch would check 16 000 times.
 #[test]
-fn a_rise_checks_once_for_all_thresholds_it_meets() {
+fn advance_checks_once_for_all_met_thresholds() {
     let mut levels: Vec<_> = (1..=16_000)
         .rev()
         .map(|threshold| ("p0", threshold))

@@ -1,4 +1,4 @@
-//! Values by key that only rise, and quorums of them, in the orders a network has.
+//! Watermarks by key, and quorums of them, in the orders that a network produces.
 
 use std::{
     sync::{Arc, Mutex},
@@ -15,7 +15,7 @@ use timer_core::ManualTimer;
 
 type Waits = Purgatory<u32, WatermarkWait>;
 
-/// Watermarks under a hand-turned clock, and their purgatory to look into.
+/// Creates watermarks on a manual timer, with their purgatory for inspection.
 fn watermarks() -> (ManualTimer, Waits, Watermarks<u32>) {
     let (timer, waits) = by_hand();
     (timer, waits.clone(), Watermarks::from(waits))
@@ -27,14 +27,14 @@ fn fails<T: std::fmt::Debug>(mut wait: WaitFuture<T>) -> WaitError {
 }
 
 #[test]
-fn rises_complete_waits_early_twice_low_and_late() {
+fn advances_complete_waits_early_twice_low_and_late() {
     let (timer, waits, watermarks) = watermarks();
     assert_eq!(
         (watermarks.value(&1), watermarks.advance(&1, 5)),
         (None, Ok(0))
     );
     assert_eq!(over(&mut watermarks.wait_for(&1, 5, SECOND)), Ok(5));
-    // Reached by what was never raised.
+    // A key without a value counts as 0.
     assert_eq!(over(&mut watermarks.wait_for(&2, 0, SECOND)), Ok(0));
     let mut seven = watermarks.wait_for(&1, 7, SECOND);
     let nine = watermarks.wait_for(&1, 9, SECOND);
@@ -62,7 +62,7 @@ fn rises_complete_waits_early_twice_low_and_late() {
 }
 
 #[test]
-fn bumps_add_up_over_threads() {
+fn additions_add_up_over_threads() {
     let votes: Watermarks<String> = Watermarks::new("votes").unwrap();
     let elected = votes.wait_for(&"term".to_owned(), 4000, MINUTE);
     thread::scope(|scope| {
@@ -86,7 +86,7 @@ fn bumps_add_up_over_threads() {
 }
 
 #[test]
-fn callbacks_go_by_threshold_may_raise_and_may_panic() {
+fn callbacks_by_threshold_may_advance_and_panic() {
     let (timer, waits, watermarks) = watermarks();
     let order = Arc::new(Mutex::new(Vec::new()));
     for threshold in [3, 1, 2, 31] {
@@ -119,7 +119,7 @@ fn callbacks_go_by_threshold_may_raise_and_may_panic() {
     assert_empty(&waits);
 }
 
-/// And a rise of it that comes late completes nothing.
+/// A late advance of it completes nothing.
 #[test]
 fn a_removed_key_cancels_its_waits_and_begins_anew() {
     let (_timer, waits, watermarks) = watermarks();
@@ -160,7 +160,7 @@ fn complete_gives_a_watermarks_wait_no_value() {
 }
 
 #[test]
-fn keys_are_bounded_and_a_removed_one_makes_room() {
+fn keys_are_bounded_and_removal_frees_a_place() {
     let (_timer, waits): (_, Waits) = by_hand();
     let watermarks = Watermarks::with_keys_max(waits, 2);
     assert_eq!(

@@ -65,7 +65,7 @@ fn reason(waits: &Waits, weight: u64) -> RefusedReason {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_leaves_nothing() {
+fn operation_over_the_bound_is_refused() {
     let (_timer, waits) = bounded(10);
     let first = waits.park(Heavy::of(7), &["a"], NEVER);
     for _ in 0..3 {
@@ -85,7 +85,7 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
     waits.cancel(first, "gone");
     assert_eq!(waits.stats().weight, 3);
     waits.park(Heavy::of(7), &["a"], NEVER);
-    // What is over at once has no weight.
+    // An operation that ends at once has no weight.
     let heavy = Heavy {
         ready: Arc::new(true.into()),
         ..Heavy::of(99)

@@ -1,5 +1,5 @@
-//! Completions that are lost or come at the wrong time, checks and executors that throw, and what
-//! stays in memory of operations that are over.
+//! Completions that are lost or come at the wrong time, checks and executors that throw, and memory
+//! that ended operations keep.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -30,8 +30,8 @@ fn given_up() -> Outcome {
     requested("given up")
 }
 
-/// A checker has seen the condition false and not yet gone; meanwhile the condition comes true, and
-/// its event is raised, for the last time.
+/// A checker has found the condition false and is still inside; meanwhile the condition becomes
+/// true, and its key is signalled for the last time.
 fn event_while_a_checker_has_seen_it_false(purgatory: &impl AnyPurgatory, probe: &Probe) {
     let inside = Stop::new();
     let stop = inside.clone();
@@ -50,9 +50,9 @@ fn event_while_a_checker_has_seen_it_false(purgatory: &impl AnyPurgatory, probe:
     });
 }
 
-/// KAFKA-6653: so that no thread waited for a checker, one that found a checker gave up; when the
-/// condition came true behind the checker's back, nobody looked again. Here a thread that finds a
-/// checker leaves it a note.
+/// KAFKA-6653: so that no thread waited for a checker, a thread that found one gave up. When the
+/// condition became true after the checker had read it, no thread checked again. Here a thread that
+/// finds a checker requests a recheck from it.
 #[test]
 fn kafka_6653_a_condition_true_during_a_check_is_seen() {
     let naive = Naive::new(Busy::GivesUp);
@@ -95,10 +95,10 @@ fn end_while_a_checker_is_inside<P: AnyPurgatory>(
     overlaps.load(SeqCst)
 }
 
-/// KAFKA-19312: a time-out ran `onComplete` while another thread was inside `tryComplete` of the
-/// same operation, both at its fields. Here a check borrows the operation and the callback consumes
-/// it: a thread that ends it meanwhile leaves a note, and the checker acts on it, unless its check
-/// has come true.
+/// KAFKA-19312: a timeout ran `onComplete` while another thread was inside `tryComplete` of the
+/// same operation, both using its fields. Here a check borrows the operation and the callback
+/// consumes it: a thread that ends it meanwhile leaves a request, and the checker acts on it,
+/// unless its check has become true.
 #[test]
 fn kafka_19312_no_callback_runs_inside_a_check() {
     for satisfied in [false, true] {
@@ -130,11 +130,11 @@ fn give_up_a_key(purgatory: &impl AnyPurgatory) -> [Vec<Outcome>; 2] {
     probes.map(|probe| probe.endings())
 }
 
-/// Kafka's `cancelForKey` stops the timers of what it returns and completes nothing, so that a
-/// request is answered by its caller or by nobody. Here each operation is told that it was given
-/// up.
+/// Kafka's `cancelForKey` stops the timers of the operations that it returns and completes nothing,
+/// so that a request is answered by the caller or not at all. Here each operation is called back
+/// with its cancellation.
 #[test]
-fn what_is_given_up_for_a_key_is_told_so() {
+fn operations_cancelled_for_a_key_are_called_back() {
     let naive = Naive::new(Busy::Waits);
     assert_eq!(give_up_a_key(&naive), [[], []], "never told");
     assert_eq!(naive.watched(), 1, "still in the list of its other key");
@@ -268,13 +268,13 @@ fn an_executor_that_panics_leaves_the_reaper_alive() {
     assert_eq!(ends(move || [1, 2].map(expire_one)), [Ok(1), Ok(2)]);
 }
 
-/// What a fetch is answered with: it goes with the operation.
+/// The size of a fetch's answer, which is dropped with the operation.
 const RESPONSE: i64 = 16 << 10;
 
 /// Kafka purges its lists when this many more operations have completed than are pending.
 const PURGE_INTERVAL: u32 = 1000;
 
-/// What all fetches of an interval hold.
+/// The size of the answers of all fetches in an interval.
 const HELD: i64 = RESPONSE * PURGE_INTERVAL as i64;
 
 /// Parks a fetch under `keys` and completes it by the event of the first, `count` times. Returns by
@@ -298,14 +298,14 @@ fn fetches<const N: usize>(
     counted.bytes_current
 }
 
-/// What stays of slots when all has ended: a few pages of each shard used. That much once, however
-/// many have ended.
+/// The memory of slots that remains after all have ended: a few pages of each used shard, once,
+/// after any number of endings.
 const SHARD_KEEPS: i64 = 32 << 10;
 const ALL_KEEP: i64 = 4096 * (2 << 10);
 
-/// KAFKA-19389: a share fetch is watched under its group and its partition; the event of one
+/// KAFKA-19389: a share fetch is watched under its group and its partition. The event of one
 /// answered it, and the other's list kept it, with the answer, until a purge: brokers ran out of
-/// memory. Here what has ended is out of every list, and gone, before the event returns.
+/// memory. Here an ended operation is out of every list, and dropped, before the event returns.
 #[test]
 fn kafka_19389_nothing_stays_under_a_second_key() {
     let partition_and_group = |_| [1, 2];
@@ -326,8 +326,8 @@ fn kafka_19389_nothing_stays_under_a_second_key() {
 }
 
 /// KAFKA-19763: a fetch that reads from remote storage is watched under each of its partitions, and
-/// the lists of the others kept it with what was read: brokers ran out of memory again. Here the
-/// same as above, under a key that all share and keys that are never used again.
+/// the lists of the others kept it with the data: brokers ran out of memory again. The same as
+/// above, under a key that all share and keys that are never used again.
 #[test]
 fn kafka_19763_nothing_stays_under_keys_used_once() {
     const HOT: u32 = u32::MAX;
@@ -346,8 +346,8 @@ fn kafka_19763_nothing_stays_under_keys_used_once() {
     let many = 10 * PURGE_INTERVAL; // 160 MB of responses
     assert!(fetches(&ours, many, under_its_own) <= SHARD_KEEPS + ALL_KEEP);
     assert_empty(&ours.purgatory);
-    // To a purgatory they are new keys again. Which shard an operation is at home in is chance, so
-    // some shards grow to their full size later; what leaks grows for ever.
+    // To a purgatory they are new keys again. The shard of an operation is random, so some shards
+    // grow to their full size later; a leak would grow for ever.
     let grown: Vec<_> = (0..20)
         .map(|_| fetches(&ours, many, under_its_own))
         .collect();

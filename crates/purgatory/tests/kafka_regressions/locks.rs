@@ -19,9 +19,8 @@ use crate::{
 
 const KEY: u32 = 1;
 
-/// A checker is inside the check; then it needs the lock that another thread holds while it raises
-/// the event. The checker always waits for that thread: returns whether that thread waits for the
-/// checker.
+/// A checker inside the check needs a lock that another thread holds while it signals the key. The
+/// checker always waits for that thread; returns whether that thread waits for the checker.
 fn event_raised_under_the_lock_that_a_check_needs(
     purgatory: &impl AnyPurgatory,
     probe: &Probe,
@@ -56,8 +55,8 @@ fn event_raised_under_the_lock_that_a_check_needs(
 
 /// KAFKA-3994: one thread checked a delayed heartbeat, holding its lock and waiting for the
 /// group's; another committed an offset, holding the group's lock and waiting for the heartbeat's.
-/// Here an operation under check has no lock to wait for: the second thread leaves a note, on which
-/// the checker acts, and goes on.
+/// Here an operation under check has no lock to wait for: the second thread leaves a request, on
+/// which the checker acts, and goes on.
 #[test]
 fn kafka_3994_an_event_under_the_checks_lock_returns() {
     let kafka = ends(|| {
@@ -69,8 +68,8 @@ fn kafka_3994_an_event_under_the_checks_lock_returns() {
     assert_eq!(ours, (false, vec![Completed]));
 }
 
-/// The lock that checks run under is held by a thread that has nothing to do with the operation,
-/// while its condition comes true and its event is raised, for the last time.
+/// An unrelated thread holds the lock under which checks run, while the condition becomes true and
+/// its key is signalled for the last time.
 fn event_while_an_outsider_holds_the_lock(purgatory: &impl AnyPurgatory, probe: &Probe) {
     let (group, signs) = OuterLock::new();
     purgatory.park_with(probe.operation(), &[KEY], Some(&group), None);
@@ -87,9 +86,8 @@ fn event_while_an_outsider_holds_the_lock(purgatory: &impl AnyPurgatory, probe: 
 }
 
 /// KAFKA-8334: offset commits now and then timed out. They shared the group's lock, and a thread
-/// that could not have it left a flag to its holder; but that was no checker, and looked at no
-/// flag. Here only the holder of the operation itself can be left a note, and a check takes the
-/// locks it needs by itself.
+/// that did not get it left a flag to its holder; but that was no checker, and read no flag. Here a
+/// request goes to the holder of the operation itself, and a check takes the locks that it needs.
 #[test]
 fn kafka_8334_a_lock_that_others_share_loses_nothing() {
     let naive = Naive::new(Busy::LeavesAFlag);
@@ -101,8 +99,8 @@ fn kafka_8334_a_lock_that_others_share_loses_nothing() {
     assert_eq!(here(event_while_an_outsider_holds_the_lock).1, [Completed]);
 }
 
-/// A thread that holds a lock parks an operation; meanwhile another raises its event, and its check
-/// needs the lock. Returns what that thread did, and whether the parking one waits for it.
+/// A thread that holds a lock parks an operation; meanwhile another signals its key, and its check
+/// needs the lock. Returns what that thread did, and whether the parking thread waits for it.
 fn event_while_a_lock_holder_parks(purgatory: &impl AnyPurgatory, probe: &Probe) -> (Sign, bool) {
     let (state, signs) = OuterLock::new();
     let held = state.lock();
@@ -130,10 +128,10 @@ fn event_while_a_lock_holder_parks(purgatory: &impl AnyPurgatory, probe: &Probe)
     (seen.recv().unwrap(), waits)
 }
 
-/// KAFKA-8334, its second part: a parking thread held the transaction state's lock and waited for
-/// its operation's, to check it once more; an event held that one and waited for the state's. Here
-/// the parking thread has its operation from the first check to the last: an event passes by, is
-/// noted, and the parking thread looks again.
+/// KAFKA-8334, second part: a parking thread held the transaction state's lock and waited for its
+/// operation's, to check it once more; an event held that one and waited for the state's. Here the
+/// parking thread holds its operation from the first check to the last: an event requests a
+/// recheck, and the parking thread checks again.
 #[test]
 fn kafka_8334_a_lock_holder_that_parks_does_not_wait() {
     let kafka =
@@ -147,8 +145,8 @@ fn kafka_8334_a_lock_holder_that_parks_does_not_wait() {
     assert_eq!(ours, ((Sign::Returned, false), vec![Completed]));
 }
 
-/// Each operation's callback makes the next one ready and raises its event. Returns how many
-/// callbacks were under way at once.
+/// Each operation's callback makes the next one ready and signals its key. Returns the maximum
+/// number of callbacks under way at once.
 fn chain(purgatory: &impl AnyPurgatory, last: &Probe) -> usize {
     let depth = Arc::new(AtomicUsize::new(0));
     let deepest = Arc::new(AtomicUsize::new(0));
@@ -177,18 +175,18 @@ fn chain(purgatory: &impl AnyPurgatory, last: &Probe) -> usize {
 
 const LINKS: u32 = 100;
 
-/// KAFKA-17509: a share fetch that completed completed the next from its callback, and so on, each
-/// under the locks of all before it. Here a callback runs with nothing locked, and what it raises
-/// waits until it has returned.
+/// KAFKA-17509: a completed share fetch completed the next one from its callback, and so on, each
+/// under the locks of all before it. Here a callback runs without a lock, and its signals take
+/// effect after it has returned.
 #[test]
-fn kafka_17509_a_callback_that_raises_runs_alone() {
+fn kafka_17509_a_callback_that_signals_runs_alone() {
     let kafka = chain(&Naive::new(Busy::Waits), &Probe::default());
     assert_eq!(kafka, LINKS as usize, "each inside the one before");
     assert_eq!(here(chain), (1, vec![Completed]));
 }
 
-/// A thread changes a partition under the partition's lock, and raises the event while it has it;
-/// the callback needs that lock. Returns whether it could have it.
+/// A thread changes a partition under the partition's lock, and signals while it holds it; the
+/// callback needs that lock. Returns whether the callback got it.
 fn callback_needs_the_lock_of_its_caller(purgatory: &impl AnyPurgatory, probe: &Probe) -> bool {
     let (partition, _signs) = OuterLock::new();
     let (send, had) = channel();

@@ -1,5 +1,5 @@
-//! Kafka's mechanism in small, as it was when it broke: a check runs under the operation's lock,
-//! and what has completed stays in the lists of its keys until a thread walks them.
+//! A model of Kafka's mechanism as it was when it broke: a check runs under the operation's lock,
+//! and completed operations stay in the lists of their keys until a thread walks them.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,8 @@ pub enum Busy {
     Waits,
     /// Gives up: another thread is checking.
     GivesUp,
-    /// Leaves a flag, for the checker to look again; and tries once more, lest it has gone.
+    /// Leaves a flag, so that the checker checks again; and tries once more, in case it has
+    /// finished.
     LeavesAFlag,
 }
 
@@ -93,7 +94,7 @@ impl Naive {
             .retain(|other| !Arc::ptr_eq(other, delayed));
     }
 
-    /// What the reaper does when a thousand more have completed: walks all lists of all keys.
+    /// The reaper's purge after a thousand completions: walks all lists of all keys.
     pub fn purge(&self) {
         self.0.lists.lock().retain(|_, list| {
             list.retain(|delayed| !delayed.completed.load(SeqCst));

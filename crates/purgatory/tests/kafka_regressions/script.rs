@@ -1,5 +1,6 @@
-//! What the scripts are made of: an operation that does what it is told, a place where a thread is
-//! held, a lock that says when a thread waits for it, and the purgatories a script can run over.
+//! The parts of the scripts: an operation with a given check and callback, a place where a thread
+//! is held, a lock that signals when a thread waits for it, and the purgatories that a script runs
+//! over.
 
 use std::{
     panic::resume_unwind,
@@ -23,7 +24,7 @@ pub struct Op {
     pub ended: Box<dyn Fn(Outcome) + Send + Sync>,
 }
 
-/// What a script sees of an operation: it makes its condition true, and reads how it ended.
+/// A script's view of an operation: it makes its condition true, and reads how it ended.
 #[derive(Clone, Default)]
 pub struct Probe {
     ready: Arc<AtomicBool>,
@@ -44,7 +45,7 @@ impl Probe {
         self.acting(|ready| ready)
     }
 
-    /// An operation whose check is `check`, told what the condition was when it began.
+    /// Creates an operation whose check is `check`, which gets the condition's value at its start.
     pub fn acting(&self, check: impl Fn(bool) -> bool + Send + Sync + 'static) -> Op {
         self.acting_and_then(check, || ())
     }
@@ -67,7 +68,7 @@ impl Probe {
     }
 }
 
-/// What a thread lets the script know.
+/// A thread's signals to the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// It waits for the outer lock.
@@ -114,7 +115,7 @@ impl OuterLock {
 /// A lock of the broker's that a check is run under.
 pub type Under<'a> = Option<&'a Arc<OuterLock>>;
 
-/// What happens while an operation is being parked.
+/// Actions while an operation is being parked.
 pub type Meanwhile = Option<Box<dyn FnOnce() + Send>>;
 
 /// A purgatory that a script can run over.
@@ -134,7 +135,7 @@ pub trait AnyPurgatory: Clone + Send + Sync + 'static {
     /// The event of a key, from a thread that holds a lock which others may need.
     fn event_under(&self, held: MutexGuard<'_, ()>, key: u32);
 
-    /// Gives up what waits for a key.
+    /// Cancels the operations under a key.
     fn cancel(&self, key: u32) -> usize;
 
     /// Lets the time of each operation run out.
@@ -150,7 +151,7 @@ pub trait AnyPurgatory: Clone + Send + Sync + 'static {
     }
 }
 
-/// This purgatory, on the real wheel under a hand-turned clock.
+/// This purgatory, on a manual timer.
 #[derive(Clone)]
 pub struct Ours {
     timer: ManualTimer,
@@ -229,8 +230,8 @@ pub fn ends<T: Send + 'static>(script: impl FnOnce() -> T + Send + 'static) -> T
     }
 }
 
-/// Runs a script over this purgatory: what it returned, and how its operation ended. Nothing is
-/// left.
+/// Runs a script over this purgatory; returns its result, and how its operation ended. Nothing may
+/// remain.
 #[track_caller]
 pub fn here<T: Send + 'static>(
     script: impl FnOnce(&Ours, &Probe) -> T + Send + 'static,

@@ -1,4 +1,5 @@
-//! Rises of watermarks that are counted down, or checked, against what may end their operations.
+//! Advances of watermarks, under threshold and checked watches, against everything that may end
+//! their operations.
 
 use loom::sync::{Arc, atomic::AtomicBool};
 use purgatory::{Watches, sync::Failpoint};
@@ -10,9 +11,9 @@ use super::{
     Setup, check, race,
 };
 
-/// In the count form, and in the check form.
+/// Under a threshold watch, and under a checked one.
 #[test]
-fn park_against_rise() {
+fn park_against_advance() {
     race(
         &MISSED,
         &[],
@@ -35,9 +36,9 @@ const TWO_KEYS: [Failpoint; 2] = [
     Failpoint::EventLeavesNoNote,
 ];
 
-/// Both watermarks are met while they are being watched.
+/// Both watermarks are reached while the operation is being watched.
 #[test]
-fn park_against_two_rises() {
+fn park_against_two_advances() {
     let park = &[ParkUpTo(BOTH, &[(1, 5), (2, 5)])];
     race(
         &TWO_KEYS,
@@ -48,16 +49,16 @@ fn park_against_two_rises() {
     );
 }
 
-/// The watch of the first key is taken and its slot given back, while the second key's is claimed.
+/// The watch of the first key is taken and its slot freed while the second key's is claimed.
 #[test]
-fn park_against_rise_in_one_shard() {
+fn park_against_advance_in_one_shard() {
     let park = &[ParkUpTo(&[0], &[(1, 5), (3, 5)])];
     race(&TWO_KEYS, &[], [Advance(0, 1)], park, &[Completed]);
 }
 
-/// Two watermarks of one operation are met at once: one of the two takes the last.
+/// Two watermarks of one operation are reached at once: one of the two takes the last watch.
 #[test]
-fn rise_against_rise() {
+fn advance_against_advance() {
     check(&[Failpoint::MetWatchNotCounted], || {
         let setup = Setup::new();
         // A condition that the checks never see true: only the count can end it.
@@ -75,7 +76,7 @@ fn rise_against_rise() {
 
 /// The same in the check form, where both may find the other's check under way.
 #[test]
-fn rise_against_rise_in_the_check_form() {
+fn advance_against_advance_of_checked_watches() {
     let park = &[ParkChecked(BOTH, &[(1, 5), (2, 5)])];
     race(
         &TWO_KEYS[1..],
@@ -87,7 +88,7 @@ fn rise_against_rise_in_the_check_form() {
 }
 
 #[test]
-fn rise_against_cancel_and_expiry() {
+fn advance_against_cancel_and_expiry() {
     check(&[Failpoint::ExpiryRemovesCheckedOut], || {
         let setup = Setup::new();
         setup.park(
@@ -101,7 +102,7 @@ fn rise_against_cancel_and_expiry() {
 }
 
 #[test]
-fn rise_against_cancel_for_key() {
+fn advance_against_cancel_for_key() {
     let faults = [Failpoint::ExpiryLeavesNoNote];
     let park = &[ParkChecked(BOTH, &[(1, 5)])];
     race(&faults, park, [Advance(0, 1)], &[Cancel(1)], &[CANCELLED]);

@@ -1,9 +1,9 @@
 //! Every interleaving of the small cores, on the shipped code: `just loom`, or
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p purgatory --features __loom --test loom`.
 //!
-//! Each model is run as it is, where no interleaving may fail, and then with a fault planted in
-//! the very line it is about, where one must. The conditions are read and written `Relaxed`: what
-//! the purgatory promises needs no help from them.
+//! Each model runs as it is, where no interleaving may fail, and then with a fault planted in the
+//! line under test, where one must. Conditions are read and written `Relaxed`: the guarantees of
+//! the purgatory need no help from them.
 
 #![cfg(loom)]
 
@@ -41,7 +41,7 @@ use purgatory::{
 };
 use timer_core::ManualTimer;
 
-use Act::{Cancel, Event, EventForOne, Park, Raise, Set, Time};
+use Act::{Cancel, Event, EventForOne, Park, Set, Signal, Time};
 use Outcome::{Completed, Expired};
 
 /// The bound of the search; beyond it these models show nothing new.
@@ -72,28 +72,29 @@ impl DelayedOperation for Op {
     }
 }
 
-/// What a thread does.
+/// One act of a thread.
 #[derive(Clone, Copy)]
 enum Act {
     /// Parks an operation that waits for these flags, under these keys.
     Park(&'static [usize], &'static [u8]),
-    /// The same, with watermarks that are counted, or with the check form of them.
+    /// The same, with threshold watches, or with checked watches.
     ParkUpTo(&'static [usize], &'static [(u8, u64)]),
     ParkChecked(&'static [usize], &'static [(u8, u64)]),
-    /// Sets a flag, then raises a key's event, or that for one, or lets its watermark rise to 5.
+    /// Sets a flag, then signals a key, or signals it for one waiter, or advances its watermark to
+    /// 5.
     Event(usize, u8),
     EventForOne(usize, u8),
     Advance(usize, u8),
     /// Sets a flag alone.
     Set(usize),
     /// The event alone.
-    Raise(u8),
+    Signal(u8),
     Cancel(u8),
     /// A millisecond passes.
     Time,
 }
 
-/// What the threads of a model share, without that sharing being part of the model.
+/// The state that the threads of a model share; sharing it is no part of the model.
 struct Setup {
     timer: ManualTimer,
     purgatory: Purgatory<u8, Op>,
@@ -103,7 +104,7 @@ struct Setup {
 
 type Shared = std::sync::Arc<Setup>;
 
-/// A purgatory under a hand-turned clock.
+/// Creates a purgatory on a manual timer.
 fn by_hand<O: DelayedOperation + Send>() -> (ManualTimer, Purgatory<u8, O>) {
     let timer = ManualTimer::new();
     let purgatory = Purgatory::builder("loom").timer(&timer).build().unwrap();
@@ -174,7 +175,7 @@ impl Setup {
                 self.purgatory.complete_up_to(&key, 5);
             }
             Act::Set(flag) => set(flag),
-            Act::Raise(key) => _ = self.purgatory.check_and_complete(&key),
+            Act::Signal(key) => _ = self.purgatory.check_and_complete(&key),
             Act::Cancel(key) => _ = self.purgatory.cancel_for_key(&key, "loom"),
             Act::Time => self.timer.advance(MS),
         }
@@ -207,7 +208,7 @@ impl Setup {
         setup
     }
 
-    /// What must hold at the end: one of these outcomes, once, and nothing left.
+    /// Checks the end: one of these outcomes, once, and nothing remains.
     #[track_caller]
     fn assert_ended_once(&self, allowed: &[Outcome]) {
         let endings = self.endings.lock().unwrap();
@@ -269,8 +270,8 @@ fn check(faults: &[Failpoint], model: impl Fn() + Copy + Send + Sync + 'static) 
     }
 }
 
-/// Parks or does something else first, then has other threads do one act each while this one does
-/// its own: what was parked ends once, as one of these outcomes, and nothing is left.
+/// Runs `first` alone, then one act on each of the other threads beside this thread's own. The
+/// parked operation ends once, as one of these outcomes, and nothing remains.
 fn race<const N: usize>(
     faults: &[Failpoint],
     first: &'static [Act],
@@ -292,7 +293,7 @@ const TWO_SHARDS: &[u8] = &[1, 2];
 const ONE_SHARD: &[u8] = &[1, 3];
 const FIVE: &[u8] = &[1, 2, 3, 4, 5];
 
-/// Both flags, each set by an event or rise of its own.
+/// Both flags are needed; each is set before an event or advance of its own.
 const BOTH: &[usize] = &[0, 1];
 
 /// An event that falls between check and watch is counted.
@@ -301,7 +302,7 @@ const MISSED: [Failpoint; 2] = [
     Failpoint::EventLeavesVersion,
 ];
 
-/// What an event finds while further keys are being watched is held by its parker.
+/// An event finds the operation while its parker still watches further keys.
 const WHILE_WATCHING: [Failpoint; 3] = [
     Failpoint::ParkSkipsVersionCheck,
     Failpoint::EventLeavesVersion,
@@ -341,7 +342,8 @@ fn park_against_an_event_for_one() {
     );
 }
 
-/// Two jobs, each raised for one, of two that wait: none waits on while a job lies there.
+/// Two jobs, each signalled to one waiter, and two waiters: none goes on waiting while there is a
+/// job.
 #[test]
 fn two_events_for_one_against_each_other() {
     check(&[Failpoint::EndedStaysListed], || {
@@ -405,7 +407,7 @@ fn park_against_expiry() {
     }
 }
 
-/// What waits for a key when that is cancelled is cancelled, and not left to expire.
+/// An operation under a key is cancelled with it, and not left to expire.
 #[test]
 fn park_against_cancel() {
     for (fault, keys, key) in [
@@ -443,7 +445,8 @@ fn cancel_in_one_shard_against_event_in_another() {
     );
 }
 
-/// A wheel turns in one shard while an event in another finds the watch of what expires.
+/// One shard's wheel advances while an event in another shard finds the watch of the operation that
+/// expires.
 #[test]
 fn expiry_in_one_shard_against_event_in_another() {
     let faults = [
@@ -557,7 +560,7 @@ fn panicking_check_against_event() {
             ONE_KEY,
             MS,
         );
-        let setup = setup.race([Raise(1)], &[Event(0, 1)]);
+        let setup = setup.race([Signal(1)], &[Event(0, 1)]);
         setup.assert_ended_once(&[Outcome::Cancelled(CancelReason::Panicked)]);
     });
 }
@@ -591,7 +594,7 @@ fn recheck_against_an_early_check() {
         check(&[Failpoint::RecheckLeavesNoNote], move || {
             let setup = Setup::with(|builder| builder.recheck_every(MS));
             setup.park(setup.op(&[0]), keys, 3 * MS);
-            let setup = setup.race([Raise(1)], &[Set(0), Time]);
+            let setup = setup.race([Signal(1)], &[Set(0), Time]);
             setup.assert_ended_once(&[Completed]);
         });
     }

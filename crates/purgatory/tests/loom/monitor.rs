@@ -13,7 +13,7 @@ use super::{
 /// A state: the number of jobs that wait for a worker.
 type Jobs = Monitor<u8, usize>;
 
-/// Jobs under a hand-turned clock.
+/// Jobs on a manual timer.
 fn jobs() -> (ManualTimer, Jobs) {
     let (timer, purgatory) = by_hand();
     (timer, Monitor::with(purgatory, 0))
@@ -57,7 +57,7 @@ fn update_of_a_key_against_wait() {
     change_against_wait(&WHILE_WATCHING, TWO_SHARDS, of_second_key);
 }
 
-/// Two updates, each with half of what a parked wait needs.
+/// Two updates each bring half of the state for which a parked wait waits.
 #[test]
 fn two_updates_against_each_other() {
     check(&[Failpoint::EventLeavesNoNote], || {

@@ -1,4 +1,4 @@
-//! Replies against what may end them.
+//! Replies against everything that may end them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use timer_core::ManualTimer;
 
 use super::{MS, by_hand, check, ending};
 
-/// Replies under a hand-turned clock.
+/// Replies on a manual timer.
 fn replies<V: Send + 'static>() -> (ManualTimer, Replies<u8, V>) {
     let (timer, purgatory) = by_hand();
     (timer, Replies::from(purgatory))
@@ -58,8 +58,8 @@ fn reply_against_its_client_that_goes() {
     });
 }
 
-/// Of two threads that expect a reply under one key one is told that the key is taken, and no value
-/// is lost. No fault fits: the key is looked up and taken in one lock hold.
+/// When two threads expect a reply under one key, one is refused and no value is lost. No fault
+/// fits: the key is looked up and taken in one critical section.
 #[test]
 fn one_key_expected_twice() {
     check(&[], || {
@@ -81,7 +81,7 @@ fn one_key_expected_twice() {
     });
 }
 
-/// All fail at once, though one shard is emptied after the other (that of 2 first): what is
+/// All fail at once, though shards are emptied one after another (that of key 2 first): a reply
 /// expected after one that did not fail does not fail either.
 #[test]
 fn all_fail_against_expecting_two() {

@@ -6,8 +6,8 @@ use purgatory::{CancelReason, Outcome, RefusedReason, sync::Failpoint};
 
 use super::{MS, ONE_KEY, ONE_SHARD, Setup, TWO_SHARDS, check};
 
-/// Either the park is refused, or what was parked is ended. With the keys the other way round the
-/// first shard is closed last.
+/// Either the park is refused, or the parked operation is ended. With the keys in the other order
+/// the first shard is closed last.
 #[test]
 fn park_against_shutdown() {
     let no_shard: &[Failpoint] = &[Failpoint::ShutdownClosesNoShard];

@@ -12,7 +12,7 @@ use purgatory::{BoxedOperation, sync::Failpoint};
 use super::{MS, assert_nothing_left, by_hand, check};
 
 /// A future is dropped while an event has its condition checked, which then yields a value or does
-/// not. No fault fits the first: the event ends an operation that its future left behind.
+/// not. No fault fits the first case: the event ends an abandoned operation.
 #[test]
 fn future_drop_against_event() {
     for (faults, yields) in [

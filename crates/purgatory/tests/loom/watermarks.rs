@@ -1,4 +1,4 @@
-//! Watermarks: values that rise and go against waits for them.
+//! Watermarks: advances and removals of values against waits for them.
 
 use loom::thread;
 use purgatory::{WaitError, Watermarks, sync::Failpoint};
@@ -6,15 +6,15 @@ use timer_core::ManualTimer;
 
 use super::{MS, by_hand, check, ending};
 
-/// Watermarks under a hand-turned clock.
+/// Watermarks on a manual timer.
 fn watermarks() -> (ManualTimer, Watermarks<u8>) {
     let (timer, purgatory) = by_hand();
     (timer, Watermarks::from(purgatory))
 }
 
-/// A value is seen by the check before the wait, or its rise sees the wait.
+/// Either the check before the wait sees the value, or its advance sees the wait.
 #[test]
-fn rise_against_wait() {
+fn advance_against_wait() {
     check(&[Failpoint::EventBeforeItsAdvance], || {
         let (_timer, watermarks) = watermarks();
         let leader = watermarks.clone();
@@ -28,27 +28,27 @@ fn rise_against_wait() {
     });
 }
 
-/// Of two rises the higher stays, and each wait that they reach ends.
+/// The higher of two advances stays, and each wait that they reach ends.
 #[test]
-fn two_rises_against_wait() {
+fn two_advances_against_wait() {
     check(&[Failpoint::EventBeforeItsAdvance], || {
         let (_timer, watermarks) = watermarks();
-        let rises = [2, 3].map(|value| {
+        let advances = [2, 3].map(|value| {
             let leader = watermarks.clone();
             thread::spawn(move || leader.advance(&1, value))
         });
         let mut wait = watermarks.wait_for(&1, 3, MS);
-        for rise in rises {
-            _ = rise.join().unwrap().unwrap();
+        for advance in advances {
+            _ = advance.join().unwrap().unwrap();
         }
         let ended = (ending(&mut wait), watermarks.value(&1));
         assert_eq!(ended, (Some(Ok(3)), Some(3)));
     });
 }
 
-/// A value that stays has ended its wait; one that was removed has left nothing that completes.
+/// A value that stays has ended its wait; a removed value completes nothing.
 #[test]
-fn rise_and_removal_against_wait() {
+fn advance_and_removal_against_wait() {
     check(&[Failpoint::ParkSkipsVersionCheck], || {
         let (timer, watermarks) = watermarks();
         let leader = watermarks.clone();
@@ -75,9 +75,9 @@ fn rise_and_removal_against_wait() {
     });
 }
 
-/// Two of three: the second rise ends the wait, whichever it is.
+/// Two of three: the second advance ends the wait, in any order.
 #[test]
-fn rises_against_waiting_for_two_of_three() {
+fn advances_against_waiting_for_two_of_three() {
     check(&[Failpoint::EventBeforeItsAdvance], || {
         let (_timer, watermarks) = watermarks();
         let replica = watermarks.clone();

@@ -1,19 +1,19 @@
-//! The whole purgatory under a hand-turned clock against a reference of plain lists, written from
-//! the documentation. proptest makes bytes, and shrinks those of a failure to the few that matter;
-//! they become steps as in the fuzz target `purgatory`.
+//! The whole purgatory on a manual timer against a reference of plain lists, written from the
+//! documentation. proptest makes bytes, and shrinks those of a failure; they are decoded into steps
+//! as in the fuzz target `purgatory`.
 //!
-//! Both sides do each step, the purgatory first. Then what was seen is compared: every check and
-//! callback in order, those of nested calls too, what each call returned, what was handed back or
-//! dropped; and every count. (The keys, for which 4096 locks are taken, are counted each 16th
+//! Both sides do each step, the purgatory first. Then the records are compared: every check and
+//! callback in order, nested calls included, the result of each call, every operation handed back
+//! or dropped, and every count. (The number of keys, which takes 4096 locks, is compared each 16th
 //! time.)
 //!
-//! Two orders are not promised. That of a shutdown is taken from what was seen. That of a cancel by
-//! key the reference has as it is: plain watches, then watermarks by threshold, then those met. One
-//! thing more is taken from what was seen: whether keys of other hashes have the same version.
+//! Two orders are not promised. The reference takes the order of a shutdown from the record. It has
+//! the order of a cancel by key as it is: plain watches, then watermarks by threshold, then met
+//! ones. It also takes from the record whether keys of other hashes have the same version.
 //!
-//! How often each rare path was taken is printed at the end, and with half a million steps or more
-//! a path never taken fails the test. `TEST_EFFORT` says how many steps to make: 5000 without it, a
-//! million in CI; `MODEL_SEED` makes others.
+//! At the end it prints how often each rare path was taken; with half a million steps or more, a
+//! path never taken fails the test. `TEST_EFFORT` sets the number of steps: 5000 without it, a
+//! million in CI. `MODEL_SEED` changes them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -38,7 +38,7 @@ const STEPS: u64 = 5_000;
 /// On average.
 const STEPS_A_CASE: usize = 200;
 
-/// So many steps take every path, and there are at least as many paths.
+/// With this many steps every path is taken; there are at least `PATHS` paths.
 const ALL_PATHS: usize = 500_000;
 const PATHS: usize = 50;
 
@@ -48,7 +48,7 @@ fn random(seed: u64) -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
 }
 
-/// Records of bytes as what is made of them.
+/// Generates records of bytes, decoded.
 fn decoded<T: std::fmt::Debug>(
     most: usize,
     decode: fn(&mut Bytes<'_>) -> T,

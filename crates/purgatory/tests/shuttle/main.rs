@@ -2,10 +2,10 @@
 //! `just shuttle`, or `RUSTFLAGS="--cfg shuttle" cargo test --release -p purgatory
 //! --features __shuttle --test shuttle`.
 //!
-//! loom walks every interleaving of two or three calls; here many calls meet, in a sample of
-//! theirs. `TEST_EFFORT` makes more schedules: each scenario has 500 without it. The schedule that
-//! fails is printed, with how to see it again. Memory is sequentially consistent here: what is
-//! weaker is loom's part.
+//! loom explores every interleaving of two or three calls; here many calls meet in a sample of
+//! interleavings. `TEST_EFFORT` makes more schedules: each scenario has 500 without it. A failing
+//! schedule is printed, with the way to replay it. Memory is sequentially consistent here: loom
+//! covers weaker orderings.
 
 #![cfg(shuttle)]
 #![allow(

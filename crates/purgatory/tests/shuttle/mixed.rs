@@ -1,5 +1,5 @@
-//! Any thread does anything, callbacks included: under a hand-turned clock, or with a reaper and a
-//! worker that runs what expired.
+//! Any thread does anything, callbacks included: on a manual timer, or with a reaper and a worker
+//! that runs the callbacks of expired operations.
 
 use std::{
     sync::{
@@ -158,8 +158,8 @@ fn anything<T: Time>(world: &World<T>, thread: usize) {
     match random.gen_range(0..24) {
         0..10 => park_anything(world),
         10..13 => world.event(key),
-        13..15 => world.rise(key, random.gen_range(1..3)),
-        15 => world.raise(key),
+        13..15 => world.advance(key, random.gen_range(1..3)),
+        15 => world.signal(key),
         16..18 => world.tick(),
         18 => world.cancel_for_key(key),
         19 => {
@@ -218,8 +218,8 @@ fn park_anything<T: Time>(world: &World<T>) {
     let key = random.gen_range(1..4);
     op.then = match random.gen_range(0..12) {
         0 => Some(Box::new(move || inside.event(key))),
-        1 => Some(Box::new(move || inside.raise(key))),
-        2 => Some(Box::new(move || inside.rise(key, 2))),
+        1 => Some(Box::new(move || inside.signal(key))),
+        2 => Some(Box::new(move || inside.advance(key, 2))),
         3 => Some(Box::new(move || inside.cancel_for_key(key))),
         4 => Some(Box::new(move || inside.park(inside.op(&[key, 4]), MS))),
         5 => Some(Box::new(move || inside.tick())),

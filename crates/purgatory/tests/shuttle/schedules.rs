@@ -21,10 +21,11 @@ const SCHEDULES: u64 = 500;
 /// Schedules that a planted fault has at most, with PCT first and then at random.
 const FAULT_SCHEDULES: usize = 50_000;
 
-/// A schedule that takes more steps than this waits for what does not come.
+/// A schedule that takes more steps than this waits for something that never comes.
 const STEPS: usize = 20_000;
 
-/// How many changes of priority PCT makes in a schedule, and one more: so deep a bug it looks for.
+/// The depth of the bugs that PCT searches for: one more than its changes of priority in a
+/// schedule.
 const PCT_DEPTH: usize = 3;
 
 /// Runs `scenario`, where no schedule may fail; then with each of `faults` planted, where one must.
@@ -87,7 +88,7 @@ RUSTFLAGS='--cfg shuttle' SHUTTLE_REPLAY='<the schedule above>' cargo test --rel
     }
 }
 
-/// What became of a run.
+/// The result of a run.
 struct Run {
     schedules: usize,
     passed: bool,

@@ -1,9 +1,9 @@
-//! What the threads of a scenario share, and the books on it: its operations, and whether each
-//! ending had its reason.
+//! The state that the threads of a scenario share, and its books: the operations, and whether each
+//! ending had a reason.
 //!
-//! Each key stands for a condition, which comes true once and stays so, and for a level, which only
-//! rises; an operation waits for those of all its keys. So the books can tell of any ending whether
-//! it was justified, and of anything still parked whether an event was missed.
+//! Each key stands for a condition, which becomes true once and stays so, and for a level, which
+//! only advances. An operation waits for those of all its keys. So the books can decide for every
+//! ending whether it was justified, and for every parked operation whether an event was missed.
 
 use std::{
     collections::HashSet,
@@ -43,7 +43,7 @@ impl Time for SystemTimer {
     }
 }
 
-/// What an operation waits for: the conditions of its keys, and its levels.
+/// The conditions of an operation: those of its keys, and its levels.
 #[derive(Clone, Default)]
 pub struct Wants {
     pub keys: Vec<u8>,
@@ -71,11 +71,11 @@ impl Wants {
 pub struct Op {
     number: usize,
     pub wants: Wants,
-    /// Its check knows nothing of what it waits for.
+    /// Its check ignores its conditions and is never true.
     pub blind: bool,
     /// Its check panics once this condition is true.
     pub panics_at: Option<u8>,
-    /// What its callback does.
+    /// Runs in its callback.
     pub then: Option<Box<dyn FnOnce() + Send>>,
     book: Arc<Book>,
 }
@@ -105,7 +105,7 @@ struct Lines {
     refused: bool,
     /// It may not expire before; `None` for never.
     not_before_ns: Option<u64>,
-    /// A thread ended it, or left a note to, or its check panicked: it must not wait on.
+    /// A thread ended it or requested its end, or its check panicked: it must not go on waiting.
     given_up: bool,
 }
 
@@ -195,7 +195,7 @@ impl Book {
     }
 }
 
-/// What a scenario's threads share: clones are the same.
+/// The state that a scenario's threads share. Clones are handles of it.
 #[derive(Clone)]
 pub struct World<T = ManualTimer> {
     pub timer: T,
@@ -267,19 +267,19 @@ impl<T: Time> World<T> {
         }
     }
 
-    /// Makes a condition true, then raises its event.
+    /// Makes a condition true, then signals its key.
     pub fn event(&self, key: u8) {
         self.book.conditions[usize::from(key)].store(true, Relaxed);
-        self.raise(key);
+        self.signal(key);
     }
 
-    /// Raises an event, whatever the condition.
-    pub fn raise(&self, key: u8) {
+    /// Signals a key, whether its condition is true or not.
+    pub fn signal(&self, key: u8) {
         self.purgatory.check_and_complete(&key);
     }
 
-    /// Lets a level rise, then raises its event.
-    pub fn rise(&self, key: u8, value: u64) {
+    /// Advances a level, then completes up to it.
+    pub fn advance(&self, key: u8, value: u64) {
         self.book.levels[usize::from(key)].fetch_max(value, Relaxed);
         self.purgatory.complete_up_to(&key, value);
     }
@@ -295,7 +295,7 @@ impl<T: Time> World<T> {
         self.purgatory.cancel_for_key(&key, reason);
         for (number, _) in before {
             let wants = self.book.pages().operations[number].wants.clone();
-            // What a rise took off the key before is not found by it.
+            // A watch that an advance has taken off the key is not found by it.
             let gone = |level| wants.counted && self.book.reaches(level);
             let given_up = wants.keys.contains(&key)
                 || wants
@@ -306,7 +306,7 @@ impl<T: Time> World<T> {
         }
     }
 
-    /// The numbers and ids of what has been parked so far.
+    /// Returns the numbers and ids of the operations parked so far.
     pub fn parked(&self) -> Vec<(usize, OperationId)> {
         self.book.pages().parked.clone()
     }
@@ -322,7 +322,7 @@ impl<T: Time> World<T> {
         self.attempted(number, self.purgatory.complete(id));
     }
 
-    /// An operation that was ended, or whose holder was left a note, is not to wait on.
+    /// An operation that was ended, or has a pending end, must not go on waiting.
     fn attempted(&self, number: usize, attempt: EndResult) {
         self.book.pages().operations[number].given_up |= attempt != EndResult::Gone;
     }
@@ -367,8 +367,8 @@ impl<T: Time> World<T> {
         }
     }
 
-    /// With no thread at work any more: what is open still lacks a condition, and no end of it was
-    /// noted.
+    /// Checks, after all threads have ended, that an open operation lacks a condition and has no
+    /// pending end.
     #[track_caller]
     pub fn assert_nothing_missed(&self) {
         for (number, _) in self.book.open() {
@@ -376,18 +376,18 @@ impl<T: Time> World<T> {
             assert!(!self.book.satisfies(&wants), "{number} missed an event");
             assert!(
                 !self.book.pages().operations[number].given_up,
-                "{number} lost a note"
+                "{number} lost a request"
             );
         }
     }
 
-    /// With no thread at work any more: each operation ended once, with reason, or came back, and
-    /// nothing is left.
+    /// Checks, after all threads have ended, that each operation ended once with a reason or was
+    /// handed back, and that nothing remains.
     #[track_caller]
     pub fn assert_over(&self) {
         let purgatory = &self.purgatory;
         let left = (purgatory.len(), purgatory.watched(), purgatory.keys());
-        assert_eq!(left, (0, 0, 0), "left behind");
+        assert_eq!(left, (0, 0, 0), "something remains");
         let stats = purgatory.stats();
         let pages = self.book.pages();
         assert!(
@@ -422,8 +422,8 @@ impl<T: Time> World<T> {
 }
 
 impl World {
-    /// With no thread at work any more: what is still parked must have a reason to be, and is
-    /// ended by shutdown, and the books must be right.
+    /// Checks, after all threads have ended, that each parked operation has a reason to be parked;
+    /// then shuts down, and checks the books.
     pub fn finish(&self) {
         assert_eq!(
             self.book.driver.now_ns(),

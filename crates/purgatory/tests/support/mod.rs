@@ -1,6 +1,6 @@
-//! Operations for tests: they wait for a shared condition and write down how they ended. And what
-//! many tests need: a purgatory under a hand-turned clock, a park; polls and an executor that is
-//! late are those of `timer-core`'s tests.
+//! Operations for tests, which wait for a shared condition and record how they ended; and helpers
+//! of many tests: a purgatory on a manual timer, a park. Polls and a late executor are those of
+//! `timer-core`'s tests.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -40,12 +40,12 @@ pub fn requested(reason: &'static str) -> Outcome {
     Outcome::Cancelled(CancelReason::Requested(reason.into()))
 }
 
-/// A purgatory of [`Op`]s under a hand-turned clock.
+/// Creates a purgatory of [`Op`]s on a manual timer.
 pub fn waiting() -> (ManualTimer, Waiting) {
     by_hand()
 }
 
-/// A purgatory under a hand-turned clock.
+/// Creates a purgatory on a manual timer.
 pub fn by_hand<K, O>() -> (ManualTimer, Purgatory<K, O>)
 where
     K: WatchKey + Send,
@@ -114,7 +114,7 @@ where
     (refused.reason, refused.into_inner())
 }
 
-/// Nothing waits, no key is watched, and what was parked has ended once each.
+/// Checks that nothing waits, no key is watched, and each parked operation has ended once.
 #[track_caller]
 pub fn assert_empty<K, O>(purgatory: &Purgatory<K, O>)
 where
@@ -132,7 +132,7 @@ where
     );
 }
 
-/// What a test sees of an operation.
+/// A test's view of an operation.
 #[derive(Clone, Default)]
 pub struct Probe {
     ready: Arc<AtomicBool>,
@@ -154,7 +154,7 @@ impl Probe {
         self.checks.load(SeqCst)
     }
 
-    /// Each ending the operation was told: one, if all is well.
+    /// Returns the outcomes of which the operation was notified: one, if all is well.
     pub fn endings(&self) -> Vec<Outcome> {
         self.endings.lock().unwrap().clone()
     }
@@ -188,7 +188,7 @@ impl Probe {
     }
 }
 
-/// An operation with what a test wants to happen in its check and callback.
+/// An operation with a test's actions in its check and callback.
 pub struct Op {
     probe: Probe,
     on_check: Option<Box<dyn FnMut() + Send>>,
@@ -226,8 +226,7 @@ impl DelayedOperation for Op {
     }
 }
 
-/// A recorder that does this whenever a metric is handed to it; what that returns keeps the
-/// values of histograms.
+/// A recorder that calls this for each metric; the result keeps the values of histograms.
 #[cfg(feature = "metrics")]
 pub struct Records<F>(pub F);
 
@@ -249,7 +248,7 @@ impl<F: Fn() -> metrics::Histogram> metrics::Recorder for Records<F> {
     }
 }
 
-/// An operation that waits for ever, and tells nobody of its end.
+/// Creates an operation that waits for ever and has an empty callback.
 pub fn never() -> BoxedOperation {
     when(|| false, drop)
 }

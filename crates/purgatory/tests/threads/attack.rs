@@ -1,6 +1,6 @@
-//! Programs that do everything wrong, with the books kept. An attack parks, raises, cancels and
-//! completes operations on several threads; afterwards each operation that was taken has ended
-//! once. `TEST_EFFORT` makes attacks longer; `just attack` runs all of them for ten minutes.
+//! Programs that do everything wrong, with the books kept. An attack parks, signals, cancels and
+//! completes operations on several threads; afterwards each accepted operation has ended once.
+//! `TEST_EFFORT` makes attacks longer; `just attack` runs all of them for ten minutes.
 
 #[cfg(target_os = "linux")]
 mod fork;
@@ -234,7 +234,7 @@ fn very_many_purgatories_on_one_timer() {
     books.close(|| ());
 }
 
-/// Shows a time that leaps forwards by up to an hour, or stands still.
+/// A clock that leaps forwards by up to an hour, or stops.
 #[derive(Debug, Default)]
 struct Leaps(AtomicU64);
 
@@ -330,7 +330,7 @@ impl Drop for Reenters {
     }
 }
 
-/// Waits on threads that raise events, too; each is awaited or dropped.
+/// Waits on threads that also signal keys; each wait is awaited or dropped.
 #[test]
 fn wakers_call_back() {
     let purgatory: Purgatory<u32> = Purgatory::new("wakers").unwrap();
@@ -389,7 +389,7 @@ fn runtimes_are_dropped() {
     assert_eq!(waits, parked, "each was parked, and has ended");
 }
 
-/// A recorder that looks into the purgatory whose figures it is given, and ends some of it.
+/// A recorder that inspects the purgatory whose metrics it gets, and ends some operations.
 #[cfg(feature = "metrics")]
 #[test]
 fn a_recorder_calls_back() {

@@ -1,6 +1,6 @@
-//! Threads that would have to wait for others: for the thread that turns all wheels, for the
-//! executor's queue, for a shutdown. Nothing sleeps to be right. (For a check under way:
-//! `behaviour/promises`, `kafka_regressions`.)
+//! Threads that might have to wait for others: for the reaper, for the executor's queue, for a
+//! shutdown. No test sleeps to be right. (Waits for a check: `behaviour/promises`,
+//! `kafka_regressions`.)
 
 use std::{
     sync::{
@@ -15,7 +15,7 @@ use crate::support::{Later, MINUTE, MS, Park, Probe, Waiting, by_hand, never};
 use purgatory::{BoxedOperation, Outcome, Purgatory, RefusedReason, when};
 use timer_core::{SystemTimer, Timer};
 
-/// The purgatory keeps what it needs of a timer whose own handles are gone.
+/// The purgatory keeps a timer running whose own handles are dropped.
 #[test]
 fn a_timer_dropped_before_its_purgatory_goes_on() {
     let timer = SystemTimer::new().unwrap();
@@ -56,7 +56,7 @@ impl Drop for Watched {
     }
 }
 
-/// The thread that turns all wheels does not go through the keys of what expired, and drops none.
+/// The reaper does not walk the keys of expired operations, and drops none.
 #[test]
 fn expiring_under_many_keys_leaves_the_reaper_free() {
     let (timer, kept) = late_executor();
@@ -84,7 +84,7 @@ fn expiring_under_many_keys_leaves_the_reaper_free() {
     timer.shutdown(Duration::MAX);
 }
 
-/// Operations under many keys are released in pieces, between which other jobs get their turn.
+/// Operations under many keys are released in pieces, between which other jobs run.
 #[test]
 fn many_keys_do_not_hold_up_the_executors_queue() {
     let (timer, kept) = late_executor();
@@ -119,7 +119,7 @@ fn many_keys_do_not_hold_up_the_executors_queue() {
     timer.shutdown(Duration::MAX);
 }
 
-/// Purgatories on a shared timer are closed before its shutdown returns, though no end is told
+/// Purgatories on a shared timer are closed before its shutdown returns, though no callback has run
 /// yet.
 #[test]
 fn a_timers_shutdown_closes_its_purgatories_at_once() {
@@ -140,7 +140,8 @@ fn a_timers_shutdown_closes_its_purgatories_at_once() {
     assert!(purgatory.shutdown(Duration::ZERO).is_nothing());
 }
 
-/// Inside a callback what the shutdown ends is told later: until then it is left.
+/// Inside a callback, operations that the shutdown ends are called back later; until then they
+/// count as remaining.
 #[test]
 fn a_shutdown_inside_a_callback_tells_all_it_left() {
     let (_timer, purgatory) = by_hand::<u32, BoxedOperation>();

@@ -34,7 +34,7 @@ fn park_again(purgatory: Purgatory<u32>, parked: Arc<AtomicUsize>) {
 }
 
 #[test]
-fn what_a_cancelled_operation_parks_is_not_cancelled() {
+fn operations_parked_while_cancelling_remain() {
     let (_timer, purgatory) = by_hand();
     let parked = Arc::default();
     for _ in 0..300 {
@@ -47,7 +47,7 @@ fn what_a_cancelled_operation_parks_is_not_cancelled() {
     purgatory.shutdown(MINUTE);
 }
 
-/// On the one worker that would have to tell it that its time is up.
+/// On the only worker, which would have to end the wait by its timeout.
 #[test]
 fn a_blocking_wait_on_a_timers_worker_is_refused() {
     let timer = SystemTimer::new().unwrap();

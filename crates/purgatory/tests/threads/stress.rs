@@ -1,6 +1,7 @@
 //! Millions of operations of every kind on a real timer, from four threads over few keys: events,
-//! rises, expiries, cancels and dropped futures race, and the outcomes are counted. `TEST_EFFORT`
-//! says how many: 100 000 without it; `STRESS_SEED` makes others. Nothing sleeps to be right.
+//! advances, expiries, cancels and dropped futures race, and the outcomes are counted.
+//! `TEST_EFFORT` sets the number: 100 000 without it. `STRESS_SEED` changes them. No test sleeps to
+//! be right.
 
 use std::{
     pin::Pin,
@@ -32,7 +33,8 @@ const KEYS: u32 = 50;
 /// Half of all wait for longer.
 const RECHECK: Duration = Duration::from_millis(10);
 
-/// How many ended as what. Ending consumes an operation, so the sum tells whether each ended once.
+/// The numbers of operations by outcome. Ending consumes an operation, so the sum shows whether
+/// each ended once.
 #[derive(Debug, Default)]
 struct Tally {
     operations: AtomicUsize,
@@ -59,7 +61,7 @@ impl Tally {
         });
     }
 
-    /// What a future gave.
+    /// Records the result of a future.
     fn waited(&self, result: Result<(), WaitError>) {
         match result {
             Ok(()) => count(&self.taken),
@@ -70,12 +72,12 @@ impl Tally {
     }
 }
 
-/// What all threads share.
+/// The state that all threads share.
 #[derive(Clone)]
 struct Ring {
     purgatory: Purgatory<u32>,
     tally: Arc<Tally>,
-    /// The keys' values, which only rise.
+    /// The keys' watermarks, which only advance.
     values: Arc<[AtomicU64]>,
 }
 
@@ -166,7 +168,7 @@ impl Ring {
         }
     }
 
-    /// Does something to what was parked; gives back what is still to be waited for.
+    /// Acts on a parked operation; returns it if its future is not ready.
     fn act(&self, mine: Mine, random: &mut Rng) -> Option<Mine> {
         let Mine {
             key,
@@ -234,7 +236,7 @@ impl Ring {
         }
     }
 
-    /// One thread's part; returns the futures that are left.
+    /// Does one thread's part; returns the futures that are not ready.
     fn race(&self, operations: u64, seed: u64) -> Vec<WaitFuture<()>> {
         let mut random = Rng::with_seed(seed);
         let mut mine = Vec::new();
@@ -260,8 +262,8 @@ impl Ring {
     }
 }
 
-/// Parks, completes, raises, cancels, drops and lets expire, then shuts down with operations
-/// parked: each ends exactly once, no value is lost, and nothing is left.
+/// Parks, signals, completes, cancels, drops and lets expire, then shuts down with operations
+/// parked: each ends exactly once, no value is lost, and nothing remains.
 #[test]
 fn every_operation_ends_exactly_once_whatever_races() {
     let share = effort(OPERATIONS) / THREADS;
@@ -327,8 +329,8 @@ fn every_operation_ends_exactly_once_whatever_races() {
     assert_eq!(timed.map(TimeHistogram::count), ended);
 }
 
-/// All memory is counted, thread by thread, so the clock is turned by hand: a reaper's and a
-/// worker's could not be. Memory allocated on one thread and freed on another cancels out in the
+/// All memory is counted, thread by thread, so the timer is manual: memory of a reaper and workers
+/// could not be counted. Memory allocated on one thread and freed on another cancels out in the
 /// sum.
 #[test]
 fn memory_is_back_where_it_started() {

@@ -51,7 +51,7 @@ fn ends_in_time<R: Debug + PartialEq, F: Future<Output = R> + Unpin>(
     assert_eq!(over(&mut longest), completed);
 }
 
-/// A timer whose clock does not show 0: what is added to it may overflow.
+/// A timer whose clock does not start at 0, so that adding to it may overflow.
 fn running_timer() -> ManualTimer {
     let timer = ManualTimer::new();
     timer.advance(SECOND);

@@ -1,4 +1,4 @@
-//! A step, done alike by both sides: which operation it is about, and what both know.
+//! A step, done alike by both sides: the operation that it affects, and the state that both know.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use purgatory::Timeout;
 
 use super::steps::{Act, Key, Pick, Plan, Request, Returned, Saw, Values};
 
-/// What both sides know alike.
+/// The state that both sides know.
 #[derive(Default)]
 pub struct Known {
     pub quarter_ns: u64,
@@ -28,8 +28,8 @@ impl Known {
         }
     }
 
-    /// The value that an event of a key tells of: what it rises to, or a lower one.
-    fn rise(&mut self, key: Key, by: i64) -> u64 {
+    /// Returns the value to which a watermark advances, or a lower one.
+    fn advance(&mut self, key: Key, by: i64) -> u64 {
         let value = &mut self.values[key as usize];
         match by {
             i64::MAX => u64::MAX, // by mistake: the key's own value stays
@@ -46,7 +46,7 @@ impl Known {
     }
 }
 
-/// What is asked of the purgatory or its timer.
+/// A call of the purgatory or its timer.
 pub enum Call {
     Park(Arc<Plan>),
     Event(Key),
@@ -56,7 +56,7 @@ pub enum Call {
     Cancel(usize),
     Complete(usize),
     Reschedule(usize, Timeout),
-    /// Nanoseconds pass, and the wheels are turned, or not.
+    /// Nanoseconds pass, and the wheels advance, or not.
     Advance(u64),
     Pass(u64),
     Shutdown,
@@ -122,7 +122,7 @@ pub trait Side {
             Act::Event(key) => Call::Event(key),
             Act::EventForOne(key) => Call::EventForOne(key),
             Act::AdvanceWatermark(key, by) => {
-                Call::UpTo(key, self.known(|known| known.rise(key, by)))
+                Call::UpTo(key, self.known(|known| known.advance(key, by)))
             }
             Act::CancelKey(key) => Call::CancelKey(key),
             Act::Cancel(pick) => Call::Cancel(self.known(|known| known.pick_id(own, pick))?),

@@ -1,4 +1,4 @@
-//! How operations end in the reference, and who is told when.
+//! Endings in the reference, and the order of callbacks.
 
 use purgatory::{EndResult, Outcome, Timeout, timer_core::JOB_TASKS};
 
@@ -39,7 +39,7 @@ impl Reference {
         }
     }
 
-    /// What expired is told on the executor; so is all, if so built.
+    /// Expired operations are called back on the executor; with that setting, all are.
     pub fn finish(&mut self, nested: bool, number: usize, outcome: Outcome) {
         if self.setup.all_on_executor || outcome == Outcome::Expired {
             self.tell_elsewhere(vec![number], outcome);
@@ -50,14 +50,14 @@ impl Reference {
 
     pub fn tell_here(&mut self, nested: bool, number: usize, outcome: Outcome) {
         if nested {
-            self.queue.push_back(Work::Tell(number, outcome));
+            self.queue.push_back(Work::CallBack(number, outcome));
         } else {
-            self.tell_now(number, outcome);
+            self.call_back_now(number, outcome);
         }
     }
 
     /// Until now it kept its place.
-    fn tell_now(&mut self, number: usize, outcome: Outcome) {
+    fn call_back_now(&mut self, number: usize, outcome: Outcome) {
         self.alive -= 1;
         self.places -= usize::from(self.all[number].has_place);
         let plan = self.all[number].request.plan.clone();
@@ -73,7 +73,7 @@ impl Reference {
         self.in_call(|reference, nested| match reference.all[number].state {
             State::New | State::Over => EndResult::Gone,
             State::UnderCheck => {
-                reference.note(number, outcome);
+                reference.request_end(number, outcome);
                 EndResult::Noted
             }
             State::Parked => {
@@ -84,28 +84,28 @@ impl Reference {
         })
     }
 
-    /// Leaves a note with whoever checks the operation: the first one counts.
-    pub fn note(&mut self, number: usize, outcome: Outcome) {
-        let second = self.at(number).noted.is_some();
-        self.count_if(second, "a second end noted");
-        self.at(number).noted.get_or_insert(outcome);
+    /// Requests the end of an operation under check: the first request counts.
+    pub fn request_end(&mut self, number: usize, outcome: Outcome) {
+        let second = self.at(number).pending_end.is_some();
+        self.count_if(second, "a second end requested");
+        self.at(number).pending_end.get_or_insert(outcome);
     }
 
     pub fn reschedule(&mut self, number: usize, timeout: Timeout) -> bool {
         let deadline = self.deadline(timeout);
         let operation = self.at(number);
         let waits = matches!(operation.state, State::Parked | State::UnderCheck);
-        let done = waits && operation.noted.is_none();
+        let done = waits && operation.pending_end.is_none();
         if done {
             operation.deadline = deadline;
         }
         done
     }
 
-    /// Hands what expired to the executor, in jobs: told at once, or kept.
+    /// Hands expired operations to the executor, in jobs that run at once or are kept.
     pub fn tell_elsewhere(&mut self, numbers: Vec<usize>, outcome: Outcome) {
         for numbers in numbers.chunks(JOB_TASKS) {
-            let job = Job::Tell(numbers.to_vec(), outcome.clone());
+            let job = Job::CallBack(numbers.to_vec(), outcome.clone());
             if self.setup.executor != Runs::Inline {
                 self.jobs.push_back(job);
             } else {
@@ -114,7 +114,7 @@ impl Reference {
         }
     }
 
-    /// Tells what a shutdown ended, on the executor.
+    /// Calls back the operations that a shutdown ended, on the executor.
     pub fn tell_closed(&mut self, ended: Vec<usize>) {
         let counts = ended
             .chunks(JOB_TASKS)
@@ -123,13 +123,13 @@ impl Reference {
         self.closing.extend(ended);
         for count in counts {
             match self.setup.executor {
-                Runs::Inline => self.run(Job::TellClosed(count)),
-                _ => self.jobs.push_back(Job::TellClosed(count)),
+                Runs::Inline => self.run(Job::CallBackClosed(count)),
+                _ => self.jobs.push_back(Job::CallBackClosed(count)),
             }
         }
     }
 
-    /// The next of those that a shutdown ended, in the order that was seen: none is promised.
+    /// Returns the next operation that a shutdown ended, in the recorded order: none is promised.
     fn closing_next(&mut self, count: usize) -> Vec<usize> {
         let dropped = &self.dropped;
         let seen = |number: &usize| dropped.iter().position(|dropped| dropped == number);
@@ -140,21 +140,22 @@ impl Reference {
 
     pub fn run(&mut self, job: Job) {
         match job {
-            Job::Tell(numbers, outcome) => {
+            Job::CallBack(numbers, outcome) => {
                 for number in numbers {
                     let outcome = outcome.clone();
                     self.in_call(|reference, nested| reference.tell_here(nested, number, outcome));
                 }
             }
-            Job::TellClosed(count) => {
+            Job::CallBackClosed(count) => {
                 let numbers = self.closing_next(count);
-                self.run(Job::Tell(numbers, SHUTDOWN));
+                self.run(Job::CallBack(numbers, SHUTDOWN));
             }
             Job::Rest(work) => self.in_call(|reference, _| reference.queue.extend(work)),
         }
     }
 
-    /// Does a call, nested in another one or not. What it ends is told when the outermost returns.
+    /// Does a call, nested or not. Operations that it ends are called back when the outermost call
+    /// returns.
     pub fn in_call<T>(&mut self, call: impl FnOnce(&mut Self, bool) -> T) -> T {
         let nested = std::mem::replace(&mut self.inside, true);
         let returned = call(self, nested);
@@ -175,7 +176,7 @@ impl Reference {
                 break;
             };
             match work {
-                Work::Tell(number, outcome) => self.tell_now(number, outcome),
+                Work::CallBack(number, outcome) => self.call_back_now(number, outcome),
                 Work::Event(key, event) => _ = self.event(true, key, event),
             }
         }

@@ -1,4 +1,4 @@
-//! What looks at many operations in the reference: events, rises, cancels by key, shutdown.
+//! Calls on many operations in the reference: events, advances, cancels by key, shutdown.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ impl Reference {
             .collect()
     }
 
-    /// Those met, in the order they were.
+    /// Returns the met watches, in the order in which they were met.
     fn met(&self, key: Key) -> Vec<usize> {
         let met = |watch: &Watch| match watch.watching {
             Watching::Met { order } => Some(order),
@@ -51,7 +51,7 @@ impl Reference {
             .collect()
     }
 
-    /// Those that a value meets, by (threshold, order of parking), the watch by its order.
+    /// Returns the watches that a value meets, by threshold and order of parking.
     fn reached(&self, key: Key, value: u64) -> Vec<((u64, u64), usize)> {
         let reached = |watch: &Watch| match watch.watching {
             Watching::Unmet { threshold, .. } if threshold <= value => {
@@ -72,8 +72,8 @@ impl Reference {
         self.versions[Self::version(key)] += 1;
     }
 
-    /// Raises an event; from inside it waits, unless nobody waits for its key.
-    pub fn raise(&mut self, key: Key, event: Event) -> usize {
+    /// Signals a key; a nested signal is deferred, unless the key has no waiter.
+    pub fn signal(&mut self, key: Key, event: Event) -> usize {
         self.in_call(|reference, nested| {
             if !nested {
                 return reference.event(false, key, event);
@@ -95,11 +95,11 @@ impl Reference {
         match event {
             Event::All => self.attempt_each(nested, self.plain(key)),
             Event::One => usize::from(self.event_for_one(nested, key)),
-            Event::Advance(value) => self.rise(nested, key, value),
+            Event::Advance(value) => self.advance_watermark(nested, key, value),
         }
     }
 
-    /// Checks one after the other of those that wait now, until a check comes true. (One that was
+    /// Checks the present waiters one after another, until a check becomes true. (One that was
     /// completed under check, by its id, has not used the event up.)
     fn event_for_one(&mut self, nested: bool, key: Key) -> bool {
         self.plain(key).into_iter().any(|number| {
@@ -108,7 +108,7 @@ impl Reference {
             }
             self.at(number).state = State::UnderCheck;
             let verdict = self.check(number);
-            if let Some(outcome) = self.settle(number, verdict) {
+            if let Some(outcome) = self.check_in(number, verdict) {
                 self.finish(nested, number, outcome);
             }
             self.count_if(
@@ -119,7 +119,7 @@ impl Reference {
         })
     }
 
-    fn rise(&mut self, nested: bool, key: Key, value: u64) -> usize {
+    fn advance_watermark(&mut self, nested: bool, key: Key, value: u64) -> usize {
         let mut last = Vec::new();
         let mut check = Vec::new();
         for number in self.take_up_to(key, value, false) {
@@ -132,7 +132,7 @@ impl Reference {
             }
         }
         let met = self.met(key);
-        self.count_if(last.len() > 1, "a rise that completes several");
+        self.count_if(last.len() > 1, "an advance that completes several");
         let mut completed = last.len();
         for number in last {
             self.finish(nested, number, Outcome::Completed);
@@ -152,7 +152,7 @@ impl Reference {
     /// stay, met.
     fn take_up_to(&mut self, key: Key, value: u64, all: bool) -> Vec<usize> {
         let reached = self.reached(key, value);
-        self.count_if(reached.len() > TAKEN, "a rise for more than a chunk");
+        self.count_if(reached.len() > TAKEN, "an advance for more than a chunk");
         let mut taken = Vec::new();
         for ((_, order), number) in reached {
             self.order += 1;
@@ -171,7 +171,8 @@ impl Reference {
         taken
     }
 
-    /// Checks those of a walk that are still parked when it comes by; how many that completed.
+    /// Checks the operations of a walk that are still parked when it reaches them; returns how many
+    /// completed.
     fn attempt_each(&mut self, nested: bool, mut rest: Vec<usize>) -> usize {
         let mut completed = 0;
         self.count_if(rest.len() > TOGETHER, "a walk of several steps");
@@ -193,7 +194,7 @@ impl Reference {
         let mut ended = Vec::new();
         for (&number, verdict) in held.iter().zip(verdicts) {
             ended.extend(
-                self.settle(number, verdict)
+                self.check_in(number, verdict)
                     .map(|outcome| (number, outcome)),
             );
         }
@@ -207,15 +208,19 @@ impl Reference {
         completed
     }
 
-    /// After a check: a check that came true beats a noted end, which beats the rest.
-    pub fn settle(&mut self, number: usize, verdict: Verdict) -> Option<Outcome> {
-        let noted = self.at(number).noted.take();
-        if let Some(noted) = &noted {
-            self.count_if(true, &format!("{verdict:?}, and noted: {noted:?}"));
+    /// Settles the end of a check: a check that became true takes precedence over a pending end,
+    /// and that over a pending recheck.
+    pub fn check_in(&mut self, number: usize, verdict: Verdict) -> Option<Outcome> {
+        let pending_end = self.at(number).pending_end.take();
+        if let Some(pending_end) = &pending_end {
+            self.count_if(
+                true,
+                &format!("{verdict:?}, and requested: {pending_end:?}"),
+            );
         }
-        let outcome = match (verdict, noted) {
+        let outcome = match (verdict, pending_end) {
             (Verdict::Holds, _) => Some(Outcome::Completed),
-            (_, Some(noted)) => Some(noted),
+            (_, Some(pending_end)) => Some(pending_end),
             (Verdict::Panics, None) => Some(PANICKED),
             (Verdict::No, None) => None,
         };
@@ -243,7 +248,8 @@ impl Reference {
         })
     }
 
-    /// Ends those that are parked, and leaves a note for those under check; returns the first.
+    /// Ends the parked operations and requests the end of those under check; returns the parked
+    /// ones.
     pub fn claim_each(&mut self, mut claimed: Vec<usize>, outcome: &Outcome) -> Vec<usize> {
         claimed.retain(|&number| match self.all[number].state {
             State::Parked => {
@@ -251,7 +257,7 @@ impl Reference {
                 true
             }
             State::UnderCheck => {
-                self.note(number, outcome.clone());
+                self.request_end(number, outcome.clone());
                 false
             }
             State::New | State::Over => false,

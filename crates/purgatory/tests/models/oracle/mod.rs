@@ -1,6 +1,6 @@
-//! Both sides of a case beside each other: the purgatory does each step, then the reference, and
-//! what was seen is compared. Whoever makes the steps has this as a module: the test
-//! [`model`](super::model), and `fuzz`.
+//! Both sides of a case: the purgatory does each step, then the reference, and their records are
+//! compared. The makers of steps include this as a module: the test [`model`](super::model), and
+//! `fuzz`.
 #![allow(
     clippy::unwrap_used,
     unreachable_pub,
@@ -105,7 +105,7 @@ impl Model {
         self.compare_waiters(purgatory, [MANY_KEYS, MANY_KEYS + 150, MANY_KEYS + 390]);
     }
 
-    /// Ends the case; nothing is left, and a few steps more find that out.
+    /// Ends the case: nothing may remain, which a few more steps check.
     pub fn end(mut self, after: &[Act]) -> Paths {
         let end = self.reference.setup.end.clone();
         self.step(&end);
@@ -129,7 +129,7 @@ impl Model {
     }
 }
 
-/// What was seen, without its numbers.
+/// Returns the kind of a record, without its numbers.
 fn kind(saw: &Saw) -> String {
     format!("{saw:?}").replace(|letter: char| letter.is_ascii_digit(), "")
 }

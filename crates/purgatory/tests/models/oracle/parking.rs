@@ -72,7 +72,7 @@ impl Reference {
         if again {
             self.at(number).state = State::UnderCheck;
             let verdict = self.check(number);
-            if let Some(outcome) = self.settle(number, verdict) {
+            if let Some(outcome) = self.check_in(number, verdict) {
                 self.finish(nested, number, outcome.clone());
                 return Returned::Ended(outcome);
             }
@@ -80,8 +80,8 @@ impl Reference {
         Returned::Parked
     }
 
-    /// An event of one of its keys came by in its first check. Whether keys of other hashes have
-    /// the same version is taken from what was seen, unless an event that waits for the end of this
+    /// An event of one of its keys came during its first check. Whether keys of other hashes have
+    /// the same version is taken from the record, unless an event that waits for the end of this
     /// call has it checked, too.
     fn is_checked_again(&mut self, nested: bool, number: usize, before: &[u64]) -> bool {
         let request = &self.all[number].request;
@@ -97,7 +97,7 @@ impl Reference {
                 .iter()
                 .any(|(of, threshold)| of == key && threshold <= value),
             Work::Event(key, _) => request.keys.contains(key) && self.plain(*key).is_empty(),
-            Work::Tell(..) => false,
+            Work::CallBack(..) => false,
         };
         let waits = !nested && self.queue.iter().any(checks_it);
         let look = Saw::Check(number, self.all[number].look + 1);
@@ -161,7 +161,7 @@ impl Reference {
         Returned::Refused(reason, true)
     }
 
-    /// Runs the check, with what it does.
+    /// Runs the check, with its acts.
     pub fn check(&mut self, number: usize) -> Verdict {
         self.stats.checks += 1;
         self.at(number).look += 1;

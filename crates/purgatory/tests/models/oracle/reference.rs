@@ -1,5 +1,5 @@
-//! The reference: what the documentation promises, in plain lists, on one thread. Every question is
-//! a scan.
+//! The reference: the promises of the documentation in plain lists, on one thread. Every question
+//! is a scan.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -43,7 +43,7 @@ pub struct Operation {
     pub state: State,
     pub look: u32,
     /// How it is to end when the check it is under is over.
-    pub noted: Option<Outcome>,
+    pub pending_end: Option<Outcome>,
     pub watches: Vec<Watch>,
     /// Watermarks still to be counted.
     pub to_count: usize,
@@ -58,7 +58,7 @@ impl Operation {
             request,
             state: State::New,
             look: 0,
-            noted: None,
+            pending_end: None,
             watches: Vec::new(),
             to_count: 0,
             deadline: None,
@@ -67,9 +67,9 @@ impl Operation {
     }
 }
 
-/// What waits for the outermost call to return.
+/// Work that waits for the outermost call to return.
 pub enum Work {
-    Tell(usize, Outcome),
+    CallBack(usize, Outcome),
     Event(Key, Event),
 }
 
@@ -81,12 +81,12 @@ pub enum Event {
     Advance(u64),
 }
 
-/// What the executor keeps.
+/// A job that the executor keeps.
 pub enum Job {
-    Tell(Vec<usize>, Outcome),
-    /// So many of those that a shutdown ended.
-    TellClosed(usize),
-    /// What went beyond a call's budget.
+    CallBack(Vec<usize>, Outcome),
+    /// This many of the operations that a shutdown ended.
+    CallBackClosed(usize),
+    /// Work beyond a call's budget.
     Rest(VecDeque<Work>),
 }
 
@@ -94,8 +94,8 @@ impl Job {
     /// How many callbacks wait in it.
     pub fn callbacks(&self) -> u64 {
         match self {
-            Job::Tell(numbers, _) => numbers.len() as u64,
-            Job::TellClosed(count) => *count as u64,
+            Job::CallBack(numbers, _) => numbers.len() as u64,
+            Job::CallBackClosed(count) => *count as u64,
             Job::Rest(_) => 0,
         }
     }
@@ -116,17 +116,17 @@ pub struct Reference {
     /// Where the running advance is going.
     pub goal_ns: Option<u64>,
     pub all: Vec<Operation>,
-    /// Those not over, in the order they were parked.
+    /// The operations that have not ended, in the order of parking.
     pub parked: Vec<usize>,
     /// Handed out with each watch and each watermark met.
     pub order: u64,
     /// Places taken of `max_parked`.
     pub places: usize,
-    /// Inside a call, and what is to follow it.
+    /// Whether a call is under way, and the work that follows it.
     pub inside: bool,
     pub queue: VecDeque<Work>,
     pub jobs: VecDeque<Job>,
-    /// Operations that were neither told how they ended nor handed back.
+    /// Operations that were neither called back nor handed back.
     pub alive: usize,
     /// Handles, and whether one of them is to be had.
     pub handles: usize,
@@ -134,10 +134,10 @@ pub struct Reference {
     pub stats: Stats,
     /// The events expected in this step.
     pub log: Vec<Saw>,
-    /// What was seen in this step, and the order in which operations were dropped.
+    /// The record of this step, and the order in which operations were dropped.
     pub seen: Vec<Saw>,
     pub dropped: Vec<usize>,
-    /// Ended by a shutdown, and not told yet.
+    /// Operations that a shutdown has ended but not called back yet.
     pub closing: Vec<usize>,
     /// How many events each hash of keys has had.
     pub versions: Vec<u64>,
@@ -169,7 +169,8 @@ impl Reference {
         &mut self.all[number]
     }
 
-    /// Those who wait under each key up to the last of the many: one for each watch not taken.
+    /// Returns the waiters under each key, up to the last of the many: one for each watch that was
+    /// not taken.
     pub fn waiters(&self) -> Vec<usize> {
         let mut waiters = vec![0; MANY_KEYS as usize + 400];
         for &number in &self.parked {
@@ -193,9 +194,9 @@ impl Reference {
     fn call_by_handle(&mut self, call: Call) -> Option<Returned> {
         Some(match call {
             Call::Park(plan) => return self.park(&plan),
-            Call::Event(key) => Returned::Counted(self.raise(key, Event::All)),
-            Call::EventForOne(key) => Returned::Counted(self.raise(key, Event::One)),
-            Call::UpTo(key, value) => Returned::Counted(self.raise(key, Event::Advance(value))),
+            Call::Event(key) => Returned::Counted(self.signal(key, Event::All)),
+            Call::EventForOne(key) => Returned::Counted(self.signal(key, Event::One)),
+            Call::UpTo(key, value) => Returned::Counted(self.signal(key, Event::Advance(value))),
             Call::CancelKey(key) => Returned::Counted(self.cancel_for_key(key)),
             Call::Cancel(number) => Returned::Attempt(self.end(number, requested("by id"))),
             Call::Complete(number) => Returned::Attempt(self.end(number, Outcome::Completed)),

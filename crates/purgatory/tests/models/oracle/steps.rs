@@ -1,4 +1,4 @@
-//! What happens in a case: steps, done alike to the purgatory and to the reference.
+//! The steps of a case, applied alike to the purgatory and to the reference.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ pub type Key = u32;
 /// Operations wait under the keys 1 to this.
 pub const KEYS: Key = 6;
 
-/// Some wait under hundreds: this one and those that follow.
+/// Some operations wait under hundreds of keys, from this one on.
 pub const MANY_KEYS: Key = 10;
 
 /// Nothing is parked beyond this many: a shutdown then empties them out under one lock hold.
@@ -23,20 +23,20 @@ pub struct Setup {
     pub slots: usize,
     pub start_ns: u64,
     pub max_parked: Option<usize>,
-    /// So many operations there are in all.
+    /// The maximum number of operations.
     pub operations_max: usize,
     pub shards: usize,
     pub executor: Runs,
-    /// It is given every callback, not only what expired.
+    /// It gets every callback, not only those of expired operations.
     pub all_on_executor: bool,
     /// How the case ends. A few steps follow.
     pub end: Act,
 }
 
-/// What an executor does.
+/// What the executor does with a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runs {
-    /// It is the timer's, which runs what expired at once.
+    /// The timer's own, which runs expiry callbacks at once.
     #[default]
     Inline,
     /// It is the purgatory's own, and keeps its jobs until a step runs them.
@@ -56,12 +56,12 @@ pub enum When {
     Never,
 }
 
-/// What an operation waits for.
+/// A condition of an operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Condition {
     /// Its own flag.
     Flag,
-    /// So many checks.
+    /// True from this check on.
     Look(u32),
     /// Its watermarks.
     Levels,
@@ -71,7 +71,7 @@ pub enum Condition {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub keys: Vec<Key>,
-    /// So many further keys, twice.
+    /// The number of further keys, each twice.
     pub many_keys: u32,
     /// Watermarks, so much above the key's present value.
     pub levels: Vec<(Key, u64)>,
@@ -81,9 +81,9 @@ pub struct Plan {
     pub conditions: Vec<Condition>,
     /// The check that panics.
     pub panics_at: Option<u32>,
-    /// What one of its checks does.
+    /// The acts of one of its checks.
     pub on_check: Option<(u32, Vec<Act>)>,
-    /// What its callback does.
+    /// The acts of its callback.
     pub then: Vec<Act>,
     pub then_panics: bool,
 }
@@ -111,7 +111,7 @@ impl Pick {
     }
 }
 
-/// What somebody does: a step, or part of a check or callback.
+/// An act: a step, or part of a check or callback.
 #[derive(Clone, Debug, Default)]
 pub enum Act {
     Park(Arc<Plan>),
@@ -121,10 +121,10 @@ pub enum Act {
     SetFlag(Pick),
     SetAllFlags,
     Event(Key),
-    /// The event for one of those that wait.
+    /// Signals a key for one waiter.
     EventForOne(Key),
-    /// The key's value rises by so much, and its event; below zero the event of a lower value. With
-    /// `i64::MAX` an event of all values there are.
+    /// Advances the key's watermark by this much; below zero, to a lower value. `i64::MAX` reaches
+    /// every threshold.
     AdvanceWatermark(Key, i64),
     CancelKey(Key),
     Cancel(Pick),
@@ -132,9 +132,9 @@ pub enum Act {
     Reschedule(Pick, When),
     /// Quarters of a tick pass.
     Advance(u64),
-    /// The same, but no wheel is turned.
+    /// The same, but no wheel advances.
     Pass(u64),
-    /// Runs jobs that the executor kept, so many at most.
+    /// Runs at most this many of the executor's jobs.
     RunJobs(usize),
     #[default]
     Shutdown,
@@ -142,7 +142,7 @@ pub enum Act {
     DropHandle,
 }
 
-/// What was seen to happen.
+/// A record of something that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Saw {
     /// Of an operation, the how manyeth.
@@ -151,7 +151,7 @@ pub enum Saw {
     Returned(Returned),
 }
 
-/// What a call returned.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Returned {
     Parked,

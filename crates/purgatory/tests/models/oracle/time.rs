@@ -46,13 +46,13 @@ impl Reference {
         }
     }
 
-    /// Time passes, and what fell due meanwhile runs later.
+    /// Time passes; operations that fall due meanwhile expire later.
     pub fn pass(&mut self, by_ns: u64) {
         self.now_ns = self.now_ns.saturating_add(by_ns);
         self.goal_ns = self.goal_ns.map(|goal_ns| goal_ns.saturating_add(by_ns));
     }
 
-    /// Expires what is due, in the order of (deadline, parking).
+    /// Expires due operations, in the order of deadline and parking.
     fn expire(&mut self, now: u64) {
         let is_due = |&&number: &&usize| self.all[number].deadline.is_some_and(|due| due <= now);
         let mut due: Vec<usize> = self.parked.iter().filter(is_due).copied().collect();

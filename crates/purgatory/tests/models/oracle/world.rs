@@ -1,5 +1,4 @@
-//! The real purgatory, and operations in it that do what their plans say and write down what they
-//! see.
+//! The real purgatory, with operations that follow their plans and record what happens.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -41,12 +40,12 @@ pub struct World {
     handle: Mutex<Option<Real>>,
     log: Mutex<Vec<Saw>>,
     known: Mutex<Known>,
-    /// Of those that were parked.
+    /// The ids of parked operations.
     ids: Mutex<BTreeMap<usize, OperationId>>,
     jobs: Kept,
     /// Operations that exist, parked or not.
     pub alive: AtomicUsize,
-    /// Those dropped in this step, in order.
+    /// The operations dropped in this step, in order.
     dropped: Mutex<Vec<usize>>,
 }
 
@@ -148,7 +147,7 @@ impl World {
         })
     }
 
-    /// What was seen since the last call, and which operations were dropped.
+    /// Returns the record since the last call, and the operations that were dropped.
     pub fn take_log(&self) -> (Vec<Saw>, Vec<usize>) {
         let log = std::mem::take(&mut *self.log.lock().unwrap());
         (log, std::mem::take(&mut *self.dropped.lock().unwrap()))
@@ -238,7 +237,7 @@ impl World {
         known.shut_down |= shut_down;
     }
 
-    /// Lets go of what is left, so that nothing keeps anything else.
+    /// Drops all handles, so that nothing keeps anything else.
     pub fn clear(&self) {
         drop(self.take_handle());
     }

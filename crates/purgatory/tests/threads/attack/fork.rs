@@ -1,6 +1,6 @@
-//! A program that forks, with `exec` and without. The child has none of the timer's threads:
-//! nothing expires in it, and nothing runs on the executor. What it calls itself works, unless a
-//! lock was held at the fork: so threads sleep before a child goes on to use its purgatory.
+//! A program that forks, with and without `exec`. The child has none of the timer's threads:
+//! nothing expires in it, and nothing runs on the executor. Its own calls work, unless a lock was
+//! held at the fork; so threads sleep before a child uses its purgatory.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use crate::{
     support::{MINUTE, MS, Park, assert_empty},
 };
 
-/// What is parked at the fork.
+/// The number of operations parked at the fork.
 const PARKED: u32 = 100;
 
 /// Forks; returns when the child has ended, and well.
@@ -50,7 +50,7 @@ fn other_threads() -> Vec<String> {
         .collect()
 }
 
-/// None of them runs, and none did between two looks: they hold no lock.
+/// Blocks until no other thread runs or has run between two observations: then none holds a lock.
 fn wait_until_others_sleep() {
     loop {
         let others = other_threads();
@@ -61,7 +61,7 @@ fn wait_until_others_sleep() {
     }
 }
 
-/// Parks what ends by an event or a cancel only.
+/// Parks operations that only an event or a cancel ends.
 fn park_all(purgatory: &Purgatory<u32>, books: &Books, keys: Range<u32>) {
     for key in keys {
         let told = books.clone();
@@ -70,8 +70,8 @@ fn park_all(purgatory: &Purgatory<u32>, books: &Books, keys: Range<u32>) {
     }
 }
 
-/// Events and cancels end there what was parked before and after the fork; a shutdown gives up in
-/// time.
+/// In the child, events and cancels end operations parked before and after the fork; a shutdown
+/// returns at its limit.
 fn use_in_child(purgatory: &Purgatory<u32>, books: &Books) {
     assert!(other_threads().is_empty(), "nothing can expire");
     park_all(purgatory, books, PARKED..2 * PARKED);
