@@ -163,7 +163,7 @@ fn anything<T: Time>(world: &World<T>, thread: usize) {
         16..18 => world.tick(),
         18 => world.cancel_for_key(key),
         19 => {
-            for id in one {
+            if let Some(id) = one {
                 world.cancel(id);
             }
         }
@@ -173,13 +173,13 @@ fn anything<T: Time>(world: &World<T>, thread: usize) {
             }
         }
         20 => {
-            for id in one {
+            if let Some(id) = one {
                 world.complete(id);
             }
         }
         21 if thread == 0 => {
             let timeout = MS * random.gen_range(0..3);
-            for id in one {
+            if let Some(id) = one {
                 world.reschedule(id, timeout);
             }
         }
