@@ -86,8 +86,8 @@ impl Driver {
         Rounds::new(self.reaper.shared.clone(), self.clock.clone(), &self.config)
     }
 
-    /// Makes the function that wakes the reaper. With a grace it notes when the reaper was called, so
-    /// that a pause of the process before it comes is noticed.
+    /// Makes the function that wakes the reaper. With a grace it notes when the reaper was called,
+    /// so that a pause of the process before it comes is noticed.
     pub(crate) fn waker(&self, wake: impl Fn() + Send + Sync + 'static) -> Wake {
         if self.config.grace.is_none() {
             return Some(Arc::new(wake));

@@ -41,8 +41,8 @@ impl Grace {
         wait
     }
 
-    /// The rest of the grace period, if the wheels are not to be advanced yet. A call at `called_ns`
-    /// (`u64::MAX` for none) meant the reaper to come at once.
+    /// The rest of the grace period, if the wheels are not to be advanced yet. A call at
+    /// `called_ns` (`u64::MAX` for none) meant the reaper to come at once.
     pub(crate) fn wait(&mut self, now_ns: u64, called_ns: u64) -> Option<Duration> {
         // A round plans the next one anew; one that finds nothing pending plans none.
         let planned_ns = self.planned_ns.take().unwrap_or(u64::MAX).min(called_ns);

@@ -97,7 +97,8 @@ enum Registration {
 
 impl Sleep {
     pub(crate) fn after(timer: &TimerInner, delay: Duration) -> Self {
-        // On a manual timer an overdue task waits for the next advance, so the first poll must look.
+        // On a manual timer an overdue task waits for the next advance, so the first poll must
+        // look.
         let now_ns = timer.driver.now_ns();
         let mut sleep = Sleep::until(timer, later_ns(now_ns, delay));
         if !timer.driver.config.manual {

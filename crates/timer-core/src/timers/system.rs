@@ -39,9 +39,9 @@ use crate::{
 /// one lock. Both O(1) for what a timeout usually is. No thread wakes while nothing is due.
 ///
 /// # When the last handle is dropped
-/// The threads end by themselves, after the workers have run the tasks that had already expired. The
-/// drop does not wait for them; [`shutdown`](Timer::shutdown) does. Pending tasks are dropped unrun.
-/// A [`Sleep`](crate::Sleep) counts as a handle.
+/// The threads end by themselves, after the workers have run the tasks that had already expired.
+/// The drop does not wait for them; [`shutdown`](Timer::shutdown) does. Pending tasks are dropped
+/// unrun. A [`Sleep`](crate::Sleep) counts as a handle.
 #[derive(Clone, Debug)]
 #[must_use = "when the last handle is dropped, its threads end and its tasks are dropped unrun"]
 pub struct SystemTimer {
