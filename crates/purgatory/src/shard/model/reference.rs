@@ -250,7 +250,8 @@ impl Reference {
         if !parked.held {
             return true;
         }
-        let (second, arrives) = (parked.end.is_some(), parked.to_watch.is_some());
+        let second = parked.end.is_some();
+        let arrives = parked.to_watch.is_some();
         parked.end.get_or_insert_with(|| outcome.clone());
         self.count_if(second, "a second end noted");
         self.count_if(arrives, "an end noted while it arrives");
@@ -303,8 +304,10 @@ impl Reference {
     pub(super) fn check_in(&mut self, handle: TimerHandle, verdict: Verdict) -> Decision<u64> {
         self.homes[handle.shard()].counts.checks += 1;
         let parked = self.get(handle).unwrap();
-        let (payload, end) = (parked.payload, parked.end.clone());
-        let (event, recheck) = (parked.event, parked.recheck);
+        let payload = parked.payload;
+        let end = parked.end.clone();
+        let event = parked.event;
+        let recheck = parked.recheck;
         // 1. The end: a check that came true beats a pending end, which beats a panic.
         let outcome = match verdict {
             Verdict::Satisfied => Some(Outcome::Completed),

@@ -183,7 +183,8 @@ impl Model {
     fn all_watched(&mut self, id: TimerHandle) {
         let passed = self.random.u8(..4) == 0;
         let parked = self.reference.get(id).unwrap();
-        let (payload, last) = (parked.payload, parked.tickets.last().copied());
+        let payload = parked.payload;
+        let last = parked.tickets.last().copied();
         parked.to_watch = None;
         parked.event |= passed;
         self.shards[id.shard()].arrived(id, last, passed);
@@ -227,7 +228,8 @@ impl Model {
     }
 
     fn check_in_as(&mut self, held: CheckedOut<u64>) {
-        let (id, verdict) = (held.handle, held.verdict);
+        let id = held.handle;
+        let verdict = held.verdict;
         let checked_in = self.shards[id.shard()].check_in(held, None);
         match (checked_in, self.reference.check_in(id, verdict)) {
             (CheckedIn::Parked, Decision::Parked) => {}
@@ -336,7 +338,8 @@ impl Model {
     }
 
     fn walk(&mut self) {
-        let (key, limit) = (self.any_key(), self.any_limit());
+        let key = self.any_key();
+        let limit = self.any_limit();
         let place = [WatchList::Plain, WatchList::Met][self.random.usize(..2)];
         let Some(record) = self.find(key) else { return };
         let mut found = Vec::new();
@@ -368,7 +371,8 @@ impl Model {
 
     fn walk_on(&mut self) {
         let at = self.random.usize(..self.reference.walks.len());
-        let (walk, limit) = (self.reference.walks.swap_remove(at), self.any_limit());
+        let walk = self.reference.walks.swap_remove(at);
+        let limit = self.any_limit();
         let shard = &mut self.shards[walk.shard];
         if self.random.u8(..16) == 0 {
             return shard.end_walk(walk.id);
@@ -414,10 +418,8 @@ impl Model {
     pub(super) fn release(&mut self, at: usize) {
         let (id, mut tickets) = self.reference.leaving.swap_remove(at);
         let secondary = tickets.pop().expect("a watch to be released");
-        let (of, waiter) = (
-            secondary.shard as usize,
-            Linked::last_secondary(id, secondary),
-        );
+        let of = secondary.shard as usize;
+        let waiter = Linked::last_secondary(id, secondary);
         let before = tickets.last().copied();
         let shard = &mut self.shards[of];
         let found = shard
