@@ -16,7 +16,7 @@ use timer_core::TimerHandle;
 
 use crate::{
     engine::{
-        Core, LockedShard,
+        Core,
         check::Batch,
         nested::{Call, enqueue},
         trace::Unreached,
@@ -185,30 +185,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let record = shard.find(key, hash)?;
         shard.signalled(record);
-        let list = WatchList::Plain;
-        Some(self.begin_walk(&mut shard, record, list, limit, batch))
-    }
-
-    /// Begins a walk over one list of a key, with the first `limit` waiters in `batch`.
-    #[inline]
-    fn begin_walk(
-        &self,
-        shard: &mut LockedShard<'_, K, O>,
-        record: u32,
-        list: WatchList,
-        limit: usize,
-        batch: &mut Batch<O>,
-    ) -> WaiterWalk<'_, K, O> {
-        WaiterWalk::begin(
+        Some(WaiterWalk::begin(
             &self.shards,
-            shard,
+            &mut shard,
             record,
-            list,
+            WatchList::Plain,
             limit,
-            |entries, waiter| {
-                batch.add(entries, waiter);
-            },
-        )
+            |entries, waiter| batch.add(entries, waiter),
+        ))
     }
 
     /// Advances a key's watermark to `value`; returns how many operations this call completed.
@@ -279,8 +263,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 // The walk begins in the same lock hold. Where callbacks come first it checks
                 // nothing out yet, so that nothing is held meanwhile.
                 let limit = if took_any { 0 } else { CHECK_BATCH };
-                let met = WatchList::Met;
-                met_watches = Some(self.begin_walk(&mut shard, record, met, limit, batch));
+                met_watches = Some(WaiterWalk::begin(
+                    &self.shards,
+                    &mut shard,
+                    record,
+                    WatchList::Met,
+                    limit,
+                    |entries, waiter| batch.add(entries, waiter),
+                ));
             }
             self.each_taken(shard, &taken, &mut count_down);
             if !matches!(popped, Popped::More) {
