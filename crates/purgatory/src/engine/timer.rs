@@ -40,7 +40,7 @@ const RELEASED_AT_ONCE: usize = 16;
 const RELEASED_BY_JOB: usize = 2048;
 
 /// Work for the executor, in the order in which it is to be done.
-struct Batch<K, O> {
+struct QueuedJobs<K, O> {
     jobs: VecDeque<CallbackJob<K, O>>,
     queued_ns: EndedAt,
     /// With a latch each job is under way until its callback is over.
@@ -49,6 +49,7 @@ struct Batch<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     fn advance(&self, shard: usize, now: u64) -> Advanced {
+        // 1. The bounds of the turn. The clock is read before the lock is taken.
         self.warn_stuck_checks();
         let driver = self.driver();
         let now_ns = driver.now_ns();
@@ -60,6 +61,7 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
             recheck_every: every.map_or(1, |every| driver.config.tick.deadline(0, every)),
             last_check: self.settings.on_missed.is_some(),
         };
+        // 2. Turn the wheel, and keep what it finds until the round is over.
         let mut due = self.due.lock();
         let mut shard = self.shards.lock(shard);
         let advanced = shard.expire(turn, |job, order| due.push(job, order));
@@ -102,18 +104,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
+    /// Leaves work to the executor, as one job.
     fn queue(self: &Arc<Self>, mut jobs: Vec<CallbackJob<K, O>>, latch: Option<&Latch>) {
+        // A shutdown waits for each callback.
         let mut under_way = Vec::new();
         if let Some(latch) = latch {
             under_way.extend(jobs.iter().map(|_| latch.begin()));
         }
-        // A manual timer shares no reaper, so everything is released here.
-        let in_order = self.sequence.is_some();
-        let at_once = if in_order {
-            usize::MAX
-        } else {
-            RELEASED_AT_ONCE
-        };
+        // Release the first watches here. A manual timer has no reaper that other owners wait for:
+        // it releases all of them.
+        let mut at_once = RELEASED_AT_ONCE;
+        if self.driver().config.manual {
+            at_once = usize::MAX;
+        }
         let mut emptied_keys = Vec::new();
         for job in &mut jobs {
             if let CallbackJob::Call(ended) = job {
@@ -122,8 +125,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 });
             }
         }
+        // Hand the rest over. Keys are the user's, so the executor drops them, too.
         let queued_ns = self.callbacks_queued(jobs.len());
-        let batch = Batch {
+        let queued = QueuedJobs {
             jobs: jobs.into(),
             queued_ns,
             under_way,
@@ -131,33 +135,35 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let core = self.clone();
         self.executors.execute(Job::new(move || {
             drop(emptied_keys);
-            core.run_batch(batch);
+            core.run_jobs(queued);
         }));
     }
 
-    /// Runs a batch as a job's work. After [`RELEASED_BY_JOB`] watches another job goes on.
-    fn run_batch(self: Arc<Self>, mut batch: Batch<K, O>) {
+    /// Runs what was queued, on the executor. After [`RELEASED_BY_JOB`] watches another job of the
+    /// executor goes on.
+    fn run_jobs(self: Arc<Self>, mut queued: QueuedJobs<K, O>) {
         let mut budget = RELEASED_BY_JOB;
         if self.executors.is_here() {
             budget = usize::MAX;
         }
-        while let Some(mut job) = batch.jobs.pop_front() {
+        while let Some(mut job) = queued.jobs.pop_front() {
             // Release what is left of its watches first, within the budget.
             if let CallbackJob::Call(ended) = &mut job {
                 budget -= self.release_secondaries(&mut ended.last_secondary, budget, drop);
                 if ended.last_secondary.is_some() {
-                    batch.jobs.push_front(job);
+                    queued.jobs.push_front(job);
                     let core = self.clone();
-                    let rest = Job::new(move || core.run_batch(batch));
+                    let rest = Job::new(move || core.run_jobs(queued));
                     self.executors.execute(rest);
                     return;
                 }
             }
-            let under_way = batch.under_way.pop();
-            self.run_queued(batch.queued_ns, |call| self.run_job(call, job, under_way));
+            let under_way = queued.under_way.pop();
+            self.run_queued(queued.queued_ns, |call| self.run_job(call, job, under_way));
         }
     }
 
+    /// Does what one visit of the wheel left to the executor.
     fn run_job(
         self: &Arc<Self>,
         call: &Call<'_>,

@@ -16,7 +16,9 @@ use timer_core::{
 };
 
 use super::watermark_queue::{Ends, NONE, WatermarkList, shrinks_to};
-/// A table with room for more keys than this gives a peak back. Tests reach a smaller bound.
+
+/// The capacity up to which the table keeps its memory; above, it shrinks after a peak. Smaller in
+/// tests, so that they reach it.
 pub(super) const KEPT_KEYS: usize = if cfg!(test) { 64 } else { 512 };
 
 /// A key that has waiters.
@@ -286,7 +288,7 @@ pub(crate) struct Link {
     pub(super) prev: u32,
     pub(super) next: u32,
     /// The record's number above the two lowest bits, which are the [`WatchList`]; or [`NONE`].
-    pub(super) of: u32,
+    pub(super) list_of_record: u32,
 }
 
 /// The list of its key's record that a watch is on.
@@ -305,31 +307,31 @@ impl Link {
     pub(super) const NOWHERE: Link = Link {
         prev: NONE,
         next: NONE,
-        of: NONE,
+        list_of_record: NONE,
     };
 
     pub(super) fn new(list: WatchList, record: u32) -> Self {
         Link {
-            of: record << 2 | list as u32,
+            list_of_record: record << 2 | list as u32,
             ..Link::NOWHERE
         }
     }
 
     pub(super) fn is_nowhere(&self) -> bool {
-        self.of == NONE
+        self.list_of_record == NONE
     }
 
     /// True when it is on this list of this record.
     pub(super) fn is_on(&self, list: WatchList, record: u32) -> bool {
-        self.of == Link::new(list, record).of
+        self.list_of_record == Link::new(list, record).list_of_record
     }
 
     pub(super) fn record(&self) -> u32 {
-        self.of >> 2
+        self.list_of_record >> 2
     }
 
     pub(super) fn list(&self) -> WatchList {
-        match self.of & 3 {
+        match self.list_of_record & 3 {
             0 => WatchList::Plain,
             1 => WatchList::Met,
             _ => WatchList::Unmet,

@@ -304,7 +304,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         emptied_key
     }
 
-    /// Notes an event on a key that has waiters: it is not quiet.
+    /// Wipes the quiet time of a key that has waiters: an event came.
     #[inline]
     pub(crate) fn signalled(&mut self, record: u32) {
         self.keys.at_mut(record).quiet_since = None;
@@ -359,7 +359,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Always inlined: a payload that goes through memory on its way costs an event on a key with
     /// many waiters a third more.
     #[inline(always)]
-    pub(crate) fn check_in(&mut self, held: CheckedOut<O>, at: EndedAt) -> CheckedIn<K, O> {
+    pub(crate) fn check_in(&mut self, held: CheckedOut<O>, now_ns: EndedAt) -> CheckedIn<K, O> {
         self.counts.checks += 1;
         let handle = held.handle;
         let (payload, outcome) = if held.verdict == Verdict::Satisfied {
@@ -377,7 +377,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
                 Decision::Ended(payload, outcome) => (payload, outcome),
             }
         };
-        CheckedIn::Ended(self.remove_ended(handle, payload, outcome, at))
+        CheckedIn::Ended(self.remove_ended(handle, payload, outcome, now_ns))
     }
 
     /// Ends an operation from outside. Returns `None` when its holder was left a note, or it is
@@ -387,11 +387,11 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         &mut self,
         handle: TimerHandle,
         outcome: Outcome,
-        at: EndedAt,
+        now_ns: EndedAt,
     ) -> Option<Ended<K, O>> {
         // A payload that is out is its holder's to end.
         let payload = self.get_mut(handle)?.claim(&outcome)?;
-        Some(self.remove_ended(handle, payload, outcome, at))
+        Some(self.remove_ended(handle, payload, outcome, now_ns))
     }
 
     /// Counts and times the end of an operation whose payload is out for good, and takes its entry
@@ -402,10 +402,10 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         handle: TimerHandle,
         payload: O,
         outcome: Outcome,
-        at: EndedAt,
+        now_ns: EndedAt,
     ) -> Ended<K, O> {
         // 1. Time it, while the entry is there to ask.
-        if let (Some(now_ns), Some(timed)) = (at, &mut self.timed) {
+        if let (Some(now_ns), Some(timed)) = (now_ns, &mut self.timed) {
             if let Some(entry) = self.entries.wheel.get(handle.id()) {
                 timed.ended(&outcome, entry, now_ns);
             }

@@ -167,10 +167,10 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         at: u32,
     ) {
         let mut links = Links::new(&mut self.entries, &mut self.cold);
-        let of = self.keys.at_mut(record);
-        of.waiters += 1;
+        let key = self.keys.at_mut(record);
+        key.waiters += 1;
         match watermark {
-            None => links.append(&mut of.plain, at, WatchList::Plain, record),
+            None => links.append(&mut key.plain, at, WatchList::Plain, record),
             Some(watermark) => {
                 // The queue is no linked list: the link only says where the watch is.
                 *links.at_mut(at) = Link::new(WatchList::Unmet, record);
