@@ -115,8 +115,8 @@ impl Live {
     /// then reads the clock.
     ///
     /// # Panics
-    /// When a key's `Clone` panics, which runs under a lock, or the function that writes keys, which
-    /// runs under none.
+    /// When a key's `Clone` panics, which runs under a lock, or the function that writes keys,
+    /// which runs under none.
     pub fn event(&self) -> String {
         let timers = self.timers.iter().map(|timer| timer.look(self.limit));
         let purgatories = self.purgatories.iter().map(|one| one.look(self.limit));

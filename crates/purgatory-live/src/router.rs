@@ -38,10 +38,10 @@ impl Live {
     /// is made on one of tokio's blocking threads; the runtime must have its time driver enabled.
     ///
     /// # Cancellation
-    /// The stream of events ends when the client disconnects, or when the server drops the connection.
-    /// It does not end by itself: a graceful shutdown that waits for connections waits for it, too, and
-    /// needs a limit. A panic in a key's `Clone`, or in writing a key, also ends it; the page
-    /// reconnects.
+    /// The stream of events ends when the client disconnects, or when the server drops the
+    /// connection. It does not end by itself: a graceful shutdown that waits for connections waits
+    /// for it, too, and needs a limit. A panic in a key's `Clone`, or in writing a key, also ends
+    /// it; the page reconnects.
     ///
     /// ```
     /// use axum::{Router, routing::get};

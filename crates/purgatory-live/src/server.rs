@@ -13,8 +13,8 @@ use tokio::{net, runtime, sync::oneshot};
 /// own until it is dropped. It has no authentication: give it a loopback address.
 ///
 /// # Cancellation
-/// Dropping it closes the port and every connection at once, streams of events included, and joins the
-/// thread. A handler that blocks that thread delays the drop.
+/// Dropping it closes the port and every connection at once, streams of events included, and joins
+/// the thread. A handler that blocks that thread delays the drop.
 ///
 /// ```
 /// use std::{io::{Read, Write}, net::TcpStream};

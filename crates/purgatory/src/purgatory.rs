@@ -205,8 +205,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Cancels all parked operations with this reason; returns how many this call ended. The
     /// purgatory stays open, unlike after [`shutdown`](Self::shutdown).
     ///
-    /// Each operation is cancelled as by [`cancel_for_key`](Self::cancel_for_key). An operation that
-    /// has expired is not reached: its callback may still run after this returns, with
+    /// Each operation is cancelled as by [`cancel_for_key`](Self::cancel_for_key). An operation
+    /// that has expired is not reached: its callback may still run after this returns, with
     /// [`Expired`](Outcome::Expired) ([a guard](crate::guide::recipes#sessions)).
     ///
     /// O(parked + shards), with memory for all operations until their callbacks run. Shards are

@@ -16,11 +16,11 @@ use crate::{
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn publish(&self) {
-        let of = SourceName {
+        let source = SourceName {
             label: "purgatory",
             name: self.settings.name.clone(),
         };
-        self.counts.published.publish(&of, || {
+        self.counts.published.publish(&source, || {
             let mut samples = self.total_samples();
             self.add_gauges(&mut samples);
             samples
@@ -34,9 +34,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Counters and histograms, which stay when the purgatory is gone.
     fn total_samples(&self) -> Vec<Sample> {
+        // 1. Counters.
         let stats = self.stats();
         let mut samples = counters(&stats);
         samples.extend(endings(&stats));
+        // 2. Histograms. The first call begins to time.
         let times = self.times();
         for (outcome, waited) in [
             ("completed", times.completed),
@@ -109,6 +111,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Gauges that take a look at each operation and each key.
     fn add_surveyed(&self, samples: &mut Vec<Sample>) {
+        // 1. The largest of each, as the survey finds them.
         let now_ns = self.driver().now_ns();
         let Survey { seen, oldest } = self.survey(1, now_ns);
         let age_ns = oldest.first().map_or(0, |&(age_ns, _)| age_ns);
@@ -133,6 +136,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 quiet_s,
             ),
         ]);
+        // 2. The labels, 0 of each included that is in use no more: a gauge keeps what it was set
+        // to.
         for (label, count) in seen.labels {
             let parked = Sample::sum(
                 "purgatory_parked_by_label",

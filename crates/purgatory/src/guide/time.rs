@@ -42,15 +42,15 @@
 //! | a timer on [tokio](super::tokio) | 1 ms, and other tasks | a timer with its own thread |
 //! | the process is stopped, or starved | that long | – |
 //!
-//! [`times`](crate::Purgatory::times) has a histogram of the lateness, and an operation asks for its
-//! own in [`expiring`](crate::DelayedOperation::expiring).
+//! [`times`](crate::Purgatory::times) has a histogram of the lateness, and an operation asks for
+//! its own in [`expiring`](crate::DelayedOperation::expiring).
 //!
 //! # A pause of the process
 //!
-//! A process that was stopped (SIGSTOP, a debugger, a frozen container) finds many deadlines passed,
-//! while the heartbeats that came meanwhile lie unread in its sockets. The reaper then races the
-//! threads that read them. With a [grace](crate::timer_core::SystemTimerBuilder::grace), due
-//! operations wait for one more bound after such a pause, and events that arrive in it still
+//! A process that was stopped (SIGSTOP, a debugger, a frozen container) finds many deadlines
+//! passed, while the heartbeats that came meanwhile lie unread in its sockets. The reaper then
+//! races the threads that read them. With a [grace](crate::timer_core::SystemTimerBuilder::grace),
+//! due operations wait for one more bound after such a pause, and events that arrive in it still
 //! complete or reschedule them. Nothing is early. It is off by default.
 //!
 //! ```

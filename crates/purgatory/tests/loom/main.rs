@@ -287,7 +287,8 @@ fn race<const N: usize>(
     });
 }
 
-/// Neighbouring keys are in different shards: 1 and 2; every second one shares a shard and a version.
+/// Neighbouring keys are in different shards: 1 and 2; every second one shares a shard and a
+/// version.
 const ONE_KEY: &[u8] = &[1];
 const TWO_SHARDS: &[u8] = &[1, 2];
 const ONE_SHARD: &[u8] = &[1, 3];

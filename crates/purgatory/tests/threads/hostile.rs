@@ -146,7 +146,8 @@ impl Executor for LetsGo {
     }
 }
 
-/// The last handle goes while the reaper has the shards in its hands, so it has the last one itself.
+/// The last handle goes while the reaper has the shards in its hands, so it has the last one
+/// itself.
 #[test]
 fn the_reaper_drops_no_hook_of_a_purgatory() {
     let timer = SystemTimer::new().unwrap();
