@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use timer_core::TimerHandle;
+use timer_core::{TimeHistogram, TimerHandle};
 
 use crate::{
     engine::{Core, Seen, Tour},
@@ -299,7 +299,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             });
             times.add(&timed.times);
         }
-        times.callback_delay = self.counts.callback_delay.lock().clone();
+        if let Some(delays) = &*self.counts.callback_delay.lock() {
+            times.callback_delay = TimeHistogram::clone(delays);
+        }
         times
     }
 }

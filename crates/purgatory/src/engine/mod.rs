@@ -100,7 +100,8 @@ pub(crate) struct Settings<K> {
     pub(crate) permits: Option<Limit>,
     /// The bound on the sum of the parked operations' weights.
     pub(crate) weights: Option<Limit>,
-    pub(crate) shards: usize,
+    /// `None`: as many as the machine's processors call for.
+    pub(crate) shards: Option<usize>,
     /// How often an operation is checked without an event; `None` for never.
     pub(crate) recheck_every: Option<Duration>,
     /// With a hook there is a last check when time is up; the hook is called for each operation
@@ -139,8 +140,8 @@ pub(crate) struct Core<K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Creates a purgatory and attaches it to its timer.
-    pub(crate) fn new(mut settings: Settings<K>) -> Result<Arc<Self>, BuildError> {
+    /// Creates a purgatory of this many shards, a power of two, and attaches it to its timer.
+    pub(crate) fn new(mut settings: Settings<K>, shards: usize) -> Result<Arc<Self>, BuildError> {
         static PURGATORIES: AtomicU32 = AtomicU32::new(0);
         let (driver, own_timer) = match settings.driver.take() {
             Some(driver) => (driver, None),
@@ -154,8 +155,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         settings.recheck_every = every.map(|every| every.max(driver.config.tick.length()));
         let core = Arc::new(Core {
             number: PURGATORIES.fetch_add(1, Ordering::Relaxed),
-            shards: driver.shards(settings.shards, Shard::new),
-            versions: Versions::new(settings.shards),
+            shards: driver.shards(shards, Shard::new),
+            versions: Versions::new(shards),
             sequence: driver.config.manual.then(|| AtomicU64::new(0)),
             due: DueQueue::new(&driver.config),
             timed: AtomicBool::new(false),
@@ -330,8 +331,8 @@ pub(crate) struct SharedCounts {
     /// Operations that ended without being parked.
     pub(crate) ended_at_once: Count,
     pub(crate) callbacks_waiting: Count,
-    /// How long callbacks waited for the executor, if that is timed.
-    pub(crate) callback_delay: plain::Mutex<TimeHistogram>,
+    /// How long callbacks waited for the executor. Made when the first one is timed.
+    pub(crate) callback_delay: plain::Mutex<Option<Box<TimeHistogram>>>,
     /// Rare counts: panics, missed events, refusals.
     pub(crate) rare: plain::Mutex<Stats>,
     /// The memory of snapshots.

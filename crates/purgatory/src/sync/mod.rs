@@ -5,6 +5,8 @@
 //! *Failpoints* are faults that a model plants to see that each is noticed. Outside of a model
 //! `failpoint!` is `false`, and nothing else of them is compiled.
 
+use std::sync::OnceLock;
+
 pub(crate) use timer_core::driver::sync::{
     AtomicU64, HandedBack, Mutex, Ordering, Share, Shares, plain, thread_local,
 };
@@ -97,15 +99,22 @@ pub(crate) const CHECK_BATCH: usize = if MODEL { 2 } else { 16 };
 
 /// Returns the default number of shards: 64 for each processor, rounded up to a power of two, from
 /// 64 to [`MAX_SHARDS`](timer_core::MAX_SHARDS). A model has two.
+///
+/// The system is asked once: it reads files for the answer, which takes longer than the rest of
+/// building a purgatory.
 pub(crate) fn default_shards() -> usize {
+    static SHARDS: OnceLock<usize> = OnceLock::new();
+
     if MODEL {
         return 2;
     }
-    // Threads that signal different keys seldom meet on a lock then.
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (processors * 64)
-        .next_power_of_two()
-        .clamp(64, timer_core::MAX_SHARDS)
+    *SHARDS.get_or_init(|| {
+        // Threads that signal different keys seldom meet on a lock then.
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        (processors * 64)
+            .next_power_of_two()
+            .clamp(64, timer_core::MAX_SHARDS)
+    })
 }
 
 /// Hashes keys, with a new seed for each purgatory.
