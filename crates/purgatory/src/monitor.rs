@@ -71,6 +71,15 @@ struct Shared<K: WatchKey, S> {
     signalled_all: AtomicU64,
 }
 
+/// The signals that follow a panic of a closure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AfterPanic {
+    /// The closure changes the state, and may have changed something before it panicked.
+    SignalAll,
+    /// The closure reads the state, or is a condition, whose panic ends its own wait.
+    SignalNone,
+}
+
 thread_local! {
     /// A static whose address numbers this thread. It is never 0.
     #[allow(clippy::missing_const_for_thread_local, reason = "a model's cannot be")]
@@ -89,9 +98,8 @@ impl<K: WatchKey, S> Shared<K, S> {
         thread
     }
 
-    /// Runs a closure on the state. After a panic of a closure that `changes` the state all keys
-    /// are signalled, since it may have changed something.
-    fn enter<R>(&self, call: &str, changes: bool, act: impl FnOnce(&mut S) -> R) -> R {
+    /// Runs a closure on the state. A panic of the closure goes on to the caller.
+    fn enter<R>(&self, call: &str, after_panic: AfterPanic, act: impl FnOnce(&mut S) -> R) -> R {
         let thread = self.must_be_outside(call);
 
         // Run the closure under the lock.
@@ -105,7 +113,7 @@ impl<K: WatchKey, S> Shared<K, S> {
         match result {
             Ok(result) => result,
             Err(panic) => {
-                if changes {
+                if after_panic == AfterPanic::SignalAll {
                     self.signal_all();
                 }
                 resume_unwind(panic)
@@ -182,7 +190,9 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// Resumes a panic of the closure, after signalling all keys, since the closure may have
     /// changed something. Panics when called inside a closure of this monitor.
     pub fn update<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
-        let result = self.shared.enter("Monitor::update called", true, change);
+        let result = self
+            .shared
+            .enter("Monitor::update called", AfterPanic::SignalAll, change);
         self.shared.signal_all();
         result
     }
@@ -202,7 +212,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     {
         let result = self
             .shared
-            .enter("Monitor::update_key called", true, change);
+            .enter("Monitor::update_key called", AfterPanic::SignalAll, change);
         self.shared.purgatory.check_and_complete(key);
         result
     }
@@ -240,7 +250,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     {
         let result = self
             .shared
-            .enter("Monitor::update_one called", true, change);
+            .enter("Monitor::update_one called", AfterPanic::SignalAll, change);
         self.shared.purgatory.check_and_complete_one(key);
         result
     }
@@ -269,9 +279,9 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// # Panics
     /// Panics as [`update`](Self::update) does.
     pub fn update_keys<R>(&self, change: impl FnOnce(&mut S) -> (R, Vec<K>)) -> R {
-        let (result, keys) = self
-            .shared
-            .enter("Monitor::update_keys called", true, change);
+        let (result, keys) =
+            self.shared
+                .enter("Monitor::update_keys called", AfterPanic::SignalAll, change);
         self.shared.signal(&keys);
         result
     }
@@ -296,7 +306,9 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// Resumes a panic of the closure. Panics when called inside a closure of this monitor.
     pub fn read<R>(&self, look: impl FnOnce(&S) -> R) -> R {
         self.shared
-            .enter("Monitor::read called", false, |state| look(state))
+            .enter("Monitor::read called", AfterPanic::SignalNone, |state| {
+                look(state)
+            })
     }
 
     /// Waits until `condition` gives a value or `true`: now, or after a change of one of the keys.
@@ -331,7 +343,11 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         let weak = Arc::downgrade(&self.shared);
         let checked = move || {
             let shared = weak.upgrade()?;
-            let result = shared.enter("a condition checked", false, &mut condition);
+            let result = shared.enter(
+                "a condition checked",
+                AfterPanic::SignalNone,
+                &mut condition,
+            );
             result.into_answer()
         };
         let wait = self.shared.purgatory.wait(keys, timeout, checked);
