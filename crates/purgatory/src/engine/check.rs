@@ -231,15 +231,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(super) fn recheck(self: &Arc<Self>, call: &Call<'_>, handle: TimerHandle) {
         let held = self.first_shard_of(handle).check_out_for_recheck(handle);
         if let Some(held) = held {
-            self.check_last(call, held);
+            self.check_on_executor(call, held);
         }
     }
 
-    /// Checks an operation that this job holds, on the executor, and finishes it if it ended.
-    pub(super) fn check_last(self: &Arc<Self>, call: &Call<'_>, held: CheckedOut<O>) {
+    /// Checks an operation that this job of the executor holds, and finishes it here if it ended:
+    /// its callback needs no second job.
+    pub(super) fn check_on_executor(self: &Arc<Self>, call: &Call<'_>, held: CheckedOut<O>) {
         if let Some(mut ended) = self.check_held(held).ended {
             self.release(&mut ended);
-            self.call_back_in(call, ended); // here, since this is the executor
+            self.call_back_in(call, ended);
         }
     }
 

@@ -268,8 +268,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn watch_set<'a>(&self, watches: Watches<'a, K>) -> WatchSet<'a, K> {
         let counted = watches.counted;
         let plain = |key| self.versions.watch(key, None);
-        let up_to = |of: &'a (K, u64)| {
-            let (key, threshold) = of;
+        let up_to = |pair: &'a (K, u64)| {
+            let (key, threshold) = pair;
             let watermark = Watermark {
                 threshold: *threshold,
                 counted,

@@ -1,4 +1,4 @@
-//! Signals: a thread that changed what requests wait for signals the key.
+//! Signals: a thread that has made a condition true signals the key that stands for it.
 //!
 //! An *event* walks the key's waiters in the order they were parked, a batch at a time. It checks
 //! the batch out (waiters that are held already are left a request), runs the checks with nothing

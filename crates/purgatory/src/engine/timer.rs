@@ -173,7 +173,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         match job {
             CallbackJob::Call(ended) => self.call_back_in(call, ended),
             CallbackJob::Recheck(handle) => self.recheck(call, handle),
-            CallbackJob::LastCheck(held) => self.check_last(call, held),
+            CallbackJob::LastCheck(held) => self.check_on_executor(call, held),
         }
         if call.is_nested() {
             enqueue(move || drop(under_way)); // behind the callback
