@@ -134,17 +134,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Returns the ending of an operation that was checked in, after further checks if events came
-    /// by.
-    #[inline]
-    pub(super) fn ended_of(&self, checked_in: CheckedIn<K, O>) -> Option<Ended<K, O>> {
-        match checked_in {
-            CheckedIn::Parked => None,
-            CheckedIn::CheckAgain(held) => self.check_held(held).ended,
-            CheckedIn::Ended(ended) => Some(ended),
-        }
-    }
-
     /// Checks the waiters of a batch, in order, and finishes those that ended. Leaves it empty.
     /// Returns how many completed.
     #[inline]

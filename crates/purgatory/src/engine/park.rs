@@ -133,7 +133,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         forget(permit); // the ending returns it
 
         // 5. Check again if an event came by meanwhile.
-        match self.ended_of(parked.checked_in) {
+        let ended = match parked.checked_in {
+            CheckedIn::Parked => None,
+            CheckedIn::CheckAgain(held) => self.check_held(held).ended,
+            CheckedIn::Ended(ended) => Some(ended),
+        };
+        match ended {
             None => Ok(ParkResult::Parked(self.id(parked.handle))),
             Some(ended) => Ok(self.end_parking(&call, ended)),
         }
