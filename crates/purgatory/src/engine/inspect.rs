@@ -286,8 +286,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Adds up the times of all shards; those that have not begun to time begin now.
     pub(crate) fn times(&self) -> Times {
+        // 1. From now on endings read the clock.
         let tick = self.driver().config.tick;
         self.timed.store(true, Relaxed);
+        // 2. The shards' times, one after the other.
         let mut times = Times::default();
         for shard in 0..self.shards.count() {
             let mut shard = self.shards.lock(shard);
@@ -299,6 +301,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             });
             times.add(&timed.times);
         }
+        // 3. The delays of callbacks, which no shard counts.
         if let Some(delays) = &*self.counts.callback_delay.lock() {
             times.callback_delay = TimeHistogram::clone(delays);
         }
