@@ -54,7 +54,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes an ended operation out of the watch lists it is still on.
     #[inline]
     pub(super) fn release(&self, ended: &mut Ended<K, O>) {
-        self.release_secondaries(&mut ended.last_secondary, usize::MAX, drop);
+        // Most operations have one key, so no secondary watch.
+        if ended.last_secondary.is_some() {
+            self.release_secondaries(&mut ended.last_secondary, usize::MAX, drop);
+        }
         drop(ended.emptied_key.take());
     }
 

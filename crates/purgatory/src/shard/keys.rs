@@ -173,8 +173,8 @@ impl<K: Eq> Keys<K> {
         };
         // 1. The near place, if it is free.
         let near = near(hash);
-        if records.claim_near(near) {
-            records.at_mut(near).0 = Some(record);
+        if let Some(slot) = records.claim_near(near) {
+            slot.0 = Some(record);
             return near;
         }
         // 2. Any other place, which the table then finds.

@@ -297,9 +297,8 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Removes an operation that was not parked after all, with its first watch. Returns its first
     /// key if no watch of that is left.
     pub(crate) fn withdraw(&mut self, handle: TimerHandle) -> Option<K> {
-        // The watch first: its link lies in the entry.
-        let emptied_key = self.unlink(handle.id().index());
-        self.entries.wheel.cancel(handle.id());
+        let entry = self.entries.wheel.cancel(handle.id())?;
+        let emptied_key = self.unlink(handle.id().index(), entry.link);
         self.entry_left();
         emptied_key
     }
@@ -418,19 +417,17 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Takes an entry off the wheel, and its first watch off its key.
     #[inline(always)]
     fn take_out(&mut self, handle: TimerHandle, payload: O, outcome: Outcome) -> Ended<K, O> {
-        // 1. The watch first: the links of a key's list lie in the entries.
-        let emptied_key = if failpoint!(EndedStaysListed) {
-            None
-        } else {
-            self.unlink(handle.id().index())
-        };
-        // 2. The entry. What it knows of the other watches and its weight goes to the caller.
         let mut ended = Ended::at_once(payload, outcome);
-        ended.emptied_key = emptied_key;
-        if let Some(entry) = self.entries.wheel.cancel(handle.id()) {
-            ended.permit = Some(entry.info().weight);
-            ended.last_secondary = entry.last_secondary;
-            ended.deadline = entry.deadline;
+        // 1. The entry. What it knows of the other watches and its weight goes to the caller.
+        let Some(entry) = self.entries.wheel.cancel(handle.id()) else {
+            return ended;
+        };
+        ended.permit = Some(entry.info().weight);
+        ended.last_secondary = entry.last_secondary;
+        ended.deadline = entry.deadline;
+        // 2. Its watch, by the link that came out with it.
+        if !failpoint!(EndedStaysListed) {
+            ended.emptied_key = self.unlink(handle.id().index(), entry.link);
         }
         self.entry_left();
         ended

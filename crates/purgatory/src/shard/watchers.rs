@@ -180,14 +180,14 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         }
     }
 
-    /// Takes a watch off its key, unless it was taken. Returns the key if no watch of it is left.
-    /// O(1).
-    pub(super) fn unlink(&mut self, at: u32) -> Option<K> {
-        let mut links = Links::new(&mut self.entries, &mut self.cold);
-        let link = mem::replace(links.at_mut(at), Link::NOWHERE);
+    /// Takes a watch off its key, unless it was taken. `link` is the one that lay at `at`, which
+    /// is gone from there. Returns the key if no watch of it is left. O(1).
+    #[inline]
+    pub(super) fn unlink(&mut self, at: u32, link: Link) -> Option<K> {
         if link.is_nowhere() {
             return None;
         }
+        let mut links = Links::new(&mut self.entries, &mut self.cold);
         // 1. Off its list. An unmet one stays in the queue, to be skipped there.
         let record = link.record();
         match link.list() {
@@ -216,12 +216,14 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     #[inline]
     pub(crate) fn unwatch(&mut self, secondary: SecondaryId) -> Unwatched<K> {
         let slot = secondary.slot();
-        let emptied_key = self.unlink(slot | SLOT);
-        // The slot is free from here on. What a queue still has of it finds no handle.
+        // 1. The slot is free from here on. What a queue still has of it finds no handle.
         let watch = self.cold.secondary.at_mut(slot);
         watch.handle = None;
         let before = watch.before;
+        let link = mem::replace(&mut watch.link, Link::NOWHERE);
         self.cold.secondary.release(slot);
+        // 2. Off its key.
+        let emptied_key = self.unlink(slot | SLOT, link);
         Unwatched {
             before,
             emptied_key,

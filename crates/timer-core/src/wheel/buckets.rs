@@ -252,11 +252,10 @@ impl Buckets {
         self.lists = lists.into();
     }
 
-    /// Takes a node out of its bucket; false if it is in none. O(1).
+    /// Takes a node out of its bucket, by the place that the node had and has forgotten; false if
+    /// it is in none. O(1).
     #[inline]
-    pub(crate) fn remove<T>(&mut self, nodes: &mut Pages<Node<T>>, index: u32) -> bool {
-        // The node forgets its place, whichever entry is moved.
-        let place = std::mem::replace(&mut nodes.at_mut(index).place, NO_PLACE);
+    pub(crate) fn remove<T>(&mut self, nodes: &mut Pages<Node<T>>, index: u32, place: u32) -> bool {
         if place == NO_PLACE {
             return false;
         }
@@ -497,7 +496,8 @@ mod tests {
                 place(&mut nodes, &mut buckets, index, 7, 0);
             }
             for &index in indices.iter().filter(|&&index| index != indices[survivor]) {
-                assert!(buckets.remove(&mut nodes, index));
+                let place = nodes.at_mut(index).take_place();
+                assert!(buckets.remove(&mut nodes, index, place));
             }
             assert_eq!(buckets.assert_valid(&nodes, 0), 1);
             assert!(

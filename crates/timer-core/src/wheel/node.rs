@@ -100,6 +100,19 @@ impl<T> Node<T> {
             .expect("Live: an index in a bucket names a live node")
     }
 
+    /// Takes the task out. The node is free then.
+    #[inline]
+    pub(crate) fn take_task(&mut self) -> T {
+        self.sequence = 0;
+        self.task.take().expect("Live: only a live node is removed")
+    }
+
+    /// Forgets its position, and returns it.
+    #[inline]
+    pub(crate) fn take_place(&mut self) -> u32 {
+        std::mem::replace(&mut self.place, NO_PLACE)
+    }
+
     /// Reads the deadline and whether there is a task: as a rule both ends of the node.
     pub(crate) fn touch(&self) -> u64 {
         self.deadline | u64::from(self.task.is_some())

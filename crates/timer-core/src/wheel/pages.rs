@@ -98,18 +98,20 @@ impl<N: PageSlot> Pages<N> {
         Some(number << N::PAGE_BITS | offset)
     }
 
-    /// Takes a slot of the first page into use: false if it is in use already. O(1).
+    /// Takes a slot of the first page into use: `None` if it is in use already. O(1).
     #[inline]
-    pub fn claim_near(&mut self, index: u32) -> bool {
+    pub fn claim_near(&mut self, index: u32) -> Option<&mut N> {
         if self.pages.is_empty() {
             self.page_with_room();
         }
         let page = &mut self.pages[0];
         let bit = 1 << index;
-        let is_free = page.free & bit != 0;
-        page.free &= !bit;
-        self.len += u32::from(is_free);
-        is_free
+        if page.free & bit == 0 {
+            return None;
+        }
+        page.free ^= bit;
+        self.len += 1;
+        page.slots.get_mut(index as usize)
     }
 
     /// The page at the head of `partial`, made if need be.
@@ -343,11 +345,12 @@ mod tests {
     #[test]
     fn a_near_slot_is_claimed_once() {
         let mut pages = Pages::<Slot>::default();
-        assert!(pages.claim_near(5) && !pages.claim_near(5) && pages.claim_near(6));
+        let mut claims = |index| pages.claim_near(index).is_some();
+        assert!(claims(5) && !claims(5) && claims(6));
         let others: Vec<_> = (0..14).map(|_| pages.claim().unwrap()).collect();
         assert!(pages.len() == 16 && others.iter().all(|&at| at < 16 && at != 5 && at != 6));
         pages.release(5);
-        assert!(pages.claim_near(5));
+        assert!(pages.claim_near(5).is_some());
     }
 
     #[test]

@@ -120,18 +120,11 @@ impl<T> DueTask<'_, T> {
 
     /// Takes the task out. O(1).
     pub fn take(self) -> T {
-        remove(self.nodes, self.index)
+        // It is in no bucket. To release its node is O(1), but for the freeing of an emptied page.
+        let task = self.nodes.at_mut(self.index).take_task();
+        self.nodes.release(self.index);
+        task
     }
-}
-
-/// Takes out a task that is in no bucket. O(1), but for the freeing of an emptied page.
-#[inline]
-fn remove<T>(nodes: &mut Pages<Node<T>>, index: u32) -> T {
-    let node = nodes.at_mut(index);
-    node.sequence = 0;
-    let task = node.task.take().expect("Live: only a live node is removed");
-    nodes.release(index);
-    task
 }
 
 impl<T> TimingWheel<T> {
@@ -261,10 +254,10 @@ impl<T> TimingWheel<T> {
         due
     }
 
-    /// Takes a node off the bucket it is in; false if it is in none.
+    /// Takes a node off the bucket that it had this place in; false if it was in none.
     #[inline]
-    fn unlink(&mut self, index: u32) -> bool {
-        let unlinked = self.buckets.remove(&mut self.nodes, index);
+    fn unlink(&mut self, index: u32, place: u32) -> bool {
+        let unlinked = self.buckets.remove(&mut self.nodes, index, place);
         self.scheduled_count -= u32::from(unlinked);
         unlinked
     }
@@ -277,6 +270,16 @@ impl<T> TimingWheel<T> {
             .filter(|node| node.sequence == id.sequence)
     }
 
+    #[inline]
+    fn node_mut(&mut self, id: TaskId) -> Option<&mut Node<T>> {
+        step();
+        let node = self.nodes.get_mut(id.index)?;
+        if node.sequence != id.sequence {
+            return None; // a later task's
+        }
+        Some(node)
+    }
+
     /// The task of `id`, if the wheel still keeps it. O(1).
     pub fn get(&self, id: TaskId) -> Option<&T> {
         self.node(id).map(Node::task)
@@ -285,11 +288,7 @@ impl<T> TimingWheel<T> {
     /// The task of `id`, if the wheel still keeps it. O(1).
     #[inline]
     pub fn get_mut(&mut self, id: TaskId) -> Option<&mut T> {
-        let node = self.nodes.get_mut(id.index)?;
-        if node.sequence != id.sequence {
-            return None; // a later task's
-        }
-        Some(node.task_mut())
+        Some(self.node_mut(id)?.task_mut())
     }
 
     /// The task at the index of a task that the wheel keeps. O(1).
@@ -328,18 +327,24 @@ impl<T> TimingWheel<T> {
     /// O(1).
     #[inline]
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
-        self.node(id)?;
-        self.cancelled_count += u64::from(self.unlink(id.index));
-        Some(remove(&mut self.nodes, id.index))
+        // 1. The node, looked up once: its place and its task.
+        let node = self.node_mut(id)?;
+        let place = node.take_place();
+        let task = node.take_task();
+        // 2. Off its bucket, and out of memory.
+        self.cancelled_count += u64::from(self.unlink(id.index, place));
+        self.nodes.release(id.index);
+        Some(task)
     }
 
     /// Gives a task another deadline, earlier or later; it keeps its id. Returns when the wheel
     /// next has work for it, or `None` if it is gone. O(levels), without an allocation of a node.
     pub fn reschedule(&mut self, id: TaskId, deadline: u64) -> Option<u64> {
-        self.node(id)?;
+        let node = self.node_mut(id)?;
+        node.deadline = deadline;
+        let place = node.take_place();
         // Off the old bucket, into the new one; the node and its id stay.
-        self.unlink(id.index);
-        self.nodes.at_mut(id.index).deadline = deadline;
+        self.unlink(id.index, place);
         Some(self.place(id.index))
     }
 
@@ -442,11 +447,12 @@ impl<T> TimingWheel<T> {
     /// Takes a task off its bucket, so that it never falls due until it is rescheduled. False if it
     /// is gone. O(1).
     pub fn unschedule(&mut self, id: TaskId) -> bool {
-        if self.node(id).is_none() {
+        let Some(node) = self.node_mut(id) else {
             return false;
-        }
-        self.unlink(id.index);
-        self.nodes.at_mut(id.index).deadline = u64::MAX;
+        };
+        node.deadline = u64::MAX;
+        let place = node.take_place();
+        self.unlink(id.index, place);
         true
     }
 
