@@ -237,7 +237,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let quietest = self.highest(limit, |shard, rank| {
             // The clock is read under the lock, so no other look was later.
-            let now = QuietClock::at_ns(self.driver().now_ns());
+            let since_built_ns = self.driver().now_ns().saturating_sub(self.built_ns);
+            let now = QuietClock::at_ns(since_built_ns);
             shard.quiet(now, |key, quiet| rank(key, quiet.as_millis() as u64));
         });
         quietest

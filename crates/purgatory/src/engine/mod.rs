@@ -129,6 +129,8 @@ pub(crate) struct Core<K, O> {
     /// The driver's timer, when it is not shared.
     pub(crate) own_timer: Option<SystemTimer>,
     pub(crate) counts: SharedCounts,
+    /// When it was built: a clock may count from an origin decades back.
+    built_ns: u64,
     checking: trace::Checking,
     pub(crate) warned: trace::Warned,
     /// Callbacks of operations that a shutdown with a limit ended.
@@ -153,6 +155,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // A recheck comes at most once a tick.
         let every = settings.recheck_every.filter(|_| O::CHECKED);
         settings.recheck_every = every.map(|every| every.max(driver.config.tick.length()));
+        let built_ns = driver.now_ns();
         let core = Arc::new(Core {
             number: PURGATORIES.fetch_add(1, Ordering::Relaxed),
             shards: driver.shards(shards, Shard::new),
@@ -164,6 +167,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             own_timer,
             settings,
             counts: SharedCounts::default(),
+            built_ns,
             checking: trace::Checking::default(),
             warned: trace::Warned::default(),
             closing: Latch::default(),

@@ -34,8 +34,8 @@ pub(super) struct Record<K> {
     pub(super) watermarks: Option<Box<WatermarkList>>,
 }
 
-/// A time on the timer's clock, in units of 50 ms: six years in four bytes, so that a record stays
-/// small. All later times count as the same, so no key is quiet then.
+/// A time since the purgatory was built, in units of 50 ms: six years in four bytes, so that a
+/// record stays small. All later times count as the same, so no key is quiet then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QuietClock(NonZeroU32);
 

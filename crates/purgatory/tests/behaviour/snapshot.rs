@@ -10,6 +10,8 @@ use purgatory::{Purgatory, Replies, Watches};
 
 type Waits = Purgatory<&'static str>;
 
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 #[test]
 fn a_snapshot_lists_operations_keys_and_ages() {
     let (timer, purgatory) = waiting();
@@ -203,7 +205,6 @@ fn every_kind_of_event_ends_a_keys_silence() {
 
 #[test]
 fn keys_stay_quiet_for_years() {
-    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let (timer, waits) = waiting();
     Probe::parked(&waits, &["older"], NEVER);
     assert_eq!(quiet(&waits), [("older", Duration::ZERO)]);
@@ -220,6 +221,18 @@ fn keys_stay_quiet_for_years() {
             [("older", (days + 1) * DAY), ("newer", days * DAY)]
         );
     }
+}
+
+/// A clock that counts from 1970 has six years behind it when the purgatory is built.
+#[test]
+fn keys_are_quiet_by_a_clock_that_counts_from_1970() {
+    let (timer, _) = waiting();
+    timer.advance(56 * 365 * DAY);
+    let waits: Waiting = Purgatory::builder("late").timer(&timer).build().unwrap();
+    Probe::parked(&waits, &["k"], NEVER);
+    assert_eq!(quiet(&waits), [("k", Duration::ZERO)]);
+    timer.advance(MINUTE);
+    assert_eq!(quiet(&waits), [("k", MINUTE)]);
 }
 
 #[test]
