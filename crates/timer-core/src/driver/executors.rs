@@ -12,7 +12,8 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-/// The executor of an owner of wheels: its own, or else the timer's. Panics of either are contained.
+/// The executor of an owner of wheels: its own, or else the timer's. Panics of either are
+/// contained.
 #[derive(Clone, Debug)]
 pub struct Executors {
     timers: Arc<dyn Executor>,
@@ -157,7 +158,8 @@ fn sorted<T>(tasks: Vec<T>, order: &[(u64, u64)]) -> Vec<T> {
 /// The tasks that fell due in the round under way, of one owner of wheels.
 ///
 /// An owner fills it in [`advance`](super::WheelOwner::advance), and in
-/// [`round_over`](super::WheelOwner::round_over) takes it and [releases](super::Driver::release) itself.
+/// [`round_over`](super::WheelOwner::round_over) takes it and [releases](super::Driver::release)
+/// itself.
 #[derive(Debug)]
 pub struct DueQueue<T> {
     due: Mutex<Due<T>>,

@@ -1,5 +1,5 @@
-//! The reaper: the one thread that waits for time to pass, for all wheels of a timer. It can also be
-//! a task of a tokio runtime. A manual timer has none.
+//! The reaper: the one thread that waits for time to pass, for all wheels of a timer. It can also
+//! be a task of a tokio runtime. A manual timer has none.
 //!
 //! It sleeps until the next bucket of any shard is due (not until the next tick: an idle timer
 //! wakes no thread). Then it advances the shards that are due or rang, a bounded amount of work

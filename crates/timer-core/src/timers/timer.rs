@@ -15,8 +15,8 @@ use crate::{
 
 /// A timer: tasks are scheduled on it, and other owners' wheels can share its reaper.
 ///
-/// A handle, cheap to clone. The same timer may serve a whole process: an owner of wheels, such as a
-/// [`TaskTimer`], takes the [driver](Self::driver) and shares the reaper.
+/// A handle, cheap to clone. The same timer may serve a whole process: an owner of wheels, such as
+/// a [`TaskTimer`], takes the [driver](Self::driver) and shares the reaper.
 ///
 /// Nothing of the timer is locked while a task runs, so a task may schedule and cancel, itself
 /// included. The trait is not dyn compatible: a function that takes any timer is generic over it.
@@ -36,10 +36,10 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.inner().driver.now_ns()
     }
 
-    /// Ends the timer: later tasks are refused, sleeps are woken, owners of wheels on it are closed,
-    /// and the tasks that never fired are handed back. Then waits until the timer's threads have run
-    /// the expired tasks and those that the closing ended, for at most `limit`; [`Duration::MAX`]
-    /// waits until that is over. The rest goes on, and its thread ends after it.
+    /// Ends the timer: later tasks are refused, sleeps are woken, owners of wheels on it are
+    /// closed, and the tasks that never fired are handed back. Then waits until the timer's threads
+    /// have run the expired tasks and those that the closing ended, for at most `limit`;
+    /// [`Duration::MAX`] waits until that is over. The rest goes on, and its thread ends after it.
     ///
     /// A thread of a timer waits for nothing here. A timer on a tokio runtime, or with an
     /// [executor](crate::SystemTimerBuilder::executor) of yours, has no worker to wait for. Jobs

@@ -125,7 +125,8 @@ fn all_fired<T: Timer>(timer: &T, sink: &Sink) -> anyhow::Result<u64> {
 }
 
 /// Schedules timers with one timeout at a steady rate over a window; returns their sink.
-fn steady<T: Timer>((timers, window): (usize, Duration)) -> anyhow::Result<&'static Sink> {
+fn steady<T: Timer>(timers_and_window: (usize, Duration)) -> anyhow::Result<&'static Sink> {
+    let (timers, window) = timers_and_window;
     let share = timers / UNIFORM_THREADS;
     let sink = Sink::leaked((share * UNIFORM_THREADS) as u64, Recorded::Lateness);
     let timer = T::start(sink)?;
@@ -256,7 +257,7 @@ impl Timer for Parked {
             .expect("a free slot");
     }
 
-    fn cancel(_: &mut Self::Local<'_>, (): ()) -> bool {
+    fn cancel(_: &mut Self::Local<'_>, _task: ()) -> bool {
         false
     }
 

@@ -137,7 +137,7 @@ fn measure(purgatory: Option<Purgatory<usize, BoxedOperation>>) -> anyhow::Resul
     Ok(late)
 }
 
-fn ours((): ()) -> anyhow::Result<Histogram<u64>> {
+fn ours(_work: ()) -> anyhow::Result<Histogram<u64>> {
     let timer = SystemTimer::new()?;
     measure(Some(Purgatory::builder("fetch").timer(&timer).build()?))
 }
