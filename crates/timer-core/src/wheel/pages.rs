@@ -9,7 +9,7 @@
 //! - **Listed**: a page is on one list at most: `partial` (it has a free slot, or had one) or
 //!   `vacant` (it has no memory). A page with a free slot is on `partial`.
 
-use smallvec::SmallVec;
+use std::ops::{Index, IndexMut};
 
 /// A slot of [`Pages`].
 pub trait PageSlot {
@@ -40,6 +40,16 @@ struct Page<N> {
 }
 
 impl<N> Page<N> {
+    /// A record without memory.
+    fn without_memory() -> Self {
+        Page {
+            slots: Box::default(),
+            free: 0,
+            next: END,
+            listed: true,
+        }
+    }
+
     /// Gives its memory back. It is on the list `partial` still.
     fn give_back(&mut self) {
         self.slots = Box::default();
@@ -47,11 +57,64 @@ impl<N> Page<N> {
     }
 }
 
+/// The records of all pages, by their numbers.
+///
+/// The first lies here: most owners never need another, whose look-up is one comparison then, and
+/// costs one cache line less.
+#[derive(Debug)]
+struct PageTable<N> {
+    first: Page<N>,
+    others: Vec<Page<N>>,
+}
+
+impl<N> PageTable<N> {
+    fn len(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    #[inline]
+    fn get(&self, number: u32) -> Option<&Page<N>> {
+        match number.checked_sub(1) {
+            None => Some(&self.first),
+            Some(other) => self.others.get(other as usize),
+        }
+    }
+
+    #[inline]
+    fn get_mut(&mut self, number: u32) -> Option<&mut Page<N>> {
+        match number.checked_sub(1) {
+            None => Some(&mut self.first),
+            Some(other) => self.others.get_mut(other as usize),
+        }
+    }
+}
+
+impl<N> Index<u32> for PageTable<N> {
+    type Output = Page<N>;
+
+    #[inline]
+    fn index(&self, number: u32) -> &Page<N> {
+        match number.checked_sub(1) {
+            None => &self.first,
+            Some(other) => &self.others[other as usize],
+        }
+    }
+}
+
+impl<N> IndexMut<u32> for PageTable<N> {
+    #[inline]
+    fn index_mut(&mut self, number: u32) -> &mut Page<N> {
+        match number.checked_sub(1) {
+            None => &mut self.first,
+            Some(other) => &mut self.others[other as usize],
+        }
+    }
+}
+
 /// Slots `N` with stable indices.
 #[derive(Debug)]
 pub struct Pages<N> {
-    /// The record of the first page lies here, so that few slots cost one cache line less.
-    pages: SmallVec<[Page<N>; 1]>,
+    pages: PageTable<N>,
     partial: u32,
     vacant: u32,
     len: u32,
@@ -77,11 +140,11 @@ impl<N: PageSlot> Pages<N> {
     /// of a page.
     #[inline]
     pub fn claim(&mut self) -> Option<u32> {
-        let number = match self.pages.get(self.partial as usize) {
+        let number = match self.pages.get(self.partial) {
             Some(page) if page.free != 0 => self.partial,
             _ => self.page_with_room()?,
         };
-        let page = &mut self.pages[number as usize];
+        let page = &mut self.pages[number];
         // An empty page beyond the first is the spare one, which comes into use.
         if page.free == Self::ALL && number > 0 {
             self.spare = false;
@@ -101,11 +164,14 @@ impl<N: PageSlot> Pages<N> {
     /// Takes a slot of the first page into use: `None` if it is in use already. O(1).
     #[inline]
     pub fn claim_near(&mut self, index: u32) -> Option<&mut N> {
-        if self.pages.is_empty() {
+        // Before its first slot is claimed no page has memory, and the first is made first.
+        if self.pages.first.slots.is_empty() {
             self.page_with_room();
         }
-        let page = &mut self.pages[0];
+        let page = &mut self.pages.first;
         let bit = 1 << index;
+        // Not by adding `u32::from(is_free)` to `len`: rustc 1.95 loses that store when it inlines
+        // this into a caller (with optimisation, on x86-64).
         if page.free & bit == 0 {
             return None;
         }
@@ -119,7 +185,7 @@ impl<N: PageSlot> Pages<N> {
     fn page_with_room(&mut self) -> Option<u32> {
         // `claim_near` and `give_back` leave pages on the list that have no free slot any more:
         // those at its head go to where they belong (Listed).
-        while let Some(page) = self.pages.get_mut(self.partial as usize) {
+        while let Some(page) = self.pages.get_mut(self.partial) {
             if page.free != 0 {
                 return Some(self.partial);
             }
@@ -152,9 +218,9 @@ impl<N: PageSlot> Pages<N> {
             listed: true,
         };
         // The new page takes the place of its record, or adds one.
-        match self.pages.get_mut(number as usize) {
+        match self.pages.get_mut(number) {
             Some(vacant) => self.vacant = std::mem::replace(vacant, page).next,
-            None => self.pages.push(page),
+            None => self.pages.others.push(page),
         }
         self.partial = number; // nothing else was on it
         Some(number)
@@ -163,27 +229,27 @@ impl<N: PageSlot> Pages<N> {
     /// The slot at `index`, in use or not, unless its page has no memory.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&N> {
-        let page = self.pages.get((index >> N::PAGE_BITS) as usize)?;
+        let page = self.pages.get(index >> N::PAGE_BITS)?;
         page.slots.get(offset::<N>(index))
     }
 
     /// See [`get`](Self::get).
     #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut N> {
-        let page = self.pages.get_mut((index >> N::PAGE_BITS) as usize)?;
+        let page = self.pages.get_mut(index >> N::PAGE_BITS)?;
         page.slots.get_mut(offset::<N>(index))
     }
 
     /// The slot at an index that is in use.
     #[inline]
     pub fn at(&self, index: u32) -> &N {
-        &self.pages[(index >> N::PAGE_BITS) as usize].slots[offset::<N>(index)]
+        &self.pages[index >> N::PAGE_BITS].slots[offset::<N>(index)]
     }
 
     /// See [`at`](Self::at).
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> &mut N {
-        &mut self.pages[(index >> N::PAGE_BITS) as usize].slots[offset::<N>(index)]
+        &mut self.pages[index >> N::PAGE_BITS].slots[offset::<N>(index)]
     }
 
     /// Gives a slot that is in use back. O(1), but for the freeing of an emptied page, and with the
@@ -191,7 +257,7 @@ impl<N: PageSlot> Pages<N> {
     #[inline]
     pub fn release(&mut self, index: u32) {
         let number = index >> N::PAGE_BITS;
-        let page = &mut self.pages[number as usize];
+        let page = &mut self.pages[number];
         debug_assert!(
             page.free & 1 << offset::<N>(index) == 0,
             "only a slot in use is released"
@@ -205,7 +271,8 @@ impl<N: PageSlot> Pages<N> {
             page.next = self.partial;
             self.partial = number;
         }
-        if page.free == Self::ALL {
+        // As long as it is the only one, the first page keeps its memory.
+        if page.free == Self::ALL && self.pages.len() > 1 {
             self.emptied(number);
         }
     }
@@ -217,12 +284,12 @@ impl<N: PageSlot> Pages<N> {
             // After a peak even the records go.
             *self = Pages::default();
         } else if self.len == 0 {
-            for page in self.pages.iter_mut().skip(1) {
+            for page in &mut self.pages.others {
                 page.give_back();
             }
             self.spare = false;
         } else if number > 0 && std::mem::replace(&mut self.spare, true) {
-            self.pages[number as usize].give_back();
+            self.pages[number].give_back();
         }
     }
 
@@ -230,7 +297,7 @@ impl<N: PageSlot> Pages<N> {
     pub fn first_from(&self, index: u32) -> Option<u32> {
         let first = index >> N::PAGE_BITS;
         for number in first..self.pages.len() as u32 {
-            let page = &self.pages[number as usize];
+            let page = &self.pages[number];
             // Without memory a page has no free bits either, and nothing live.
             let mut live = if page.slots.is_empty() {
                 0
@@ -250,20 +317,23 @@ impl<N: PageSlot> Pages<N> {
 
     /// Pages that have memory, for tests.
     pub fn pages_with_memory(&self) -> usize {
-        self.pages
-            .iter()
-            .filter(|page| !page.slots.is_empty())
-            .count()
+        let has_memory = |page: &&Page<N>| !page.slots.is_empty();
+        let others = self.pages.others.iter().filter(has_memory).count();
+        others + usize::from(has_memory(&&self.pages.first))
     }
 }
 
 impl<N> Default for Pages<N> {
-    /// No page yet.
+    /// No page has memory yet.
     fn default() -> Self {
+        let pages = PageTable {
+            first: Page::without_memory(),
+            others: Vec::new(),
+        };
         Pages {
-            pages: SmallVec::new(),
+            pages,
             partial: END,
-            vacant: END,
+            vacant: 0,
             len: 0,
             spare: false,
         }
@@ -308,9 +378,9 @@ mod tests {
             (
                 pages.len(),
                 pages.pages_with_memory(),
-                pages.pages.capacity()
+                pages.pages.others.capacity()
             ),
-            (0, 0, 1)
+            (0, 0, 0)
         );
         let again: Vec<_> = (0..4000).map(|_| pages.claim().unwrap()).collect();
         assert!(!pages.is_empty() && again == indices);
