@@ -110,9 +110,10 @@ impl Live {
     ///
     /// O(parked + keys) for each purgatory, as [`Purgatory::snapshot`], and O(shards × buckets) for
     /// each timer. Shards are locked one after another, so counts may disagree by what changes
-    /// meanwhile. A hundred thousand parked operations take some milliseconds: in an async program,
-    /// call it on a thread that may block. The first call starts the timing of waits: every ending
-    /// then reads the clock.
+    /// meanwhile. The event lists a part, [`limit`](Self::limit) keys and operations, but finding
+    /// them visits all. A hundred thousand parked operations take some milliseconds, a million ten
+    /// times that and more: in an async program, call it on a thread that may block. The first call
+    /// starts the timing of waits: every ending then reads the clock.
     ///
     /// # Panics
     /// When a key's `Clone` panics, which runs under a lock, or the function that writes keys,
