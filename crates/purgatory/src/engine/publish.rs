@@ -163,7 +163,7 @@ fn counters(stats: &Stats) -> Vec<Sample> {
             stats.ended_at_once,
         ),
         ("purgatory_checks_total", "Checks", stats.checks),
-        ("purgatory_events_total", "Events raised", stats.events),
+        ("purgatory_events_total", "Signals of keys", stats.events),
         (
             "purgatory_panics_total",
             "Checks and callbacks that panicked",
