@@ -55,6 +55,7 @@ impl Model {
             while world.run_job() {} // so that they tell in which order a shutdown took them
         }
         (reference.seen, reference.dropped) = world.take_log();
+        reference.checked_twice = world.take_checked_twice();
         reference.act(None, act);
         if open && reference.known.closed {
             while reference.run_job() {}

@@ -6,7 +6,7 @@ use purgatory::{Outcome, RefusedReason, Timeout};
 
 use super::{
     acts::Side,
-    reference::{Event, Operation, PANICKED, Reference, State, Verdict, Watch, Watching, Work},
+    reference::{Operation, PANICKED, Reference, State, Verdict, Watch, Watching},
     steps::{PARKED_MAX, Plan, Returned, Saw},
 };
 
@@ -60,7 +60,7 @@ impl Reference {
         if self.known.closed {
             return self.refused(number, RefusedReason::Closed);
         }
-        let again = before != self.versions && self.is_checked_again(nested, number, &before);
+        let again = before != self.versions && self.is_checked_again(number, &before);
         self.places += 1;
         self.stats.parked_total += 1;
         self.parked.push(number);
@@ -81,9 +81,9 @@ impl Reference {
     }
 
     /// An event of one of its keys came during its first check. Whether keys of other hashes have
-    /// the same version is taken from the record, unless an event that waits for the end of this
-    /// call has it checked, too.
-    fn is_checked_again(&mut self, nested: bool, number: usize, before: &[u64]) -> bool {
+    /// the same version is taken from the record: the operation was checked again at once, before
+    /// any event that waits for the end of this call.
+    fn is_checked_again(&mut self, number: usize, before: &[u64]) -> bool {
         let request = &self.all[number].request;
         let mut keys = request
             .keys
@@ -91,17 +91,9 @@ impl Reference {
             .chain(request.levels.iter().map(|(key, _)| key));
         let version = |key| Self::version(key);
         let moved = keys.any(|&key| before[version(key)] != self.versions[version(key)]);
-        let checks_it = |work: &Work| match work {
-            Work::Event(key, Event::Advance(value)) => request
-                .levels
-                .iter()
-                .any(|(of, threshold)| of == key && threshold <= value),
-            Work::Event(key, _) => request.keys.contains(key) && self.plain(*key).is_empty(),
-            Work::CallBack(..) => false,
-        };
-        let waits = !nested && self.queue.iter().any(checks_it);
-        let look = Saw::Check(number, self.all[number].look + 1);
-        let again = moved || !waits && self.seen.get(self.log.len()) == Some(&look);
+        let next_check = Saw::Check(number, self.all[number].look + 1);
+        let is_next = self.seen.get(self.log.len()) == Some(&next_check);
+        let again = moved || is_next && self.checked_twice.contains(&number);
         self.count_if(again, "an event in its first check");
         again
     }

@@ -1,7 +1,7 @@
 //! The reference: the promises of the documentation in plain lists, on one thread. Every question
 //! is a scan.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use purgatory::{CancelReason, Outcome, Stats};
 
@@ -137,6 +137,9 @@ pub struct Reference {
     /// The record of this step, and the order in which operations were dropped.
     pub seen: Vec<Saw>,
     pub dropped: Vec<usize>,
+    /// The operations that the record shows checked a second time with no event since their first
+    /// check.
+    pub checked_twice: BTreeSet<usize>,
     /// Operations that a shutdown has ended but not called back yet.
     pub closing: Vec<usize>,
     /// How many events each hash of keys has had.

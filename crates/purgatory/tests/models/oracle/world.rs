@@ -1,7 +1,7 @@
 //! The real purgatory, with operations that follow their plans and record what happens.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     hash::{Hash, Hasher},
     panic::resume_unwind,
     sync::{
@@ -47,6 +47,8 @@ pub struct World {
     pub alive: AtomicUsize,
     /// The operations dropped in this step, in order.
     dropped: Mutex<Vec<usize>>,
+    /// The operations that this step checked a second time with no event since their first check.
+    checked_twice: Mutex<BTreeSet<usize>>,
 }
 
 /// An executor that keeps its jobs.
@@ -64,6 +66,8 @@ struct Planned {
     world: Arc<World>,
     request: Request,
     look: u32,
+    /// The events before its first check returned.
+    first_events: Option<u64>,
 }
 
 impl Planned {
@@ -73,6 +77,7 @@ impl Planned {
             world: world.clone(),
             request,
             look: 0,
+            first_events: None,
         }
     }
 }
@@ -89,9 +94,15 @@ impl DelayedOperation for Planned {
         self.look += 1;
         let number = self.request.number;
         self.world.saw(Saw::Check(number, self.look));
+        if self.look == 2 && self.first_events == self.world.events() {
+            self.world.checked_twice.lock().unwrap().insert(number);
+        }
         let acts = self.request.acts_at(self.look).iter();
         for act in acts {
             self.world.act(Some(number), act);
+        }
+        if self.look == 1 {
+            self.first_events = self.world.events();
         }
         if self.request.plan.panics_at == Some(self.look) {
             resume_unwind(Box::new("a check")); // past the hook, which would print it
@@ -144,6 +155,7 @@ impl World {
             jobs,
             alive: AtomicUsize::new(0),
             dropped: Mutex::default(),
+            checked_twice: Mutex::default(),
         })
     }
 
@@ -151,6 +163,16 @@ impl World {
     pub fn take_log(&self) -> (Vec<Saw>, Vec<usize>) {
         let log = std::mem::take(&mut *self.log.lock().unwrap());
         (log, std::mem::take(&mut *self.dropped.lock().unwrap()))
+    }
+
+    /// Returns the operations that this step checked a second time with no event in between.
+    pub fn take_checked_twice(&self) -> BTreeSet<usize> {
+        std::mem::take(&mut *self.checked_twice.lock().unwrap())
+    }
+
+    /// Returns how many events there were, while there is a handle to ask.
+    fn events(&self) -> Option<u64> {
+        Some(self.handle()?.stats().events)
     }
 
     /// A handle of the purgatory, unless the last one was dropped.
