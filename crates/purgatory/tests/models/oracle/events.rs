@@ -176,12 +176,15 @@ impl Reference {
     fn attempt_each(&mut self, nested: bool, mut rest: Vec<usize>) -> usize {
         let mut completed = 0;
         self.count_if(rest.len() > TOGETHER, "a walk of several steps");
-        while !rest.is_empty() {
+        loop {
+            // Callbacks and checks of the step before may have ended some.
+            rest.retain(|&number| self.all[number].state != State::Over);
+            if rest.is_empty() {
+                return completed;
+            }
             let together: Vec<usize> = rest.drain(..rest.len().min(TOGETHER)).collect();
             completed += self.attempt(nested, &together);
-            rest.retain(|&number| self.all[number].state != State::Over);
         }
-        completed
     }
 
     fn attempt(&mut self, nested: bool, together: &[usize]) -> usize {
