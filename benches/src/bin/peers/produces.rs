@@ -122,7 +122,8 @@ impl Produces for Locked {
     }
 }
 
-/// A partition's list is taken off whole: in this row nothing waits beyond the high watermark.
+/// A partition's list is taken off whole. On one thread nothing waits beyond the high watermark; on
+/// two, what does registers again.
 impl Produces for Oneshots {
     fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait {
         Waits::park(self, [partition as u64], timeout, produce)

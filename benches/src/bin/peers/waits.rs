@@ -23,6 +23,8 @@ use crate::{
 pub(crate) trait Waits: Peer {
     /// How often a signal checks a request that is not ready.
     const VAIN_CHECKS: u64 = 1;
+    /// Whether requests end in callbacks, so that no future is pending.
+    const CALLS_BACK: bool = false;
 
     /// Parks a request that is not ready. It waits once the future was polled, and [`Request::end`]
     /// is called before the future ends. In the callback form the future is ready as soon as the
@@ -57,6 +59,8 @@ impl<O: DelayedOperation + Send> Peer for Purgatory<u64, O> {
 }
 
 impl Waits for Purgatory<u64, Request> {
+    const CALLS_BACK: bool = true;
+
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
         _ = self
             .try_complete_else_watch(request, &keys, limit)

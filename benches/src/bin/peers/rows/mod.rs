@@ -9,10 +9,10 @@ mod timers;
 mod waits;
 
 use row::{Row, row};
-use waits::{operations, park, poll_loop, replies};
+use waits::{acks_all, operations, park, poll_loop, replies};
 
 /// All rows, in the order of the table.
-pub(crate) const ROWS: [Row; 26] = [
+pub(crate) const ROWS: [Row; 27] = [
     row(
         "idle",
         "How often does a process wake up while 1000 timers are far away?",
@@ -101,7 +101,12 @@ pub(crate) const ROWS: [Row; 26] = [
     row(
         "acks-all-1t",
         "What does a produce cost that waits for its followers?",
-        operations::acks_all_1t,
+        acks_all::run,
+    ),
+    row(
+        "acks-all-2t",
+        "And if another thread advances the high watermark?",
+        acks_all::run,
     ),
     row(
         "replies-1t",

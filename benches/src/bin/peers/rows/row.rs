@@ -3,7 +3,12 @@
 use anyhow::Context;
 use hdrhistogram::Histogram;
 
-use crate::{contender::Contender, results::Results, sizes::Sizes};
+use crate::{
+    contender::Contender,
+    line,
+    results::{Results, Round},
+    sizes::Sizes,
+};
 
 /// Measures one row.
 type Measure = fn(&'static str, &mut Run<'_>) -> anyhow::Result<()>;
@@ -74,9 +79,26 @@ impl Run<'_> {
         if !is_wanted(self.measures, id) {
             return Ok(());
         }
-        self.turns(contenders, of, |run, name, value| {
-            run.add(id, unit, name, value)
-        })
+        if !id.contains("-2t") {
+            return self.turns(contenders, of, |run, name, value| {
+                run.add(id, unit, name, value)
+            });
+        }
+        // With two threads: where are the processors now?
+        for one in contenders {
+            let line_ns = line::move_ns();
+            self.turns(std::slice::from_ref(one), of, |run, name, value| {
+                let measure = run.results.measure(id, unit);
+                measure.add_round(
+                    name,
+                    Round {
+                        value,
+                        line_ns: Some(line_ns),
+                    },
+                );
+            })?;
+        }
+        Ok(())
     }
 
     /// Adds one round's value of a contender.

@@ -1,9 +1,11 @@
 //! Rows of waits: requests are parked under keys and completed by signals.
 
+pub(super) mod acks_all;
 mod arena;
 pub(super) mod operations;
 pub(super) mod park;
 pub(super) mod poll_loop;
 pub(super) mod replies;
+mod tasks;
 #[cfg(test)]
 mod tests;

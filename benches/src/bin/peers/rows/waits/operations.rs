@@ -1,9 +1,3 @@
-//! `acks-all-1t`: a produce with acks=all, until the high watermark of its partition has reached
-//! its offset. Batches of one to eight produces go to random partitions of 64, at increasing
-//! offsets, each with a timeout of 30 s. A batch is parked, and one advance of the high watermark
-//! completes it. The figure is the time from the first produce until the last has ended, divided by
-//! their number. Rounds are many and short, each with a new contender.
-//!
 //! `hot-key`: a signal to a key under which 10 000 requests wait, none of them ready. It ends when
 //! each was checked and waits again. A future that the signal wakes checks in a task of its own.
 //!
@@ -14,89 +8,15 @@
 use std::sync::Arc;
 
 use anyhow::ensure;
-use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 use tokio::task::yield_now;
 
-use super::arena::{
-    Arena, HOUR, Pending, TIMEOUT, begin, check_completed, check_counts, complete_all, park_all,
-    warmed_up,
-};
+use super::arena::{Arena, HOUR, Pending, check_completed, complete_all, park_all};
 use crate::{
-    produces::{PARTITIONS, Produces, produces},
     request::{Progress, Request},
     rows::row::Run,
     waits::{Waits, waits},
 };
-
-/// The maximum number of produces in a batch.
-const BATCH_MAX: u64 = 8;
-
-/// Parks and completes `produces` produces to partitions that all end at `log_end`; returns how
-/// long that took, in nanoseconds.
-async fn produce<P: Produces>(
-    waits: Arc<P>,
-    partitions: &'static [Progress],
-    log_end: u64,
-    produces: u64,
-) -> u64 {
-    let mut random = Rng::with_seed(1);
-    let mut log_ends = [log_end; PARTITIONS];
-    let mut pending = Pending::new();
-    let mut parked = 0;
-    let clock = SystemClock::new();
-    while parked < produces {
-        // Append a batch to a partition, and park it.
-        let partition = random.usize(0..PARTITIONS);
-        let batch = random.u64(1..=BATCH_MAX).min(produces - parked);
-        parked += batch;
-        let progress = &partitions[partition];
-        let first = log_ends[partition] + 1;
-        log_ends[partition] += batch;
-        for required in first..first + batch {
-            let produce = Request { progress, required };
-            let wait = waits.park(partition, TIMEOUT, produce);
-            begin(Box::pin(wait), &mut pending).await;
-        }
-
-        // Advance the high watermark to the log's end, which completes the batch.
-        progress.reach(log_ends[partition]);
-        waits.advance(partition, log_ends[partition]);
-        for wait in pending.drain(..) {
-            wait.await;
-        }
-    }
-    clock.now_ns()
-}
-
-/// Measures nanoseconds per produce, after a warm-up.
-fn acks_all<P: Produces>(produces: u64) -> anyhow::Result<f64> {
-    let arena = Arena::<P>::open(1)?;
-    warmed_up(produces, |log_end, produces| {
-        // Leaked, as requests of all contenders refer to it.
-        let partitions: Box<[Progress]> = (0..PARTITIONS).map(|_| Progress::default()).collect();
-        let partitions: &[Progress] = Box::leak(partitions);
-        let task = produce(arena.waits.clone(), partitions, log_end, produces);
-        let ns = arena.join(arena.spawn(task))?;
-
-        let completed = partitions.iter().map(Progress::completed).sum();
-        let ended = partitions.iter().map(Progress::ended).sum();
-        check_counts::<P>(completed, ended, produces)?;
-        arena.check_empty()?;
-        Ok(ns)
-    })
-}
-
-pub(in crate::rows) fn acks_all_1t(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let produces = run.sizes.operations as u64;
-    // Twice the rounds, as they are short.
-    for _ in 0..2 * run.sizes.rounds {
-        for (form, contenders) in produces!(acks_all) {
-            run.each(&format!("{id}-{form}"), "ns", &contenders, produces)?;
-        }
-    }
-    Ok(())
-}
 
 /// The number of waiting requests; fewer in tests, which are not optimised.
 const HOT: usize = if cfg!(test) { 20 } else { 10_000 };

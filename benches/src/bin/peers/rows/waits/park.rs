@@ -10,34 +10,48 @@
 //! empty.
 //!
 //! Each thread has a runtime for tokio's timeouts. It parks a window of requests, makes them ready,
-//! signals the first key of each, and goes on when all have ended. A thread beside others may park
-//! more windows before that, and polls instead of sleeping: it would be woken on another thread's
-//! worker, which does not yield. A pending future is boxed, as it would be in a task of its own.
+//! signals the first key of each, and goes on when all have ended. Alone it awaits one after the
+//! other; a pending future is boxed, as it would be in a task of its own.
+//!
+//! A thread beside another may park more windows before their requests have ended. Each of its
+//! futures is a task of its own, polled again only once its waker was called (see [`Tasks`]); the
+//! thread sleeps when no task is ready. Callbacks are no tasks and wake nothing, so a thread yields
+//! while it waits for those.
 //!
 //! With `half-foreign` a thread leaves the signals for half its window to the other thread, and
-//! makes the signals that the other has left to it.
+//! makes the signals that the other has left to it. A window's worth is one message, which wakes
+//! the other thread if it sleeps.
 
-use std::sync::{
-    Arc, Barrier,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{Arc, Barrier},
+    task::{Context, Poll},
 };
 
 use timer_core::{Clock, SystemClock};
-use tokio::task::yield_now;
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::yield_now,
+};
 
-use super::arena::{
-    Arena, KEYS, Keys, Pending, TIMEOUT, begin, check_completed, complete_all, park_all, poll_once,
+use super::{
+    arena::{
+        Arena, KEYS, Keys, Pending, TIMEOUT, begin, check_completed, complete_all, park_all,
+        poll_once,
+    },
+    tasks::{Tasks, poll_woken},
 };
 use crate::{
-    request::{Progress, Request},
+    request::{Progress, Request, Wait},
     rows::row::Run,
     waits::{Waits, waits},
 };
 
 /// The number of requests that a thread parks before it completes them.
 const WINDOW: u64 = 64;
-/// The number of its requests that may be left to the other thread before it waits for them. With
-/// only a window's worth, two threads run in lockstep and spend a third of the time waiting.
+/// The number of its requests that may not have ended before a thread beside another waits for
+/// them. With only a window's worth, two threads run in lockstep.
 const REMAINING_MAX: u64 = 8 * WINDOW;
 /// The first key under which the requests that stay wait.
 const OTHERS: u64 = 1 << 40;
@@ -92,14 +106,14 @@ fn with_others<W: Waits, const K: usize>(work: Work) -> anyhow::Result<f64> {
 /// Does the work on threads that begin together; returns nanoseconds per request of the slowest.
 fn together<W: Waits, const K: usize>(arena: &Arena<W>, of: Work) -> anyhow::Result<f64> {
     let together = Arc::new(Barrier::new(of.threads));
-    let given: [Arc<AtomicU64>; 2] = Default::default();
+    let mut swaps = Swap::between_two().map(Some);
 
     // A thread's clock starts when all are there.
     let member = |thread: usize| {
         let first = if of.apart { thread as u64 * KEYS } else { 0 };
         let keys = Keys::new(of.operations + thread as u64, first);
         let swap = if of.half_foreign {
-            Some(Swap::new(thread, &given))
+            swaps[thread].take()
         } else {
             None
         };
@@ -107,7 +121,6 @@ fn together<W: Waits, const K: usize>(arena: &Arena<W>, of: Work) -> anyhow::Res
             waits: arena.waits.clone(),
             progress: Progress::leaked(),
             parked: 0,
-            alone: of.threads == 1,
             swap,
         };
         let together = together.clone();
@@ -115,7 +128,11 @@ fn together<W: Waits, const K: usize>(arena: &Arena<W>, of: Work) -> anyhow::Res
             let clock = SystemClock::new();
             together.wait();
             let begin_ns = clock.now_ns();
-            member.work(of.operations, keys).await;
+            if of.threads == 1 {
+                member.work_alone(of.operations, keys).await;
+            } else {
+                member.work_beside(of.operations, keys).await;
+            }
             let took_ns = clock.now_ns() - begin_ns;
             check_completed::<W>(member.progress, of.operations)?;
             anyhow::Ok(took_ns as f64 / of.operations as f64)
@@ -131,29 +148,34 @@ fn together<W: Waits, const K: usize>(arena: &Arena<W>, of: Work) -> anyhow::Res
     Ok(slowest_ns)
 }
 
-/// The requests that two threads leave to each other. Both draw the keys of these from the same
-/// seed.
+/// The signals that two threads leave to each other, as their number. Both draw the keys of these
+/// from the same seed.
 struct Swap {
-    given: Arc<AtomicU64>,
-    received: Arc<AtomicU64>,
+    given: UnboundedSender<u64>,
+    received: UnboundedReceiver<u64>,
     given_keys: Keys,
     received_keys: Keys,
-    /// Signals made for the other thread.
-    signalled: u64,
 }
 
 impl Swap {
-    /// Creates one thread's part; `given` counts what each thread has left to the other.
-    fn new(thread: usize, given: &[Arc<AtomicU64>; 2]) -> Self {
-        // Both threads draw these keys, from the same two seeds.
-        let other = 1 - thread;
-        let keys = |thread| Keys::new(!(thread as u64), 0);
+    /// Creates the parts of two threads.
+    fn between_two() -> [Self; 2] {
+        // What one gives the other receives.
+        let (to_second, from_first) = unbounded_channel();
+        let (to_first, from_second) = unbounded_channel();
+        [
+            Swap::new(to_second, from_second, 0),
+            Swap::new(to_first, from_first, 1),
+        ]
+    }
+
+    fn new(given: UnboundedSender<u64>, received: UnboundedReceiver<u64>, thread: u64) -> Self {
+        let keys = |thread: u64| Keys::new(!thread, 0);
         Swap {
-            given: given[thread].clone(),
-            received: given[other].clone(),
+            given,
+            received,
             given_keys: keys(thread),
-            received_keys: keys(other),
-            signalled: 0,
+            received_keys: keys(1 - thread),
         }
     }
 }
@@ -163,18 +185,49 @@ struct Member<W, const K: usize> {
     waits: Arc<W>,
     progress: &'static Progress,
     parked: u64,
-    alone: bool,
     swap: Option<Swap>,
 }
 
 impl<W: Waits, const K: usize> Member<W, K> {
-    async fn work(&mut self, operations: u64, mut own_keys: Keys) {
+    /// Counts a request that is parked next.
+    fn request(&mut self) -> Request {
+        self.parked += 1;
+        Request {
+            progress: self.progress,
+            required: self.parked,
+        }
+    }
+
+    async fn work_alone(&mut self, operations: u64, mut keys: Keys) {
         let waits = self.waits.clone();
         let mut pending = Pending::new();
         let mut to_signal = Vec::with_capacity(WINDOW as usize);
-        let remaining_max = if self.alone { 0 } else { REMAINING_MAX };
         while self.parked < operations {
-            // Park a window; the other thread signals the first half of it, if there are two.
+            // Park a window.
+            for _ in 0..WINDOW.min(operations - self.parked) {
+                let keys = keys.next::<K>();
+                let wait = waits.park(keys, TIMEOUT, self.request());
+                begin(Box::pin(wait), &mut pending).await;
+                to_signal.push(keys[0]);
+            }
+
+            // Make all of it ready, signal, and await each.
+            self.progress.reach(self.parked);
+            for key in to_signal.drain(..) {
+                waits.signal(key);
+            }
+            for wait in pending.drain(..) {
+                wait.await;
+            }
+        }
+    }
+
+    async fn work_beside(&mut self, operations: u64, mut own_keys: Keys) {
+        let waits = self.waits.clone();
+        let mut tasks = Tasks::new();
+        let mut to_signal = Vec::with_capacity(WINDOW as usize);
+        while self.parked < operations {
+            // Start a window of tasks; the other thread signals the first half, if it is to.
             let window = WINDOW.min(operations - self.parked);
             let given = if self.swap.is_some() { window / 2 } else { 0 };
             for at in 0..window {
@@ -182,70 +235,88 @@ impl<W: Waits, const K: usize> Member<W, K> {
                     Some(swap) if at < given => swap.given_keys.next::<K>(),
                     _ => own_keys.next::<K>(),
                 };
-                self.parked += 1;
-                let request = Request {
-                    progress: self.progress,
-                    required: self.parked,
-                };
-                begin(Box::pin(waits.park(keys, TIMEOUT, request)), &mut pending).await;
+                let wait = waits.park(keys, TIMEOUT, self.request());
+                if W::CALLS_BACK {
+                    _ = poll_once(pin!(wait)).await;
+                } else {
+                    tasks.push(wait);
+                }
                 if at >= given {
                     to_signal.push(keys[0]);
                 }
             }
+            // A task parks its request when it is first polled.
+            self.run_ready(&mut tasks).await;
 
-            // Make all of it ready, then signal.
+            // Make all of the window ready, then signal.
             self.progress.reach(self.parked);
             if let Some(swap) = &self.swap {
-                swap.given.fetch_add(given, Ordering::Release);
+                swap.given
+                    .send(given)
+                    .expect("the other waits for this thread");
             }
             for key in to_signal.drain(..) {
                 waits.signal(key);
             }
-            self.until_ended(&mut pending, remaining_max).await;
+            self.until_ended(&mut tasks, REMAINING_MAX).await;
         }
 
-        // The other thread may still wait for signals of this one.
-        self.until_ended(&mut pending, 0).await;
-        while let Some(swap) = &self.swap
-            && swap.signalled < swap.given.load(Ordering::Acquire)
+        // The other thread may still wait for signals of this one, until it has let go.
+        self.until_ended(&mut tasks, 0).await;
+        if let Some(Swap {
+            given,
+            mut received,
+            mut received_keys,
+            ..
+        }) = self.swap.take()
         {
-            self.signal_or_yield().await;
+            drop(given);
+            while let Some(count) = received.recv().await {
+                for _ in 0..count {
+                    waits.signal(received_keys.next::<K>()[0]);
+                }
+            }
         }
     }
 
-    /// Waits until at most `remaining_max` requests have not ended.
-    async fn until_ended(&mut self, pending: &mut Pending<'_>, remaining_max: u64) {
+    /// Runs tasks and signals until at most `remaining_max` requests have not ended; sleeps while
+    /// there are none.
+    async fn until_ended(&mut self, tasks: &mut Tasks<impl Wait>, remaining_max: u64) {
+        self.run_ready(tasks).await;
         while self.parked.saturating_sub(self.progress.ended()) > remaining_max {
-            // Alone, sleep until the first wait ends. Beside another thread, poll it and help.
-            match pending.pop_front() {
-                Some(wait) if self.alone => wait.await,
-                Some(mut wait) => {
-                    if poll_once(wait.as_mut()).await.is_pending() {
-                        pending.push_front(wait);
-                        self.signal_or_yield().await;
-                    }
-                }
-                None => self.signal_or_yield().await,
+            if W::CALLS_BACK {
+                // The other thread may have no processor.
+                std::thread::yield_now();
+                yield_now().await;
+                self.run_ready(tasks).await;
+            } else {
+                poll_fn(|context| self.poll_ready(tasks, context)).await;
             }
         }
     }
 
-    /// Makes the signals that the other thread has left to this one; yields if there are none.
-    async fn signal_or_yield(&mut self) {
-        if let Some(swap) = &mut self.swap {
-            // The other thread has made these ready before it counted them.
-            let received = swap.received.load(Ordering::Acquire);
-            if swap.signalled < received {
-                for _ in swap.signalled..received {
-                    self.waits.signal(swap.received_keys.next::<K>()[0]);
-                }
-                swap.signalled = received;
-                return;
+    /// Runs what is ready, without waiting.
+    async fn run_ready(&mut self, tasks: &mut Tasks<impl Wait>) {
+        poll_fn(|context| {
+            _ = self.poll_ready(tasks, context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Runs the tasks that were woken and makes the signals that the other thread has left to this
+    /// one. Pending when no task ended and there were none.
+    fn poll_ready(&mut self, tasks: &mut Tasks<impl Wait>, context: &mut Context<'_>) -> Poll<()> {
+        let mut ready = poll_woken(tasks, context);
+        while let Some(swap) = &mut self.swap
+            && let Poll::Ready(Some(count)) = swap.received.poll_recv(context)
+        {
+            for _ in 0..count {
+                self.waits.signal(swap.received_keys.next::<K>()[0]);
             }
+            ready = Poll::Ready(());
         }
-        // The other thread may have no processor.
-        std::thread::yield_now();
-        yield_now().await;
+        ready
     }
 }
 

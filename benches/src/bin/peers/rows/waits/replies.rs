@@ -1,7 +1,8 @@
 //! `replies-…`: the time of a request under a fresh number, from its registration until its reply
 //! was taken. On one thread (`1t`) 64 requests are made, answered and awaited in turn. On two
-//! (`2t`) one thread asks and awaits, the other answers, at most 512 requests behind. Both yield
-//! while they have nothing to do, so the row needs two free processors.
+//! (`2t`) one thread asks and awaits, the other answers, at most 512 requests behind and 64 at a
+//! time. Each request is a task, polled again only once its reply wakes it; a thread sleeps while
+//! it has nothing to do. The row needs two free processors.
 //!
 //! `replies-bytes`: the heap in use while a million requests are unanswered, divided by their
 //! number. A future counts in its box, as in a task of its own, but without the task.
@@ -10,10 +11,7 @@ use std::{
     future::poll_fn,
     ops::Range,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, mpsc},
     task::Poll,
 };
 
@@ -24,14 +22,17 @@ use purgatory::Replies;
 use timer_core::{Clock, SystemClock};
 use tokio::{sync::oneshot, time::timeout};
 
-use super::arena::{Arena, Pending, TIMEOUT, begin, poll_once, warmed_up};
+use super::{
+    arena::{Arena, Pending, TIMEOUT, begin, poll_once, warmed_up},
+    tasks::{Tasks, run_until, run_woken},
+};
 use crate::{
     contender::{Peer, contenders},
     results::OURS,
     rows::row::Run,
 };
 
-/// The number of requests made before the first is answered, on one thread.
+/// The number of requests made before the first is answered.
 const WINDOW: u64 = 64;
 /// The maximum number of unanswered requests, on two threads.
 const AHEAD_MAX: usize = 512;
@@ -187,35 +188,40 @@ async fn ask_alone<A: Asks>(asks: Arc<A>, first: u64, requests: u64) -> u64 {
     clock.now_ns()
 }
 
+/// Makes a request and checks its reply: a task of the first of two threads.
+async fn request<A: Asks>(asks: &A, number: u64) {
+    assert_eq!(asks.ask(number).await, Some(!number), "a wrong reply");
+}
+
 /// Makes and awaits the requests, on the first of two threads; returns how long that took, in
-/// nanoseconds. `end` tells the other thread how far it is.
-async fn asker<A: Asks>(asks: Arc<A>, first: u64, requests: u64, end: Arc<AtomicU64>) -> u64 {
+/// nanoseconds. Each window that waits is told to the other thread.
+async fn asker<A: Asks>(
+    asks: Arc<A>,
+    first: u64,
+    requests: u64,
+    waiting: mpsc::Sender<Range<u64>>,
+) -> u64 {
     let clock = SystemClock::new();
-    let mut asked = Asked::new(first);
-    for number in first..first + requests {
-        asked.ask(&*asks, number).await;
-        // Registered, so it may be answered.
-        end.store(number + 1, Ordering::Release);
-        asked.until(AHEAD_MAX).await;
+    let mut tasks = Tasks::new();
+    let end = first + requests;
+    for window in (first..end).step_by(WINDOW as usize) {
+        let numbers = window..end.min(window + WINDOW);
+        for number in numbers.clone() {
+            tasks.push(request(&*asks, number));
+        }
+        // A task registers its request when it is first polled; then it may be answered.
+        run_woken(&mut tasks).await;
+        waiting.send(numbers).expect("the other thread answers");
+        run_until(&mut tasks, AHEAD_MAX).await;
     }
-    asked.until(0).await;
+    run_until(&mut tasks, 0).await;
     clock.now_ns()
 }
 
-/// Answers the requests below `asked`, on the second of two threads.
-async fn answerer<A: Asks>(asks: Arc<A>, first: u64, requests: u64, asked: Arc<AtomicU64>) {
-    let mut next = first;
-    let backoff = Backoff::new();
-    while next < first + requests {
-        // Yield while there is nothing to answer.
-        let end = asked.load(Ordering::Acquire);
-        if next >= end {
-            backoff.snooze();
-            continue;
-        }
-        backoff.reset();
-        answer(&*asks, next..end);
-        next = end;
+/// Answers the requests that wait, on the second of two threads; sleeps while there are none.
+async fn answerer<A: Asks>(asks: Arc<A>, waiting: mpsc::Receiver<Range<u64>>) {
+    for numbers in waiting {
+        answer(&*asks, numbers);
     }
 }
 
@@ -230,13 +236,13 @@ struct Asking {
 fn time_each<A: Asks>(asking: Asking) -> anyhow::Result<f64> {
     let arena = Arena::<A>::open(1)?;
     warmed_up(asking.requests, |first, requests| {
-        // On two threads the first tells the second how far it is.
+        // On two threads the first tells the second what waits.
         let asks = arena.waits.clone();
         let ns = if asking.threads == 1 {
             arena.join(arena.spawn(ask_alone(asks, first, requests)))?
         } else {
-            let asked = Arc::new(AtomicU64::new(first));
-            let answers = arena.thread(answerer(asks.clone(), first, requests, asked.clone()));
+            let (asked, waiting) = mpsc::channel();
+            let answers = arena.thread(answerer(asks.clone(), waiting));
             let ns = arena.join(arena.thread(asker(asks, first, requests, asked)))?;
             arena.join(answers)?;
             ns

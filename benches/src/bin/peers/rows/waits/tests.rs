@@ -33,6 +33,7 @@ impl<const COMPLETED: usize, const GIVEN_UP: usize, const REMAINING: usize> Wait
     for Broken<COMPLETED, GIVEN_UP, REMAINING>
 {
     const VAIN_CHECKS: u64 = 0;
+    const CALLS_BACK: bool = true;
 
     fn park<const K: usize>(&self, _: [u64; K], _: Duration, request: Request) -> impl Wait {
         for _ in 0..COMPLETED {

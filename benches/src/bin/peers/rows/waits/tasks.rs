@@ -1,0 +1,76 @@
+//! Tasks of one thread, as a runtime runs them: a task is polled when it is new, and again only
+//! after its waker was called. The thread sleeps while no task is ready.
+//!
+//! `FuturesUnordered` keeps the list of the woken. Unlike a spawned task of tokio's, its tasks may
+//! borrow the contender: with a counted reference for each, two threads would write to one count.
+//! Each task is one allocation, for every contender.
+
+use std::task::{Context, Poll};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+/// The tasks of one thread.
+pub(super) type Tasks<F> = FuturesUnordered<F>;
+
+/// Polls the tasks that are new or were woken, until none is left. Ready when one of them ended.
+pub(super) fn poll_woken<F: Future>(tasks: &mut Tasks<F>, context: &mut Context<'_>) -> Poll<()> {
+    let mut ended = Poll::Pending;
+    while let Poll::Ready(Some(_)) = tasks.poll_next_unpin(context) {
+        ended = Poll::Ready(());
+    }
+    ended
+}
+
+/// Runs the tasks that are ready, without waiting.
+pub(super) async fn run_woken<F: Future>(tasks: &mut Tasks<F>) {
+    std::future::poll_fn(|context| {
+        _ = poll_woken(tasks, context);
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// Runs tasks until at most `pending_max` have not ended; sleeps while none is ready.
+pub(super) async fn run_until<F: Future>(tasks: &mut Tasks<F>, pending_max: usize) {
+    run_woken(tasks).await;
+    while tasks.len() > pending_max {
+        _ = tasks.next().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        cell::{Cell, RefCell},
+        future::poll_fn,
+        task::Waker,
+    };
+
+    use super::*;
+
+    #[test]
+    fn only_new_and_woken_tasks_are_polled() {
+        let polls = [Cell::new(0), Cell::new(0)];
+        let wakers = RefCell::new(Vec::new());
+        let tasks = polls.iter().map(|polls| {
+            poll_fn(|context| {
+                polls.set(polls.get() + 1);
+                wakers.borrow_mut().push(context.waker().clone());
+                Poll::<()>::Pending
+            })
+        });
+        let mut tasks: Tasks<_> = tasks.collect();
+        let mut context = Context::from_waker(Waker::noop());
+
+        // Both are new.
+        assert!(poll_woken(&mut tasks, &mut context).is_pending());
+        assert_eq!([polls[0].get(), polls[1].get()], [1, 1]);
+
+        // One is woken, then none.
+        wakers.borrow()[0].wake_by_ref();
+        for _ in 0..2 {
+            assert!(poll_woken(&mut tasks, &mut context).is_pending());
+            assert_eq!(polls[0].get() + polls[1].get(), 3);
+        }
+    }
+}
