@@ -360,7 +360,7 @@ def made_up(at_s, ended, waits, expired=None, idle=False, times=1):
     purgatory = lambda name, keys: {
         "name": name,
         "stats": {"parked": parked, "watched": 14 * times, "parked_total": parked + 3 * ended * times, "completed": ended * times,
-                  "expired": ended * times, "cancelled": ended * times, "cancelled_by_shutdown": 0, "cancelled_by_drop": 0, "cancelled_by_panic": 0, "ended_at_once": 2, "panics": 1,
+                  "expired": ended * times, "cancelled": ended * times, "taken": 0, "cancelled_by_shutdown": 0, "cancelled_by_drop": 0, "cancelled_by_panic": 0, "ended_at_once": 2, "panics": 1,
                   "checks": 5, "events": 6, "missed_events": 0, "refused_no_keys": 0, "refused_closed": 2, "refused_full": 1, "refused_too_heavy": 0, "refused_too_many_watermarks": 0,
                   "callbacks_waiting": 0, "deferred": 0},
         "key_count": 0 if idle else len(keys),

@@ -52,7 +52,8 @@ MEASURED = {
 
 # At rest the purgatory's books agree with each other ...
 BOOKS = [
-    "sum(purgatory_parked_total{I}) == sum(purgatory_ended_total{I}) + sum(purgatory_parked{I})",
+    "sum(purgatory_parked_total{I})"
+    " == sum(purgatory_ended_total{I}) + sum(purgatory_taken_total{I}) + sum(purgatory_parked{I})",
     "purgatory_parked{I} == 0",
     "purgatory_ended_total{I} == purgatory_wait_seconds_count{I}",
     'purgatory_ended_total{I} == ignoring(le) purgatory_wait_seconds_bucket{I,le="+Inf"}',

@@ -44,6 +44,12 @@ const ADAPTERS: [&str; 13] = [
     "then_some",
 ];
 
+/// True for a closure of several parameters, which no iterator's method takes: `for_each` is then
+/// that of a purgatory.
+fn takes_several(arguments: &Punctuated<Expr, Token![,]>) -> bool {
+    matches!(arguments.first(), Some(Expr::Closure(closure)) if closure.inputs.len() > 1)
+}
+
 #[test]
 fn no_code_is_folded() {
     let mut wrong = Vec::new();
@@ -270,7 +276,8 @@ impl<'ast> Visit<'ast> for Folds<'_> {
 
     fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
         let method = call.method.to_string();
-        if method == "for_each" || method == "try_for_each" {
+        let is_iteration = method == "for_each" || method == "try_for_each";
+        if is_iteration && !takes_several(&call.args) {
             self.tell(call.method.span(), &format!(".{method}("));
         }
         if is_then(&call.receiver) {
@@ -383,6 +390,7 @@ fn what_a_reader_expects_is_not_told() {
         "(previous, current) = (current, next);",
         "let a = pair.1;",
         "for step in 0..9 { f(step); }",
+        "waits.for_each(|id, keys, waiter| dump(id, keys, waiter));",
         "#[test] fn g() { list.iter().for_each(drop); }",
         "#[cfg(test)] mod tests { fn g() { list.iter().for_each(drop); } }",
         "#[cfg(all(test, unix))] fn g() { list.iter().for_each(drop); }",

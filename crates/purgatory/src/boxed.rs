@@ -1,7 +1,7 @@
 //! Operations without a type of their own: boxed operations of several kinds in one purgatory
 //! ([`BoxedOperation`]), and a pair of closures instead of a struct ([`when`]).
 
-use std::time::Duration;
+use std::{any::Any, time::Duration};
 
 use crate::operation::{DelayedOperation, Outcome, opaque};
 
@@ -37,6 +37,8 @@ trait Erased: Send {
     fn weight(&self) -> u64;
     fn expiring(&mut self, late: &dyn Fn() -> Duration);
     fn on_complete(self: Box<Self>, outcome: Outcome);
+    fn as_any(&mut self) -> &mut dyn Any;
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 impl<O: DelayedOperation> Erased for O {
@@ -63,6 +65,14 @@ impl<O: DelayedOperation> Erased for O {
     fn on_complete(self: Box<Self>, outcome: Outcome) {
         DelayedOperation::on_complete(*self, outcome);
     }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
 }
 
 impl BoxedOperation {
@@ -70,6 +80,40 @@ impl BoxedOperation {
     pub fn new(operation: impl DelayedOperation) -> Self {
         BoxedOperation {
             operation: Box::new(operation),
+        }
+    }
+
+    /// Returns the operation if it is a `T`, to be used with
+    /// [`Purgatory::with`](crate::Purgatory::with) and
+    /// [`for_each`](crate::Purgatory::for_each).
+    ///
+    /// ```
+    /// # use purgatory::{BoxedOperation, DelayedOperation, Outcome};
+    /// # struct Fetch { bytes: u64 }
+    /// # impl DelayedOperation for Fetch {
+    /// #     fn try_complete(&mut self) -> bool { false }
+    /// #     fn on_complete(self, _: Outcome) {}
+    /// # }
+    /// let mut boxed = BoxedOperation::new(Fetch { bytes: 7 });
+    /// assert_eq!(boxed.downcast_mut::<Fetch>().map(|fetch| fetch.bytes), Some(7));
+    /// assert!(boxed.downcast::<Fetch>().is_ok()); // out of its box
+    /// ```
+    pub fn downcast_mut<T: DelayedOperation>(&mut self) -> Option<&mut T> {
+        self.operation.as_any().downcast_mut()
+    }
+
+    /// Takes the operation out of its box if it is a `T`, as after
+    /// [`Purgatory::take`](crate::Purgatory::take).
+    ///
+    /// # Errors
+    /// Hands the box back if the operation is of another type.
+    pub fn downcast<T: DelayedOperation>(mut self) -> Result<T, BoxedOperation> {
+        if self.downcast_mut::<T>().is_none() {
+            return Err(self);
+        }
+        match self.operation.into_any().downcast() {
+            Ok(operation) => Ok(*operation),
+            Err(_) => unreachable!("its type was compared"),
         }
     }
 }

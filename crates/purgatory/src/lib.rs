@@ -46,6 +46,7 @@
 //! | to wake one waiter (like `notify_one`) | [`Purgatory::check_and_complete_one`], [`Monitor::update_one`] | [watches](guide::watches) |
 //! | to end one, or several | [`Purgatory::cancel`], [`complete`](Purgatory::complete) | [lifecycle](guide::lifecycle) |
 //! | to end all of a key, or all | [`Purgatory::cancel_for_key`], [`Purgatory::complete_for_key`], [`Purgatory::cancel_all`] | [lifecycle](guide::lifecycle) |
+//! | to look at, change or take out what is parked | [`Purgatory::with`], [`take`](Purgatory::take), [`for_each`](Purgatory::for_each) | [operations](guide::operations) |
 //! | slow callbacks on other threads | [`Builder::callbacks_on_executor`] | [lifecycle](guide::lifecycle) |
 //! | to give one more time | [`Purgatory::reschedule`] | [time](guide::time) |
 //! | one thread, operations that are not `Send` | a timer that the event loop advances | [local](guide::local) |
@@ -118,6 +119,7 @@ pub mod guide;
 mod monitor;
 mod operation;
 mod purgatory;
+mod reach;
 mod replies;
 mod shard;
 mod stats;
@@ -131,7 +133,8 @@ pub use builder::Builder;
 pub use error::{Refused, RefusedReason, WaitError};
 pub use monitor::Monitor;
 pub use operation::{
-    CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Timeout,
+    CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, ReachResult,
+    TakenForKey, Timeout,
 };
 pub use purgatory::{Purgatory, ShutdownLeft};
 pub use replies::{Expected, Replies};

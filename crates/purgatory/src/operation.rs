@@ -300,6 +300,55 @@ pub enum EndResult {
     Gone,
 }
 
+/// The result of reaching for one parked operation by its id.
+///
+/// ```
+/// use purgatory::{Purgatory, ReachResult, Timeout, when};
+///
+/// let waits = Purgatory::new("waits")?;
+/// let parked = waits.try_complete_else_watch(when(|| false, drop), &["key"], Timeout::Never)?;
+/// let id = parked.id().expect("its check is never true");
+/// assert!(matches!(waits.take(id), ReachResult::Parked(_)));
+/// assert!(waits.take(id).parked().is_none()); // gone
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the operation may be under check, and was not reached then"]
+#[non_exhaustive]
+pub enum ReachResult<T> {
+    /// It was parked: the operation, or the result of the closure.
+    Parked(T),
+    /// A thread is checking it, or a job of its last check has it, so it was not reached. It may go
+    /// on waiting.
+    UnderCheck,
+    /// It had ended before.
+    Gone,
+}
+
+impl<T> ReachResult<T> {
+    /// Returns the value if the operation was parked.
+    pub fn parked(self) -> Option<T> {
+        match self {
+            ReachResult::Parked(value) => Some(value),
+            ReachResult::UnderCheck | ReachResult::Gone => None,
+        }
+    }
+}
+
+/// The operations that [`take_for_key`](crate::Purgatory::take_for_key) took, and those that it did
+/// not reach.
+#[must_use = "the operations in it are unanswered"]
+#[non_exhaustive]
+pub struct TakenForKey<O> {
+    /// The operations, now the caller's: those with plain watches of the key in the order of
+    /// parking, then those with watermark watches.
+    pub operations: Vec<O>,
+    /// Operations that are under check and so were not taken. They may go on waiting.
+    pub under_check: Vec<OperationId>,
+}
+
+opaque!([O] TakenForKey<O>, under_check: under_check);
+
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {

@@ -278,7 +278,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
     /// Returns the number of operations parked now. Exact when idle. O(shards).
     pub fn len(&self) -> usize {
-        self.core.shards.sum(|shard| shard.len())
+        self.core.sum_over_shards(|shard| shard.len())
     }
 
     /// Returns true when no operation is parked. O(shards).
@@ -289,7 +289,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Returns the number of watches of the operations parked now: one for each key and one for
     /// each watermark of an operation, until the operation ends. Exact when idle. O(shards).
     pub fn watched(&self) -> usize {
-        self.core.shards.sum(|shard| shard.watched())
+        self.core.sum_over_shards(|shard| shard.watched())
     }
 
     /// Returns the number of watches on `key`. An operation with two watches counts twice. O(1).

@@ -24,7 +24,7 @@ pub struct Stats {
     /// The weight of all parked operations and of those whose callback is still pending; 0 without
     /// [`max_weight`](crate::Builder::max_weight).
     pub weight: u64,
-    /// Operations ever parked: the sum of `parked` and the three ends below.
+    /// Operations ever parked: the sum of `parked`, the three ends below and `taken`.
     pub parked_total: u64,
     /// Parked operations that ended as Completed.
     pub completed: u64,
@@ -32,6 +32,9 @@ pub struct Stats {
     pub expired: u64,
     /// Parked operations that ended as Cancelled, for any reason.
     pub cancelled: u64,
+    /// Parked operations that were [taken](crate::Purgatory::take) out, to be answered by the
+    /// caller. They have no outcome here, and are not timed.
+    pub taken: u64,
     /// Cancelled operations that a shutdown ended.
     pub cancelled_by_shutdown: u64,
     /// Cancelled operations that ended when the last handle was dropped.

@@ -17,17 +17,14 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{
         Core, Tour,
-        nested::Call,
+        nested::{Call, must_be_unlocked},
         trace,
-        walk::{MET_BATCH, Taken, Unfinished, WaiterWalk},
+        walk::{LIST_BATCH, MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
     shard::{AllEnded, CheckedOut, Ended, Popped, Reach, Shard, WatchList},
     watches::WatchKey,
 };
-
-/// Waiters that are found under one lock hold where nothing is checked.
-const CLAIM_BATCH: usize = 128;
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends one operation. One that cannot complete without a value is checked for it.
@@ -135,14 +132,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             &mut shard,
             record,
             list,
-            CLAIM_BATCH,
+            LIST_BATCH,
             |of, waiter| found.push(waiter.handle(of)),
         );
         drop(shard);
         // 2. Claim what was found, and go on.
         loop {
             self.each_in_first_shard(found.drain(..), |&handle| handle, &mut *claim);
-            if !walk.next(CLAIM_BATCH, |of, waiter| found.push(waiter.handle(of))) {
+            if !walk.next(LIST_BATCH, |of, waiter| found.push(waiter.handle(of))) {
                 return;
             }
         }
@@ -190,6 +187,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Closes every shard, then claims everything parked, to be finished.
     pub(super) fn close_and_claim(&self, reason: CancelReason) -> AllEnded<K, O> {
+        must_be_unlocked();
         let mut is_first = false;
         for number in 0..self.shards.count() {
             is_first |= self.shards.lock(number).close(&self.under_check);

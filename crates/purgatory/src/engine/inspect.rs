@@ -18,9 +18,9 @@ use std::{
 use timer_core::{TimeHistogram, TimerHandle};
 
 use crate::{
-    engine::{Core, Seen, Tour},
+    engine::{Core, Seen, Tour, nested::must_be_unlocked},
     operation::DelayedOperation,
-    shard::{Look, QuietClock, Shard, Timed},
+    shard::{Look, QuietClock, SecondaryId, Shard, Timed},
     stats::{Parked, Snapshot, Stats, Times},
     watches::WatchKey,
 };
@@ -184,23 +184,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let age_ns = entry.age_ns(now_ns);
         let label = entry.info().label;
         let under_check = entry.is_held().then_some(Duration::ZERO);
-        let mut last_secondary = entry.last_secondary;
+        let last_secondary = entry.last_secondary;
         let first_key = first_shard.first_key(handle);
         drop(first_shard);
 
-        // 2. The other keys, the last first, each in its shard.
-        let mut keys = Vec::new();
-        while let Some(secondary) = last_secondary {
-            let shard = self.shards.lock(secondary.shard as usize);
-            let Some(watch) = shard.secondary_key(secondary, handle) else {
-                break; // the operation ended meanwhile
-            };
-            keys.extend(watch.key);
-            last_secondary = watch.before;
-        }
-        keys.extend(first_key);
-        keys.reverse(); // as they were given
-
+        // 2. The other keys.
+        let keys = self.keys_of(handle, first_key, last_secondary);
         let expires_ns = self
             .driver()
             .config
@@ -215,6 +204,29 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             expires_in: (deadline != u64::MAX).then_some(Duration::from_nanos(expires_ns)),
             under_check,
         })
+    }
+
+    /// The keys of an operation as they were given, without those whose watch was taken. The first
+    /// is known; each of the others is cloned in its shard, one lock after the other.
+    pub(super) fn keys_of(
+        &self,
+        handle: TimerHandle,
+        first_key: Option<K>,
+        mut last_secondary: Option<SecondaryId>,
+    ) -> Vec<K> {
+        // The last first.
+        let mut keys = Vec::new();
+        while let Some(secondary) = last_secondary {
+            let shard = self.shards.lock(secondary.shard as usize);
+            let Some(watch) = shard.secondary_key(secondary, handle) else {
+                break; // the operation ended meanwhile
+            };
+            keys.extend(watch.key);
+            last_secondary = watch.before;
+        }
+        keys.extend(first_key);
+        keys.reverse();
+        keys
     }
 
     /// The keys with the most waiters.
@@ -264,11 +276,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// The number of keys that have waiters. O(shards).
     pub(crate) fn keys(&self) -> usize {
-        self.shards.sum(|shard| shard.key_count())
+        self.sum_over_shards(|shard| shard.key_count())
     }
 
     /// Adds up all counts. O(shards).
     pub(crate) fn stats(&self) -> Stats {
+        must_be_unlocked();
         let mut stats = *self.counts.rare.lock();
         for shard in 0..self.shards.count() {
             self.shards.lock(shard).add_to(&mut stats);
@@ -287,6 +300,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Adds up the times of all shards; those that have not begun to time begin now.
     pub(crate) fn times(&self) -> Times {
+        must_be_unlocked();
         // 1. From now on endings read the clock.
         let tick = self.driver().config.tick;
         self.timed.store(true, Relaxed);

@@ -35,7 +35,7 @@
 //! Files call only files further left; the test `house/calls` follows each call:
 //!
 //! ```text
-//! mod < inspect < finish < check < walk < signal, park, end < timer < publish
+//! mod < inspect < finish < check < walk < signal, park, end, reach < timer < publish
 //! ```
 //!
 //! [`nested`], [`versions`] and [`trace`] know no purgatory.
@@ -48,6 +48,7 @@ pub(crate) mod nested;
 pub(crate) mod park;
 #[cfg(feature = "metrics")]
 mod publish;
+mod reach;
 pub(crate) mod signal;
 pub(crate) mod timer;
 pub(crate) mod trace;
@@ -71,7 +72,10 @@ use timer_core::{
 };
 
 use crate::{
-    engine::{nested::Executors, versions::Versions},
+    engine::{
+        nested::{Executors, must_be_unlocked},
+        versions::Versions,
+    },
     operation::{DelayedOperation, OperationId, Timeout},
     shard::{EndedAt, ParkInfo, ParkTimes, Shard, expire::CallbackJob},
     stats::{Parked, Stats},
@@ -201,13 +205,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Locks the shard of the keys of this hash.
     #[inline]
     pub(crate) fn shard_of(&self, hash: u64) -> LockedShard<'_, K, O> {
+        must_be_unlocked();
         self.shards.lock(self.versions.shard(hash))
     }
 
     /// Locks the shard of an operation's first key.
     #[inline]
     pub(crate) fn first_shard_of(&self, handle: TimerHandle) -> LockedShard<'_, K, O> {
+        must_be_unlocked();
         self.shards.lock(handle.shard())
+    }
+
+    /// Sums `count` over the shards, locking one after the other.
+    pub(crate) fn sum_over_shards(&self, count: impl Fn(&Shard<K, O>) -> usize) -> usize {
+        must_be_unlocked();
+        self.shards.sum(count)
     }
 
     /// Calls `act` for each item under the lock of its operation's first shard. Consecutive items
@@ -236,6 +248,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Returns the next operations on a tour of all shards, a bounded number under one lock hold,
     /// with their shard. `None` ends the tour.
     pub(crate) fn next_parked(&self, tour: &mut Tour) -> Option<(LockedShard<'_, K, O>, Handles)> {
+        must_be_unlocked();
         while tour.shard < self.shards.count() {
             let shard = self.shards.lock(tour.shard);
             let next = |handle: &TimerHandle| shard.first_from(handle.id().index() + 1);

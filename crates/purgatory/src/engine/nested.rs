@@ -36,6 +36,8 @@ struct Thread {
     active: Cell<bool>,
     /// The thread's destructors run: its queue keeps no memory any more.
     ending: Cell<bool>,
+    /// A closure of the user's runs under a shard's lock.
+    under_lock: Cell<bool>,
     /// Never dropped, so that it is there for the thread's destructors. [`QueueMemory`] frees it.
     queue: ManuallyDrop<RefCell<VecDeque<Work>>>,
 }
@@ -45,6 +47,7 @@ impl Thread {
         Thread {
             active: Cell::new(false),
             ending: Cell::new(false),
+            under_lock: Cell::new(false),
             queue: ManuallyDrop::new(RefCell::default()),
         }
     }
@@ -192,6 +195,36 @@ impl Drop for Call<'_> {
         if self.is_outermost && THREAD.try_with(Thread::has_work).unwrap_or(false) {
             self.work_off_queue();
         }
+    }
+}
+
+/// A closure of the user's that runs under a shard's lock on this thread, until this is dropped.
+#[must_use = "dropped at once, the closure counts as over"]
+pub(crate) struct UnderLock;
+
+impl UnderLock {
+    pub(crate) fn enter() -> UnderLock {
+        let _ = THREAD.try_with(|thread| thread.under_lock.set(true));
+        UnderLock
+    }
+}
+
+impl Drop for UnderLock {
+    fn drop(&mut self) {
+        let _ = THREAD.try_with(|thread| thread.under_lock.set(false));
+    }
+}
+
+/// Panics in debug builds if a closure of this thread has a shard locked, since the caller may wait
+/// for that lock. Free in release builds.
+#[inline(always)]
+pub(crate) fn must_be_unlocked() {
+    if cfg!(debug_assertions) {
+        let under_lock = THREAD.try_with(|thread| thread.under_lock.get());
+        assert!(
+            !under_lock.unwrap_or(false),
+            "a purgatory is called inside a closure of `with` or `for_each`"
+        );
     }
 }
 

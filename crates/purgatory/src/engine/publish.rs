@@ -162,6 +162,11 @@ fn counters(stats: &Stats) -> Vec<Sample> {
             "Operations never parked",
             stats.ended_at_once,
         ),
+        (
+            "purgatory_taken_total",
+            "Operations handed to the caller",
+            stats.taken,
+        ),
         ("purgatory_checks_total", "Checks", stats.checks),
         ("purgatory_events_total", "Signals of keys", stats.events),
         (

@@ -4,8 +4,9 @@
 //! those that have left before it came to them. It goes a bounded number of waiters at a time;
 //! nothing is locked in between.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
+use hashbrown::Equivalent;
 use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::Shards};
 
@@ -18,6 +19,9 @@ use crate::{
 
 /// Watermark watches that are taken off a key under one lock hold.
 pub(super) const MET_BATCH: usize = 64;
+
+/// Waiters that are found under one lock hold where nothing is checked.
+pub(super) const LIST_BATCH: usize = 128;
 
 /// Operations whose watches were taken off a key.
 pub(super) type Taken = SmallVec<[TimerHandle; MET_BATCH]>;
@@ -107,6 +111,51 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Unfinished<'_, K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Lists the operations that wait for a key, each once: those with plain watches in the order
+    /// of parking, then those with watermark watches. All watches stay. Some may have ended.
+    pub(super) fn waiters_of<Q: Equivalent<K> + ?Sized>(
+        &self,
+        key: &Q,
+        hash: u64,
+    ) -> Vec<TimerHandle> {
+        // 1. The plain watches.
+        let mut waiters = Vec::new();
+        self.list(key, hash, WatchList::Plain, &mut waiters);
+        let plain = waiters.len();
+        // 2. The watermark watches. An advance moves a watch from the first of these to the second.
+        let shard = self.shard_of(hash);
+        if let Some(record) = shard.find(key, hash) {
+            waiters.extend(shard.unmet_waiters(record));
+        }
+        drop(shard);
+        self.list(key, hash, WatchList::Met, &mut waiters);
+        // 3. Only with watermark watches an operation is listed twice.
+        if waiters.len() > plain {
+            let mut known = HashSet::new();
+            waiters.retain(|&handle| known.insert(handle));
+        }
+        waiters
+    }
+
+    /// Lists the operations of one list of a key, in bounded steps.
+    fn list<Q: Equivalent<K> + ?Sized>(
+        &self,
+        key: &Q,
+        hash: u64,
+        list: WatchList,
+        waiters: &mut Vec<TimerHandle>,
+    ) {
+        let mut shard = self.shard_of(hash);
+        let Some(record) = shard.find(key, hash) else {
+            return;
+        };
+        let mut add = |of: &mut Entries<O>, waiter: Waiter| waiters.push(waiter.handle(of));
+        let mut walk =
+            WaiterWalk::begin(&self.shards, &mut shard, record, list, LIST_BATCH, &mut add);
+        drop(shard);
+        while walk.next(LIST_BATCH, &mut add) {}
+    }
+
     /// Calls `act` for each operation whose watch was taken off a key, under the lock of its first
     /// shard. `shard`, the key's own, is unlocked on return.
     pub(super) fn each_taken(

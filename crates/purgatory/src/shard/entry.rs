@@ -281,6 +281,14 @@ impl<O> Entry<O> {
         }
     }
 
+    /// Returns the payload to be changed, unless the entry is held.
+    pub(super) fn payload_mut(&mut self) -> Option<&mut O> {
+        match &mut self.state {
+            State::Parked(payload) => Some(payload),
+            State::Held => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn info(&self) -> ParkInfo {
         self.cold.as_ref().map_or(ParkInfo::PLAIN, |cold| cold.info)
@@ -304,7 +312,7 @@ impl<O> Entry<O> {
 
     /// Takes the payload out, and leaves the entry held.
     #[inline(always)]
-    fn take(&mut self) -> Option<O> {
+    pub(super) fn take(&mut self) -> Option<O> {
         match mem::replace(&mut self.state, State::Held) {
             State::Parked(payload) => Some(payload),
             State::Held => None,

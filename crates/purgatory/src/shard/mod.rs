@@ -30,7 +30,7 @@ use timer_core::{
 use self::keys::{Keys, SecondaryWatch, WalkCursor};
 use crate::{
     error::RefusedReason,
-    operation::{Outcome, Verdict},
+    operation::{Outcome, ReachResult, Verdict},
     stats::{Counts, Stats, Times},
 };
 
@@ -66,6 +66,8 @@ struct ColdParts {
     walks_begun: u64,
     /// Dropped when the last entry leaves a closed shard: shutdowns wait for it.
     emptied: Option<UnderWay>,
+    /// Operations that were taken out, to be answered by the caller.
+    taken: u64,
 }
 
 /// The times of a shard, kept once the program has asked for them.
@@ -135,6 +137,15 @@ pub(crate) struct Ended<K, O> {
     pub(crate) deadline: u64,
 }
 
+/// An operation where it lies, reached under the lock.
+#[derive(Debug)]
+pub(crate) struct InPlace<'a, K, O> {
+    /// `None` while the entry is held.
+    pub(crate) payload: Option<&'a mut O>,
+    /// `None` once that watch was taken.
+    pub(crate) first_key: Option<&'a K>,
+}
+
 /// Several ended operations.
 pub(crate) type AllEnded<K, O> = SmallVec<[Ended<K, O>; 8]>;
 
@@ -167,6 +178,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             walks: Vec::new(),
             walks_begun: 0,
             emptied: None,
+            taken: 0,
         };
         Shard {
             closed: false,
@@ -196,6 +208,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         stats.parked += self.len() as u64;
         stats.watched += self.watched() as u64;
+        stats.taken += self.cold.taken;
         self.counts.add_to(stats);
     }
 
@@ -391,6 +404,46 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         // A payload that is out is its holder's to end.
         let payload = self.get_mut(handle)?.claim(&outcome)?;
         Some(self.remove_ended(handle, payload, outcome, now_ns))
+    }
+
+    /// Takes a parked operation out, to be answered by the caller. It has no outcome.
+    pub(crate) fn take(&mut self, handle: TimerHandle) -> ReachResult<Ended<K, O>> {
+        let Some(entry) = self.get_mut(handle) else {
+            return ReachResult::Gone;
+        };
+        // Holder removes: no note, since the caller cannot be given the payload later.
+        let Some(payload) = entry.take() else {
+            return ReachResult::UnderCheck;
+        };
+        self.cold.taken += 1;
+        // The outcome is not read: nothing is called back.
+        ReachResult::Parked(self.take_out(handle, payload, Outcome::Completed))
+    }
+
+    /// Reaches a parked operation where it lies.
+    pub(crate) fn reach(&mut self, handle: TimerHandle) -> ReachResult<&mut O> {
+        let Some(entry) = self.get_mut(handle) else {
+            return ReachResult::Gone;
+        };
+        match entry.payload_mut() {
+            Some(payload) => ReachResult::Parked(payload),
+            None => ReachResult::UnderCheck,
+        }
+    }
+
+    /// Reaches an operation where it lies, parked or held, with its first key. Returns `None` if it
+    /// has ended.
+    pub(crate) fn in_place(&mut self, handle: TimerHandle) -> Option<InPlace<'_, K, O>> {
+        let entry = self.entries.wheel.get_mut(handle.id())?;
+        let first_key = if entry.link.is_nowhere() {
+            None
+        } else {
+            Some(&self.keys.at(entry.link.record()).key)
+        };
+        Some(InPlace {
+            payload: entry.payload_mut(),
+            first_key,
+        })
     }
 
     /// Counts and times the end of an operation whose payload is out for good, and takes its entry

@@ -252,6 +252,15 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         watermarks.as_ref().is_some_and(|list| !list.is_empty())
     }
 
+    /// Returns the operations of a key's watermark watches that are not met, in no order, and
+    /// perhaps some that have ended. O(n): each is copied.
+    pub(crate) fn unmet_waiters(&self, record: u32) -> Vec<TimerHandle> {
+        match &self.keys.at(record).watermarks {
+            Some(watermarks) => watermarks.unmet().collect(),
+            None => Vec::new(),
+        }
+    }
+
     /// Returns the operation of a link.
     #[inline]
     fn handle_of(&self, at: u32) -> TimerHandle {

@@ -142,6 +142,12 @@ impl WatermarkList {
         self.run.len() + self.heap.len() == self.gone && self.met.head == NONE
     }
 
+    /// Returns the operations of the watches that are not met, those left behind included.
+    pub(super) fn unmet(&self) -> impl Iterator<Item = TimerHandle> {
+        let all = self.run.iter().chain(&self.heap);
+        all.map(|unmet| unmet.handle)
+    }
+
     /// True when a threshold is at most `value`. O(1).
     pub(super) fn reaches(&self, value: u64) -> bool {
         self.run

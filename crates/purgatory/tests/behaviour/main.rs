@@ -16,6 +16,7 @@ mod metrics;
 mod monitor;
 mod others_bugs;
 mod promises;
+mod reach;
 mod recheck;
 #[cfg(not(loom))]
 mod recipes;

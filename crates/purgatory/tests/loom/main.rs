@@ -9,6 +9,7 @@
 
 mod advances;
 mod monitor;
+mod reach;
 mod replies;
 mod shutdown;
 mod waits;

@@ -128,7 +128,7 @@ where
     let stats = purgatory.stats();
     assert_eq!(
         stats.parked_total,
-        stats.completed + stats.expired + stats.cancelled
+        stats.completed + stats.expired + stats.cancelled + stats.taken
     );
 }
 

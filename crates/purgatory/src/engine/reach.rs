@@ -1,0 +1,136 @@
+//! Reaching parked operations: look at one or change it where it lies, take it out, visit all.
+//!
+//! A closure on an operation where it lies runs under the lock of the operation's first shard. A
+//! call from inside it would wait for that lock: debug builds panic instead
+//! ([`must_be_unlocked`](super::nested::must_be_unlocked)). An operation that a thread holds is not
+//! there to be reached, and the caller is told so.
+
+use std::{hash::Hash, slice};
+
+use hashbrown::Equivalent;
+use timer_core::TimerHandle;
+
+use crate::{
+    engine::{Core, Handles, Tour, nested::UnderLock},
+    operation::{DelayedOperation, OperationId, ReachResult, TakenForKey},
+    shard::Ended,
+    watches::WatchKey,
+};
+
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Takes a parked operation out, without a callback.
+    pub(crate) fn take(&self, id: OperationId) -> ReachResult<O> {
+        let Some(handle) = self.handle(id) else {
+            return ReachResult::Gone;
+        };
+        let taken = self.first_shard_of(handle).take(handle);
+        match taken {
+            ReachResult::Parked(ended) => ReachResult::Parked(self.hand_out(ended)),
+            ReachResult::UnderCheck => ReachResult::UnderCheck,
+            ReachResult::Gone => ReachResult::Gone,
+        }
+    }
+
+    /// Takes every operation parked under `key` out, without a callback.
+    pub(crate) fn take_for_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> TakenForKey<O> {
+        // 1. Take each out under its first shard's lock.
+        let waiters = self.waiters_of(key, self.versions.hash(key));
+        let mut all_taken = Vec::new();
+        let mut under_check = Vec::new();
+        self.each_in_first_shard(
+            waiters,
+            |&handle| handle,
+            |first_shard, handle| match first_shard.take(handle) {
+                ReachResult::Parked(ended) => all_taken.push(ended),
+                ReachResult::UnderCheck => under_check.push(self.id(handle)),
+                ReachResult::Gone => {}
+            },
+        );
+        // 2. Release their watches, with nothing locked.
+        let mut operations = Vec::new();
+        for ended in all_taken {
+            operations.push(self.hand_out(ended));
+        }
+        TakenForKey {
+            operations,
+            under_check,
+        }
+    }
+
+    /// Releases the watches and the place of an operation that was taken out.
+    fn hand_out(&self, mut ended: Ended<K, O>) -> O {
+        self.release(&mut ended);
+        self.release_permit(ended.permit);
+        ended.payload
+    }
+
+    /// Calls `reach` with a parked operation, under its first shard's lock.
+    pub(crate) fn with<R>(
+        &self,
+        id: OperationId,
+        reach: impl FnOnce(&mut O) -> R,
+    ) -> ReachResult<R> {
+        let Some(handle) = self.handle(id) else {
+            return ReachResult::Gone;
+        };
+        let mut first_shard = self.first_shard_of(handle);
+        match first_shard.reach(handle) {
+            ReachResult::Parked(operation) => {
+                let _under_lock = UnderLock::enter();
+                ReachResult::Parked(reach(operation))
+            }
+            ReachResult::UnderCheck => ReachResult::UnderCheck,
+            ReachResult::Gone => ReachResult::Gone,
+        }
+    }
+
+    /// Calls `visit` for everything parked, a bounded number under one lock hold. An operation that
+    /// is held comes without its payload.
+    pub(crate) fn visit_all(&self, mut visit: impl FnMut(OperationId, &[K], Option<&mut O>)) {
+        let mut tour = Tour::default();
+        while let Some((mut shard, handles)) = self.next_parked(&mut tour) {
+            // 1. An operation with one key is visited in this lock hold, and its key is not cloned.
+            let mut with_several = Handles::new();
+            let under_lock = UnderLock::enter();
+            for handle in handles {
+                let entry = shard.get_mut(handle);
+                if entry.is_some_and(|entry| entry.last_secondary.is_some()) {
+                    with_several.push(handle);
+                } else if let Some(it) = shard.in_place(handle) {
+                    let keys = it.first_key.map_or(&[][..], slice::from_ref);
+                    visit(self.id(handle), keys, it.payload);
+                }
+            }
+            drop(shard);
+            drop(under_lock);
+            // 2. The others, one by one.
+            for handle in with_several {
+                self.visit_with_keys(handle, &mut visit);
+            }
+        }
+    }
+
+    /// Calls `visit` for an operation with several keys, unless it has ended.
+    fn visit_with_keys(
+        &self,
+        handle: TimerHandle,
+        visit: &mut impl FnMut(OperationId, &[K], Option<&mut O>),
+    ) {
+        // 1. The keys, each cloned in its shard.
+        let mut first_shard = self.first_shard_of(handle);
+        let Some(entry) = first_shard.get_mut(handle) else {
+            return;
+        };
+        let last_secondary = entry.last_secondary;
+        let first_key = first_shard.first_key(handle);
+        drop(first_shard);
+        let keys = self.keys_of(handle, first_key, last_secondary);
+
+        // 2. The operation, if it is still there. The keys are dropped after the unlock.
+        let mut first_shard = self.first_shard_of(handle);
+        if let Some(it) = first_shard.in_place(handle) {
+            let _under_lock = UnderLock::enter();
+            visit(self.id(handle), &keys, it.payload);
+        }
+    }
+}

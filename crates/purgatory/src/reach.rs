@@ -1,0 +1,157 @@
+//! Reaching what is parked: [`take`](Purgatory::take), [`with`](Purgatory::with),
+//! [`for_each`](Purgatory::for_each).
+
+use std::{borrow::Borrow, hash::Hash};
+
+use crate::{
+    operation::{DelayedOperation, OperationId, ReachResult, TakenForKey},
+    purgatory::Purgatory,
+    watches::WatchKey,
+};
+
+/// Reaching what is parked.
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
+    /// Takes a parked operation out, without a callback: the caller answers it, or parks it again.
+    ///
+    /// When this returns, its keys and its place under [`max_parked`](crate::Builder::max_parked)
+    /// are free, and no event, timeout or shutdown reaches it any more. An operation under check is
+    /// not taken ([`UnderCheck`](ReachResult::UnderCheck)), nor is one whose last check is queued;
+    /// it may go on waiting. To end it for sure, [cancel](Self::cancel) it.
+    ///
+    /// It counts as [`taken`](crate::Stats::taken) in the stats and in the metric
+    /// `purgatory_taken_total`; it has no outcome and its wait is not timed. A
+    /// [`wait`](Purgatory::wait) that is taken and dropped ends as
+    /// [`Panicked`](crate::CancelReason::Panicked): call its `on_complete` instead.
+    ///
+    /// O(k + w log n) for its k keys and w watermarks with up to n waiters each.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{DelayedOperation, Outcome, Purgatory};
+    ///
+    /// struct Waiter { client: u32 }
+    /// impl DelayedOperation for Waiter {
+    ///     fn try_complete(&mut self) -> bool { false }
+    ///     fn on_complete(self, _: Outcome) { unreachable!("it is taken") }
+    /// }
+    ///
+    /// let waits = Purgatory::new("locks")?;
+    /// let timeout = Duration::from_secs(30);
+    /// let parked = waits.try_complete_else_watch(Waiter { client: 7 }, &["row"], timeout)?;
+    /// let id = parked.id().expect("its check is never true");
+    /// let waiter = waits.take(id).parked().expect("no thread checks it");
+    /// assert_eq!((waiter.client, waits.len(), waits.stats().taken), (7, 0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn take(&self, id: OperationId) -> ReachResult<O> {
+        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner answers them") };
+        self.core.take(id)
+    }
+
+    /// Takes all operations parked under `key` out, as [`take`](Self::take) does with one. The
+    /// result names those that are under check and so were not taken.
+    ///
+    /// Operations with plain watches and with watermark watches are taken alike. This is not an
+    /// event: operations that other threads park meanwhile may stay.
+    ///
+    /// O(n log n) for n watches of the key, with memory for all of them. The key's shard is locked
+    /// for 128 of its plain watches at a time, and while its watermark watches are copied.
+    ///
+    /// ```
+    /// use purgatory::{DelayedOperation, Outcome, Purgatory, Timeout, when};
+    ///
+    /// let fetches = Purgatory::<&str>::new("fetch")?;
+    /// for topic in ["orders", "orders", "users"] {
+    ///     fetches.try_complete_else_watch(when(|| false, drop), &[topic], Timeout::Never)?;
+    /// }
+    /// let taken = fetches.take_for_key(&"orders");
+    /// assert_eq!((taken.operations.len(), taken.under_check.len(), fetches.len()), (2, 0, 1));
+    /// for fetch in taken.operations {
+    ///     fetch.on_complete(Outcome::Completed); // the caller answers them
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Panics only with the key's own `Hash` or `Eq`.
+    pub fn take_for_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> TakenForKey<O>
+    where
+        K: Borrow<Q>,
+    {
+        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner answers them") };
+        self.core.take_for_key(key)
+    }
+
+    /// Calls `reach` with a parked operation where it lies, to look at it or to change it. An
+    /// operation under check is not reached ([`UnderCheck`](ReachResult::UnderCheck)).
+    ///
+    /// This is not an event. If the change may have made its condition true, signal its key
+    /// afterwards. O(1).
+    ///
+    /// # Locks
+    /// `reach` runs under the lock of the operation's shard. It must be short and must not call
+    /// this or another purgatory, nor drop what does, such as a [future](crate::WaitFuture). Debug
+    /// builds panic on such a call; a release build may deadlock.
+    ///
+    /// # Panics
+    /// Resumes a panic of `reach`; the operation stays parked, as `reach` left it.
+    ///
+    /// ```
+    /// use purgatory::{DelayedOperation, Outcome, Purgatory, ReachResult, Timeout};
+    ///
+    /// struct Waiter { for_lock_of: u64 }
+    /// impl DelayedOperation for Waiter {
+    ///     fn try_complete(&mut self) -> bool { false }
+    ///     fn on_complete(self, _: Outcome) {}
+    /// }
+    ///
+    /// let waits = Purgatory::new("locks")?;
+    /// let waiter = Waiter { for_lock_of: 1 };
+    /// let parked = waits.try_complete_else_watch(waiter, &["row"], Timeout::Never)?;
+    /// let id = parked.id().expect("its check is never true");
+    /// let was = waits.with(id, |waiter| std::mem::replace(&mut waiter.for_lock_of, 2));
+    /// assert_eq!(was, ReachResult::Parked(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with<R>(&self, id: OperationId, reach: impl FnOnce(&mut O) -> R) -> ReachResult<R> {
+        self.core.with(id, reach)
+    }
+
+    /// Calls `visit` with each parked operation, its id and the keys that it waits for, in no
+    /// particular order. An operation under check comes as `None`, with its id and keys.
+    ///
+    /// Each operation that stays parked throughout is visited once; one that is parked or ends
+    /// meanwhile may be. Keys come in the order given, plain ones first, without those whose
+    /// watermark was reached. O(parked + their keys). Keys of operations with several are cloned.
+    ///
+    /// # Locks
+    /// `visit` runs under the lock of the operation's shard, for up to 64 operations in one lock
+    /// hold. The same rules hold as for [`with`](Self::with): short, and no call of a purgatory.
+    /// Collect ids here and act on them afterwards.
+    ///
+    /// # Panics
+    /// Resumes a panic of `visit`. Panics with a key's own `Clone`.
+    ///
+    /// ```
+    /// use purgatory::{DelayedOperation, Outcome, Purgatory, Timeout};
+    ///
+    /// struct Waiter { client: u32 }
+    /// impl DelayedOperation for Waiter {
+    ///     fn try_complete(&mut self) -> bool { false }
+    ///     fn on_complete(self, _: Outcome) {}
+    /// }
+    ///
+    /// let waits = Purgatory::new("locks")?;
+    /// waits.try_complete_else_watch(Waiter { client: 7 }, &["a", "b"], Timeout::Never)?;
+    /// let mut dump = Vec::new();
+    /// waits.for_each(|_id, keys, waiter| {
+    ///     let client = waiter.map(|waiter| waiter.client); // `None`: under check
+    ///     dump.push((client, keys.to_vec()));
+    /// });
+    /// assert_eq!(dump, [(Some(7), vec!["a", "b"])]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn for_each(&self, visit: impl FnMut(OperationId, &[K], Option<&mut O>)) {
+        self.core.visit_all(visit);
+    }
+}

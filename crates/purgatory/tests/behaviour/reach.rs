@@ -1,0 +1,280 @@
+//! Reaching what is parked: taken out, changed where it lies, listed. The uses are those of a lock
+//! manager: update a waiter, remove one, dump all.
+#![cfg(not(loom))]
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, mpsc},
+};
+
+use crate::support::{
+    MINUTE, NEVER, Op, Park, Probe, SECOND, Waiting, assert_empty, by_hand, by_hand_with, never,
+    requested, waiting,
+};
+use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, ReachResult, Watches, when};
+
+/// A transaction that waits for another one's lock.
+struct Waiter {
+    transaction: u64,
+    /// The holder of the lock.
+    holder: u64,
+    answers: mpsc::Sender<(u64, Outcome)>,
+}
+
+impl DelayedOperation for Waiter {
+    fn try_complete(&mut self) -> bool {
+        false // woken by the release of the lock
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        let _ = self.answers.send((self.transaction, outcome));
+    }
+}
+
+#[test]
+fn a_waiter_is_updated_removed_and_dumped() {
+    let (_timer, waits): (_, Purgatory<&str, Waiter>) = by_hand();
+    let (answers, answered) = mpsc::channel();
+    let waiter = |transaction, holder| Waiter {
+        transaction,
+        holder,
+        answers: answers.clone(),
+    };
+    let first = waits.park(waiter(1, 10), &["row"], MINUTE);
+    let second = waits.park(waiter(2, 10), &["row", "table"], MINUTE);
+    waits.park(waiter(3, 10), &["other"], MINUTE);
+
+    // Update: the lock has passed to another transaction.
+    assert_eq!(
+        waits.with(first, |waiter| waiter.holder = 11),
+        ReachResult::Parked(())
+    );
+
+    // Dump.
+    let mut dump = Vec::new();
+    waits.for_each(|_, keys, waiter| {
+        let waiter = waiter.unwrap();
+        dump.push((waiter.transaction, waiter.holder, keys.to_vec()));
+    });
+    dump.sort_unstable();
+    let expected = [
+        (1, 11, vec!["row"]),
+        (2, 10, vec!["row", "table"]),
+        (3, 10, vec!["other"]),
+    ];
+    assert_eq!(dump, expected);
+
+    // Remove, and answer it here.
+    let removed = waits.take(second).parked().unwrap();
+    assert_eq!((waits.waiters(&"row"), waits.waiters(&"table")), (1, 0));
+    assert!(answered.try_recv().is_err(), "no callback");
+    removed.on_complete(Outcome::Completed);
+    assert_eq!(answered.try_recv(), Ok((2, Outcome::Completed)));
+    assert!(matches!(waits.take(second), ReachResult::Gone));
+    assert_eq!(waits.with(second, |_| ()), ReachResult::Gone);
+
+    assert_eq!(waits.cancel_all("over"), 2);
+    assert_eq!(waits.stats().taken, 1);
+    assert_empty(&waits);
+}
+
+#[test]
+fn what_was_taken_can_be_parked_again() {
+    let (timer, waits) = waiting();
+    let probe = Probe::new();
+    let id = waits.park(probe.operation(), &["a", "b"], SECOND);
+    let taken = waits.take(id).parked().unwrap();
+    timer.advance(MINUTE);
+    assert!(!probe.ended(), "no timer is left of it");
+    waits.park(taken, &["c"], SECOND);
+    timer.advance(SECOND);
+    assert_eq!(probe.endings(), [Outcome::Expired]);
+    assert_empty(&waits);
+}
+
+#[test]
+fn take_frees_its_place_and_weight() {
+    let (_timer, waits): (_, Purgatory<&str>) =
+        by_hand_with(|builder| builder.max_parked(1).max_weight(1));
+    let id = waits.park(never(), &["a"], NEVER);
+    drop(waits.take(id));
+    waits.park(never(), &["a"], NEVER);
+    assert_eq!(waits.stats().weight, 1);
+}
+
+/// Plain and watermark watches, met and not, first and later keys, some with two watches of it.
+#[test]
+fn take_for_key_takes_all_of_a_key() {
+    let (_timer, waits) = waiting();
+    let unmet = [("w", 9)];
+    let met = [("w", 1)];
+    let twice = [("w", 7), ("w", 8)];
+    let other = [("w", 6), ("v", 6)];
+    for watches in [
+        Watches::keys(&["w"]),
+        Watches::keys(&["a", "w"]),
+        Watches::up_to(&unmet).with_keys(&["w"]),
+        Watches::up_to(&met).checked(),
+        Watches::up_to(&twice),
+        Watches::up_to(&other),
+    ] {
+        waits.park(Probe::new().operation(), watches, NEVER);
+    }
+    let stays = Probe::parked(&waits, &["a"], NEVER);
+    waits.complete_up_to(&"w", 1);
+    let taken = waits.take_for_key(&"w");
+    assert_eq!((taken.operations.len(), taken.under_check.len()), (6, 0));
+    assert_eq!(
+        (waits.len(), waits.waiters(&"w"), waits.waiters(&"v")),
+        (1, 0, 0)
+    );
+    assert_eq!(waits.cancel_for_key(&"a", "over"), 1);
+    assert!(stays.ended());
+    assert_empty(&waits);
+}
+
+/// An operation under check is named, and goes on as it would have.
+#[test]
+fn an_operation_under_check_is_not_missed() {
+    let (_timer, waits) = waiting();
+    let inside = waits.clone();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let looks = seen.clone();
+    let mut is_first = true;
+    let watermarks = [("a", 5)];
+    let operation = Probe::new().operation().on_check(move || {
+        if std::mem::take(&mut is_first) {
+            return; // it is being parked
+        }
+        let mut found = Vec::new();
+        inside.for_each(|id, keys, operation| {
+            found.push((id, keys.to_vec(), operation.is_none()));
+        });
+        let (id, keys, is_held) = found.pop().unwrap();
+        assert_eq!((keys, is_held), (vec!["a", "b", "a"], true));
+        assert_eq!(inside.with(id, |_| ()), ReachResult::UnderCheck);
+        assert!(matches!(inside.take(id), ReachResult::UnderCheck));
+        let taken = inside.take_for_key(&"a");
+        assert!(taken.operations.is_empty());
+        assert_eq!(taken.under_check, [id]); // once, with two watches of the key
+        looks.lock().unwrap().push(id);
+    });
+    let id = waits.park(
+        operation,
+        Watches::up_to(&watermarks).with_keys(&["a", "b"]),
+        NEVER,
+    );
+    assert_eq!(waits.check_and_complete(&"b"), 0);
+    assert_eq!(*seen.lock().unwrap(), [id]);
+    assert!(waits.take(id).parked().is_some(), "it waits on");
+    assert_empty(&waits);
+}
+
+/// The expiry of an operation whose last check is queued is decided.
+#[test]
+fn what_has_its_last_check_is_under_check() {
+    let later = crate::support::Later::default();
+    let (timer, waits): (_, Waiting) =
+        by_hand_with(|builder| builder.executor(later.clone()).check_at_expiry(|_| ()));
+    let probe = Probe::new();
+    let id = waits.park(probe.operation(), &["a"], SECOND);
+    timer.advance(SECOND);
+    assert!(matches!(waits.take(id), ReachResult::UnderCheck));
+    later.run();
+    assert_eq!(probe.endings(), [Outcome::Expired]);
+}
+
+#[test]
+fn visits_see_each_operation_once() {
+    let (_timer, waits): (_, Purgatory<u32>) = by_hand();
+    let mut parked = Vec::new();
+    for number in 0..1000 {
+        parked.push(waits.park(
+            never(),
+            &[number, number / 2, 7][..1 + number as usize % 3],
+            NEVER,
+        ));
+    }
+    let mut visited = Vec::new();
+    waits.for_each(|id, _, operation| {
+        assert!(operation.is_some());
+        visited.push(id);
+    });
+    let key = |id: &purgatory::OperationId| id.to_string();
+    parked.sort_by_key(key);
+    visited.sort_by_key(key);
+    assert_eq!(visited, parked);
+}
+
+/// Nor is a key cloned.
+#[test]
+fn a_dump_of_one_key_each_allocates_nothing() {
+    let (_timer, waits): (_, Purgatory<u32>) = by_hand();
+    for number in 0..10_000 {
+        waits.park(never(), &[number], NEVER);
+    }
+    let mut dump = Vec::with_capacity(10_000);
+    let measured = allocation_counter::measure(|| {
+        waits.for_each(|id, keys, _| dump.push((id, keys[0])));
+    });
+    assert_eq!((dump.len(), measured.count_total), (10_000, 0));
+}
+
+/// In debug builds. In release builds it would wait for its own lock.
+#[test]
+#[cfg(debug_assertions)]
+fn a_call_inside_a_closure_panics() {
+    let (_timer, waits) = waiting();
+    let probe = Probe::new();
+    let id = waits.park(probe.operation(), &["a"], NEVER);
+    let calls: [&dyn Fn(); 10] = [
+        &|| _ = waits.check_and_complete(&"a"),
+        &|| _ = waits.cancel(id, "inside"),
+        &|| _ = waits.cancel_all("inside"),
+        &|| _ = waits.reschedule(id, SECOND),
+        &|| _ = waits.with(id, |_| ()),
+        &|| waits.for_each(|_, _, _| ()),
+        &|| _ = waits.len(),
+        &|| _ = waits.stats(),
+        &|| _ = waits.snapshot(1),
+        &|| _ = waits.shutdown(SECOND),
+    ];
+    for call in calls {
+        let inside = AssertUnwindSafe(|| waits.with(id, |_| call()));
+        assert!(catch_unwind(inside).is_err());
+        let inside = AssertUnwindSafe(|| waits.for_each(|_, _, _| call()));
+        assert!(catch_unwind(inside).is_err());
+    }
+    assert!(
+        !probe.ended() && waits.len() == 1,
+        "it stays, and nothing is locked"
+    );
+    assert_eq!(waits.cancel_for_key(&"a", "over"), 1);
+    assert_eq!(probe.endings(), [requested("over")]);
+}
+
+#[test]
+fn a_boxed_operation_is_reached_by_its_type() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let (answers, _answered) = mpsc::channel();
+    let waiter = Waiter {
+        transaction: 1,
+        holder: 2,
+        answers,
+    };
+    let id = waits.park(BoxedOperation::new(waiter), &["row"], NEVER);
+    let other = waits.park(when(|| false, drop), &["row"], NEVER);
+    let change =
+        |boxed: &mut BoxedOperation| boxed.downcast_mut::<Waiter>().map(|it| it.holder = 3);
+    assert_eq!(waits.with(id, change), ReachResult::Parked(Some(())));
+    assert_eq!(waits.with(other, change), ReachResult::Parked(None));
+    let taken = waits
+        .take(id)
+        .parked()
+        .unwrap()
+        .downcast::<Waiter>()
+        .unwrap();
+    assert_eq!(taken.holder, 3);
+    let other = waits.take(other).parked().unwrap();
+    assert!(other.downcast::<Op>().is_err());
+}

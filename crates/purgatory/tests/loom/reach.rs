@@ -1,0 +1,49 @@
+//! Taking out what is parked, while its keys are signalled or advanced.
+
+use purgatory::{DelayedOperation, sync::Failpoint};
+
+use super::{
+    Act::{self, Advance, Event, Park, ParkChecked, Time},
+    BOTH, ONE_KEY, Setup, TWO_SHARDS, assert_nothing_left, check,
+};
+
+/// Takes the operations of a key while another thread acts. Each operation is taken or ends, once.
+fn taken_or_ended(park: Act, other: Act, key: u8) {
+    check(&[Failpoint::EndedStaysListed], move || {
+        let setup = Setup::new().alone(&[park]);
+        let acts = setup.elsewhere(move |setup| setup.act(other));
+        let taken = setup.purgatory.take_for_key(&key);
+        acts.join().unwrap();
+        let count = taken.operations.len();
+        for operation in taken.operations {
+            operation.on_complete(purgatory::Outcome::Completed);
+        }
+        // One under check may wait on. It is named, and it is still there.
+        if let [id] = taken.under_check[..] {
+            let found = setup.purgatory.take(id).parked();
+            let ended = setup.endings.lock().unwrap().len();
+            assert_eq!(ended + usize::from(found.is_some()), 1, "named, then lost");
+        } else {
+            assert_eq!(setup.endings.lock().unwrap().len(), 1, "{count} taken");
+        }
+        assert_nothing_left(&setup.purgatory);
+    });
+}
+
+#[test]
+fn take_against_an_event_of_another_key() {
+    taken_or_ended(Park(&[0], TWO_SHARDS), Event(0, 2), 1);
+    // Its check stays false: it waits on when it is not taken.
+    taken_or_ended(Park(BOTH, TWO_SHARDS), Event(0, 2), 1);
+}
+
+#[test]
+fn take_against_expiry() {
+    taken_or_ended(Park(&[0], ONE_KEY), Time, 1);
+}
+
+/// An advance moves the watch from one list of the key to another.
+#[test]
+fn take_against_an_advance_of_its_key() {
+    taken_or_ended(ParkChecked(BOTH, &[(1, 5)]), Advance(0, 1), 1);
+}
