@@ -13,6 +13,8 @@ mod examples;
 #[cfg(test)]
 mod folds;
 #[cfg(test)]
+mod guide;
+#[cfg(test)]
 mod imports;
 #[cfg(test)]
 mod layers;

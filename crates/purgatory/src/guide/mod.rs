@@ -1,32 +1,89 @@
 //! The guide, from the first wait to a million of them.
 //!
-//! | Chapter | About |
-//! |---|---|
-//! | [`start`] | a first program, terms |
-//! | [`watermarks`], [`replies`], [`monitor`] | the ready-made forms |
-//! | [`operations`], [`watches`] | operations of your own, and their watches |
-//! | [`lifecycle`], [`time`] | an operation's states; deadlines, and why an expiry is late |
-//! | [`local`], [`tokio`], [`testing`] | one thread, a runtime, tests that do not sleep |
-//! | [`scale`], [`operating`] | keys, sizing, settings, many nodes; metrics, missed events, shutdown |
-//! | [`recipes`] | requests that servers hold, as programs |
-//! | [`hand_written`] | a loop, channels, `Notify` or an actor instead |
-//! | [`questions`] | questions, limits |
-//!
-//! Every example is compiled and run with the tests.
+// Each chapter is a Markdown file that reads on a forge, too. It ends with the targets that its
+// links have there. The definitions in `links.md` come first, so in rustdoc they take precedence.
+#![doc = include_str!("links.md")]
+#![doc = include_str!("guide.md")]
 
-pub mod hand_written;
-pub mod lifecycle;
-pub mod local;
-pub mod monitor;
-pub mod operating;
-pub mod operations;
-pub mod questions;
+pub mod start {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("start.md")]
+}
+
+#[cfg(feature = "keyed")]
+pub mod watermarks {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("watermarks.md")]
+}
+
+pub mod replies {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("replies.md")]
+}
+
+pub mod monitor {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("monitor.md")]
+}
+
+pub mod operations {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("operations.md")]
+}
+
+pub mod watches {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("watches.md")]
+}
+
+pub mod lifecycle {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("lifecycle.md")]
+}
+
+pub mod time {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("time.md")]
+}
+
+pub mod tokio {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("tokio.md")]
+}
+
+pub mod local {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("local.md")]
+}
+
+pub mod testing {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("testing.md")]
+}
+
+pub mod scale {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("scale.md")]
+}
+
+pub mod operating {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("operating.md")]
+}
+
 pub mod recipes;
-pub mod replies;
-pub mod scale;
-pub mod start;
-pub mod testing;
-pub mod time;
-pub mod tokio;
-pub mod watches;
-pub mod watermarks;
+
+pub mod hand_written {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("hand_written.md")]
+}
+
+pub mod migrating {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("migrating.md")]
+}
+
+pub mod questions {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("questions.md")]
+}

@@ -58,3 +58,25 @@ impl Partition {
         self.produces.complete_up_to(&self.name, offset) // ... then its event
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let produces = Purgatory::new("produce")?;
+    let orders = Partition {
+        name: "orders-0",
+        high_watermark: Arc::default(),
+        produces,
+    };
+    let (client, answers) = std::sync::mpsc::channel();
+    for required_offset in [1, 2, 3] {
+        let client = client.clone();
+        let answer = move |outcome| client.send((required_offset, outcome)).unwrap();
+        orders.produce(required_offset, answer)?;
+    }
+    assert_eq!(orders.replicated(2), 2); // the slower follower has fetched two records
+    let completed = |offset| (offset, Outcome::Completed);
+    assert_eq!(
+        answers.try_iter().collect::<Vec<_>>(),
+        [completed(1), completed(2)]
+    );
+    Ok(())
+}

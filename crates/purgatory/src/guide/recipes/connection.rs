@@ -51,3 +51,21 @@ impl Connection {
         cancelled + completed
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let requests = Purgatory::new("requests")?;
+    let connection = Connection {
+        number: 7,
+        closed: Arc::default(),
+        requests,
+    };
+    let (client, answers) = std::sync::mpsc::channel();
+    connection.request(
+        1,
+        || false,
+        move |outcome| client.send(outcome.to_string()).unwrap(),
+    )?;
+    assert_eq!(connection.close(), 1);
+    assert_eq!(answers.recv()?, "cancelled: connection closed");
+    Ok(())
+}

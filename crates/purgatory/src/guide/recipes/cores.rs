@@ -56,3 +56,13 @@ impl Core {
         }
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (outbox, core) = Core::new()?;
+    let (client, answers) = channel();
+    let request = purgatory::when(|| true, move |outcome| client.send(outcome).unwrap());
+    outbox.send((7, Message::Request(Duration::from_secs(30), request)))?; // on any thread
+    core.run_once(Duration::ZERO);
+    assert_eq!(answers.recv()?, purgatory::Outcome::Completed);
+    Ok(())
+}

@@ -43,3 +43,24 @@ impl Drop for Place {
         self.0.update_one(&(), |free| *free += 1);
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    use purgatory::Purgatory;
+
+    let timer = purgatory::timer_core::ManualTimer::new();
+    let waits = |name: &str| Purgatory::builder(name).timer(&timer).build();
+    let places = Monitor::with(waits("places")?, 1);
+    let high_watermark = Monitor::with(waits("produce")?, 7);
+    let produces = Produces {
+        timer: timer.clone(),
+        places,
+        high_watermark,
+    };
+    // One place is free, and the high watermark has passed the record already.
+    tokio::runtime::Builder::new_current_thread()
+        .build()?
+        .block_on(async {
+            assert_eq!(produces.produce(7, Duration::from_secs(30)).await, Ok(7));
+        });
+    Ok(())
+}

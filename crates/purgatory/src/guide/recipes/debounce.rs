@@ -52,3 +52,24 @@ impl Document {
         discarded.is_some()
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let timer = purgatory::timer_core::ManualTimer::new();
+    let saves = Purgatory::builder("saves").timer(&timer).build()?;
+    let mut notes = Document {
+        name: "notes",
+        unsaved: Arc::default(),
+        saves,
+        pending: None,
+    };
+    let (disk, saved) = std::sync::mpsc::channel();
+    // Each edit comes before two quiet seconds have passed.
+    for text in ["a", "ab", "abc"] {
+        let disk = disk.clone();
+        assert!(notes.edit(text, move |text| disk.send(text).unwrap()));
+        timer.advance(QUIET / 2);
+    }
+    timer.advance(QUIET / 2);
+    assert_eq!(saved.try_iter().collect::<Vec<_>>(), ["abc"]);
+    Ok(())
+}

@@ -50,3 +50,35 @@ impl Drop for Open {
         }
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    use purgatory::{CancelReason, Outcome, Timeout, when};
+    use std::sync::mpsc;
+
+    let server = Server {
+        stopping: Arc::default(),
+        open: Arc::default(),
+        drained: Purgatory::new("drain")?,
+    };
+    let requests = Purgatory::new("requests")?;
+    let (client, answers) = mpsc::channel();
+    for key in ["soon", "never"] {
+        let client = client.clone();
+        let open = server.begin().unwrap();
+        let answer = move |outcome| {
+            client.send((key, outcome)).unwrap();
+            drop(open); // after the answer
+        };
+        requests.try_complete_else_watch(when(|| false, answer), &[key], Timeout::Never)?;
+    }
+
+    let drained = server.drain(Duration::from_millis(100));
+    assert!(server.begin().is_none());
+    requests.complete_for_key(&"soon");
+    assert!(drained.wait_blocking().is_err()); // one never ends by itself
+    requests.shutdown(Duration::from_secs(30));
+    let shutdown = Outcome::Cancelled(CancelReason::Shutdown);
+    let answers: Vec<_> = answers.try_iter().collect();
+    assert_eq!(answers, [("soon", Outcome::Completed), ("never", shutdown)]);
+    Ok(())
+}

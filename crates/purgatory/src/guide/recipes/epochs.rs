@@ -61,3 +61,20 @@ impl Topics {
         self.epochs.lock().unwrap().get(name) == Some(&epoch)
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let ends = Watermarks::new("ends")?;
+    let topics = Topics {
+        epochs: Mutex::default(),
+        made: AtomicU64::new(0),
+        ends,
+    };
+    let old = ("orders", topics.create("orders").unwrap());
+    topics.append(old, 100)?;
+    topics.delete(old);
+    let new = ("orders", topics.create("orders").unwrap());
+    let fetch = topics.fetch(new, 1).unwrap();
+    assert!(!topics.append(old, 101)? && topics.append(new, 1)?);
+    assert_eq!(fetch.wait_blocking(), Ok(1));
+    Ok(())
+}

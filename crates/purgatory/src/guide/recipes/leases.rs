@@ -45,3 +45,19 @@ impl Drop for Lease {
         self.leases.waits.check_and_complete_one(&self.shard);
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let free = Arc::new(Mutex::new([7].into()));
+    let leases = Leases {
+        free,
+        waits: Purgatory::new("leases")?,
+    };
+    let first = leases.acquire(7).wait_blocking()?;
+    let second = leases.acquire(7);
+    let third = leases.acquire(7);
+    drop(first); // the second has it now ...
+    assert_eq!(leases.waits.waiters(&7), 1);
+    drop(second); // ... and, as its client has gone, the third
+    assert_eq!(third.wait_blocking()?.shard, 7);
+    Ok(())
+}

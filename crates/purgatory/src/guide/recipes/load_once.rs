@@ -75,3 +75,20 @@ impl Drop for Load<'_> {
         self.cache.waits.check_and_complete(&self.key);
     }
 }
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let cache = Cache {
+        entries: Arc::default(),
+        waits: Purgatory::new("cache")?,
+    };
+    let load = async {
+        tokio::task::yield_now().await;
+        Some(100)
+    };
+    let not_asked = async { unreachable!("the first client loads") };
+    let both = tokio::join!(cache.get(1, load), cache.get(1, not_asked));
+    assert_eq!(both, (Ok(Some(100)), Ok(Some(100))));
+    assert_eq!(cache.get(2, async { None }).await, Ok(None));
+    Ok(())
+}

@@ -60,3 +60,17 @@ fn bytes_beyond(ends: &[AtomicU64], positions: &[u64]) -> u64 {
     }
     bytes
 }
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let ends = Arc::new([100, 40].map(AtomicU64::new).into());
+    let logs = Logs {
+        ends,
+        fetches: Purgatory::new("fetch")?,
+    };
+    let bytes = logs.fetch(&[100, 40], 64, Duration::from_secs(30));
+    assert_eq!(logs.append(0, 50), 0); // checked: 50 of 64
+    assert_eq!(logs.append(1, 14), 1);
+    assert_eq!(bytes.await, Ok(64));
+    Ok(())
+}

@@ -56,3 +56,21 @@ impl Log {
         self.fetches.complete_up_to(&"log", self.end.get()) // ... then its event
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let log = Log::new(ManualTimer::new())?;
+    let answers: Rc<Cell<Vec<String>>> = Rc::default();
+    log.advance_to(Duration::from_millis(20));
+    for (offset, timeout_ms) in [(1, 5000), (9, 300)] {
+        let answers = answers.clone();
+        log.fetch(offset, Duration::from_millis(timeout_ms), move |outcome| {
+            let mut all = answers.take();
+            all.push(format!("{offset} {outcome}"));
+            answers.set(all);
+        })?;
+    }
+    assert_eq!(log.append(), 1);
+    log.advance_to(Duration::from_millis(320)); // 300 ms later
+    assert_eq!(answers.take(), ["1 completed", "9 expired"]);
+    Ok(())
+}

@@ -47,3 +47,14 @@ impl Drop for Job {
         }
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let queue = Queue {
+        jobs: Monitor::new("jobs", VecDeque::new())?,
+    };
+    let [first, second] = [(); 2].map(|()| queue.take(Duration::from_secs(30)));
+    queue.push("a job".to_owned());
+    drop(first); // this worker has gone, and the job was its own
+    assert_eq!(second.wait_blocking()?.done(), "a job");
+    Ok(())
+}

@@ -28,3 +28,17 @@ impl<const N: usize> Replicas<N> {
         self.committed.advance(&(), indices[(N - 1) / 2])
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let committed = Watermarks::new("committed")?;
+    let replicas = Replicas {
+        indices: [5, 0, 0].map(AtomicU64::new),
+        committed,
+    };
+    let write = replicas.committed(5); // the leader has written it
+    assert_eq!(replicas.acknowledge(1, 3)?, 0); // 3 is committed
+    assert_eq!(replicas.acknowledge(2, 6)?, 1); // 5 is
+    assert_eq!(replicas.acknowledge(1, 2)?, 0); // late
+    assert_eq!(write.wait_blocking(), Ok(5));
+    Ok(())
+}

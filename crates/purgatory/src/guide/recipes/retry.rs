@@ -53,3 +53,28 @@ impl DelayedOperation for Attempt {
         }
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let timer = purgatory::timer_core::ManualTimer::new();
+    let attempts = Purgatory::builder("attempts").timer(&timer).build()?;
+    let (reports, seen) = mpsc::channel();
+    let answer = Arc::new(OnceLock::new());
+    let first = Attempt {
+        request: 7,
+        number: 0,
+        answer: answer.clone(),
+        attempts: attempts.clone(),
+        reports,
+    };
+    first.start();
+    timer.advance(Duration::from_millis(150));
+    assert_eq!(
+        seen.try_iter().collect::<Vec<_>>(),
+        ["attempt 0, 100ms", "attempt 1, 200ms"]
+    );
+    answer.set("42".to_owned())?; // the condition first ...
+    assert_eq!(attempts.check_and_complete(&7), 1); // ... then its event
+    timer.advance(Duration::from_secs(60));
+    assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["42"]);
+    Ok(())
+}

@@ -103,3 +103,25 @@ impl Sessions {
         was_current
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let timer = purgatory::timer_core::ManualTimer::new(); // in a program: a SystemTimer
+    let (gone, reports) = mpsc::channel();
+    let parked = Purgatory::builder("sessions").timer(&timer).build()?;
+    let sessions = Sessions {
+        members: Arc::default(),
+        parked,
+        gone,
+    };
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| sessions.join(name).unwrap());
+    timer.advance(TIMEOUT / 2);
+    assert!(sessions.heartbeat(&alice)); // 30 s from now
+    assert!(sessions.leave(carol));
+    timer.advance(TIMEOUT / 2);
+    assert_eq!(
+        reports.try_iter().collect::<Vec<_>>(),
+        [("bob", bob.number)]
+    );
+    assert!(!sessions.heartbeat(&bob)); // too late: he must join anew
+    Ok(())
+}

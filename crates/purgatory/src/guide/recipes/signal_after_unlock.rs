@@ -54,3 +54,17 @@ impl Accounts {
         self.waits.wait(&[account], TIMEOUT, is_funded)
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let accounts = Accounts {
+        balances: Arc::default(),
+        waits: Purgatory::new("accounts")?,
+    };
+    let rent = accounts.funded(1, 50);
+    let trip = accounts.funded(2, 80);
+    accounts.pay(&[(1, 60), (2, 60)]);
+    accounts.pay(&[(2, 60)]);
+    assert_eq!(rent.wait_blocking()?, 60);
+    assert_eq!(trip.wait_blocking()?, 120);
+    Ok(())
+}

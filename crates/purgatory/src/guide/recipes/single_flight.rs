@@ -54,3 +54,17 @@ impl Drop for Load {
         self.flights.waits.check_and_complete(&self.key);
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let flights = Flights {
+        values: Arc::default(),
+        waits: Purgatory::new("flights")?,
+    };
+    let first = flights.get(1).wait_blocking()?;
+    let second = flights.get(1);
+    let third = flights.get(1);
+    drop(first); // it failed
+    second.wait_blocking()?.unwrap_err().loaded(100);
+    assert_eq!(third.wait_blocking()?.ok(), Some(100));
+    Ok(())
+}

@@ -51,3 +51,37 @@ fn later_ns(now_ns: u64, duration: Duration) -> u64 {
     let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     now_ns.saturating_add(duration_ns)
 }
+
+struct Memory {
+    bytes: std::sync::Mutex<Vec<u8>>,
+}
+
+impl Store for Memory {
+    async fn read(&self, _partition: u32) -> io::Result<Vec<u8>> {
+        Ok(self.bytes.lock().unwrap().clone())
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let timer = purgatory::timer_core::SystemTimer::new()?;
+    let appends = Purgatory::builder("fetch").timer(&timer).build()?;
+    let store = Memory {
+        bytes: Default::default(),
+    };
+    let logs = Logs {
+        store,
+        timer,
+        appends,
+        look_every: Duration::from_secs(1),
+    };
+    // The fetch waits for the append of another task.
+    let append = async {
+        logs.store.bytes.lock().unwrap().extend(b"a record");
+        logs.appends.check_and_complete(&7)
+    };
+    let (bytes, completed) = tokio::join!(logs.fetch(7, 8, Duration::from_secs(30)), append);
+    assert_eq!(bytes?, b"a record");
+    assert_eq!(completed, 1);
+    Ok(())
+}

@@ -39,3 +39,29 @@ impl Throttle {
         }
     }
 }
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    use purgatory::timer_core::{ManualTimer, Timer};
+
+    let timer = ManualTimer::new();
+    let waits = Purgatory::builder("throttled").timer(&timer).build()?;
+    let throttle = Throttle {
+        permits: Arc::default(),
+        waits,
+    };
+    let clients = [(); 5].map(|()| throttle.admit(Duration::from_secs(30)));
+    // Two of the five clients are let in each 100 ms.
+    let every = Duration::from_millis(100);
+    let released = throttle.clone();
+    let releasing = timer.schedule_at_fixed_rate(every, every, move || released.release(2))?;
+    timer.advance(Duration::from_millis(250));
+    assert_eq!(throttle.waits.len(), 1);
+    timer.advance(Duration::from_millis(50));
+    assert!(
+        clients
+            .into_iter()
+            .all(|client| client.wait_blocking().is_ok())
+    );
+    releasing.cancel();
+    Ok(())
+}

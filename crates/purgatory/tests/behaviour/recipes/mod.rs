@@ -1,11 +1,12 @@
-//! The guide's recipes. The recipes compiled here are the files that the guide shows. The guide
-//! runs the plain use of each; these tests add the orders of events that a network may give.
+//! The guide's recipes. The recipes compiled here are the files that the guide shows. Their doc
+//! tests run each `main`; these tests add the orders of events that a network may give.
 
 #[path = "../../../src/guide/recipes"]
 #[allow(
+    dead_code,
     unreachable_pub,
     clippy::unwrap_used,
-    reason = "for the guide's readers"
+    reason = "for the guide's readers, who run each file's `main`"
 )]
 mod guide {
     pub mod acks_all;

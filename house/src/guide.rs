@@ -1,0 +1,118 @@
+//! The guide: its chapters are short, in one order, and each link leads to the same place on a
+//! forge and in rustdoc.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use crate::tree::{files, none, root, text};
+
+const GUIDE: &str = "crates/purgatory/src/guide/";
+
+/// Lines of a chapter, the definitions of its links included.
+const CHAPTER_LINES: usize = 150;
+
+/// The chapters by their names, and the page that lists them.
+fn chapters() -> BTreeMap<String, String> {
+    let mut chapters = BTreeMap::new();
+    for (path, text) in files(".md") {
+        if let Some(name) = path.strip_prefix(GUIDE)
+            && name != "links.md"
+        {
+            chapters.insert(name.trim_end_matches(".md").to_owned(), text);
+        }
+    }
+    chapters
+}
+
+/// The definitions of links in a page: label and target.
+fn definitions(page: &str) -> BTreeMap<&str, &str> {
+    let lines = page.lines().filter(|line| line.starts_with('['));
+    lines
+        .filter_map(|line| line[1..].split_once("]: "))
+        .collect()
+}
+
+#[test]
+fn chapters_of_the_guide_are_short() {
+    let mut wrong = Vec::new();
+    for (name, text) in chapters() {
+        let lines = text.lines().count();
+        if lines > CHAPTER_LINES {
+            wrong.push(format!("{name}.md: {lines} lines, at most {CHAPTER_LINES}"));
+        }
+    }
+    none(wrong);
+}
+
+/// `guide.md` numbers the chapters; each but the last names the next.
+#[test]
+fn chapters_of_the_guide_have_one_order() {
+    let chapters = chapters();
+    let mut order = Vec::new();
+    for line in chapters["guide"].lines() {
+        if let Some((number, rest)) = line.split_once(". [")
+            && number.parse() == Ok(order.len() + 1)
+        {
+            order.push(rest.split(']').next().unwrap());
+        }
+    }
+    assert_eq!(order.len() + 1, chapters.len(), "guide.md lists all");
+    let mut wrong = Vec::new();
+    for pair in order.windows(2) {
+        let next = format!("\nNext: [{}]\n", pair[1]);
+        if !chapters[pair[0]].contains(&next) {
+            wrong.push(format!("{}.md: no line {next:?}", pair[0]));
+        }
+    }
+    none(wrong);
+}
+
+/// A label of a link means one thing: `links.md` says where it leads in rustdoc, the end of each
+/// chapter where it leads on a forge.
+#[test]
+fn links_of_the_guide_agree_with_rustdoc() {
+    let links = text(&format!("{GUIDE}links.md"));
+    let rustdoc = definitions(&links);
+    let mut wrong = Vec::new();
+    for (name, page) in chapters() {
+        let forge = definitions(&page);
+        for (label, target) in &forge {
+            let Some(item) = rustdoc.get(label) else {
+                wrong.push(format!("{name}.md: links.md does not have [{label}]"));
+                continue;
+            };
+            // A chapter of the same name and heading; or a file, where the item is.
+            let same = match item.strip_prefix("crate::guide::") {
+                Some(chapter) if !chapter.contains("::") => {
+                    let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+                    let heading = if heading.is_empty() {
+                        ""
+                    } else {
+                        &target[file.len()..]
+                    };
+                    chapter == format!("{}{heading}", file.trim_end_matches(".md"))
+                }
+                _ => root().join(GUIDE).join(target).exists(),
+            };
+            if !same {
+                wrong.push(format!(
+                    "{name}.md: [{label}] is {target}, and {item} in links.md"
+                ));
+            }
+        }
+        for label in labels(&page) {
+            if !forge.contains_key(label) {
+                wrong.push(format!("{name}.md: [{label}] is not defined"));
+            }
+        }
+    }
+    none(wrong);
+}
+
+/// The labels that a page's links with a text of their own use.
+fn labels(page: &str) -> impl Iterator<Item = &str> {
+    let prose = page.split("```").step_by(2);
+    prose
+        .flat_map(|part| part.split("][").skip(1))
+        .filter_map(|rest| rest.split(']').next())
+}
