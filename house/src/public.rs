@@ -66,7 +66,9 @@ const PUBLIC: [Public; 3] = [
         types: &[
             "Advanced",
             "BuildError",
+            "DelayQueue",
             "DueTask",
+            "Expired",
             "Interval",
             "Job",
             "ManualTimer",

@@ -22,6 +22,7 @@
 //! | to run something later, cancel it or move it | [`SystemTimer`] and [`Timer::schedule`] |
 //! | to run something again and again | [`Timer::schedule_at_fixed_rate`], [`Timer::schedule_with_fixed_delay`] |
 //! | to wait in async code | [`Timer::sleep`], [`timeout`], [`Timer::interval`] |
+//! | to poll values out once their time has come | [`DelayQueue`] |
 //! | many tasks of one type, without a box each | [`Timer::with_handler`] |
 //! | tests that do not sleep | [`ManualTimer`] |
 //! | a timer without a thread, on a tokio runtime | `SystemTimerBuilder::tokio` (feature `tokio`) |
@@ -122,8 +123,8 @@
 //!   sleep here costs two more thread wake-ups. Use this crate when many threads start and stop
 //!   timers at high rates, when callbacks expire, when tests advance the clock, or without a
 //!   runtime.
-//! - *tokio-util's `DelayQueue`* is a wheel that one task owns and polls. [`TimingWheel`] is that
-//!   without the runtime.
+//! - *tokio-util's `DelayQueue`* is a wheel that one task owns and polls. [`DelayQueue`] is that
+//!   for any runtime and a clock that tests advance; [`TimingWheel`] is it without a clock.
 //! - *A heap or a tree of deadlines* starts and stops in O(log n) and keeps the order within a
 //!   tick. With few timers nothing is simpler.
 //!
@@ -151,6 +152,7 @@ pub use driver::clock::{Clock, SystemClock, TickLength};
 pub use driver::executor::{Executor, JOB_TASKS, Job, Workers};
 pub use driver::shards::{MAX_SHARDS, TimerHandle};
 pub use observe::{TimeHistogram, TimerStats};
+pub use timers::delay_queue::{DelayQueue, Expired};
 pub use timers::manual::ManualTimer;
 pub use timers::periodic::{Interval, Periodic};
 pub use timers::sleep::{Sleep, timeout};

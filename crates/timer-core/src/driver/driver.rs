@@ -122,6 +122,20 @@ impl Driver {
         self.clock.now_ns()
     }
 
+    /// The present and a deadline, in ticks.
+    #[inline]
+    pub(crate) fn now_and_deadline(&self, delay: Duration) -> (u64, u64) {
+        let now_ns = self.now_ns();
+        let tick = self.config.tick;
+        (tick.round_down(now_ns), tick.deadline(now_ns, delay))
+    }
+
+    /// True after shutdown.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.reaper.shared.is_closed()
+    }
+
     /// Makes `count` shards (a power of two), each from its number and a wheel, still to be
     /// [attached](Self::attach).
     ///

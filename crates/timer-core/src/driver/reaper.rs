@@ -9,7 +9,7 @@
 use std::{
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) cancelled: Arc<AtomicU64>,
     /// With a grace: when the reaper was called first since its last round; `u64::MAX` for never.
     called_ns: AtomicU64,
+    /// A copy of `closed`, read without the lock to refuse early.
+    is_closed: AtomicBool,
 }
 
 impl Shared {
@@ -69,6 +71,7 @@ impl Shared {
             counts: plain::Mutex::default(),
             cancelled: Arc::default(),
             called_ns: AtomicU64::new(u64::MAX),
+            is_closed: AtomicBool::new(false),
         })
     }
 
@@ -99,7 +102,15 @@ impl Shared {
 
     /// Attaches no more, and ends the rounds; false if that was done before.
     pub(crate) fn close(&self) -> bool {
-        !std::mem::replace(&mut self.owners.lock().closed, true)
+        let was_closed = std::mem::replace(&mut self.owners.lock().closed, true);
+        self.is_closed.store(true, Ordering::Relaxed);
+        !was_closed
+    }
+
+    /// True after [`close`](Self::close). Locks nothing: a close at the same time may be missed.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// All owners, in the order in which they were attached, with their numbers of shards.

@@ -1,10 +1,11 @@
-//! The timers that users hold, one with a thread and one that the program advances; the tasks and
-//! sleeps on them; and their errors.
+//! The timers that users hold, one with a thread and one that the program advances; the tasks,
+//! sleeps and queues on them; and their errors.
 
 use std::{error::Error, fmt, io};
 
 use crate::{driver::shards::MAX_SHARDS, sync::HandedBack};
 
+pub(crate) mod delay_queue;
 pub(crate) mod manual;
 pub(crate) mod periodic;
 pub(crate) mod sleep;

@@ -17,6 +17,7 @@ use std::{
 use crate::{
     driver::{
         clock::{TickLength, later_ns},
+        driver::Driver,
         shards::TimerHandle,
     },
     sync::failpoint,
@@ -141,11 +142,17 @@ impl Sleep {
 
     /// The present, on the timer's clock.
     pub(crate) fn now_ns(&self) -> u64 {
-        self.wakers.driver().now_ns()
+        self.driver().now_ns()
+    }
+
+    /// The inside of the timer.
+    #[inline]
+    pub(crate) fn driver(&self) -> &Driver {
+        self.wakers.driver()
     }
 
     fn tick(&self) -> TickLength {
-        self.wakers.driver().config.tick
+        self.driver().config.tick
     }
 
     /// The first tick at or after the deadline. The end of time is never reached.

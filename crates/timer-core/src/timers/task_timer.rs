@@ -128,7 +128,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// # Errors
     /// [`ScheduleError`] hands the task back after shutdown, or when the timer is full.
     pub fn schedule(&self, delay: Duration, task: T) -> Result<TimerHandle, ScheduleError<T>> {
-        let (now, deadline) = self.now_and_deadline(delay);
+        let (now, deadline) = self.tasks.driver.now_and_deadline(delay);
         self.tasks.insert(now, deadline, task)
     }
 
@@ -161,13 +161,6 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.cancel(handle).is_some()
     }
 
-    /// The present and a deadline, in ticks.
-    fn now_and_deadline(&self, delay: Duration) -> (u64, u64) {
-        let now_ns = self.tasks.driver.now_ns();
-        let tick = self.tasks.driver.config.tick;
-        (tick.round_down(now_ns), tick.deadline(now_ns, delay))
-    }
-
     /// Reaches a pending task; `None` if it is pending no more. `reach` runs under the shard's
     /// lock: it must be short and must not call the timer. O(1).
     pub fn with<R>(&self, handle: TimerHandle, reach: impl FnOnce(&mut T) -> R) -> Option<R> {
@@ -182,7 +175,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// Gives a pending task `delay` from now, earlier or later than before; it keeps its handle,
     /// and nothing is allocated. False if it is no longer pending. O(1).
     pub fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
-        let (now, deadline) = self.now_and_deadline(delay);
+        let (now, deadline) = self.tasks.driver.now_and_deadline(delay);
         self.reschedule_at(handle, now, deadline)
     }
 

@@ -456,6 +456,19 @@ impl<T> TimingWheel<T> {
         true
     }
 
+    /// Takes out a task that is in no bucket: one that was found due and left, say. `None` if it is
+    /// gone, or in a bucket. O(1).
+    #[inline]
+    pub(crate) fn take_unscheduled(&mut self, id: TaskId) -> Option<T> {
+        let node = self.node_mut(id)?;
+        if node.place != NO_PLACE {
+            return None;
+        }
+        let task = node.take_task();
+        self.nodes.release(id.index);
+        Some(task)
+    }
+
     /// The first task in the wheel's keeping whose index is `index` or above. With `0`, then one
     /// above each id found, every task is visited, in no meaningful order.
     pub fn first_from(&self, index: u32) -> Option<TaskId> {

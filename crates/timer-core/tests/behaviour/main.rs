@@ -4,7 +4,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod delay_queue;
 mod errors;
+mod in_flight;
 mod kafka_regressions;
 mod sleep;
 mod stats;

@@ -3,7 +3,7 @@
 
 use std::{task::Poll, time::Duration};
 
-use timer_core::{BuildError, SystemTimer, Timer, driver::Driver};
+use timer_core::{BuildError, DelayQueue, SystemTimer, Timer, driver::Driver};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::{mpsc::unbounded_channel, oneshot},
@@ -67,6 +67,31 @@ async fn what_expires_may_spawn_and_schedule_earlier_ones() {
     timer.schedule(MS * 5, task).unwrap();
     assert!(told.await.unwrap() - began <= MS * 10);
     assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 1);
+}
+
+/// By the paused clock to the tick, and by a running one at all.
+#[test]
+fn delay_queue_follows_the_runtimes_clock() {
+    for is_paused in [true, false] {
+        let mut builder = Builder::new_current_thread();
+        let runtime = builder.enable_time().start_paused(is_paused).build();
+        runtime.unwrap().block_on(async {
+            let began = Instant::now();
+            let mut queue = DelayQueue::new(&here());
+            let delays =
+                [MS * 40, MS * 5].map(|delay| if is_paused { delay * 90_000 } else { delay });
+            for delay in delays {
+                queue.insert(delay, delay).unwrap();
+            }
+            for expected in [delays[1], delays[0]] {
+                let expired = queue.next().await.unwrap().unwrap();
+                assert_eq!(expired.value, expected);
+                assert!(began.elapsed() >= expected, "early");
+                assert!(!is_paused || began.elapsed() <= expected + MS * 2, "late");
+            }
+            assert!(queue.next().await.is_none());
+        });
+    }
 }
 
 /// The task ends with the last handle, and with a shutdown.

@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use timer_core::{Clock, ManualTimer, SystemClock, SystemTimer, Timer, TimerError, timeout};
+use timer_core::{
+    Clock, DelayQueue, ManualTimer, SystemClock, SystemTimer, Timer, TimerError, timeout,
+};
 
 use crate::support::{HOUR, MS};
 
@@ -35,6 +37,25 @@ fn on_an_executor_that_only_blocks() {
     });
     assert_eq!(timer.sleepers(), 0);
     timer.shutdown(Duration::MAX);
+}
+
+#[test]
+fn delay_queue_is_awaited_on_an_executor_that_blocks() {
+    let clock = SystemClock::new();
+    let mut queue = DelayQueue::new(&SystemTimer::new().unwrap()); // which it keeps running
+    let before_ns = clock.now_ns();
+    for ms in [70, 3, 20] {
+        queue.insert(ms, MS * ms).unwrap();
+    }
+    pollster::block_on(async {
+        for expected in [3, 20, 70] {
+            let expired = queue.next().await.unwrap().unwrap();
+            let passed_ns = clock.now_ns() - before_ns;
+            assert_eq!(expired.value, expected);
+            assert!(passed_ns >= u64::from(expected) * 1_000_000, "early");
+        }
+        assert!(queue.next().await.is_none());
+    });
 }
 
 #[test]

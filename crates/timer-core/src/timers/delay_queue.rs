@@ -1,0 +1,347 @@
+//! `DelayQueue`: values that one owner polls out once their time has come.
+//!
+//! The queue has a wheel of its own, which only its owner touches, so nothing is locked. Of the
+//! shared timer it uses one [`Sleep`], which wakes the owner:
+//!
+//! - **Wake before**: a registered sleep is over no later than the wheel's first bucket is due.
+//!   Earlier work moves the sleep forward. When values are removed it stays, and costs at most one
+//!   needless poll.
+//! - **Due first**: the ids of due values are popped before the wheel is advanced again. A value
+//!   that was reset meanwhile is back in a bucket, so its old id in the list yields nothing.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use crate::{
+    driver::driver::Driver,
+    timers::{ScheduleError, TimerError, sleep::Sleep, timer::Timer},
+    wheel::{
+        node::{MAX_TASKS, TaskId},
+        timing_wheel::TimingWheel,
+    },
+};
+
+/// Values found due, or handed down to a finer level, by one advance of the wheel.
+const BATCH: usize = 64;
+
+/// Values that become available after a delay each, to the one owner that polls the queue.
+///
+/// As tokio-util's queue of that name, on this crate's wheel and on any runtime. An actor, or a
+/// connection's task, keeps its requests in one and polls it beside its socket. A value is in the
+/// queue until it is polled out, removed or cleared.
+///
+/// Values come out in order of the tick of their deadline, in no promised order within a tick, and
+/// never early. A deadline counts from the call that sets it and rounds up to a tick of the timer.
+///
+/// ```
+/// use std::time::Duration;
+/// use timer_core::{DelayQueue, SystemTimer};
+///
+/// # pollster::block_on(async {
+/// let timer = SystemTimer::new()?; // one for many queues
+/// let mut queue = DelayQueue::new(&timer);
+/// let ms = Duration::from_millis;
+/// queue.insert("second", ms(2))?;
+/// let answered = queue.insert("never", ms(1))?;
+/// let first = queue.insert("first", ms(60))?;
+/// queue.reset(&first, ms(1));
+/// assert_eq!(queue.remove(&answered), Some("never"));
+///
+/// let mut values = Vec::new();
+/// while let Some(expired) = queue.next().await {
+///     values.push(expired?.value);
+/// }
+/// assert_eq!(values, ["first", "second"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # As a stream
+/// [`poll_expired`](Self::poll_expired) has the signature that `futures::stream::poll_fn` takes:
+///
+/// ```
+/// # use timer_core::{DelayQueue, ManualTimer};
+/// # let mut queue = DelayQueue::<u32>::new(&ManualTimer::new());
+/// use futures_util::stream; // or `futures::stream`
+///
+/// let expired = stream::poll_fn(move |context| queue.poll_expired(context));
+/// ```
+///
+/// # In tests
+/// On a [`ManualTimer`](crate::ManualTimer) the queue follows the clock that the test advances:
+///
+/// ```
+/// use std::{task::{Context, Poll, Waker}, time::Duration};
+/// use timer_core::{DelayQueue, ManualTimer};
+///
+/// let timer = ManualTimer::new();
+/// let mut queue = DelayQueue::new(&timer);
+/// queue.insert(7, Duration::from_secs(30))?;
+///
+/// let mut context = Context::from_waker(Waker::noop());
+/// assert!(queue.poll_expired(&mut context).is_pending());
+/// timer.advance(Duration::from_secs(30)); // wakes
+/// let Poll::Ready(Some(Ok(expired))) = queue.poll_expired(&mut context) else { panic!() };
+/// assert_eq!(expired.value, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Cost
+/// [`insert`](Self::insert), [`reset`](Self::reset): a clock read and a place on the wheel, O(1)
+/// for what a timeout usually is. [`remove`](Self::remove): O(1). None locks anything, except that
+/// a value due before all others moves the owner's wake-up, under the lock of one shard of the
+/// timer. A queue in which nothing is due wakes no thread. A value costs about 29 bytes beside
+/// itself; a polled queue takes one place on the timer ([`Timer::sleepers`] counts it).
+///
+/// # Where your code runs
+/// Wakers as those of a [`Sleep`]: called by the timer's executor, with nothing locked. Values are
+/// dropped by the owner's thread: by [`clear`](Self::clear), and with the queue.
+///
+/// # Which timer
+/// A queue keeps its timer's threads running, with or without other handles, until it is dropped.
+/// On a timer that follows a tokio runtime's clock (`SystemTimerBuilder::tokio`) the queue does.
+#[must_use = "values come out when it is polled"]
+pub struct DelayQueue<T> {
+    wheel: TimingWheel<T>,
+    /// Due first. These are in no bucket of the wheel, unless they were removed or reset since.
+    due: VecDeque<TaskId>,
+    /// Wakes the owner.
+    sleep: Sleep,
+    /// The tick until which it sleeps (Wake before); `u64::MAX` for ever.
+    wake_tick: u64,
+}
+
+/// A value whose time has come, from [`DelayQueue::poll_expired`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Expired<T> {
+    /// The key that [`DelayQueue::insert`] returned.
+    pub key: TaskId,
+    /// The value.
+    pub value: T,
+}
+
+impl<T> DelayQueue<T> {
+    /// An empty queue on `timer`, with its tick and wheel size.
+    pub fn new(timer: &impl Timer) -> Self {
+        let driver = &timer.inner().driver;
+        let now = driver.config.tick.round_down(driver.now_ns());
+        DelayQueue {
+            wheel: TimingWheel::new(driver.config.wheel_size, now),
+            due: VecDeque::new(),
+            sleep: Sleep::until(timer.inner(), u64::MAX),
+            wake_tick: u64::MAX,
+        }
+    }
+
+    /// Adds a value that is available once `delay` has passed. [`Duration::MAX`] and the like mean
+    /// "practically never". The key names the value in this queue and is never used for another.
+    ///
+    /// If the last poll was pending, or found the queue empty, its waker is called in time.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] hands the value back after the timer's shutdown
+    /// ([`TimerError::Closed`]), and when the queue holds [`MAX_TASKS`] values
+    /// ([`TimerError::Full`]).
+    #[inline]
+    pub fn insert(&mut self, value: T, delay: Duration) -> Result<TaskId, ScheduleError<T>> {
+        if self.driver().is_closed() {
+            return Err(ScheduleError::new(value, TimerError::Closed));
+        }
+        // After an idle time the wheel lags behind the present.
+        let (now, deadline) = self.driver().now_and_deadline(delay);
+        self.wheel.catch_up(now);
+        let scheduled = self.wheel.insert(deadline, value).map_err(|value| {
+            let limit = MAX_TASKS as usize;
+            ScheduleError::new(value, TimerError::Full { limit })
+        })?;
+        self.wake_by(scheduled.due);
+        Ok(scheduled.id)
+    }
+
+    /// Takes a value out before it is polled out; `None` if the queue no longer has it. O(1).
+    #[inline]
+    pub fn remove(&mut self, key: &TaskId) -> Option<T> {
+        self.wheel.cancel(*key)
+    }
+
+    /// Gives a value `delay` from now, earlier or later than before, due already or not; it keeps
+    /// its key. False if the queue no longer has it. O(1).
+    pub fn reset(&mut self, key: &TaskId, delay: Duration) -> bool {
+        let (now, deadline) = self.driver().now_and_deadline(delay);
+        self.wheel.catch_up(now);
+        let Some(due) = self.wheel.reschedule(*key, deadline) else {
+            return false;
+        };
+        self.wake_by(due);
+        true
+    }
+
+    /// The value, if the queue still has it. O(1).
+    pub fn get(&self, key: &TaskId) -> Option<&T> {
+        self.wheel.get(*key)
+    }
+
+    /// The value, if the queue still has it. O(1).
+    pub fn get_mut(&mut self, key: &TaskId) -> Option<&mut T> {
+        self.wheel.get_mut(*key)
+    }
+
+    /// Yields the next value whose time has come; `None` when the queue is empty.
+    ///
+    /// When nothing is due the context's waker is called once something is, also if that is
+    /// inserted later. This holds for an empty queue, too: an owner that has more to do may poll it
+    /// whenever it is awake. As with every poll function only the latest waker counts, and it may
+    /// be called without need.
+    ///
+    /// A poll does a bounded amount of work. One that hands 64 values down to a finer level, and
+    /// finds none due, calls the waker and is pending.
+    ///
+    /// # Errors
+    /// [`TimerError::Closed`] after the timer's shutdown, which wakes the owner, when values are
+    /// left that are not due yet: nothing will wake it for them.
+    /// [`drain`](Self::drain) takes them back. Due ones still come out.
+    ///
+    /// # Cost
+    /// O(1) for a value, one clock read for up to 64 of them. A pending poll also takes the lock of
+    /// one shard of the timer.
+    pub fn poll_expired(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Expired<T>, TimerError>>> {
+        loop {
+            // 1. A value that was found due before.
+            if let Some(expired) = self.pop_due() {
+                return Poll::Ready(Some(Ok(expired)));
+            }
+            // 2. The next of them, up to the present.
+            let now = self.now_tick();
+            let due = &mut self.due;
+            let advanced = (self.wheel).advance(now, BATCH, |task| due.push_back(task.id()));
+            if advanced.fired > 0 {
+                continue;
+            }
+            if advanced.next_due.is_some_and(|due| due <= now) {
+                context.waker().wake_by_ref(); // more to hand down
+                return Poll::Pending;
+            }
+            // 3. None: the owner is woken when the first bucket is due (Wake before).
+            if self.wake_tick <= now {
+                self.sleep_until(advanced.next_due.unwrap_or(u64::MAX));
+            }
+            let slept = Pin::new(&mut self.sleep).poll(context);
+            if self.wheel.is_empty() {
+                return Poll::Ready(None); // its waker is kept for the next insertion
+            }
+            // Once that time has come already, look again.
+            if let Err(refused) = ready!(slept) {
+                return Poll::Ready(Some(Err(refused)));
+            }
+        }
+    }
+
+    /// Waits for the next value whose time has come; `None` when the queue is empty. As
+    /// [`poll_expired`](Self::poll_expired), whose errors it yields.
+    ///
+    /// # Cancel safety
+    /// A dropped call loses nothing: a value leaves the queue only as it is returned.
+    pub async fn next(&mut self) -> Option<Result<Expired<T>, TimerError>> {
+        poll_fn(|context| self.poll_expired(context)).await
+    }
+
+    /// The time until the queue has work: a value is due, or values are handed down to a finer
+    /// level; zero when it has some now, and `None` when the queue is empty. So no value is due
+    /// before. O(1); reads the clock.
+    pub fn next_due_in(&mut self) -> Option<Duration> {
+        if self.wheel.is_empty() {
+            return None;
+        }
+        // Ids in the list may be stale. Then this is too early by one poll.
+        let mut due = self.wheel.now();
+        if self.due.is_empty() {
+            due = self.wheel.next_due()?;
+        }
+        let driver = self.driver();
+        let due_ns = driver.config.tick.start_ns(due);
+        Some(Duration::from_nanos(due_ns.saturating_sub(driver.now_ns())))
+    }
+
+    /// The number of values in the queue, due ones included. O(1).
+    pub fn len(&self) -> usize {
+        self.wheel.len()
+    }
+
+    /// True when the queue holds no value. O(1).
+    pub fn is_empty(&self) -> bool {
+        self.wheel.is_empty()
+    }
+
+    /// Takes all values out, in no order. O(n).
+    pub fn drain(&mut self) -> Vec<T> {
+        self.due.clear();
+        let mut values = Vec::with_capacity(self.wheel.len());
+        let mut from = 0;
+        while let Some(key) = self.wheel.first_from(from) {
+            from = key.index();
+            values.extend(self.wheel.cancel(key));
+        }
+        values
+    }
+
+    /// Drops all values. Keys from before name nothing, as after [`remove`](Self::remove). O(n).
+    pub fn clear(&mut self) {
+        drop(self.drain());
+    }
+
+    /// Takes out the first value that was found due and is due still.
+    #[inline]
+    fn pop_due(&mut self) -> Option<Expired<T>> {
+        loop {
+            let key = self.due.pop_front()?;
+            if let Some(value) = self.wheel.take_unscheduled(key) {
+                return Some(Expired { key, value });
+            }
+        }
+    }
+
+    /// Moves the owner's wake-up forward to a tick, if it is later.
+    #[inline]
+    fn wake_by(&mut self, due: u64) {
+        if due < self.wake_tick {
+            self.sleep_until(due);
+        }
+    }
+
+    fn sleep_until(&mut self, tick: u64) {
+        self.wake_tick = tick;
+        let until_ns = self.driver().config.tick.start_ns(tick);
+        self.sleep.reset_to_ns(until_ns);
+    }
+
+    fn now_tick(&self) -> u64 {
+        let driver = self.driver();
+        driver.config.tick.round_down(driver.now_ns())
+    }
+
+    fn driver(&self) -> &Driver {
+        self.sleep.driver()
+    }
+}
+
+impl<T> fmt::Debug for DelayQueue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DelayQueue")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// No value is pinned in it.
+impl<T> Unpin for DelayQueue<T> {}

@@ -1,0 +1,419 @@
+//! `DelayQueue` under a manual clock: against a map by deadline, then one promise at a time.
+
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, HashMap},
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use fastrand::Rng;
+use timer_core::{DelayQueue, Expired, ManualTimer, TaskId, TickLength, Timer, TimerError};
+
+use crate::support::{HOUR, MS, Woken};
+
+/// Polls until the queue is empty or has to wait; returns the values.
+fn poll_all<T>(queue: &mut DelayQueue<T>, task: &Arc<Woken>) -> Vec<T> {
+    let mut values = Vec::new();
+    while let Poll::Ready(Some(expired)) = poll(queue, task) {
+        values.push(expired.unwrap().value);
+    }
+    values
+}
+
+/// Polls as the task, again at once where the queue says so.
+fn poll<T>(
+    queue: &mut DelayQueue<T>,
+    task: &Arc<Woken>,
+) -> Poll<Option<Result<Expired<T>, TimerError>>> {
+    loop {
+        let woken = task.times();
+        let polled = queue.poll_expired(&mut Context::from_waker(&task.clone().into()));
+        if polled.is_ready() || task.times() == woken {
+            return polled;
+        }
+    }
+}
+
+/// A queue, and the same in plain maps.
+struct Model {
+    timer: ManualTimer,
+    queue: DelayQueue<u64>,
+    /// Time in nanoseconds.
+    now_ns: u64,
+    /// Values by deadline in ticks.
+    by_deadline: BTreeMap<(u64, u64), TaskId>,
+    /// Each key's value and deadline.
+    deadlines: HashMap<TaskId, (u64, u64)>,
+    /// Keys that the queue no longer has.
+    gone: Vec<TaskId>,
+    next_value: u64,
+    task: Arc<Woken>,
+    /// The last poll left the task's waker, when it had been called this often.
+    waits_since: Option<usize>,
+}
+
+impl Model {
+    fn new() -> Self {
+        let timer = ManualTimer::new();
+        Model {
+            queue: DelayQueue::new(&timer),
+            timer,
+            now_ns: 0,
+            by_deadline: BTreeMap::new(),
+            deadlines: HashMap::new(),
+            gone: Vec::new(),
+            next_value: 0,
+            task: Woken::task(),
+            waits_since: None,
+        }
+    }
+
+    fn deadline(&self, delay: Duration) -> u64 {
+        TickLength::MILLISECOND.deadline(self.now_ns, delay)
+    }
+
+    fn insert(&mut self, delay: Duration) {
+        let value = self.next_value;
+        self.next_value += 1;
+        let key = self.queue.insert(value, delay).unwrap();
+        let deadline = self.deadline(delay);
+        self.by_deadline.insert((deadline, value), key);
+        let reused = self.deadlines.insert(key, (value, deadline));
+        assert!(reused.is_none() && !self.gone.contains(&key));
+    }
+
+    fn reset(&mut self, key: TaskId, delay: Duration) {
+        let is_known = self.deadlines.contains_key(&key);
+        assert_eq!(self.queue.reset(&key, delay), is_known);
+        if is_known {
+            let deadline = self.deadline(delay);
+            let (value, before) = self.deadlines[&key];
+            self.by_deadline.remove(&(before, value));
+            self.by_deadline.insert((deadline, value), key);
+            self.deadlines.insert(key, (value, deadline));
+        }
+    }
+
+    fn remove(&mut self, key: TaskId) {
+        let known = self.forget(key);
+        assert_eq!(self.queue.get(&key).copied(), known);
+        assert_eq!(self.queue.remove(&key), known);
+    }
+
+    fn forget(&mut self, key: TaskId) -> Option<u64> {
+        let (value, deadline) = self.deadlines.remove(&key)?;
+        self.by_deadline.remove(&(deadline, value));
+        self.gone.push(key);
+        Some(value)
+    }
+
+    fn advance(&mut self, by: Duration) {
+        self.timer.advance(by);
+        self.now_ns = self.timer.now_ns();
+    }
+
+    fn now_tick(&self) -> u64 {
+        TickLength::MILLISECOND.round_down(self.now_ns)
+    }
+
+    fn first_deadline(&self) -> Option<u64> {
+        let ((deadline, _), _) = self.by_deadline.first_key_value()?;
+        Some(*deadline)
+    }
+
+    fn poll(&mut self) {
+        self.waits_since = None;
+        match poll(&mut self.queue, &self.task) {
+            Poll::Ready(Some(expired)) => {
+                let Expired { key, value, .. } = expired.unwrap();
+                let (_, deadline) = self.deadlines[&key];
+                assert_eq!(Some(deadline), self.first_deadline(), "out of order");
+                assert!(deadline <= self.now_tick(), "early");
+                assert_eq!(self.forget(key), Some(value));
+                return;
+            }
+            Poll::Ready(None) => assert!(self.by_deadline.is_empty()),
+            Poll::Pending => {
+                let is_later = |due| due > self.now_tick();
+                assert!(self.first_deadline().is_some_and(is_later), "late");
+            }
+        }
+        self.waits_since = Some(self.task.times());
+    }
+
+    /// What holds after each step.
+    fn check(&mut self) {
+        assert_eq!(self.queue.len(), self.by_deadline.len());
+        assert_eq!(self.queue.is_empty(), self.by_deadline.is_empty());
+        let next_due_in = self.queue.next_due_in();
+        assert_eq!(next_due_in.is_none(), self.by_deadline.is_empty());
+        let Some(deadline) = self.first_deadline() else {
+            return;
+        };
+        let until_ns = deadline
+            .saturating_mul(1_000_000)
+            .saturating_sub(self.now_ns);
+        assert!(next_due_in <= Some(Duration::from_nanos(until_ns)));
+    }
+
+    /// A task that waits was woken once anything is due by the clock.
+    fn check_wakeup(&self) {
+        let is_due = self
+            .first_deadline()
+            .is_some_and(|due| due <= self.now_tick());
+        if let (true, Some(times)) = (is_due, self.waits_since) {
+            assert!(self.task.times() > times, "the owner was not woken");
+        }
+    }
+}
+
+/// Short, long, and hardly ever.
+fn delay(random: &mut Rng) -> Duration {
+    match random.u32(0..16) {
+        0 => Duration::ZERO,
+        1..=8 => Duration::from_micros(random.u64(0..100_000)),
+        9..=13 => Duration::from_micros(random.u64(0..100_000_000)),
+        14 => Duration::from_secs(random.u64(0..1_000_000)),
+        _ => Duration::MAX,
+    }
+}
+
+#[test]
+fn random_steps_agree_with_a_map_by_deadline() {
+    for seed in 0..60 {
+        let mut random = Rng::with_seed(seed);
+        let mut model = Model::new();
+        for _ in 0..1500 {
+            let known: Vec<_> = model.by_deadline.values().copied().collect();
+            let key = random.choice(&known).copied();
+            match random.u32(0..100) {
+                0..30 => model.insert(delay(&mut random)),
+                30..42 => _ = key.map(|key| model.remove(key)),
+                42..54 => _ = key.map(|key| model.reset(key, delay(&mut random))),
+                54..56 => {
+                    if let Some(&key) = random.choice(&model.gone) {
+                        model.remove(key);
+                        model.reset(key, MS);
+                    }
+                }
+                56..86 => model.poll(),
+                86..99 => {
+                    let by = delay(&mut random).min(HOUR);
+                    model.advance(by);
+                    model.check_wakeup();
+                }
+                _ if random.u32(0..8) == 0 => {
+                    model.queue.clear();
+                    for key in known {
+                        model.forget(key);
+                    }
+                }
+                _ => {}
+            }
+            model.check();
+        }
+        // All but what is never due comes out, on wake-ups alone.
+        for _ in 0..40 {
+            model.poll();
+        }
+    }
+}
+
+#[test]
+fn values_come_out_by_deadline_and_never_early() {
+    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let mut queue = DelayQueue::new(&timer);
+    for ms in [70, 5, 5000, 6] {
+        queue.insert(ms, MS * ms).unwrap();
+    }
+    assert!(poll(&mut queue, &task).is_pending());
+    timer.advance(MS * 5 - Duration::from_nanos(1));
+    assert_eq!(poll_all(&mut queue, &task), []);
+    assert_eq!(task.times(), 0);
+    timer.advance(Duration::from_nanos(1));
+    assert_eq!((task.times(), poll_all(&mut queue, &task)), (1, vec![5]));
+    timer.advance(HOUR); // it comes late: all in one go, in order
+    assert_eq!(poll_all(&mut queue, &task), [6, 70, 5000]);
+    assert!(matches!(poll(&mut queue, &task), Poll::Ready(None)));
+}
+
+#[test]
+fn insertion_into_a_polled_queue_wakes_in_time() {
+    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let mut queue = DelayQueue::new(&timer);
+    assert!(matches!(poll(&mut queue, &task), Poll::Ready(None)));
+    queue.insert("late", 10 * MS).unwrap();
+    queue.insert("early", 3 * MS).unwrap();
+    timer.advance(2 * MS);
+    assert_eq!(task.times(), 0);
+    timer.advance(MS);
+    assert_eq!(
+        (task.times(), poll_all(&mut queue, &task)),
+        (1, vec!["early"])
+    );
+    let moved = queue.insert("moved", HOUR).unwrap();
+    assert!(queue.reset(&moved, MS)); // before the one it waits for
+    timer.advance(MS);
+    assert_eq!(
+        (task.times(), poll_all(&mut queue, &task)),
+        (2, vec!["moved"])
+    );
+}
+
+#[test]
+fn due_values_can_still_be_removed_and_reset() {
+    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let mut queue = DelayQueue::new(&timer);
+    let keys: Vec<_> = (1..=5)
+        .map(|ms| queue.insert(ms, MS * ms).unwrap())
+        .collect();
+    timer.advance(10 * MS);
+    let Poll::Ready(Some(Ok(first))) = poll(&mut queue, &task) else {
+        panic!("five are due");
+    };
+    assert_eq!((first.key, first.value, queue.len()), (keys[0], 1, 4));
+    assert_eq!(queue.remove(&keys[1]), Some(2)); // found due, not polled out
+    assert!(queue.reset(&keys[2], Duration::ZERO)); // due at once: behind the others
+    assert!(queue.reset(&keys[3], MS));
+    *queue.get_mut(&keys[4]).unwrap() = 50;
+    assert_eq!(poll_all(&mut queue, &task), [50, 3]);
+    timer.advance(MS);
+    assert_eq!(poll_all(&mut queue, &task), [4]);
+    assert_eq!(queue.remove(&keys[3]), None);
+    assert!(!queue.reset(&keys[3], MS) && queue.get(&keys[3]).is_none());
+}
+
+#[test]
+fn idle_queue_wakes_its_owner_for_work_alone() {
+    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let mut queue = DelayQueue::new(&timer);
+    let mut key = queue.insert(0, HOUR).unwrap();
+    assert!(poll(&mut queue, &task).is_pending());
+    for value in 1..1000 {
+        queue.remove(&key).unwrap();
+        key = queue.insert(value, HOUR).unwrap();
+        timer.advance(10 * MS);
+    }
+    assert_eq!((task.times(), timer.sleepers()), (0, 1));
+    // One wake-up is left over from removed values; the hour takes one for each level.
+    queue.remove(&key).unwrap();
+    timer.advance(2 * HOUR);
+    assert_eq!(task.times(), 1);
+    assert!(matches!(poll(&mut queue, &task), Poll::Ready(None)));
+    queue.insert(0, HOUR).unwrap();
+    while timer.advance_to_next() {
+        poll(&mut queue, &task).is_ready();
+    }
+    assert!((1..=4).contains(&(task.times() - 1)), "{}", task.times());
+}
+
+#[test]
+fn poll_hands_down_a_bounded_number_of_values() {
+    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let mut queue = DelayQueue::new(&timer);
+    for value in 0..1000 {
+        queue.insert(value, HOUR + MS * (value % 50)).unwrap();
+    }
+    timer.advance(HOUR - MS);
+    let mut polls = 0;
+    loop {
+        let woken = task.times();
+        let polled = queue.poll_expired(&mut Context::from_waker(&task.clone().into()));
+        assert!(polled.is_pending());
+        if task.times() == woken {
+            break;
+        }
+        polls += 1;
+    }
+    assert!(polls >= 1000 / 64, "{polls} polls");
+    timer.advance(HOUR);
+    assert_eq!(poll_all(&mut queue, &task).len(), 1000);
+}
+
+#[test]
+fn closed_timer_refuses_and_hands_values_back() {
+    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let mut queue = DelayQueue::new(&timer);
+    queue.insert("due", MS).unwrap();
+    queue.insert("left", 10 * MS).unwrap();
+    let mut idle = DelayQueue::<()>::new(&timer);
+    assert!(matches!(poll(&mut idle, &task), Poll::Ready(None)));
+    assert!(poll(&mut queue, &task).is_pending());
+    timer.shutdown(Duration::MAX);
+    assert_eq!(task.times(), 2, "owners are woken");
+    timer.pass(MS);
+    let Poll::Ready(Some(Ok(due))) = poll(&mut queue, &task) else {
+        panic!("time goes on");
+    };
+    assert_eq!(due.value, "due");
+    for _ in 0..2 {
+        let closed = poll(&mut queue, &task);
+        assert_eq!(closed, Poll::Ready(Some(Err(TimerError::Closed))));
+    }
+    let refused = queue.insert("new", MS).unwrap_err();
+    assert_eq!(
+        (refused.reason, refused.into_task()),
+        (TimerError::Closed, "new")
+    );
+    assert_eq!(queue.drain(), ["left"]);
+    assert_eq!(poll(&mut queue, &task), Poll::Ready(None));
+    assert_eq!(poll(&mut idle, &task), Poll::Ready(None));
+}
+
+/// Counts itself as it is dropped. Not `Send`, which a queue does not ask for.
+struct Dropped(Rc<Cell<usize>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+#[test]
+fn values_are_dropped_with_clear_and_the_queue() {
+    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let mut queue = DelayQueue::new(&timer);
+    let dropped = Rc::new(Cell::new(0));
+    let fill = |queue: &mut DelayQueue<Dropped>| {
+        for ms in 0..200 {
+            queue.insert(Dropped(dropped.clone()), MS * ms).unwrap();
+        }
+        timer.advance(10 * MS);
+        drop(poll(queue, &task)); // some of the others were found due
+    };
+    fill(&mut queue);
+    queue.clear();
+    assert_eq!((dropped.get(), queue.len()), (200, 0));
+    fill(&mut queue);
+    assert_eq!(dropped.get(), 201);
+    assert!(timer.sleepers() <= 1);
+    drop(queue);
+    assert_eq!(
+        (dropped.get(), timer.sleepers(), task.wakers()),
+        (400, 0, 0)
+    );
+}
+
+#[test]
+fn insert_and_remove_allocate_nothing_when_warm() {
+    fn owned_anywhere<T: Send + Sync + Unpin + 'static>() {}
+    owned_anywhere::<DelayQueue<String>>();
+
+    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let mut queue = DelayQueue::new(&timer);
+    let kept = queue.insert(0, HOUR).unwrap(); // its page stays
+    let mut round = || {
+        for value in 0..50 {
+            let key = queue.insert(value, MS * 20).unwrap();
+            assert!(queue.reset(&key, MS * 30));
+            assert!(poll(&mut queue, &task).is_pending());
+            assert_eq!(queue.remove(&key), Some(value));
+        }
+    };
+    round();
+    assert_eq!(allocation_counter::measure(&mut round).count_total, 0);
+    assert_eq!(queue.remove(&kept), Some(0));
+}
