@@ -35,6 +35,7 @@ const PUBLIC: [Public; 3] = [
             "Parked",
             "Purgatory",
             "ReachResult",
+            "Reason",
             "Refused",
             "RefusedReason",
             "Replies",

@@ -120,6 +120,7 @@ mod monitor;
 mod operation;
 mod purgatory;
 mod reach;
+mod reason;
 mod replies;
 mod shard;
 mod stats;
@@ -137,6 +138,7 @@ pub use operation::{
     TakenForKey, Timeout,
 };
 pub use purgatory::{Purgatory, ShutdownLeft};
+pub use reason::Reason;
 pub use replies::{Expected, Replies};
 pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;

@@ -1,8 +1,11 @@
 //! The operation: its trait, its id, and how it ends.
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{any::Any, fmt, time::Duration};
 
 use timer_core::{TickLength, TimerHandle};
+
+use crate::reason::Reason;
+
 /// `Debug` for a type whose parts are the user's or locked: its name, and one field at most.
 macro_rules! opaque {
     ([$($bounds:tt)*] $name:ident$(<$($of:tt),+>)? $(, $field:ident: $($path:ident).+)?) => {
@@ -140,14 +143,38 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CancelReason {
-    /// A call cancelled it, with this reason.
-    Requested(Cow<'static, str>),
+    /// A call cancelled it, with this reason: a text, and perhaps a value.
+    Requested(Reason),
     /// The purgatory or its timer was shut down.
     Shutdown,
     /// The last handle of the purgatory was dropped.
     Dropped,
     /// Its check panicked.
     Panicked,
+}
+
+impl CancelReason {
+    /// Returns the value that the call gave with its [`Reason`], if there is one of this type. A
+    /// [`WaitError`](crate::WaitError) has the same reason.
+    ///
+    /// ```
+    /// use purgatory::{Purgatory, Reason, Timeout, WaitError};
+    ///
+    /// let waits: Purgatory<&str> = Purgatory::new("waits")?;
+    /// let fetched = waits.wait(&["topic"], Timeout::Never, || None::<u32>);
+    /// waits.cancel_for_key(&"topic", Reason::with("unknown topic", 3_i16));
+    /// match fetched.wait_blocking() {
+    ///     Err(WaitError::Cancelled(reason)) => assert_eq!(reason.value::<i16>(), Some(&3)),
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn value<T: Any>(&self) -> Option<&T> {
+        match self {
+            CancelReason::Requested(reason) => reason.value(),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Outcome {
@@ -163,7 +190,7 @@ impl fmt::Display for Outcome {
 impl fmt::Display for CancelReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CancelReason::Requested(reason) => f.write_str(reason),
+            CancelReason::Requested(reason) => reason.fmt(f),
             CancelReason::Shutdown => f.write_str("shut down"),
             CancelReason::Dropped => f.write_str("its purgatory was dropped"),
             CancelReason::Panicked => f.write_str("its check panicked"),

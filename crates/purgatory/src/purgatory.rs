@@ -1,11 +1,6 @@
 //! The handle that most programs hold: [`Purgatory`], and its shutdown.
 
-use std::{
-    borrow::{Borrow, Cow},
-    hash::Hash,
-    sync::Arc,
-    time::Duration,
-};
+use std::{borrow::Borrow, hash::Hash, sync::Arc, time::Duration};
 
 use timer_core::{Clock, SystemClock, SystemTimer, Timer};
 
@@ -17,6 +12,7 @@ use crate::{
         CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Timeout,
         opaque,
     },
+    reason::Reason,
     stats::{Snapshot, Stats, Times},
     sync::{Share, Shares},
     watches::{WatchKey, Watches},
@@ -157,11 +153,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// # Panics
     /// Panics as [`check_and_complete`](Self::check_and_complete) does.
-    pub fn cancel_for_key<Q: Hash + Eq + ?Sized>(
-        &self,
-        key: &Q,
-        reason: impl Into<Cow<'static, str>>,
-    ) -> usize
+    pub fn cancel_for_key<Q: Hash + Eq + ?Sized>(&self, key: &Q, reason: impl Into<Reason>) -> usize
     where
         K: Borrow<Q>,
     {
@@ -223,14 +215,14 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// assert_eq!((fetches.cancel_all("not the leader"), fetches.len()), (1, 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn cancel_all(&self, reason: impl Into<Cow<'static, str>>) -> usize {
+    pub fn cancel_all(&self, reason: impl Into<Reason>) -> usize {
         self.core.cancel_all(CancelReason::Requested(reason.into()))
     }
 
     /// Cancels one operation with this reason, unless it has ended. See [`EndResult`].
     ///
     /// O(k + w log n) for its k keys and w watermarks with up to n waiters each.
-    pub fn cancel(&self, id: OperationId, reason: impl Into<Cow<'static, str>>) -> EndResult {
+    pub fn cancel(&self, id: OperationId, reason: impl Into<Reason>) -> EndResult {
         let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
         self.core.end(id, cancelled)
     }

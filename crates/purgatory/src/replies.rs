@@ -4,10 +4,7 @@
 //! The thread that takes the operation out, by its key or because its timeout fired, decides its
 //! outcome under the shard's lock and then fills the answer of its future.
 
-use std::{
-    borrow::{Borrow, Cow},
-    hash::Hash,
-};
+use std::{borrow::Borrow, hash::Hash};
 
 use timer_core::BuildError;
 
@@ -15,6 +12,7 @@ use crate::{
     error::{Refused, WaitError},
     operation::{CancelReason, DelayedOperation, Outcome, Timeout, opaque},
     purgatory::Purgatory,
+    reason::Reason,
     wait::{Answer, Shared, WaitFuture},
     watches::{WatchKey, Watches},
 };
@@ -180,7 +178,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// assert!(replies.expect(1, Duration::from_secs(30)).is_ok()); // over the next connection
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn fail_all(&self, reason: impl Into<Cow<'static, str>>) -> usize {
+    pub fn fail_all(&self, reason: impl Into<Reason>) -> usize {
         let reason = CancelReason::Requested(reason.into());
         let outcome = Outcome::Cancelled(reason.clone());
         let core = &self.purgatory.core;

@@ -17,6 +17,7 @@ mod monitor;
 mod others_bugs;
 mod promises;
 mod reach;
+mod reasons;
 mod recheck;
 #[cfg(not(loom))]
 mod recipes;

@@ -16,7 +16,6 @@ mod waits;
 mod watermarks;
 
 use std::{
-    borrow::Cow,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
@@ -35,8 +34,8 @@ use loom::{
     thread,
 };
 use purgatory::{
-    BoxedOperation, Builder, CancelReason, DelayedOperation, Outcome, Purgatory, RefusedReason,
-    Timeout, Watches,
+    BoxedOperation, Builder, CancelReason, DelayedOperation, Outcome, Purgatory, Reason,
+    RefusedReason, Timeout, Watches,
     sync::{Failpoint, plant},
     when,
 };
@@ -238,7 +237,7 @@ fn ending<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     }
 }
 
-const CANCELLED: Outcome = Outcome::Cancelled(CancelReason::Requested(Cow::Borrowed("loom")));
+const CANCELLED: Outcome = Outcome::Cancelled(CancelReason::Requested(Reason::text("loom")));
 
 /// Runs `model` in every interleaving; then with each of `faults` planted, which one of them must
 /// show.

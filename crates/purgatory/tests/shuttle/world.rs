@@ -166,9 +166,10 @@ impl Book {
             Outcome::Cancelled(CancelReason::Shutdown) => begun("shutdown"),
             Outcome::Cancelled(CancelReason::Panicked) => panics,
             Outcome::Cancelled(CancelReason::Requested(reason)) => {
+                let reason = reason.as_str();
                 let key = reason.strip_prefix("key ").and_then(|key| key.parse().ok());
                 let by_key = key.is_some_and(|key| op.wants.has(key));
-                begun(reason) && (by_key || *reason == format!("cancel {}", op.number))
+                begun(reason) && (by_key || reason == format!("cancel {}", op.number))
             }
             _ => false,
         };

@@ -1,0 +1,105 @@
+//! A cancel's reason: a text, and a value that reaches the callback and the future.
+#![cfg(not(loom))]
+
+use std::sync::Mutex;
+
+use crate::support::{MINUTE, NEVER, Park, Probe, by_hand, over, requested, waiting};
+use purgatory::{CancelReason, EndResult, Outcome, Purgatory, Reason, Replies, WaitError};
+
+/// The transactions of a deadlock, each waiting for the next.
+#[derive(Debug, PartialEq)]
+struct Chain(Vec<u64>);
+
+fn chain(outcome: &Outcome) -> Option<&Chain> {
+    match outcome {
+        Outcome::Cancelled(reason) => reason.value(),
+        _ => None,
+    }
+}
+
+/// The fourth use of a lock manager: end one waiter with the chain of its deadlock. By each way to
+/// cancel.
+#[test]
+fn a_callback_gets_the_value_of_its_cancel() {
+    let (_timer, waits) = waiting();
+    for way in 0..3 {
+        let probe = Probe::new();
+        let id = waits.park(probe.operation(), &["row"], MINUTE);
+        let deadlock = Reason::with("deadlock", Chain(vec![1, 2, 1]));
+        match way {
+            0 => assert_eq!(waits.cancel(id, deadlock), EndResult::Ended),
+            1 => assert_eq!(waits.cancel_for_key(&"row", deadlock), 1),
+            _ => assert_eq!(waits.cancel_all(deadlock), 1),
+        }
+        let outcome = &probe.endings()[0];
+        assert_eq!(chain(outcome), Some(&Chain(vec![1, 2, 1])));
+        assert_eq!(outcome.to_string(), "cancelled: deadlock");
+    }
+}
+
+/// Left as a request, it reaches the callback by way of the thread that checks the operation.
+#[test]
+fn a_value_survives_a_check_under_way() {
+    let (_timer, waits) = waiting();
+    let probe = Probe::new();
+    let inside = waits.clone();
+    let cancelled = Mutex::new(false);
+    let operation = probe.operation().on_check(move || {
+        // Not as it is being parked, when it is not there to be cancelled.
+        if inside.len() == 1 && !std::mem::replace(&mut *cancelled.lock().unwrap(), true) {
+            let deadlock = Reason::with("deadlock", Chain(vec![3]));
+            assert_eq!(inside.cancel_for_key(&"row", deadlock), 0);
+            assert_eq!(inside.cancel_for_key(&"row", "later"), 0);
+        }
+    });
+    waits.park(operation, &["row"], MINUTE);
+    waits.check_and_complete(&"row");
+    assert_eq!(chain(&probe.endings()[0]), Some(&Chain(vec![3])));
+}
+
+#[test]
+fn a_future_gets_the_value_of_its_cancel() {
+    const UNKNOWN_TOPIC: i16 = 3;
+    let code_of = |error: WaitError| match error {
+        WaitError::Cancelled(reason) => reason.value::<i16>().copied(),
+        other => panic!("{other}"),
+    };
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let mut fetched = waits.wait(&["orders"], NEVER, || None::<u32>);
+    waits.cancel_all(Reason::with("unknown topic", UNKNOWN_TOPIC));
+    assert_eq!(
+        code_of(over(&mut fetched).unwrap_err()),
+        Some(UNKNOWN_TOPIC)
+    );
+
+    let replies: Replies<u32, ()> = Replies::new("replies").unwrap();
+    let mut reply = replies.expect(1, MINUTE).unwrap();
+    assert_eq!(replies.fail_all(Reason::with("closed", UNKNOWN_TOPIC)), 1);
+    assert_eq!(code_of(over(&mut reply).unwrap_err()), Some(UNKNOWN_TOPIC));
+}
+
+#[test]
+fn reasons_are_equal_by_text_and_shared_value() {
+    let text = Reason::from("deadlock");
+    assert_eq!(text, Reason::from("deadlock".to_owned()));
+    assert_eq!(text.value::<u32>(), None);
+    let typed = Reason::with("deadlock", 7_u32);
+    assert_eq!(typed, typed.clone());
+    assert_ne!(typed, text);
+    assert_ne!(typed, Reason::with("deadlock", 7_u32)); // another value
+    assert_eq!(
+        (typed.value::<u32>(), typed.value::<i32>()),
+        (Some(&7), None)
+    );
+    assert_eq!(CancelReason::Shutdown.value::<u32>(), None);
+
+    assert_eq!(
+        (typed.as_str(), typed.to_string().as_str()),
+        ("deadlock", "deadlock")
+    );
+    assert_eq!(format!("{typed:?}"), "\"deadlock\" with u32");
+    assert_eq!(
+        format!("{:?}", requested("deadlock")),
+        "Cancelled(Requested(\"deadlock\"))"
+    );
+}
