@@ -33,6 +33,7 @@ pub struct BoxedOperation {
 /// `DelayedOperation` with a callback that a box can call.
 trait Erased: Send {
     fn check(&mut self, for_event: bool) -> bool;
+    fn check_with(&mut self, event: &dyn Any) -> bool;
     fn completes_by_call(&self) -> bool;
     fn weight(&self) -> u64;
     fn expiring(&mut self, late: &dyn Fn() -> Duration);
@@ -48,6 +49,10 @@ impl<O: DelayedOperation> Erased for O {
         } else {
             self.check_without_event()
         }
+    }
+
+    fn check_with(&mut self, event: &dyn Any) -> bool {
+        self.try_complete_with(event)
     }
 
     fn completes_by_call(&self) -> bool {
@@ -121,6 +126,10 @@ impl BoxedOperation {
 impl DelayedOperation for BoxedOperation {
     fn try_complete(&mut self) -> bool {
         self.operation.check(true)
+    }
+
+    fn try_complete_with(&mut self, event: &dyn Any) -> bool {
+        self.operation.check_with(event)
     }
 
     fn check_without_event(&mut self) -> bool {

@@ -44,6 +44,7 @@
 //! | to wait for a value, in a task or a thread | [`Purgatory::wait`], [`WaitFuture::wait_blocking`] | [operations](guide::operations) |
 //! | to wait for keys, watermarks or both | [`Watches`] | [watches](guide::watches) |
 //! | to wake one waiter (like `notify_one`) | [`Purgatory::check_and_complete_one`], [`Monitor::update_one`] | [watches](guide::watches) |
+//! | to say in an event what has changed | [`Purgatory::check_and_complete_with`] | [operations](guide::operations) |
 //! | to end one, or several | [`Purgatory::cancel`], [`complete`](Purgatory::complete) | [lifecycle](guide::lifecycle) |
 //! | to end all of a key, or all | [`Purgatory::cancel_for_key`], [`Purgatory::complete_for_key`], [`Purgatory::cancel_all`] | [lifecycle](guide::lifecycle) |
 //! | to look at, change or take out what is parked | [`Purgatory::with`], [`take`](Purgatory::take), [`for_each`](Purgatory::for_each) | [operations](guide::operations) |
@@ -115,6 +116,7 @@ mod boxed;
 mod builder;
 mod engine;
 mod error;
+mod events;
 pub mod guide;
 mod monitor;
 mod operation;

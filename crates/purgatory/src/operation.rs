@@ -75,6 +75,51 @@ pub trait DelayedOperation: Send + 'static {
     /// timeout or cancel recorded during the check takes precedence.
     fn try_complete(&mut self) -> bool;
 
+    /// Checks the condition for an event that came with an argument
+    /// ([`check_and_complete_with`](crate::Purgatory::check_and_complete_with)). By default this is
+    /// [`try_complete`](Self::try_complete).
+    ///
+    /// The argument saves a look at the state: it says what has changed, so that an operation that
+    /// it does not concern returns false at once. It does not replace the state. Events may be
+    /// merged, and then `try_complete` runs instead, once for several: for events that came while
+    /// the operation was under check or was being parked, and for events inside a check or
+    /// callback. What this keeps of an argument, `try_complete` must be able to find as well.
+    ///
+    /// The same rules hold as for `try_complete`. `event` is of the type that the caller gave; one
+    /// of another type is best left to `try_complete`.
+    ///
+    /// ```
+    /// use std::{any::Any, sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}};
+    /// use purgatory::{DelayedOperation, Outcome};
+    ///
+    /// /// The event: a message of this tag was stored.
+    /// struct Stored { tag: &'static str }
+    ///
+    /// struct Pull { tag: &'static str, stored: Arc<AtomicU64> }
+    ///
+    /// impl DelayedOperation for Pull {
+    ///     fn try_complete(&mut self) -> bool {
+    ///         self.stored.load(SeqCst) > 0 // in a server: reads the queue, and filters
+    ///     }
+    ///
+    ///     fn try_complete_with(&mut self, event: &dyn Any) -> bool {
+    ///         match event.downcast_ref::<Stored>() {
+    ///             Some(stored) if stored.tag != self.tag => false, // the queue is not read
+    ///             _ => self.try_complete(),
+    ///         }
+    ///     }
+    ///
+    ///     fn on_complete(self, _: Outcome) {}
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// A panic is contained as one in `try_complete`.
+    fn try_complete_with(&mut self, event: &dyn Any) -> bool {
+        let _ = event;
+        self.try_complete()
+    }
+
     /// Returns its part of [`max_weight`](crate::Builder::max_weight): 1 by default, or the number
     /// of bytes it keeps. May be 0.
     ///

@@ -5,7 +5,7 @@
 //! Other threads leave it a request, to check again or to end it, on which it acts as it checks the
 //! payload in.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::contain};
@@ -142,13 +142,27 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.check_out_elsewhere(batch);
         }
         if batch.found.len() > 1 {
-            return self.check_many(call, batch);
+            return self.check_many(call, batch, O::try_complete);
         }
         let Some(held) = batch.pop() else { return 0 };
         match self.check_held(held).ended {
             Some(ended) => self.finish(call, ended),
             None => 0,
         }
+    }
+
+    /// Checks the waiters of a batch for an event with an argument, in order, and finishes those
+    /// that ended. Leaves it empty. Returns how many completed.
+    pub(super) fn check_batch_with(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        batch: &mut Batch<O>,
+        event: &dyn Any,
+    ) -> usize {
+        if batch.elsewhere {
+            self.check_out_elsewhere(batch);
+        }
+        self.check_many(call, batch, |operation| operation.try_complete_with(event))
     }
 
     /// Checks the one waiter of a batch, if it can be checked out, and finishes it if it ended.
@@ -189,13 +203,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         batch.elsewhere = false;
     }
 
-    /// Checks a batch unlocked, then checks it back in, locking each shard once per run of
-    /// neighbours. Returns how many completed.
-    fn check_many(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
+    /// Checks a batch by `check`, unlocked, then checks it back in, locking each shard once per run
+    /// of neighbours. Returns how many completed.
+    fn check_many(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        batch: &mut Batch<O>,
+        check: impl Fn(&mut O) -> bool,
+    ) -> usize {
         // All of them are held while the checks run.
         for found in &mut batch.found {
             if let Found::CheckedOut(held) = found {
-                held.verdict = self.check(&mut held.payload, O::try_complete);
+                held.verdict = self.check(&mut held.payload, &check);
             }
         }
         let mut check_again = Vec::new();
@@ -210,6 +229,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 CheckedIn::Ended(over) => ended.push(over),
             },
         );
+        // Several events may have come by: this check is one without an argument.
         for held in check_again {
             ended.extend(self.check_held(held).ended);
         }

@@ -9,7 +9,7 @@
 //! *The thread that takes a watch counts it down*, with no user code in between. Then it walks the
 //! met watches that wait for their check, as an event does.
 
-use std::{collections::HashSet, hash::Hash, sync::Arc};
+use std::{any::Any, collections::HashSet, hash::Hash, sync::Arc};
 
 use hashbrown::Equivalent;
 use timer_core::TimerHandle;
@@ -65,6 +65,32 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.signal_now(&call, key, hash, event)
     }
 
+    /// Signals a key with an argument; returns how many operations this call completed.
+    pub(crate) fn signal_with<Q: Hash + Equivalent<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        event: &dyn Any,
+    ) -> usize {
+        let call = Call::enter(&self.executors);
+        let hash = self.versions.hash(key);
+        if call.is_nested() {
+            // The argument is the caller's and stays here: the queued event is one without.
+            self.queue_signal(key, hash, Event::All);
+            return 0;
+        }
+        self.warn(key, hash, Event::All);
+
+        let mut batch = Batch::new();
+        let Some(mut walk) = self.begin_event(key, hash, CHECK_BATCH, &mut batch) else {
+            return 0;
+        };
+        let mut completed = self.check_batch_with(&call, &mut batch, event);
+        while walk.next_into(CHECK_BATCH, &mut batch) {
+            completed += self.check_batch_with(&call, &mut batch, event);
+        }
+        completed
+    }
+
     /// Leaves a signal inside a check or callback to the outermost call. If nothing waits for its
     /// key, it only counts as an event, at once.
     #[cold]
@@ -90,14 +116,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         hash: u64,
         event: Event,
     ) -> usize {
-        self.warn_stuck_checks();
-        if cfg!(debug_assertions) && O::CHECKED {
-            self.warn_unreached(key, hash, event);
-        }
+        self.warn(key, hash, event);
         match event {
             Event::All => self.signal_all(call, key, hash),
             Event::One => usize::from(self.signal_one(call, key, hash)),
             Event::Advance(value) => self.advance_watermark(call, key, hash, value),
+        }
+    }
+
+    /// In debug builds, warns of stuck checks, and of a signal that reaches none of its key's
+    /// watches.
+    #[inline]
+    fn warn<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64, event: Event) {
+        self.warn_stuck_checks();
+        if cfg!(debug_assertions) && O::CHECKED {
+            self.warn_unreached(key, hash, event);
         }
     }
 

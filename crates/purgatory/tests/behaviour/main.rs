@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod arguments;
 mod blocking;
 mod costs;
 mod counts;

@@ -6,7 +6,7 @@ use purgatory::{Watches, sync::Failpoint};
 
 use super::{
     Act::{Advance, Cancel, Event, ParkChecked, ParkUpTo, Time},
-    BOTH, CANCELLED, MISSED, MS, Op,
+    BOTH, CANCELLED_ONLY, MISSED, MS, Op,
     Outcome::{Completed, Expired},
     Setup, check, race,
 };
@@ -105,5 +105,11 @@ fn advance_against_cancel_and_expiry() {
 fn advance_against_cancel_for_key() {
     let faults = [Failpoint::ExpiryLeavesNoNote];
     let park = &[ParkChecked(BOTH, &[(1, 5)])];
-    race(&faults, park, [Advance(0, 1)], &[Cancel(1)], &[CANCELLED]);
+    race(
+        &faults,
+        park,
+        [Advance(0, 1)],
+        &[Cancel(1)],
+        &CANCELLED_ONLY,
+    );
 }

@@ -1,0 +1,262 @@
+//! Events with an argument: it reaches the checks of its key, and events that meet an operation
+//! under check are merged into one check without an argument.
+#![cfg(not(loom))]
+
+use std::{
+    any::Any,
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use crate::support::{MINUTE, NEVER, PANICKED, Park, Waiting, assert_empty, by_hand, waiting};
+use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, when};
+
+/// The checks of a [`Recorder`]: the arguments, `None` for a check without one.
+type Checks = Arc<Mutex<Vec<Option<u32>>>>;
+
+/// Waits for a number, and records its checks.
+struct Recorder {
+    wanted: u32,
+    checks: Checks,
+    inside: Box<dyn FnMut(Option<u32>) + Send>,
+}
+
+impl Recorder {
+    fn check(&mut self, argument: Option<u32>) -> bool {
+        self.checks.lock().unwrap().push(argument);
+        (self.inside)(argument);
+        argument == Some(self.wanted)
+    }
+}
+
+impl DelayedOperation for Recorder {
+    fn try_complete(&mut self) -> bool {
+        self.check(None)
+    }
+
+    fn try_complete_with(&mut self, event: &dyn Any) -> bool {
+        self.check(event.downcast_ref().copied())
+    }
+
+    fn on_complete(self, _: Outcome) {}
+}
+
+fn recorder(wanted: u32, inside: impl FnMut(Option<u32>) + Send + 'static) -> (Checks, Recorder) {
+    let checks = Checks::default();
+    let recorder = Recorder {
+        wanted,
+        checks: checks.clone(),
+        inside: Box::new(inside),
+    };
+    (checks, recorder)
+}
+
+/// As its own type and boxed, under one key and several, alone and in a crowd.
+#[test]
+fn an_argument_reaches_each_check_of_its_key() {
+    let (_timer, waits): (_, Purgatory<u32>) = by_hand();
+    let mut all = Vec::new();
+    for wanted in 0..40 {
+        let (checks, operation) = recorder(wanted, |_| ());
+        waits.park(
+            BoxedOperation::new(operation),
+            &[1, wanted + 10][..1 + wanted as usize % 2],
+            NEVER,
+        );
+        all.push(checks);
+    }
+    assert_eq!(waits.check_and_complete_with(&1, &7_u32), 1);
+    for (wanted, checks) in all.iter().enumerate() {
+        assert_eq!(*checks.lock().unwrap(), [None, Some(7)], "{wanted}");
+    }
+    assert_eq!(
+        (waits.check_and_complete_with(&2, &7_u32), waits.len()),
+        (0, 39)
+    );
+    assert_eq!(waits.check_and_complete_with(&1, &8_u32), 1);
+    assert_eq!(*all[7].lock().unwrap(), [None, Some(7)], "it has ended");
+    assert_eq!((waits.stats().events, waits.cancel_all("over")), (3, 38));
+    assert_empty(&waits);
+}
+
+/// Those that do not ask for it: `when`, waits, and types without the method.
+#[test]
+fn an_argument_is_a_plain_event_by_default() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let mut checks = 0;
+    let second = move || {
+        checks += 1;
+        checks == 2
+    };
+    waits.park(when(second, drop), &["a"], NEVER);
+    assert_eq!(waits.check_and_complete_with(&"a", &()), 1);
+
+    let (_timer, waits): (_, Waiting) = waiting();
+    let probe = crate::support::Probe::parked(&waits, &["a"], NEVER);
+    probe.make_ready();
+    assert_eq!(waits.check_and_complete_with(&"a", &1_u8), 1);
+}
+
+/// From its own thread and another, an event or several: one check, without an argument.
+#[test]
+fn events_during_a_check_are_merged() {
+    let (_timer, waits) = by_hand();
+    let raised: Purgatory<&str, Recorder> = waits.clone();
+    let (checks, operation) = recorder(9, move |argument| {
+        if argument == Some(1) {
+            for event in [2_u32, 9] {
+                let meets = || assert_eq!(raised.check_and_complete_with(&"a", &event), 0);
+                thread::scope(|scope| scope.spawn(meets).join().unwrap());
+            }
+        }
+    });
+    waits.park(operation, &["a"], MINUTE);
+    assert_eq!(waits.check_and_complete_with(&"a", &1_u32), 0);
+    assert_eq!(*checks.lock().unwrap(), [None, Some(1), None]); // told of several
+    assert_eq!(waits.check_and_complete_with(&"a", &9_u32), 1);
+    assert_empty(&waits);
+}
+
+/// As it is parked, the event may come before its key is watched.
+#[test]
+fn an_event_as_it_is_parked_has_no_argument() {
+    let (_timer, waits) = by_hand();
+    let raised: Purgatory<&str, Recorder> = waits.clone();
+    let mut is_first = true;
+    let (checks, operation) = recorder(9, move |_| {
+        if std::mem::take(&mut is_first) {
+            let meets = || assert_eq!(raised.check_and_complete_with(&"a", &9_u32), 0);
+            thread::scope(|scope| scope.spawn(meets).join().unwrap());
+        }
+    });
+    waits.park(operation, &["a"], MINUTE);
+    assert_eq!(*checks.lock().unwrap(), [None, None]);
+}
+
+#[test]
+fn an_event_inside_a_callback_has_no_argument() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let inside = waits.clone();
+    let nested = move |_| assert_eq!(inside.check_and_complete_with(&"b", &9_u32), 0);
+    let first = waits.park(when(|| false, nested), &["a"], NEVER);
+    let (checks, operation) = recorder(9, |_| ());
+    waits.park(BoxedOperation::new(operation), &["b"], NEVER);
+    waits.complete(first);
+    assert_eq!(*checks.lock().unwrap(), [None, None]);
+}
+
+#[test]
+fn a_panic_with_an_argument_is_contained() {
+    struct Panics(Arc<Mutex<Vec<Outcome>>>);
+    impl DelayedOperation for Panics {
+        fn try_complete(&mut self) -> bool {
+            false
+        }
+        fn try_complete_with(&mut self, _: &dyn Any) -> bool {
+            panic!("a check with an argument")
+        }
+        fn on_complete(self, outcome: Outcome) {
+            self.0.lock().unwrap().push(outcome);
+        }
+    }
+    let (_timer, waits): (_, Purgatory<&str, Panics>) = by_hand();
+    let endings = Arc::default();
+    waits.park(Panics(Arc::clone(&endings)), &["a"], NEVER);
+    waits.park(Panics(Arc::clone(&endings)), &["a"], NEVER);
+    assert_eq!(waits.check_and_complete_with(&"a", &()), 0);
+    assert_eq!(*endings.lock().unwrap(), [PANICKED, PANICKED]);
+    assert_eq!(waits.stats().panics, 2);
+}
+
+/// Held pulls of a broker: only those that want a message's tag read the queue.
+#[test]
+fn pulls_of_other_tags_do_not_read_the_queue() {
+    struct Stored(&'static str);
+    #[derive(Default)]
+    struct Queue {
+        messages: Vec<&'static str>,
+        reads: usize,
+    }
+    struct Pull {
+        tag: &'static str,
+        queue: Arc<Mutex<Queue>>,
+    }
+    impl DelayedOperation for Pull {
+        fn try_complete(&mut self) -> bool {
+            let mut queue = self.queue.lock().unwrap();
+            queue.reads += 1;
+            queue.messages.contains(&self.tag)
+        }
+        fn try_complete_with(&mut self, event: &dyn Any) -> bool {
+            match event.downcast_ref::<Stored>() {
+                Some(Stored(tag)) if *tag != self.tag => false,
+                _ => self.try_complete(),
+            }
+        }
+        fn on_complete(self, _: Outcome) {}
+    }
+    let (_timer, pulls): (_, Purgatory<&str, Pull>) = by_hand();
+    let queue = Arc::new(Mutex::new(Queue::default()));
+    for tag in ["red", "blue", "green"].repeat(100) {
+        let queue = queue.clone();
+        pulls.park(Pull { tag, queue }, &["orders"], MINUTE);
+    }
+    queue.lock().unwrap().reads = 0;
+    queue.lock().unwrap().messages.push("blue");
+    assert_eq!(
+        pulls.check_and_complete_with(&"orders", &Stored("blue")),
+        100
+    );
+    assert_eq!(queue.lock().unwrap().reads, 100);
+    assert_eq!(pulls.check_and_complete(&"orders"), 0); // all read: a load of the queue, say
+    assert_eq!(queue.lock().unwrap().reads, 300);
+}
+
+/// A deadlock's chain comes with the event, and is in the detector's table if it does not arrive.
+#[test]
+fn a_chain_reaches_the_waiter_it_ends() {
+    type Found = Arc<Mutex<HashMap<u64, Vec<u64>>>>;
+    struct Waiter {
+        transaction: u64,
+        found: Found,
+        chain: Option<Vec<u64>>,
+        answers: Arc<Mutex<Vec<Vec<u64>>>>,
+    }
+    impl DelayedOperation for Waiter {
+        fn try_complete(&mut self) -> bool {
+            self.chain = self.found.lock().unwrap().get(&self.transaction).cloned();
+            self.chain.is_some()
+        }
+        fn try_complete_with(&mut self, event: &dyn Any) -> bool {
+            match event.downcast_ref::<Vec<u64>>() {
+                Some(chain) if chain.first() == Some(&self.transaction) => {
+                    self.chain = Some(chain.clone());
+                    true
+                }
+                Some(_) => false,
+                None => self.try_complete(),
+            }
+        }
+        fn on_complete(self, _: Outcome) {
+            self.answers.lock().unwrap().extend(self.chain);
+        }
+    }
+    let (_timer, waits): (_, Purgatory<&str, Waiter>) = by_hand();
+    let found = Found::default();
+    let answers = Arc::<Mutex<Vec<Vec<u64>>>>::default();
+    for transaction in [1, 2] {
+        let waiter = Waiter {
+            transaction,
+            found: found.clone(),
+            chain: None,
+            answers: answers.clone(),
+        };
+        waits.park(waiter, &["row"], MINUTE);
+    }
+    let chain = vec![2, 1, 2];
+    found.lock().unwrap().insert(2, chain.clone()); // the state first ...
+    assert_eq!(waits.check_and_complete_with(&"row", &chain), 1); // ... then the event
+    assert_eq!(*answers.lock().unwrap(), [chain]);
+    assert_eq!(waits.len(), 1);
+}
