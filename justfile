@@ -99,11 +99,15 @@ lint:
 
 # Every table of docs/BENCHMARKS.md, as Markdown.
 figures *ARGS:
-    cargo run --release -p purgatory-benches --bin peers -- {{ARGS}} && cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}} && cargo run --release -p purgatory-benches --bin observed -- {{ARGS}} && cargo run --release -p purgatory-benches --bin schemes -- {{ARGS}}
+    cargo run --release -p purgatory-benches --bin peers -- {{ARGS}} && cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}} && cargo run --release -p purgatory-benches --bin observed -- {{ARGS}} && cargo run --release -p purgatory-benches --bin scale -- {{ARGS}} && cargo run --release -p purgatory-benches --bin schemes -- {{ARGS}}
 
 # Timers beside what one would take instead, in one run.
 peers *ARGS:
     cargo run --release -p purgatory-benches --bin peers -- {{ARGS}}
+
+# One operation more among a million, by id and by event, under one key and three.
+scale *ARGS:
+    cargo run --release -p purgatory-benches --bin scale -- {{ARGS}}
 
 # Instructions, atomics and cache misses of an operation, ours and hand-written; wants valgrind.
 instructions *ARGS:
