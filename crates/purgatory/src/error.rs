@@ -71,6 +71,8 @@ pub enum RefusedReason {
     NoKeys,
     /// The purgatory or its timer was shut down.
     Closed,
+    /// The [scope](crate::ReplyScope::close) of the request was closed.
+    ScopeClosed,
     /// The purgatory, or one of its shards, is full.
     Full {
         /// The maximum number of operations.
@@ -112,6 +114,7 @@ impl fmt::Display for RefusedReason {
         match self {
             Self::NoKeys => f.write_str("no watch key"),
             Self::Closed => f.write_str("the purgatory was shut down"),
+            Self::ScopeClosed => f.write_str("the scope of the request was closed"),
             Self::Full { limit } => write!(f, "no more than {limit} can be parked"),
             Self::TooHeavy { weight, limit } => {
                 write!(

@@ -37,7 +37,7 @@
 //! | I want | Use | Chapter |
 //! |---|---|---|
 //! | to wait for values that only rise, or for k of n | [`Watermarks`] | [watermarks](guide::watermarks) |
-//! | to match replies with requests | [`Replies`] | [replies](guide::replies) |
+//! | to match replies with requests | [`Replies`]; over several connections [`ReplyScope`] | [replies](guide::replies) |
 //! | shared state that requests wait on | [`Monitor`], unless many wait under one key: each change checks them all | [monitor](guide::monitor) |
 //! | a request of my own, with a callback | [`DelayedOperation`], or [`when`] with two closures | [operations](guide::operations) |
 //! | several kinds of request in one purgatory | [`BoxedOperation`] | [operations](guide::operations) |
@@ -124,6 +124,7 @@ mod purgatory;
 mod reach;
 mod reason;
 mod replies;
+mod reply_scope;
 mod shard;
 mod stats;
 mod wait;
@@ -142,6 +143,7 @@ pub use operation::{
 pub use purgatory::{Purgatory, ShutdownLeft};
 pub use reason::Reason;
 pub use replies::{Expected, Replies};
+pub use reply_scope::{ReplyScope, RequestId, Undelivered};
 pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;
 pub use wait::{IntoAnswer, WaitFuture};

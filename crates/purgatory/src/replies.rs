@@ -4,12 +4,17 @@
 //! The thread that takes the operation out, by its key or because its timeout fired, decides its
 //! outcome under the shard's lock and then fills the answer of its future.
 
-use std::{borrow::Borrow, hash::Hash};
+use std::{
+    borrow::{Borrow, Cow},
+    hash::Hash,
+    sync::Arc,
+};
 
 use timer_core::BuildError;
 
 use crate::{
-    error::{Refused, WaitError},
+    engine::Core,
+    error::{Refused, RefusedReason, WaitError},
     operation::{CancelReason, DelayedOperation, Outcome, Timeout, opaque},
     purgatory::Purgatory,
     reason::Reason,
@@ -21,7 +26,8 @@ use crate::{
 ///
 /// Call [`expect`](Self::expect) first, then send the request, so that even a fast reply finds its
 /// waiter. [`deliver`](Self::deliver) hands back a reply that has no waiter because it is late, a
-/// duplicate or unasked.
+/// duplicate or unasked. A client with many connections gives each a [scope](Self::scope), which
+/// numbers the requests, says which replies are late, and fails all of its requests at once.
 ///
 /// This is a handle: clones share the same replies. Dropping the last handle ends all expected
 /// replies as Cancelled.
@@ -57,8 +63,11 @@ pub struct Replies<K: WatchKey, V: Send + 'static> {
     purgatory: Purgatory<K, Expected<V>>,
 }
 
-/// An expected reply: the operation that [`Replies`] parks. Events do not check it.
-#[doc(hidden)]
+/// An expected reply, as the operation of a [`Replies`]' purgatory. It is opaque: it has no
+/// condition, no event checks it, and only `Replies` makes and completes it.
+///
+/// The type is named where the purgatory is held apart from its `Replies`: a
+/// `Purgatory<u64, Expected<String>>` is that of a `Replies<u64, String>`.
 pub struct Expected<V> {
     answer: Shared<V>,
     /// The number of `fail_all` calls before it was expected.
@@ -92,7 +101,23 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// # Errors
     /// Returns an error as [`Purgatory::new`] does.
     pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
-        Purgatory::new(name).map(Self::from)
+        Purgatory::new(name).map(Self::over)
+    }
+
+    /// Makes `Replies` over a purgatory with other settings, such as a shared timer or a bound. Two
+    /// `Replies` over one purgatory are the same.
+    ///
+    /// ```
+    /// use purgatory::{Purgatory, Replies};
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let purgatory = Purgatory::builder("replies").timer(&timer).max_parked(10_000).build()?;
+    /// let replies: Replies<u64, String> = Replies::over(purgatory);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn over(purgatory: Purgatory<K, Expected<V>>) -> Self {
+        Replies { purgatory }
     }
 
     /// Expects a reply under this key. The reply is registered when this returns, so send the
@@ -107,17 +132,28 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or if the purgatory is shut
     /// down or full.
     pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
+        self.expect_under(std::slice::from_ref(&key), timeout.into())
+            .map_err(|reason| Refused::new(key, reason))
+    }
+
+    /// Expects a reply under the first of these keys. Events and ends of the others reach it, too.
+    pub(crate) fn expect_under(
+        &self,
+        keys: &[K],
+        timeout: Timeout,
+    ) -> Result<WaitFuture<V>, RefusedReason> {
         let core = &self.purgatory.core;
         let answer = Answer::shared();
         let expected = Expected {
             answer: answer.clone(),
             generation: core.generation(),
         };
-        let watches = Watches::keys(std::slice::from_ref(&key));
-        match core.park(expected, watches, timeout.into()) {
-            Ok(parked) => Ok(self.purgatory.future_of(answer, parked.id())),
-            Err(refused) => Err(Refused::new(key, refused.reason)),
-        }
+        let parked = core.park(expected, Watches::keys(keys), timeout)?;
+        Ok(self.purgatory.future_of(answer, parked.id()))
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core<K, Expected<V>>> {
+        &self.purgatory.core
     }
 
     /// Delivers a reply to the waiter of its key, and wakes the waiter's task. When this returns,
@@ -216,14 +252,6 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// [`NoValue`](crate::EndResult::NoValue), and calls that signal a key do not compile.
     pub fn purgatory(&self) -> &Purgatory<K, Expected<V>> {
         &self.purgatory
-    }
-}
-
-impl<K: WatchKey, V: Send + 'static> From<Purgatory<K, Expected<V>>> for Replies<K, V> {
-    /// Makes `Replies` over a purgatory with other settings, such as a shared timer or a bound. Two
-    /// `Replies` over one purgatory are the same.
-    fn from(purgatory: Purgatory<K, Expected<V>>) -> Self {
-        Replies { purgatory }
     }
 }
 

@@ -215,14 +215,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Ends the operation that waits for a key as Completed, and hands it over without a callback.
-    /// Its key is free when this returns.
+    /// Its key is free when this returns. One that its parker still holds stays.
     pub(crate) fn take_alone<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<O> {
         let hash = self.versions.hash(key);
         let now_ns = self.ending_at();
         let mut shard = self.shard_of(hash);
         let record = shard.find(key, hash)?;
         let handle = shard.first_waiter(record)?;
-        let ended = shard.claim(handle, Outcome::Completed, now_ns);
+        let ended = shard.end_parked(handle, Outcome::Completed, now_ns);
         drop(shard);
         ended.map(|ended| self.hand_over(ended))
     }
@@ -249,7 +249,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             .collect()
     }
 
-    fn hand_over(&self, ended: Ended<K, O>) -> O {
+    /// Returns the payload of an operation that is out of every list when this returns.
+    fn hand_over(&self, mut ended: Ended<K, O>) -> O {
+        if !failpoint!(HandedOverStaysListed) {
+            self.release(&mut ended);
+        }
         self.release_permit(ended.permit);
         ended.payload
     }

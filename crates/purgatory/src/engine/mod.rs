@@ -143,6 +143,8 @@ pub(crate) struct Core<K, O> {
     pub(crate) under_check: Latch,
     /// The number of [`take_older_than`](Self::take_older_than) calls.
     generation: AtomicU64,
+    /// The number of the next scope of replies.
+    scopes: AtomicU64,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -177,6 +179,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             closing: Latch::default(),
             under_check: Latch::default(),
             generation: AtomicU64::new(0),
+            scopes: AtomicU64::new(0),
         });
         if core.driver().attach(&core, &core.shards) {
             Ok(core)
@@ -196,6 +199,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// The operation of a public name, unless it is another purgatory's.
     pub(super) fn handle(&self, id: OperationId) -> Option<TimerHandle> {
         (id.purgatory == self.number).then_some(id.handle)
+    }
+
+    /// Numbers a scope of replies.
+    pub(crate) fn next_scope(&self) -> u64 {
+        self.scopes.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn driver(&self) -> &Driver {

@@ -446,6 +446,18 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         })
     }
 
+    /// Ends an operation from outside, if no thread holds it. Leaves no note otherwise.
+    #[inline]
+    pub(crate) fn end_parked(
+        &mut self,
+        handle: TimerHandle,
+        outcome: Outcome,
+        now_ns: EndedAt,
+    ) -> Option<Ended<K, O>> {
+        let payload = self.get_mut(handle)?.take()?;
+        Some(self.remove_ended(handle, payload, outcome, now_ns))
+    }
+
     /// Counts and times the end of an operation whose payload is out for good, and takes its entry
     /// out.
     #[inline(always)]

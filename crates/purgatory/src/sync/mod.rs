@@ -44,6 +44,10 @@ pub enum Failpoint {
     ShutdownClosesNoShard,
     /// `fail_all` also fails an expectation that came after it began.
     FailsWhatCameAfter,
+    /// A reply that was delivered stays on the list of its scope.
+    HandedOverStaysListed,
+    /// A request of a scope does not look whether the scope was closed while it was parked.
+    ClosedScopeExpects,
     /// An advance of a kept watermark signals its key before the value is stored.
     EventBeforeItsAdvance,
     /// A wait on a monitor does not check whether all keys were signalled while it was parked.

@@ -23,6 +23,7 @@ mod recheck;
 #[cfg(not(loom))]
 mod recipes;
 mod replies;
+mod reply_scopes;
 mod runtime;
 mod shutdowns;
 mod snapshot;

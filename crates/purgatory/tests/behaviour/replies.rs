@@ -19,7 +19,7 @@ type Answer = Result<&'static str, WaitError>;
 /// Creates replies on a manual timer, with their purgatory for inspection.
 fn replies() -> (ManualTimer, Waits, Texts) {
     let (timer, waits) = by_hand();
-    (timer, waits.clone(), Replies::from(waits))
+    (timer, waits.clone(), Replies::over(waits))
 }
 
 fn failed(reason: &'static str) -> Answer {
@@ -110,7 +110,7 @@ fn keys_are_free_at_once_though_the_executor_is_late() {
     let later = Later::default();
     let (timer, waits): (_, Waits) =
         by_hand_with(|builder| builder.executor(later.clone()).callbacks_on_executor());
-    let replies = Replies::from(waits.clone());
+    let replies = Replies::over(waits.clone());
     let mut expired = replies.expect(1, SECOND).unwrap();
     timer.advance(SECOND);
     assert!(poll(&mut expired).is_pending()); // its task is the executor's to wake
@@ -144,7 +144,7 @@ fn a_late_reply_comes_back_with_last_checks() {
     let later = Later::default();
     let (timer, waits): (_, Waits) =
         by_hand_with(|builder| builder.executor(later.clone()).check_at_expiry(|_| ()));
-    let replies = Texts::from(waits);
+    let replies = Texts::over(waits);
     let mut reply = replies.expect(1, SECOND).unwrap();
     timer.advance(SECOND);
     assert_eq!(
@@ -159,7 +159,7 @@ fn a_late_reply_comes_back_with_last_checks() {
 #[test]
 fn a_reply_that_is_over_leaves_nothing() {
     let (timer, waits) = by_hand();
-    let replies: Replies<Counted, ()> = Replies::from(waits);
+    let replies: Replies<Counted, ()> = Replies::over(waits);
     let key = Counted::new(0);
     let expect = |number| replies.expect(key.like(number), SECOND).unwrap();
     let mut over = vec![expect(0)];
@@ -207,7 +207,7 @@ fn fail_all_fails_nothing_that_is_expected_later() {
         (Ok("new"), [closed(), closed(), Ok("in time")])
     );
     // A second handle over the purgatory is the same.
-    let other = Texts::from(waits.clone());
+    let other = Texts::over(waits.clone());
     let mut both = [(&replies, 1), (&other, 2)].map(|(of, key)| of.expect(key, SECOND).unwrap());
     assert!(other.expect(1, SECOND).is_err());
     assert_eq!(

@@ -238,7 +238,7 @@ fn keys_are_quiet_by_a_clock_that_counts_from_1970() {
 #[test]
 fn expected_replies_wait_for_no_event() {
     let (timer, purgatory) = by_hand();
-    let replies: Replies<u32, u32> = purgatory.into();
+    let replies: Replies<u32, u32> = Replies::over(purgatory);
     let _reply = replies.expect(1, NEVER).unwrap();
     timer.advance(MINUTE);
     assert!(replies.purgatory().snapshot(9).quietest.is_empty());

@@ -163,7 +163,7 @@ fn boxes_weigh_their_content_and_waits_one() {
     drop((wait, event));
     assert_eq!(waits.stats().weight, 6);
 
-    let replies: Replies<u32, u32> = by_hand_with(|builder| builder.max_weight(2)).1.into();
+    let replies: Replies<u32, u32> = Replies::over(by_hand_with(|builder| builder.max_weight(2)).1);
     let first = replies.expect(1, NEVER).unwrap();
     let _second = replies.expect(2, NEVER).unwrap();
     assert_eq!(

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use loom::thread;
-use purgatory::{CancelReason, RefusedReason, Replies, WaitError, sync::Failpoint};
+use purgatory::{
+    CancelReason, Expected, Purgatory, RefusedReason, Replies, ReplyScope, RequestId, WaitError,
+    sync::Failpoint,
+};
 use timer_core::ManualTimer;
 
 use super::{MS, by_hand, check, ending};
@@ -11,7 +14,19 @@ use super::{MS, by_hand, check, ending};
 /// Replies on a manual timer.
 fn replies<V: Send + 'static>() -> (ManualTimer, Replies<u8, V>) {
     let (timer, purgatory) = by_hand();
-    (timer, Replies::from(purgatory))
+    (timer, Replies::over(purgatory))
+}
+
+/// A scope of replies on a manual timer, with its purgatory.
+fn scope() -> (
+    ManualTimer,
+    Purgatory<RequestId, Expected<u8>>,
+    ReplyScope<u8>,
+) {
+    let timer = ManualTimer::new();
+    let waits = Purgatory::builder("loom").timer(&timer).build().unwrap();
+    let scope = Replies::over(waits.clone()).scope();
+    (timer, waits, scope)
 }
 
 /// A value is taken, or handed back and the time ran out.
@@ -113,5 +128,80 @@ fn expecting_against_shutdown() {
             }
             Err(refused) => assert_eq!(refused.reason, RefusedReason::Closed),
         }
+    });
+}
+
+/// A request that is asked as its scope closes is failed or refused: none waits for a reply that
+/// cannot come.
+#[test]
+fn closing_scope_against_expect() {
+    check(&[Failpoint::ClosedScopeExpects], || {
+        let (_timer, waits, scope) = scope();
+        let network = scope.clone();
+        let network = thread::spawn(move || network.close("closed"));
+        let asked = scope.expect(MS);
+        network.join().unwrap();
+        match asked {
+            Ok((_, mut reply)) => assert!(ending(&mut reply).is_some_and(|ended| ended.is_err())),
+            Err(refused) => assert_eq!(refused, RefusedReason::ScopeClosed),
+        }
+        assert_eq!((waits.len(), waits.watched(), waits.keys()), (0, 0, 0));
+    });
+}
+
+/// The set that fails is fixed at one moment: of two requests of a scope the later does not fail
+/// without the earlier, and one that does not fail can have its reply.
+#[test]
+fn fail_scope_against_expect() {
+    check(&[Failpoint::ExpiryLeavesNoNote], || {
+        let (_timer, waits, scope) = scope();
+        let (_, mut before) = scope.expect(MS).unwrap();
+        let network = scope.clone();
+        let network = thread::spawn(move || network.fail_all("closed"));
+        let asked = [(); 2].map(|()| scope.expect(MS).unwrap());
+        network.join().unwrap();
+        assert!(ending(&mut before).is_some(), "it was there before");
+        let failed = asked.map(|(number, mut reply)| {
+            let failed = ending(&mut reply).is_some();
+            assert_eq!(scope.deliver(number, 7).is_err(), failed);
+            assert!(failed || ending(&mut reply) == Some(Ok(7)));
+            failed
+        });
+        assert_ne!(failed, [false, true]);
+        assert_eq!((waits.len(), waits.watched(), waits.keys()), (0, 0, 0));
+    });
+}
+
+/// A request has its reply, or fails and hands the reply back as late.
+#[test]
+fn fail_scope_against_deliver() {
+    check(&[Failpoint::HandedOverStaysListed], || {
+        let (_timer, waits, scope) = scope();
+        let (number, mut reply) = scope.expect(MS).unwrap();
+        let network = scope.clone();
+        let network = thread::spawn(move || network.deliver(number, 7));
+        let failed = scope.fail_all("closed");
+        let ended = ending(&mut reply);
+        match network.join().unwrap() {
+            Ok(()) => assert!(failed == 0 && [None, Some(Ok(7))].contains(&ended)),
+            Err(late) => assert!(late.is_late() && failed == 1 && ended.is_some()),
+        }
+        assert_eq!((waits.len(), waits.watched(), waits.keys()), (0, 0, 0));
+    });
+}
+
+/// A peer that guesses the number of a request is delivered to it or refused, and the request goes
+/// on. No fault fits: a request that its parker holds is looked at and left under one lock.
+#[test]
+fn guessed_reply_against_expect() {
+    check(&[], || {
+        let (_timer, waits, scope) = scope();
+        let network = scope.clone();
+        let network = thread::spawn(move || network.deliver(1, 6).is_ok());
+        let (number, mut reply) = scope.expect(MS).unwrap();
+        let guessed = network.join().unwrap();
+        assert_eq!(scope.deliver(number, 7).is_ok(), !guessed);
+        assert_eq!(ending(&mut reply), Some(Ok(if guessed { 6 } else { 7 })));
+        assert_eq!((waits.len(), waits.watched(), waits.keys()), (0, 0, 0));
     });
 }

@@ -1,19 +1,14 @@
 //! Requests over one connection, and the replies that come back over it.
 
-use std::{
-    error::Error,
-    io,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
-};
+use std::{error::Error, io, time::Duration};
 
-use purgatory::Replies;
+use purgatory::{ReplyScope, Undelivered};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct Connection {
-    pub replies: Replies<u64, String>,
-    pub numbers: AtomicU64,
+    /// A scope of the client's `Replies`, which all connections share.
+    pub requests: ReplyScope<String>,
 }
 
 impl Connection {
@@ -22,42 +17,42 @@ impl Connection {
         &self,
         send: impl FnOnce(u64) -> io::Result<()>,
     ) -> Result<String, Box<dyn Error + Send + Sync>> {
-        let number = self.numbers.fetch_add(1, Relaxed);
-        let reply = self.replies.expect(number, TIMEOUT)?; // first expected ...
+        let (number, reply) = self.requests.expect(TIMEOUT)?; // first expected ...
         send(number)?; // ... then sent
         Ok(reply.await?)
     }
 
-    /// A reply has come. A late, repeated or unasked one is handed back.
-    pub fn replied(&self, number: u64, reply: String) -> Result<(), String> {
-        self.replies.deliver(&number, reply)
+    /// A reply has come. One without a waiter is handed back: a late or repeated one can be
+    /// ignored; one that was never asked for says that the peer is confused.
+    pub fn replied(&self, number: u64, reply: String) -> Result<(), Undelivered<String>> {
+        self.requests.deliver(number, reply)
     }
 
     /// The connection has gone: requests that wait for their reply fail, and so do later ones. Make
-    /// a new `Connection` for the next. (On a shared timer that costs no thread.)
+    /// a new `Connection` for the next.
     pub fn closed(&self) -> usize {
-        let failed = self.replies.fail_all("connection closed");
-        self.replies.purgatory().shutdown(Duration::ZERO);
-        failed
+        self.requests.close("connection closed")
     }
 }
 
-use purgatory::{Purgatory, timer_core::ManualTimer};
+use purgatory::{Purgatory, Replies, timer_core::ManualTimer};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let timer = ManualTimer::new(); // in a program: a SystemTimer
-    let replies = Replies::from(Purgatory::builder("replies").timer(&timer).build()?);
+    let replies = Replies::over(Purgatory::builder("replies").timer(&timer).build()?);
     let connection = Connection {
-        replies,
-        numbers: AtomicU64::new(0),
+        requests: replies.scope(),
     };
     let replied = |number, text: &str| connection.replied(number, text.to_owned());
     let ask = || connection.ask(|_| Ok(()));
+
+    // Replies in any order, twice, or never asked for.
     let network = async {
-        replied(1, "to the second").unwrap();
-        replied(0, "to the first").unwrap();
-        assert!(replied(0, "once more").is_err());
+        replied(2, "to the second").unwrap();
+        replied(1, "to the first").unwrap();
+        assert!(replied(1, "once more").unwrap_err().is_late());
+        assert!(!replied(7, "never asked").unwrap_err().is_late());
     };
     let (first, second, ()) = tokio::join!(ask(), ask(), network);
     assert_eq!(
@@ -65,11 +60,25 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         ("to the first".to_owned(), "to the second".to_owned())
     );
 
+    // A reply before the wait, and one that comes too late.
     let early = |number| replied(number, "early").map_err(io::Error::other);
     assert_eq!(connection.ask(early).await?, "early");
     let pass = async { timer.advance(Duration::from_secs(30)) };
     let expired = tokio::join!(ask(), pass).0.unwrap_err();
     assert_eq!(expired.to_string(), "the time ran out");
-    assert!(replied(3, "late").is_err());
+    assert!(replied(4, "late").unwrap_err().is_late());
+
+    // A connection that closes fails its own requests, and no others.
+    let other = Connection {
+        requests: replies.scope(), // with numbers of its own
+    };
+    let closes = async { connection.closed() };
+    let goes_on = async { other.replied(1, "other".to_owned()).unwrap() };
+    let (lost, kept, _, ()) = tokio::join!(ask(), other.ask(|_| Ok(())), closes, goes_on);
+    assert_eq!(
+        lost.unwrap_err().to_string(),
+        "cancelled: connection closed"
+    );
+    assert_eq!(kept?, "other");
     Ok(())
 }

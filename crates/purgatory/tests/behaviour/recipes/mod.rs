@@ -54,8 +54,6 @@ use timer_core::ManualTimer;
 
 use crate::support::{Later, MINUTE, MS, SECOND, assert_empty, by_hand, by_hand_with, over, poll};
 
-const CLOSED: &str = "not parked: the purgatory was shut down";
-
 /// Nothing waits, no key is watched, and no callback panicked.
 #[track_caller]
 fn nothing_is_left<K, O>(waits: &Purgatory<K, O>)

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use purgatory::Replies;
+use purgatory::{Expected, Replies, RequestId};
 
 use super::{
     guide::{
@@ -17,16 +17,17 @@ use super::{
     *,
 };
 
-fn connection() -> Connection {
-    Connection {
-        replies: Replies::from(by_hand().1),
-        numbers: 0.into(),
-    }
+type Waits = Purgatory<RequestId, Expected<String>>;
+
+fn connection() -> (Waits, Connection) {
+    let (_, waits) = by_hand();
+    let requests = Replies::over(waits.clone()).scope();
+    (waits, Connection { requests })
 }
 
 #[test]
 fn a_reply_may_come_before_its_request_was_sent() {
-    let connection = connection();
+    let (waits, connection) = connection();
     let early = |number| {
         connection
             .replied(number, "early".into())
@@ -38,20 +39,23 @@ fn a_reply_may_come_before_its_request_was_sent() {
         over(&mut Box::pin(fails)).unwrap_err().to_string(),
         "broken pipe"
     );
-    nothing_is_left(connection.replies.purgatory());
+    nothing_is_left(&waits);
 }
 
 /// A client that asks as the connection goes does not wait for a reply that cannot come.
 #[test]
 fn a_closed_connection_fails_all_requests() {
-    let connection = connection();
+    let (waits, connection) = connection();
     let mut asked = [(); 4].map(|()| Box::pin(connection.ask(|_| Ok(()))));
     assert!(asked.iter_mut().all(|ask| poll(ask).is_pending()));
-    let reply = |number, text: &str| connection.replied(number, text.into());
-    assert_eq!(reply(1, "b"), Ok(()));
-    assert_eq!(reply(0, "a"), Ok(()));
-    assert_eq!(reply(1, "again"), Err("again".into()));
-    assert_eq!(reply(9, "?"), Err("?".into()));
+    let reply = |number, text: &str| {
+        let replied = connection.replied(number, text.into());
+        replied.map_err(|back| (back.is_late(), back.into_inner()))
+    };
+    assert_eq!(reply(2, "b"), Ok(()));
+    assert_eq!(reply(1, "a"), Ok(()));
+    assert_eq!(reply(2, "again"), Err((true, "again".into())));
+    assert_eq!(reply(9, "?"), Err((false, "?".into())));
     assert_eq!(connection.closed(), 2);
     assert_eq!(connection.closed(), 0);
     let ended = asked
@@ -67,9 +71,12 @@ fn a_closed_connection_fails_all_requests() {
         ]
     );
     let late = over(&mut Box::pin(connection.ask(|_| Ok(()))));
-    assert_eq!(late.unwrap_err().to_string(), CLOSED);
-    assert_eq!(reply(2, "old"), Err("old".into()));
-    nothing_is_left(connection.replies.purgatory());
+    assert_eq!(
+        late.unwrap_err().to_string(),
+        "the scope of the request was closed"
+    );
+    assert_eq!(reply(3, "old"), Err((true, "old".into())));
+    nothing_is_left(&waits);
 }
 
 const ATTEMPTS: [&str; 3] = ["attempt 0, 100ms", "attempt 1, 200ms", "attempt 2, 400ms"];
