@@ -4,11 +4,7 @@
 //! The thread that takes the operation out, by its key or because its timeout fired, decides its
 //! outcome under the shard's lock and then fills the answer of its future.
 
-use std::{
-    borrow::{Borrow, Cow},
-    hash::Hash,
-    sync::Arc,
-};
+use std::{borrow::Borrow, hash::Hash, sync::Arc};
 
 use timer_core::BuildError;
 

@@ -7,11 +7,12 @@
 //! A scope hands out its numbers in rising order. *Asked* are those up to the last one, so it takes
 //! no memory to tell a late reply from one that nothing asked for.
 
-use std::{borrow::Cow, error::Error, fmt, sync::Arc};
+use std::{error::Error, fmt, sync::Arc};
 
 use crate::{
     error::RefusedReason,
     operation::{CancelReason, Outcome, Timeout, opaque},
+    reason::Reason,
     replies::Replies,
     sync::{AtomicU64, HandedBack, Ordering},
     wait::WaitFuture,
@@ -179,7 +180,7 @@ impl<V: Send + 'static> ReplyScope<V> {
     ///
     /// The set is fixed before any task is woken. Use [`close`](Self::close) for a connection that
     /// does not come back.
-    pub fn fail_all(&self, reason: impl Into<Cow<'static, str>>) -> usize {
+    pub fn fail_all(&self, reason: impl Into<Reason>) -> usize {
         self.shared.fail(CancelReason::Requested(reason.into()))
     }
 
@@ -188,7 +189,7 @@ impl<V: Send + 'static> ReplyScope<V> {
     ///
     /// A request that another thread is expecting meanwhile is failed or refused. Make a new scope
     /// for the next connection.
-    pub fn close(&self, reason: impl Into<Cow<'static, str>>) -> usize {
+    pub fn close(&self, reason: impl Into<Reason>) -> usize {
         self.shared.closed.store(1, Ordering::Release);
         self.fail_all(reason)
     }
