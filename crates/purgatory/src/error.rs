@@ -46,7 +46,6 @@ impl<O> Refused<O> {
     }
 
     /// Replaces the operation by `to` of it.
-    #[cfg_attr(not(feature = "keyed"), allow(dead_code, reason = "for `Watermarks`"))]
     pub(crate) fn map<T>(self, to: impl FnOnce(O) -> T) -> Refused<T> {
         Refused::new(to(self.value.into_inner()), self.reason)
     }

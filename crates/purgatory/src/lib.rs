@@ -77,7 +77,8 @@
 //!
 //! # Features
 //!
-//! - `keyed` (on by default): [`Watermarks`].
+//! - `keyed` (on by default): `dashmap`, for maps beside the shards. [`Watermarks`] is
+//!   there without it.
 //! - `parking_lot` (on by default): its locks instead of std's.
 //! - `metrics` (on by default): [`Purgatory::publish`][publish] publishes counts and times to the
 //!   `metrics` facade.
@@ -129,7 +130,6 @@ mod shard;
 mod stats;
 mod wait;
 mod watches;
-#[cfg(feature = "keyed")]
 mod watermarks;
 
 pub use boxed::{BoxedOperation, when};
@@ -148,7 +148,6 @@ pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;
 pub use wait::{IntoAnswer, WaitFuture};
 pub use watches::{WatchKey, Watches};
-#[cfg(feature = "keyed")]
 pub use watermarks::{WatermarkWait, Watermarks};
 
 /// Tests the programs in the README; one needs `Watermarks`.

@@ -52,7 +52,8 @@ pub(crate) use opaque;
 /// }
 /// ```
 pub trait DelayedOperation: Send + 'static {
-    /// False for [`Expected`](crate::Expected) replies, which no event checks.
+    /// False for operations that no event checks: [`Expected`](crate::Expected) replies, and the
+    /// waits of [`Watermarks`](crate::Watermarks).
     #[doc(hidden)]
     const CHECKED: bool = true;
 
@@ -60,6 +61,10 @@ pub trait DelayedOperation: Send + 'static {
     /// `Watermarks`.
     #[doc(hidden)]
     const SIGNALLED_BY_CALLERS: bool = true;
+
+    /// False if its keys have no events: only for [`Expected`](crate::Expected) replies.
+    #[doc(hidden)]
+    const HAS_EVENTS: bool = Self::CHECKED;
 
     /// Checks the condition: true when it holds now. The operation then ends as
     /// [`Completed`](Outcome::Completed).
@@ -196,6 +201,13 @@ pub enum CancelReason {
     Dropped,
     /// Its check panicked.
     Panicked,
+    /// Too many keys of its quorum were [removed](crate::Watermarks::remove).
+    QuorumLost {
+        /// The number of keys that are left.
+        left: usize,
+        /// The number of keys that are needed.
+        needed: usize,
+    },
 }
 
 impl CancelReason {
@@ -239,6 +251,9 @@ impl fmt::Display for CancelReason {
             CancelReason::Shutdown => f.write_str("shut down"),
             CancelReason::Dropped => f.write_str("its purgatory was dropped"),
             CancelReason::Panicked => f.write_str("its check panicked"),
+            CancelReason::QuorumLost { left, needed } => {
+                write!(f, "{left} keys of its quorum are left, of {needed} needed")
+            }
         }
     }
 }

@@ -281,7 +281,7 @@ impl Counts {
             Outcome::Cancelled(reason) => {
                 self.cancelled += 1;
                 match reason {
-                    CancelReason::Requested(_) => {}
+                    CancelReason::Requested(_) | CancelReason::QuorumLost { .. } => {}
                     CancelReason::Shutdown => self.cancelled_by_shutdown += 1,
                     CancelReason::Dropped => self.cancelled_by_drop += 1,
                     CancelReason::Panicked => self.cancelled_by_panic += 1,

@@ -107,7 +107,7 @@ struct Waiting<C, T> {
 
 /// The operation's side of the answer, until it is filled. Dropped unfilled, by a panic of the
 /// condition or a refusal of the operation, it fills in [`Panicked`](CancelReason::Panicked).
-struct Unfilled<T>(Option<Shared<T>>);
+pub(crate) struct Unfilled<T>(Option<Shared<T>>);
 
 impl<C, R, T> DelayedOperation for Waiting<C, T>
 where
@@ -142,8 +142,12 @@ where
 }
 
 impl<T> Unfilled<T> {
+    pub(crate) fn new(answer: &Shared<T>) -> Self {
+        Unfilled(Some(answer.clone()))
+    }
+
     /// Fills the answer and wakes the task.
-    fn fill(&mut self, result: Result<T, WaitError>) {
+    pub(crate) fn fill(&mut self, result: Result<T, WaitError>) {
         let Some(answer) = self.0.take() else { return };
         if let Ok(Some(waker)) = Answer::fill(&answer, result) {
             waker.wake();
@@ -298,7 +302,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
             condition,
             rechecked,
             value: None,
-            answer: Unfilled(Some(answer.clone())),
+            answer: Unfilled::new(&answer),
         });
         // An operation with a condition finds a lost wakeup before it expires.
         let watches = Watches {

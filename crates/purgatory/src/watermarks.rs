@@ -1,37 +1,24 @@
 //! Values by key that only rise, and waits for them: [`Watermarks`].
 //!
-//! The map holds the truth: an advance changes the value first, and the waits that it reaches are
-//! checked against the map. So an advance that comes late, after a removal, completes nothing.
+//! The value of a key lies in the key's shard, beside the waits for it: the engine's
+//! [`values`](crate::engine::values) compares, parks and completes under that lock.
 
-use std::{
-    borrow::Borrow,
-    collections::HashSet,
-    hash::Hash,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::{borrow::Borrow, collections::HashSet, hash::Hash, sync::Arc};
 
-use dashmap::{DashMap, Entry};
-use rapidhash::fast::RandomState;
 use timer_core::BuildError;
 
 use crate::{
-    boxed::{BoxedOperation, when},
-    engine::signal::Event,
-    error::{Refused, RefusedReason},
-    operation::{DelayedOperation, Outcome, ParkResult, Timeout, opaque},
+    engine::values::{Judgement, ValueWait},
+    error::{Refused, RefusedReason, WaitError},
+    operation::{CancelReason, DelayedOperation, Outcome, ParkResult, Timeout, opaque},
     purgatory::Purgatory,
-    sync::{Limit, ModelLock},
-    wait::WaitFuture,
-    watches::{WatchKey, Watches},
+    shard::values::Member,
+    sync::Limit,
+    wait::{Answer, Shared, Unfilled, WaitFuture},
+    watches::WatchKey,
 };
 
-/// The number of keys below which a map keeps its memory.
-const KEPT_KEYS: u64 = 1024;
-
-/// (Feature `keyed`.) Keeps a value for each key that only rises, and waits for values: the high
+/// Keeps a value for each key that only rises, and waits for values: the high
 /// watermarks of partitions, the progress of replicas. A single value has the key `()`.
 ///
 /// It holds the values, so there is no condition to write and no order of steps to get wrong. A key
@@ -63,59 +50,148 @@ const KEPT_KEYS: u64 = 1024;
 #[derive(Clone)]
 pub struct Watermarks<K: WatchKey + Sync> {
     purgatory: Purgatory<K, WatermarkWait>,
-    values: Arc<Values<K>>,
+    /// Limits and counts the keys with a value.
+    keys: Arc<Limit>,
 }
 
 /// An operation that [`Watermarks`] parks.
 #[doc(hidden)]
-pub struct WatermarkWait(BoxedOperation);
+pub struct WatermarkWait(Wait);
+
+/// The end of a wait: what is told of it.
+enum Wait {
+    /// A future of one key's value.
+    Future {
+        answer: Unfilled<u64>,
+        /// The value that met the threshold.
+        value: u64,
+    },
+    /// A callback.
+    Callback(Callback),
+    /// A future of a quorum, which knows its keys.
+    Quorum(Box<dyn QuorumWait>),
+}
+
+/// The callback of [`Watermarks::park`].
+type Callback = Box<dyn FnOnce(Outcome) + Send>;
 
 impl DelayedOperation for WatermarkWait {
+    const CHECKED: bool = false;
+    const HAS_EVENTS: bool = true;
     const SIGNALLED_BY_CALLERS: bool = false;
 
     fn try_complete(&mut self) -> bool {
-        self.0.try_complete()
+        false // the shard compares
     }
 
     fn completes_by_call(&self) -> bool {
-        self.0.completes_by_call()
-    }
-
-    fn check_without_event(&mut self) -> bool {
-        self.0.check_without_event()
+        matches!(self.0, Wait::Callback(_)) // a future needs a value
     }
 
     fn on_complete(self, outcome: Outcome) {
-        self.0.on_complete(outcome);
+        match self.0 {
+            Wait::Callback(then) => then(outcome),
+            Wait::Quorum(quorum) => quorum.ended(outcome),
+            Wait::Future { mut answer, value } => answer.fill(match outcome {
+                Outcome::Completed => Ok(value),
+                _ => Err(WaitError::of(outcome)),
+            }),
+        }
+    }
+}
+
+impl ValueWait for WatermarkWait {
+    fn met(&mut self, value: u64) {
+        if let Wait::Future { value: answer, .. } = &mut self.0 {
+            *answer = value;
+        }
+    }
+
+    fn is_quorum(&self) -> bool {
+        matches!(self.0, Wait::Quorum(_))
+    }
+
+    fn judge(&mut self, members: &[Member]) -> Judgement {
+        match &mut self.0 {
+            Wait::Quorum(quorum) => quorum.judge(members),
+            _ => Judgement::Waits,
+        }
     }
 }
 
 opaque!([] WatermarkWait);
 
-/// Returns the key's value if it is at least the threshold.
-fn reached<K: WatchKey>(values: &Values<K>, key: &K, threshold: u64) -> Option<u64> {
-    let value = values.get(key).unwrap_or(0);
-    if value >= threshold {
-        Some(value)
-    } else {
-        None
-    }
+/// A quorum, whatever its keys.
+trait QuorumWait: Send {
+    fn judge(&mut self, members: &[Member]) -> Judgement;
+    fn ended(self: Box<Self>, outcome: Outcome);
 }
 
-/// Returns the keys that have reached their thresholds, with their values, if there are at least
-/// `k`.
-fn quorum<K: WatchKey>(
-    values: &Values<K>,
-    k: usize,
-    watermarks: &[(K, u64)],
-) -> Option<Vec<(K, u64)>> {
-    let mut met = Vec::new();
-    for (key, threshold) in watermarks {
-        if let Some(value) = reached(values, key, *threshold) {
-            met.push((key.clone(), value));
+/// How many keys of a quorum have to reach their thresholds.
+#[derive(Clone, Copy)]
+enum Needed {
+    AtLeast(usize),
+    /// All that are left.
+    All,
+}
+
+/// A quorum of these keys.
+struct QuorumOf<K> {
+    needed: Needed,
+    watermarks: Box<[(K, u64)]>,
+    /// The values that met it: a place for each key.
+    met: Box<[Option<u64>]>,
+    answer: Unfilled<Vec<(K, u64)>>,
+}
+
+impl<K: Send> QuorumWait for QuorumOf<K> {
+    fn judge(&mut self, members: &[Member]) -> Judgement {
+        // 1. Count what is left, and what is met.
+        let mut left = 0;
+        let mut met = 0;
+        for ((member, (_, threshold)), value) in
+            members.iter().zip(&self.watermarks).zip(&mut self.met)
+        {
+            *value = match member {
+                Member::Reached(present) if present >= threshold => Some(*present),
+                _ => None,
+            };
+            left += usize::from(*member != Member::Removed);
+            met += usize::from(value.is_some());
+        }
+        // 2. Enough, or too few?
+        let needed = match self.needed {
+            Needed::AtLeast(k) => k,
+            Needed::All => left.max(1),
+        };
+        if left < needed {
+            Judgement::Lost { left, needed }
+        } else if met >= needed {
+            Judgement::Met
+        } else {
+            Judgement::Waits
         }
     }
-    if met.len() >= k { Some(met) } else { None }
+
+    fn ended(self: Box<Self>, outcome: Outcome) {
+        let QuorumOf {
+            watermarks,
+            met,
+            mut answer,
+            ..
+        } = *self;
+        if outcome != Outcome::Completed {
+            drop(watermarks); // before the task runs
+            return answer.fill(Err(WaitError::of(outcome)));
+        }
+        let mut reached = Vec::new();
+        for ((key, _), value) in watermarks.into_iter().zip(met) {
+            if let Some(value) = value {
+                reached.push((key, value));
+            }
+        }
+        answer.fill(Ok(reached));
+    }
 }
 
 impl<K: WatchKey + Sync> From<Purgatory<K, WatermarkWait>> for Watermarks<K> {
@@ -141,7 +217,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     pub fn with_keys_max(purgatory: Purgatory<K, WatermarkWait>, keys_max: usize) -> Self {
         Watermarks {
             purgatory,
-            values: Arc::new(Values::new(Limit::new(keys_max as u64))),
+            keys: Arc::new(Limit::new(keys_max as u64)),
         }
     }
 
@@ -165,12 +241,37 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     where
         K: Borrow<Q>,
     {
-        self.values.get(key)
+        self.purgatory.core.value(key)
+    }
+
+    /// Returns the lowest threshold that an operation waits for and that the key has not reached;
+    /// `None` if nobody waits for more. A source of values that are made on demand starts by it.
+    /// O(1) amortised.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// let log_ends = Watermarks::new("log ends")?;
+    /// let nine = log_ends.wait_for(&"orders-0", 9, Duration::from_secs(1));
+    /// let seven = log_ends.wait_for(&"orders-0", 7, Duration::from_secs(1));
+    /// assert_eq!(log_ends.lowest_waiting(&"orders-0"), Some(7));
+    /// log_ends.advance(&"orders-0", 8)?;
+    /// assert_eq!(log_ends.lowest_waiting(&"orders-0"), Some(9));
+    /// drop(nine);
+    /// assert_eq!(log_ends.lowest_waiting(&"orders-0"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lowest_waiting<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u64>
+    where
+        K: Borrow<Q>,
+    {
+        self.purgatory.core.lowest_waiting(key)
     }
 
     /// Returns the number of keys that have a value. Exact when idle. O(1).
     pub fn keys(&self) -> usize {
-        self.values.len()
+        self.keys.taken() as usize
     }
 
     /// Advances the key's value and completes the waits that it reaches, lowest threshold first;
@@ -179,8 +280,8 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// Inside a callback this advances the value and returns 0; the waits complete when the
     /// outermost call returns.
     ///
-    /// O(r log n + q) for r reached of the key's n waits, and q quorums that the key has reached
-    /// and that still wait for other keys.
+    /// One lock, and O(r log n) for r reached of the key's n waits. For each quorum among the
+    /// reached ones O(keys) more.
     ///
     /// # Errors
     /// [`RefusedReason::TooManyKeys`] if this would be one more key than
@@ -190,7 +291,9 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        self.change(key, |before| value.max(before))
+        self.purgatory
+            .core
+            .change_value(key, &self.keys, |before| value.max(before))
     }
 
     /// Adds `by` to the key's value, for a value that counts. Otherwise like
@@ -214,48 +317,19 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        self.change(key, |before| before.saturating_add(by))
-    }
-
-    /// Changes the value first, then completes the waits that it reaches.
-    fn change<Q>(&self, key: &Q, to: impl Fn(u64) -> u64) -> Result<usize, RefusedReason>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
-        if failpoint!(EventBeforeItsAdvance) {
-            let early = to(self.values.get(key).unwrap_or(0));
-            let completed = self.signal(key, early);
-            self.values.change(key, to)?;
-            return Ok(completed);
-        }
-        let value = self.values.change(key, to)?;
-        Ok(self.signal(key, value))
-    }
-
-    /// Completes the waits that the key's value reaches.
-    fn signal<Q>(&self, key: &Q, value: u64) -> usize
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        self.purgatory.core.signal(key, Event::Advance(value))
-    }
-
-    /// Parks a wait for the future of what `condition` gives.
-    fn wait<T: Send + 'static>(
-        &self,
-        watermarks: &[(K, u64)],
-        timeout: Timeout,
-        condition: impl FnMut() -> Option<T> + Send + 'static,
-    ) -> WaitFuture<T> {
-        let watches = Watches::up_to(watermarks).checked();
         self.purgatory
-            .await_end(watches, timeout, condition, true, WatermarkWait)
+            .core
+            .change_value(key, &self.keys, |before| before.saturating_add(by))
     }
 
     /// Removes the key's value and cancels the waits for it; returns how many waits this call
-    /// ended. A later [`advance`](Self::advance) starts anew. O(n log n) for n waits of the key.
+    /// ended. A later [`advance`](Self::advance) starts anew.
+    ///
+    /// The key leaves the quorums that wait for it: [`wait_for_all`](Self::wait_for_all) may
+    /// complete by that, [`wait_for_k`](Self::wait_for_k) may fail.
+    ///
+    /// O(n log n) for n waits of the key, and O(keys) for each quorum. The waits leave 64 at a
+    /// time; nothing is locked in between.
     ///
     /// ```
     /// use std::time::Duration;
@@ -275,8 +349,8 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     where
         K: Borrow<Q>,
     {
-        self.values.remove(key);
-        self.purgatory.cancel_for_key(key, "its key was removed")
+        let reason = CancelReason::Requested("its key was removed".into());
+        self.purgatory.core.remove_value(key, &self.keys, &reason)
     }
 
     /// Returns a future of the key's value, ready once the value is at least `threshold`. O(log n)
@@ -286,18 +360,33 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// See [`WaitFuture`].
     ///
     /// # Errors
-    /// The future yields a [`WaitError`](crate::WaitError).
+    /// The future yields a [`WaitError`].
     pub fn wait_for(
         &self,
         key: &K,
         threshold: u64,
         timeout: impl Into<Timeout>,
     ) -> WaitFuture<u64> {
-        let watermark = [(key.clone(), threshold)];
-        let values = self.values.clone();
-        let key = key.clone();
-        let condition = move || reached(&values, &key, threshold);
-        self.wait(&watermark, timeout.into(), condition)
+        let answer = Answer::shared();
+        let wait = WatermarkWait(Wait::Future {
+            answer: Unfilled::new(&answer),
+            value: 0,
+        });
+        let core = &self.purgatory.core;
+        let parked = core.park_for_value(key, threshold, timeout.into(), wait);
+        self.future(answer, parked)
+    }
+
+    /// Makes the future of a wait that was parked, or refused.
+    fn future<T>(
+        &self,
+        answer: Shared<T>,
+        parked: Result<ParkResult, Refused<WatermarkWait>>,
+    ) -> WaitFuture<T> {
+        match parked {
+            Ok(parked) => self.purgatory.future_of(answer, parked.id()),
+            Err(refused) => self.purgatory.refused(refused.reason),
+        }
     }
 
     /// Calls `then` once the key's value is at least `threshold`, or the wait has ended otherwise.
@@ -311,38 +400,86 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         threshold: u64,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<ParkResult, Refused<BoxedOperation>> {
-        let watermark = [(key.clone(), threshold)];
-        let values = self.values.clone();
-        let key = key.clone();
-        let operation = when(move || reached(&values, &key, threshold).is_some(), then);
-        let mut watches = Watches::up_to(&watermark).checked();
-        watches.last_check = true; // as a wait for a future has
-        self.purgatory
-            .try_complete_else_watch(WatermarkWait(operation), watches, timeout)
-            .map_err(|refused| refused.map(|wait| wait.0))
+    ) -> Result<ParkResult, Refused<Box<dyn FnOnce(Outcome) + Send>>> {
+        let wait = WatermarkWait(Wait::Callback(Box::new(then)));
+        let core = &self.purgatory.core;
+        let parked = core.park_for_value(key, threshold, timeout.into(), wait);
+        parked.map_err(|refused| {
+            refused.map(|wait| match wait.0 {
+                Wait::Callback(then) => then,
+                _ => unreachable!("it was a callback"),
+            })
+        })
     }
 
     /// Returns a future of a quorum, ready once at least `k` of the keys have reached their
     /// thresholds. It yields those keys with their values, in the order given. Keys that have
     /// reached their threshold before count.
     ///
-    /// O(keys) to park, and O(keys) for each check: one for each advance of a key that has reached
-    /// its threshold.
+    /// A key that is [removed](Self::remove) leaves the quorum, whether it had reached its
+    /// threshold or not; a later advance of that key is none of this quorum's. The wait ends at
+    /// once when fewer than `k` keys are left.
+    ///
+    /// O(keys) to park, with two locks for each, and O(keys) each time that one of them reaches its
+    /// threshold or is removed. The keys are read one after another.
     ///
     /// # Cancel safety
     /// See [`WaitFuture`].
     ///
     /// # Errors
-    /// The future yields a [`WaitError`](crate::WaitError). It is Cancelled when one of the keys is
-    /// [removed](Self::remove). It is [Refused](crate::WaitError::Refused), at once, if `k` is 0 or
-    /// above the number of keys ([`NoQuorum`](RefusedReason::NoQuorum)), or if a key comes twice
+    /// The future yields a [`WaitError`]. It is Cancelled as
+    /// [`QuorumLost`](CancelReason::QuorumLost) when fewer than `k` keys are left. It is
+    /// [Refused](WaitError::Refused), at once, if `k` is 0 or above the number of keys
+    /// ([`NoQuorum`](RefusedReason::NoQuorum)), or if a key comes twice
     /// ([`RepeatedKey`](RefusedReason::RepeatedKey)).
     pub fn wait_for_k(
         &self,
         k: usize,
         watermarks: &[(K, u64)],
         timeout: impl Into<Timeout>,
+    ) -> WaitFuture<Vec<(K, u64)>> {
+        self.await_quorum(k, Needed::AtLeast(k), watermarks, timeout.into())
+    }
+
+    /// Returns a future of all keys, ready once each has reached its threshold. It yields them with
+    /// their values, in the order given: the in-sync replicas of a produce with acks=all.
+    ///
+    /// A key that is [removed](Self::remove) leaves the set, so the wait goes on for those that are
+    /// left. Otherwise like [`wait_for_k`](Self::wait_for_k).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// let replicas = Watermarks::new("replicas")?;
+    /// let in_sync = [("a", 7), ("b", 7), ("c", 7)];
+    /// let produce = replicas.wait_for_all(&in_sync, Duration::from_secs(30));
+    /// replicas.advance(&"a", 7)?;
+    /// replicas.advance(&"b", 9)?;
+    /// assert_eq!(replicas.remove(&"c"), 1); // it falls out of the set: a and b suffice
+    /// assert_eq!(produce.wait_blocking()?, [("a", 7), ("b", 9)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The future yields a [`WaitError`]. It is Cancelled as
+    /// [`QuorumLost`](CancelReason::QuorumLost) when no key is left. It is
+    /// [Refused](WaitError::Refused), at once, without a key or if a key comes twice.
+    pub fn wait_for_all(
+        &self,
+        watermarks: &[(K, u64)],
+        timeout: impl Into<Timeout>,
+    ) -> WaitFuture<Vec<(K, u64)>> {
+        self.await_quorum(watermarks.len(), Needed::All, watermarks, timeout.into())
+    }
+
+    /// Parks a quorum of `k` of these keys, or refuses it.
+    fn await_quorum(
+        &self,
+        k: usize,
+        needed: Needed,
+        watermarks: &[(K, u64)],
+        timeout: Timeout,
     ) -> WaitFuture<Vec<(K, u64)>> {
         // Refuse what is no quorum.
         let n = watermarks.len();
@@ -354,132 +491,18 @@ impl<K: WatchKey + Sync> Watermarks<K> {
             return self.purgatory.refused(RefusedReason::RepeatedKey);
         }
 
-        // Each advance of a key that has reached its threshold counts the quorum again.
-        let values = self.values.clone();
-        let members = watermarks.to_vec();
-        let condition = move || quorum(&values, k, &members);
-        self.wait(watermarks, timeout.into(), condition)
+        let answer = Answer::shared();
+        let quorum = QuorumOf {
+            needed,
+            watermarks: watermarks.into(),
+            met: vec![None; watermarks.len()].into(),
+            answer: Unfilled::new(&answer),
+        };
+        let wait = WatermarkWait(Wait::Quorum(Box::new(quorum)));
+        let core = &self.purgatory.core;
+        let parked = core.park_quorum(watermarks, timeout, wait);
+        self.future(answer, parked)
     }
 }
 
 opaque!([K: WatchKey + Sync] Watermarks<K>, purgatory: purgatory);
-
-/// The values by key, in a concurrent map.
-struct Values<K> {
-    of: DashMap<K, u64, RandomState>,
-    /// Limits and counts the keys.
-    keys: Limit,
-    /// An upper bound of the keys that the map has had since it last returned memory.
-    peak: AtomicU64,
-    /// Held around each step in models, which do not see the map's own locks.
-    step: ModelLock,
-}
-
-impl<K: Hash + Eq + Clone> Values<K> {
-    /// Makes an empty map with this limit of keys.
-    fn new(keys: Limit) -> Self {
-        Values {
-            of: DashMap::default(),
-            keys,
-            peak: AtomicU64::new(0),
-            step: ModelLock::new(),
-        }
-    }
-
-    fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u64>
-    where
-        K: Borrow<Q>,
-    {
-        let _step = self.step.lock();
-        self.of.get(key).map(|value| *value)
-    }
-
-    /// Replaces the key's value by `to` of it; a missing value is 0. Returns the new value.
-    ///
-    /// # Errors
-    /// [`RefusedReason::TooManyKeys`] if this would be one more key than the limit allows.
-    fn change<Q>(&self, key: &Q, to: impl Fn(u64) -> u64) -> Result<u64, RefusedReason>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
-        let _step = self.step.lock();
-
-        // A known key needs no copy.
-        if let Some(mut value) = self.of.get_mut(key) {
-            *value = to(*value);
-            return Ok(*value);
-        }
-
-        match self.of.entry(key.to_owned()) {
-            // Another thread was first.
-            Entry::Occupied(mut entry) => {
-                let value = entry.get_mut();
-                *value = to(*value);
-                Ok(*value)
-            }
-            Entry::Vacant(entry) => {
-                if !self.keys.acquire(1) {
-                    drop(entry.into_key()); // with nothing locked
-                    let limit = self.keys.max() as usize;
-                    return Err(RefusedReason::TooManyKeys { limit });
-                }
-                self.peak.fetch_max(self.keys.taken(), Relaxed);
-                Ok(*entry.insert(to(0)))
-            }
-        }
-    }
-
-    /// Removes a value. Returns memory once an eighth of the peak number of keys is left.
-    fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q)
-    where
-        K: Borrow<Q>,
-    {
-        let _step = self.step.lock();
-        if self.of.remove(key).is_none() {
-            return;
-        }
-        self.keys.release(1);
-
-        let remaining = self.keys.taken();
-        let peak = self.peak.load(Relaxed);
-        if peak <= KEPT_KEYS || remaining >= peak / 8 {
-            return;
-        }
-        // The thread that lowers the peak shrinks the map.
-        let lowered = self
-            .peak
-            .compare_exchange(peak, 2 * remaining, Relaxed, Relaxed);
-        if lowered.is_ok() {
-            self.of.shrink_to_fit();
-        }
-    }
-
-    /// Returns the number of keys that have a value.
-    fn len(&self) -> usize {
-        self.keys.taken() as usize
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn removing_keys_gives_a_peak_back() {
-        let values = Values::new(Limit::new(u64::MAX));
-        for key in 0..100_000_u32 {
-            values.change(&key, |_| 1).unwrap();
-        }
-        let peak = values.of.capacity();
-        for key in 10..100_000_u32 {
-            values.remove(&key);
-        }
-        assert_eq!((values.len(), values.get(&5)), (10, Some(1)));
-        assert!(
-            values.of.capacity() * 50 < peak,
-            "{} of {peak}",
-            values.of.capacity()
-        );
-    }
-}

@@ -10,12 +10,13 @@ use std::{collections::BTreeMap, future::poll_fn, task::Poll, time::Duration};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
-use purgatory::{BoxedOperation, Purgatory, Watches};
+use purgatory::{Outcome, Watermarks};
 use smallvec::SmallVec;
 
 use crate::{
     contender::Peer,
     request::{Request, Wait},
+    results::OURS,
     waits::{Oneshots, Waits},
 };
 
@@ -32,29 +33,66 @@ pub(crate) trait Produces: Peer {
     fn advance(&self, partition: usize, high_watermark: u64);
 }
 
-impl Produces for Purgatory<u64, Request> {
+/// The high watermarks of partitions, as [`Watermarks`] keeps them; a produce is a callback.
+pub(crate) struct Callbacks(Watermarks<u64>);
+
+/// The same; a produce is a future.
+pub(crate) struct Futures(Watermarks<u64>);
+
+impl Peer for Callbacks {
+    const NAME: &'static str = OURS;
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Callbacks(Watermarks::new("ours")?))
+    }
+
+    fn remaining(&self) -> usize {
+        self.0.purgatory().remaining()
+    }
+}
+
+impl Peer for Futures {
+    const NAME: &'static str = OURS;
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Futures(Watermarks::new("ours")?))
+    }
+
+    fn remaining(&self) -> usize {
+        self.0.purgatory().remaining()
+    }
+}
+
+impl Produces for Callbacks {
     fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait {
-        let until = [(partition as u64, produce.required)];
+        let then = move |outcome| produce.end(outcome == Outcome::Completed);
         _ = self
-            .try_complete_else_watch(produce, Watches::up_to(&until), timeout)
+            .0
+            .park(&(partition as u64), produce.required, timeout, then)
             .expect("a free slot");
         poll_fn(|_| Poll::Ready(()))
     }
 
     fn advance(&self, partition: usize, high_watermark: u64) {
-        self.complete_up_to(&(partition as u64), high_watermark);
+        _ = self
+            .0
+            .advance(&(partition as u64), high_watermark)
+            .expect("a place for its value");
     }
 }
 
-impl Produces for Purgatory<u64, BoxedOperation> {
+impl Produces for Futures {
     fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait {
-        let until = [(partition as u64, produce.required)];
-        let wait = self.wait(Watches::up_to(&until), timeout, produce.condition());
+        let partition = partition as u64;
+        let wait = self.0.wait_for(&partition, produce.required, timeout);
         async move { produce.end(wait.await.is_ok()) }
     }
 
     fn advance(&self, partition: usize, high_watermark: u64) {
-        self.complete_up_to(&(partition as u64), high_watermark);
+        _ = self
+            .0
+            .advance(&(partition as u64), high_watermark)
+            .expect("a place for its value");
     }
 }
 
@@ -137,11 +175,10 @@ impl Produces for Oneshots {
 /// Lists the contenders of a row by form, with the row's function.
 macro_rules! produces {
     ($measure:ident) => {{
-        use purgatory::{BoxedOperation, Purgatory};
-        use $crate::{contender::*, produces::*, request::Request, waits::Oneshots};
+        use $crate::{contender::*, produces::*, waits::Oneshots};
         [
-            ("callback", contenders!($measure, Peer: Purgatory<u64, Request>, Locked)),
-            ("future", contenders!($measure, Peer: Purgatory<u64, BoxedOperation>, Oneshots)),
+            ("callback", contenders!($measure, Peer: Callbacks, Locked)),
+            ("future", contenders!($measure, Peer: Futures, Oneshots)),
         ]
     }};
 }

@@ -22,7 +22,7 @@ use crate::{
         walk::{LIST_BATCH, MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
-    shard::{AllEnded, CheckedOut, Ended, Popped, Reach, Shard, WatchList},
+    shard::{AllEnded, CheckedOut, Ended, Popped, Shard, WatchList},
     watches::WatchKey,
 };
 
@@ -39,10 +39,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return EndResult::Gone;
         };
 
-        // 1. A wait has a value only from its condition.
+        // 1. A wait has a value only from its condition; one without a condition has none.
         if outcome == Outcome::Completed
             && entry.payload().is_some_and(|it| !it.completes_by_call())
         {
+            if !O::CHECKED {
+                return EndResult::NoValue;
+            }
             let held = first_shard.check_out(handle);
             drop(first_shard);
             return self.complete_by_check(&call, held);
@@ -145,8 +148,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Takes every watermark watch that is not met off a key, and applies `claim` to its operation.
-    fn claim_unmet<Q: Equivalent<K> + ?Sized>(
+    /// Takes every watermark watch off a key that is not on its met list, and applies `claim` to
+    /// its operation.
+    pub(super) fn claim_unmet<Q: Equivalent<K> + ?Sized>(
         &self,
         key: &Q,
         hash: u64,
@@ -158,7 +162,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let Some(record) = shard.find(key, hash) else {
                 return;
             };
-            let popped = shard.pop_up_to(record, Reach::All, MET_BATCH, |handle| {
+            let popped = shard.take_all(record, MET_BATCH, |handle| {
                 taken.push(handle);
             });
             self.each_taken(shard, &taken, &mut *claim);

@@ -244,7 +244,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// The keys that have had waiters and no event for longest. Events do not check the operations
     /// of [`Replies`](crate::Replies), so its keys are not among them.
     pub(crate) fn quietest(&self, limit: usize) -> Vec<(K, Duration)> {
-        if !O::CHECKED {
+        if !O::HAS_EVENTS {
             return Vec::new();
         }
         let quietest = self.highest(limit, |shard, rank| {

@@ -35,7 +35,7 @@
 //! Files call only files further left; the test `house/calls` follows each call:
 //!
 //! ```text
-//! mod < inspect < finish < check < walk < signal, park, end, reach < timer < publish
+//! mod < inspect < finish < check < walk < signal, park, end, reach < values, timer < publish
 //! ```
 //!
 //! [`nested`], [`versions`] and [`trace`] know no purgatory.
@@ -52,6 +52,7 @@ mod reach;
 pub(crate) mod signal;
 pub(crate) mod timer;
 pub(crate) mod trace;
+pub(crate) mod values;
 pub(crate) mod versions;
 mod walk;
 

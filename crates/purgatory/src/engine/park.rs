@@ -19,7 +19,7 @@ use crate::{
     operation::{DelayedOperation, ParkResult, Timeout},
     shard::{
         COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, SecondaryId, State,
-        WAITERS_MAX, Watch, Watermark,
+        WAITERS_MAX, Watch, Watermark, WatermarkKind,
     },
     sync::Ordering,
     watches::{WatchKey, Watches},
@@ -27,9 +27,9 @@ use crate::{
 
 /// A place among `max_parked` and a part of `max_weight`. Dropped, when nothing is parked after
 /// all, it returns both.
-struct PermitGuard<'a, K: WatchKey, O: DelayedOperation> {
+pub(super) struct PermitGuard<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
-    weight: u64,
+    pub(super) weight: u64,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Drop for PermitGuard<'_, K, O> {
@@ -65,9 +65,9 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
 }
 
 /// A parked operation, and the decision at its check-in: it may have ended already.
-struct ParkedUnder<K, O> {
-    handle: TimerHandle,
-    checked_in: CheckedIn<K, O>,
+pub(super) struct ParkedUnder<K, O> {
+    pub(super) handle: TimerHandle,
+    pub(super) checked_in: CheckedIn<K, O>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -81,10 +81,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> Result<ParkResult, Refused<O>> {
         let parked = self.try_park(operation, watches, timeout);
         if let Err(refused) = &parked {
-            self.counts.rare.lock().refused(refused.reason, O::CHECKED);
-            trace::refused(&self.settings.name, refused.reason);
+            self.report_refusal(refused.reason);
         }
         parked
+    }
+
+    /// Counts and traces a refusal.
+    pub(super) fn report_refusal(&self, reason: RefusedReason) {
+        self.counts.rare.lock().refused(reason, O::CHECKED);
+        trace::refused(&self.settings.name, reason);
     }
 
     fn try_park(
@@ -145,7 +150,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Finishes an operation that ended before its call to park returned.
-    fn end_parking(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) -> ParkResult {
+    pub(super) fn end_parking(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) -> ParkResult {
         let outcome = ended.outcome.clone();
         self.finish(call, ended);
         ParkResult::Ended(outcome)
@@ -153,7 +158,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Takes a place for an operation. Asks for its weight, if that is bounded.
     #[inline]
-    fn permit(&self, operation: &O) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
+    pub(super) fn permit(&self, operation: &O) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
         let mut weight = 1;
         // The weight first, so that an operation that is too heavy takes no place from others.
         if let Some(weights) = &self.settings.weights {
@@ -206,7 +211,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Watches the other keys of an operation that this thread holds, and checks it in.
-    fn watch_others(
+    pub(super) fn watch_others(
         &self,
         operation: O,
         handle: TimerHandle,
@@ -254,7 +259,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Puts an operation into the shard of its first key, or an entry for one that its parker
     /// holds.
     #[inline]
-    fn put_in(
+    pub(super) fn put_in(
         &self,
         shard: &mut LockedShard<'_, K, O>,
         times: &ParkTimes,
@@ -271,13 +276,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Reads the versions of an operation's keys, in the order given, repeated keys once.
     #[inline]
     fn watch_set<'a>(&self, watches: Watches<'a, K>) -> WatchSet<'a, K> {
-        let counted = watches.counted;
+        let kind = if watches.counted {
+            WatermarkKind::Threshold
+        } else {
+            WatermarkKind::Checked
+        };
         let plain = |key| self.versions.watch(key, None);
         let up_to = |pair: &'a (K, u64)| {
             let (key, threshold) = pair;
             let watermark = Watermark {
                 threshold: *threshold,
-                counted,
+                kind,
             };
             self.versions.watch(key, Some(watermark))
         };
@@ -317,7 +326,11 @@ impl<'a, K> Deref for WatchSet<'a, K> {
 /// The number of watermarks that are counted down.
 #[inline]
 fn threshold_watches<K>(watch_set: &[Watch<'_, K>]) -> usize {
-    let is_counted = |watch: &&Watch<'_, K>| watch.watermark.is_some_and(|of| of.counted);
+    let is_counted = |watch: &&Watch<'_, K>| {
+        watch
+            .watermark
+            .is_some_and(|of| of.kind == WatermarkKind::Threshold)
+    };
     watch_set.iter().filter(is_counted).count()
 }
 
@@ -335,8 +348,11 @@ fn distinct<'a, K: Eq>(watches: impl Iterator<Item = Watch<'a, K>>) -> WatchList
     let threshold = |at: usize| watch_set[at].watermark.map(|of| of.threshold);
     let kind = |at: usize| {
         let watch = &watch_set[at];
-        let counted = watch.watermark.map(|of| of.counted.then_some(of.threshold));
-        (watch.hash, counted)
+        let threshold = watch.watermark.map(|of| {
+            let is_counted = of.kind == WatermarkKind::Threshold;
+            is_counted.then_some(of.threshold)
+        });
+        (watch.hash, threshold)
     };
     let mut sorted: SmallVec<[usize; 4]> = (0..watch_set.len()).collect();
     sorted.sort_by_key(|&at| (kind(at), threshold(at)));

@@ -23,7 +23,7 @@ use crate::{
         walk::{MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{DelayedOperation, Outcome},
-    shard::{CountedDown, Popped, Reach, Shard, WatchList},
+    shard::{CountedDown, Popped, Shard, WatchList},
     sync::CHECK_BATCH,
     watches::WatchKey,
 };
@@ -287,7 +287,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         loop {
             let record = shard.find(key, hash)?;
             shard.signalled(record);
-            let popped = shard.pop_up_to(record, Reach::UpTo(value), MET_BATCH, |handle| {
+            let popped = shard.pop_up_to(record, value, MET_BATCH, |handle| {
                 taken.push(handle);
             });
             took_any |= !taken.is_empty();

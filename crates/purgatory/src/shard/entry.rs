@@ -282,7 +282,7 @@ impl<O> Entry<O> {
     }
 
     /// Returns the payload to be changed, unless the entry is held.
-    pub(super) fn payload_mut(&mut self) -> Option<&mut O> {
+    pub(crate) fn payload_mut(&mut self) -> Option<&mut O> {
         match &mut self.state {
             State::Parked(payload) => Some(payload),
             State::Held => None,

@@ -1,11 +1,13 @@
-//! The keys of one shard that have waiters: how a key's *record* is found, and what it holds.
+//! The keys of one shard that have waiters or a value: how a key's *record* is found, and what it
+//! holds.
 //!
 //! Most records are *near*: they lie in the first page, at the place that the key's hash names. A
 //! hash table finds the others, the *distant* ones. The file also has the form of the *links*,
 //! which tie a watch to its key's record; the lists that links make up are in
 //! [`watchers`](super::watchers) and [`watermark_queue`](super::watermark_queue).
 //!
-//! - **Gone**: a record without waiters does not exist, so a key used once leaves nothing behind.
+//! - **Gone**: a record without waiters and without a value does not exist, so a key used once
+//!   leaves nothing behind.
 
 use std::{iter, num::NonZeroU32, time::Duration};
 
@@ -21,7 +23,7 @@ use super::watermark_queue::{Ends, NONE, WatermarkList, shrinks_to};
 /// tests, so that they reach it.
 pub(super) const KEPT_KEYS: usize = if cfg!(test) { 64 } else { 512 };
 
-/// A key that has waiters.
+/// A key that has waiters or a value.
 #[derive(Debug)]
 pub(super) struct Record<K> {
     pub(super) key: K,
@@ -30,8 +32,16 @@ pub(super) struct Record<K> {
     /// The first look after its last event, if there was one.
     pub(super) quiet_since: Option<QuietClock>,
     pub(super) plain: Ends,
-    /// Made when the first watermark watch comes.
+    /// Made when the first watermark watch comes, or a value.
     pub(super) watermarks: Option<Box<WatermarkList>>,
+}
+
+impl<K> Record<K> {
+    /// Returns the value of a key that keeps it here.
+    #[inline]
+    pub(super) fn value(&self) -> Option<u64> {
+        self.watermarks.as_ref()?.value
+    }
 }
 
 /// A time since the purgatory was built, in units of 50 ms: six years in four bytes, so that a
@@ -85,6 +95,8 @@ struct DistantKeys {
     table: HashTable<u32>,
     /// The empty list of the last record that had watermark watches, kept for the next one.
     spare: Option<Box<WatermarkList>>,
+    /// How many records have a value and no waiters.
+    unwaited: usize,
 }
 
 impl DistantKeys {
@@ -188,16 +200,63 @@ impl<K: Eq> Keys<K> {
         number
     }
 
-    /// Counts one waiter less. With the last one the record goes, and the key is returned.
+    /// Counts one waiter less. With the last one the record goes, unless it has a value, and the
+    /// key is returned.
     #[inline]
     pub(super) fn remove_waiter(&mut self, number: u32) -> Option<K> {
         let Keys { records, distant } = self;
-        let slot = records.at_mut(number);
-        let record = slot.0.as_mut()?;
+        let record = records.at_mut(number).0.as_mut()?;
         record.waiters -= 1;
         if record.waiters > 0 {
             return None;
         }
+        if let Some(watermarks) = &mut record.watermarks {
+            if watermarks.value.is_some() {
+                // Nothing but its value stays: what its queue holds has left.
+                watermarks.clear();
+                record.quiet_since = None;
+                distant.unwaited += 1;
+                return None;
+            }
+        }
+        self.remove(number)
+    }
+
+    /// Counts one waiter more of a key that has watermark watches or a value.
+    pub(super) fn add_watermark_waiter(&mut self, number: u32) {
+        let record = self.at_mut(number);
+        record.waiters += 1;
+        if record.waiters == 1 && record.value().is_some() {
+            self.distant.unwaited -= 1;
+        }
+    }
+
+    /// Gives a key a value.
+    pub(super) fn set_value(&mut self, number: u32, value: u64) {
+        let before = self.watermarks_mut(number).value.replace(value);
+        if before.is_none() && self.at(number).waiters == 0 {
+            self.distant.unwaited += 1;
+        }
+    }
+
+    /// Takes the value of a key. Returns it with the key, if that has no waiters and so goes.
+    pub(super) fn take_value(&mut self, number: u32) -> (Option<u64>, Option<K>) {
+        let Some(watermarks) = &mut self.at_mut(number).watermarks else {
+            return (None, None);
+        };
+        let value = watermarks.value.take();
+        if value.is_none() || self.at(number).waiters > 0 {
+            return (value, None);
+        }
+        self.distant.unwaited -= 1;
+        (value, self.remove(number))
+    }
+
+    /// Removes a record. Returns its key.
+    #[inline]
+    fn remove(&mut self, number: u32) -> Option<K> {
+        let Keys { records, distant } = self;
+        let slot = records.at_mut(number);
         // Gone: the slot and the table's entry are given back.
         let record = slot.0.take()?;
         records.release(number);
@@ -207,13 +266,15 @@ impl<K: Eq> Keys<K> {
         // Its queue may hold watches that have left. Cleared, it is the next key's.
         if let Some(mut watermarks) = record.watermarks {
             watermarks.clear();
+            watermarks.value = None;
             distant.spare = Some(watermarks);
         }
         Some(record.key)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.records.len()
+    /// Returns the number of keys that have waiters.
+    pub(super) fn waited_count(&self) -> usize {
+        self.records.len() - self.distant.unwaited
     }
 
     /// Returns every record with its number, in no order.
@@ -238,13 +299,15 @@ impl<K: Eq> Keys<K> {
     pub(super) fn assert_valid(&self) {
         for (number, record) in self.iter() {
             assert_eq!(self.find(&record.key, record.hash), Some(number));
-            assert!(record.waiters > 0, "Gone");
+            assert!(record.waiters > 0 || record.value().is_some(), "Gone");
         }
+        let unwaited = self.iter().filter(|(_, record)| record.waiters == 0);
+        assert_eq!(unwaited.count(), self.distant.unwaited);
         // Each is near or in the table.
         let is_near = |(number, record): &(u32, &Record<K>)| *number == near(record.hash);
         let near_count = self.iter().filter(is_near).count();
-        assert_eq!(self.iter().count(), self.len());
-        assert_eq!(near_count + self.distant.table.len(), self.len());
+        assert_eq!(self.iter().count(), self.records.len());
+        assert_eq!(near_count + self.distant.table.len(), self.records.len());
         // The spare list is empty.
         if let Some(spare) = &self.distant.spare {
             assert!(spare.assert_valid(|_| true).is_empty() && spare.met.is_empty());
@@ -300,6 +363,8 @@ pub(crate) enum WatchList {
     Met,
     /// Watermark watches that are not met.
     Unmet,
+    /// Watches of quorums' members that their key's value has reached.
+    Reached,
 }
 
 impl Link {
@@ -334,7 +399,8 @@ impl Link {
         match self.list_of_record & 3 {
             0 => WatchList::Plain,
             1 => WatchList::Met,
-            _ => WatchList::Unmet,
+            2 => WatchList::Unmet,
+            _ => WatchList::Reached,
         }
     }
 }
@@ -401,15 +467,6 @@ pub(super) struct WalkCursor {
     pub(super) last: u32,
 }
 
-/// Which watermark watches a call takes off their key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// The watches that this value meets. A checked one moves to the met list instead.
-    UpTo(u64),
-    /// Every watch, for an end from outside.
-    All,
-}
-
 /// The state of a key after some of its watermark watches were taken.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Popped<K> {
@@ -459,7 +516,7 @@ mod tests {
         }
         let (table, pages) = keys.kept();
         assert!(
-            keys.len() == 0 && table <= KEPT_KEYS && pages <= 2,
+            keys.records.len() == 0 && table <= KEPT_KEYS && pages <= 2,
             "{table}, {pages}"
         );
     }

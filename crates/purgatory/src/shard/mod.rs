@@ -7,12 +7,14 @@
 //! of the user's that have to be dropped, so that the caller drops them after it unlocked.
 //!
 //! The parts: [`entry`] is the state machine of one operation, [`expire`] turns the wheel, [`keys`]
-//! finds a key's record, [`watchers`] keeps the lists of watches and the walks over them, and
-//! [`watermark_queue`] the watermark watches of a key that are not met.
+//! finds a key's record, [`watchers`] keeps the lists of watches and the walks over them,
+//! [`watermark_queue`] the watermark watches of a key that are not met, and [`values`] advances the
+//! values of keys.
 
 mod entry;
 pub(crate) mod expire;
 mod keys;
+pub(crate) mod values;
 mod watchers;
 mod watermark_queue;
 
@@ -38,8 +40,8 @@ pub(crate) use entry::{
     COUNTED_MAX, Cause, CheckedOut, CountedDown, Entries, Entry, Look, ParkInfo, ParkTimes, State,
     Waiter,
 };
-pub(crate) use keys::{Popped, QuietClock, Reach, SecondaryId, WAITERS_MAX, WalkId, WatchList};
-pub(crate) use watermark_queue::Watermark;
+pub(crate) use keys::{Popped, QuietClock, SecondaryId, WAITERS_MAX, WalkId, WatchList};
+pub(crate) use watermark_queue::{Watermark, WatermarkKind};
 
 use entry::Decision;
 
@@ -268,11 +270,24 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         state: State<O>,
         watch: &Watch<'_, K>,
     ) -> Inserted {
-        // 1. The key's record first: the key's `Eq` and `Clone` may panic, and nothing has changed.
+        // The key's record first: the key's `Eq` and `Clone` may panic, and nothing has changed.
         let record = self.record_of(watch);
+        self.park_at(record, times, follows, state, watch.watermark)
+    }
+
+    /// Puts an operation in whose first key has this record, as [`park`](Self::park) does.
+    #[inline]
+    pub(crate) fn park_at(
+        &mut self,
+        record: u32,
+        times: ParkTimes,
+        follows: Option<u64>,
+        state: State<O>,
+        watermark: Option<Watermark>,
+    ) -> Inserted {
         self.counts.parked += u64::from(matches!(state, State::Parked(_)));
         let entry = Entry::new(state, &times);
-        // 2. The entry goes on the wheel. One that never falls due is kept off its buckets.
+        // 1. The entry goes on the wheel. One that never falls due is kept off its buckets.
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(times.now);
         if let Some(sequence) = follows {
@@ -287,9 +302,9 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         let Ok((id, due)) = inserted else {
             unreachable!("a full shard refuses")
         };
-        // 3. The watch goes on the key's list.
+        // 2. The watch goes on the key's list.
         let handle = TimerHandle::new(self.entries.shard as usize, id);
-        self.link(record, watch.watermark, handle, id.index());
+        self.link(record, watermark, handle, id.index());
         Inserted { handle, due }
     }
 
@@ -326,6 +341,9 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// since the first such look after the last event.
     pub(crate) fn quiet(&mut self, now: QuietClock, mut found: impl FnMut(&K, Duration)) {
         self.keys.each_mut(|record| {
+            if record.waiters == 0 {
+                return; // it has a value only
+            }
             // An event only wipes the time: it reads no clock. The first look after it sets it.
             let since = *record.quiet_since.get_or_insert(now);
             found(&record.key, now.since(since));
@@ -334,13 +352,14 @@ impl<K: Eq + Clone, O> Shard<K, O> {
 
     /// Returns the number of keys that have waiters.
     pub(crate) fn key_count(&self) -> usize {
-        self.keys.len()
+        self.keys.waited_count()
     }
 
     /// Returns each key with the number of its waiters.
     pub(crate) fn waiters_by_key(&self) -> impl Iterator<Item = (&K, usize)> {
         self.keys
             .iter()
+            .filter(|(_, record)| record.waiters > 0)
             .map(|(_, record)| (&record.key, record.waiters as usize))
     }
 

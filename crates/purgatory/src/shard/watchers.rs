@@ -3,11 +3,12 @@
 //! A *watch* has a *link*, by which it leaves its list without hashing or comparing a key. The link
 //! of an operation's first key lies in its entry. For each other key the operation has a *secondary
 //! watch*: a slot in the shard of that key, with a link and the operation's handle. A link is in
-//! one of four places:
+//! one of five places:
 //!
 //! - on the list of its key's *plain* watches, in the order they were parked;
 //! - among the watermark watches that are not met ([`watermark_queue`](super::watermark_queue));
 //! - on the list of the *met* ones, which wait for their check to come true;
+//! - among the *reached* ones, whose quorum waits for other members ([`values`](super::values));
 //! - nowhere, once it was taken.
 //!
 //! Invariants:
@@ -25,21 +26,20 @@ use super::{
     ColdParts, Shard, Watch, Watermark,
     entry::{Entries, Entry, Waiter},
     keys::{
-        Link, Popped, Reach, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, WalkCursor, WalkId,
-        WatchList,
+        Link, Popped, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, WalkCursor, WalkId, WatchList,
     },
-    watermark_queue::{Ends, Lowest, NONE, Unmet},
+    watermark_queue::{Ends, Lowest, NONE, Unmet, WatermarkKind},
 };
 
 /// The links of a shard, in entries and in secondary watches.
-struct Links<'a, O> {
+pub(super) struct Links<'a, O> {
     wheel: &'a mut TimingWheel<Entry<O>>,
     secondary: &'a mut Pages<SecondaryWatch>,
 }
 
 impl<'a, O> Links<'a, O> {
     #[inline]
-    fn new(entries: &'a mut Entries<O>, cold: &'a mut ColdParts) -> Self {
+    pub(super) fn new(entries: &'a mut Entries<O>, cold: &'a mut ColdParts) -> Self {
         Links {
             wheel: &mut entries.wheel,
             secondary: &mut cold.secondary,
@@ -47,7 +47,7 @@ impl<'a, O> Links<'a, O> {
     }
 
     #[inline]
-    fn at_mut(&mut self, at: u32) -> &mut Link {
+    pub(super) fn at_mut(&mut self, at: u32) -> &mut Link {
         match at & SLOT {
             0 => &mut self.wheel.at_mut(at).link,
             _ => &mut self.secondary.at_mut(at & !SLOT).link,
@@ -86,6 +86,11 @@ impl<'a, O> Links<'a, O> {
     /// True when a watermark watch of this record still waits. Its entry or slot may be another
     /// operation's by now, so the handle is compared.
     fn waits(&self, unmet: &Unmet, record: u32) -> bool {
+        self.is_on(unmet, WatchList::Unmet, record)
+    }
+
+    /// True when a watermark watch of this record is still on this list.
+    pub(super) fn is_on(&self, unmet: &Unmet, list: WatchList, record: u32) -> bool {
         // The first watch lies in the entry, which is the operation's if the handle finds it.
         let link = if unmet.at & SLOT == 0 {
             match self.wheel.get(unmet.handle.id()) {
@@ -99,7 +104,7 @@ impl<'a, O> Links<'a, O> {
             }
         };
         // It may have been met since, or taken.
-        link.is_on(WatchList::Unmet, record)
+        link.is_on(list, record)
     }
 }
 
@@ -167,15 +172,22 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         at: u32,
     ) {
         let mut links = Links::new(&mut self.entries, &mut self.cold);
-        let key = self.keys.at_mut(record);
-        key.waiters += 1;
         match watermark {
-            None => links.append(&mut key.plain, at, WatchList::Plain, record),
+            None => {
+                let key = self.keys.at_mut(record);
+                key.waiters += 1;
+                links.append(&mut key.plain, at, WatchList::Plain, record);
+            }
             Some(watermark) => {
+                self.keys.add_watermark_waiter(record);
                 // The queue is no linked list: the link only says where the watch is.
-                *links.at_mut(at) = Link::new(WatchList::Unmet, record);
                 let watermarks = self.keys.watermarks_mut(record);
-                watermarks.push(watermark, handle, at);
+                let list = if watermarks.push(watermark, handle, at) {
+                    WatchList::Reached
+                } else {
+                    WatchList::Unmet
+                };
+                *links.at_mut(at) = Link::new(list, record);
             }
         }
     }
@@ -202,6 +214,11 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             WatchList::Unmet => {
                 let watermarks = self.keys.watermarks_mut(record);
                 watermarks.one_left(|unmet| links.waits(unmet, record));
+            }
+            WatchList::Reached => {
+                let watermarks = self.keys.watermarks_mut(record);
+                watermarks
+                    .reached_one_left(|member| links.is_on(member, WatchList::Reached, record));
             }
         }
         // 2. Place: walks that stand on it move along.
@@ -316,22 +333,18 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         })
     }
 
-    /// Takes up to `limit` watermark watches in reach off their key, in the order of (threshold,
-    /// parking), and calls `taken` with their operations. A checked watch that a value meets is not
-    /// taken but moves to the met list, where it stays until its operation ends.
+    /// Takes up to `limit` watermark watches that `value` meets off their key, in the order of
+    /// (threshold, parking), and calls `taken` with their operations. A checked watch is not taken
+    /// but moves to the met list, where it stays until its operation ends.
     ///
     /// O(k log n) for k of n watermark watches of the key.
     pub(crate) fn pop_up_to(
         &mut self,
         record: u32,
-        reach: Reach,
+        value: u64,
         limit: usize,
         mut taken: impl FnMut(TimerHandle),
     ) -> Popped<K> {
-        let value = match reach {
-            Reach::UpTo(value) => value,
-            Reach::All => u64::MAX,
-        };
         let mut links = Links::new(&mut self.entries, &mut self.cold);
         for _ in 0..limit {
             // 1. Take the lowest watch off the queue, if it is in reach.
@@ -345,7 +358,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             };
             // 2. A checked watch moves to the met list, within this lock hold: an advance that
             //    comes next finds it there.
-            if reach != Reach::All && !unmet.counted {
+            if unmet.kind == WatermarkKind::Checked {
                 links.append(&mut watermarks.met, unmet.at, WatchList::Met, record);
                 continue;
             }
@@ -554,7 +567,7 @@ mod tests {
                 for of in watermarks.assert_valid(|unmet| links.waits(unmet, number)) {
                     let watermark = Watermark {
                         threshold: of.threshold(),
-                        counted: of.counted,
+                        kind: of.kind,
                     };
                     let Unmet { at, handle, .. } = of;
                     unmet.push((watermark, Linked { at, handle }));

@@ -6,6 +6,9 @@
 //! goes to the end of a sorted *run*, and an advance of the watermark takes the run's front. The
 //! others go into a heap.
 //!
+//! A key that keeps its value has it here, too, and a list of the *reached* watches of quorums'
+//! members.
+//!
 //! - **Left behind**: a watch whose operation has ended is not searched for. It is skipped when its
 //!   turn comes, and all such watches go when they are most of the queue.
 
@@ -21,9 +24,19 @@ use timer_core::TimerHandle;
 pub(crate) struct Watermark {
     /// Met by a value of at least this.
     pub(crate) threshold: u64,
-    /// True for a threshold watch, which is taken when it is met. A checked watch stays, met, until
-    /// its operation ends.
-    pub(crate) counted: bool,
+    pub(crate) kind: WatermarkKind,
+}
+
+/// The fate of a watermark watch that is met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum WatermarkKind {
+    /// A threshold watch is taken off its key.
+    Threshold,
+    /// A checked watch stays, met, until its operation ends.
+    Checked,
+    /// The watch of a quorum's member stays, reached, until the quorum is over or its key is
+    /// removed. Only a key that keeps its value has one.
+    Member,
 }
 
 /// No link.
@@ -57,7 +70,7 @@ const KEPT: usize = 64;
 pub(super) struct Unmet {
     /// The threshold, and a number that counts up with each push: the lowest comes first.
     rank: Reverse<(u64, u64)>,
-    pub(super) counted: bool,
+    pub(super) kind: WatermarkKind,
     pub(super) handle: TimerHandle,
     /// The watch's link.
     pub(super) at: u32,
@@ -79,6 +92,12 @@ pub(super) struct WatermarkList {
     gone: usize,
     /// The list of the met watches, which wait for their check to come true.
     pub(super) met: Ends,
+    /// The value of a key that keeps it here.
+    pub(super) value: Option<u64>,
+    /// The members' watches that the value has reached. Left behind, as in the queue.
+    reached: Vec<Unmet>,
+    /// How many of the reached ones have left.
+    reached_gone: usize,
 }
 
 impl Default for WatermarkList {
@@ -89,26 +108,36 @@ impl Default for WatermarkList {
             pushed: 0,
             gone: 0,
             met: Ends::EMPTY,
+            value: None,
+            reached: Vec::new(),
+            reached_gone: 0,
         }
     }
 }
 
 impl WatermarkList {
-    /// Adds a watch. O(1) for a threshold at or above the run's last, otherwise O(log n).
+    /// Adds a watch. Returns true when it is a member's that is reached already. O(1) for a
+    /// threshold at or above the run's last, otherwise O(log n).
     #[inline]
-    pub(super) fn push(&mut self, watermark: Watermark, handle: TimerHandle, at: u32) {
+    pub(super) fn push(&mut self, watermark: Watermark, handle: TimerHandle, at: u32) -> bool {
         self.pushed += 1;
         let unmet = Unmet {
             rank: Reverse((watermark.threshold, self.pushed)),
-            counted: watermark.counted,
+            kind: watermark.kind,
             handle,
             at,
         };
+        if watermark.kind == WatermarkKind::Member && self.value.unwrap_or(0) >= watermark.threshold
+        {
+            self.reached.push(unmet);
+            return true;
+        }
         // Offsets rise: nearly all go to the run.
         match self.run.back() {
             Some(last) if last.threshold() > watermark.threshold => self.heap.push(unmet),
             _ => self.run.push_back(unmet),
         }
+        false
     }
 
     /// Takes off the lowest watch if its threshold is at most `value`, and drops it if it has left,
@@ -174,7 +203,66 @@ impl WatermarkList {
         self.run.clear();
         self.heap.clear();
         self.gone = 0;
+        self.reached = Vec::new();
+        self.reached_gone = 0;
         self.shrink();
+    }
+
+    /// Keeps a member's watch that the value has reached.
+    pub(super) fn push_reached(&mut self, member: Unmet) {
+        self.reached.push(member);
+    }
+
+    /// True when a reached watch is here, or one that has left.
+    pub(super) fn has_reached(&self) -> bool {
+        !self.reached.is_empty()
+    }
+
+    /// Takes the last reached watch, and drops those after it that have left.
+    pub(super) fn pop_reached(&mut self, waits: impl Fn(&Unmet) -> bool) -> Option<Unmet> {
+        while let Some(member) = self.reached.pop() {
+            if waits(&member) {
+                return Some(member);
+            }
+            self.reached_gone -= 1; // Left behind
+        }
+        None
+    }
+
+    /// Counts a reached watch that has left, as [`one_left`](Self::one_left) does.
+    pub(super) fn reached_one_left(&mut self, waits: impl FnMut(&Unmet) -> bool) {
+        self.reached_gone += 1; // Left behind
+        if self.reached_gone > KEPT.max(self.reached.len() / 2) {
+            self.reached.retain(waits);
+            self.reached_gone = 0;
+            if let Some(capacity) = shrinks_to(self.reached.capacity(), self.reached.len(), KEPT) {
+                self.reached.shrink_to(capacity);
+            }
+        }
+    }
+
+    /// Returns the lowest threshold that is not met, and drops watches below it that have left,
+    /// which `waits` tells. O(1) amortised, but O(log n) for each that has left the heap.
+    pub(super) fn lowest(&mut self, waits: impl Fn(&Unmet) -> bool) -> Option<u64> {
+        loop {
+            let run_is_lower = self.run.front() > self.heap.peek();
+            let lowest = if run_is_lower {
+                self.run.front()?
+            } else {
+                self.heap.peek()?
+            };
+            if waits(lowest) {
+                return Some(lowest.threshold());
+            }
+            // Left behind
+            if run_is_lower {
+                self.run.pop_front();
+            } else {
+                self.heap.pop();
+            }
+            self.gone -= 1;
+            self.shrink();
+        }
     }
 
     fn shrink(&mut self) {
@@ -196,6 +284,15 @@ impl WatermarkList {
         assert_eq!(gone.len(), self.gone, "Left behind");
         assert!(self.gone <= KEPT.max(live.len() + self.gone));
         live.sort_by_key(|unmet| Reverse(*unmet));
+        live
+    }
+
+    /// Returns the reached watches of members that wait, in the order they were reached in.
+    #[cfg(test)]
+    pub(super) fn assert_valid_reached(&self, waits: impl Fn(&Unmet) -> bool) -> Vec<Unmet> {
+        let (live, gone): (Vec<Unmet>, Vec<Unmet>) =
+            self.reached.iter().partition(|member| waits(member));
+        assert_eq!(gone.len(), self.reached_gone, "Left behind");
         live
     }
 }
@@ -243,7 +340,7 @@ mod tests {
             self.watermarks.push(
                 Watermark {
                     threshold,
-                    counted: true,
+                    kind: WatermarkKind::Threshold,
                 },
                 handle,
                 self.at,

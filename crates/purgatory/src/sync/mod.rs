@@ -48,8 +48,10 @@ pub enum Failpoint {
     HandedOverStaysListed,
     /// A request of a scope does not look whether the scope was closed while it was parked.
     ClosedScopeExpects,
-    /// An advance of a kept watermark signals its key before the value is stored.
-    EventBeforeItsAdvance,
+    /// A wait for a key's value compares it under one lock hold and parks under the next.
+    ValueComparedUnlocked,
+    /// A quorum is not judged once all its keys are watched.
+    QuorumTrustsItsFirstLook,
     /// A wait on a monitor does not check whether all keys were signalled while it was parked.
     WaitTrustsEarlierWalk,
 }
@@ -65,13 +67,13 @@ const MODEL: bool = cfg!(any(loom, shuttle));
 
 /// A lock that only models have, around steps whose own locks a model does not see. In a program it
 /// is nothing.
-#[cfg_attr(not(feature = "keyed"), allow(dead_code, reason = "for `Watermarks`"))]
+#[allow(dead_code, reason = "for maps whose locks a model does not see")]
 pub(crate) struct ModelLock {
     #[cfg(any(loom, shuttle))]
     lock: Mutex<()>,
 }
 
-#[cfg_attr(not(feature = "keyed"), allow(dead_code, reason = "for `Watermarks`"))]
+#[allow(dead_code, reason = "for maps whose locks a model does not see")]
 impl ModelLock {
     /// Makes a lock that is free.
     pub(crate) fn new() -> Self {

@@ -7,7 +7,7 @@ use std::{
 
 use crate::support::{MINUTE, SECOND, assert_empty, by_hand, over, poll, requested};
 use purgatory::{
-    EndResult,
+    CancelReason, EndResult,
     Outcome::{Cancelled, Completed, Expired},
     Purgatory, RefusedReason, WaitError, WaitFuture, WatermarkWait, Watermarks,
 };
@@ -129,12 +129,13 @@ fn a_removed_key_cancels_its_waits_and_begins_anew() {
     let one = watermarks.wait_for(&1, 6, SECOND);
     let quorum = watermarks.wait_for_k(1, &[(1, 6), (2, 6)], SECOND);
     let mut two = watermarks.wait_for(&2, 6, SECOND);
-    assert_eq!([1, 1, 9].map(|key| watermarks.remove(&key)), [2, 0, 0]);
+    let mut quorum = quorum;
+    assert_eq!([1, 1, 9].map(|key| watermarks.remove(&key)), [1, 0, 0]);
     let Cancelled(removed) = requested("its key was removed") else {
         unreachable!()
     };
-    let removed = WaitError::Cancelled(removed);
-    assert_eq!((fails(one), fails(quorum)), (removed.clone(), removed));
+    assert_eq!(fails(one), WaitError::Cancelled(removed));
+    assert!(poll(&mut quorum).is_pending()); // the other key may still reach it
     assert_eq!(
         (watermarks.value(&1), poll(&mut two).is_pending()),
         (None, true)
@@ -142,8 +143,10 @@ fn a_removed_key_cancels_its_waits_and_begins_anew() {
     let mut anew = watermarks.wait_for(&1, 3, SECOND);
     assert_eq!(watermarks.advance(&1, 2), Ok(0));
     assert!(poll(&mut anew).is_pending());
-    assert_eq!((watermarks.advance(&1, 3), over(&mut anew)), (Ok(1), Ok(3)));
-    assert_eq!((watermarks.advance(&2, 6), over(&mut two)), (Ok(1), Ok(6)));
+    assert_eq!((watermarks.advance(&1, 9), over(&mut anew)), (Ok(1), Ok(9)));
+    assert!(poll(&mut quorum).is_pending()); // key 1 has left it for good
+    assert_eq!((watermarks.advance(&2, 6), over(&mut two)), (Ok(2), Ok(6)));
+    assert_eq!(over(&mut quorum), Ok(vec![(2, 6)]));
     assert_empty(&waits);
 }
 
@@ -244,4 +247,128 @@ fn a_quorum_that_cannot_be_is_an_error() {
         "not parked: a key comes twice in the quorum"
     );
     assert_empty(&waits);
+}
+
+/// All means all that are left, whatever the order of their advances and removals.
+#[test]
+fn wait_for_all_goes_on_without_a_removed_key() {
+    let levels = [(1, 5), (2, 5), (3, 5)];
+    for left in 1..=3 {
+        let (_timer, waits, watermarks) = watermarks();
+        let mut all = watermarks.wait_for_all(&levels, SECOND);
+        let mut rest = Vec::new();
+        for key in [1, 2, 3] {
+            assert!(poll(&mut all).is_pending(), "before {key}");
+            let is_last = usize::from(key == 3);
+            if key == left {
+                assert_eq!(watermarks.remove(&key), is_last);
+            } else {
+                assert_eq!(watermarks.advance(&key, 5), Ok(is_last));
+                rest.push((key, 5));
+            }
+        }
+        assert_eq!(over(&mut all), Ok(rest));
+        assert_empty(&waits);
+    }
+}
+
+/// A key that is removed has left the waits that were parked before, also when it had reached its
+/// threshold; a wait that comes later knows it anew.
+#[test]
+fn removed_key_leaves_earlier_quorums_for_good() {
+    let (_timer, waits, watermarks) = watermarks();
+    let levels = [(1, 5), (2, 5), (3, 5)];
+    let mut two = watermarks.wait_for_k(2, &levels, SECOND);
+    assert_eq!(
+        (watermarks.advance(&1, 5), watermarks.remove(&1)),
+        (Ok(0), 0)
+    );
+    assert_eq!(watermarks.advance(&1, 6), Ok(0)); // none of theirs any more
+    assert_eq!(
+        (watermarks.advance(&2, 5), poll(&mut two).is_pending()),
+        (Ok(0), true)
+    );
+    let mut later = watermarks.wait_for_k(2, &levels, SECOND);
+    assert_eq!(over(&mut later), Ok(vec![(1, 6), (2, 5)]));
+    assert_eq!(watermarks.advance(&3, 7), Ok(1));
+    assert_eq!(over(&mut two), Ok(vec![(2, 5), (3, 7)]));
+    assert_empty(&waits);
+}
+
+#[test]
+fn quorum_ends_at_once_when_too_few_keys_are_left() {
+    let (_timer, waits, watermarks) = watermarks();
+    let levels = [(1, 5), (2, 5), (3, 5)];
+    let two = watermarks.wait_for_k(2, &levels, SECOND);
+    let all = watermarks.wait_for_all(&levels, SECOND);
+    assert_eq!([1, 3, 2].map(|key| watermarks.remove(&key)), [0, 1, 1]);
+    let lost = |left, needed| WaitError::Cancelled(CancelReason::QuorumLost { left, needed });
+    assert_eq!(fails(two), lost(1, 2));
+    let none = fails(all);
+    assert_eq!(none, lost(0, 1));
+    assert_eq!(
+        none.to_string(),
+        "cancelled: 0 keys of its quorum are left, of 1 needed"
+    );
+    assert_empty(&waits);
+}
+
+/// What has a value, but nobody waits for, is no key of the purgatory's.
+#[test]
+fn key_with_a_value_alone_has_no_waiters() {
+    let (_timer, waits, watermarks) = watermarks();
+    for key in 0..100 {
+        _ = watermarks.advance(&key, 5).unwrap();
+    }
+    assert_empty(&waits);
+    let keys = || waits.snapshot(9).key_count;
+    assert_eq!((watermarks.keys(), keys(), waits.waiters(&7)), (100, 0, 0));
+    let wait = watermarks.wait_for(&7, 6, SECOND);
+    assert_eq!((keys(), waits.waiters(&7)), (1, 1));
+    drop(wait);
+    assert_eq!((watermarks.value(&7), keys()), (Some(5), 0));
+    for key in 0..100 {
+        assert_eq!(watermarks.remove(&key), 0);
+    }
+    assert_eq!((watermarks.keys(), watermarks.value(&7)), (0, None));
+    assert_empty(&waits);
+}
+
+#[test]
+fn lowest_waiting_skips_waits_that_have_left() {
+    let (_timer, waits, watermarks) = watermarks();
+    assert_eq!(watermarks.lowest_waiting(&1), None);
+    let mut parked: Vec<_> = [9, 3, 7, 5, 3]
+        .map(|threshold| watermarks.wait_for(&1, threshold, SECOND))
+        .into();
+    assert_eq!(watermarks.lowest_waiting(&1), Some(3));
+    drop(parked.remove(1));
+    assert_eq!(watermarks.lowest_waiting(&1), Some(3));
+    assert_eq!(
+        (watermarks.advance(&1, 4), watermarks.lowest_waiting(&1)),
+        (Ok(1), Some(5))
+    );
+    drop(parked.remove(2));
+    assert_eq!(watermarks.lowest_waiting(&1), Some(7));
+    drop(parked);
+    assert_eq!(watermarks.lowest_waiting(&1), None);
+    assert_empty(&waits);
+}
+
+#[test]
+fn refused_wait_hands_its_callback_back() {
+    let (_timer, waits, watermarks) = watermarks();
+    waits.shutdown(SECOND);
+    let (told, ended) = std::sync::mpsc::channel();
+    let refused = watermarks.park(&1, 5, SECOND, move |outcome| told.send(outcome).unwrap());
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.reason, RefusedReason::Closed);
+    refused.into_inner()(Expired);
+    assert_eq!(ended.try_recv(), Ok(Expired));
+    // Values need no open purgatory.
+    assert_eq!(
+        (watermarks.advance(&1, 5), watermarks.value(&1)),
+        (Ok(0), Some(5))
+    );
+    assert_eq!(over(&mut watermarks.wait_for(&1, 5, SECOND)), Ok(5));
 }

@@ -12,10 +12,10 @@ fn watermarks() -> (ManualTimer, Watermarks<u8>) {
     (timer, Watermarks::from(purgatory))
 }
 
-/// Either the check before the wait sees the value, or its advance sees the wait.
+/// Either the wait sees the value as it parks, or the advance finds the wait.
 #[test]
-fn advance_against_wait() {
-    check(&[Failpoint::EventBeforeItsAdvance], || {
+fn advance_against_wait_for() {
+    check(&[Failpoint::ValueComparedUnlocked], || {
         let (_timer, watermarks) = watermarks();
         let leader = watermarks.clone();
         let leader = thread::spawn(move || leader.advance(&1, 3));
@@ -31,7 +31,7 @@ fn advance_against_wait() {
 /// The higher of two advances stays, and each wait that they reach ends.
 #[test]
 fn two_advances_against_wait() {
-    check(&[Failpoint::EventBeforeItsAdvance], || {
+    check(&[Failpoint::ValueComparedUnlocked], || {
         let (_timer, watermarks) = watermarks();
         let advances = [2, 3].map(|value| {
             let leader = watermarks.clone();
@@ -49,7 +49,7 @@ fn two_advances_against_wait() {
 /// A value that stays has ended its wait; a removed value completes nothing.
 #[test]
 fn advance_and_removal_against_wait() {
-    check(&[Failpoint::ParkSkipsVersionCheck], || {
+    check(&[Failpoint::ValueComparedUnlocked], || {
         let (timer, watermarks) = watermarks();
         let leader = watermarks.clone();
         let controller = watermarks.clone();
@@ -60,8 +60,7 @@ fn advance_and_removal_against_wait() {
         let cancelled = controller.join().unwrap();
         match (ending(&mut wait), watermarks.value(&1)) {
             (Some(Ok(2)), _) => assert_eq!(cancelled, 0),
-            // Not counted when it was under check: the thread that checked it ended it.
-            (Some(Err(WaitError::Cancelled(_))), _) => assert!(cancelled <= 1),
+            (Some(Err(WaitError::Cancelled(_))), _) => assert_eq!(cancelled, 1),
             (None, None) => {
                 timer.advance(MS); // it came after the removal of what was raised
                 assert_eq!(
@@ -78,7 +77,7 @@ fn advance_and_removal_against_wait() {
 /// Two of three: the second advance ends the wait, in any order.
 #[test]
 fn advances_against_waiting_for_two_of_three() {
-    check(&[Failpoint::EventBeforeItsAdvance], || {
+    check(&[Failpoint::QuorumTrustsItsFirstLook], || {
         let (_timer, watermarks) = watermarks();
         let replica = watermarks.clone();
         let replica = thread::spawn(move || replica.advance(&2, 1));
@@ -90,5 +89,26 @@ fn advances_against_waiting_for_two_of_three() {
             (ending(&mut wait), watermarks.purgatory().len()),
             (Some(Ok(vec![(1, 1), (2, 1)])), 0)
         );
+    });
+}
+
+/// All that are left: the advance and the removal come in any order, and the last of them ends the
+/// wait.
+#[test]
+fn remove_against_advance() {
+    check(&[Failpoint::QuorumTrustsItsFirstLook], || {
+        let (_timer, watermarks) = watermarks();
+        let controller = watermarks.clone();
+        let controller = thread::spawn(move || controller.remove(&2));
+        let mut wait = watermarks.wait_for_all(&[(1, 1), (2, 1)], MS);
+        let completed = watermarks.advance(&1, 1).unwrap();
+        let removed = controller.join().unwrap();
+        if wait.id().is_some() && completed + removed == 0 {
+            // The removal came before the wait, which knows the key as it was parked.
+            assert_eq!(watermarks.advance(&2, 1), Ok(1));
+        }
+        let ended = ending(&mut wait).expect("it is over").unwrap();
+        assert!(ended[0] == (1, 1) && ended.len() <= 2, "{ended:?}");
+        assert_eq!(watermarks.purgatory().len(), 0);
     });
 }

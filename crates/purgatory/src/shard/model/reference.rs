@@ -186,13 +186,11 @@ impl Reference {
     pub(super) fn pop_up_to(
         &mut self,
         key: Number,
-        reach: Reach,
+        reach: Option<u64>,
         limit: usize,
     ) -> (Vec<TimerHandle>, Popped<Number>) {
-        let (value, all) = match reach {
-            Reach::UpTo(value) => (value, false),
-            Reach::All => (u64::MAX, true),
-        };
+        let all = reach.is_none();
+        let value = reach.unwrap_or(u64::MAX);
         // 1. Take or move the lowest ones, `limit` together.
         let mut taken = Vec::new();
         let waiting = self.homes[key.shard()].keys.get_mut(&key).unwrap();
@@ -205,7 +203,7 @@ impl Reference {
                 .is_some_and(|(watermark, _)| watermark.threshold <= value)
         {
             let (watermark, waiter) = waiting.unmet.remove(0);
-            if watermark.counted || all {
+            if watermark.kind == WatermarkKind::Threshold || all {
                 taken.push(waiter.handle);
             } else {
                 waiting.met.push(waiter);

@@ -2,14 +2,17 @@
 
 use super::{
     super::{
-        CheckedIn, CountedDown, ParkTimes, Popped, Reach, State, Verdict, WatchList,
+        CheckedIn, CountedDown, ParkTimes, Popped, State, Verdict, WatchList,
         entry::{Cause, Decision},
         watchers::SecondaryKey,
     },
     reference::{Linked, Parked, Walk},
     *,
 };
-use crate::operation::{CancelReason, Outcome};
+use crate::{
+    operation::{CancelReason, Outcome},
+    shard::WatermarkKind,
+};
 
 type Ended = super::super::Ended<Key, u64>;
 
@@ -74,7 +77,9 @@ impl Model {
     fn park(&mut self) {
         // 1. Choose it.
         let mut to_watch = self.any_watches();
-        let is_counted = |of: &&(Number, Option<Watermark>)| of.1.is_some_and(|of| of.counted);
+        let is_counted = |of: &&(Number, Option<Watermark>)| {
+            of.1.is_some_and(|of| of.kind == WatermarkKind::Threshold)
+        };
         let counted = to_watch.iter().filter(is_counted).count();
         let (key, watermark) = to_watch.remove(0);
         let at_once = to_watch.is_empty() && self.random.u8(..4) > 0;
@@ -132,13 +137,13 @@ impl Model {
     fn any_watches(&mut self) -> Vec<(Number, Option<Watermark>)> {
         let mut watches = Vec::new();
         let watermarked = self.random.bool();
-        let counted = self.random.bool();
+        let kind = [WatermarkKind::Threshold, WatermarkKind::Checked][self.random.usize(..2)];
         let count = [1, 1, 1, 2, 3, 4][self.random.usize(..6)];
         for _ in 0..count {
             let mut watermark = None;
             if watermarked && self.random.u8(..8) > 0 {
                 let threshold = self.any_value();
-                watermark = Some(Watermark { threshold, counted });
+                watermark = Some(Watermark { threshold, kind });
             }
             let watch = (self.any_key(), watermark);
             if !watches.contains(&watch) {
@@ -280,14 +285,17 @@ impl Model {
         let value = self.any_value() - self.watermark.min(self.behind);
         let limit = self.any_limit();
         let all = self.random.u8(..8) == 0;
-        let reach = if all { Reach::All } else { Reach::UpTo(value) };
+        let reach = if all { None } else { Some(value) };
         let Some(record) = self.find(key) else { return };
         // 2. The shard. Watches that have left count for the limit, too.
         let mut taken = Vec::new();
         let of = self.key(key);
         let shard = &mut self.shards[key.shard()];
         let before = shard.waiting_unmet(&of, key.hash());
-        let popped = shard.pop_up_to(record, reach, limit, |handle| taken.push(handle));
+        let popped = match reach {
+            Some(value) => shard.pop_up_to(record, value, limit, |handle| taken.push(handle)),
+            None => shard.take_all(record, limit, |handle| taken.push(handle)),
+        };
         let looked_at = before - shard.waiting_unmet(&of, key.hash());
         // 3. The reference. The shard may say `More` where it says `Done`: the limit went to
         //    watches that have left, or such a one is next.

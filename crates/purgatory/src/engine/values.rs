@@ -1,0 +1,443 @@
+//! Values of keys, which the shards keep, and the waits for them.
+//!
+//! A wait for one key compares and parks under one lock. An advance stores the value and takes the
+//! waits that it reaches under one lock. So neither misses the other, and nothing is checked: these
+//! operations are never checked out.
+//!
+//! A quorum waits under several keys, in several shards. It is *judged* each time one of its
+//! members changes its place: the states of all members are read, one lock after the other, and the
+//! quorum ends if that decides it. A change comes before the reading that follows it. So of several
+//! concurrent changes the last reading sees all.
+
+use std::{borrow::ToOwned, hash::Hash, mem::forget, sync::Arc};
+
+use hashbrown::Equivalent;
+use smallvec::SmallVec;
+use timer_core::TimerHandle;
+
+use crate::{
+    engine::{
+        Core, LockedShard,
+        nested::Call,
+        park::ParkedUnder,
+        walk::{MET_BATCH, Unfinished},
+    },
+    error::{Refused, RefusedReason},
+    operation::{CancelReason, DelayedOperation, Outcome, ParkResult, Timeout, Verdict},
+    shard::{
+        AllEnded, CheckedIn, Ended, ParkTimes, State, Watch, Watermark, WatermarkKind,
+        values::{Member, MetWaits},
+    },
+    sync::{Limit, Ordering},
+    watches::WatchKey,
+};
+
+/// The states of a quorum's members, in the order of its keys.
+pub(crate) type Members = SmallVec<[Member; 8]>;
+
+/// An operation that waits for values, and has no check of its own.
+pub(crate) trait ValueWait: DelayedOperation {
+    /// Stores the value that has met its threshold, for a wait for one key.
+    fn met(&mut self, value: u64);
+
+    /// Returns true when it waits for several keys.
+    fn is_quorum(&self) -> bool;
+
+    /// Decides what the states of a quorum's members mean, and stores the values that meet it.
+    fn judge(&mut self, members: &[Member]) -> Judgement;
+}
+
+/// The state of a quorum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// It waits on.
+    Waits,
+    /// Enough members have reached their thresholds.
+    Met,
+    /// Too few are left.
+    Lost {
+        /// How many are left.
+        left: usize,
+        /// How many are needed.
+        needed: usize,
+    },
+}
+
+impl<K: WatchKey, O: ValueWait> Core<K, O> {
+    /// Returns the key's value. O(1).
+    pub(crate) fn value<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<u64> {
+        let hash = self.versions.hash(key);
+        let shard = self.shard_of(hash);
+        let record = shard.find(key, hash)?;
+        shard.value(record)
+    }
+
+    /// Returns the lowest threshold above the key's value that an operation waits for.
+    pub(crate) fn lowest_waiting<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<u64> {
+        let hash = self.versions.hash(key);
+        self.shard_of(hash).lowest_unmet(key, hash)
+    }
+
+    /// Replaces the key's value by `to` of it, and completes the waits that it reaches; returns how
+    /// many. A missing value is 0. A new one takes a place among `places`.
+    pub(crate) fn change_value<Q>(
+        self: &Arc<Self>,
+        key: &Q,
+        places: &Limit,
+        to: impl FnOnce(u64) -> u64,
+    ) -> Result<usize, RefusedReason>
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
+        let hash = self.versions.hash(key);
+        let mut shard = self.shard_of(hash);
+
+        // 1. The present value. A key that has none takes a place.
+        let found = shard.find(key, hash);
+        let before = found.and_then(|record| shard.value(record));
+        let record = match found {
+            Some(record) if before.is_some() => record,
+            _ => {
+                // The key's `Clone` may panic: it runs before anything is changed.
+                let copy = found.is_none().then(|| key.to_owned());
+                if !places.acquire(1) {
+                    drop(shard);
+                    drop(copy); // with nothing locked
+                    let limit = places.max() as usize;
+                    return Err(RefusedReason::TooManyKeys { limit });
+                }
+                match copy {
+                    Some(copy) => shard.add_key(copy, hash),
+                    None => found.expect("a key without a record was copied"),
+                }
+            }
+        };
+
+        // 2. The new value, and what it reaches.
+        self.versions.count_event(hash);
+        let value = to(before.unwrap_or(0));
+        if !shard.set_value(record, value) {
+            return Ok(0);
+        }
+        Ok(self.complete_met(shard, record, key, hash, value))
+    }
+
+    /// Completes the waits of a key that `value` reaches, some under one lock hold; returns how
+    /// many, or 0 inside a callback.
+    fn complete_met<'a, Q: Equivalent<K> + ?Sized>(
+        self: &'a Arc<Self>,
+        mut shard: LockedShard<'a, K, O>,
+        mut record: u32,
+        key: &Q,
+        hash: u64,
+        value: u64,
+    ) -> usize {
+        let call = Call::enter(&self.executors);
+        let now_ns = self.ending_at();
+        let mut completed = 0;
+        loop {
+            // 1. Take some off the key.
+            let mut met = MetWaits {
+                ended: AllEnded::new(),
+                quorums: Vec::new(),
+            };
+            shard.signalled(record);
+            let more = shard.take_met(record, value, MET_BATCH, now_ns, &mut met);
+            drop(shard);
+
+            // 2. Finish them. A wait for less that a callback asks for is over at once, so this
+            //    ends.
+            for mut ended in met.ended {
+                ended.payload.met(value);
+                completed += self.finish(&call, ended);
+            }
+            completed += self.judge_all(&call, met.quorums);
+            if !more {
+                break;
+            }
+
+            // 3. Go on, unless the value has gone back meanwhile.
+            shard = self.shard_of(hash);
+            let Some(found) = shard.find(key, hash) else {
+                break;
+            };
+            if shard.value(found).is_none_or(|present| present < value) {
+                break;
+            }
+            record = found;
+        }
+        if call.is_nested() { 0 } else { completed }
+    }
+
+    /// Removes the key's value, takes the key out of every quorum and cancels the other waits for
+    /// it; returns how many waits this call ended.
+    pub(crate) fn remove_value<Q: Hash + Equivalent<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        places: &Limit,
+        reason: &CancelReason,
+    ) -> usize {
+        let call = Call::enter(&self.executors);
+        let hash = self.versions.hash(key);
+        let now_ns = self.ending_at();
+
+        // 1. The value.
+        let mut shard = self.shard_of(hash);
+        let Some(record) = shard.find(key, hash) else {
+            return 0;
+        };
+        let (value, emptied_key) = shard.take_value(record);
+        drop(shard);
+        drop(emptied_key); // with nothing locked
+        if value.is_some() {
+            places.release(1);
+        }
+
+        // 2. The watches. A quorum waits on without this one, if it can.
+        let mut unfinished = Unfinished::new(self, &call);
+        let mut quorums = Vec::new();
+        let ended = &mut unfinished.ended;
+        self.claim_unmet(key, hash, &mut |first_shard, handle| {
+            let Some(entry) = first_shard.get_mut(handle) else {
+                return; // it has ended
+            };
+            // Only a quorum is ever held, by its parker.
+            if entry.payload().is_none_or(O::is_quorum) {
+                quorums.push(handle);
+            } else {
+                let outcome = Outcome::Cancelled(reason.clone());
+                ended.extend(first_shard.claim(handle, outcome, now_ns));
+            }
+        });
+        let cancelled = unfinished.ended.len();
+        unfinished.finish();
+        cancelled + self.judge_all_ended(&call, quorums)
+    }
+
+    /// Judges quorums; returns how many completed.
+    fn judge_all(self: &Arc<Self>, call: &Call<'_>, quorums: Vec<TimerHandle>) -> usize {
+        let mut completed = 0;
+        for quorum in quorums {
+            if let Some(ended) = self.judge(quorum) {
+                completed += self.finish(call, ended);
+            }
+        }
+        completed
+    }
+
+    /// Judges quorums; returns how many ended.
+    fn judge_all_ended(self: &Arc<Self>, call: &Call<'_>, quorums: Vec<TimerHandle>) -> usize {
+        let mut all = AllEnded::new();
+        all.extend(quorums.into_iter().filter_map(|quorum| self.judge(quorum)));
+        let ended = all.len();
+        self.finish_all(call, &mut all);
+        ended
+    }
+
+    /// Reads the states of a quorum's members, and ends it if they decide it. O(members).
+    fn judge(&self, quorum: TimerHandle) -> Option<Ended<K, O>> {
+        let now_ns = self.ending_at();
+
+        // 1. The first member, whose watch lies in the entry. A parker that holds it judges it
+        //    once all keys are watched.
+        let mut first_shard = self.first_shard_of(quorum);
+        let first = first_shard.first_member(quorum)?;
+        first_shard.get_mut(quorum)?.payload()?;
+        drop(first_shard);
+
+        // 2. The others: each names the one before it.
+        let mut members = Members::new();
+        let mut next = first.before;
+        while let Some(secondary) = next {
+            let shard = self.shards.lock(secondary.shard as usize);
+            let watch = shard.secondary_member(secondary, quorum)?;
+            members.push(watch.member);
+            next = watch.before;
+        }
+        members.push(first.member);
+        members.reverse();
+
+        // 3. The decision.
+        let mut first_shard = self.first_shard_of(quorum);
+        let wait = first_shard.get_mut(quorum)?.payload_mut()?;
+        let outcome = match wait.judge(&members) {
+            Judgement::Waits => return None,
+            Judgement::Met => Outcome::Completed,
+            Judgement::Lost { left, needed } => {
+                Outcome::Cancelled(CancelReason::QuorumLost { left, needed })
+            }
+        };
+        first_shard.claim(quorum, outcome, now_ns)
+    }
+
+    /// Parks a wait for a key's value, unless it ends at once.
+    pub(crate) fn park_for_value(
+        self: &Arc<Self>,
+        key: &K,
+        threshold: u64,
+        timeout: Timeout,
+        operation: O,
+    ) -> Result<ParkResult, Refused<O>> {
+        let parked = self.try_park_for_value(key, threshold, timeout, operation);
+        if let Err(refused) = &parked {
+            self.report_refusal(refused.reason);
+        }
+        parked
+    }
+
+    fn try_park_for_value(
+        self: &Arc<Self>,
+        key: &K,
+        threshold: u64,
+        timeout: Timeout,
+        mut operation: O,
+    ) -> Result<ParkResult, Refused<O>> {
+        // 1. Compare, and stay under the lock. The deadline counts from the call.
+        let now_ns = self.driver().now_ns();
+        let hash = self.versions.hash(key);
+        let mut shard = self.shard_of(hash);
+        let found = shard.find(key, hash);
+        let value = found.and_then(|record| shard.value(record)).unwrap_or(0);
+        if failpoint!(ValueComparedUnlocked) {
+            drop(shard);
+            shard = self.shard_of(hash);
+        }
+
+        // 2. It may be over.
+        let is_met = if value >= threshold {
+            operation.met(value);
+            Verdict::Satisfied
+        } else {
+            Verdict::Unsatisfied
+        };
+        if let Some(outcome) = timeout.at_once(is_met, now_ns) {
+            drop(shard);
+            return Ok(self.end_at_once(operation, outcome));
+        }
+
+        // 3. Take a place, and park.
+        if let Some(reason) = shard.refuses() {
+            drop(shard);
+            return Err(Refused::new(operation, reason));
+        }
+        let permit = match self.permit(&operation) {
+            Ok(permit) => permit,
+            Err(full) => {
+                drop(shard);
+                return Err(Refused::new(operation, full));
+            }
+        };
+        let mut times = self.park_times(now_ns, timeout);
+        times.info.weight = permit.weight;
+        let watch = Watch {
+            key,
+            hash,
+            version: 0, // the value says it all
+            watermark: Some(Watermark {
+                threshold,
+                kind: WatermarkKind::Threshold,
+            }),
+        };
+        let handle = self.put_in(&mut shard, &times, State::Parked(operation), &watch);
+        forget(permit); // the ending returns it
+        Ok(ParkResult::Parked(self.id(handle)))
+    }
+
+    /// Parks a wait for several keys, each with its threshold, unless it ends at once. No key comes
+    /// twice.
+    pub(crate) fn park_quorum(
+        self: &Arc<Self>,
+        watermarks: &[(K, u64)],
+        timeout: Timeout,
+        operation: O,
+    ) -> Result<ParkResult, Refused<O>> {
+        let parked = self.try_park_quorum(watermarks, timeout, operation);
+        if let Err(refused) = &parked {
+            self.report_refusal(refused.reason);
+        }
+        parked
+    }
+
+    fn try_park_quorum(
+        self: &Arc<Self>,
+        watermarks: &[(K, u64)],
+        timeout: Timeout,
+        mut operation: O,
+    ) -> Result<ParkResult, Refused<O>> {
+        // 1. It may be over: read each value.
+        let now_ns = self.driver().now_ns();
+        let value_of = |(key, _): &(K, u64)| Member::Reached(self.value(key).unwrap_or(0));
+        let members: Members = watermarks.iter().map(value_of).collect();
+        let is_met = match operation.judge(&members) {
+            Judgement::Met => Verdict::Satisfied,
+            _ => Verdict::Unsatisfied,
+        };
+        if let Some(outcome) = timeout.at_once(is_met, now_ns) {
+            return Ok(self.end_at_once(operation, outcome));
+        }
+
+        // 2. Take a place.
+        let permit = match self.permit(&operation) {
+            Ok(permit) => permit,
+            Err(full) => return Err(Refused::new(operation, full)),
+        };
+        let mut times = self.park_times(now_ns, timeout);
+        times.info.weight = permit.weight;
+
+        // 3. Watch the keys.
+        let parked = self.watch_members(operation, watermarks, &times)?;
+        forget(permit); // the ending returns it
+
+        // 4. Judge it: members may have been reached, or removed, since step 1.
+        let handle = parked.handle;
+        let ended = match parked.checked_in {
+            CheckedIn::Parked if failpoint!(QuorumTrustsItsFirstLook) => None,
+            CheckedIn::Parked => self.judge(handle),
+            CheckedIn::CheckAgain(held) => {
+                let ended = self.check_held(held).ended;
+                ended.or_else(|| self.judge(handle))
+            }
+            CheckedIn::Ended(ended) => Some(ended),
+        };
+        match ended {
+            None => Ok(ParkResult::Parked(self.id(handle))),
+            Some(ended) => Ok(self.end_parking(&Call::enter(&self.executors), ended)),
+        }
+    }
+
+    /// Watches the keys of a quorum. Until all are watched this thread holds the operation.
+    fn watch_members(
+        &self,
+        operation: O,
+        watermarks: &[(K, u64)],
+        times: &ParkTimes,
+    ) -> Result<ParkedUnder<K, O>, Refused<O>> {
+        // 1. The hashes are made with nothing locked.
+        let mut watches: SmallVec<[Watch<'_, K>; 4]> = SmallVec::new();
+        for (key, threshold) in watermarks {
+            let watermark = Watermark {
+                threshold: *threshold,
+                kind: WatermarkKind::Member,
+            };
+            watches.push(self.versions.watch(key, Some(watermark)));
+        }
+
+        // 2. The first key, with the entry, then the others.
+        let (first, others) = watches.split_first().expect("a quorum has keys");
+        let mut shard = self.shard_of(first.hash);
+        if let Some(reason) = shard.refuses() {
+            drop(shard);
+            return Err(Refused::new(operation, reason));
+        }
+        let handle = self.put_in(&mut shard, times, State::Held, first);
+        drop(shard);
+        self.watch_others(operation, handle, others, false)
+    }
+
+    /// Ends an operation that was never parked.
+    fn end_at_once(self: &Arc<Self>, operation: O, outcome: Outcome) -> ParkResult {
+        let call = Call::enter(&self.executors);
+        self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
+        self.end_parking(&call, Ended::at_once(operation, outcome))
+    }
+}

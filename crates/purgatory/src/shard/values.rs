@@ -1,0 +1,206 @@
+//! The values of keys: watermarks that the shard itself keeps, beside the watches that wait for
+//! them.
+//!
+//! Value and watches are under one lock, so a wait compares its threshold and parks in one step,
+//! and an advance stores the value and takes what it reaches in one step.
+//!
+//! A *quorum* has a watch under each of its keys, its members. The place of such a watch is the
+//! state of the member: unmet, *reached*, or nowhere, once its key was removed. So a quorum keeps
+//! no state of its own that could differ.
+
+use hashbrown::Equivalent;
+use timer_core::TimerHandle;
+
+use super::{
+    AllEnded, EndedAt, SecondaryId, Shard,
+    keys::{Link, Popped, WatchList},
+    watchers::Links,
+    watermark_queue::{Lowest, WatermarkKind},
+};
+use crate::operation::Outcome;
+
+/// The watches that a new value has met, some of them at a time.
+#[derive(Debug)]
+pub(crate) struct MetWaits<K, O> {
+    /// Waits for this key alone. They have ended.
+    pub(crate) ended: AllEnded<K, O>,
+    /// Quorums of which this key is a member.
+    pub(crate) quorums: Vec<TimerHandle>,
+}
+
+/// The state of a quorum's member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Member {
+    /// Its value is below the threshold.
+    Unmet,
+    /// It was reached, and its key's value is this now.
+    Reached(u64),
+    /// Its key was removed.
+    Removed,
+}
+
+/// A member of a quorum, and the watch of the one before.
+#[derive(Debug)]
+pub(crate) struct MemberWatch {
+    pub(crate) member: Member,
+    pub(crate) before: Option<SecondaryId>,
+}
+
+impl<K: Eq + Clone, O> Shard<K, O> {
+    /// Returns the value of a key with a record.
+    #[inline]
+    pub(crate) fn value(&self, record: u32) -> Option<u64> {
+        self.keys.at(record).value()
+    }
+
+    /// Adds a record for a key that has none. It is to get a value, or a waiter, in this lock hold.
+    pub(crate) fn add_key(&mut self, key: K, hash: u64) -> u32 {
+        self.keys.add(key, hash)
+    }
+
+    /// Gives a key a value. Returns true when it meets watches, or watches that have left.
+    #[inline]
+    pub(crate) fn set_value(&mut self, record: u32, value: u64) -> bool {
+        self.keys.set_value(record, value);
+        let watermarks = &self.keys.at(record).watermarks;
+        watermarks.as_ref().is_some_and(|list| list.reaches(value))
+    }
+
+    /// Takes the value of a key. Returns it with the key, if that has no waiters.
+    pub(crate) fn take_value(&mut self, record: u32) -> (Option<u64>, Option<K>) {
+        self.keys.take_value(record)
+    }
+
+    /// Returns the lowest threshold above the key's value that an operation waits for. O(1)
+    /// amortised.
+    pub(crate) fn lowest_unmet<Q: Equivalent<K> + ?Sized>(
+        &mut self,
+        key: &Q,
+        hash: u64,
+    ) -> Option<u64> {
+        let record = self.find(key, hash)?;
+        let links = Links::new(&mut self.entries, &mut self.cold);
+        let watermarks = self.keys.at_mut(record).watermarks.as_mut()?;
+        watermarks.lowest(|unmet| links.is_on(unmet, WatchList::Unmet, record))
+    }
+
+    /// Takes up to `limit` watches that `value` meets off a key with a value, in the order of
+    /// (threshold, parking). Ends the waits for this key alone as Completed; keeps the members of
+    /// quorums, as reached. Returns false when none is left.
+    ///
+    /// O(k log n) for k of n watches of the key.
+    pub(crate) fn take_met(
+        &mut self,
+        record: u32,
+        value: u64,
+        limit: usize,
+        now_ns: EndedAt,
+        met: &mut MetWaits<K, O>,
+    ) -> bool {
+        for _ in 0..limit {
+            // 1. Take the lowest watch off the queue, if it is met.
+            let mut links = Links::new(&mut self.entries, &mut self.cold);
+            let Some(watermarks) = &mut self.keys.at_mut(record).watermarks else {
+                return false;
+            };
+            let is_unmet = |unmet: &_| links.is_on(unmet, WatchList::Unmet, record);
+            let unmet = match watermarks.pop_up_to(value, is_unmet) {
+                Lowest::Met(unmet) => unmet,
+                Lowest::Gone => continue, // it counts as a step, so that a call is bounded
+                Lowest::Above => return false,
+            };
+            // 2. A member stays until its quorum is over.
+            if unmet.kind == WatermarkKind::Member {
+                *links.at_mut(unmet.at) = Link::new(WatchList::Reached, record);
+                watermarks.push_reached(unmet);
+                met.quorums.push(unmet.handle);
+                continue;
+            }
+            // 3. Any other wait ends. Its entry is here, since it has no other key.
+            *links.at_mut(unmet.at) = Link::NOWHERE;
+            let emptied_key = self.keys.remove_waiter(record);
+            debug_assert!(emptied_key.is_none(), "Gone: it has a value");
+            let ended = self.claim(unmet.handle, Outcome::Completed, now_ns);
+            met.ended.extend(ended);
+        }
+        true
+    }
+
+    /// Takes up to `limit` watermark watches off a key, whether its value has reached them or not,
+    /// and calls `taken` with their operations.
+    pub(crate) fn take_all(
+        &mut self,
+        record: u32,
+        limit: usize,
+        mut taken: impl FnMut(TimerHandle),
+    ) -> Popped<K> {
+        for _ in 0..limit {
+            let mut links = Links::new(&mut self.entries, &mut self.cold);
+            let Some(watermarks) = &mut self.keys.at_mut(record).watermarks else {
+                return Popped::Done;
+            };
+            // 1. The reached ones first, then the queue.
+            let reached = watermarks.pop_reached(|of| links.is_on(of, WatchList::Reached, record));
+            let watch = match reached {
+                Some(reached) => reached,
+                None => {
+                    let is_unmet = |unmet: &_| links.is_on(unmet, WatchList::Unmet, record);
+                    match watermarks.pop_up_to(u64::MAX, is_unmet) {
+                        Lowest::Met(unmet) => unmet,
+                        Lowest::Gone => continue, // a step, too
+                        Lowest::Above => return Popped::Done,
+                    }
+                }
+            };
+            // 2. It leaves its key for good.
+            *links.at_mut(watch.at) = Link::NOWHERE;
+            taken(watch.handle);
+            if let Some(key) = self.keys.remove_waiter(record) {
+                return Popped::Emptied(key);
+            }
+        }
+        // 3. The limit is used up: is there more?
+        match &self.keys.at(record).watermarks {
+            Some(watermarks) if watermarks.has_reached() || watermarks.reaches(u64::MAX) => {
+                Popped::More
+            }
+            _ => Popped::Done,
+        }
+    }
+
+    /// Returns the state of the member whose watch lies in its operation's entry, and the last of
+    /// the operation's other watches. `None` when it has ended.
+    pub(crate) fn first_member(&mut self, handle: TimerHandle) -> Option<MemberWatch> {
+        let entry = self.entries.wheel.get(handle.id())?;
+        Some(MemberWatch {
+            member: self.member(entry.link),
+            before: entry.last_secondary,
+        })
+    }
+
+    /// Returns the state of another member. `None` when its operation has ended.
+    pub(crate) fn secondary_member(
+        &self,
+        secondary: SecondaryId,
+        handle: TimerHandle,
+    ) -> Option<MemberWatch> {
+        let watch = self.cold.secondary.get(secondary.slot())?;
+        if watch.handle != Some(handle) {
+            return None; // the slot is free, or another operation's by now
+        }
+        Some(MemberWatch {
+            member: self.member(watch.link),
+            before: watch.before,
+        })
+    }
+
+    fn member(&self, link: Link) -> Member {
+        if link.is_nowhere() {
+            return Member::Removed;
+        }
+        match (link.list(), self.value(link.record())) {
+            (WatchList::Reached, value) => Member::Reached(value.unwrap_or(0)),
+            _ => Member::Unmet,
+        }
+    }
+}
