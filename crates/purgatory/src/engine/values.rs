@@ -391,13 +391,13 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         // 4. Judge it: members may have been reached, or removed, since step 1.
         let handle = parked.handle;
         let ended = match parked.checked_in {
-            CheckedIn::Parked if failpoint!(QuorumTrustsItsFirstLook) => None,
-            CheckedIn::Parked => self.judge(handle),
-            CheckedIn::CheckAgain(held) => {
-                let ended = self.check_held(held).ended;
-                ended.or_else(|| self.judge(handle))
-            }
+            CheckedIn::Parked => None,
+            CheckedIn::CheckAgain(held) => self.check_held(held).ended,
             CheckedIn::Ended(ended) => Some(ended),
+        };
+        let ended = match ended {
+            None if !failpoint!(QuorumTrustsItsFirstLook) => self.judge(handle),
+            ended => ended,
         };
         match ended {
             None => Ok(ParkResult::Parked(self.id(handle))),
