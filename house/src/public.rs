@@ -4,7 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use syn::{Attribute, FnArg, ImplItem, Item, ReceiverKind, ReturnType, Type, UseTree, Visibility};
+use syn::{
+    Attribute, File, FnArg, Ident, ImplItem, ImplItemFn, Item, ItemFn, ItemImpl, ReceiverKind,
+    ReturnType, Signature, Type, UseTree, Visibility, visit::Visit,
+};
 
 use crate::{
     syntax::parse,
@@ -52,6 +55,7 @@ const PUBLIC: [Public; 3] = [
             "WaitError",
             "WaitFuture",
             "Watches",
+            "WatermarkWait",
             "Watermarks",
         ],
         traits: &["DelayedOperation", "IntoAnswer", "WatchKey"],
@@ -141,6 +145,98 @@ fn public_names_are_those_listed() {
         }
     }
     none(wrong);
+}
+
+/// A reader of the rendered docs can follow each type of a signature.
+#[test]
+fn public_signatures_name_no_hidden_type() {
+    let mut wrong = Vec::new();
+    for listed in PUBLIC {
+        let exported = exported(listed.of);
+        let mut files = Vec::new();
+        for (name, text) in sources(listed.of) {
+            let file = parse(&name, &text);
+            files.push((name, file));
+        }
+        let mut names = HiddenNames::default();
+        for (_, file) in &files {
+            names.hidden.extend(hidden_types(file, &exported));
+        }
+        for (name, file) in &files {
+            names.found.clear();
+            names.visit_file(file);
+            wrong.extend(names.found.iter().map(|found| format!("{name}: {found}")));
+        }
+    }
+    none(wrong);
+}
+
+/// The public signatures that name a hidden type.
+#[derive(Default)]
+struct HiddenNames {
+    hidden: BTreeSet<String>,
+    /// The item whose signature is visited, if it is public.
+    signature: Option<String>,
+    found: BTreeSet<String>,
+}
+
+impl HiddenNames {
+    fn visit_public(&mut self, vis: &Visibility, attributes: &[Attribute], of: &Signature) {
+        if matches!(vis, Visibility::Public(_)) && !is_hidden(attributes) {
+            self.signature = Some(of.ident.to_string());
+            self.visit_signature(of);
+            self.signature = None;
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for HiddenNames {
+    fn visit_item_fn(&mut self, function: &'ast ItemFn) {
+        self.visit_public(&function.vis, &function.attrs, &function.sig);
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'ast ImplItemFn) {
+        self.visit_public(&function.vis, &function.attrs, &function.sig);
+    }
+
+    /// A conversion from a hidden type is rendered, too.
+    fn visit_item_impl(&mut self, block: &'ast ItemImpl) {
+        if let Some((of, _)) = &block.trait_ {
+            self.signature = Some("an impl of a trait".to_owned());
+            self.visit_path(of);
+            self.signature = None;
+        }
+        for item in &block.items {
+            self.visit_impl_item(item);
+        }
+    }
+
+    fn visit_ident(&mut self, name: &'ast Ident) {
+        let Some(signature) = &self.signature else {
+            return;
+        };
+        if self.hidden.contains(&name.to_string()) {
+            self.found
+                .insert(format!("{signature} names {name}, which is hidden"));
+        }
+    }
+}
+
+/// The exported structs, enums and traits of a file that the docs leave out.
+fn hidden_types(file: &File, exported: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut hidden = BTreeSet::new();
+    for item in &file.items {
+        let (name, attributes) = match item {
+            Item::Struct(item) => (item.ident.to_string(), &item.attrs),
+            Item::Enum(item) => (item.ident.to_string(), &item.attrs),
+            Item::Trait(item) => (item.ident.to_string(), &item.attrs),
+            _ => continue,
+        };
+        if exported.contains(&name) && is_hidden(attributes) {
+            hidden.insert(name);
+        }
+    }
+    hidden
 }
 
 #[derive(Default)]

@@ -153,12 +153,22 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// Returns an error as [`Purgatory::new`] does.
     pub fn new(name: impl Into<String>, state: S) -> Result<Self, BuildError> {
         let purgatory = Purgatory::new(name)?;
-        Ok(Monitor::with(purgatory, state))
+        Ok(Monitor::over(purgatory, state))
     }
 
     /// Makes a monitor over a purgatory with other settings, such as a shared timer, an executor or
     /// a bound. Nothing else may use that purgatory.
-    pub fn with(purgatory: Purgatory<K, BoxedOperation>, state: S) -> Self {
+    ///
+    /// ```
+    /// use purgatory::{Monitor, Purgatory};
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let purgatory = Purgatory::builder("queue").timer(&timer).max_parked(100).build()?;
+    /// let queue: Monitor<&str, Vec<u32>> = Monitor::over(purgatory, Vec::new());
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn over(purgatory: Purgatory<K, BoxedOperation>, state: S) -> Self {
         let shared = Shared {
             purgatory,
             state: Mutex::new(state),

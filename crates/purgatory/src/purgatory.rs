@@ -268,12 +268,14 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.reschedule(id, timeout.into())
     }
 
-    /// Returns the number of operations parked now. Exact when idle. O(shards).
+    /// Returns the number of operations parked now. Exact when idle. O(shards). Do not use it to
+    /// decide [whether to signal a key](Self::waiters).
     pub fn len(&self) -> usize {
         self.core.sum_over_shards(|shard| shard.len())
     }
 
-    /// Returns true when no operation is parked. O(shards).
+    /// Returns true when no operation is parked. O(shards). Do not use it to decide [whether to
+    /// signal a key](Self::waiters).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -285,6 +287,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 
     /// Returns the number of watches on `key`. An operation with two watches counts twice. O(1).
+    ///
+    /// Do not use it to decide whether to signal the key: a thread that has checked its operation
+    /// and does not watch the key yet is not counted, and would miss the event.
     pub fn waiters<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
     where
         K: Borrow<Q>,

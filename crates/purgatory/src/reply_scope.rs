@@ -198,6 +198,10 @@ impl<V: Send + 'static> ReplyScope<V> {
 impl<V: Send + 'static> Shared<V> {
     /// Ends the requests that are on the scope's list now.
     fn fail(&self, reason: CancelReason) -> usize {
+        // Shard by shard, a later request could fail and an earlier one not.
+        if failpoint!(FailsWhatCameAfter) {
+            return self.replies.core().cancel_all(reason);
+        }
         let outcome = Outcome::Cancelled(reason);
         self.replies.core().end_for_key(&self.key, outcome)
     }

@@ -327,7 +327,9 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     /// Waits until `condition` gives a value or `true`: now, or at an event of one of the keys.
     ///
     /// This call, not the first poll, evaluates the condition and parks the wait; the timeout
-    /// counts from here. The future works on any runtime, or none.
+    /// counts from here. The future works on any runtime, or none. Called inside an `async fn` or
+    /// block, it runs when *that* future is polled first: to park at once, call `wait` in a plain
+    /// function that returns the future.
     ///
     /// The condition runs like a [check](DelayedOperation::try_complete): on the threads that
     /// signal the keys, with nothing locked. When the timeout fires it is evaluated once more, on

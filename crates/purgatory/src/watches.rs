@@ -79,7 +79,8 @@ impl<'a, K> Watches<'a, K> {
     }
 
     /// Watches watermarks with threshold watches: the operation completes when each key has reached
-    /// its threshold. With several, each one reached also checks the operation.
+    /// its threshold. With several, each one reached also checks the operation. Its check also runs
+    /// when the operation is parked, since a watermark reached before is not signalled again.
     ///
     /// One operation can have 16 383 of them. A key with two thresholds has two watches; repeated
     /// pairs count once.

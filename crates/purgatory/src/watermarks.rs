@@ -54,8 +54,11 @@ pub struct Watermarks<K: WatchKey + Sync> {
     keys: Arc<Limit>,
 }
 
-/// An operation that [`Watermarks`] parks.
-#[doc(hidden)]
+/// A wait for a value, as the operation of a [`Watermarks`]' purgatory. It is opaque: only
+/// `Watermarks` makes it and signals its keys.
+///
+/// The type is named where the purgatory is held apart from its `Watermarks`: a `Purgatory<String,
+/// WatermarkWait>` is that of a `Watermarks<String>`.
 pub struct WatermarkWait(Wait);
 
 /// The end of a wait: what is told of it.
@@ -194,26 +197,34 @@ impl<K: Send> QuorumWait for QuorumOf<K> {
     }
 }
 
-impl<K: WatchKey + Sync> From<Purgatory<K, WatermarkWait>> for Watermarks<K> {
-    /// Makes `Watermarks` over a purgatory with other settings, such as a shared timer, an executor
-    /// or a bound.
-    fn from(purgatory: Purgatory<K, WatermarkWait>) -> Self {
-        Watermarks::with_keys_max(purgatory, usize::MAX)
-    }
-}
-
 impl<K: WatchKey + Sync> Watermarks<K> {
     /// Makes `Watermarks` with its own timer; `name` labels its metrics.
     ///
     /// # Errors
     /// Returns an error as [`Purgatory::new`] does.
     pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
-        Purgatory::new(name).map(Self::from)
+        Purgatory::new(name).map(Self::over)
     }
 
-    /// Makes `Watermarks` over a purgatory, with values for at most `keys_max` keys at a time.
-    /// Waits under a key without a value do not count; [`max_parked`](crate::Builder::max_parked)
-    /// limits those.
+    /// Makes `Watermarks` over a purgatory with other settings, such as a shared timer, an executor
+    /// or a bound.
+    ///
+    /// ```
+    /// use purgatory::{Purgatory, Watermarks};
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let purgatory = Purgatory::builder("produce").timer(&timer).build()?;
+    /// let high_watermarks: Watermarks<&str> = Watermarks::over(purgatory);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn over(purgatory: Purgatory<K, WatermarkWait>) -> Self {
+        Watermarks::with_keys_max(purgatory, usize::MAX)
+    }
+
+    /// Makes `Watermarks` [over](Self::over) a purgatory, with values for at most `keys_max` keys
+    /// at a time. Waits under a key without a value do not count;
+    /// [`max_parked`](crate::Builder::max_parked) limits those.
     pub fn with_keys_max(purgatory: Purgatory<K, WatermarkWait>, keys_max: usize) -> Self {
         Watermarks {
             purgatory,

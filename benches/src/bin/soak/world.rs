@@ -88,7 +88,7 @@ impl World {
         let watermarks = Purgatory::builder("watermarks").timer(&timer).build()?;
         Ok(Arc::new(World {
             plain: plain.build()?,
-            monitor: Monitor::with(monitor, vec![0; LEVEL_KEYS as usize]),
+            monitor: Monitor::over(monitor, vec![0; LEVEL_KEYS as usize]),
             replies: replies.into(),
             watermarks: watermarks.into(),
             stall,

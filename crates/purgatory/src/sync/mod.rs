@@ -42,7 +42,7 @@ pub enum Failpoint {
     DroppedFutureLeavesOperation,
     /// A shutdown leaves the shards open.
     ShutdownClosesNoShard,
-    /// `fail_all` also fails an expectation that came after it began.
+    /// `fail_all` also fails an expectation that came after it began, while others go on.
     FailsWhatCameAfter,
     /// A reply that was delivered stays on the list of its scope.
     HandedOverStaysListed,

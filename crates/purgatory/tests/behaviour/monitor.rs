@@ -15,7 +15,7 @@ type Waits = Purgatory<&'static str>;
 /// Creates a monitor on a manual timer, with its purgatory for inspection.
 fn monitor() -> (Waits, Monitor<&'static str, Numbers>) {
     let waits = by_hand().1;
-    (waits.clone(), Monitor::with(waits, Numbers::new()))
+    (waits.clone(), Monitor::over(waits, Numbers::new()))
 }
 
 /// The message of a panic.

@@ -18,7 +18,7 @@ type Waits = Purgatory<u32, WatermarkWait>;
 /// Creates watermarks on a manual timer, with their purgatory for inspection.
 fn watermarks() -> (ManualTimer, Waits, Watermarks<u32>) {
     let (timer, waits) = by_hand();
-    (timer, waits.clone(), Watermarks::from(waits))
+    (timer, waits.clone(), Watermarks::over(waits))
 }
 
 #[track_caller]

@@ -16,7 +16,7 @@ type Jobs = Monitor<u8, usize>;
 /// Jobs on a manual timer.
 fn jobs() -> (ManualTimer, Jobs) {
     let (timer, purgatory) = by_hand();
-    (timer, Monitor::with(purgatory, 0))
+    (timer, Monitor::over(purgatory, 0))
 }
 
 /// A wait for a job under these keys, as one is added.

@@ -153,7 +153,7 @@ fn closing_scope_against_expect() {
 /// without the earlier, and one that does not fail can have its reply.
 #[test]
 fn fail_scope_against_expect() {
-    check(&[Failpoint::ExpiryLeavesNoNote], || {
+    check(&[Failpoint::FailsWhatCameAfter], || {
         let (_timer, waits, scope) = scope();
         let (_, mut before) = scope.expect(MS).unwrap();
         let network = scope.clone();

@@ -9,7 +9,7 @@ use super::{MS, by_hand, check, ending};
 /// Watermarks on a manual timer.
 fn watermarks() -> (ManualTimer, Watermarks<u8>) {
     let (timer, purgatory) = by_hand();
-    (timer, Watermarks::from(purgatory))
+    (timer, Watermarks::over(purgatory))
 }
 
 /// Either the wait sees the value as it parks, or the advance finds the wait.

@@ -11,7 +11,7 @@ use super::{
 use crate::support::requested;
 
 fn replicas<const N: usize>() -> Replicas<N> {
-    let committed = Watermarks::from(by_hand().1);
+    let committed = Watermarks::over(by_hand().1);
     Replicas {
         indices: [0; N].map(AtomicU64::new),
         committed,
@@ -55,7 +55,7 @@ fn topics() -> Topics {
     Topics {
         epochs: Mutex::default(),
         made: AtomicU64::new(0),
-        ends: Watermarks::from(by_hand().1),
+        ends: Watermarks::over(by_hand().1),
     }
 }
 

@@ -72,8 +72,8 @@ fn the_deadline_recipe_takes_any_duration() {
         let timer = running_timer();
         let produces = Produces {
             timer: timer.clone(),
-            places: Monitor::with(on(&timer), free),
-            high_watermark: Monitor::with(on(&timer), 0),
+            places: Monitor::over(on(&timer), free),
+            high_watermark: Monitor::over(on(&timer), 0),
         };
         let fulfil = || {
             produces.places.update(|free| *free += 1);
@@ -136,7 +136,7 @@ fn waits_of_the_recipes_take_any_duration() {
     ends_in_time(advance, start, Ok(0), fulfil, Ok(64));
 
     let queue = Queue {
-        jobs: Monitor::with(on(&timer), [].into()),
+        jobs: Monitor::over(on(&timer), [].into()),
     };
     let start = |limit| {
         let take = queue.take(limit);

@@ -19,7 +19,7 @@ use super::{
 #[test]
 fn a_push_checks_one_worker_and_jobs_keep_their_order() {
     let queue = Queue {
-        jobs: Monitor::with(by_hand().1, VecDeque::new()),
+        jobs: Monitor::over(by_hand().1, VecDeque::new()),
     };
     let mut workers = [(); 100].map(|()| queue.take(SECOND));
     let checks = || queue.jobs.purgatory().stats().checks;
@@ -176,7 +176,7 @@ fn a_newcomer_may_take_a_lease_first() {
 #[test]
 fn a_newcomer_may_take_a_job_first() {
     let queue = Queue {
-        jobs: Monitor::with(by_hand().1, VecDeque::new()),
+        jobs: Monitor::over(by_hand().1, VecDeque::new()),
     };
     let mut waiting = queue.take(SECOND);
     queue.jobs.update_keys(|jobs| {

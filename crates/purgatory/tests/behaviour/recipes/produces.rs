@@ -68,8 +68,8 @@ fn produces() -> (ManualTimer, Produces<ManualTimer>) {
     let waits = || Purgatory::builder("waits").timer(&timer).build().unwrap();
     let produces = Produces {
         timer: timer.clone(),
-        places: Monitor::with(waits(), 0),
-        high_watermark: Monitor::with(waits(), 0),
+        places: Monitor::over(waits(), 0),
+        high_watermark: Monitor::over(waits(), 0),
     };
     (timer, produces)
 }
