@@ -34,7 +34,6 @@ pub struct BoxedOperation {
 trait Erased: Send {
     fn check(&mut self, for_event: bool) -> bool;
     fn check_with(&mut self, event: &dyn Any) -> bool;
-    fn completes_by_call(&self) -> bool;
     fn weight(&self) -> u64;
     fn expiring(&mut self, late: &dyn Fn() -> Duration);
     fn on_complete(self: Box<Self>, outcome: Outcome);
@@ -53,10 +52,6 @@ impl<O: DelayedOperation> Erased for O {
 
     fn check_with(&mut self, event: &dyn Any) -> bool {
         self.try_complete_with(event)
-    }
-
-    fn completes_by_call(&self) -> bool {
-        DelayedOperation::completes_by_call(self)
     }
 
     fn weight(&self) -> u64 {
@@ -134,10 +129,6 @@ impl DelayedOperation for BoxedOperation {
 
     fn check_without_event(&mut self) -> bool {
         self.operation.check(false)
-    }
-
-    fn completes_by_call(&self) -> bool {
-        self.operation.completes_by_call()
     }
 
     fn weight(&self) -> u64 {

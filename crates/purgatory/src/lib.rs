@@ -46,7 +46,7 @@
 //! | to wake one waiter (like `notify_one`) | [`Purgatory::check_and_complete_one`], [`Monitor::update_one`] | [watches](guide::watches) |
 //! | to say in an event what has changed | [`Purgatory::check_and_complete_with`] | [operations](guide::operations) |
 //! | to end one, or several | [`Purgatory::cancel`], [`complete`](Purgatory::complete) | [lifecycle](guide::lifecycle) |
-//! | to end all of a key, or all | [`Purgatory::cancel_for_key`], [`Purgatory::complete_for_key`], [`Purgatory::cancel_all`] | [lifecycle](guide::lifecycle) |
+//! | to end all of a key, or all | [`Purgatory::cancel_for_key`], [`Purgatory::complete_for_key`], [`Purgatory::cancel_all`], [`Purgatory::complete_all`] | [lifecycle](guide::lifecycle) |
 //! | to look at, change or take out what is parked | [`Purgatory::with`], [`take`](Purgatory::take), [`for_each`](Purgatory::for_each) | [operations](guide::operations) |
 //! | slow callbacks on other threads | [`Builder::callbacks_on_executor`] | [lifecycle](guide::lifecycle) |
 //! | to give one more time | [`Purgatory::reschedule`] | [time](guide::time) |
@@ -115,6 +115,7 @@ pub mod sync;
 
 mod boxed;
 mod builder;
+mod ends;
 mod engine;
 mod error;
 mod events;

@@ -135,12 +135,6 @@ pub trait DelayedOperation: Send + 'static {
         1
     }
 
-    /// False if it cannot complete without a check, since it has to yield a value.
-    #[doc(hidden)]
-    fn completes_by_call(&self) -> bool {
-        true
-    }
-
     /// Checks the condition without an event: for a recheck, or for the last check.
     #[doc(hidden)]
     fn check_without_event(&mut self) -> bool {
@@ -378,7 +372,8 @@ pub enum EndResult {
     /// This call ended it. Its callback has run, or is about to.
     Ended,
     /// Another thread is checking it and ends it: as Completed if that check comes true, otherwise
-    /// by the request that was recorded first.
+    /// by the request that was recorded first. A [`wait`](crate::Purgatory::wait) that is to be
+    /// completed is checked once more for its value, and goes on without one.
     Noted,
     /// It waits for a value that it does not have, so it goes on waiting: the condition of a
     /// [`wait`](crate::Purgatory::wait) gave none, or it is an expected reply.

@@ -157,45 +157,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
-        self.core.end_for_key(key, cancelled)
-    }
-
-    /// Completes all operations parked under `key` without a check; returns how many this call
-    /// ended. Use it for an event that *is* the condition: a door that is open, a log that was
-    /// closed.
-    ///
-    /// The set is fixed before any callback runs, and the cost is the same, as for
-    /// [`cancel_for_key`](Self::cancel_for_key). This is not an event: an operation that another
-    /// thread is parking meanwhile may stay, unless its check sees the condition.
-    ///
-    /// A [`wait`](Purgatory::wait) completed this way re-evaluates its condition. If that gives no
-    /// value, it is cancelled.
-    ///
-    /// ```
-    /// use purgatory::{Purgatory, Timeout, when};
-    ///
-    /// let openings = Purgatory::<&str>::new("openings")?;
-    /// for door in ["front", "front", "back"] {
-    ///     let waits = when(|| false, |outcome| println!("go in: {outcome}"));
-    ///     openings.try_complete_else_watch(waits, &[door], Timeout::Never)?;
-    /// }
-    /// assert_eq!((openings.complete_for_key(&"front"), openings.len()), (2, 1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Panics
-    /// Panics as [`check_and_complete`](Self::check_and_complete) does.
-    pub fn complete_for_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
-    where
-        K: Borrow<Q>,
-    {
-        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner completes them") };
-        self.core.end_for_key(key, Outcome::Completed)
+        self.core
+            .cancel_for_key(key, CancelReason::Requested(reason.into()))
     }
 
     /// Cancels all parked operations with this reason; returns how many this call ended. The
-    /// purgatory stays open, unlike after [`shutdown`](Self::shutdown).
+    /// purgatory is empty then, but for operations under check, and stays open to be used again,
+    /// unlike after [`shutdown`](Self::shutdown).
     ///
     /// Each operation is cancelled as by [`cancel_for_key`](Self::cancel_for_key). An operation
     /// that has expired is not reached: its callback may still run after this returns, with
@@ -379,7 +347,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Cancels all parked operations ([`Shutdown`](CancelReason::Shutdown)), refuses operations
     /// that would have to wait from now on, and waits at most `limit` until checks and callbacks
-    /// have returned. Returns what was left; the rest still ends, once, as it would have.
+    /// have returned. Returns what was left; the rest still ends, once, as it would have. This is
+    /// for good: to empty a purgatory and use it again, call [`cancel_all`](Self::cancel_all) or
+    /// [`complete_all`](Self::complete_all).
     ///
     /// `limit` may be [`Duration::MAX`]; with zero this does not wait. A second call only waits.
     ///

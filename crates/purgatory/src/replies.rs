@@ -78,10 +78,6 @@ impl<V: Send + 'static> DelayedOperation for Expected<V> {
         false
     }
 
-    fn completes_by_call(&self) -> bool {
-        false // a reply completes it
-    }
-
     fn on_complete(self, outcome: Outcome) {
         if let Ok(Some(waker)) = Answer::fill(&self.answer, Err(WaitError::of(outcome))) {
             waker.wake();

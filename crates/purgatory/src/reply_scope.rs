@@ -202,8 +202,7 @@ impl<V: Send + 'static> Shared<V> {
         if failpoint!(FailsWhatCameAfter) {
             return self.replies.core().cancel_all(reason);
         }
-        let outcome = Outcome::Cancelled(reason);
-        self.replies.core().end_for_key(&self.key, outcome)
+        self.replies.core().cancel_for_key(&self.key, reason)
     }
 }
 

@@ -120,10 +120,6 @@ where
         self.value.is_some()
     }
 
-    fn completes_by_call(&self) -> bool {
-        false // its condition gives the value
-    }
-
     fn check_without_event(&mut self) -> bool {
         self.rechecked && self.try_complete()
     }
@@ -307,6 +303,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         // An operation with a condition finds a lost wakeup before it expires.
         let watches = Watches {
             last_check: rechecked,
+            needs_value: true,
             ..watches
         };
         match self.core.park(wrap(operation), watches, timeout) {

@@ -64,6 +64,8 @@ pub struct Watches<'a, K> {
     pub(crate) label: Option<&'static str>,
     /// The operation is checked once more when its timeout fires.
     pub(crate) last_check: bool,
+    /// Only a check gives the value that the operation yields.
+    pub(crate) needs_value: bool,
 }
 
 impl<'a, K> Watches<'a, K> {
@@ -75,6 +77,7 @@ impl<'a, K> Watches<'a, K> {
             counted: false,
             label: None,
             last_check: false,
+            needs_value: false,
         }
     }
 
@@ -91,6 +94,7 @@ impl<'a, K> Watches<'a, K> {
             counted: true,
             label: None,
             last_check: false,
+            needs_value: false,
         }
     }
 

@@ -87,10 +87,6 @@ impl DelayedOperation for WatermarkWait {
         false // the shard compares
     }
 
-    fn completes_by_call(&self) -> bool {
-        matches!(self.0, Wait::Callback(_)) // a future needs a value
-    }
-
     fn on_complete(self, outcome: Outcome) {
         match self.0 {
             Wait::Callback(then) => then(outcome),
@@ -108,6 +104,10 @@ impl ValueWait for WatermarkWait {
         if let Wait::Future { value: answer, .. } = &mut self.0 {
             *answer = value;
         }
+    }
+
+    fn needs_value(&self) -> bool {
+        !matches!(self.0, Wait::Callback(_))
     }
 
     fn is_quorum(&self) -> bool {

@@ -5,7 +5,7 @@
 //! Other threads leave it a request, to check again or to end it, on which it acts as it checks the
 //! payload in.
 
-use std::{any::Any, sync::Arc};
+use std::{any::Any, collections::HashSet, sync::Arc};
 
 use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::contain};
@@ -14,6 +14,7 @@ use crate::{
     engine::{Core, nested::Call, trace},
     operation::{DelayedOperation, Verdict},
     shard::{AllEnded, Cause, CheckedIn, CheckedOut, Ended, Entries, Waiter},
+    sync::CHECK_BATCH,
     watches::WatchKey,
 };
 
@@ -163,6 +164,27 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.check_out_elsewhere(batch);
         }
         self.check_many(call, batch, |operation| operation.try_complete_with(event))
+    }
+
+    /// Checks operations, each once however often it is listed; returns how many completed.
+    pub(super) fn check_each_once(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        mut handles: Vec<TimerHandle>,
+    ) -> usize {
+        if handles.len() > 1 {
+            let mut known = HashSet::new();
+            handles.retain(|&handle| known.insert(handle));
+        }
+        let mut completed = 0;
+        let mut batch = Batch::new();
+        for handles in handles.chunks(CHECK_BATCH) {
+            for &handle in handles {
+                batch.push(handle);
+            }
+            completed += self.check_batch(call, &mut batch);
+        }
+        completed
     }
 
     /// Checks the one waiter of a batch, if it can be checked out, and finishes it if it ended.

@@ -22,7 +22,7 @@ use crate::{
         walk::{LIST_BATCH, MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
-    shard::{AllEnded, CheckedOut, Ended, Popped, Shard, WatchList},
+    shard::{AllEnded, CheckedOut, Ended, Entry, ParkTimes, Popped, Shard, WatchList},
     watches::WatchKey,
 };
 
@@ -39,10 +39,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return EndResult::Gone;
         };
 
-        // 1. A wait has a value only from its condition; one without a condition has none.
-        if outcome == Outcome::Completed
-            && entry.payload().is_some_and(|it| !it.completes_by_call())
-        {
+        // 1. A wait has a value only from its condition, a reply from its delivery. If a thread
+        //    holds it, it is left a request to check once more.
+        if outcome == Outcome::Completed && Self::needs_value(entry) {
             if !O::CHECKED {
                 return EndResult::NoValue;
             }
@@ -59,6 +58,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         drop(first_shard);
         self.finish(&call, ended);
         EndResult::Ended
+    }
+
+    /// True if no call completes the operation: it yields a value that a check or a reply gives.
+    fn needs_value(entry: &Entry<O>) -> bool {
+        !O::HAS_EVENTS || entry.needs_value()
     }
 
     /// Completes an operation that needs a value, if its check gives one. It is `held`, unless
@@ -86,21 +90,85 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return false;
         };
         let times = self.park_times(self.driver().now_ns(), timeout);
+        self.reschedule_to(handle, &times)
+    }
+
+    /// Gives every operation parked under `key` another timeout; returns how many got it.
+    pub(crate) fn reschedule_for_key<Q: Hash + Equivalent<K> + ?Sized>(
+        &self,
+        key: &Q,
+        timeout: Timeout,
+    ) -> usize {
+        let hash = self.versions.hash(key);
+        let times = self.park_times(self.driver().now_ns(), timeout);
+        let mut rescheduled = 0;
+        for handle in self.waiters_of(key, hash) {
+            rescheduled += usize::from(self.reschedule_to(handle, &times));
+        }
+        rescheduled
+    }
+
+    fn reschedule_to(&self, handle: TimerHandle, times: &ParkTimes) -> bool {
         let mut first_shard = self.first_shard_of(handle);
-        let Some(due) = first_shard.reschedule(handle, times) else {
+        let Some(due) = first_shard.reschedule(handle, *times) else {
             return false;
         };
-        Self::work_at(&mut first_shard, &times, due);
+        Self::work_at(&mut first_shard, times, due);
         true
     }
 
-    /// Ends every operation parked under `key`; returns how many this call ended. All are claimed
-    /// before the first is called back, so operations that callbacks park stay.
-    pub(crate) fn end_for_key<Q: Hash + Equivalent<K> + ?Sized>(
+    /// Completes every operation parked under `key`, as [`complete_listed`](Self::complete_listed).
+    pub(crate) fn complete_for_key<Q: Hash + Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
-        outcome: Outcome,
     ) -> usize {
+        let call = Call::enter(&self.executors);
+        let listed = self.waiters_of(key, self.versions.hash(key));
+        self.complete_listed(&call, listed)
+    }
+
+    /// Completes everything parked, as [`complete_listed`](Self::complete_listed).
+    pub(crate) fn complete_all(self: &Arc<Self>) -> usize {
+        let call = Call::enter(&self.executors);
+        let mut listed = Vec::new();
+        let mut tour = Tour::default();
+        while let Some((_shard, handles)) = self.next_parked(&mut tour) {
+            listed.extend(handles);
+        }
+        self.complete_listed(&call, listed)
+    }
+
+    /// Completes these operations; returns how many this call ended. All are claimed before the
+    /// first is called back. One that needs a value is checked for it, and waits on without one.
+    fn complete_listed(self: &Arc<Self>, call: &Call<'_>, listed: Vec<TimerHandle>) -> usize {
+        // 1. Claim those that need no value. One that is held is left a request to end.
+        let now_ns = self.ending_at();
+        let mut to_check = Vec::new();
+        let mut unfinished = Unfinished::new(self, call);
+        let claimed = &mut unfinished.ended;
+        self.each_in_first_shard(
+            listed,
+            |&handle| handle,
+            |first_shard, handle| match first_shard.get_mut(handle) {
+                // Without a check there is nothing that gives the value.
+                Some(entry) if Self::needs_value(entry) && !O::CHECKED => {}
+                Some(entry) if Self::needs_value(entry) => to_check.push(handle),
+                _ => claimed.extend(first_shard.claim(handle, Outcome::Completed, now_ns)),
+            },
+        );
+        // 2. Call them back, then check the others.
+        let completed = unfinished.finish();
+        completed + self.check_each_once(call, to_check)
+    }
+
+    /// Cancels every operation parked under `key`; returns how many this call ended. All are
+    /// claimed before the first is called back, so operations that callbacks park stay.
+    pub(crate) fn cancel_for_key<Q: Hash + Equivalent<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        reason: CancelReason,
+    ) -> usize {
+        let outcome = Outcome::Cancelled(reason);
         let call = Call::enter(&self.executors);
         let hash = self.versions.hash(key);
         let now_ns = self.ending_at();

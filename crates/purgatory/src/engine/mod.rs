@@ -295,6 +295,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             info: ParkInfo::PLAIN,
             counted: 0,
             last_check: false,
+            needs_value: false,
         }
     }
 

@@ -102,6 +102,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let now_ns = self.driver().now_ns();
         let label = watches.label;
         let last_check = watches.last_check;
+        let needs_value = watches.needs_value;
         let watch_set = self.watch_set(watches);
         if watch_set.is_empty() {
             return Err(Refused::new(operation, RefusedReason::NoKeys));
@@ -130,6 +131,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut times = self.park_times(now_ns, timeout);
         times.counted = counted;
         times.last_check = last_check;
+        times.needs_value = needs_value;
         times.info = ParkInfo {
             weight: permit.weight,
             label,

@@ -9,7 +9,7 @@
 //! *The thread that takes a watch counts it down*, with no user code in between. Then it walks the
 //! met watches that wait for their check, as an event does.
 
-use std::{any::Any, collections::HashSet, hash::Hash, sync::Arc};
+use std::{any::Any, hash::Hash, sync::Arc};
 
 use hashbrown::Equivalent;
 use timer_core::TimerHandle;
@@ -312,22 +312,5 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             taken.clear();
             shard = self.shard_of(hash);
         }
-    }
-
-    /// Checks operations, each once however often it is listed; returns how many completed.
-    fn check_each_once(self: &Arc<Self>, call: &Call<'_>, mut handles: Vec<TimerHandle>) -> usize {
-        if handles.len() > 1 {
-            let mut known = HashSet::new();
-            handles.retain(|&handle| known.insert(handle));
-        }
-        let mut completed = 0;
-        let mut batch = Batch::new();
-        for handles in handles.chunks(CHECK_BATCH) {
-            for &handle in handles {
-                batch.push(handle);
-            }
-            completed += self.check_batch(call, &mut batch);
-        }
-        completed
     }
 }

@@ -40,6 +40,9 @@ pub(crate) trait ValueWait: DelayedOperation {
     /// Stores the value that has met its threshold, for a wait for one key.
     fn met(&mut self, value: u64);
 
+    /// Returns true when it yields a value, which only an advance gives.
+    fn needs_value(&self) -> bool;
+
     /// Returns true when it waits for several keys.
     fn is_quorum(&self) -> bool;
 
@@ -328,6 +331,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             }
         };
         let mut times = self.park_times(now_ns, timeout);
+        times.needs_value = operation.needs_value();
         times.info.weight = permit.weight;
         let watch = Watch {
             key,
@@ -382,6 +386,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             Err(full) => return Err(Refused::new(operation, full)),
         };
         let mut times = self.park_times(now_ns, timeout);
+        times.needs_value = operation.needs_value();
         times.info.weight = permit.weight;
 
         // 3. Watch the keys.

@@ -124,10 +124,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let plain = waiters.len();
         // 2. The watermark watches. An advance moves a watch from the first of these to the second.
         let shard = self.shard_of(hash);
-        if let Some(record) = shard.find(key, hash) {
-            waiters.extend(shard.unmet_waiters(record));
-        }
+        let record = shard.find(key, hash);
+        let mut unmet = record.map_or_else(Vec::new, |record| shard.unmet_waiters(record));
         drop(shard);
+        unmet.sort_unstable();
+        waiters.extend(unmet.iter().map(|waiter| waiter.handle));
         self.list(key, hash, WatchList::Met, &mut waiters);
         // 3. Only with watermark watches an operation is listed twice.
         if waiters.len() > plain {

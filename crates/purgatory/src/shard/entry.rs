@@ -143,6 +143,8 @@ impl Notes {
     const SEEN: u8 = 1 << 3;
     /// It is checked once more when its time is up. Set for good.
     const LAST_CHECK: u8 = 1 << 4;
+    /// Only a check gives the value that it yields. Set for good.
+    const NEEDS_VALUE: u8 = 1 << 5;
 
     #[inline(always)]
     fn has(self, note: u8) -> bool {
@@ -174,6 +176,8 @@ pub(crate) struct ParkTimes {
     pub(crate) counted: usize,
     /// It has a last check, whatever its purgatory was built with.
     pub(crate) last_check: bool,
+    /// Only a check gives the value that it yields.
+    pub(crate) needs_value: bool,
 }
 
 /// The properties of an operation that are neither keys nor times.
@@ -261,6 +265,9 @@ impl<O> Entry<O> {
         if times.last_check {
             notes.set(Notes::LAST_CHECK);
         }
+        if times.needs_value {
+            notes.set(Notes::NEEDS_VALUE);
+        }
         Entry {
             state,
             last_secondary: None,
@@ -271,6 +278,11 @@ impl<O> Entry<O> {
             remaining: times.counted as u16,
             notes,
         }
+    }
+
+    /// True when only a check gives the value that it yields.
+    pub(crate) fn needs_value(&self) -> bool {
+        self.notes.has(Notes::NEEDS_VALUE)
     }
 
     /// Returns the payload, unless the entry is held.
@@ -487,6 +499,7 @@ mod tests {
             info: ParkInfo::PLAIN,
             counted,
             last_check: false,
+            needs_value: false,
         };
         Entry::new(state, &times)
     }

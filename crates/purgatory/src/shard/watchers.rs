@@ -28,7 +28,7 @@ use super::{
     keys::{
         Link, Popped, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, WalkCursor, WalkId, WatchList,
     },
-    watermark_queue::{Ends, Lowest, NONE, Unmet, WatermarkKind},
+    watermark_queue::{Ends, Lowest, NONE, Unmet, UnmetWaiter, WatermarkKind},
 };
 
 /// The links of a shard, in entries and in secondary watches.
@@ -269,9 +269,9 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         watermarks.as_ref().is_some_and(|list| !list.is_empty())
     }
 
-    /// Returns the operations of a key's watermark watches that are not met, in no order, and
-    /// perhaps some that have ended. O(n): each is copied.
-    pub(crate) fn unmet_waiters(&self, record: u32) -> Vec<TimerHandle> {
+    /// Returns the operations of a key's watermark watches that are not met, to be sorted by the
+    /// caller, and perhaps some that have ended. O(n): each is copied.
+    pub(crate) fn unmet_waiters(&self, record: u32) -> Vec<UnmetWaiter> {
         match &self.keys.at(record).watermarks {
             Some(watermarks) => watermarks.unmet().collect(),
             None => Vec::new(),

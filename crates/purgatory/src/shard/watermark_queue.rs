@@ -82,6 +82,14 @@ impl Unmet {
     }
 }
 
+/// The operation of a watermark watch that is not met. The lowest threshold sorts first, then the
+/// one that was parked first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct UnmetWaiter {
+    rank: (u64, u64),
+    pub(crate) handle: TimerHandle,
+}
+
 /// The watermark watches of a key.
 #[derive(Debug)]
 pub(super) struct WatermarkList {
@@ -172,9 +180,12 @@ impl WatermarkList {
     }
 
     /// Returns the operations of the watches that are not met, those left behind included.
-    pub(super) fn unmet(&self) -> impl Iterator<Item = TimerHandle> {
+    pub(super) fn unmet(&self) -> impl Iterator<Item = UnmetWaiter> {
         let all = self.run.iter().chain(&self.heap);
-        all.map(|unmet| unmet.handle)
+        all.map(|unmet| UnmetWaiter {
+            rank: unmet.rank.0,
+            handle: unmet.handle,
+        })
     }
 
     /// True when a threshold is at most `value`. O(1).

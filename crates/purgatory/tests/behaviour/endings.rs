@@ -1,13 +1,22 @@
 //! Ending many at once: all of a purgatory, and all of a key.
 
 use std::{
-    sync::mpsc::{Sender, channel},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc::{Sender, channel},
+    },
     time::Duration,
 };
 
-use crate::support::{MS, NEVER, Park, Probe, SECOND, requested, waiting};
-use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, Watches};
-use timer_core::ManualTimer;
+use crate::support::{
+    MINUTE, MS, NEVER, Park, Probe, SECOND, assert_empty, by_hand, never, over, poll, requested,
+    waiting,
+};
+use purgatory::{
+    BoxedOperation, DelayedOperation, EndResult, Outcome, Purgatory, WaitError, Watches, when,
+};
+use timer_core::{ManualTimer, SystemTimer};
 
 #[test]
 fn cancel_all_ends_all_and_leaves_the_purgatory_open() {
@@ -81,6 +90,165 @@ fn complete_for_key_completes_without_a_check() {
         (other.endings(), purgatory.stats().completed),
         (vec![Outcome::Expired], 3)
     );
+}
+
+/// A wait needs a value, under a plain key and a watermark, alone and with others.
+#[test]
+fn complete_for_key_leaves_waits_without_a_value() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let shelf = Arc::new(Mutex::new(Vec::new()));
+    let take = || {
+        let shelf = shelf.clone();
+        move || shelf.lock().unwrap().pop()
+    };
+    let level = [("a", 9)];
+    let mut plain = waits.wait(&["b", "a"], SECOND, take());
+    let mut counted = waits.wait(Watches::up_to(&level), SECOND, take());
+    let mut checked = waits.wait(Watches::up_to(&level).checked(), SECOND, take());
+    let mut event = waits.next_event(&["a"], SECOND); // which has no condition
+    let (sender, ended) = channel();
+    let callback = when(|| false, move |outcome| sender.send(outcome).unwrap());
+    waits.park(callback, &["a"], NEVER);
+
+    assert_eq!(waits.complete_for_key(&"a"), 2);
+    assert_eq!(ended.try_recv(), Ok(Outcome::Completed));
+    assert_eq!(over(&mut event), Ok(()));
+    assert_eq!(
+        (waits.len(), waits.waiters(&"a"), waits.waiters(&"b")),
+        (3, 3, 1)
+    );
+    assert!(poll(&mut plain).is_pending());
+    assert!(poll(&mut counted).is_pending() && poll(&mut checked).is_pending());
+
+    shelf.lock().unwrap().extend([2, 1]);
+    assert_eq!(waits.complete_for_key(&"a"), 2);
+    assert_eq!([over(&mut plain), over(&mut counted)], [Ok(1), Ok(2)]);
+    shelf.lock().unwrap().push(3); // its watch is still there
+    assert_eq!(
+        (waits.complete_up_to(&"a", 9), over(&mut checked)),
+        (1, Ok(3))
+    );
+    assert_empty(&waits);
+}
+
+/// By its id or its key, while its condition is evaluated: it is evaluated once more, and goes on
+/// without a value.
+#[test]
+fn complete_leaves_a_wait_under_check() {
+    for by_key in [false, true] {
+        let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+        let inside = waits.clone();
+        let id = Arc::new(OnceLock::new());
+        let parked = id.clone();
+        let checks = Arc::new(AtomicUsize::new(0));
+        let counted = checks.clone();
+        let condition = move || {
+            let check = counted.fetch_add(1, SeqCst);
+            if check == 1 && by_key {
+                assert_eq!(inside.complete_for_key(&"a"), 0);
+            } else if check == 1 {
+                assert_eq!(inside.complete(*parked.get().unwrap()), EndResult::Noted);
+            }
+            if check == 3 { Some("a value") } else { None }
+        };
+        let mut wait = waits.wait(&["a"], SECOND, condition);
+        id.set(wait.id().unwrap()).unwrap();
+        assert_eq!(waits.check_and_complete(&"a"), 0);
+        assert_eq!(checks.load(SeqCst), 3, "checked once more");
+        assert!(poll(&mut wait).is_pending());
+        assert_eq!(waits.check_and_complete(&"a"), 1);
+        assert_eq!(over(&mut wait), Ok("a value"));
+        assert_empty(&waits);
+    }
+}
+
+/// Whatever its watches; a wait goes on without a value. The purgatory is used again.
+#[test]
+fn complete_all_empties_and_leaves_it_open() {
+    let (timer, purgatory) = waiting();
+    let level = [("a", 9), ("b", 9)];
+    for round in 1..=2 {
+        let mut probes = Vec::new();
+        for _ in 0..100 {
+            probes.push(Probe::parked(&purgatory, &["a"], SECOND));
+            probes.push(Probe::parked(&purgatory, &["b", "a"], NEVER));
+            probes.push(Probe::parked(&purgatory, Watches::up_to(&level), SECOND));
+        }
+        assert_eq!(purgatory.complete_all(), 300);
+        for probe in probes {
+            assert_eq!(
+                (probe.endings(), probe.checks()),
+                (vec![Outcome::Completed], 1)
+            );
+        }
+        assert_eq!(purgatory.stats().completed, 300 * round);
+        assert_empty(&purgatory);
+    }
+    timer.advance(SECOND);
+    assert_eq!(purgatory.complete_all(), 0);
+
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let mut wait = waits.wait(&["a"], SECOND, || None::<u32>);
+    waits.park(never(), &["a"], NEVER);
+    assert_eq!((waits.complete_all(), waits.len()), (1, 1));
+    assert!(poll(&mut wait).is_pending());
+}
+
+/// Operations that callbacks park stay.
+#[test]
+fn complete_all_ends_a_set_that_is_fixed() {
+    let (_timer, purgatory) = waiting();
+    let parks = purgatory.clone();
+    let later = Probe::new();
+    let parked = later.operation();
+    let first = Probe::new();
+    let then = move |_| _ = parks.park(parked, &["a"], NEVER);
+    purgatory.park(first.operation().then(then), &["a"], NEVER);
+    assert_eq!((purgatory.complete_all(), purgatory.len()), (1, 1));
+    assert!(first.ended() && !later.ended());
+}
+
+#[test]
+fn reschedule_for_key_moves_all_deadlines_of_a_key() {
+    let (timer, purgatory) = waiting();
+    let level = [("a", 5)];
+    let met = [("a", 1)];
+    let both = Watches::up_to(&level).with_keys(&["a"]);
+    let watches = [
+        Watches::keys(&["a"]),
+        Watches::keys(&["b", "a"]),
+        both,
+        Watches::up_to(&met).checked(),
+    ];
+    let moved = watches.map(|watches| Probe::parked(&purgatory, watches, SECOND));
+    let stays = Probe::parked(&purgatory, &["b"], SECOND);
+    purgatory.complete_up_to(&"a", 1);
+    timer.advance(SECOND / 2);
+    assert_eq!(purgatory.reschedule_for_key(&"a", SECOND), 4);
+    assert_eq!(purgatory.reschedule_for_key(&"c", SECOND), 0);
+    timer.advance(SECOND / 2);
+    assert!(stays.ended() && !moved.iter().any(Probe::ended));
+    timer.advance(SECOND / 2);
+    assert!(
+        moved
+            .iter()
+            .all(|probe| probe.endings() == [Outcome::Expired])
+    );
+    assert_eq!(purgatory.reschedule_for_key(&"a", SECOND), 0);
+    let never = Probe::parked(&purgatory, &["a"], SECOND);
+    assert_eq!(purgatory.reschedule_for_key(&"a", NEVER), 1);
+    timer.advance(MINUTE);
+    assert!(!never.ended());
+}
+
+/// The program's own handle may go first.
+#[test]
+fn a_shared_timer_lives_as_long_as_its_purgatories() {
+    let timer = SystemTimer::new().unwrap();
+    let waits: Purgatory<&str> = Purgatory::builder("waits").timer(&timer).build().unwrap();
+    drop(timer);
+    let expires = waits.wait(&["a"], MS, || false);
+    assert_eq!(expires.wait_blocking(), Err(WaitError::Expired));
 }
 
 /// Sends how late it expires, then panics; and sends its end.

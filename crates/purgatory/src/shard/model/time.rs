@@ -43,6 +43,7 @@ impl Model {
             },
             counted: 0,
             last_check: false,
+            needs_value: false,
         }
     }
 
