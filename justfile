@@ -117,6 +117,10 @@ instructions *ARGS:
 schemes *ARGS:
     cargo run --release -p purgatory-benches --bin schemes -- {{ARGS}}
 
+# Lock holds of the commonest calls, and cache lines that move with 1 to 64 processors; wants valgrind.
+lines *ARGS:
+    benches/lines.py {{ARGS}}
+
 # Kafka's load test over the wheel and the first purgatory's shape.
 perf *ARGS:
     cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}}

@@ -1,0 +1,277 @@
+//! Makes the six commonest calls a thousand times each, for `benches/lines.py`. That script runs
+//! this program under valgrind and says which cache lines each call touches, and which of them
+//! would move between processors.
+//!
+//! A call is marked by a store to a byte that belongs to its kind. Everything runs on one thread;
+//! the script says on which processor a call runs. As many calls precede the first mark, so that
+//! pages and tables have their size.
+#![expect(clippy::print_stdout, reason = "the script reads it")]
+
+use std::{
+    cell::Cell,
+    collections::VecDeque,
+    env, fs,
+    future::Future,
+    pin::Pin,
+    sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+use purgatory::{
+    DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, Replies, WaitFuture, Watches,
+};
+use timer_core::ManualTimer;
+
+/// Makes the six commonest calls, each with a mark, for benches/lines.py; by itself it shows
+/// nothing.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// The number of calls of each kind, after as many that are not marked.
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    calls: u64,
+}
+
+/// The number of operations that are parked while one more is parked and the oldest ends.
+const PARKED: usize = 512;
+/// The number of operations that expire at once.
+const BURST: u64 = 512;
+/// The number of keys, which are used in turn: with fewer operations parked, each has one waiter at
+/// most.
+const KEYS: u64 = 2048;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The bytes of the marks, and all else that the calls touch of this program: no part of a call.
+#[repr(align(128))]
+struct Bench {
+    /// One for each kind of call; the first ends a call.
+    marks: [AtomicU8; 64],
+    ready: AtomicU64,
+    ended: AtomicU64,
+}
+
+static BENCH: Bench = Bench {
+    marks: [const { AtomicU8::new(0) }; 64],
+    ready: AtomicU64::new(u64::MAX),
+    ended: AtomicU64::new(0),
+};
+
+thread_local! {
+    /// Its address tells where thread-locals are.
+    static LOCAL: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The kinds of calls: the script knows them by their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Not counted, but made on some processor.
+    Other = 1,
+    Park,
+    Event,
+    Advance,
+    Expect,
+    Deliver,
+    Take,
+    Cancel,
+    Expire,
+}
+
+/// An operation of 8 bytes.
+struct Op(u64);
+
+impl DelayedOperation for Op {
+    fn try_complete(&mut self) -> bool {
+        BENCH.ready.load(Relaxed) == self.0
+    }
+
+    fn on_complete(self, _: Outcome) {
+        BENCH.ended.fetch_add(1, Relaxed);
+    }
+}
+
+/// The marked calls, in order: each with its key.
+struct Calls {
+    made: Vec<(Kind, u64)>,
+    marking: bool,
+}
+
+impl Calls {
+    /// Makes a call on `key`, between two marks.
+    fn make<R>(&mut self, kind: Kind, key: u64, call: impl FnOnce() -> R) -> R {
+        if !self.marking {
+            return call();
+        }
+        self.made.push((kind, key));
+        BENCH.marks[kind as usize].store(1, Relaxed);
+        let result = call();
+        BENCH.marks[0].store(1, Relaxed);
+        result
+    }
+}
+
+/// Parks an operation, which is not ready.
+fn park(purgatory: &Purgatory<u64, Op>, number: u64, timeout: Duration) -> Result<OperationId> {
+    let key = [number % KEYS];
+    match purgatory.try_complete_else_watch(Op(number), &key, timeout)? {
+        ParkResult::Parked(id) => Some(id),
+        _ => None,
+    }
+    .context("it is not ready")
+}
+
+/// The purgatories, on timers of their own. Only an advance of the last is a call, in which the
+/// others take no part.
+struct World {
+    events: Purgatory<u64, Op>,
+    cancels: Purgatory<u64, Op>,
+    advances: Purgatory<u64, Op>,
+    replies: Replies<u64, u64>,
+    expires: Purgatory<u64, Op>,
+    timer: ManualTimer,
+    cancellable: VecDeque<OperationId>,
+    expected: VecDeque<Pin<Box<WaitFuture<u64>>>>,
+}
+
+impl World {
+    fn new() -> Result<Self> {
+        // As many shards as a server with two processors has.
+        let still = ManualTimer::new();
+        let timer = ManualTimer::new();
+        let purgatory = |timer: &ManualTimer| Purgatory::builder("lines").timer(timer).shards(128);
+        let replies = Purgatory::builder("lines").timer(&still).shards(128);
+        Ok(World {
+            events: purgatory(&still).build()?,
+            cancels: purgatory(&still).build()?,
+            advances: purgatory(&still).build()?,
+            replies: Replies::from(replies.build()?),
+            expires: purgatory(&timer).build()?,
+            timer,
+            cancellable: VecDeque::with_capacity(2 * PARKED),
+            expected: VecDeque::with_capacity(2 * PARKED),
+        })
+    }
+
+    /// Parks one and completes the oldest, in each of the ways.
+    fn step(&mut self, number: u64, calls: &mut Calls) -> Result<()> {
+        let key = number % KEYS;
+        let oldest = number.checked_sub(PARKED as u64);
+        let oldest_key = oldest.map_or(0, |oldest| oldest % KEYS);
+
+        // An event with one waiter.
+        calls.make(Kind::Park, key, || park(&self.events, number, MINUTE))?;
+        if let Some(oldest) = oldest {
+            BENCH.ready.store(oldest, Relaxed);
+            let completed = calls.make(Kind::Event, oldest_key, || {
+                self.events.check_and_complete(&oldest_key)
+            });
+            ensure!(completed == 1, "the event completed {completed}");
+        }
+
+        // A cancel by id.
+        let id = calls.make(Kind::Other, key, || park(&self.cancels, number, MINUTE))?;
+        self.cancellable.push_back(id);
+        if oldest.is_some() {
+            let id = self.cancellable.pop_front().context("the oldest")?;
+            calls.make(Kind::Cancel, oldest_key, || self.cancels.cancel(id, "over"));
+        }
+
+        // A watermark that reaches one waiter.
+        let until = [(key, number + 1)];
+        calls.make(Kind::Other, key, || {
+            let watches = Watches::up_to(&until);
+            self.advances
+                .try_complete_else_watch(Op(number), watches, MINUTE)
+        })?;
+        if let Some(oldest) = oldest {
+            let completed = calls.make(Kind::Advance, oldest_key, || {
+                self.advances.complete_up_to(&oldest_key, oldest + 1)
+            });
+            ensure!(completed == 1, "the advance completed {completed}");
+        }
+        self.reply(number, oldest, calls)
+    }
+
+    /// Expects a reply, and delivers and takes the oldest.
+    fn reply(&mut self, number: u64, oldest: Option<u64>, calls: &mut Calls) -> Result<()> {
+        let mut context = Context::from_waker(Waker::noop());
+        let reply = calls.make(Kind::Expect, number % KEYS, || {
+            let reply = self.replies.expect(number, MINUTE);
+            reply.map(|reply| {
+                let mut reply = Box::pin(reply);
+                _ = reply.as_mut().poll(&mut context);
+                reply
+            })
+        });
+        self.expected
+            .push_back(reply.ok().context("a fresh number")?);
+        let Some(oldest) = oldest else {
+            return Ok(());
+        };
+
+        // The caller that expects the reply takes it.
+        let mut reply = self.expected.pop_front().context("the oldest")?;
+        let deliver = || self.replies.deliver(&oldest, !oldest);
+        let delivered = calls.make(Kind::Deliver, oldest % KEYS, deliver);
+        ensure!(delivered.is_ok(), "nobody waited");
+        let taken = calls.make(Kind::Take, oldest % KEYS, || {
+            let taken = reply.as_mut().poll(&mut context).is_ready();
+            drop(reply);
+            taken
+        });
+        ensure!(taken, "no reply");
+        Ok(())
+    }
+
+    /// Parks a burst, and advances the time until all of it has expired.
+    fn expire(&self, first: u64, calls: &mut Calls) -> Result<()> {
+        for number in first..first + BURST {
+            let key = number % KEYS;
+            calls.make(Kind::Other, key, || {
+                park(&self.expires, number, Duration::from_millis(5))
+            })?;
+        }
+        let before = BENCH.ended.load(Relaxed);
+        calls.make(Kind::Expire, 0, || {
+            self.timer.advance(Duration::from_millis(20));
+        });
+        let expired = BENCH.ended.load(Relaxed) - before;
+        ensure!(expired == BURST, "{expired} expired");
+        Ok(())
+    }
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let mut world = World::new()?;
+    let mut calls = Calls {
+        made: Vec::with_capacity(32 * args.calls as usize),
+        marking: false,
+    };
+
+    // The script wants to know where things are.
+    let executable = env::current_exe()?;
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    let of_this = |line: &&str| line.ends_with(&*executable.to_string_lossy());
+    println!("base {}", maps.lines().find(of_this).unwrap_or_default());
+    let heap = maps.lines().find(|line| line.ends_with("[heap]"));
+    println!("heap {}", heap.unwrap_or_default());
+    println!("bench {:p} {}", &raw const BENCH, size_of::<Bench>());
+    println!("stack {:p}", &raw const args);
+    LOCAL.with(|local| println!("local {:p}", local.as_ptr()));
+
+    // The first half warms up.
+    for number in 0..2 * args.calls {
+        calls.marking = number >= args.calls;
+        world.step(number, &mut calls)?;
+        if number % BURST == 0 {
+            world.expire(number, &mut calls)?;
+        }
+    }
+    for (kind, key) in &calls.made {
+        println!("call {kind:?} {key}");
+    }
+    Ok(())
+}
