@@ -11,7 +11,7 @@ use std::{error::Error, fmt, sync::Arc};
 
 use crate::{
     error::RefusedReason,
-    operation::{CancelReason, Outcome, Timeout, opaque},
+    operation::{CancelReason, Timeout, opaque},
     reason::Reason,
     replies::Replies,
     sync::{AtomicU64, HandedBack, Ordering},

@@ -49,8 +49,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let timer = purgatory::timer_core::ManualTimer::new();
     let waits = |name: &str| Purgatory::builder(name).timer(&timer).build();
-    let places = Monitor::with(waits("places")?, 1);
-    let high_watermark = Monitor::with(waits("produce")?, 7);
+    let places = Monitor::over(waits("places")?, 1);
+    let high_watermark = Monitor::over(waits("produce")?, 7);
     let produces = Produces {
         timer: timer.clone(),
         places,
