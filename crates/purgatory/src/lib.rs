@@ -122,6 +122,7 @@ mod events;
 pub mod guide;
 mod monitor;
 mod operation;
+mod origin;
 mod purgatory;
 mod reach;
 mod reason;

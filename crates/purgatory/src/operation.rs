@@ -1,6 +1,6 @@
 //! The operation: its trait, its id, and how it ends.
 
-use std::{any::Any, fmt, time::Duration};
+use std::{any::Any, fmt, task::Waker, time::Duration};
 
 use timer_core::{TickLength, TimerHandle};
 
@@ -133,6 +133,27 @@ pub trait DelayedOperation: Send + 'static {
     /// reaches the parking thread; nothing was parked.
     fn weight(&self) -> u64 {
         1
+    }
+
+    /// True if futures may wait for such operations. Their answers stay in their entries.
+    #[doc(hidden)]
+    const AWAITED: bool = false;
+
+    /// Returns the place of the waker, if a future waits for this operation; `None` otherwise, and
+    /// once it is answered.
+    #[doc(hidden)]
+    fn waker(&mut self) -> Option<&mut Option<Waker>> {
+        None
+    }
+
+    /// Turns an operation that a future waits for into its answer, and returns the part that is
+    /// called back: it wakes the task. Runs under a lock, so no user code runs in here.
+    #[doc(hidden)]
+    fn answer(&mut self, outcome: &Outcome) -> Self
+    where
+        Self: Sized,
+    {
+        unreachable!("no future waits for it: {outcome}")
     }
 
     /// Checks the condition without an event: for a recheck, or for the last check.

@@ -1,20 +1,20 @@
 //! Request and reply: [`Replies`].
 //!
 //! An expected reply is an operation without a check, alone under its key; the shard is the map.
-//! The thread that takes the operation out, by its key or because its timeout fired, decides its
-//! outcome under the shard's lock and then fills the answer of its future.
+//! The thread that ends the operation, by its key or because its timeout fired, decides its outcome
+//! under the shard's lock and leaves the answer in its entry, where the future takes it from.
 
-use std::{borrow::Borrow, hash::Hash, sync::Arc};
+use std::{borrow::Borrow, hash::Hash, mem, slice, sync::Arc, task::Waker};
 
 use timer_core::BuildError;
 
 use crate::{
-    engine::Core,
+    engine::{Core, answer::Yields},
     error::{Refused, RefusedReason, WaitError},
-    operation::{CancelReason, DelayedOperation, Outcome, Timeout, opaque},
+    operation::{CancelReason, DelayedOperation, Outcome, ParkResult, Timeout, opaque},
     purgatory::Purgatory,
     reason::Reason,
-    wait::{Answer, Shared, WaitFuture},
+    wait::WaitFuture,
     watches::{WatchKey, Watches},
 };
 
@@ -49,8 +49,11 @@ use crate::{
 /// ```
 ///
 /// # Cost
-/// A reply takes one lock to register it, one lock to deliver it, a clock read and an allocation.
-/// The key is not copied. O(1).
+/// A reply takes one lock to register it, one to deliver it, one for each poll, and a clock read.
+/// There is no allocation, and the key is not copied. O(1).
+///
+/// A reply has its place from the call of [`expect`](Self::expect) on, of its type's size. Keep
+/// large ones in a `Box`.
 ///
 /// # Locks
 /// A key's `Eq` runs under the lock of its shard and must not call back. Wakers run with nothing
@@ -65,22 +68,70 @@ pub struct Replies<K: WatchKey, V: Send + 'static> {
 /// The type is named where the purgatory is held apart from its `Replies`: a
 /// `Purgatory<u64, Expected<String>>` is that of a `Replies<u64, String>`.
 pub struct Expected<V> {
-    answer: Shared<V>,
-    /// The number of `fail_all` calls before it was expected.
-    generation: u64,
+    state: Reply<V>,
+}
+
+/// The states of an expected reply.
+enum Reply<V> {
+    /// Its future waits.
+    Expected {
+        /// The number of `fail_all` calls before it was expected.
+        generation: u64,
+        /// That of the last poll.
+        waker: Option<Waker>,
+    },
+    /// It has ended. The future has not taken the answer.
+    Answered(Result<V, WaitError>),
+    /// The part that is called back when it ends without a value.
+    WakeUp(Option<Waker>),
+}
+
+impl<V> Expected<V> {
+    /// Answers it, and returns the waker.
+    #[inline]
+    fn answer(&mut self, answer: Result<V, WaitError>) -> Option<Waker> {
+        match mem::replace(&mut self.state, Reply::Answered(answer)) {
+            Reply::Expected { waker, .. } => waker,
+            Reply::Answered(_) | Reply::WakeUp(_) => None,
+        }
+    }
 }
 
 impl<V: Send + 'static> DelayedOperation for Expected<V> {
     const CHECKED: bool = false;
     const SIGNALLED_BY_CALLERS: bool = false;
+    const AWAITED: bool = true;
 
     fn try_complete(&mut self) -> bool {
         false
     }
 
-    fn on_complete(self, outcome: Outcome) {
-        if let Ok(Some(waker)) = Answer::fill(&self.answer, Err(WaitError::of(outcome))) {
+    fn waker(&mut self) -> Option<&mut Option<Waker>> {
+        match &mut self.state {
+            Reply::Expected { waker, .. } => Some(waker),
+            Reply::Answered(_) | Reply::WakeUp(_) => None,
+        }
+    }
+
+    fn answer(&mut self, outcome: &Outcome) -> Self {
+        let waker = self.answer(Err(WaitError::of(outcome.clone())));
+        Expected {
+            state: Reply::WakeUp(waker),
+        }
+    }
+
+    fn on_complete(self, _: Outcome) {
+        if let Reply::WakeUp(Some(waker)) = self.state {
             waker.wake();
+        }
+    }
+}
+
+impl<V: Send + 'static> Yields<V> for Expected<V> {
+    fn into_answer(self) -> Result<V, WaitError> {
+        match self.state {
+            Reply::Answered(answer) => answer,
+            Reply::Expected { .. } | Reply::WakeUp(_) => unreachable!("it was answered"),
         }
     }
 }
@@ -124,7 +175,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or if the purgatory is shut
     /// down or full.
     pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
-        self.expect_under(std::slice::from_ref(&key), timeout.into())
+        self.expect_under(slice::from_ref(&key), timeout.into())
             .map_err(|reason| Refused::new(key, reason))
     }
 
@@ -135,13 +186,21 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         timeout: Timeout,
     ) -> Result<WaitFuture<V>, RefusedReason> {
         let core = &self.purgatory.core;
-        let answer = Answer::shared();
         let expected = Expected {
-            answer: answer.clone(),
-            generation: core.generation(),
+            state: Reply::Expected {
+                generation: core.generation(),
+                waker: None,
+            },
         };
-        let parked = core.park(expected, Watches::keys(keys), timeout)?;
-        Ok(self.purgatory.future_of(answer, parked.id()))
+        // Most replies have the request's key alone.
+        let parked = match keys {
+            [key] => core.park_alone(expected, key, timeout)?,
+            keys => core.park(expected, Watches::keys(keys), timeout)?,
+        };
+        match parked {
+            ParkResult::Parked(id) => Ok(self.purgatory.answer_of(id)),
+            ParkResult::Ended(outcome) => Ok(WaitFuture::ready(Err(WaitError::of(outcome)))),
+        }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core<K, Expected<V>>> {
@@ -158,14 +217,8 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     where
         K: Borrow<Q>,
     {
-        let Some(expected) = self.purgatory.core.take_alone(key) else {
-            return Err(value);
-        };
-        match self.fill(expected, Ok(value)) {
-            Err(Ok(value)) => Err(value), // its future was dropped meanwhile
-            Err(Err(_)) => unreachable!("a value comes back as a value"),
-            Ok(()) => Ok(()),
-        }
+        let core = &self.purgatory.core;
+        core.deliver(key, value, |expected, value| expected.answer(Ok(value)))
     }
 
     /// Delivers the reply that `value` makes, if one is expected under the key; returns false
@@ -179,13 +232,17 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     where
         K: Borrow<Q>,
     {
-        let Some(expected) = self.purgatory.core.take_alone(key) else {
+        // 1. The reply is this call's from here on, though its value is still to be made.
+        let core = &self.purgatory.core;
+        let Some(claimed) = core.claim_alone(key) else {
             return false;
         };
+        // 2. Make it, with nothing locked.
         let mut made = Err(WaitError::Cancelled(CancelReason::Panicked));
-        self.purgatory.core.call(|| made = Ok(value()));
+        core.call(|| made = Ok(value()));
         let is_made = made.is_ok();
-        self.fill(expected, made).is_ok() && is_made
+        // 3. Leave it to the future, unless that was dropped meanwhile.
+        core.put_answer(claimed, |expected| expected.answer(made)) && is_made
     }
 
     /// Fails all replies that were expected before this call, as
@@ -208,33 +265,12 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// ```
     pub fn fail_all(&self, reason: impl Into<Reason>) -> usize {
         let reason = CancelReason::Requested(reason.into());
-        let outcome = Outcome::Cancelled(reason.clone());
+        let outcome = Outcome::Cancelled(reason);
         let core = &self.purgatory.core;
-        let old = core.take_older_than(&outcome, |expected| expected.generation);
-
-        let mut failed = 0;
-        for expected in old {
-            let cancelled = Err(WaitError::Cancelled(reason.clone()));
-            if self.fill(expected, cancelled).is_ok() {
-                failed += 1;
-            }
-        }
-        failed
-    }
-
-    /// Fills an answer and wakes its task. Hands the result back if the future was dropped. A panic
-    /// of the waker is contained and counted.
-    fn fill(
-        &self,
-        expected: Expected<V>,
-        result: Result<V, WaitError>,
-    ) -> Result<(), Result<V, WaitError>> {
-        let filled = Answer::fill(&expected.answer, result);
-        drop(expected); // so that a poll need not clone its waker
-        if let Some(waker) = filled? {
-            self.purgatory.core.call(|| waker.wake());
-        }
-        Ok(())
+        core.cancel_older_than(&outcome, |expected| match expected.state {
+            Reply::Expected { generation, .. } => generation,
+            Reply::Answered(_) | Reply::WakeUp(_) => u64::MAX, // it has ended
+        })
     }
 
     /// Returns the purgatory of the expected replies, for metrics, snapshots and

@@ -3,6 +3,8 @@
 //! A condition is a closure that gives `Some(value)` once it holds. Operation and future share an
 //! [`Answer`], through which the value is handed over. *One swap decides*: the operation fills the
 //! answer, or the future abandons it. The later of the two sees what the other did.
+//!
+//! The future of an expected reply shares nothing: it takes its answer from the operation's entry.
 
 use std::{
     convert::identity,
@@ -17,16 +19,16 @@ use std::{
     thread::{self, Thread},
 };
 
-use crossbeam_utils::CachePadded;
 use timer_core::driver::contain;
 
 use crate::{
     boxed::BoxedOperation,
-    engine::Core,
+    engine::answer::Yields,
     error::{RefusedReason, WaitError},
     operation::{CancelReason, DelayedOperation, OperationId, Outcome, Timeout, opaque},
+    origin::{EntryAnswer, WaitOrigin},
     purgatory::Purgatory,
-    sync::Mutex,
+    sync::{Mutex, plain},
     watches::{WatchKey, Watches},
 };
 
@@ -176,91 +178,91 @@ impl<T> Drop for Unfilled<T> {
 /// Panics when polled again after it was ready.
 #[must_use = "dropped, it cancels the wait"]
 pub struct WaitFuture<T> {
-    answer: Shared<T>,
-    /// The purgatory that it waits in; `None` once the result was taken.
-    origin: Option<Arc<dyn WaitOrigin>>,
-    /// Its operation there, if it was parked.
+    source: Source<T>,
+    /// Its operation, if it was parked.
     id: Option<OperationId>,
 }
 
-/// The purgatory that a future waits in, whatever its keys and operations. It keeps the memory of
-/// the purgatory, but does not keep the purgatory open.
-trait WaitOrigin: Send + Sync {
-    /// Cancels the operation of a future that was dropped.
-    fn cancel(&self, id: OperationId);
-    /// Gives the operation another timeout.
-    fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
-    /// Returns true where a blocking wait might wait for the calling thread. In debug builds, warns
-    /// where it would block a runtime's tasks.
-    fn must_not_block(&self) -> bool;
-}
+/// A result that is here is moved out of the future, never pinned.
+impl<T> Unpin for WaitFuture<T> {}
 
-impl<K: WatchKey, O: DelayedOperation> WaitOrigin for CachePadded<Arc<Core<K, O>>> {
-    fn cancel(&self, id: OperationId) {
-        let reason = CancelReason::Requested("the future was dropped".into());
-        self.end(id, Outcome::Cancelled(reason));
-    }
-
-    fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
-        Core::reschedule(self, id, timeout)
-    }
-
-    fn must_not_block(&self) -> bool {
-        let must_not = self.executors.must_not_block();
-        if cfg!(debug_assertions) && !must_not {
-            self.warned.blocks_runtime(&self.settings.name);
-        }
-        must_not
-    }
+/// The place that a future takes its result from.
+enum Source<T> {
+    /// An answer that it shares with its operation.
+    Shared {
+        answer: Shared<T>,
+        origin: Arc<dyn WaitOrigin>,
+    },
+    /// The entry of its operation.
+    Entry(EntryAnswer<T>),
+    /// It is here: the operation was not parked. The mutex is never locked; it makes the future
+    /// `Sync`.
+    Here(plain::Mutex<Result<T, WaitError>>),
+    /// It was taken.
+    Taken,
 }
 
 impl<T> Future for WaitFuture<T> {
     type Output = Result<T, WaitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // Clone the waker before the lock is taken, since wakers are user code. An operation that
-        // has dropped its share has filled the answer, and needs no waker.
-        let is_filled = Arc::strong_count(&self.answer) == 1;
-        fence(Ordering::Acquire); // the operation filled the answer before it dropped its share
-        let mut waker = if is_filled {
-            None
-        } else {
-            Some(context.waker().clone())
+        let polled = match &mut self.source {
+            Source::Entry(entry) => entry.poll(context.waker()),
+            Source::Shared { answer, .. } => poll_shared(answer, context.waker()),
+            Source::Here(_) | Source::Taken => self.take_here(),
         };
-
-        // Leave the waker, and drop the one before it after the unlock.
-        let mut answer = self.answer.lock();
-        if let Answer::Waiting(kept) = &mut *answer {
-            mem::swap(kept, &mut waker);
-            drop(answer);
-            return Poll::Pending;
+        // The result is taken once.
+        if polled.is_ready() {
+            self.source = Source::Taken;
         }
+        polled
+    }
+}
 
-        // Or take the result.
-        let taken = mem::replace(&mut *answer, Answer::Abandoned);
-        drop(answer);
-        let Answer::Filled(result) = taken else {
-            panic!("a wait was polled after it was over");
-        };
-        self.origin = None;
-        Poll::Ready(result)
+/// Polls for a shared answer.
+fn poll_shared<T>(answer: &Shared<T>, waker: &Waker) -> Poll<Result<T, WaitError>> {
+    // Clone the waker before the lock is taken, since wakers are user code. An operation that
+    // has dropped its share has filled the answer, and needs no waker.
+    let is_filled = Arc::strong_count(answer) == 1;
+    fence(Ordering::Acquire); // the operation filled the answer before it dropped its share
+    let mut waker = if is_filled { None } else { Some(waker.clone()) };
+
+    // Leave the waker, and drop the one before it after the unlock.
+    let mut locked = answer.lock();
+    if let Answer::Waiting(kept) = &mut *locked {
+        mem::swap(kept, &mut waker);
+        drop(locked);
+        return Poll::Pending;
+    }
+
+    // Or take the result.
+    let taken = mem::replace(&mut *locked, Answer::Abandoned);
+    drop(locked);
+    match taken {
+        Answer::Filled(result) => Poll::Ready(result),
+        Answer::Waiting(_) | Answer::Abandoned => unreachable!("its future abandons it as it goes"),
     }
 }
 
 impl<T> Drop for WaitFuture<T> {
+    #[inline]
     fn drop(&mut self) {
-        let Some(origin) = self.origin.take() else {
-            return; // the result was taken
-        };
-        let abandoned = mem::replace(&mut *self.answer.lock(), Answer::Abandoned);
-        let waits = matches!(abandoned, Answer::Waiting(_));
-        if let Some(id) = self.id {
-            if waits && !failpoint!(DroppedFutureLeavesOperation) {
-                origin.cancel(id);
-            }
+        if !matches!(self.source, Source::Taken) {
+            self.abandon();
         }
-        drop(abandoned); // a value or waker of the user's, with nothing locked
     }
+}
+
+/// Abandons a shared answer, and cancels its operation.
+fn abandon_shared<T>(answer: &Shared<T>, origin: &dyn WaitOrigin, id: Option<OperationId>) {
+    let abandoned = mem::replace(&mut *answer.lock(), Answer::Abandoned);
+    let waits = matches!(abandoned, Answer::Waiting(_));
+    if let Some(id) = id {
+        if waits && !failpoint!(DroppedFutureLeavesOperation) {
+            origin.cancel(id);
+        }
+    }
+    drop(abandoned); // a value or waker of the user's, with nothing locked
 }
 
 opaque!([T] WaitFuture<T>);
@@ -278,9 +280,22 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Makes the future of an answer that a parked operation fills when it ends.
     pub(crate) fn future_of<T>(&self, answer: Shared<T>, id: Option<OperationId>) -> WaitFuture<T> {
         WaitFuture {
-            answer,
-            origin: Some(self.share()),
+            source: Source::Shared {
+                answer,
+                origin: self.share(),
+            },
             id,
+        }
+    }
+
+    /// Makes the future of a parked operation whose answer stays in its entry.
+    pub(crate) fn answer_of<T>(&self, id: OperationId) -> WaitFuture<T>
+    where
+        O: Yields<T>,
+    {
+        WaitFuture {
+            source: Source::Entry(EntryAnswer::new(self.share(), id)),
+            id: Some(id),
         }
     }
 
@@ -314,9 +329,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
     /// Makes a future that yields this refusal.
     pub(crate) fn refused<T>(&self, reason: RefusedReason) -> WaitFuture<T> {
-        let answer = Answer::shared();
-        let _ = Answer::fill(&answer, Err(WaitError::Refused(reason)));
-        self.future_of(answer, None)
+        WaitFuture::ready(Err(WaitError::Refused(reason)))
     }
 }
 
@@ -445,6 +458,14 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
 }
 
 impl<T> WaitFuture<T> {
+    /// Makes a future that is ready.
+    pub(crate) fn ready(result: Result<T, WaitError>) -> Self {
+        WaitFuture {
+            source: Source::Here(plain::Mutex::new(result)),
+            id: None,
+        }
+    }
+
     /// Returns the operation's id, to complete, cancel or reschedule it; `None` when it ended at
     /// once.
     pub fn id(&self) -> Option<OperationId> {
@@ -454,9 +475,40 @@ impl<T> WaitFuture<T> {
     /// Gives the wait another timeout, counted from now, as [`Purgatory::reschedule`] does. Returns
     /// false if the wait has ended.
     pub fn reschedule(&self, timeout: impl Into<Timeout>) -> bool {
-        match (&self.origin, self.id) {
+        match (self.origin(), self.id) {
             (Some(origin), Some(id)) => origin.reschedule(id, timeout.into()),
             _ => false,
+        }
+    }
+
+    /// Ends the wait of a future that is dropped.
+    fn abandon(&mut self) {
+        match mem::replace(&mut self.source, Source::Taken) {
+            Source::Shared { answer, origin } => abandon_shared(&answer, &*origin, self.id),
+            Source::Entry(entry) => {
+                if !failpoint!(DroppedFutureLeavesOperation) {
+                    entry.abandon();
+                }
+            }
+            Source::Here(_) | Source::Taken => {}
+        }
+    }
+
+    /// Takes a result that is here.
+    #[cold]
+    fn take_here(&mut self) -> Poll<Result<T, WaitError>> {
+        match mem::replace(&mut self.source, Source::Taken) {
+            Source::Here(result) => Poll::Ready(result.into_inner()),
+            _ => panic!("a wait was polled after it was over"),
+        }
+    }
+
+    /// Returns the purgatory that it waits in.
+    fn origin(&self) -> Option<&dyn WaitOrigin> {
+        match &self.source {
+            Source::Shared { origin, .. } => Some(&**origin),
+            Source::Entry(entry) => Some(entry.origin()),
+            Source::Here(_) | Source::Taken => None,
         }
     }
 
@@ -504,7 +556,7 @@ impl<T> WaitFuture<T> {
             if let Poll::Ready(result) = Pin::new(&mut self).poll(&mut context) {
                 return result;
             }
-            let origin = self.origin.as_ref();
+            let origin = self.origin();
             if origin.is_some_and(|origin| origin.must_not_block()) {
                 return Err(WaitError::InsideCallback);
             }

@@ -22,7 +22,7 @@ use crate::{
         walk::{LIST_BATCH, MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
-    shard::{AllEnded, CheckedOut, Ended, Entry, ParkTimes, Popped, Shard, WatchList},
+    shard::{AllEnded, CheckedOut, Entry, ParkTimes, Popped, Shard, WatchList},
     watches::WatchKey,
 };
 
@@ -286,47 +286,31 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         ended
     }
 
-    /// Ends the operation that waits for a key as Completed, and hands it over without a callback.
-    /// Its key is free when this returns. One that its parker still holds stays.
-    pub(crate) fn take_alone<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<O> {
-        let hash = self.versions.hash(key);
-        let now_ns = self.ending_at();
-        let mut shard = self.shard_of(hash);
-        let record = shard.find(key, hash)?;
-        let handle = shard.first_waiter(record)?;
-        let ended = shard.end_parked(handle, Outcome::Completed, now_ns);
-        drop(shard);
-        ended.map(|ended| self.hand_over(ended))
-    }
-
-    /// The number of [`take_older_than`](Self::take_older_than) calls so far: to be read before an
-    /// operation is parked, and kept in it.
+    /// The number of [`cancel_older_than`](Self::cancel_older_than) calls so far: to be read before
+    /// an operation is parked, and kept in it.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Acquire)
     }
 
-    /// Cancels the operations parked before this call, by the generation of each, and hands them
-    /// over without a callback. An operation parked meanwhile stays, whatever its shard. O(parked).
-    pub(crate) fn take_older_than(
+    /// Cancels the operations parked before this call, by the generation of each; returns how many.
+    /// An operation parked meanwhile stays, whatever its shard. O(parked).
+    pub(crate) fn cancel_older_than(
         &self,
         outcome: &Outcome,
         generation_of: impl Fn(&O) -> u64,
-    ) -> Vec<O> {
+    ) -> usize {
         let current = self.generation.fetch_add(1, AcqRel);
         let is_old =
             |operation: &O| generation_of(operation) <= current || failpoint!(FailsWhatCameAfter);
-        self.claim_all(outcome, is_old)
-            .into_iter()
-            .map(|ended| self.hand_over(ended))
-            .collect()
-    }
-
-    /// Returns the payload of an operation that is out of every list when this returns.
-    fn hand_over(&self, mut ended: Ended<K, O>) -> O {
-        if !failpoint!(HandedOverStaysListed) {
-            self.release(&mut ended);
+        let mut old = self.claim_all(outcome, is_old);
+        // All of them are out of every list before the first task is woken.
+        for ended in &mut old {
+            self.release(ended);
         }
-        self.release_permit(ended.permit);
-        ended.payload
+        let count = old.len();
+        for ended in old {
+            self.call_back(ended);
+        }
+        count
     }
 }

@@ -99,7 +99,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Calls `on_complete`, with nothing locked. Until then the operation kept its place.
     #[inline]
-    fn call_back(&self, ended: Ended<K, O>) {
+    pub(super) fn call_back(&self, ended: Ended<K, O>) {
         drop(ended.emptied_key);
         self.release_permit(ended.permit);
         let mut payload = ended.payload;

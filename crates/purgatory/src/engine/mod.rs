@@ -32,14 +32,24 @@
 //!
 //! These are the only states. An entry queued for its last check counts as held.
 //!
+//! An operation that the future of a reply waits for leaves its entry there as it ends, with the
+//! answer in it. The entry is its future's alone from then on:
+//!
+//! ```text
+//!  Ended ── answer: put in as the operation ends ──▶ Answered ── poll ──▶ gone
+//!    └── a value is made, with nothing locked ──────────▲  └── the future is dropped ──▶ gone
+//! ```
+//!
 //! Files call only files further left; the test `house/calls` follows each call:
 //!
 //! ```text
-//! mod < inspect < finish < check < walk < signal, park, end, reach < values, timer < publish
+//! mod < inspect < finish < answer, check < walk < signal, park, end, reach < values, timer
+//!   < publish
 //! ```
 //!
 //! [`nested`], [`versions`] and [`trace`] know no purgatory.
 
+pub(crate) mod answer;
 pub(crate) mod check;
 pub(crate) mod end;
 pub(crate) mod finish;
@@ -142,7 +152,7 @@ pub(crate) struct Core<K, O> {
     pub(crate) closing: Latch,
     /// Closed shards that still have operations, which other threads check.
     pub(crate) under_check: Latch,
-    /// The number of [`take_older_than`](Self::take_older_than) calls.
+    /// The number of [`cancel_older_than`](Self::cancel_older_than) calls.
     generation: AtomicU64,
     /// The number of the next scope of replies.
     scopes: AtomicU64,

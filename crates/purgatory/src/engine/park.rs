@@ -16,7 +16,7 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{Core, LockedShard, nested::Call, trace},
     error::{Refused, RefusedReason},
-    operation::{DelayedOperation, ParkResult, Timeout},
+    operation::{DelayedOperation, ParkResult, Timeout, Verdict},
     shard::{
         COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, SecondaryId, State,
         WAITERS_MAX, Watch, Watermark, WatermarkKind,
@@ -147,7 +147,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         match ended {
             None => Ok(ParkResult::Parked(self.id(parked.handle))),
-            Some(ended) => Ok(self.end_parking(&call, ended)),
+            Some(ended) => Ok(self.end_parked(&call, parked.handle, ended)),
         }
     }
 
@@ -156,6 +156,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let outcome = ended.outcome.clone();
         self.finish(call, ended);
         ParkResult::Ended(outcome)
+    }
+
+    /// Finishes an operation that ended once its keys were watched. If its answer is in its entry,
+    /// the future finds it there, as if it had been parked.
+    pub(super) fn end_parked(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        handle: TimerHandle,
+        ended: Ended<K, O>,
+    ) -> ParkResult {
+        if !ended.is_answered {
+            return self.end_parking(call, ended);
+        }
+        self.finish(call, ended);
+        ParkResult::Parked(self.id(handle))
     }
 
     /// Takes a place for an operation. Asks for its weight, if that is bounded.
@@ -182,6 +197,42 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         Ok(PermitGuard { core: self, weight })
     }
 
+    /// Parks an operation without a check, alone under its key. One lock hold.
+    pub(crate) fn park_alone(
+        &self,
+        operation: O,
+        key: &K,
+        timeout: Timeout,
+    ) -> Result<ParkResult, RefusedReason> {
+        // 1. Read the clock, since the deadline counts from the call. Is there time to wait?
+        let now_ns = self.driver().now_ns();
+        if let Some(outcome) = timeout.at_once(Verdict::Unsatisfied, now_ns) {
+            self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
+            return Ok(ParkResult::Ended(outcome));
+        }
+
+        // 2. Take a place. Dropped before the operation is parked, the permit returns it.
+        let permit = self
+            .permit(&operation)
+            .inspect_err(|full| self.report_refusal(*full))?;
+        let mut times = self.park_times(now_ns, timeout);
+        times.info.weight = permit.weight;
+
+        // 3. Put it in, unless another one waits for the key.
+        let hash = self.versions.hash(key);
+        let mut shard = self.shard_of(hash);
+        if let Some(reason) = Self::refusal(&shard, key, hash) {
+            drop(shard);
+            self.report_refusal(reason);
+            return Err(reason);
+        }
+        let inserted = shard.park_alone(times, self.follows(), operation, key, hash);
+        Self::work_at(&mut shard, &times, inserted.due);
+        drop(shard);
+        forget(permit); // the ending returns it
+        Ok(ParkResult::Parked(self.id(inserted.handle)))
+    }
+
     /// Parks an operation that was checked. Under one key that saw no event since, this is one lock
     /// hold.
     #[inline]
@@ -193,7 +244,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> Result<ParkedUnder<K, O>, Refused<O>> {
         let (first, others) = watch_set.split_first().expect("an operation has keys");
         let mut shard = self.shard_of(first.hash);
-        if let Some(reason) = Self::refusal(&shard, first) {
+        if let Some(reason) = Self::refusal(&shard, first.key, first.hash) {
             drop(shard);
             return Err(Refused::new(operation, reason));
         }
@@ -250,12 +301,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// The reason why a shard takes no operation under this key, unless it takes one.
     #[inline]
-    fn refusal(shard: &LockedShard<'_, K, O>, first: &Watch<'_, K>) -> Option<RefusedReason> {
+    fn refusal(shard: &LockedShard<'_, K, O>, key: &K, hash: u64) -> Option<RefusedReason> {
         // An operation without a check is an expected reply: one a key.
-        if !O::CHECKED && shard.find(first.key, first.hash).is_some() {
+        if !O::CHECKED && shard.find(key, hash).is_some() {
             return Some(RefusedReason::AlreadyExpected);
         }
         shard.refuses()
+    }
+
+    /// The sequence of the operation before the next one, when order matters over several shards.
+    #[inline]
+    fn follows(&self) -> Option<u64> {
+        let sequence = self.sequence.as_ref()?;
+        Some(sequence.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Puts an operation into the shard of its first key, or an entry for one that its parker
@@ -268,9 +326,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         state: State<O>,
         first: &Watch<'_, K>,
     ) -> TimerHandle {
-        let sequence = self.sequence.as_ref();
-        let follows = sequence.map(|parked| parked.fetch_add(1, Ordering::Relaxed));
-        let inserted = shard.park(*times, follows, state, first);
+        let inserted = shard.park(*times, self.follows(), state, first);
         Self::work_at(shard, times, inserted.due);
         inserted.handle
     }

@@ -17,7 +17,7 @@
 //!   that as a note.
 //! - **One outcome**: it is decided when the payload leaves for good, which happens once.
 
-use std::mem;
+use std::{mem, task::Waker};
 
 use timer_core::{TimerHandle, TimingWheel};
 
@@ -29,6 +29,8 @@ use crate::operation::{CancelReason, Outcome, Verdict};
 pub(crate) struct Entries<O> {
     pub(crate) wheel: TimingWheel<Entry<O>>,
     pub(crate) shard: u32,
+    /// Entries on the wheel whose operations have ended: their futures have not taken the answers.
+    pub(crate) ended: u32,
 }
 
 impl<O> Entries<O> {
@@ -104,12 +106,12 @@ pub(crate) enum State<O> {
 /// A parked operation, as it lies on its shard's wheel.
 #[derive(Debug)]
 pub(crate) struct Entry<O> {
-    state: State<O>,
+    pub(super) state: State<O>,
     /// The watch of its last key, if it has several: each names the one that was set before.
     pub(crate) last_secondary: Option<SecondaryId>,
     /// The watch of its first key.
     pub(super) link: Link,
-    cold: Option<Box<ColdState>>,
+    pub(super) cold: Option<Box<ColdState>>,
     /// When its time is up, in ticks; `u64::MAX` for never. The wheel visits it earlier if it is to
     /// be rechecked before.
     pub(crate) deadline: u64,
@@ -117,20 +119,37 @@ pub(crate) struct Entry<O> {
     parked_ns: u64,
     /// Watermark watches still to be met.
     remaining: u16,
-    notes: Notes,
+    pub(super) notes: Notes,
 }
 
 /// The parts that few entries need.
 #[derive(Debug)]
-struct ColdState {
+pub(crate) struct ColdState {
     /// The pending end. Only a held entry has one.
     end: Option<Outcome>,
     info: ParkInfo,
+    /// The waker of a future that found the payload out.
+    pub(super) waker: Option<Waker>,
+}
+
+impl ColdState {
+    fn new(info: ParkInfo) -> Box<Self> {
+        Box::new(ColdState {
+            end: None,
+            info,
+            waker: None,
+        })
+    }
+
+    /// Makes the cold part of an entry that had none.
+    pub(super) fn plain() -> Box<Self> {
+        ColdState::new(ParkInfo::PLAIN)
+    }
 }
 
 /// Yes-or-no notes of an entry, a bit each.
 #[derive(Clone, Copy, Debug, Default)]
-struct Notes(u8);
+pub(super) struct Notes(u8);
 
 impl Notes {
     /// An event came by while the entry was held, or an advance is about to have it checked.
@@ -145,14 +164,18 @@ impl Notes {
     const LAST_CHECK: u8 = 1 << 4;
     /// Only a check gives the value that it yields. Set for good.
     const NEEDS_VALUE: u8 = 1 << 5;
+    /// Its operation has ended, and it is kept for its future. Set for good.
+    pub(super) const ENDED: u8 = 1 << 6;
+    /// Its future was dropped, so its holder does not keep it. Set for good.
+    pub(super) const ABANDONED: u8 = 1 << 7;
 
     #[inline(always)]
-    fn has(self, note: u8) -> bool {
+    pub(super) fn has(self, note: u8) -> bool {
         self.0 & note != 0
     }
 
     #[inline(always)]
-    fn set(&mut self, note: u8) {
+    pub(super) fn set(&mut self, note: u8) {
         self.0 |= note;
     }
 
@@ -259,7 +282,7 @@ impl<O> Entry<O> {
         let cold = if info == ParkInfo::PLAIN {
             None
         } else {
-            Some(Box::new(ColdState { end: None, info }))
+            Some(ColdState::new(info))
         };
         let mut notes = Notes::default();
         if times.last_check {
@@ -416,13 +439,7 @@ impl<O> Entry<O> {
 
     /// Leaves a note to end it. The first one wins.
     fn note_end(&mut self, outcome: &Outcome) {
-        let new_cold = || {
-            Box::new(ColdState {
-                end: None,
-                info: ParkInfo::PLAIN,
-            })
-        };
-        let cold = self.cold.get_or_insert_with(new_cold);
+        let cold = self.cold.get_or_insert_with(ColdState::plain);
         if cold.end.is_none() {
             // An outcome has a reason of the user's, which may be a `String`: cloned here only.
             cold.end = Some(outcome.clone());

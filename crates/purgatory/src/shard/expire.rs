@@ -11,7 +11,7 @@ use super::{
     Ended, Shard, Timed,
     entry::{Cause, CheckedOut, Entry, Visited},
 };
-use crate::operation::Outcome;
+use crate::operation::{DelayedOperation, Outcome};
 
 /// One turn of a wheel: to the tick `now`, within `budget` steps.
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +110,7 @@ impl<O> Visits<'_, O> {
     }
 }
 
-impl<K: Eq + Clone, O> Shard<K, O> {
+impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Turns the wheel, and calls `report` with the work that this makes, in no order: each with
     /// its deadline and, if the wheel keeps order, its sequence. O(budget), and O(levels) for each
     /// entry that is put back.

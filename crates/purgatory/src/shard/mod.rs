@@ -6,11 +6,15 @@
 //! `Clone`, as the key is looked up and before anything is changed. Each call returns the values
 //! of the user's that have to be dropped, so that the caller drops them after it unlocked.
 //!
-//! The parts: [`entry`] is the state machine of one operation, [`expire`] turns the wheel, [`keys`]
+//! The parts: [`entry`] is the state machine of one operation. [`awaited`], [`ended`] and
+//! [`answer`] keep the entries of those that futures wait for. [`expire`] turns the wheel, [`keys`]
 //! finds a key's record, [`watchers`] keeps the lists of watches and the walks over them,
 //! [`watermark_queue`] the watermark watches of a key that are not met, and [`values`] advances the
 //! values of keys.
 
+pub(crate) mod answer;
+mod awaited;
+mod ended;
 mod entry;
 pub(crate) mod expire;
 mod keys;
@@ -32,7 +36,7 @@ use timer_core::{
 use self::keys::{Keys, SecondaryWatch, WalkCursor};
 use crate::{
     error::RefusedReason,
-    operation::{Outcome, ReachResult, Verdict},
+    operation::{DelayedOperation, Outcome, ReachResult, Verdict},
     stats::{Counts, Stats, Times},
 };
 
@@ -137,6 +141,8 @@ pub(crate) struct Ended<K, O> {
     pub(crate) emptied_key: Option<K>,
     /// The tick of its deadline; `u64::MAX` if it has none, or was never parked.
     pub(crate) deadline: u64,
+    /// Its answer stays in its entry, for its future.
+    pub(crate) is_answered: bool,
 }
 
 /// An operation where it lies, reached under the lock.
@@ -161,6 +167,7 @@ impl<K, O> Ended<K, O> {
             last_secondary: None,
             emptied_key: None,
             deadline: u64::MAX,
+            is_answered: false,
         }
     }
 }
@@ -173,7 +180,7 @@ impl<K, O> ShardState for Shard<K, O> {
     }
 }
 
-impl<K: Eq + Clone, O> Shard<K, O> {
+impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<O>>) -> Self {
         let cold = ColdParts {
             secondary: Pages::default(),
@@ -187,17 +194,13 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             entries: Entries {
                 wheel,
                 shard: number as u32,
+                ended: 0,
             },
             keys: Keys::new(),
             cold: Box::new(cold),
             counts: Counts::default(),
             timed: None,
         }
-    }
-
-    /// Returns the number of operations whose first key is here.
-    pub(crate) fn len(&self) -> usize {
-        self.entries.wheel.len()
     }
 
     /// Returns the number of watches here: one for each operation, its first, and the secondary
@@ -214,12 +217,18 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         self.counts.add_to(stats);
     }
 
+    /// Returns the entry of an operation that has not ended.
     #[inline]
     pub(crate) fn get_mut(&mut self, handle: TimerHandle) -> Option<&mut Entry<O>> {
-        self.entries.wheel.get_mut(handle.id())
+        let entry = self.entries.wheel.get_mut(handle.id())?;
+        if O::AWAITED && entry.has_ended() && !failpoint!(EndedIsFoundAgain) {
+            return None; // its future's
+        }
+        Some(entry)
     }
 
-    /// Returns the first operation at or after an index, to visit all of them in bounded steps.
+    /// Returns the first entry at or after an index, to visit all of them in bounded steps. Its
+    /// operation may have ended.
     pub(crate) fn first_from(&self, index: u32) -> Option<TimerHandle> {
         let first = self.entries.wheel.first_from(index)?;
         Some(TimerHandle::new(self.entries.shard as usize, first))
@@ -231,7 +240,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             return Some(RefusedReason::Closed);
         }
         let limit = MAX_TASKS as usize;
-        if self.len() >= limit {
+        if self.entries.wheel.len() >= limit {
             return Some(RefusedReason::Full { limit });
         }
         None
@@ -246,14 +255,6 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             self.cold.emptied = Some(under_check.begin());
         }
         is_first
-    }
-
-    /// Ends the wait of a shutdown once the last operation has left.
-    #[inline]
-    fn entry_left(&mut self) {
-        if self.closed && self.len() == 0 {
-            self.cold.emptied = None;
-        }
     }
 
     /// Puts an operation in and watches its first key. The shard must not refuse it.
@@ -275,8 +276,23 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         self.park_at(record, times, follows, state, watch.watermark)
     }
 
-    /// Puts an operation in whose first key has this record, as [`park`](Self::park) does.
+    /// Puts an operation in that waits alone for a key, which has no waiter. The shard must not
+    /// refuse it.
     #[inline]
+    pub(crate) fn park_alone(
+        &mut self,
+        times: ParkTimes,
+        follows: Option<u64>,
+        payload: O,
+        key: &K,
+        hash: u64,
+    ) -> Inserted {
+        let record = self.keys.add(key.clone(), hash);
+        self.park_at(record, times, follows, State::Parked(payload), None)
+    }
+
+    /// Puts an operation in whose first key has this record, as [`park`](Self::park) does.
+    #[inline(always)]
     pub(crate) fn park_at(
         &mut self,
         record: u32,
@@ -454,6 +470,9 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// has ended.
     pub(crate) fn in_place(&mut self, handle: TimerHandle) -> Option<InPlace<'_, K, O>> {
         let entry = self.entries.wheel.get_mut(handle.id())?;
+        if O::AWAITED && entry.has_ended() {
+            return None; // its future's
+        }
         let first_key = if entry.link.is_nowhere() {
             None
         } else {
@@ -463,18 +482,6 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             payload: entry.payload_mut(),
             first_key,
         })
-    }
-
-    /// Ends an operation from outside, if no thread holds it. Leaves no note otherwise.
-    #[inline]
-    pub(crate) fn end_parked(
-        &mut self,
-        handle: TimerHandle,
-        outcome: Outcome,
-        now_ns: EndedAt,
-    ) -> Option<Ended<K, O>> {
-        let payload = self.get_mut(handle)?.take()?;
-        Some(self.remove_ended(handle, payload, outcome, now_ns))
     }
 
     /// Counts and times the end of an operation whose payload is out for good, and takes its entry
@@ -487,20 +494,17 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         outcome: Outcome,
         now_ns: EndedAt,
     ) -> Ended<K, O> {
-        // 1. Time it, while the entry is there to ask.
-        if let (Some(now_ns), Some(timed)) = (now_ns, &mut self.timed) {
-            if let Some(entry) = self.entries.wheel.get(handle.id()) {
-                timed.ended(&outcome, entry, now_ns);
-            }
-        }
-        // 2. Count it, and take it out.
-        self.counts.ended(&outcome);
+        self.count_ended(handle, &outcome, now_ns);
         self.take_out(handle, payload, outcome)
     }
 
-    /// Takes an entry off the wheel, and its first watch off its key.
+    /// Takes an entry off the wheel, and its first watch off its key. One that a future waits for
+    /// is answered, and stays.
     #[inline(always)]
-    fn take_out(&mut self, handle: TimerHandle, payload: O, outcome: Outcome) -> Ended<K, O> {
+    fn take_out(&mut self, handle: TimerHandle, mut payload: O, outcome: Outcome) -> Ended<K, O> {
+        if O::AWAITED && self.is_awaited(handle, &mut payload) {
+            return self.end_answered(handle, payload, outcome);
+        }
         let mut ended = Ended::at_once(payload, outcome);
         // 1. The entry. What it knows of the other watches and its weight goes to the caller.
         let Some(entry) = self.entries.wheel.cancel(handle.id()) else {

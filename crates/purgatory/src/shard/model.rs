@@ -11,6 +11,7 @@
 //! never taken fails it. `TEST_EFFORT` multiplies the steps: 5000 without it, a million in CI.
 //! `MODEL_SEED` starts with another case. A failure prints the seed of its case.
 
+mod futures;
 pub(in crate::shard) mod reference;
 mod steps;
 mod time;
@@ -18,8 +19,10 @@ mod time;
 use std::{
     panic::{catch_unwind, resume_unwind},
     rc::Rc,
+    sync::Arc,
 };
 
+use futures::Payload;
 use reference::{Parked, Paths, Reference};
 use timer_core::{TimerHandle, TimingWheel, WheelSize};
 
@@ -36,7 +39,7 @@ const ALL_PATHS: u64 = 100_000;
 const STEPS_A_CASE: u64 = 600;
 
 /// The number of rare paths that are counted.
-const PATHS: usize = 24;
+const PATHS: usize = 28;
 
 /// A key; the even ones have shard 0 as their first. Keys come in pairs that share a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,13 +72,15 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-type Shard = super::Shard<Key, u64>;
+type Shard = super::Shard<Key, Payload>;
 
 struct Model {
     shards: [Shard; HOMES],
     reference: Reference,
     random: fastrand::Rng,
     alive: Rc<()>,
+    /// Each waker's task holds one.
+    tasks: Arc<()>,
     keys: u16,
     /// Operations at most.
     many: u16,
@@ -90,7 +95,7 @@ struct Model {
     /// Values are up to this below a threshold.
     behind: u64,
     /// Payloads that a thread, or a queued job, holds.
-    held: Vec<CheckedOut<u64>>,
+    held: Vec<CheckedOut<Payload>>,
     /// Operations whose watermark watch was taken: to be counted down or, if true, cancelled.
     taken: Vec<(TimerHandle, bool)>,
 }
@@ -113,6 +118,7 @@ impl Model {
             shards,
             reference: Reference::default(),
             alive: Rc::new(()),
+            tasks: Arc::new(()),
             keys,
             many,
             most: 0,
@@ -168,6 +174,9 @@ impl Model {
             // 2. The counts, and the walks under way.
             assert_eq!(shard.len(), all.count());
             assert_eq!(shard.watched(), self.reference.watched(number));
+            let answered = self.reference.answered.iter();
+            let answered = answered.filter(|answered| answered.id.shard() == number);
+            assert_eq!(shard.entries.ended as usize, answered.count());
             assert_eq!(shard.counts, expected.counts);
             let walks = self
                 .reference
@@ -210,13 +219,22 @@ impl Model {
                 (parked.held, parked.end.is_some())
             );
         }
+        for answered in &self.reference.answered {
+            let found = self.shards[answered.id.shard()].get_mut(answered.id);
+            assert!(
+                found.is_none(),
+                "an operation that has ended is its future's"
+            );
+        }
     }
 
     /// Ends all operations, and asserts that nothing is left.
     fn end(mut self) -> Paths {
         // 1. Every operation, by whatever holds it, or from outside.
         while let Some(id) = (0..HOMES).find_map(|shard| self.shards[shard].first_from(0)) {
-            if self
+            if self.reference.has_answer(id) {
+                self.abandon(id);
+            } else if self
                 .reference
                 .get(id)
                 .is_some_and(|parked| parked.to_watch.is_some())
@@ -229,11 +247,13 @@ impl Model {
             }
             self.compare();
         }
-        // 2. Secondary watches of operations that have ended.
+        // 2. Secondary watches of operations that have ended, and the wakers.
         while !self.reference.leaving.is_empty() {
             self.release(0);
         }
         self.compare();
+        drop(std::mem::take(&mut self.reference.answered));
+        assert_eq!(Arc::strong_count(&self.tasks), 1, "wakers");
         let left = |shard: &Shard| (shard.len(), shard.key_count(), shard.watched());
         assert!(self.shards.iter().all(|shard| left(shard) == (0, 0, 0)));
         self.reference.paths

@@ -17,7 +17,7 @@ use super::{
     watchers::Links,
     watermark_queue::{Lowest, WatermarkKind},
 };
-use crate::operation::Outcome;
+use crate::operation::{DelayedOperation, Outcome};
 
 /// The watches that a new value has met, some of them at a time.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct MemberWatch {
     pub(crate) before: Option<SecondaryId>,
 }
 
-impl<K: Eq + Clone, O> Shard<K, O> {
+impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Returns the value of a key with a record.
     #[inline]
     pub(crate) fn value(&self, record: u32) -> Option<u64> {

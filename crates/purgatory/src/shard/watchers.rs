@@ -297,6 +297,15 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         }
     }
 
+    /// Returns the index of the entry whose plain watch of a key is the oldest, if that is here.
+    #[inline]
+    pub(super) fn first_here(&self, record: u32) -> Option<u32> {
+        match self.keys.at(record).plain.head {
+            head if head & SLOT == 0 => Some(head),
+            _ => None,
+        }
+    }
+
     /// Clones a key that has waiters, as it was stored. Runs the key's `Eq` and `Clone`.
     pub(crate) fn stored<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<K> {
         let record = self.find(key, hash)?;

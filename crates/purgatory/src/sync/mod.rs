@@ -40,6 +40,12 @@ pub enum Failpoint {
     ExpiryRemovesCheckedOut,
     /// A future that is dropped leaves its operation parked.
     DroppedFutureLeavesOperation,
+    /// A poll leaves no waker where the answer will come.
+    PollLeavesNoWaker,
+    /// A poll leaves the waker of an earlier one in place.
+    FirstWakerStays,
+    /// An operation that has ended is found again, while its future has not taken the answer.
+    EndedIsFoundAgain,
     /// A shutdown leaves the shards open.
     ShutdownClosesNoShard,
     /// `fail_all` also fails an expectation that came after it began, while others go on.

@@ -112,14 +112,17 @@ fn keys_are_free_at_once_though_the_executor_is_late() {
         by_hand_with(|builder| builder.executor(later.clone()).callbacks_on_executor());
     let replies = Replies::over(waits.clone());
     let mut expired = replies.expect(1, SECOND).unwrap();
+    let woken = Woken::task();
+    assert!(woken.poll(&mut expired).is_pending());
     timer.advance(SECOND);
-    assert!(poll(&mut expired).is_pending()); // its task is the executor's to wake
+    assert_eq!(woken.times(), 0); // its task is the executor's to wake
     assert_eq!(replies.deliver(&1, "late"), Err("late"));
     let mut again = replies.expect(1, SECOND).unwrap();
     drop(replies.expect(2, SECOND).unwrap());
     assert_eq!(replies.deliver(&2, "gone"), Err("gone"));
     let mut second = replies.expect(2, SECOND).unwrap();
     later.run(); // and the old ones' endings leave what is there now alone
+    assert_eq!(woken.times(), 1);
     assert_eq!(over(&mut expired), Err(WaitError::Expired));
     let twice = replies.expect(1, SECOND).unwrap_err();
     assert_eq!(
@@ -219,9 +222,9 @@ fn fail_all_fails_nothing_that_is_expected_later() {
     nothing_is_left(&waits, &replies);
 }
 
-/// The answer that deliverer and future share.
+/// Its answer lies where it is expected.
 #[test]
-fn a_reply_takes_one_allocation() {
+fn a_reply_takes_no_allocation() {
     let (_timer, _waits, replies) = replies();
     let ask = || {
         let mut reply = replies.expect(1, SECOND).unwrap();
@@ -236,7 +239,85 @@ fn a_reply_takes_one_allocation() {
             ask();
         }
     });
-    assert_eq!((counted.count_total, counted.count_current), (100, 0));
+    assert_eq!((counted.count_total, counted.count_current), (0, 0));
+}
+
+/// An answer that its future has not taken counts nowhere, holds no place and delays no shutdown.
+/// It outlives its purgatory.
+#[test]
+fn an_untaken_answer_counts_nowhere() {
+    let (timer, waits): (_, Waits) = by_hand_with(|builder| builder.max_parked(2));
+    let replies = Texts::over(waits.clone());
+    let [mut delivered, mut expired] = [1, 2].map(|key| replies.expect(key, SECOND).unwrap());
+    assert_eq!(replies.deliver(&1, "one"), Ok(()));
+    let [mut made, mut failed_one] = [1, 3].map(|key| {
+        let reply = replies.expect(key, MINUTE);
+        if key == 1 {
+            assert!(replies.deliver_with(&1, || "made"));
+        }
+        reply.unwrap()
+    });
+    timer.advance(SECOND);
+    assert_eq!(replies.fail_all("closed"), 1);
+    let ids = [&delivered, &expired, &made, &failed_one].map(|reply| reply.id().unwrap());
+    for id in ids {
+        assert_eq!(waits.complete(id), EndResult::Gone);
+        assert_eq!(waits.cancel(id, "none"), EndResult::Gone);
+    }
+    assert!(!delivered.reschedule(SECOND) && !expired.reschedule(SECOND));
+    assert_eq!((waits.cancel_all("none"), replies.fail_all("none")), (0, 0));
+    let snapshot = waits.snapshot(9);
+    assert!(snapshot.oldest.is_empty() && snapshot.under_check.is_empty());
+    assert_eq!(snapshot.stats.completed, 2);
+    nothing_is_left(&waits, &replies);
+    assert!(waits.shutdown(Duration::ZERO).is_nothing());
+    drop((waits, replies, timer));
+    assert_eq!(
+        [&mut delivered, &mut expired, &mut made, &mut failed_one].map(over),
+        [
+            Ok("one"),
+            Err(WaitError::Expired),
+            Ok("made"),
+            failed("closed")
+        ]
+    );
+}
+
+/// The task that polled last is woken, though it was another that polled first.
+#[test]
+fn a_reply_wakes_the_last_of_two_tasks() {
+    let (_timer, _waits, replies) = replies();
+    let first = Woken::task();
+    let last = Woken::task();
+    let mut reply = replies.expect(1, SECOND).unwrap();
+    for task in [&first, &last, &first, &last, &last] {
+        assert!(task.poll(&mut reply).is_pending());
+    }
+    assert_eq!(replies.deliver(&1, "one"), Ok(()));
+    assert_eq!((first.times(), last.times()), (0, 1));
+    assert_eq!(over(&mut reply), Ok("one"));
+}
+
+/// A task that polls while the value is made is woken, and a future that goes then takes the value
+/// along.
+#[test]
+fn a_value_may_be_made_while_its_future_polls_or_goes() {
+    let (_timer, waits, replies) = replies();
+    let woken = Woken::task();
+    let mut reply = replies.expect(1, SECOND).unwrap();
+    assert!(replies.deliver_with(&1, || {
+        assert!(woken.poll(&mut reply).is_pending());
+        assert_eq!((waits.len(), replies.fail_all("none")), (0, 0));
+        "made"
+    }));
+    assert_eq!((woken.times(), over(&mut reply)), (1, Ok("made")));
+    let reply = replies.expect(1, SECOND).unwrap();
+    let mut reply = Some(reply);
+    assert!(!replies.deliver_with(&1, || {
+        reply = None;
+        "nobody's"
+    }));
+    nothing_is_left(&waits, &replies);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 #![cfg(loom)]
 
 mod advances;
+mod answers;
 mod arguments;
 mod monitor;
 mod reach;

@@ -1,6 +1,6 @@
 //! The reference: two shards on plain lists, written from the documentation of their functions.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, task::Waker};
 
 use timer_core::TimerHandle;
 
@@ -64,6 +64,10 @@ impl Waiting {
 pub(super) struct Parked {
     pub(super) id: TimerHandle,
     pub(super) payload: u64,
+    /// A future waits for it.
+    pub(super) awaited: bool,
+    /// The waker of the last poll.
+    pub(super) waker: Option<Waker>,
     /// `u64::MAX` for never.
     pub(super) deadline: u64,
     /// The tick of the wheel's visit, while it is scheduled.
@@ -82,6 +86,17 @@ pub(super) struct Parked {
     pub(super) event: bool,
     pub(super) recheck: bool,
     pub(super) end: Option<Outcome>,
+}
+
+/// An operation that has ended, and whose future has not taken the answer.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) id: TimerHandle,
+    pub(super) payload: u64,
+    /// `None` while its value is made.
+    pub(super) outcome: Option<Outcome>,
+    /// The waker of the last poll, until there is an answer.
+    pub(super) waker: Option<Waker>,
 }
 
 #[derive(Debug, Default)]
@@ -113,6 +128,7 @@ pub(super) struct Expiry {
 pub(super) struct Reference {
     pub(super) homes: [FirstShard; HOMES],
     pub(super) all: Vec<Parked>,
+    pub(super) answered: Vec<Answered>,
     pub(super) walks: Vec<Walk>,
     /// Secondary watches of ended operations, still to be released, the last first.
     pub(super) leaving: Vec<(TimerHandle, Vec<SecondaryId>)>,
@@ -127,6 +143,28 @@ impl Reference {
 
     pub(super) fn get(&mut self, id: TimerHandle) -> Option<&mut Parked> {
         self.all.iter_mut().find(|parked| parked.id == id)
+    }
+
+    /// Returns the waker of the last poll of a future.
+    pub(super) fn polled(&mut self, id: TimerHandle) -> Option<&mut Option<Waker>> {
+        let parked = self.all.iter_mut().filter(|parked| parked.awaited);
+        let parked = parked.map(|parked| (parked.id, &mut parked.waker));
+        let answered = self.answered.iter_mut();
+        let answered = answered.map(|answered| (answered.id, &mut answered.waker));
+        let mut both = parked.chain(answered);
+        Some(both.find(|(of, _)| *of == id)?.1)
+    }
+
+    /// True if it has ended, and its future has not taken the answer.
+    pub(super) fn has_answer(&self, id: TimerHandle) -> bool {
+        self.answered.iter().any(|answered| answered.id == id)
+    }
+
+    /// Takes the answer of an operation, if there is one.
+    pub(super) fn take_answer(&mut self, id: TimerHandle) -> Option<Answered> {
+        let has_value = |answered: &Answered| answered.id == id && answered.outcome.is_some();
+        let at = self.answered.iter().position(has_value)?;
+        Some(self.answered.swap_remove(at))
     }
 
     /// Finds an operation by its payload: no two are alike.

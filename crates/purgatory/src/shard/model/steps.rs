@@ -2,11 +2,12 @@
 
 use super::{
     super::{
-        CheckedIn, CountedDown, ParkTimes, Popped, State, Verdict, WatchList,
+        CheckedIn, CountedDown, ParkTimes, Popped, Verdict, WatchList,
         entry::{Cause, Decision},
         watchers::SecondaryKey,
     },
-    reference::{Linked, Parked, Walk},
+    futures::same,
+    reference::{Answered, Linked, Parked, Walk},
     *,
 };
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
     shard::WatermarkKind,
 };
 
-type Ended = super::super::Ended<Key, u64>;
+type Ended = super::super::Ended<Key, Payload>;
 
 impl Model {
     pub(super) fn step(&mut self) {
@@ -45,9 +46,29 @@ impl Model {
                 self.release(at);
             }
             (97, Some(id)) => self.check_out_for_recheck(id),
+            (98..100, _) => self.future_step(),
             _ => self.go_on_arriving(),
         }
         self.compare();
+    }
+
+    /// A step of a future, or of what answers it.
+    fn future_step(&mut self) {
+        let parked = self.reference.all.iter().filter(|parked| parked.awaited);
+        let parked = parked.map(|parked| parked.id);
+        let answered = self.reference.answered.iter().map(|answered| answered.id);
+        let Some(id) = self
+            .random
+            .choice(parked.chain(answered).collect::<Vec<_>>())
+        else {
+            return;
+        };
+        match self.random.u8(..8) {
+            0..4 => self.poll(id),
+            4 => self.abandon(id),
+            5..7 if self.reference.get(id).is_some() => self.complete_in_place(id),
+            _ => self.answer_ended(),
+        }
     }
 
     fn any_key(&mut self) -> Number {
@@ -97,11 +118,8 @@ impl Model {
             version: 0,
             watermark,
         };
-        let state = if at_once {
-            State::Parked(payload)
-        } else {
-            State::Held
-        };
+        let awaited = self.random.bool();
+        let state = Model::state_of(payload, awaited, at_once);
         let shard = &mut self.shards[key.shard()];
         assert_eq!(shard.refuses(), None);
         let inserted = shard.park(times, None, state, &watch);
@@ -119,6 +137,8 @@ impl Model {
         self.reference.all.push(Parked {
             id,
             payload,
+            awaited,
+            waker: None,
             deadline: deadline.unwrap_or(u64::MAX),
             armed,
             scheduled: armed < u64::MAX,
@@ -188,7 +208,7 @@ impl Model {
     fn all_watched(&mut self, id: TimerHandle) {
         let passed = self.random.u8(..4) == 0;
         let parked = self.reference.get(id).unwrap();
-        let payload = parked.payload;
+        let payload = Payload::new(parked.payload, parked.awaited);
         let last = parked.tickets.last().copied();
         parked.to_watch = None;
         parked.event |= passed;
@@ -214,7 +234,7 @@ impl Model {
         let held = self.shards[id.shard()].check_out(id);
         let expected = self.reference.check_out(id);
         assert_eq!(
-            held.as_ref().map(|held| (held.handle, held.payload)),
+            held.as_ref().map(|held| (held.handle, held.payload.number)),
             expected.map(|of| (id, of))
         );
         let noted = held.is_none() && self.reference.get(id).is_some();
@@ -232,7 +252,7 @@ impl Model {
         self.check_in_as(held);
     }
 
-    fn check_in_as(&mut self, held: CheckedOut<u64>) {
+    fn check_in_as(&mut self, held: CheckedOut<Payload>) {
         let id = held.handle;
         let verdict = held.verdict;
         let checked_in = self.shards[id.shard()].check_in(held, None);
@@ -240,7 +260,7 @@ impl Model {
             (CheckedIn::Parked, Decision::Parked) => {}
             (CheckedIn::CheckAgain(again), Decision::CheckAgain(payload, cause)) => {
                 assert_eq!(
-                    (again.handle, again.payload, again.cause),
+                    (again.handle, again.payload.number, again.cause),
                     (id, payload, cause)
                 );
                 self.reference
@@ -258,12 +278,28 @@ impl Model {
 
     /// Compares an ended operation; returns its deadline.
     pub(super) fn departed(&mut self, ended: Ended, outcome: &Outcome) -> u64 {
-        let id = self.reference.handle_of(ended.payload);
+        let id = self.reference.handle_of(ended.payload.number);
         let (parked, left) = self.reference.remove_ended(id, outcome);
-        assert_eq!((ended.payload, &ended.outcome), (parked.payload, outcome));
+        let payload = parked.payload;
+        assert_eq!((ended.payload.number, &ended.outcome), (payload, outcome));
         assert_eq!(ended.last_secondary, parked.tickets.last().copied());
         assert_eq!(ended.permit, Some(parked.payload)); // as it was parked with
         assert_eq!(ended.emptied_key.map(|key| key.number), left);
+        let wake_up = ended.payload.wake_up();
+        assert_eq!(wake_up.is_some(), parked.awaited);
+        assert_eq!(ended.is_answered, parked.awaited);
+        if let Some(waker) = wake_up {
+            assert!(
+                same(waker.as_ref(), parked.waker.as_ref()),
+                "the last waker"
+            );
+            self.reference.answered.push(Answered {
+                id,
+                payload,
+                outcome: Some(outcome.clone()),
+                waker: None,
+            });
+        }
         parked.deadline
     }
 

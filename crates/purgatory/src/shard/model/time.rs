@@ -107,7 +107,7 @@ impl Model {
         for (ended, deadline) in called {
             assert!(!turn.last_check, "ended without a last check");
             assert!(deadline <= self.now, "early");
-            let handle = self.reference.handle_of(ended.payload);
+            let handle = self.reference.handle_of(ended.payload.number);
             due.retain(|&other| other != handle);
             assert_eq!(self.departed(ended, &Outcome::Expired), deadline);
         }
@@ -115,10 +115,10 @@ impl Model {
     }
 
     /// Keeps the payload of a last check as its job does, until a later step checks it in.
-    fn queue_last_check(&mut self, held: CheckedOut<u64>, deadline: u64) {
+    fn queue_last_check(&mut self, held: CheckedOut<Payload>, deadline: u64) {
         let parked = self.reference.get(held.handle).unwrap();
         assert_eq!(
-            (held.payload, deadline, held.cause),
+            (held.payload.number, deadline, held.cause),
             (parked.payload, parked.deadline, Cause::Recheck)
         );
         parked.held = true;

@@ -1,0 +1,229 @@
+//! Steps of futures: they poll, take answers and are dropped; and answers that come with a value.
+
+use std::{
+    sync::Arc,
+    task::{Wake, Waker},
+};
+
+use super::{
+    super::{
+        State,
+        answer::{Abandoned, Completed},
+    },
+    reference::Answered,
+    *,
+};
+use crate::operation::{CancelReason, DelayedOperation, Outcome};
+
+/// The payload of an operation.
+#[derive(Debug)]
+pub(in crate::shard) struct Payload {
+    pub(super) number: u64,
+    stage: Stage,
+}
+
+/// What a future knows of an operation.
+#[derive(Debug)]
+enum Stage {
+    /// No future waits for it.
+    Plain,
+    Awaited(Option<Waker>),
+    Answered(Outcome),
+    /// The part that is called back.
+    WakeUp(Option<Waker>),
+}
+
+/// A task that waits. Each holds one of the model's counted references.
+struct Task {
+    _alive: Arc<()>,
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Payload {
+    pub(super) fn new(number: u64, awaited: bool) -> Self {
+        let stage = if awaited {
+            Stage::Awaited(None)
+        } else {
+            Stage::Plain
+        };
+        Payload { number, stage }
+    }
+
+    /// Answers it, and returns the waker.
+    fn complete(&mut self, outcome: Outcome) -> Option<Waker> {
+        match std::mem::replace(&mut self.stage, Stage::Answered(outcome)) {
+            Stage::Awaited(waker) => waker,
+            other => panic!("{other:?} is answered"),
+        }
+    }
+
+    /// Returns the waker of what is called back; `None` if the operation is no future's.
+    pub(super) fn wake_up(self) -> Option<Option<Waker>> {
+        match self.stage {
+            Stage::WakeUp(waker) => Some(waker),
+            _ => None,
+        }
+    }
+}
+
+impl DelayedOperation for Payload {
+    const AWAITED: bool = true;
+
+    fn try_complete(&mut self) -> bool {
+        unreachable!("the model has verdicts of its own")
+    }
+
+    fn waker(&mut self) -> Option<&mut Option<Waker>> {
+        match &mut self.stage {
+            Stage::Awaited(waker) => Some(waker),
+            _ => None,
+        }
+    }
+
+    fn answer(&mut self, outcome: &Outcome) -> Self {
+        let waker = self.complete(outcome.clone());
+        Payload {
+            number: self.number,
+            stage: Stage::WakeUp(waker),
+        }
+    }
+
+    fn on_complete(self, _: Outcome) {}
+}
+
+/// True if both are the waker of one task, or none.
+pub(super) fn same(waker: Option<&Waker>, other: Option<&Waker>) -> bool {
+    match (waker, other) {
+        (Some(waker), Some(other)) => waker.will_wake(other),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+impl Model {
+    /// A future polls: with a waker of its own or, if it has polled before, with the same.
+    pub(super) fn poll(&mut self, id: TimerHandle) {
+        let polled = self.reference.polled(id).expect("a future waits for it");
+        let mut waker = None;
+        if polled.is_none() || self.random.bool() {
+            let task = Task {
+                _alive: self.tasks.clone(),
+            };
+            waker = Some(Waker::from(Arc::new(task)));
+        }
+        let new = waker.clone();
+        let answered = self.shards[id.shard()].poll(id, &mut waker);
+        match (answered, self.reference.take_answer(id)) {
+            (Some(found), Some(expected)) => self.answered(found, expected),
+            (None, None) => {
+                let held = self.reference.get(id).is_some_and(|parked| parked.held);
+                self.reference.count_if(held, "a poll found it held");
+                if new.is_some() {
+                    *self.reference.polled(id).unwrap() = new;
+                }
+            }
+            (found, expected) => panic!("{found:?}, and expected {expected:?}"),
+        }
+    }
+
+    fn answered(&mut self, found: super::super::awaited::Answered<Payload>, expected: Answered) {
+        let payload = found.payload;
+        assert_eq!(payload.number, expected.payload);
+        match payload.stage {
+            Stage::Answered(outcome) => assert_eq!(Some(outcome), expected.outcome),
+            Stage::Awaited(_) => assert_eq!(expected.outcome, None, "a value is being made"),
+            other => panic!("{other:?} in an entry"),
+        }
+    }
+
+    /// A future is dropped.
+    pub(super) fn abandon(&mut self, id: TimerHandle) {
+        let dropped = Outcome::Cancelled(CancelReason::Requested("the future was dropped".into()));
+        let abandoned = self.shards[id.shard()].abandon(id, None);
+        let Abandoned {
+            cancelled,
+            answered,
+            waker: _,
+        } = abandoned;
+        // 1. One that has ended: its answer goes.
+        if let Some(at) = self.reference.answered.iter().position(|of| of.id == id) {
+            let expected = self.reference.answered.swap_remove(at);
+            let unmade = expected.outcome.is_none();
+            self.reference
+                .count_if(unmade, "a future goes while its value is made");
+            assert!(cancelled.is_none());
+            return self.answered(answered.unwrap(), expected);
+        }
+        // 2. Any other is cancelled, and not kept.
+        assert!(answered.is_none());
+        let parked = self.reference.get(id).unwrap();
+        parked.awaited = false;
+        let held = parked.held;
+        self.reference
+            .count_if(held, "a future goes while it is held");
+        assert_eq!(cancelled.is_some(), self.reference.claim(id, &dropped));
+        if let Some(ended) = cancelled {
+            self.departed(ended, &dropped);
+        }
+    }
+
+    /// A value comes for an operation: at once, or it is made later.
+    pub(super) fn complete_in_place(&mut self, id: TimerHandle) {
+        let at_once = self.random.bool();
+        let shard = &mut self.shards[id.shard()];
+        let held = self.reference.get(id).unwrap().held;
+        let ended = shard.complete_at(id.id().index(), None, |payload| {
+            let answer = at_once.then_some(Outcome::Completed)?;
+            payload.complete(answer)
+        });
+        assert_eq!(ended.is_none(), held);
+        let Some(Completed { ended, waker }) = ended else {
+            return;
+        };
+        let expected = self.reference.get(id).unwrap().waker.clone();
+        if at_once {
+            assert!(same(waker.as_ref(), expected.as_ref()), "the last waker");
+        }
+        let (parked, left) = self.reference.remove_ended(id, &Outcome::Completed);
+        assert_eq!(ended.permit, parked.payload);
+        assert_eq!(ended.deadline, parked.deadline);
+        assert_eq!(ended.last_secondary, parked.tickets.last().copied());
+        assert_eq!(ended.emptied_key.map(|key| key.number), left);
+        self.reference.count_if(!at_once, "a value is made later");
+        self.reference.answered.push(Answered {
+            id,
+            payload: parked.payload,
+            outcome: at_once.then_some(Outcome::Completed),
+            waker: if at_once { None } else { expected },
+        });
+    }
+
+    /// A value is there for an operation that has ended.
+    pub(super) fn answer_ended(&mut self) {
+        let mut unmade = self.reference.answered.iter_mut();
+        let Some(answered) = unmade.find(|answered| answered.outcome.is_none()) else {
+            return;
+        };
+        let id = answered.id;
+        let complete = |payload: &mut Payload| payload.complete(Outcome::Completed);
+        let waker = self.shards[id.shard()].answer_ended(id, complete);
+        let last = answered.waker.take();
+        assert!(
+            same(waker.unwrap().as_ref(), last.as_ref()),
+            "the last waker"
+        );
+        answered.outcome = Some(Outcome::Completed);
+    }
+
+    /// Makes the state in which an operation comes to its shard.
+    pub(super) fn state_of(payload: u64, awaited: bool, at_once: bool) -> State<Payload> {
+        if at_once {
+            State::Parked(Payload::new(payload, awaited))
+        } else {
+            State::Held
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Polls of futures whose answers stay in their entries, against everything that answers them.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use loom::thread;
+use purgatory::{CancelReason, Replies, WaitError, WaitFuture, sync::Failpoint};
+
+use super::{MS, by_hand, check, ending};
+
+/// A task that counts how often it is woken.
+#[derive(Default)]
+struct Task(AtomicUsize);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+type Answer<T> = Result<T, WaitError>;
+
+/// Polls a future as a task of its own does.
+fn poll<T>(future: &mut WaitFuture<T>) -> (Arc<Task>, Poll<Answer<T>>) {
+    let task = Arc::new(Task::default());
+    let waker = Waker::from(task.clone());
+    let polled = Pin::new(future).poll(&mut Context::from_waker(&waker));
+    (task, polled)
+}
+
+/// Asserts that a task that was told to wait was woken, once, and takes the answer.
+#[track_caller]
+fn answer<T>(future: &mut WaitFuture<T>, polled: (Arc<Task>, Poll<Answer<T>>)) -> Answer<T> {
+    let (task, polled) = polled;
+    match polled {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => {
+            assert_eq!(task.0.load(SeqCst), 1, "it sleeps on");
+            ending(future).expect("it was woken for its answer")
+        }
+    }
+}
+
+#[test]
+fn deliver_against_poll() {
+    check(&[Failpoint::PollLeavesNoWaker], || {
+        let (_timer, purgatory) = by_hand();
+        let replies = Replies::over(purgatory);
+        let mut reply = replies.expect(1, MS).unwrap();
+        let network = replies.clone();
+        let network = thread::spawn(move || network.deliver(&1, 7));
+        let polled = poll(&mut reply);
+        assert_eq!(network.join().unwrap(), Ok(()));
+        assert_eq!(answer(&mut reply, polled), Ok(7));
+        assert!(replies.purgatory().is_empty());
+    });
+}
+
+/// The reply ends by its time, and its callback wakes the task.
+#[test]
+fn expiry_against_poll() {
+    check(&[Failpoint::PollLeavesNoWaker], || {
+        let (timer, purgatory) = by_hand();
+        let replies: Replies<u8, u8> = Replies::over(purgatory);
+        let mut reply = replies.expect(1, MS).unwrap();
+        let time = thread::spawn(move || timer.advance(MS));
+        let polled = poll(&mut reply);
+        time.join().unwrap();
+        assert_eq!(answer(&mut reply, polled), Err(WaitError::Expired));
+    });
+}
+
+#[test]
+fn fail_all_against_poll() {
+    check(&[Failpoint::PollLeavesNoWaker], || {
+        let (_timer, purgatory) = by_hand();
+        let replies: Replies<u8, u8> = Replies::over(purgatory);
+        let mut reply = replies.expect(1, MS).unwrap();
+        let network = replies.clone();
+        let network = thread::spawn(move || network.fail_all("closed"));
+        let polled = poll(&mut reply);
+        assert_eq!(network.join().unwrap(), 1);
+        let closed = CancelReason::Requested("closed".into());
+        assert_eq!(
+            answer(&mut reply, polled),
+            Err(WaitError::Cancelled(closed))
+        );
+        assert!(replies.expect(1, MS).is_ok());
+    });
+}
+
+/// Two tasks poll, one after the other: the one that polled last is woken.
+#[test]
+fn two_wakers_against_event() {
+    check(&[Failpoint::FirstWakerStays], || {
+        let (_timer, purgatory) = by_hand();
+        let replies = Replies::over(purgatory);
+        let mut reply = replies.expect(1, MS).unwrap();
+        assert!(poll(&mut reply).1.is_pending());
+        let network = replies.clone();
+        let network = thread::spawn(move || network.deliver(&1, 7));
+        let polled = poll(&mut reply);
+        assert_eq!(network.join().unwrap(), Ok(()));
+        assert_eq!(answer(&mut reply, polled), Ok(7));
+    });
+}
+
+/// A value is made while the purgatory is shut down: it is delivered, or its reply had ended.
+#[test]
+fn answer_made_against_shutdown() {
+    check(&[Failpoint::EndedIsFoundAgain], || {
+        let (_timer, purgatory) = by_hand();
+        let replies = Replies::over(purgatory);
+        let mut reply = replies.expect(1, MS).unwrap();
+        let network = replies.clone();
+        let network = thread::spawn(move || network.deliver_with(&1, || 7));
+        let left = replies.purgatory().shutdown(Duration::ZERO);
+        let polled = poll(&mut reply);
+        let expected = if network.join().unwrap() {
+            Ok(7)
+        } else {
+            Err(WaitError::Cancelled(CancelReason::Shutdown))
+        };
+        assert_eq!(answer(&mut reply, polled), expected);
+        assert!(left.is_nothing() && replies.purgatory().is_empty());
+        let stats = replies.purgatory().stats();
+        assert_eq!(stats.completed + stats.cancelled, 1);
+    });
+}
+
+/// The last handle is dropped: the future outlives the purgatory.
+#[test]
+fn purgatory_drop_against_poll() {
+    check(&[Failpoint::PollLeavesNoWaker], || {
+        let (_timer, purgatory) = by_hand();
+        let replies: Replies<u8, u8> = Replies::over(purgatory);
+        let mut reply = replies.expect(1, MS).unwrap();
+        let last = thread::spawn(move || drop(replies));
+        let polled = poll(&mut reply);
+        last.join().unwrap();
+        let dropped = Err(WaitError::Cancelled(CancelReason::Dropped));
+        assert_eq!(answer(&mut reply, polled), dropped);
+    });
+}
