@@ -16,6 +16,7 @@
 mod contender;
 mod line;
 mod produces;
+mod queues;
 mod request;
 mod results;
 mod rows;

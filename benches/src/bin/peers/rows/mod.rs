@@ -4,6 +4,7 @@
 //! To add a row, add a function to one of the modules and a line to [`ROWS`].
 
 mod expire;
+mod queues;
 pub(crate) mod row;
 mod timers;
 mod waits;
@@ -12,7 +13,7 @@ use row::{Row, row};
 use waits::{acks_all, operations, park, poll_loop, replies};
 
 /// All rows, in the order of the table.
-pub(crate) const ROWS: [Row; 27] = [
+pub(crate) const ROWS: [Row; 30] = [
     row(
         "idle",
         "How often does a process wake up while 1000 timers are far away?",
@@ -68,6 +69,13 @@ pub(crate) const ROWS: [Row; 27] = [
         "How much memory does a pending timer take?",
         timers::bytes,
     ),
+    row(
+        "queue-insert-remove",
+        "What does a value cost that leaves its owner's queue in time?",
+        queues::run,
+    ),
+    row("queue-expire", "And one that is polled out?", queues::run),
+    row("queue-bytes", "How much memory does it take?", queues::run),
     row(
         "park-complete-1key",
         "What does an operation cost that waits for a key?",

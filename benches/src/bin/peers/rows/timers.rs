@@ -53,7 +53,7 @@ struct Churn {
 }
 
 /// Returns a random delay of one to two hours.
-fn far(random: &mut Rng) -> Duration {
+pub(super) fn far(random: &mut Rng) -> Duration {
     Duration::from_micros(random.u64(3_600_000_000..7_200_000_000))
 }
 
@@ -207,7 +207,7 @@ fn wake_up_rate<T: Timer>(time: Duration) -> anyhow::Result<f64> {
 }
 
 /// Blocks for `time`.
-fn wait(time: Duration) {
+pub(super) fn wait(time: Duration) {
     let (_open, nothing) = mpsc::channel::<()>();
     assert_eq!(nothing.recv_timeout(time), Err(RecvTimeoutError::Timeout));
 }
