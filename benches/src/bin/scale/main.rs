@@ -55,7 +55,7 @@ struct Args {
     /// The number of keys. [default: 100 000, or 10 000]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     keys: Option<u32>,
-    /// Operations per round, of all threads together. [default: 500 000, or 20 000]
+    /// Operations per round, of all threads together. [default: 200 000, or 20 000]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     operations: Option<u32>,
     /// The number of rounds that are measured, after one that warms up. [default: 5, or 1]
@@ -119,7 +119,7 @@ impl Args {
     fn sizes(&self) -> Sizes {
         // A mode, with what was given in its place.
         let share = if self.quick { 10 } else { 1 };
-        let operations = if self.quick { 20_000 } else { 500_000 };
+        let operations = if self.quick { 20_000 } else { 200_000 };
         let rounds = if self.quick { 1 } else { 5 };
         Sizes {
             parked: self.parked.unwrap_or(1_000_000 / share),
