@@ -11,6 +11,8 @@ mod calls;
 #[cfg(test)]
 mod examples;
 #[cfg(test)]
+mod figures;
+#[cfg(test)]
 mod folds;
 #[cfg(test)]
 mod guide;

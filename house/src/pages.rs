@@ -263,6 +263,35 @@ fn figures_stand_beside_the_command_that_makes_them() {
 }
 
 #[test]
+fn readme_is_read_in_a_minute() {
+    const LINES: usize = 120;
+    let lines = text("README.md").lines().count();
+    assert!(lines <= LINES, "README.md: {lines} lines, at most {LINES}");
+}
+
+#[test]
+fn every_example_is_listed_with_its_command() {
+    let page = text("examples/README.md");
+    let mut wrong = Vec::new();
+    for (path, _) in files("Cargo.toml") {
+        let folder = path
+            .strip_prefix("examples/")
+            .and_then(|rest| rest.strip_suffix("/Cargo.toml"));
+        let Some(folder) = folder.filter(|folder| *folder != "support") else {
+            continue;
+        };
+        let row = format!("| [{folder}]({folder}) | ");
+        let listed = page
+            .lines()
+            .any(|line| line.starts_with(&row) && line.contains("| `cargo "));
+        if !listed {
+            wrong.push(format!("examples/README.md: no row {row:?} with a command"));
+        }
+    }
+    none(wrong);
+}
+
+#[test]
 fn nothing_names_a_machine() {
     let home = ["/ho", "me/"].concat();
     let users = ["/Us", "ers/"].concat();

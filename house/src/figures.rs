@@ -1,0 +1,130 @@
+//! Figures that stand twice: a page quotes what `benches/results` has, and names rows that exist.
+//!
+//! `benches/tables.py` writes the tables between the marks of the pages.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::tree::{files, none, text};
+
+const RESULTS: &str = "benches/results/";
+
+/// A record's tables, each a list of rows of cells.
+type Tables = Vec<Vec<Vec<String>>>;
+
+/// The tables of each record, by its name.
+fn records() -> BTreeMap<String, Tables> {
+    let mut records = BTreeMap::new();
+    for (path, text) in files(".tsv") {
+        let Some(name) = path.strip_prefix(RESULTS) else {
+            continue;
+        };
+        // An empty line ends a table; a comment says when and where it was measured.
+        let mut tables = vec![Vec::new()];
+        for line in text.lines().filter(|line| !line.starts_with("# ")) {
+            if line.is_empty() {
+                tables.push(Vec::new());
+            } else {
+                let row = line.split('\t').map(str::to_owned).collect();
+                tables.last_mut().unwrap().push(row);
+            }
+        }
+        records.insert(name.trim_end_matches(".tsv").to_owned(), tables);
+    }
+    assert!(records.contains_key("peers"), "the records are there");
+    records
+}
+
+/// The tables of a page's lines, without the lines under their heads.
+fn tables<'a>(lines: impl Iterator<Item = &'a str>) -> Tables {
+    let mut tables = Vec::new();
+    let mut inside = false;
+    for line in lines {
+        // Other text ends a table.
+        let is_row = line.starts_with('|');
+        if is_row && !inside {
+            tables.push(Vec::new());
+        }
+        inside = is_row;
+        let is_rule = line.chars().all(|c| "|-: ".contains(c));
+        if is_row && !is_rule {
+            let cells = line.trim_matches('|').split('|');
+            let row = cells.map(|cell| cell.trim().to_owned()).collect();
+            tables.last_mut().unwrap().push(row);
+        }
+    }
+    tables
+}
+
+#[test]
+fn tables_between_marks_are_the_recorded_ones() {
+    let page = text("docs/BENCHMARKS.md");
+    let mut wrong = Vec::new();
+    for (name, recorded) in records() {
+        let mark = format!("\n<!-- {name} -->\n");
+        let Some((_, after)) = page.split_once(&mark) else {
+            wrong.push(format!("docs/BENCHMARKS.md has no mark {name}"));
+            continue;
+        };
+        let between = after.split("<!-- end -->").next().unwrap();
+        if tables(between.lines()) != recorded {
+            wrong.push(format!("{name} is not as recorded: run benches/tables.py"));
+        }
+    }
+    none(wrong);
+}
+
+/// A row of a table that names a row of `peers` in a cell of its own has only figures of that row.
+#[test]
+fn a_row_that_is_quoted_has_its_recorded_figures() {
+    let mut recorded = BTreeMap::new();
+    for row in records()["peers"].iter().flatten() {
+        recorded.insert(format!("`{}`", row[0]), row.clone());
+    }
+    let mut wrong = Vec::new();
+    let mut quoted = 0;
+    for (path, text) in files(".md") {
+        for row in tables(text.lines()).iter().flatten() {
+            let Some(figures) = row.iter().find_map(|cell| recorded.get(cell)) else {
+                continue;
+            };
+            quoted += 1;
+            for cell in row.iter().filter(|cell| starts_with_a_digit(cell)) {
+                let figure = cell.split(' ').next().unwrap();
+                if !figures.iter().any(|is| is == figure) {
+                    wrong.push(format!("{path}: {cell} is not in the row {}", figures[0]));
+                }
+            }
+        }
+    }
+    assert!(quoted >= 3, "README quotes three rows");
+    none(wrong);
+}
+
+fn starts_with_a_digit(cell: &str) -> bool {
+    cell.trim_start_matches('*')
+        .starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// After the word "row" or "rows", a name in backticks is the beginning of a recorded row's.
+#[test]
+fn rows_that_pages_name_are_recorded() {
+    let mut names = BTreeSet::new();
+    for tables in records().into_values() {
+        for row in tables.into_iter().flatten() {
+            names.insert(row[0].clone());
+        }
+    }
+    let mut wrong = Vec::new();
+    for (path, text) in files(".md") {
+        for words in ["row `", "rows `", "rows\n`", "row\n`"] {
+            for rest in text.split(words).skip(1) {
+                let name = rest.split('`').next().unwrap();
+                if !names.iter().any(|row| row.starts_with(name)) {
+                    wrong.push(format!("{path}: no row `{name}` is recorded"));
+                }
+            }
+        }
+    }
+    none(wrong);
+}
