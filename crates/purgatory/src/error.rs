@@ -96,6 +96,11 @@ pub enum RefusedReason {
         /// The maximum number of keys with a value.
         limit: usize,
     },
+    /// The key's value is in another epoch. See [`Watermarks::reset`](crate::Watermarks::reset).
+    OtherEpoch {
+        /// The epoch of the key's value.
+        present: u64,
+    },
     /// No quorum: `k` is 0 or above `n`.
     NoQuorum {
         /// The number of keys that must reach their threshold.
@@ -131,6 +136,7 @@ impl fmt::Display for RefusedReason {
             Self::NoQuorum { k, n } => {
                 write!(f, "{k} of {n} keys is no quorum: between 1 and {n} are")
             }
+            Self::OtherEpoch { present } => write!(f, "the key is in epoch {present}"),
             Self::RepeatedKey => f.write_str("a key comes twice in the quorum"),
         }
     }

@@ -255,6 +255,15 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         self.purgatory.core.value(key)
     }
 
+    /// Returns the epoch of the key's value: 0 until it was [reset](Self::reset). `None` without a
+    /// value. O(1).
+    pub fn epoch<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u64>
+    where
+        K: Borrow<Q>,
+    {
+        self.purgatory.core.epoch(key)
+    }
+
     /// Returns the lowest threshold that an operation waits for and that the key has not reached;
     /// `None` if nobody waits for more. A source of values that are made on demand starts by it.
     /// O(1) amortised.
@@ -304,7 +313,84 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     {
         self.purgatory
             .core
-            .change_value(key, &self.keys, |before| value.max(before))
+            .change_value(key, &self.keys, None, |before| value.max(before))
+    }
+
+    /// Advances the key's value if it is in this epoch, which [`reset`](Self::reset) began; 0 is
+    /// the epoch of a key that was not reset. Otherwise like [`advance`](Self::advance), which
+    /// takes the value for one of the present epoch.
+    ///
+    /// # Errors
+    /// [`RefusedReason::OtherEpoch`] if the key is in another epoch: this advance is late, or its
+    /// epoch has not begun here. Otherwise as [`advance`](Self::advance). Nothing was changed.
+    pub fn advance_in<Q>(&self, key: &Q, epoch: u64, value: u64) -> Result<usize, RefusedReason>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.purgatory
+            .core
+            .change_value(key, &self.keys, Some(epoch), |before| value.max(before))
+    }
+
+    /// Begins an epoch of the key with this value, which may be lower than before: a log that was
+    /// truncated after a change of its leader. Returns how many waits this completed.
+    ///
+    /// The value and its epoch change in one step. Waits for more than the value go on, under the
+    /// new epoch; a quorum that had counted this key above the value counts it no more. A late
+    /// [`advance_in`](Self::advance_in) of an earlier epoch changes nothing. Epochs are numbers of
+    /// the caller's, such as leader epochs or terms, since every server that advances the key has
+    /// to know them; they only rise. [`remove`](Self::remove) forgets the epoch.
+    ///
+    /// O(r log n) as for [`advance`](Self::advance), and O(q log n) under the lock for q quorums
+    /// that had counted the key.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{RefusedReason, Watermarks};
+    ///
+    /// let ends = Watermarks::new("log ends")?;
+    /// ends.advance_in(&"orders-0", 0, 100)?;
+    /// ends.reset(&"orders-0", 1, 80)?; // the new leader has no more
+    /// let fetch = ends.wait_for(&"orders-0", 90, Duration::from_secs(30));
+    /// let late = ends.advance_in(&"orders-0", 0, 101); // from the old leader
+    /// assert_eq!(late, Err(RefusedReason::OtherEpoch { present: 1 }));
+    /// assert_eq!(ends.advance_in(&"orders-0", 1, 90)?, 1);
+    /// assert_eq!(fetch.wait_blocking(), Ok(90));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`RefusedReason::OtherEpoch`] unless the epoch is above the key's.
+    /// [`RefusedReason::TooManyKeys`] as for [`advance`](Self::advance). Nothing was changed.
+    pub fn reset<Q>(&self, key: &Q, epoch: u64, value: u64) -> Result<usize, RefusedReason>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let core = &self.purgatory.core;
+        core.begin_epoch(key, &self.keys, epoch, value, None)
+    }
+
+    /// Begins an epoch as [`reset`](Self::reset) does, and cancels the waits for more than the
+    /// value in the same step; returns how many waits this call ended. A quorum that needs more of
+    /// this key is cancelled as a whole. O(n log n) under the lock for n waits of the key.
+    ///
+    /// # Errors
+    /// Returns an error as [`reset`](Self::reset) does.
+    pub fn reset_and_cancel<Q>(
+        &self,
+        key: &Q,
+        epoch: u64,
+        value: u64,
+    ) -> Result<usize, RefusedReason>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let reason = CancelReason::Requested("its key was reset".into());
+        let core = &self.purgatory.core;
+        core.begin_epoch(key, &self.keys, epoch, value, Some(&reason))
     }
 
     /// Adds `by` to the key's value, for a value that counts. Otherwise like
@@ -330,7 +416,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     {
         self.purgatory
             .core
-            .change_value(key, &self.keys, |before| before.saturating_add(by))
+            .change_value(key, &self.keys, None, |before| before.saturating_add(by))
     }
 
     /// Removes the key's value and cancels the waits for it; returns how many waits this call

@@ -75,6 +75,15 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         shard.value(record)
     }
 
+    /// Returns the epoch of the key's value.
+    pub(crate) fn epoch<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<u64> {
+        let hash = self.versions.hash(key);
+        let shard = self.shard_of(hash);
+        let record = shard.find(key, hash)?;
+        shard.value(record)?;
+        Some(shard.epoch(record))
+    }
+
     /// Returns the lowest threshold above the key's value that an operation waits for.
     pub(crate) fn lowest_waiting<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<u64> {
         let hash = self.versions.hash(key);
@@ -82,11 +91,13 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     }
 
     /// Replaces the key's value by `to` of it, and completes the waits that it reaches; returns how
-    /// many. A missing value is 0. A new one takes a place among `places`.
+    /// many. A missing value is 0. A new one takes a place among `places`. With an epoch, only if
+    /// that is the key's.
     pub(crate) fn change_value<Q>(
         self: &Arc<Self>,
         key: &Q,
         places: &Limit,
+        epoch: Option<u64>,
         to: impl FnOnce(u64) -> u64,
     ) -> Result<usize, RefusedReason>
     where
@@ -94,35 +105,122 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     {
         let hash = self.versions.hash(key);
         let mut shard = self.shard_of(hash);
-
-        // 1. The present value. A key that has none takes a place.
         let found = shard.find(key, hash);
-        let before = found.and_then(|record| shard.value(record));
-        let record = match found {
-            Some(record) if before.is_some() => record,
-            _ => {
-                // The key's `Clone` may panic: it runs before anything is changed.
-                let copy = found.is_none().then(|| key.to_owned());
-                if !places.acquire(1) {
-                    drop(shard);
-                    drop(copy); // with nothing locked
-                    let limit = places.max() as usize;
-                    return Err(RefusedReason::TooManyKeys { limit });
-                }
-                match copy {
-                    Some(copy) => shard.add_key(copy, hash),
-                    None => found.expect("a key without a record was copied"),
-                }
-            }
-        };
-
-        // 2. The new value, and what it reaches.
+        let present = found.map_or(0, |record| shard.epoch(record));
+        if epoch.is_some_and(|epoch| epoch != present) {
+            return Err(RefusedReason::OtherEpoch { present });
+        }
+        if failpoint!(EpochComparedUnlocked) {
+            drop(shard);
+            shard = self.shard_of(hash);
+        }
+        let (mut shard, record, before) = self.place_for(shard, found, key, hash, places)?;
         self.versions.count_event(hash);
         let value = to(before.unwrap_or(0));
         if !shard.set_value(record, value) {
             return Ok(0);
         }
         Ok(self.complete_met(shard, record, key, hash, value))
+    }
+
+    /// Begins an epoch of a key with this value; returns how many waits that completed or, with a
+    /// reason, how many it ended: the waits for more are cancelled then.
+    pub(crate) fn begin_epoch<Q>(
+        self: &Arc<Self>,
+        key: &Q,
+        places: &Limit,
+        epoch: u64,
+        value: u64,
+        cancel: Option<&CancelReason>,
+    ) -> Result<usize, RefusedReason>
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
+        // 1. An epoch is begun once.
+        let hash = self.versions.hash(key);
+        let now_ns = self.ending_at();
+        let shard = self.shard_of(hash);
+        let found = shard.find(key, hash);
+        let present = found.map_or(0, |record| shard.epoch(record));
+        if epoch <= present {
+            return Err(RefusedReason::OtherEpoch { present });
+        }
+
+        // 2. The new value. The waits for more are found in the same lock hold, if they
+        //    are to be cancelled.
+        let (mut shard, record, _) = self.place_for(shard, found, key, hash, places)?;
+        self.versions.count_event(hash);
+        let is_met = shard.begin_epoch(record, epoch, value);
+        let mut met = MetWaits {
+            ended: AllEnded::new(),
+            quorums: Vec::new(),
+        };
+        let mut unmet = Vec::new();
+        if cancel.is_some() {
+            // What is met must leave first: it is not for more.
+            shard.take_met(record, value, usize::MAX, now_ns, &mut met);
+            unmet = shard.unmet(record);
+        } else if is_met {
+            return Ok(self.complete_met(shard, record, key, hash, value));
+        }
+
+        // 3. Finish what ended.
+        let call = Call::enter(&self.executors);
+        let mut unfinished = Unfinished::new(self, &call);
+        for mut ended in met.ended {
+            ended.payload.met(value);
+            unfinished.ended.push(ended);
+        }
+        if let Some(reason) = cancel {
+            self.each_taken(shard, &unmet, |first_shard, handle| {
+                let outcome = Outcome::Cancelled(reason.clone());
+                unfinished
+                    .ended
+                    .extend(first_shard.claim(handle, outcome, now_ns));
+            });
+        }
+        let ended = unfinished.ended.len();
+        unfinished.finish();
+        Ok(ended + self.judge_all_ended(&call, met.quorums))
+    }
+
+    /// Returns the record of a key that is to get a value, and its present value. A key that has
+    /// none takes a place among `places`.
+    #[inline]
+    fn place_for<'a, Q>(
+        &self,
+        mut shard: LockedShard<'a, K, O>,
+        found: Option<u32>,
+        key: &Q,
+        hash: u64,
+        places: &Limit,
+    ) -> Result<(LockedShard<'a, K, O>, u32, Option<u64>), RefusedReason>
+    where
+        Q: ToOwned<Owned = K> + ?Sized,
+    {
+        let before = found.and_then(|record| shard.value(record));
+        if let (Some(record), Some(_)) = (found, before) {
+            return Ok((shard, record, before));
+        }
+
+        // The key's `Clone` may panic: it runs before anything is changed.
+        let copy = match found {
+            Some(_) => None,
+            None => Some(key.to_owned()),
+        };
+        if !places.acquire(1) {
+            drop(shard);
+            drop(copy); // with nothing locked
+            let limit = places.max() as usize;
+            return Err(RefusedReason::TooManyKeys { limit });
+        }
+        let record = match (found, copy) {
+            (None, Some(copy)) => shard.add_key(copy, hash),
+            (Some(record), _) => record,
+            (None, None) => unreachable!("a key without a record was copied"),
+        };
+
+        Ok((shard, record, before))
     }
 
     /// Completes the waits of a key that `value` reaches, some under one lock hold; returns how

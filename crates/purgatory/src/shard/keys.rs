@@ -245,6 +245,7 @@ impl<K: Eq> Keys<K> {
             return (None, None);
         };
         let value = watermarks.value.take();
+        watermarks.epoch = 0;
         if value.is_none() || self.at(number).waiters > 0 {
             return (value, None);
         }
@@ -267,6 +268,7 @@ impl<K: Eq> Keys<K> {
         if let Some(mut watermarks) = record.watermarks {
             watermarks.clear();
             watermarks.value = None;
+            watermarks.epoch = 0;
             distant.spare = Some(watermarks);
         }
         Some(record.key)

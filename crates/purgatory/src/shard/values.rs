@@ -66,6 +66,38 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         watermarks.as_ref().is_some_and(|list| list.reaches(value))
     }
 
+    /// Returns the epoch of a key's value: 0 if it was never reset.
+    #[inline]
+    pub(crate) fn epoch(&self, record: u32) -> u64 {
+        let watermarks = &self.keys.at(record).watermarks;
+        watermarks.as_ref().map_or(0, |list| list.epoch)
+    }
+
+    /// Begins an epoch of a key with a value: stores both, and puts the members back that this
+    /// value has not reached. Returns true when it meets watches. O(n log n) for n members of
+    /// quorums.
+    pub(crate) fn begin_epoch(&mut self, record: u32, epoch: u64, value: u64) -> bool {
+        let is_met = self.set_value(record, value);
+        let mut links = Links::new(&mut self.entries, &mut self.cold);
+        let watermarks = self.keys.watermarks_mut(record);
+        watermarks.epoch = epoch;
+        let is_reached = |of: &_| links.is_on(of, WatchList::Reached, record);
+        for member in watermarks.unreach(value, is_reached) {
+            *links.at_mut(member.at) = Link::new(WatchList::Unmet, record);
+        }
+        is_met
+    }
+
+    /// Returns the operations that wait for more than a key's value, in the order of (threshold,
+    /// parking). O(n log n).
+    pub(crate) fn unmet(&mut self, record: u32) -> Vec<TimerHandle> {
+        let links = Links::new(&mut self.entries, &mut self.cold);
+        match &self.keys.at(record).watermarks {
+            Some(watermarks) => watermarks.waiting(|of| links.is_on(of, WatchList::Unmet, record)),
+            None => Vec::new(),
+        }
+    }
+
     /// Takes the value of a key. Returns it with the key, if that has no waiters.
     pub(crate) fn take_value(&mut self, record: u32) -> (Option<u64>, Option<K>) {
         self.keys.take_value(record)

@@ -273,7 +273,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// caller, and perhaps some that have ended. O(n): each is copied.
     pub(crate) fn unmet_waiters(&self, record: u32) -> Vec<UnmetWaiter> {
         match &self.keys.at(record).watermarks {
-            Some(watermarks) => watermarks.unmet().collect(),
+            Some(watermarks) => watermarks.all().collect(),
             None => Vec::new(),
         }
     }

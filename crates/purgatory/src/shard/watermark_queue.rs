@@ -15,6 +15,7 @@
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
+    mem,
 };
 
 use timer_core::TimerHandle;
@@ -102,6 +103,8 @@ pub(super) struct WatermarkList {
     pub(super) met: Ends,
     /// The value of a key that keeps it here.
     pub(super) value: Option<u64>,
+    /// The epoch of the value. Forgotten with it.
+    pub(super) epoch: u64,
     /// The members' watches that the value has reached. Left behind, as in the queue.
     reached: Vec<Unmet>,
     /// How many of the reached ones have left.
@@ -117,6 +120,7 @@ impl Default for WatermarkList {
             gone: 0,
             met: Ends::EMPTY,
             value: None,
+            epoch: 0,
             reached: Vec::new(),
             reached_gone: 0,
         }
@@ -179,9 +183,10 @@ impl WatermarkList {
         self.run.len() + self.heap.len() == self.gone && self.met.head == NONE
     }
 
-    /// Returns the operations of the watches that are not met, those left behind included.
-    pub(super) fn unmet(&self) -> impl Iterator<Item = UnmetWaiter> {
-        let all = self.run.iter().chain(&self.heap);
+    /// Returns the operations of the watches that are not met, and of those that are reached, those
+    /// left behind included.
+    pub(super) fn all(&self) -> impl Iterator<Item = UnmetWaiter> {
+        let all = self.run.iter().chain(&self.heap).chain(&self.reached);
         all.map(|unmet| UnmetWaiter {
             rank: unmet.rank.0,
             handle: unmet.handle,
@@ -238,6 +243,33 @@ impl WatermarkList {
             self.reached_gone -= 1; // Left behind
         }
         None
+    }
+
+    /// Puts the reached watches back whose threshold is above `value`, and returns them; drops
+    /// those that have left. O(n log n) for n reached ones.
+    pub(super) fn unreach(&mut self, value: u64, waits: impl Fn(&Unmet) -> bool) -> Vec<Unmet> {
+        let mut back = Vec::new();
+        for member in mem::take(&mut self.reached) {
+            if !waits(&member) {
+                continue; // Left behind
+            }
+            if member.threshold() > value {
+                self.heap.push(member);
+                back.push(member);
+            } else {
+                self.reached.push(member);
+            }
+        }
+        self.reached_gone = 0;
+        back
+    }
+
+    /// Returns the operations of the watches that wait, in the order they are met in. O(n log n).
+    pub(super) fn waiting(&self, waits: impl Fn(&Unmet) -> bool) -> Vec<TimerHandle> {
+        let all = self.run.iter().chain(&self.heap);
+        let mut unmet: Vec<&Unmet> = all.filter(|unmet| waits(unmet)).collect();
+        unmet.sort_by_key(|unmet| Reverse(*unmet));
+        unmet.into_iter().map(|unmet| unmet.handle).collect()
     }
 
     /// Counts a reached watch that has left, as [`one_left`](Self::one_left) does.

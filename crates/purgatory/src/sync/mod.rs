@@ -56,6 +56,8 @@ pub enum Failpoint {
     ClosedScopeExpects,
     /// A wait for a key's value compares it under one lock hold and parks under the next.
     ValueComparedUnlocked,
+    /// An advance compares its epoch under one lock hold and stores its value under the next.
+    EpochComparedUnlocked,
     /// A quorum is not judged once all its keys are watched.
     QuorumTrustsItsFirstLook,
     /// A wait on a monitor does not check whether all keys were signalled while it was parked.

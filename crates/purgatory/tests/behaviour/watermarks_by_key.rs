@@ -372,3 +372,74 @@ fn refused_wait_hands_its_callback_back() {
     );
     assert_eq!(over(&mut watermarks.wait_for(&1, 5, SECOND)), Ok(5));
 }
+
+/// A value that went back: waits for more go on, a quorum counts the key no more, and a late advance
+/// of the epoch before changes nothing.
+#[test]
+fn reset_lowers_the_value_in_a_new_epoch() {
+    let (_timer, waits, watermarks) = watermarks();
+    assert_eq!(watermarks.epoch(&1), None);
+    assert_eq!(watermarks.advance_in(&1, 0, 100), Ok(0));
+    let mut both = watermarks.wait_for_all(&[(1, 90), (2, 5)], SECOND);
+    let mut more = watermarks.wait_for(&1, 120, SECOND);
+    assert_eq!(watermarks.reset(&1, 3, 80), Ok(0));
+    assert_eq!(
+        (watermarks.value(&1), watermarks.epoch(&1)),
+        (Some(80), Some(3))
+    );
+    let mut ninety = watermarks.wait_for(&1, 90, SECOND);
+    for late in [0, 2, 4] {
+        let other = RefusedReason::OtherEpoch { present: 3 };
+        assert_eq!(watermarks.advance_in(&1, late, 200), Err(other));
+    }
+    assert_eq!(
+        watermarks.reset(&1, 3, 200).unwrap_err().to_string(),
+        "the key is in epoch 3"
+    );
+    assert_eq!(watermarks.advance(&2, 5), Ok(0)); // key 1 has gone back below 90
+    assert!(
+        [&mut more, &mut ninety]
+            .into_iter()
+            .all(|wait| poll(wait).is_pending())
+    );
+    assert!(poll(&mut both).is_pending());
+    assert_eq!(watermarks.lowest_waiting(&1), Some(90));
+    assert_eq!(watermarks.advance_in(&1, 3, 95), Ok(2));
+    assert_eq!(
+        (over(&mut ninety), over(&mut both)),
+        (Ok(95), Ok(vec![(1, 95), (2, 5)]))
+    );
+    assert_eq!(
+        (watermarks.reset(&1, 4, 120), over(&mut more)),
+        (Ok(1), Ok(120))
+    );
+    // A removal forgets the epoch.
+    watermarks.remove(&1);
+    assert_eq!(
+        (watermarks.advance_in(&1, 0, 7), watermarks.epoch(&1)),
+        (Ok(0), Some(0))
+    );
+    assert_empty(&waits);
+}
+
+#[test]
+fn reset_may_cancel_the_waits_for_more() {
+    let (_timer, waits, watermarks) = watermarks();
+    watermarks.advance(&1, 50).unwrap();
+    let mut sixty = watermarks.wait_for(&1, 60, SECOND);
+    let eighty = watermarks.wait_for(&1, 80, SECOND);
+    let both = watermarks.wait_for_all(&[(1, 40), (2, 5)], SECOND);
+    let mut low = watermarks.wait_for_all(&[(1, 70), (2, 5)], SECOND);
+    let high = watermarks.wait_for_all(&[(2, 5), (1, 71)], SECOND);
+    assert_eq!(watermarks.reset_and_cancel(&1, 1, 70), Ok(3)); // sixty, eighty and high
+    assert_eq!(over(&mut sixty), Ok(70));
+    let Cancelled(reset) = requested("its key was reset") else {
+        unreachable!()
+    };
+    let reset = WaitError::Cancelled(reset);
+    assert_eq!((fails(eighty), fails(high)), (reset.clone(), reset.clone()));
+    assert!(poll(&mut low).is_pending());
+    assert_eq!(watermarks.reset_and_cancel(&1, 2, 30), Ok(2));
+    assert_eq!((fails(both), fails(low)), (reset.clone(), reset));
+    assert_empty(&waits);
+}

@@ -112,3 +112,22 @@ fn remove_against_advance() {
         assert_eq!(watermarks.purgatory().len(), 0);
     });
 }
+
+/// A late advance of the epoch before comes first and is undone, or comes later and is refused.
+#[test]
+fn reset_against_late_advance() {
+    check(&[Failpoint::EpochComparedUnlocked], || {
+        let (timer, watermarks) = watermarks();
+        let old_leader = watermarks.clone();
+        let old_leader = thread::spawn(move || old_leader.advance_in(&1, 0, 9));
+        watermarks.reset(&1, 1, 2).unwrap();
+        let mut wait = watermarks.wait_for(&1, 3, MS);
+        _ = old_leader.join().unwrap();
+        assert_eq!(
+            (watermarks.value(&1), watermarks.epoch(&1)),
+            (Some(2), Some(1))
+        );
+        timer.advance(MS);
+        assert_eq!(ending(&mut wait), Some(Err(WaitError::Expired)));
+    });
+}
