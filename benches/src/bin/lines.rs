@@ -21,7 +21,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use purgatory::{
-    DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, Replies, WaitFuture, Watches,
+    DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, Replies, WaitFuture, Watermarks,
 };
 use timer_core::ManualTimer;
 
@@ -127,7 +127,7 @@ fn park(purgatory: &Purgatory<u64, Op>, number: u64, timeout: Duration) -> Resul
 struct World {
     events: Purgatory<u64, Op>,
     cancels: Purgatory<u64, Op>,
-    advances: Purgatory<u64, Op>,
+    advances: Watermarks<u64>,
     replies: Replies<u64, u64>,
     expires: Purgatory<u64, Op>,
     timer: ManualTimer,
@@ -142,11 +142,12 @@ impl World {
         let timer = ManualTimer::new();
         let purgatory = |timer: &ManualTimer| Purgatory::builder("lines").timer(timer).shards(128);
         let replies = Purgatory::builder("lines").timer(&still).shards(128);
+        let watermarks = Purgatory::builder("lines").timer(&still).shards(128);
         Ok(World {
             events: purgatory(&still).build()?,
             cancels: purgatory(&still).build()?,
-            advances: purgatory(&still).build()?,
-            replies: Replies::from(replies.build()?),
+            advances: Watermarks::over(watermarks.build()?),
+            replies: Replies::over(replies.build()?),
             expires: purgatory(&timer).build()?,
             timer,
             cancellable: VecDeque::with_capacity(2 * PARKED),
@@ -179,17 +180,16 @@ impl World {
         }
 
         // A watermark that reaches one waiter.
-        let until = [(key, number + 1)];
-        calls.make(Kind::Other, key, || {
-            let watches = Watches::up_to(&until);
-            self.advances
-                .try_complete_else_watch(Op(number), watches, MINUTE)
-        })?;
+        let parked = calls.make(Kind::Other, key, || {
+            let count = |_| _ = BENCH.ended.fetch_add(1, Relaxed);
+            self.advances.park(&key, number + 1, MINUTE, count)
+        });
+        ensure!(matches!(parked, Ok(ParkResult::Parked(_))), "it is reached");
         if let Some(oldest) = oldest {
             let completed = calls.make(Kind::Advance, oldest_key, || {
-                self.advances.complete_up_to(&oldest_key, oldest + 1)
+                self.advances.advance(&oldest_key, oldest + 1)
             });
-            ensure!(completed == 1, "the advance completed {completed}");
+            ensure!(completed == Ok(1), "the advance completed {completed:?}");
         }
         self.reply(number, oldest, calls)
     }
