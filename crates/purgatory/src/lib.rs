@@ -8,8 +8,7 @@
 //!
 #![doc = include_str!("../doc/event.svg")]
 //!
-#![cfg_attr(feature = "keyed", doc = "```")]
-#![cfg_attr(not(feature = "keyed"), doc = "```ignore")]
+//! ```
 //! use std::{thread, time::Duration};
 //! use purgatory::{WaitError, Watermarks};
 //!
@@ -32,35 +31,45 @@
 //! A request of your own, with a check and a callback, is a [`DelayedOperation`]. The [`guide`]
 //! begins with [a first program](guide::start) and the [terms](guide::start#terms).
 //!
-//! # What is here
+//! # Which type
 //!
-//! | I want | Use | Chapter |
-//! |---|---|---|
-//! | to wait for values that only rise, or for k of n | [`Watermarks`] | [watermarks](guide::watermarks) |
-//! | to match replies with requests | [`Replies`]; over several connections [`ReplyScope`] | [replies](guide::replies) |
-//! | shared state that requests wait on | [`Monitor`], unless many wait under one key: each change checks them all | [monitor](guide::monitor) |
-//! | a request of my own, with a callback | [`DelayedOperation`], or [`when`] with two closures | [operations](guide::operations) |
-//! | several kinds of request in one purgatory | [`BoxedOperation`] | [operations](guide::operations) |
-//! | to wait for a value, in a task or a thread | [`Purgatory::wait`], [`WaitFuture::wait_blocking`] | [operations](guide::operations) |
-//! | to wait for keys, watermarks or both | [`Watches`] | [watches](guide::watches) |
-//! | to wake one waiter (like `notify_one`) | [`Purgatory::check_and_complete_one`], [`Monitor::update_one`] | [watches](guide::watches) |
-//! | to say in an event what has changed | [`Purgatory::check_and_complete_with`] | [operations](guide::operations) |
-//! | to end one, or several | [`Purgatory::cancel`], [`complete`](Purgatory::complete) | [lifecycle](guide::lifecycle) |
-//! | to end all of a key, or all | [`Purgatory::cancel_for_key`], [`Purgatory::complete_for_key`], [`Purgatory::cancel_all`], [`Purgatory::complete_all`] | [lifecycle](guide::lifecycle) |
-//! | to look at, change or take out what is parked | [`Purgatory::with`], [`take`](Purgatory::take), [`for_each`](Purgatory::for_each) | [operations](guide::operations) |
-//! | slow callbacks on other threads | [`Builder::callbacks_on_executor`] | [lifecycle](guide::lifecycle) |
-//! | to give one more time | [`Purgatory::reschedule`] | [time](guide::time) |
-//! | one thread, operations that are not `Send` | a timer that the event loop advances | [local](guide::local) |
-//! | tests that do not sleep | [`ManualTimer`](timer_core::ManualTimer) | [testing](guide::testing) |
-//! | callbacks or a timer on a runtime | a `Handle` as [executor][executor], [`SystemTimerBuilder::tokio`][timer] | [tokio](guide::tokio) |
-//! | one timer for several purgatories | [`Builder::timer`] | [scale](guide::scale) |
-//! | a bound on what waits | [`Builder::max_parked`], [`Builder::max_weight`] | [scale](guide::scale) |
-//! | to see which operations wait, and since when | [`Purgatory::snapshot`], [`Purgatory::stats`], [`Watches::labelled`] | [operating](guide::operating) |
-//! | to find and recheck lost wakeups | [`Builder::check_at_expiry`] (by default for waits), [`Builder::recheck_every`] | [operating](guide::operating) |
-//! | a program to start from | | [recipes](guide::recipes) |
-//! | to compare with hand-written code | | [hand-written](guide::hand_written) |
+//! | I have | Type |
+//! |---|---|
+//! | values that only advance, one for each key | [`Watermarks`]: wait for a value, or for k of n |
+//! | requests, and replies in any order | [`Replies`]; over several connections [`ReplyScope`] |
+//! | shared state that requests wait on | [`Monitor`]. Like any event under a [plain key](guide::watches#which), a change checks every waiter of its key: with a waiter under each of 1000 keys `update_key` runs one check, `update` 1000 |
+//! | a condition of my own | [`Purgatory::wait`], for tasks and threads |
+//! | a request with a callback of its own | [`DelayedOperation`], or [`when`] with two closures |
 //!
-//! # What is promised
+//! # How do I
+//!
+//! - **Begin:** [a first program](guide::start), [programs to paste](guide::recipes), [from
+//!   hand-written code](guide::hand_written).
+//! - **Block a thread:** [`WaitFuture::wait_blocking`]. **Run on tokio:** a `Handle` as
+//!   [executor][executor], a [timer on its clock][timer]: [tokio](guide::tokio).
+//! - **Mix kinds of request** in one purgatory: [`BoxedOperation`]. **Wait for keys, watermarks or
+//!   both:** [`Watches`].
+//! - **Wake one waiter**, like `notify_one`: [`Purgatory::check_and_complete_one`],
+//!   [`Monitor::update_one`].
+//! - **Say in an event what has changed:** [`Purgatory::check_and_complete_with`].
+//! - **End operations:** [`cancel`](Purgatory::cancel), [`complete`](Purgatory::complete); all of a
+//!   key: [`cancel_for_key`](Purgatory::cancel_for_key),
+//!   [`complete_for_key`](Purgatory::complete_for_key); all: [`cancel_all`](Purgatory::cancel_all),
+//!   [`complete_all`](Purgatory::complete_all). **Give one more time:**
+//!   [`reschedule`](Purgatory::reschedule).
+//! - **Look at, change or take out** what is parked: [`with`](Purgatory::with),
+//!   [`take`](Purgatory::take), [`for_each`](Purgatory::for_each).
+//! - **Keep slow callbacks off the signalling thread:** [`Builder::callbacks_on_executor`].
+//! - **Share a timer, bound what waits:** [`Builder::timer`], [`Builder::max_parked`],
+//!   [`Builder::max_weight`]: [scale](guide::scale).
+//! - **Wait on one thread**, with values that are not `Send`: [local](guide::local).
+//! - **Test without sleeping:** [`ManualTimer`](timer_core::ManualTimer):
+//!   [testing](guide::testing).
+//! - **See what waits:** [`Purgatory::snapshot`], [`Purgatory::stats`], [`Watches::labelled`].
+//! - **Find lost wakeups:** [`Builder::check_at_expiry`] (on for waits),
+//!   [`Builder::recheck_every`]: [operating](guide::operating).
+//!
+//! # Promises
 //!
 //! - **One outcome.** Every accepted operation ends exactly once, whatever races, through panics
 //!   and shutdown too.
@@ -105,8 +114,6 @@
 )]
 // docs.rs shows which feature an item is behind.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// The manual is of all features: without one, links to its items lead nowhere.
-#![cfg_attr(not(feature = "keyed"), allow(rustdoc::broken_intra_doc_links))]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 #[macro_use]
@@ -152,7 +159,7 @@ pub use wait::{IntoAnswer, WaitFuture};
 pub use watches::{WatchKey, Watches};
 pub use watermarks::{WatermarkWait, Watermarks};
 
-/// Tests the programs in the README; one needs `Watermarks`.
-#[cfg(all(doctest, feature = "keyed"))]
+/// Tests the programs in the README.
+#[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

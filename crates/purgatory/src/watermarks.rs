@@ -497,7 +497,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         threshold: u64,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<ParkResult, Refused<Box<dyn FnOnce(Outcome) + Send>>> {
+    ) -> Result<ParkResult, Refused<Callback>> {
         let wait = WatermarkWait(Wait::Callback(Box::new(then)));
         let core = &self.purgatory.core;
         let parked = core.park_for_value(key, threshold, timeout.into(), wait);

@@ -10,7 +10,6 @@ pub mod start {
     #![doc = include_str!("start.md")]
 }
 
-#[cfg(feature = "keyed")]
 pub mod watermarks {
     #![doc = include_str!("links.md")]
     #![doc = include_str!("watermarks.md")]

@@ -107,6 +107,7 @@ fn bytes_each<Q: DelayedValues>(of: Work) -> anyhow::Result<f64> {
 }
 
 pub(super) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    // 1. What the row measures, and beside how many values that stay.
     let (unit, pending, contenders) = match id {
         "queue-insert-remove" => (
             "ns",
@@ -124,6 +125,7 @@ pub(super) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
         pending,
         operations: run.sizes.operations,
     };
+    // 2. The contenders take turns.
     for _ in 0..run.sizes.rounds {
         run.each(id, unit, &contenders, of)?;
     }
