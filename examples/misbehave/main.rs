@@ -8,11 +8,11 @@ use std::{fmt::Display, net::SocketAddr, sync::Arc, thread, time::Duration};
 use anyhow::Result;
 use clap::Parser;
 use example_support::Stop;
-use purgatory::{BoxedOperation, Outcome, Purgatory, Timeout, when};
+use purgatory::{Outcome, Purgatory, Timeout, when};
 use purgatory_live::{Live, Server};
 use timer_core::{SystemTimer, Timer};
 
-type Waits = Purgatory<&'static str, BoxedOperation>;
+type Waits = Purgatory<&'static str>;
 
 /// The time between two rounds of misbehaviour.
 const ROUND: Duration = Duration::from_millis(100);

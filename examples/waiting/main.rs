@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(60); // longer than anything here 
 #[derive(Clone)]
 struct Log {
     end: Arc<AtomicU64>,
-    waits: Purgatory<&'static str, BoxedOperation>,
+    waits: Purgatory<&'static str>,
 }
 
 impl Log {

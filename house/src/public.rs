@@ -58,7 +58,7 @@ const PUBLIC: [Public; 3] = [
             "WatermarkWait",
             "Watermarks",
         ],
-        traits: &["DelayedOperation", "IntoAnswer", "WatchKey"],
+        traits: &["DelayedOperation", "IntoAnswer", "IntoWatches", "WatchKey"],
         settings: &[
             "Builder::callbacks_on_executor",
             "Builder::check_at_expiry",

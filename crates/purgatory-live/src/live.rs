@@ -59,11 +59,11 @@ impl Live {
     ///
     /// ```
     /// use std::fmt::Display;
-    /// use purgatory::{BoxedOperation, Purgatory};
+    /// use purgatory::Purgatory;
     /// use purgatory_live::Live;
     ///
-    /// let fetches: Purgatory<&str, BoxedOperation> = Purgatory::new("fetch")?;
-    /// let quorums: Purgatory<(u32, u64), BoxedOperation> = Purgatory::new("quorum")?;
+    /// let fetches: Purgatory<&str> = Purgatory::new("fetch")?;
+    /// let quorums: Purgatory<(u32, u64)> = Purgatory::new("quorum")?;
     /// let live = Live::new()
     ///     .purgatory_with(&fetches, Display::fmt) // orders-0, where Debug has "orders-0"
     ///     .purgatory_with(&quorums, |(group, term), f| write!(f, "group {group}, term {term}"));

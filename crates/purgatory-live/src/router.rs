@@ -45,10 +45,10 @@ impl Live {
     ///
     /// ```
     /// use axum::{Router, routing::get};
-    /// use purgatory::{BoxedOperation, Purgatory};
+    /// use purgatory::Purgatory;
     /// use purgatory_live::Live;
     ///
-    /// let fetches: Purgatory<u32, BoxedOperation> = Purgatory::new("fetch")?;
+    /// let fetches: Purgatory<u32> = Purgatory::new("fetch")?;
     /// let live = Live::new().purgatory(&fetches);
     /// let app: Router = Router::new()
     ///     .route("/health", get(async || "well"))

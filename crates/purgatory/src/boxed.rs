@@ -18,7 +18,7 @@ use crate::operation::{DelayedOperation, Outcome, opaque};
 ///     fn on_complete(self, outcome: Outcome) { assert_eq!(outcome, Outcome::Completed) }
 /// }
 ///
-/// let requests: Purgatory<&str, BoxedOperation> = Purgatory::new("requests")?;
+/// let requests: Purgatory<&str> = Purgatory::new("requests")?;
 /// let timeout = Duration::from_secs(1);
 /// requests.try_complete_else_watch(BoxedOperation::new(Fetch), &["orders-0"], timeout)?;
 /// let produce = when(|| false, |outcome| println!("produce: {outcome}"));

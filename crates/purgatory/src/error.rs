@@ -189,10 +189,10 @@ pub enum WaitError {
     Cancelled(CancelReason),
     /// The wait could not be parked.
     Refused(RefusedReason),
-    /// The wait would have blocked a thread that its own end may need: inside a check, a callback
-    /// or a timer's task, or on a thread that runs a tokio runtime's tasks while the timer or the
-    /// executor is on tokio. Await the future there, or block in `spawn_blocking`.
-    InsideCallback,
+    /// The thread must not block, since the end of the wait may need it: it runs a check, a
+    /// callback or a timer's task, or it runs the tasks of a tokio runtime on which the timer or
+    /// the executor is. Await the future there, or block in `spawn_blocking`.
+    MustNotBlock,
 }
 
 impl fmt::Display for WaitError {
@@ -201,8 +201,9 @@ impl fmt::Display for WaitError {
             WaitError::Expired => f.write_str("the time ran out"),
             WaitError::Cancelled(reason) => write!(f, "cancelled: {reason}"),
             WaitError::Refused(reason) => write!(f, "not parked: {reason}"),
-            WaitError::InsideCallback => f.write_str(
-                "a blocking wait inside a check, a callback or a task that it may wait for",
+            WaitError::MustNotBlock => f.write_str(
+                "a blocking wait on a thread that it may wait for: one that runs a check, a callback \
+                 or a runtime\'s tasks",
             ),
         }
     }

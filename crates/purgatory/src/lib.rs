@@ -156,7 +156,7 @@ pub use reply_scope::{ReplyScope, RequestId, Undelivered};
 pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;
 pub use wait::{IntoAnswer, WaitFuture};
-pub use watches::{WatchKey, Watches};
+pub use watches::{IntoWatches, WatchKey, Watches};
 pub use watermarks::{WatermarkWait, Watermarks};
 
 /// Tests the programs in the README.

@@ -16,7 +16,6 @@ use std::{
 use timer_core::BuildError;
 
 use crate::{
-    boxed::BoxedOperation,
     operation::{Timeout, opaque},
     purgatory::Purgatory,
     sync::{AtomicU64, Mutex, Ordering, thread_local},
@@ -63,7 +62,7 @@ pub struct Monitor<K: WatchKey, S: Send + 'static> {
 }
 
 struct Shared<K: WatchKey, S> {
-    purgatory: Purgatory<K, BoxedOperation>,
+    purgatory: Purgatory<K>,
     state: Mutex<S>,
     /// The number of the thread whose closure has the state locked; 0 for none.
     inside: AtomicU64,
@@ -168,7 +167,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// let queue: Monitor<&str, Vec<u32>> = Monitor::over(purgatory, Vec::new());
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
-    pub fn over(purgatory: Purgatory<K, BoxedOperation>, state: S) -> Self {
+    pub fn over(purgatory: Purgatory<K>, state: S) -> Self {
         let shared = Shared {
             purgatory,
             state: Mutex::new(state),
@@ -185,7 +184,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     ///
     /// Do not signal its keys. Inside a closure that would check conditions under the monitor's
     /// lock, where they panic.
-    pub fn purgatory(&self) -> &Purgatory<K, BoxedOperation> {
+    pub fn purgatory(&self) -> &Purgatory<K> {
         &self.shared.purgatory
     }
 

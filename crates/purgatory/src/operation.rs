@@ -210,9 +210,12 @@ pub enum Outcome {
 pub enum CancelReason {
     /// A call cancelled it, with this reason: a text, and perhaps a value.
     Requested(Reason),
+    /// The [future](crate::WaitFuture) of the wait was dropped: its client has gone.
+    FutureDropped,
     /// The purgatory or its timer was shut down.
     Shutdown,
-    /// The last handle of the purgatory was dropped.
+    /// The last handle of the purgatory, or of the request's [scope](crate::ReplyScope), was
+    /// dropped.
     Dropped,
     /// Its check panicked.
     Panicked,
@@ -263,8 +266,9 @@ impl fmt::Display for CancelReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CancelReason::Requested(reason) => reason.fmt(f),
+            CancelReason::FutureDropped => f.write_str("its future was dropped"),
             CancelReason::Shutdown => f.write_str("shut down"),
-            CancelReason::Dropped => f.write_str("its purgatory was dropped"),
+            CancelReason::Dropped => f.write_str("its purgatory or scope was dropped"),
             CancelReason::Panicked => f.write_str("its check panicked"),
             CancelReason::QuorumLost { left, needed } => {
                 write!(f, "{left} keys of its quorum are left, of {needed} needed")

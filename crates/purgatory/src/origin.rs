@@ -32,8 +32,7 @@ pub(crate) trait WaitOrigin: Send + Sync {
 
 impl<K: WatchKey, O: DelayedOperation> WaitOrigin for CachePadded<Arc<Core<K, O>>> {
     fn cancel(&self, id: OperationId) {
-        let reason = CancelReason::Requested("the future was dropped".into());
-        self.end(id, Outcome::Cancelled(reason));
+        self.end(id, Outcome::Cancelled(CancelReason::FutureDropped));
     }
 
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {

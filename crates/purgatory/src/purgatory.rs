@@ -15,7 +15,7 @@ use crate::{
     reason::Reason,
     stats::{Snapshot, Stats, Times},
     sync::{Share, Shares},
-    watches::{WatchKey, Watches},
+    watches::{IntoWatches, WatchKey},
 };
 
 /// Parks operations `O` under keys `K` until they complete, expire or are cancelled.
@@ -114,10 +114,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     pub fn try_complete_else_watch<'a>(
         &self,
         operation: O,
-        watches: impl Into<Watches<'a, K>>,
+        watches: impl IntoWatches<'a, K>,
         timeout: impl Into<Timeout>,
     ) -> Result<ParkResult, Refused<O>> {
-        self.core.park(operation, watches.into(), timeout.into())
+        self.core
+            .park(operation, watches.into_watches(), timeout.into())
     }
 
     /// Cancels all operations parked under `key` with this reason; returns how many this call
@@ -358,7 +359,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// [`ManualTimer`](timer_core::ManualTimer), an inline timer, or one that was shut down); the
     /// limit does not apply to those. The purgatory's own timer is shut down, too; a shared one
     /// goes on. Inside a check, a callback or a timer's task this does not wait, nor in async code
-    /// that it [would block](crate::WaitError::InsideCallback).
+    /// that it [would block](crate::WaitError::MustNotBlock).
     ///
     /// O(parked + shards). This blocks: in async code, call it from `spawn_blocking`.
     ///

@@ -35,9 +35,11 @@ pub struct Stats {
     /// Parked operations that were [taken](crate::Purgatory::take) out, to be answered by the
     /// caller. They have no outcome here, and are not timed.
     pub taken: u64,
+    /// Cancelled operations whose future was dropped: their clients have gone.
+    pub cancelled_by_future_drop: u64,
     /// Cancelled operations that a shutdown ended.
     pub cancelled_by_shutdown: u64,
-    /// Cancelled operations that ended when the last handle was dropped.
+    /// Cancelled operations that ended when the last handle, or that of their scope, was dropped.
     pub cancelled_by_drop: u64,
     /// Cancelled operations whose check panicked.
     pub cancelled_by_panic: u64,
@@ -218,8 +220,11 @@ impl<K: fmt::Debug> fmt::Display for Parked<K> {
             Some(expires_in) => write!(f, ", expires in {expires_in:?}")?,
             None => f.write_str(", never expires")?,
         }
-        if let Some(known) = self.under_check {
-            write!(f, ", under check for {known:?} at least")?;
+        match self.under_check {
+            // The first snapshot that finds a check does not know since when.
+            Some(Duration::ZERO) => f.write_str(", under check")?,
+            Some(known) => write!(f, ", under check for {known:?} at least")?,
+            None => {}
         }
         Ok(())
     }
@@ -256,6 +261,7 @@ pub(crate) struct Counts {
     pub(crate) checks: u64,
     pub(crate) expired: u64,
     pub(crate) cancelled: u64,
+    pub(crate) cancelled_by_future_drop: u64,
     pub(crate) cancelled_by_shutdown: u64,
     pub(crate) cancelled_by_drop: u64,
     pub(crate) cancelled_by_panic: u64,
@@ -268,6 +274,7 @@ impl Counts {
         stats.completed += self.completed;
         stats.expired += self.expired;
         stats.cancelled += self.cancelled;
+        stats.cancelled_by_future_drop += self.cancelled_by_future_drop;
         stats.cancelled_by_shutdown += self.cancelled_by_shutdown;
         stats.cancelled_by_drop += self.cancelled_by_drop;
         stats.cancelled_by_panic += self.cancelled_by_panic;
@@ -282,6 +289,7 @@ impl Counts {
                 self.cancelled += 1;
                 match reason {
                     CancelReason::Requested(_) | CancelReason::QuorumLost { .. } => {}
+                    CancelReason::FutureDropped => self.cancelled_by_future_drop += 1,
                     CancelReason::Shutdown => self.cancelled_by_shutdown += 1,
                     CancelReason::Dropped => self.cancelled_by_drop += 1,
                     CancelReason::Panicked => self.cancelled_by_panic += 1,

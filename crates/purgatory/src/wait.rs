@@ -29,7 +29,7 @@ use crate::{
     origin::{EntryAnswer, WaitOrigin},
     purgatory::Purgatory,
     sync::{Mutex, plain},
-    watches::{WatchKey, Watches},
+    watches::{IntoWatches, WatchKey, Watches},
 };
 
 /// The result of a condition of [`Purgatory::wait`] or [`Monitor::wait`](crate::Monitor::wait).
@@ -333,7 +333,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 }
 
-impl<K: WatchKey> Purgatory<K, BoxedOperation> {
+impl<K: WatchKey> Purgatory<K> {
     /// Waits until `condition` gives a value or `true`: now, or at an event of one of the keys.
     ///
     /// This call, not the first poll, evaluates the condition and parks the wait; the timeout
@@ -356,7 +356,7 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, time::Duration};
-    /// use purgatory::{BoxedOperation, Purgatory, WaitError};
+    /// use purgatory::{Purgatory, WaitError};
     ///
     /// # fn block_on<F: Future>(future: F) -> F::Output {
     /// #     struct Unpark(std::thread::Thread);
@@ -371,7 +371,7 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     /// #         }
     /// #     }
     /// # }
-    /// let purgatory: Purgatory<&str, BoxedOperation> = Purgatory::new("waits")?;
+    /// let purgatory: Purgatory<&str> = Purgatory::new("waits")?;
     /// let log_end = Arc::new(AtomicU64::new(0));
     /// let seen = log_end.clone();
     /// let enough = move || Some(seen.load(SeqCst)).filter(|&end| end > 0);
@@ -389,14 +389,20 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     /// key.
     pub fn wait<'a, R: IntoAnswer<Answer: Send + 'static>>(
         &self,
-        watches: impl Into<Watches<'a, K>>,
+        watches: impl IntoWatches<'a, K>,
         timeout: impl Into<Timeout>,
         condition: impl FnMut() -> R + Send + 'static,
     ) -> WaitFuture<R::Answer>
     where
         K: 'a,
     {
-        self.await_end(watches.into(), timeout.into(), condition, true, identity)
+        self.await_end(
+            watches.into_watches(),
+            timeout.into(),
+            condition,
+            true,
+            identity,
+        )
     }
 
     /// Returns a future of the next event of one of the keys. This call registers it; it ends at
@@ -439,7 +445,7 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     /// The future yields an error as that of [`wait`](Self::wait) does.
     pub fn next_event<'a>(
         &self,
-        watches: impl Into<Watches<'a, K>>,
+        watches: impl IntoWatches<'a, K>,
         timeout: impl Into<Timeout>,
     ) -> WaitFuture<()>
     where
@@ -448,7 +454,7 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
         let mut registered = false;
         let was_registered = move || mem::replace(&mut registered, true);
         self.await_end(
-            watches.into(),
+            watches.into_watches(),
             timeout.into(),
             was_registered,
             false,
@@ -518,7 +524,7 @@ impl<T> WaitFuture<T> {
     /// another thread must advance the timer.
     ///
     /// In a task, await the future instead: this blocks the thread that runs the task, and the
-    /// other tasks of that thread. It is an [error](WaitError::InsideCallback) only where the end
+    /// other tasks of that thread. It is an [error](WaitError::MustNotBlock) only where the end
     /// of the wait may need the thread. With the feature `tokio`, debug builds warn in any task of
     /// a tokio runtime.
     ///
@@ -546,7 +552,7 @@ impl<T> WaitFuture<T> {
     ///
     /// # Errors
     /// Returns a [`WaitError`] if the wait ends without a value. It is
-    /// [`InsideCallback`](WaitError::InsideCallback), at once, if this call would have to block
+    /// [`MustNotBlock`](WaitError::MustNotBlock), at once, if this call would have to block
     /// inside a check, a callback or a task that the end of the wait may need; the wait is then
     /// cancelled.
     pub fn wait_blocking(mut self) -> Result<T, WaitError> {
@@ -558,7 +564,7 @@ impl<T> WaitFuture<T> {
             }
             let origin = self.origin();
             if origin.is_some_and(|origin| origin.must_not_block()) {
-                return Err(WaitError::InsideCallback);
+                return Err(WaitError::MustNotBlock);
             }
             thread::park();
         }

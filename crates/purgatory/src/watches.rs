@@ -149,6 +149,50 @@ impl<K> Clone for Watches<'_, K> {
 
 impl<K> Copy for Watches<'_, K> {}
 
+/// The keys or watches that a call names: a slice, an array or a `Vec` of keys by reference, for
+/// one key `&[key]`; or [`Watches`].
+///
+/// A key alone is no list of keys:
+///
+/// ```compile_fail
+/// let purgatory: purgatory::Purgatory<String> = purgatory::Purgatory::new("waits")?;
+/// purgatory.wait("key", purgatory::Timeout::Never, || false);
+/// # Ok::<(), purgatory::timer_core::BuildError>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no list of keys of type `{K}`",
+    label = "for one key write `&[key]`, for several a slice of them, or `Watches`",
+    note = "the keys are owned, of the purgatory's own key type: `&[key.to_owned()]` for `String`"
+)]
+pub trait IntoWatches<'a, K> {
+    /// Returns the watches.
+    fn into_watches(self) -> Watches<'a, K>;
+}
+
+impl<'a, K> IntoWatches<'a, K> for Watches<'a, K> {
+    fn into_watches(self) -> Watches<'a, K> {
+        self
+    }
+}
+
+impl<'a, K> IntoWatches<'a, K> for &'a [K] {
+    fn into_watches(self) -> Watches<'a, K> {
+        Watches::keys(self)
+    }
+}
+
+impl<'a, K, const N: usize> IntoWatches<'a, K> for &'a [K; N] {
+    fn into_watches(self) -> Watches<'a, K> {
+        Watches::keys(self)
+    }
+}
+
+impl<'a, K> IntoWatches<'a, K> for &'a Vec<K> {
+    fn into_watches(self) -> Watches<'a, K> {
+        Watches::keys(self)
+    }
+}
+
 /// Converts a slice, an array or a `Vec` of keys.
 impl<'a, K, L: AsRef<[K]> + ?Sized> From<&'a L> for Watches<'a, K> {
     fn from(keys: &'a L) -> Self {

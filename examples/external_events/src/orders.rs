@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use purgatory::{BoxedOperation, Purgatory, WaitFuture};
+use purgatory::{Purgatory, WaitFuture};
 use serde::Serialize;
 
 /// The name of an order, shared by everything that holds it.
@@ -59,7 +59,7 @@ pub enum News {
 #[derive(Clone)]
 pub struct Orders {
     kept: Arc<Mutex<Kept>>,
-    waits: Purgatory<OrderId, BoxedOperation>,
+    waits: Purgatory<OrderId>,
 }
 
 struct Kept {
@@ -78,7 +78,7 @@ const EPOCH: &str = "";
 impl Orders {
     /// Starts without orders; requests for them wait in this purgatory. The epoch is a random one,
     /// for a gateway alone: it forgets everything when it ends.
-    pub fn new(waits: Purgatory<OrderId, BoxedOperation>, orders_max: usize) -> Orders {
+    pub fn new(waits: Purgatory<OrderId>, orders_max: usize) -> Orders {
         let kept = Kept {
             orders: HashMap::new(),
             by_version: BTreeMap::new(),
@@ -171,7 +171,7 @@ impl Orders {
     }
 
     /// The purgatory in which requests wait.
-    pub fn waits(&self) -> &Purgatory<OrderId, BoxedOperation> {
+    pub fn waits(&self) -> &Purgatory<OrderId> {
         &self.waits
     }
 }

@@ -203,13 +203,16 @@ fn endings(stats: &Stats) -> Vec<Sample> {
         ],
     );
     // The others were cancelled on request.
-    let by_itself =
-        stats.cancelled_by_shutdown + stats.cancelled_by_drop + stats.cancelled_by_panic;
+    let by_itself = stats.cancelled_by_future_drop
+        + stats.cancelled_by_shutdown
+        + stats.cancelled_by_drop
+        + stats.cancelled_by_panic;
     add(
         "purgatory_cancelled_total",
         "Parked operations that were cancelled, by reason",
         "reason",
         &[
+            ("future_dropped", stats.cancelled_by_future_drop),
             ("shutdown", stats.cancelled_by_shutdown),
             ("dropped", stats.cancelled_by_drop),
             ("panicked", stats.cancelled_by_panic),

@@ -87,8 +87,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         // Its holder, if it is held, does not keep it either.
         entry.notes.set(Notes::ABANDONED);
         abandoned.waker = entry.cold.as_mut().and_then(|cold| cold.waker.take());
-        let reason = CancelReason::Requested("the future was dropped".into());
-        abandoned.cancelled = self.claim(handle, Outcome::Cancelled(reason), now_ns);
+        let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
+        abandoned.cancelled = self.claim(handle, dropped, now_ns);
         abandoned
     }
 

@@ -10,7 +10,7 @@ use std::{
 use crate::support::{MINUTE, MS, by_hand_with};
 use purgatory::{
     Builder, Purgatory,
-    WaitError::{self, Expired, InsideCallback},
+    WaitError::{self, Expired, MustNotBlock},
     timer_core::{Executor, Job, SystemTimer},
 };
 use tokio::{
@@ -63,11 +63,11 @@ fn block(purgatory: Purgatory<u8>) -> WaitError {
 fn timer_on_the_blocked_thread_refuses_the_wait() {
     assert_eq!(
         watched(one_thread(), async { block(on_this_runtime()) }),
-        InsideCallback
+        MustNotBlock
     );
     for runtime in [one_thread(), two_threads()] {
         let task = async { spawn(async { block(on_this_runtime()) }).await.unwrap() };
-        assert_eq!(watched(runtime, task), InsideCallback);
+        assert_eq!(watched(runtime, task), MustNotBlock);
     }
 }
 
@@ -92,13 +92,13 @@ fn spawn_blocking_and_block_in_place_may_wait() {
 #[test]
 fn executor_on_the_blocked_thread_refuses_the_wait() {
     let purgatorys = async { block(over(|builder| builder.executor(Handle::current()))) };
-    assert_eq!(watched(one_thread(), purgatorys), InsideCallback);
+    assert_eq!(watched(one_thread(), purgatorys), MustNotBlock);
     let timers = async {
         let executor = Handle::current();
         let timer = SystemTimer::builder().executor(executor).build().unwrap();
         block(over(|builder| builder.timer(&timer)))
     };
-    assert_eq!(watched(one_thread(), timers), InsideCallback);
+    assert_eq!(watched(one_thread(), timers), MustNotBlock);
 }
 
 /// An event loop of the user's own, as an executor.
@@ -119,7 +119,7 @@ impl Executor for Loop {
 fn users_executor_tells_where_waits_are_refused() {
     let here = thread::current().id();
     let of_loop = |on| by_hand_with(|builder| builder.executor(Loop(on)));
-    assert_eq!(block(of_loop(Some(here)).1), InsideCallback);
+    assert_eq!(block(of_loop(Some(here)).1), MustNotBlock);
     // Another thread's; and one that panics says nothing.
     for on in [Some(thread::spawn(|| ()).thread().id()), None] {
         let (timer, purgatory) = of_loop(on);

@@ -14,7 +14,8 @@ use crate::support::{
     waiting,
 };
 use purgatory::{
-    BoxedOperation, DelayedOperation, EndResult, Outcome, Purgatory, WaitError, Watches, when,
+    BoxedOperation, CancelReason, DelayedOperation, EndResult, Outcome, Purgatory, WaitError,
+    Watches, when,
 };
 use timer_core::{ManualTimer, SystemTimer};
 
@@ -286,4 +287,19 @@ fn an_expiry_says_how_late_it_is() {
     let late = (40 * MS, None);
     assert_eq!(ends, [late.clone(), expired.clone(), late, expired]);
     assert_eq!(purgatory.stats().panics, 2, "contained");
+}
+
+/// A client that goes is counted apart from what calls cancel.
+#[test]
+fn a_dropped_future_has_its_own_reason() {
+    let (_timer, purgatory): (_, Purgatory<&str>) = by_hand();
+    let wait = || purgatory.wait(&["k"], NEVER, || false);
+    drop(wait());
+    let mut asked = wait();
+    purgatory.cancel(asked.id().unwrap(), "asked");
+    assert!(poll(&mut asked).is_ready());
+    let stats = purgatory.stats();
+    assert_eq!((stats.cancelled, stats.cancelled_by_future_drop), (2, 1));
+    let reason = CancelReason::FutureDropped.to_string();
+    assert_eq!(reason, "its future was dropped");
 }

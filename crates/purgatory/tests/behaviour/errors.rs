@@ -76,16 +76,17 @@ fn an_outcome_says_why() {
     assert_eq!(Outcome::Completed.to_string(), "completed");
     assert_eq!(
         cancelled(CancelReason::Dropped),
-        "cancelled: its purgatory was dropped"
+        "cancelled: its purgatory or scope was dropped"
     );
     assert_eq!(
         cancelled(CancelReason::Panicked),
         "cancelled: its check panicked"
     );
-    let inside = WaitError::InsideCallback.to_string();
+    let inside = WaitError::MustNotBlock.to_string();
     assert_eq!(
         inside,
-        "a blocking wait inside a check, a callback or a task that it may wait for"
+        "a blocking wait on a thread that it may wait for: one that runs a check, a callback or a \
+         runtime's tasks"
     );
     let refused = WaitError::Refused(RefusedReason::NoKeys).to_string();
     assert_eq!(refused, "not parked: no watch key");

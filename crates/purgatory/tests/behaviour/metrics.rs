@@ -180,6 +180,7 @@ fn a_real_recorder_is_handed_counts_and_histograms() {
         ended_total{outcome="completed"} 1
         ended_total{outcome="expired"} 1
         ended_total{outcome="cancelled"} 1
+        cancelled_total{reason="future_dropped"} 0
         cancelled_total{reason="panicked"} 1
         cancelled_total{reason="requested"} 0
         ended_at_once_total 1

@@ -110,5 +110,5 @@ async fn under_a_paused_clock_operations_expire_in_time() {
             .unwrap()
     };
     timer.schedule(MS, blocks).unwrap();
-    assert_eq!(ended.await.unwrap(), Err(WaitError::InsideCallback));
+    assert_eq!(ended.await.unwrap(), Err(WaitError::MustNotBlock));
 }

@@ -244,6 +244,29 @@ fn expected_replies_wait_for_no_event() {
     assert!(replies.purgatory().snapshot(9).quietest.is_empty());
 }
 
+/// The first snapshot that finds a check does not know since when it runs.
+#[test]
+fn the_first_text_of_a_check_names_no_time() {
+    let (timer, purgatory) = waiting();
+    let inside = purgatory.clone();
+    let (send, told) = mpsc::channel();
+    let operation = Probe::new().operation().on_check(move || {
+        let under_check = || inside.snapshot(1).under_check.pop();
+        let text = || under_check().map_or_else(String::new, |one| one.to_string());
+        let first = text();
+        timer.pass(5 * MS);
+        send.send([first, text()]).unwrap();
+    });
+    purgatory.park(operation, &["k"], NEVER);
+    purgatory.check_and_complete(&"k");
+    let [first, second] = told.try_iter().last().unwrap();
+    assert!(first.ends_with("never expires, under check"), "{first}");
+    assert!(
+        second.ends_with(", under check for 5ms at least"),
+        "{second}"
+    );
+}
+
 #[test]
 fn a_snapshot_reads_as_text() {
     let (timer, waits): (_, Waits) = by_hand_with(|builder| builder.max_weight(9));

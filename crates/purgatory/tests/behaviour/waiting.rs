@@ -144,7 +144,7 @@ fn a_blocking_wait_inside_a_callback_is_an_error() {
     waits
         .try_complete_else_watch(when(|| true, wait), &["a"], MS)
         .unwrap();
-    assert_eq!(result.try_recv(), Ok(Err(WaitError::InsideCallback)));
+    assert_eq!(result.try_recv(), Ok(Err(WaitError::MustNotBlock)));
     assert_empty(&waits);
     assert_eq!(waits.wait(&["a"], MS, || Some(1)).wait_blocking(), Ok(1));
 }

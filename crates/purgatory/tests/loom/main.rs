@@ -148,7 +148,7 @@ impl Setup {
     fn park<'a>(
         &self,
         operation: Op,
-        watches: impl Into<Watches<'a, u8>>,
+        watches: impl IntoWatches<'a, u8>,
         timeout: impl Into<Timeout>,
     ) {
         self.purgatory

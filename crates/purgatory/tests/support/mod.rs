@@ -23,8 +23,8 @@ use std::{
 #[cfg(feature = "metrics")]
 use metrics::{Key, KeyName, Metadata, SharedString, Unit};
 use purgatory::{
-    BoxedOperation, Builder, CancelReason, DelayedOperation, OperationId, Outcome, ParkResult,
-    Purgatory, RefusedReason, Timeout, WatchKey, Watches, when,
+    BoxedOperation, Builder, CancelReason, DelayedOperation, IntoWatches, OperationId, Outcome,
+    ParkResult, Purgatory, RefusedReason, Timeout, WatchKey, Watches, when,
 };
 use timer_core::ManualTimer;
 
@@ -77,13 +77,13 @@ pub trait Park<K, O> {
     fn park<'a>(
         &self,
         operation: impl Into<O>,
-        watches: impl Into<Watches<'a, K>>,
+        watches: impl IntoWatches<'a, K>,
         timeout: impl Into<Timeout>,
     ) -> OperationId
     where
         K: 'a,
     {
-        match self.try_park(operation.into(), watches.into(), timeout.into()) {
+        match self.try_park(operation.into(), watches.into_watches(), timeout.into()) {
             ParkResult::Parked(id) => id,
             over => panic!("it does not wait: {over:?}"),
         }
@@ -102,7 +102,7 @@ impl<K: WatchKey + Send, O: DelayedOperation + Send> Park<K, O> for Purgatory<K,
 pub fn refused<'a, K, O>(
     purgatory: &Purgatory<K, O>,
     operation: O,
-    watches: impl Into<Watches<'a, K>>,
+    watches: impl IntoWatches<'a, K>,
 ) -> (RefusedReason, O)
 where
     K: WatchKey + Send + 'a,
@@ -167,7 +167,7 @@ impl Probe {
     #[track_caller]
     pub fn parked<'a, K>(
         purgatory: &Purgatory<K, Op>,
-        watches: impl Into<Watches<'a, K>>,
+        watches: impl IntoWatches<'a, K>,
         timeout: impl Into<Timeout>,
     ) -> Probe
     where

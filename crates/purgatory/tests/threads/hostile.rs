@@ -59,7 +59,7 @@ fn a_blocking_wait_on_a_timers_worker_is_refused() {
             .unwrap()
     };
     timer.schedule(MS, task).unwrap();
-    assert_eq!(result.recv(), Ok(Err(WaitError::InsideCallback)));
+    assert_eq!(result.recv(), Ok(Err(WaitError::MustNotBlock)));
     assert!(purgatory.is_empty());
 }
 

@@ -5,14 +5,14 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, OperationId, Purgatory, when};
+use purgatory::{OperationId, Purgatory, when};
 
 const QUIET: Duration = Duration::from_secs(2);
 
 pub struct Document {
     pub name: &'static str,
     pub unsaved: Arc<Mutex<Option<String>>>, // the newest text, until a save takes it
-    pub saves: Purgatory<&'static str, BoxedOperation>,
+    pub saves: Purgatory<&'static str>,
     pub pending: Option<OperationId>,
 }
 

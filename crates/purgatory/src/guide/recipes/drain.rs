@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, Purgatory, WaitFuture};
+use purgatory::{Purgatory, WaitFuture};
 
 #[derive(Clone)]
 pub struct Server {
     pub stopping: Arc<AtomicBool>,
     pub open: Arc<AtomicUsize>,
-    pub drained: Purgatory<(), BoxedOperation>,
+    pub drained: Purgatory<()>,
 }
 
 /// A request that is being served. Drop it when it has been answered.

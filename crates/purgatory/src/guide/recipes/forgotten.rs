@@ -10,7 +10,7 @@ use purgatory::{
 pub fn reporting_missed_events<K: WatchKey>(
     timer: &impl Timer,
     missed_keys: mpsc::Sender<Vec<K>>,
-) -> Result<Purgatory<K, BoxedOperation>, BuildError> {
+) -> Result<Purgatory<K>, BuildError> {
     Purgatory::builder("fetch")
         .timer(timer)
         .check_at_expiry(move |missed| {

@@ -6,14 +6,14 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, Purgatory, WaitFuture};
+use purgatory::{Purgatory, WaitFuture};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub struct Leases {
     pub free: Arc<Mutex<HashSet<u32>>>,
-    pub waits: Purgatory<u32, BoxedOperation>,
+    pub waits: Purgatory<u32>,
 }
 
 /// Returned on drop.

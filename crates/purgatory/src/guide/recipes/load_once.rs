@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, Purgatory, WaitError};
+use purgatory::{Purgatory, WaitError};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -17,7 +17,7 @@ pub enum Entry {
 
 pub struct Cache {
     pub entries: Arc<Mutex<HashMap<u32, Entry>>>,
-    pub waits: Purgatory<u32, BoxedOperation>,
+    pub waits: Purgatory<u32>,
 }
 
 impl Cache {

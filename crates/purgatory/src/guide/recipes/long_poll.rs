@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, Purgatory, WaitError, Watches};
+use purgatory::{Purgatory, WaitError, Watches};
 
 pub struct Logs {
     pub ends: Arc<Vec<AtomicU64>>, // in bytes, by partition
-    pub fetches: Purgatory<usize, BoxedOperation>,
+    pub fetches: Purgatory<usize>,
 }
 
 impl Logs {

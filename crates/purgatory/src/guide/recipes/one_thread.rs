@@ -3,12 +3,12 @@
 use std::{cell::Cell, rc::Rc, time::Duration};
 
 use purgatory::timer_core::{BuildError, Clock, ManualTimer};
-use purgatory::{BoxedOperation, Outcome, ParkResult, Purgatory, RefusedReason, Watches, when};
+use purgatory::{Outcome, ParkResult, Purgatory, RefusedReason, Watches, when};
 use send_wrapper::SendWrapper;
 
 pub struct Log {
     pub end: Rc<Cell<u64>>,
-    pub fetches: Purgatory<&'static str, BoxedOperation>,
+    pub fetches: Purgatory<&'static str>,
     pub timer: ManualTimer,
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, OperationId, Outcome, Purgatory, when};
+use purgatory::{OperationId, Outcome, Purgatory, when};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -49,7 +49,7 @@ impl Members {
 
 pub struct Sessions {
     pub members: Arc<Mutex<Members>>,
-    pub parked: Purgatory<&'static str, BoxedOperation>,
+    pub parked: Purgatory<&'static str>,
     pub gone: mpsc::Sender<(&'static str, u64)>, // member and session
 }
 

@@ -6,18 +6,18 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, Purgatory, WaitFuture};
+use purgatory::{Purgatory, WaitFuture};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct Accounts {
     pub balances: Arc<Mutex<HashMap<u32, u64>>>,
-    pub waits: Purgatory<u32, BoxedOperation>,
+    pub waits: Purgatory<u32>,
 }
 
 /// Signals its keys when dropped. Make it before the lock is taken: locals drop in reverse order.
 struct SignalOnDrop<'a> {
-    waits: &'a Purgatory<u32, BoxedOperation>,
+    waits: &'a Purgatory<u32>,
     keys: Vec<u32>,
 }
 

@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, Purgatory, WaitFuture};
+use purgatory::{Purgatory, WaitFuture};
 
 #[derive(Clone)]
 pub struct Throttle {
     pub permits: Arc<AtomicU64>,
-    pub waits: Purgatory<(), BoxedOperation>,
+    pub waits: Purgatory<()>,
 }
 
 impl Throttle {

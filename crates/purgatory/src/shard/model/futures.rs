@@ -141,7 +141,7 @@ impl Model {
 
     /// A future is dropped.
     pub(super) fn abandon(&mut self, id: TimerHandle) {
-        let dropped = Outcome::Cancelled(CancelReason::Requested("the future was dropped".into()));
+        let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
         let abandoned = self.shards[id.shard()].abandon(id, None);
         let Abandoned {
             cancelled,
