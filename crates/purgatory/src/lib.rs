@@ -139,6 +139,7 @@ mod shard;
 mod stats;
 mod wait;
 mod watches;
+mod watermark_wait;
 mod watermarks;
 
 pub use boxed::{BoxedOperation, when};
@@ -156,8 +157,14 @@ pub use reply_scope::{ReplyScope, RequestId, Undelivered};
 pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;
 pub use wait::{IntoAnswer, WaitFuture};
+<<<<<<< ours
 pub use watches::{IntoWatches, WatchKey, Watches};
 pub use watermarks::{WatermarkWait, Watermarks};
+=======
+pub use watches::{WatchKey, Watches};
+pub use watermark_wait::WatermarkWait;
+pub use watermarks::Watermarks;
+>>>>>>> theirs
 
 /// Tests the programs in the README.
 #[cfg(doctest)]

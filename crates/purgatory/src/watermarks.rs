@@ -8,14 +8,13 @@ use std::{borrow::Borrow, collections::HashSet, hash::Hash, sync::Arc};
 use timer_core::BuildError;
 
 use crate::{
-    engine::values::{Judgement, ValueWait},
-    error::{Refused, RefusedReason, WaitError},
-    operation::{CancelReason, DelayedOperation, Outcome, ParkResult, Timeout, opaque},
+    error::{Refused, RefusedReason},
+    operation::{CancelReason, Outcome, ParkResult, Timeout, opaque},
     purgatory::Purgatory,
-    shard::values::Member,
     sync::Limit,
     wait::{Answer, Shared, Unfilled, WaitFuture},
     watches::WatchKey,
+    watermark_wait::{Needed, QuorumOf, Wait, WatermarkWait},
 };
 
 /// Keeps a value for each key that only rises, and waits for values: the high
@@ -52,149 +51,6 @@ pub struct Watermarks<K: WatchKey + Sync> {
     purgatory: Purgatory<K, WatermarkWait>,
     /// Limits and counts the keys with a value.
     keys: Arc<Limit>,
-}
-
-/// A wait for a value, as the operation of a [`Watermarks`]' purgatory. It is opaque: only
-/// `Watermarks` makes it and signals its keys.
-///
-/// The type is named where the purgatory is held apart from its `Watermarks`: a `Purgatory<String,
-/// WatermarkWait>` is that of a `Watermarks<String>`.
-pub struct WatermarkWait(Wait);
-
-/// The end of a wait: what is told of it.
-enum Wait {
-    /// A future of one key's value.
-    Future {
-        answer: Unfilled<u64>,
-        /// The value that met the threshold.
-        value: u64,
-    },
-    /// A callback.
-    Callback(Callback),
-    /// A future of a quorum, which knows its keys.
-    Quorum(Box<dyn QuorumWait>),
-}
-
-/// The callback of [`Watermarks::park`].
-type Callback = Box<dyn FnOnce(Outcome) + Send>;
-
-impl DelayedOperation for WatermarkWait {
-    const CHECKED: bool = false;
-    const HAS_EVENTS: bool = true;
-    const SIGNALLED_BY_CALLERS: bool = false;
-
-    fn try_complete(&mut self) -> bool {
-        false // the shard compares
-    }
-
-    fn on_complete(self, outcome: Outcome) {
-        match self.0 {
-            Wait::Callback(then) => then(outcome),
-            Wait::Quorum(quorum) => quorum.ended(outcome),
-            Wait::Future { mut answer, value } => answer.fill(match outcome {
-                Outcome::Completed => Ok(value),
-                _ => Err(WaitError::of(outcome)),
-            }),
-        }
-    }
-}
-
-impl ValueWait for WatermarkWait {
-    fn met(&mut self, value: u64) {
-        if let Wait::Future { value: answer, .. } = &mut self.0 {
-            *answer = value;
-        }
-    }
-
-    fn needs_value(&self) -> bool {
-        !matches!(self.0, Wait::Callback(_))
-    }
-
-    fn is_quorum(&self) -> bool {
-        matches!(self.0, Wait::Quorum(_))
-    }
-
-    fn judge(&mut self, members: &[Member]) -> Judgement {
-        match &mut self.0 {
-            Wait::Quorum(quorum) => quorum.judge(members),
-            _ => Judgement::Waits,
-        }
-    }
-}
-
-opaque!([] WatermarkWait);
-
-/// A quorum, whatever its keys.
-trait QuorumWait: Send {
-    fn judge(&mut self, members: &[Member]) -> Judgement;
-    fn ended(self: Box<Self>, outcome: Outcome);
-}
-
-/// How many keys of a quorum have to reach their thresholds.
-#[derive(Clone, Copy)]
-enum Needed {
-    AtLeast(usize),
-    /// All that are left.
-    All,
-}
-
-/// A quorum of these keys.
-struct QuorumOf<K> {
-    needed: Needed,
-    watermarks: Box<[(K, u64)]>,
-    /// The values that met it: a place for each key.
-    met: Box<[Option<u64>]>,
-    answer: Unfilled<Vec<(K, u64)>>,
-}
-
-impl<K: Send> QuorumWait for QuorumOf<K> {
-    fn judge(&mut self, members: &[Member]) -> Judgement {
-        // 1. Count what is left, and what is met.
-        let mut left = 0;
-        let mut met = 0;
-        for ((member, (_, threshold)), value) in
-            members.iter().zip(&self.watermarks).zip(&mut self.met)
-        {
-            *value = match member {
-                Member::Reached(present) if present >= threshold => Some(*present),
-                _ => None,
-            };
-            left += usize::from(*member != Member::Removed);
-            met += usize::from(value.is_some());
-        }
-        // 2. Enough, or too few?
-        let needed = match self.needed {
-            Needed::AtLeast(k) => k,
-            Needed::All => left.max(1),
-        };
-        if left < needed {
-            Judgement::Lost { left, needed }
-        } else if met >= needed {
-            Judgement::Met
-        } else {
-            Judgement::Waits
-        }
-    }
-
-    fn ended(self: Box<Self>, outcome: Outcome) {
-        let QuorumOf {
-            watermarks,
-            met,
-            mut answer,
-            ..
-        } = *self;
-        if outcome != Outcome::Completed {
-            drop(watermarks); // before the task runs
-            return answer.fill(Err(WaitError::of(outcome)));
-        }
-        let mut reached = Vec::new();
-        for ((key, _), value) in watermarks.into_iter().zip(met) {
-            if let Some(value) = value {
-                reached.push((key, value));
-            }
-        }
-        answer.fill(Ok(reached));
-    }
 }
 
 impl<K: WatchKey + Sync> Watermarks<K> {

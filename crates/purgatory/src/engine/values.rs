@@ -103,9 +103,10 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
+        // 1. The key's present epoch, if one is asked for.
         let hash = self.versions.hash(key);
         let mut shard = self.shard_of(hash);
-        let found = shard.find(key, hash);
+        let mut found = shard.find(key, hash);
         let present = found.map_or(0, |record| shard.epoch(record));
         if epoch.is_some_and(|epoch| epoch != present) {
             return Err(RefusedReason::OtherEpoch { present });
@@ -113,7 +114,10 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         if failpoint!(EpochComparedUnlocked) {
             drop(shard);
             shard = self.shard_of(hash);
+            found = shard.find(key, hash);
         }
+
+        // 2. The new value, and the waits that it reaches.
         let (mut shard, record, before) = self.place_for(shard, found, key, hash, places)?;
         self.versions.count_event(hash);
         let value = to(before.unwrap_or(0));
@@ -157,7 +161,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         };
         let mut unmet = Vec::new();
         if cancel.is_some() {
-            // What is met must leave first: it is not for more.
+            // The met ones leave first: they are not for more.
             shard.take_met(record, value, usize::MAX, now_ns, &mut met);
             unmet = shard.unmet(record);
         } else if is_met {

@@ -373,8 +373,8 @@ fn refused_wait_hands_its_callback_back() {
     assert_eq!(over(&mut watermarks.wait_for(&1, 5, SECOND)), Ok(5));
 }
 
-/// A value that went back: waits for more go on, a quorum counts the key no more, and a late advance
-/// of the epoch before changes nothing.
+/// A value that went back: waits for more go on, a quorum counts the key no more, and a late
+/// advance of the epoch before changes nothing.
 #[test]
 fn reset_lowers_the_value_in_a_new_epoch() {
     let (_timer, waits, watermarks) = watermarks();

@@ -36,8 +36,8 @@ use loom::{
     thread,
 };
 use purgatory::{
-    BoxedOperation, Builder, CancelReason, DelayedOperation, Outcome, Purgatory, Reason,
-    RefusedReason, Timeout, Watches,
+    BoxedOperation, Builder, CancelReason, DelayedOperation, IntoWatches, Outcome, Purgatory,
+    Reason, RefusedReason, Timeout, Watches,
     sync::{Failpoint, plant},
     when,
 };
