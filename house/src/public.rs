@@ -74,6 +74,7 @@ const PUBLIC: [Public; 3] = [
         of: "timer-core",
         types: &[
             "Advanced",
+            "AnyTimer",
             "BuildError",
             "DelayQueue",
             "DueTask",
@@ -81,6 +82,7 @@ const PUBLIC: [Public; 3] = [
             "Interval",
             "Job",
             "ManualTimer",
+            "Moment",
             "OutOfBounds",
             "Periodic",
             "ScheduleError",

@@ -2,7 +2,7 @@
 
 use std::{any::Any, fmt, task::Waker, time::Duration};
 
-use timer_core::{TickLength, TimerHandle};
+use timer_core::{Moment, TickLength, TimerHandle};
 
 use crate::reason::Reason;
 
@@ -342,9 +342,9 @@ pub enum Timeout {
     /// Expires after this duration, rounded up to a tick of the timer. Zero: one check, then it
     /// expires.
     After(Duration),
-    /// Expires at this moment of the timer's clock, in nanoseconds since its origin, rounded up to
-    /// a tick. A moment in the past: one check, then it expires.
-    At(u64),
+    /// Expires at this moment of the timer's clock (`timer.now() + limit`), rounded up to a tick. A
+    /// moment in the past: one check, then it expires.
+    At(Moment),
     /// Never expires.
     Never,
 }
@@ -353,7 +353,7 @@ impl Timeout {
     /// Returns the tick of the deadline; `None` for never.
     pub(crate) fn deadline(self, tick: TickLength, now_ns: u64) -> Option<u64> {
         match self {
-            Timeout::At(deadline_ns) => Some(tick.round_up(deadline_ns)),
+            Timeout::At(deadline) => Some(tick.round_up(deadline.as_nanos())),
             Timeout::After(delay) => Some(tick.deadline(now_ns, delay)),
             Timeout::Never => None,
         }
@@ -367,9 +367,15 @@ impl Timeout {
             (Verdict::Satisfied, _) => Some(Outcome::Completed),
             (Verdict::Panicked, _) => Some(Outcome::Cancelled(CancelReason::Panicked)),
             (_, Timeout::After(delay)) if delay.is_zero() => Some(Outcome::Expired),
-            (_, Timeout::At(deadline_ns)) if deadline_ns <= now_ns => Some(Outcome::Expired),
+            (_, Timeout::At(deadline)) if deadline.as_nanos() <= now_ns => Some(Outcome::Expired),
             _ => None,
         }
+    }
+}
+
+impl From<Moment> for Timeout {
+    fn from(deadline: Moment) -> Self {
+        Timeout::At(deadline)
     }
 }
 

@@ -24,7 +24,7 @@
 //! | to wait in async code | [`Timer::sleep`], [`timeout`], [`Timer::interval`] |
 //! | to poll values out once their time has come | [`DelayQueue`] |
 //! | many tasks of one type, without a box each | [`Timer::with_handler`] |
-//! | tests that do not sleep | [`ManualTimer`] |
+//! | tests that do not sleep | [`ManualTimer`]; [`AnyTimer`] in types of mine |
 //! | a timer without a thread, on a tokio runtime | `SystemTimerBuilder::tokio` (feature `tokio`) |
 //! | the data structure, in my own event loop | [`TimingWheel`] |
 //! | wheels of my own tasks, on a shared reaper | the module [`driver`] |
@@ -148,10 +148,11 @@ mod sync;
 mod timers;
 mod wheel;
 
-pub use driver::clock::{Clock, SystemClock, TickLength};
+pub use driver::clock::{Clock, Moment, SystemClock, TickLength};
 pub use driver::executor::{Executor, JOB_TASKS, Job, Workers};
 pub use driver::shards::{MAX_SHARDS, TimerHandle};
 pub use observe::{TimeHistogram, TimerStats};
+pub use timers::any::AnyTimer;
 pub use timers::delay_queue::{DelayQueue, Expired};
 pub use timers::manual::ManualTimer;
 pub use timers::periodic::{Interval, Periodic};

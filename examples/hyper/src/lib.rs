@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use timer_core::Timer;
+use timer_core::{Moment, Timer};
 
 /// A timer for hyper. Moments of the timer's clock become [`Instant`]s, counted from when this
 /// value was made.
@@ -18,7 +18,7 @@ use timer_core::Timer;
 pub struct HyperTimer<T> {
     timer: T,
     origin: Instant,
-    origin_ns: u64,
+    origin_moment: Moment,
 }
 
 impl<T: Timer> HyperTimer<T> {
@@ -30,16 +30,14 @@ impl<T: Timer> HyperTimer<T> {
     pub fn new(timer: T) -> Self {
         HyperTimer {
             origin: Instant::now(),
-            origin_ns: timer.now_ns(),
+            origin_moment: timer.now(),
             timer,
         }
     }
 
     /// The moment of the timer's clock at an instant. Far beyond its end it is that end: never.
-    fn to_ns(&self, instant: Instant) -> u64 {
-        let since = instant.saturating_duration_since(self.origin);
-        let since_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        self.origin_ns.saturating_add(since_ns)
+    fn moment(&self, instant: Instant) -> Moment {
+        self.origin_moment + instant.saturating_duration_since(self.origin)
     }
 }
 
@@ -49,18 +47,17 @@ impl<T: Timer> hyper::rt::Timer for HyperTimer<T> {
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(HyperSleep(self.timer.sleep_until_ns(self.to_ns(deadline))))
+        Box::pin(HyperSleep(self.timer.sleep_until(self.moment(deadline))))
     }
 
     fn now(&self) -> Instant {
         // The timer may be a manual one: its clock, not the system's.
-        let passed_ns = self.timer.now_ns().saturating_sub(self.origin_ns);
-        self.origin + Duration::from_nanos(passed_ns)
+        self.origin + self.timer.now().since(self.origin_moment)
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn hyper::rt::Sleep>>, new_deadline: Instant) {
         match sleep.as_mut().downcast_mut_pin::<HyperSleep>() {
-            Some(sleep) => sleep.get_mut().0.reset_to_ns(self.to_ns(new_deadline)),
+            Some(sleep) => sleep.get_mut().0.reset_to(self.moment(new_deadline)),
             // A sleep of another timer: it cannot be reset, so a new one takes its place.
             None => *sleep = self.sleep_until(new_deadline),
         }

@@ -16,7 +16,7 @@ use std::{
 use fastrand::Rng;
 use purgatory::{
     BoxedOperation, DelayedOperation, OperationId, Outcome, ParkResult, Timeout, WaitError,
-    Watches, when,
+    Watches, timer_core::Moment, when,
 };
 
 use crate::{
@@ -129,7 +129,7 @@ pub(crate) fn park(world: &Arc<World>, random: &mut Rng) -> Option<Mine> {
     let record = world.books.open(kind, timeout_ns);
     let timeout = match timeout_ns {
         None => Timeout::Never,
-        Some(_) if random.u32(0..8) == 0 => Timeout::At(record.due_ns()),
+        Some(_) if random.u32(0..8) == 0 => Timeout::At(Moment::from_nanos(record.due_ns())),
         Some(ns) => Timeout::After(Duration::from_nanos(ns)),
     };
 

@@ -13,7 +13,7 @@ use std::{
 
 use crate::support::{MINUTE, Op, Park, Probe, Stop};
 use purgatory::{Outcome, Purgatory, Timeout};
-use timer_core::{Clock, SystemTimer};
+use timer_core::{Clock, Moment, SystemTimer};
 
 /// The thread to hold up, by name: it reports that it has read the time, and waits.
 type Hold = (&'static str, mpsc::Sender<()>, mpsc::Receiver<()>);
@@ -91,7 +91,11 @@ fn late_reaper_turn_rechecks_nothing() {
             others.park(Probe::new().operation(), &["other"], MINUTE); // as another thread may
         }
     });
-    purgatory.park(operation, &["key"], Timeout::At(5_950_000));
+    purgatory.park(
+        operation,
+        &["key"],
+        Timeout::At(Moment::from_nanos(5_950_000)),
+    );
     probe.make_ready(); // and no event
     go.send(()).unwrap();
     while !probe.ended() {

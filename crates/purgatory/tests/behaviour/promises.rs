@@ -15,7 +15,9 @@ use crate::support::{
 use purgatory::{
     BoxedOperation, EndResult,
     Outcome::{Completed, Expired},
-    ParkResult, Purgatory, RefusedReason, Timeout, Watches, when,
+    ParkResult, Purgatory, RefusedReason, Timeout, Watches,
+    timer_core::Moment,
+    when,
 };
 
 #[test]
@@ -106,10 +108,14 @@ fn nothing_expires_early() {
     let (timer, purgatory) = waiting();
     timer.advance(Duration::from_micros(300)); // so that the deadline has to round up
     let short = Probe::parked(&purgatory, &["a"], 20 * MS);
-    let at = Probe::parked(&purgatory, &["a"], Timeout::At(20_300_001));
+    let at = Probe::parked(
+        &purgatory,
+        &["a"],
+        Timeout::At(Moment::from_nanos(20_300_001)),
+    );
     let long = [
         Timeout::After(Duration::MAX),
-        Timeout::At(u64::MAX - 1),
+        Timeout::At(Moment::from_nanos(u64::MAX - 1)),
         Timeout::Never,
     ];
     let long = long.map(|timeout| Probe::parked(&purgatory, &["a"], timeout));
@@ -122,7 +128,11 @@ fn nothing_expires_early() {
     );
     timer.advance(Duration::from_secs(100 * 365 * 24 * 3600)); // a hundred years
     assert!(long.iter().all(|probe| !probe.ended()));
-    let past = purgatory.try_complete_else_watch(Probe::new().operation(), &["a"], Timeout::At(9));
+    let past = purgatory.try_complete_else_watch(
+        Probe::new().operation(),
+        &["a"],
+        Timeout::At(Moment::from_nanos(9)),
+    );
     assert_eq!(past.unwrap(), ParkResult::Ended(Expired));
 }
 
@@ -320,7 +330,7 @@ fn a_clock_jump_expires_in_order_of_deadlines() {
     let clock = timer.clone();
     let slow = noted(2).on_check(move || clock.pass(5000 * MS));
     purgatory.park(slow, &["c"], 2 * MS);
-    assert!(purgatory.reschedule(id, Timeout::At(3_000_000)));
+    assert!(purgatory.reschedule(id, Timeout::At(Moment::from_nanos(3_000_000))));
     timer.advance(Duration::ZERO);
     assert_eq!(*order.lock().unwrap(), [1, 2, 3, 5, 6, 64, 70, 71, 4100]);
     assert_empty(&purgatory);

@@ -9,6 +9,7 @@
 use std::{
     fmt,
     num::NonZeroU64,
+    ops::Add,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -17,6 +18,62 @@ use std::{
 };
 
 use crate::wheel::geometry::OutOfBounds;
+
+/// A moment of one clock, in nanoseconds since the clock's origin: a `u64`, so up to 584 years.
+///
+/// A timer tells its present ([`Timer::now`](crate::Timer::now)) and takes moments as deadlines. A
+/// duration added to one never overflows: beyond the end of time it is [`NEVER`](Self::NEVER).
+/// Moments of different clocks compare, but it means nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use timer_core::{ManualTimer, Moment, Timer};
+///
+/// let timer = ManualTimer::new();
+/// let began = timer.now();
+/// let deadline = began + Duration::from_secs(30);
+/// timer.schedule_at(deadline, || ())?;
+/// timer.advance(Duration::from_secs(10));
+/// assert_eq!(timer.now().since(began), Duration::from_secs(10));
+/// assert_eq!(deadline.since(timer.now()), Duration::from_secs(20));
+/// assert_eq!(began + Duration::MAX, Moment::NEVER);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// The end of time, which no clock reaches.
+    pub const NEVER: Moment = Moment(u64::MAX);
+
+    /// The moment `nanos` nanoseconds after the clock's origin, as [`Clock::now_ns`] counts them.
+    #[inline]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Moment(nanos)
+    }
+
+    /// Nanoseconds since the clock's origin.
+    #[inline]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` until this moment; zero if that is later.
+    #[inline]
+    pub const fn since(self, earlier: Moment) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Moment;
+
+    /// The moment so much later; [`NEVER`](Self::NEVER) beyond the end of time.
+    #[inline]
+    fn add(self, delay: Duration) -> Moment {
+        Moment(later_ns(self.0, delay))
+    }
+}
 
 /// A source of time: nanoseconds since an origin of its own.
 ///
@@ -29,7 +86,16 @@ use crate::wheel::geometry::OutOfBounds;
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Nanoseconds since the clock's origin; `u64::MAX` (584 years) is the end of time. It may be
     /// called under the lock of a wheel, and must not call the timer.
+    ///
+    /// A plain number, since clocks are written by hand and read on the hot path;
+    /// [`now`](Self::now) is the same as a moment.
     fn now_ns(&self) -> u64;
+
+    /// The present, as a moment of this clock.
+    #[inline]
+    fn now(&self) -> Moment {
+        Moment::from_nanos(self.now_ns())
+    }
 
     /// The longest that a thread may sleep before it must look at this clock again, while it waits
     /// for one of its moments. `None`, the default, is for a clock that keeps step with a sleeping
@@ -67,9 +133,9 @@ impl SystemClock {
         }
     }
 
-    /// Converts an `Instant` to a moment of this clock, in nanoseconds, for
+    /// Converts an `Instant` to a moment of this clock, for
     /// [`schedule_at`](crate::Timer::schedule_at) of a timer on it. One before the clock's origin
-    /// is 0.
+    /// is that origin.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -79,16 +145,17 @@ impl SystemClock {
     /// let timer = SystemTimer::builder().clock(clock).build()?;
     /// let until = Instant::now() + Duration::from_millis(5); // it came with the request
     /// let (send, fired) = std::sync::mpsc::channel();
-    /// timer.schedule_at(clock.timeout_at(until), move || send.send(Instant::now()).unwrap())?;
+    /// timer.schedule_at(clock.moment(until), move || send.send(Instant::now()).unwrap())?;
     /// assert!(fired.recv()? >= until);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn timeout_at(&self, instant: Instant) -> u64 {
+    pub fn moment(&self, instant: Instant) -> Moment {
         let since = instant.saturating_duration_since(self.origin);
-        since
+        let since_ns = since
             .as_secs()
             .saturating_mul(1_000_000_000)
-            .saturating_add(since.subsec_nanos().into())
+            .saturating_add(since.subsec_nanos().into());
+        Moment(since_ns)
     }
 }
 
@@ -98,7 +165,7 @@ impl SystemClock {
 )]
 impl Clock for SystemClock {
     fn now_ns(&self) -> u64 {
-        self.timeout_at(Instant::now())
+        self.moment(Instant::now()).as_nanos()
     }
 }
 

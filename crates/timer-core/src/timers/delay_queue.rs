@@ -19,7 +19,7 @@ use std::{
 };
 
 use crate::{
-    driver::driver::Driver,
+    driver::{clock::Moment, driver::Driver},
     timers::{ScheduleError, TimerError, sleep::Sleep, timer::Timer},
     wheel::{
         node::{MAX_TASKS, TaskId},
@@ -152,12 +152,27 @@ impl<T> DelayQueue<T> {
     /// ([`TimerError::Full`]).
     #[inline]
     pub fn insert(&mut self, value: T, delay: Duration) -> Result<TaskId, ScheduleError<T>> {
-        if self.driver().is_closed() {
-            return Err(ScheduleError::new(value, TimerError::Closed));
-        }
         // After an idle time the wheel lags behind the present.
         let (now, deadline) = self.driver().now_and_deadline(delay);
         self.wheel.catch_up(now);
+        self.put(deadline, value)
+    }
+
+    /// As [`insert`](Self::insert), at a moment of the timer's clock; one in the past is due at
+    /// once, after those that were due before. Reads no clock.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn insert_at(&mut self, value: T, deadline: Moment) -> Result<TaskId, ScheduleError<T>> {
+        let deadline = self.driver().config.tick.round_up(deadline.as_nanos());
+        self.put(deadline, value)
+    }
+
+    #[inline]
+    fn put(&mut self, deadline: u64, value: T) -> Result<TaskId, ScheduleError<T>> {
+        if self.driver().is_closed() {
+            return Err(ScheduleError::new(value, TimerError::Closed));
+        }
         let scheduled = self.wheel.insert(deadline, value).map_err(|value| {
             let limit = MAX_TASKS as usize;
             ScheduleError::new(value, TimerError::Full { limit })
@@ -177,6 +192,17 @@ impl<T> DelayQueue<T> {
     pub fn reset(&mut self, key: &TaskId, delay: Duration) -> bool {
         let (now, deadline) = self.driver().now_and_deadline(delay);
         self.wheel.catch_up(now);
+        self.move_to(key, deadline)
+    }
+
+    /// As [`reset`](Self::reset), to a moment of the timer's clock, as in
+    /// [`insert_at`](Self::insert_at).
+    pub fn reset_at(&mut self, key: &TaskId, deadline: Moment) -> bool {
+        let deadline = self.driver().config.tick.round_up(deadline.as_nanos());
+        self.move_to(key, deadline)
+    }
+
+    fn move_to(&mut self, key: &TaskId, deadline: u64) -> bool {
         let Some(due) = self.wheel.reschedule(*key, deadline) else {
             return false;
         };
@@ -322,7 +348,7 @@ impl<T> DelayQueue<T> {
     fn sleep_until(&mut self, tick: u64) {
         self.wake_tick = tick;
         let until_ns = self.driver().config.tick.start_ns(tick);
-        self.sleep.reset_to_ns(until_ns);
+        self.sleep.reset_to(Moment::from_nanos(until_ns));
     }
 
     fn now_tick(&self) -> u64 {

@@ -5,6 +5,7 @@ use std::{error::Error, fmt, io};
 
 use crate::{driver::shards::MAX_SHARDS, sync::HandedBack};
 
+pub(crate) mod any;
 pub(crate) mod delay_queue;
 pub(crate) mod manual;
 pub(crate) mod periodic;

@@ -15,7 +15,11 @@ use std::{
 };
 
 use crate::{
-    driver::{clock::later_ns, executor::on_timer_thread, shards::TimerHandle},
+    driver::{
+        clock::{Moment, later_ns},
+        executor::on_timer_thread,
+        shards::TimerHandle,
+    },
     panics::contain,
     sync::plain::Mutex,
     timers::{
@@ -228,7 +232,7 @@ impl<F: FnMut() + Send + 'static> Task<F> {
             drop(state); // the task is dropped with nothing locked
             return Ok(());
         }
-        match tasks.schedule_at(due_ns, self) {
+        match tasks.schedule_at(Moment::from_nanos(due_ns), self) {
             Ok(handle) => {
                 state.waiting = Some(handle);
                 Ok(())
@@ -273,10 +277,10 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
 ///
 /// A tick is due a whole number of periods after the first, to the nanosecond, however late the
 /// others were taken. Ticks that were not taken before the next was due are skipped, as the starts
-/// of a task at a fixed rate are. For other beats use [`Timer::sleep_until_ns`]. The cost of a
+/// of a task at a fixed rate are. For other beats use [`Timer::sleep_until`]. The cost of a
 /// tick, and the thread that runs wakers: as with a [`Sleep`].
 ///
-/// [`Timer::sleep_until_ns`]: crate::Timer::sleep_until_ns
+/// [`Timer::sleep_until`]: crate::Timer::sleep_until
 ///
 /// ```
 /// use std::{pin::pin, task::{Context, Poll, Waker}, time::Duration};
@@ -285,14 +289,15 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
 /// let timer = ManualTimer::new();
 /// let mut context = Context::from_waker(Waker::noop()); // your runtime's
 /// let ms = Duration::from_millis(1);
+/// let began = timer.now();
 /// let mut beat = timer.interval(10 * ms)?;
 ///
 /// assert!(beat.poll_tick(&mut context).is_pending());
 /// timer.advance(35 * ms);
-/// assert_eq!(beat.poll_tick(&mut context), Poll::Ready(Ok(10_000_000)));
+/// assert_eq!(beat.poll_tick(&mut context), Poll::Ready(Ok(began + 10 * ms)));
 /// assert!(beat.poll_tick(&mut context).is_pending()); // 20 and 30 were skipped
 /// timer.advance(5 * ms);
-/// assert_eq!(beat.poll_tick(&mut context), Poll::Ready(Ok(40_000_000)));
+/// assert_eq!(beat.poll_tick(&mut context), Poll::Ready(Ok(began + 40 * ms)));
 /// # Ok::<(), timer_core::TimerError>(())
 /// ```
 #[derive(Debug)]
@@ -320,15 +325,15 @@ impl Interval {
     /// Begins a new beat: the next tick is due a period from now.
     pub fn reset(&mut self) {
         self.next_ns = later_ns(self.sleep.now_ns(), self.period);
-        self.sleep.reset_to_ns(self.next_ns);
+        self.sleep.reset_to(Moment::from_nanos(self.next_ns));
     }
 
-    /// Waits for the next tick, and yields the moment at which it was due, on the timer's clock, in
-    /// nanoseconds. Dropped before it is ready, it takes no tick.
+    /// Waits for the next tick, and yields the moment at which it was due, on the timer's clock.
+    /// Dropped before it is ready, it takes no tick.
     ///
     /// # Errors
     /// As a [`Sleep`]'s, when the tick is not due yet. Called again, it waits for the same tick.
-    pub async fn tick(&mut self) -> Result<u64, TimerError> {
+    pub async fn tick(&mut self) -> Result<Moment, TimerError> {
         poll_fn(|context| self.poll_tick(context)).await
     }
 
@@ -336,14 +341,14 @@ impl Interval {
     ///
     /// # Errors
     /// As there.
-    pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<u64, TimerError>> {
+    pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<Moment, TimerError>> {
         ready!(Pin::new(&mut self.sleep).poll(context))?;
         // The next one in the future: missed ticks are skipped.
         let due_ns = self.next_ns;
         let now_ns = self.sleep.now_ns();
         self.next_ns = Pace::Rate(self.period).next_ns(due_ns, now_ns);
-        self.sleep.reset_to_ns(self.next_ns);
-        Poll::Ready(Ok(due_ns))
+        self.sleep.reset_to(Moment::from_nanos(self.next_ns));
+        Poll::Ready(Ok(Moment::from_nanos(due_ns)))
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     driver::{
-        clock::{TickLength, later_ns},
+        clock::{Moment, TickLength, later_ns},
         driver::Driver,
         shards::TimerHandle,
     },
@@ -124,13 +124,13 @@ impl Sleep {
     /// Gives it `delay` from now, earlier or later than before, over or not. If it is registered it
     /// stays so, with its waker; else the next poll registers it. O(1).
     pub fn reset(&mut self, delay: Duration) {
-        self.reset_to_ns(later_ns(self.now_ns(), delay));
+        self.reset_to(Moment::from_nanos(later_ns(self.now_ns(), delay)));
     }
 
     /// As [`reset`](Self::reset), to a moment of the timer's clock; one in the past is due at once,
-    /// and `u64::MAX` never. Reads no clock.
-    pub fn reset_to_ns(&mut self, deadline_ns: u64) {
-        self.deadline_ns = deadline_ns;
+    /// and [`Moment::NEVER`] never. Reads no clock.
+    pub fn reset_to(&mut self, deadline: Moment) {
+        self.deadline_ns = deadline.as_nanos();
         self.registration = match self.registration {
             Registration::On(handle) if self.wakers.reschedule_at(handle, 0, self.deadline()) => {
                 self.registration
@@ -226,7 +226,7 @@ impl Drop for Sleep {
 ///
 /// The time counts from the making of the [`Sleep`]: after a delay
 /// ([`Timer::sleep`](crate::Timer::sleep)) or at a moment
-/// ([`Timer::sleep_until_ns`](crate::Timer::sleep_until_ns)). The other future is polled first, so
+/// ([`Timer::sleep_until`](crate::Timer::sleep_until)). The other future is polled first, so
 /// it is in time if it is ready when the time is up. If it is ready at once it costs a clock read
 /// and nothing on the wheel. Costs, cancel safety and the thread that runs wakers: as with a
 /// `Sleep`.

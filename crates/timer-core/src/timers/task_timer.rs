@@ -15,6 +15,7 @@ use std::{
 use crate::{driver::SourceName, observe::metrics::timer_samples};
 use crate::{
     driver::{
+        clock::Moment,
         driver::Driver,
         executor::Job,
         executors::{Due, DueQueue},
@@ -137,8 +138,8 @@ impl<T: Send + 'static> TaskTimer<T> {
     ///
     /// # Errors
     /// As [`schedule`](Self::schedule).
-    pub fn schedule_at(&self, deadline_ns: u64, task: T) -> Result<TimerHandle, ScheduleError<T>> {
-        let deadline = self.tasks.driver.config.tick.round_up(deadline_ns);
+    pub fn schedule_at(&self, deadline: Moment, task: T) -> Result<TimerHandle, ScheduleError<T>> {
+        let deadline = self.tasks.driver.config.tick.round_up(deadline.as_nanos());
         self.tasks.insert(0, deadline, task)
     }
 
@@ -466,7 +467,7 @@ mod tests {
     fn one_advance_hands_over_a_bounded_number_of_tasks() {
         let tasks = TaskTimer::on(Arc::new(Driver::new()), drop::<()>, false); // without a reaper
         for _ in 0..1000 {
-            tasks.schedule_at(0, ()).unwrap();
+            tasks.schedule_at(Moment::default(), ()).unwrap();
         }
         let advance = || (tasks.tasks.advance(0, 0).fired, tasks.len());
         let advances: Vec<_> = std::iter::repeat_with(advance).take(4).collect();

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    driver::{driver::Driver, shards::TimerHandle},
+    driver::{clock::Moment, driver::Driver, shards::TimerHandle},
     observe::TimerStats,
     timers::{
         ScheduleError, TimerError, TimerTask,
@@ -19,7 +19,8 @@ use crate::{
 /// a [`TaskTimer`], takes the [driver](Self::driver) and shares the reaper.
 ///
 /// Nothing of the timer is locked while a task runs, so a task may schedule and cancel, itself
-/// included. The trait is not dyn compatible: a function that takes any timer is generic over it.
+/// included. The trait is not dyn compatible: a function that takes any timer is generic over it,
+/// and a struct that holds one holds an [`AnyTimer`](crate::AnyTimer).
 pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// The inside of the timer, which is the same for all: only the timers of this crate have one.
     #[doc(hidden)]
@@ -30,10 +31,10 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.inner().driver.clone()
     }
 
-    /// The present on the timer's clock, in nanoseconds, as in the deadlines of
-    /// [`schedule_at`](Self::schedule_at) and [`sleep_until_ns`](Self::sleep_until_ns).
-    fn now_ns(&self) -> u64 {
-        self.inner().driver.now_ns()
+    /// The present on the timer's clock. A moment after it is a deadline for
+    /// [`schedule_at`](Self::schedule_at) and [`sleep_until`](Self::sleep_until).
+    fn now(&self) -> Moment {
+        Moment::from_nanos(self.inner().driver.now_ns())
     }
 
     /// Ends the timer: later tasks are refused, sleeps are woken, owners of wheels on it are
@@ -89,12 +90,10 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// As there.
     fn schedule_at(
         &self,
-        deadline_ns: u64,
+        deadline: Moment,
         task: impl TimerTask,
     ) -> Result<TimerHandle, ScheduleError> {
-        self.inner()
-            .tasks()
-            .schedule_at(deadline_ns, Box::new(task))
+        self.inner().tasks().schedule_at(deadline, Box::new(task))
     }
 
     /// Cancels a task: out of the wheel at once, dropped on this thread. True if that kept it from
@@ -151,9 +150,9 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     }
 
     /// As [`sleep`](Self::sleep), until a moment of the timer's clock; one in the past is due at
-    /// once, and `u64::MAX` never. Reads no clock.
-    fn sleep_until_ns(&self, deadline_ns: u64) -> Sleep {
-        Sleep::until(self.inner(), deadline_ns)
+    /// once, and [`Moment::NEVER`] never. Reads no clock.
+    fn sleep_until(&self, deadline: Moment) -> Sleep {
+        Sleep::until(self.inner(), deadline.as_nanos())
     }
 
     /// Ticks to be awaited, one each `period`, the first a period from this call (not at once, as

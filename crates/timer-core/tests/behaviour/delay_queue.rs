@@ -10,7 +10,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use timer_core::{DelayQueue, Expired, ManualTimer, TaskId, TickLength, Timer, TimerError};
+use timer_core::{DelayQueue, Expired, ManualTimer, Moment, TaskId, TickLength, Timer, TimerError};
 
 use crate::support::{HOUR, MS, Woken};
 
@@ -112,7 +112,7 @@ impl Model {
 
     fn advance(&mut self, by: Duration) {
         self.timer.advance(by);
-        self.now_ns = self.timer.now_ns();
+        self.now_ns = self.timer.now().as_nanos();
     }
 
     fn now_tick(&self) -> u64 {
@@ -284,6 +284,26 @@ fn due_values_can_still_be_removed_and_reset() {
     assert_eq!(poll_all(&mut queue, &task), [4]);
     assert_eq!(queue.remove(&keys[3]), None);
     assert!(!queue.reset(&keys[3], MS) && queue.get(&keys[3]).is_none());
+}
+
+#[test]
+fn moments_are_deadlines_of_the_timers_clock() {
+    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let mut queue = DelayQueue::new(&timer);
+    timer.advance(10 * MS);
+    let began = timer.now();
+    let moved = queue.insert_at("moved", began + HOUR).unwrap();
+    queue.insert_at("never", Moment::NEVER).unwrap();
+    queue.insert_at("past", Moment::from_nanos(5)).unwrap();
+    assert_eq!(poll_all(&mut queue, &task), ["past"]);
+    assert!(queue.reset_at(&moved, began + MS / 2)); // rounded up
+    timer.advance(MS - Duration::from_nanos(1));
+    assert_eq!((task.times(), poll_all(&mut queue, &task)), (0, vec![]));
+    timer.advance(Duration::from_nanos(1));
+    assert_eq!(
+        (task.times(), poll_all(&mut queue, &task)),
+        (1, vec!["moved"])
+    );
 }
 
 #[test]

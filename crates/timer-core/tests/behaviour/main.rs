@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod any;
 mod delay_queue;
 mod errors;
 mod in_flight;

@@ -10,7 +10,9 @@ use std::{
 };
 
 use cooked_waker::{IntoWaker, WakeRef};
-use timer_core::{Interval, ManualTimer, Sleep, TickLength, Timer, TimerError, WheelSize, timeout};
+use timer_core::{
+    Interval, ManualTimer, Moment, Sleep, TickLength, Timer, TimerError, WheelSize, timeout,
+};
 
 use crate::support::{MS, Woken};
 
@@ -22,8 +24,8 @@ fn setup() -> (ManualTimer, Arc<Woken>) {
 
 fn tick(interval: &mut Interval, task: &Arc<Woken>) -> Poll<Result<u64, TimerError>> {
     let waker = task.clone().into();
-    let due_ns = interval.poll_tick(&mut Context::from_waker(&waker));
-    due_ns.map_ok(|due_ns| due_ns / 1_000_000)
+    let due = interval.poll_tick(&mut Context::from_waker(&waker));
+    due.map_ok(|due| due.as_nanos() / 1_000_000)
 }
 
 const READY: Poll<Result<(), TimerError>> = Poll::Ready(Ok(()));
@@ -58,12 +60,15 @@ fn a_sleep_is_ready_at_its_time_and_wakes_once() {
 #[test]
 fn a_deadline_between_two_ticks_is_rounded_up() {
     let (timer, task) = setup();
-    let mut sleep = timer.sleep_until_ns(1_500_000);
+    let mut sleep = timer.sleep_until(Moment::from_nanos(1_500_000));
     timer.advance(Duration::from_nanos(1_999_999));
     assert!(!sleep.is_due() && task.poll(&mut sleep).is_pending());
     timer.advance(Duration::from_nanos(1));
     assert!(sleep.is_due() && task.poll(&mut sleep).is_ready());
-    assert_eq!(task.poll(&mut timer.sleep_until_ns(7)), READY); // in the past
+    assert_eq!(
+        task.poll(&mut timer.sleep_until(Moment::from_nanos(7))),
+        READY
+    ); // in the past
 }
 
 #[test]
@@ -76,9 +81,9 @@ fn a_reset_moves_the_time_and_keeps_the_waker() {
     sleep.reset(10 * MS); // later
     timer.advance(9 * MS);
     assert_eq!((task.times(), sleep.is_due()), (0, false));
-    sleep.reset_to_ns(9_500_000); // earlier
+    sleep.reset_to(Moment::from_nanos(9_500_000)); // earlier
     sleep.reset(20 * MS);
-    sleep.reset_to_ns(0);
+    sleep.reset_to(Moment::default());
     timer.advance(Duration::ZERO);
     assert_eq!((task.times(), task.poll(&mut sleep)), (1, READY));
     sleep.reset(MS); // over: it sleeps again
@@ -97,7 +102,7 @@ fn what_lies_beyond_the_end_of_time_never_comes() {
             Woken::task(),
         );
         timer.advance(MS);
-        let mut sleeps = [timer.sleep(Duration::MAX), timer.sleep_until_ns(u64::MAX)];
+        let mut sleeps = [timer.sleep(Duration::MAX), timer.sleep_until(Moment::NEVER)];
         let mut beat = timer.interval(Duration::MAX).unwrap();
         assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_pending()));
         assert!(tick(&mut beat, &task).is_pending());
@@ -282,7 +287,7 @@ fn an_interval_ticks_each_period_from_the_call() {
     timer.advance(5 * MS);
     assert_eq!(
         task.poll(&mut pin!(beat.tick())),
-        Poll::Ready(Ok(57_000_000))
+        Poll::Ready(Ok(Moment::from_nanos(57_000_000)))
     );
     beat.reset();
     timer.advance(7 * MS);

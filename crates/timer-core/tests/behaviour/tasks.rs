@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use timer_core::{Clock, ManualTimer, Periodic, SystemTimer, Timer, TimingWheel, WheelSize};
+use timer_core::{
+    Clock, ManualTimer, Moment, Periodic, SystemTimer, Timer, TimingWheel, WheelSize,
+};
 
 use crate::support::{HOUR, MS, SECOND};
 
@@ -70,7 +72,7 @@ fn a_deadline_is_a_moment_of_the_timers_clock() {
     for deadline_ns in [1_020_000_001, 5, u64::MAX] {
         let (times, clock) = (times.clone(), timer.clock());
         timer
-            .schedule_at(deadline_ns, move || times.note(&clock))
+            .schedule_at(Moment::from_nanos(deadline_ns), move || times.note(&clock))
             .unwrap();
     }
     timer.advance(SECOND);

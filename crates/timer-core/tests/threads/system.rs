@@ -11,8 +11,8 @@ use std::{
 };
 
 use timer_core::{
-    Advanced, Clock, Executor, Job, ManualTimer, SystemClock, SystemTimer, TaskTimer, TickLength,
-    Timer, TimerError, TimingWheel,
+    Advanced, Clock, Executor, Job, ManualTimer, Moment, SystemClock, SystemTimer, TaskTimer,
+    TickLength, Timer, TimerError, TimingWheel,
     driver::{Shards, WheelOwner},
 };
 
@@ -197,7 +197,9 @@ fn a_clock_at_the_end_of_time_fires_due_tasks_alone() {
         .schedule(HOUR, || unreachable!("after the end of time"))
         .unwrap();
     let (to, fired) = mpsc::channel();
-    timer.schedule_at(5, move || to.send(()).unwrap()).unwrap();
+    timer
+        .schedule_at(Moment::from_nanos(5), move || to.send(()).unwrap())
+        .unwrap();
     fired.recv().unwrap();
     assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 1);
 }

@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
-use purgatory::{Monitor, Timeout, WaitError, timer_core::Timer};
+use purgatory::{
+    Monitor, Timeout, WaitError,
+    timer_core::{AnyTimer, Timer},
+};
 
-pub struct Produces<T> {
-    pub timer: T,
+pub struct Produces {
+    pub timer: AnyTimer,          // a manual one in tests
     pub places: Monitor<(), u32>, // both on this timer
     pub high_watermark: Monitor<(), u64>,
 }
 
-impl<T: Timer> Produces<T> {
+impl Produces {
     /// The high watermark once it has come to this offset.
     pub async fn produce(&self, offset: u64, timeout: Duration) -> Result<u64, WaitError> {
         // Any timeout is legal, and one beyond the clock's end is cut.
-        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        let deadline = Timeout::At(self.timer.now_ns().saturating_add(timeout_ns));
+        let deadline = Timeout::At(self.timer.now() + timeout);
 
         // First wait: take a place. Its guard is the value, so a client that goes before it has
         // seen the value returns the place, too.
@@ -52,7 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let places = Monitor::over(waits("places")?, 1);
     let high_watermark = Monitor::over(waits("produce")?, 7);
     let produces = Produces {
-        timer: timer.clone(),
+        timer: timer.clone().into(),
         places,
         high_watermark,
     };

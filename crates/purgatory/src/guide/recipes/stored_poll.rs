@@ -2,7 +2,10 @@
 
 use std::{error::Error, io, time::Duration};
 
-use purgatory::{Purgatory, Timeout, timer_core::Timer};
+use purgatory::{
+    Purgatory, Timeout,
+    timer_core::{AnyTimer, Timer},
+};
 
 /// A poll that looked more often would do nothing else.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(1);
@@ -11,14 +14,14 @@ pub trait Store {
     fn read(&self, partition: u32) -> impl Future<Output = io::Result<Vec<u8>>> + Send;
 }
 
-pub struct Logs<S, T> {
+pub struct Logs<S> {
     pub store: S,
-    pub timer: T, // that of `appends`
+    pub timer: AnyTimer, // that of `appends`
     pub appends: Purgatory<u32>,
     pub look_every: Duration, // for records that are written elsewhere
 }
 
-impl<S: Store, T: Timer> Logs<S, T> {
+impl<S: Store> Logs<S> {
     /// At least `min_bytes` of a partition, or what there is after `max_wait`.
     pub async fn fetch(
         &self,
@@ -26,15 +29,15 @@ impl<S: Store, T: Timer> Logs<S, T> {
         min_bytes: usize,
         max_wait: Duration,
     ) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
-        let deadline_ns = later_ns(self.timer.now_ns(), max_wait);
+        let deadline = self.timer.now() + max_wait;
         let look_every = self.look_every.max(LOOK_EVERY_MIN);
         loop {
             // Register for the next event, then read: an append during the read is not lost.
-            let now_ns = self.timer.now_ns();
-            let look_ns = deadline_ns.min(later_ns(now_ns, look_every));
-            let event = self.appends.next_event(&[partition], Timeout::At(look_ns));
+            let now = self.timer.now();
+            let look_at = deadline.min(now + look_every);
+            let event = self.appends.next_event(&[partition], Timeout::At(look_at));
             let bytes = self.store.read(partition).await?;
-            if bytes.len() >= min_bytes || now_ns >= deadline_ns {
+            if bytes.len() >= min_bytes || now >= deadline {
                 return Ok(bytes);
             }
             match event.await {
@@ -44,12 +47,6 @@ impl<S: Store, T: Timer> Logs<S, T> {
             }
         }
     }
-}
-
-/// Any duration is legal, and one beyond the clock's end is cut.
-fn later_ns(now_ns: u64, duration: Duration) -> u64 {
-    let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    now_ns.saturating_add(duration_ns)
 }
 
 struct Memory {
@@ -71,7 +68,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     };
     let logs = Logs {
         store,
-        timer,
+        timer: timer.into(),
         appends,
         look_every: Duration::from_secs(1),
     };

@@ -71,7 +71,7 @@ fn the_deadline_recipe_takes_any_duration() {
     for free in [0, 10] {
         let timer = running_timer();
         let produces = Produces {
-            timer: timer.clone(),
+            timer: timer.clone().into(),
             places: Monitor::over(on(&timer), free),
             high_watermark: Monitor::over(on(&timer), 0),
         };
@@ -94,7 +94,7 @@ fn the_stored_poll_recipe_takes_any_duration() {
         let store = Memory::default();
         let logs = StoredLogs {
             store: &store,
-            timer: timer.clone(),
+            timer: timer.clone().into(),
             appends: on(&timer),
             look_every,
         };

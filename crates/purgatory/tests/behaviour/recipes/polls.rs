@@ -91,20 +91,21 @@ impl Memory {
 }
 
 /// Logs over a store of their own, looked at each second.
-fn stored_logs(store: &Memory) -> StoredLogs<&Memory, ManualTimer> {
+fn stored_logs(store: &Memory) -> (ManualTimer, StoredLogs<&Memory>) {
     let (timer, appends) = by_hand();
-    StoredLogs {
+    let logs = StoredLogs {
         store,
-        timer,
+        timer: timer.clone().into(),
         appends,
         look_every: SECOND,
-    }
+    };
+    (timer, logs)
 }
 
 #[test]
 fn an_event_during_a_read_is_not_lost() {
     let store: &'static Memory = Box::leak(Box::default());
-    let logs = stored_logs(store);
+    let (_timer, logs) = stored_logs(store);
     let appends = logs.appends.clone();
     *store.during.lock().unwrap() = Some(Box::new(move || {
         store.write(b"ready");
@@ -118,15 +119,15 @@ fn an_event_during_a_read_is_not_lost() {
 #[test]
 fn the_end_of_the_time_yields_what_there_is() {
     let store = Memory::default();
-    let logs = stored_logs(&store);
+    let (timer, logs) = stored_logs(&store);
     store.write(b"rea");
     let mut fetch = Box::pin(logs.fetch(1, 5, 1500 * MS));
     for (passes, reads) in [(0, 1), (1000, 2), (499, 2)] {
-        logs.timer.advance(passes * MS);
+        timer.advance(passes * MS);
         assert!(poll(&mut fetch).is_pending());
         assert_eq!(store.reads(), reads);
     }
-    logs.timer.advance(MS);
+    timer.advance(MS);
     assert_eq!(got(&mut fetch), b"rea");
     assert_eq!(store.reads(), 3);
     nothing_is_left(&logs.appends);
@@ -135,7 +136,7 @@ fn the_end_of_the_time_yields_what_there_is() {
 #[test]
 fn shutdown_and_a_broken_store_end_the_loop() {
     let store = Memory::default();
-    let logs = stored_logs(&store);
+    let (_timer, logs) = stored_logs(&store);
     let mut fetch = Box::pin(logs.fetch(1, 5, 30 * SECOND));
     assert!(poll(&mut fetch).is_pending());
     store.broken.store(true, SeqCst);

@@ -63,11 +63,11 @@ fn a_refused_produce_is_left_to_its_caller() {
     reported(&answers, &[Outcome::Expired]);
 }
 
-fn produces() -> (ManualTimer, Produces<ManualTimer>) {
+fn produces() -> (ManualTimer, Produces) {
     let timer = ManualTimer::new();
     let waits = || Purgatory::builder("waits").timer(&timer).build().unwrap();
     let produces = Produces {
-        timer: timer.clone(),
+        timer: timer.clone().into(),
         places: Monitor::over(waits(), 0),
         high_watermark: Monitor::over(waits(), 0),
     };

@@ -38,7 +38,7 @@ impl Reference {
         let timeout = self.all[number].request.timeout;
         let no_time = match timeout {
             Timeout::After(delay) => delay.is_zero(),
-            Timeout::At(at_ns) => at_ns <= self.now_ns,
+            Timeout::At(at) => at.as_nanos() <= self.now_ns,
             _ => false,
         };
         let deadline = self.deadline(timeout); // counts from the call

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use purgatory::{EndResult, Outcome, RefusedReason, Timeout};
+use purgatory::{EndResult, Outcome, RefusedReason, Timeout, timer_core::Moment};
 
 use super::acts::Known;
 
@@ -224,11 +224,12 @@ impl When {
             When::In(quarters) => Timeout::After(duration(quarters)),
             When::At(quarters) => {
                 let by = quarters.unsigned_abs().saturating_mul(quarter_ns);
-                Timeout::At(if quarters < 0 {
+                let at_ns = if quarters < 0 {
                     now_ns.saturating_sub(by)
                 } else {
                     now_ns.saturating_add(by)
-                })
+                };
+                Timeout::At(Moment::from_nanos(at_ns))
             }
             When::Longest => Timeout::After(Duration::MAX),
             When::Never => Timeout::Never,

@@ -10,7 +10,7 @@ impl Reference {
         let up = |at_ns: u128| at_ns.div_ceil(self.setup.tick_ns.into());
         let at = match timeout {
             Timeout::After(delay) => up(u128::from(self.now_ns) + delay.as_nanos()),
-            Timeout::At(at_ns) => up(at_ns.into()),
+            Timeout::At(at) => up(at.as_nanos().into()),
             Timeout::Never => return None,
             other => panic!("{other:?}"),
         };
