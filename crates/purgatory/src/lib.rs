@@ -157,14 +157,9 @@ pub use reply_scope::{ReplyScope, RequestId, Undelivered};
 pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;
 pub use wait::{IntoAnswer, WaitFuture};
-<<<<<<< ours
 pub use watches::{IntoWatches, WatchKey, Watches};
-pub use watermarks::{WatermarkWait, Watermarks};
-=======
-pub use watches::{WatchKey, Watches};
 pub use watermark_wait::WatermarkWait;
 pub use watermarks::Watermarks;
->>>>>>> theirs
 
 /// Tests the programs in the README.
 #[cfg(doctest)]
