@@ -109,12 +109,12 @@ fn panic_in_a_check(panics: &Waits) {
     panics.check_and_complete(&"key");
 }
 
-/// Lets a condition become true without an event: PurgatoryMissesEvents.
+/// Makes a condition true without an event: PurgatoryMissesEvents.
 fn forget_the_event(forgets: &Waits) {
     park_unchecked(forgets, || true);
 }
 
-/// Lets operations with callbacks that block expire, faster than one worker calls back:
+/// Expires operations with callbacks that block, faster than one worker calls back:
 /// PurgatoryExecutorBacklog, PurgatoryCallbacksLate.
 fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
     // Enough callbacks wait already: the queue need not grow for ever.

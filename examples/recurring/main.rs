@@ -65,7 +65,7 @@ fn report_to_stderr(line: &str) {
     let _ = writeln!(io::stderr(), "recurring: {line}");
 }
 
-/// Lets the time from `begin` to `end` pass on a manual timer; returns the times at which the
+/// Advances a manual timer from `begin` to `end`; returns the times at which the
 /// pattern ran.
 fn times(cron: &Cron, begin: &Zoned, end: &Zoned) -> Result<Vec<Zoned>> {
     // The wall clock goes with the timer's, so both are in the program's hands.
@@ -144,7 +144,7 @@ fn report(to: &mut impl Write, cron: &Cron, ran: &[Zoned]) -> Result<()> {
     Ok(())
 }
 
-/// Lets the months pass on a manual timer, for one pattern after the other.
+/// Runs the months on a manual timer, for one pattern after the other.
 fn run_manually(args: &Args, patterns: &[Cron]) -> Result<()> {
     let begin = args.from.to_zoned(args.zone.clone());
     let begin = begin.with_context(|| format!("--from {}: not in the calendar", args.from))?;

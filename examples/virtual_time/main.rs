@@ -212,7 +212,7 @@ impl Cluster {
     }
 }
 
-/// Lets the story of these writes happen. Returns when and how each write ended.
+/// Runs the story of these writes. Returns when and how each write ended.
 fn run_story(
     writes: &[PlannedWrite],
     count_twice: bool,

@@ -28,7 +28,9 @@ const REPLACED: [(&str, &str); 9] = [
 const STARTS: [&str; 3] = ["what is ", "those that ", "of which "];
 
 /// Not at the start of an item's documentation.
-const OPENINGS: [&str; 7] = ["of", "for", "has", "tells", "those", "so", "what"];
+const OPENINGS: [&str; 10] = [
+    "as", "for", "gives", "has", "lets", "of", "so", "tells", "those", "what",
+];
 
 /// A run of prose without a break: a comment or a paragraph.
 #[derive(Debug, Default, PartialEq)]

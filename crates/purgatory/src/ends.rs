@@ -71,7 +71,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.complete_all()
     }
 
-    /// Gives all operations parked under `key` another timeout, counted from now, as
+    /// Reschedules all operations parked under `key`: a new timeout, counted from now, as
     /// [`reschedule`](Self::reschedule) does with one; returns how many got it. They share one
     /// deadline. Operations whose end is decided are not among them.
     ///

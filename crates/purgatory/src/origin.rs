@@ -23,7 +23,7 @@ use crate::{
 pub(crate) trait WaitOrigin: Send + Sync {
     /// Cancels the operation of a future that was dropped.
     fn cancel(&self, id: OperationId);
-    /// Gives the operation another timeout.
+    /// Reschedules the operation.
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
     /// Returns true where a blocking wait might wait for the calling thread. In debug builds, warns
     /// where it would block a runtime's tasks.

@@ -97,7 +97,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// or it is cancelled. The check runs here once, and again for each event that comes before the
     /// operation is parked. The callback may have run before this returns.
     ///
-    /// - `watches`: a slice or array of keys, or [`Watches`] with watermarks. Repeated keys count
+    /// - `watches`: a slice or array of keys, or [`Watches`](crate::Watches) with watermarks. Repeated keys count
     ///   once.
     /// - `timeout`: a `Duration` from now, or a [`Timeout`].
     ///
@@ -205,7 +205,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.end(id, Outcome::Completed)
     }
 
-    /// Gives one operation another timeout, counted from now: longer, shorter, or none. Returns
+    /// Reschedules one operation: a new timeout from now, longer, shorter, or none. Returns
     /// false if it has ended or its end is decided.
     ///
     /// A timeout of zero, or a moment in the past, expires it at the next tick without another

@@ -38,7 +38,7 @@ use std::{
 #[derive(Clone)]
 pub struct Reason(Parts);
 
-/// As large as the text alone.
+/// The reason takes no more bytes than the text alone.
 #[derive(Clone)]
 enum Parts {
     Text(Cow<'static, str>),

@@ -478,7 +478,7 @@ impl<T> WaitFuture<T> {
         self.id
     }
 
-    /// Gives the wait another timeout, counted from now, as [`Purgatory::reschedule`] does. Returns
+    /// Reschedules the wait, counted from now, as [`Purgatory::reschedule`] does. Returns
     /// false if the wait has ended.
     pub fn reschedule(&self, timeout: impl Into<Timeout>) -> bool {
         match (self.origin(), self.id) {

@@ -64,7 +64,7 @@ pub struct Watches<'a, K> {
     pub(crate) label: Option<&'static str>,
     /// The operation is checked once more when its timeout fires.
     pub(crate) last_check: bool,
-    /// Only a check gives the value that the operation yields.
+    /// True when only a check gives the value that the operation yields.
     pub(crate) needs_value: bool,
 }
 

@@ -180,8 +180,8 @@ impl Connections {
         })
     }
 
-    /// Lets every connection write the response it is at, then cuts off those that did not end
-    /// within `bound`.
+    /// Waits for every connection to write the response it is at, then cuts off those that did not
+    /// end within `bound`.
     pub(crate) fn shut(&self, bound: Duration) {
         // No new connection, no further request: a connection ends with the response it is at.
         let mut open = self.open.lock();

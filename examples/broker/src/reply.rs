@@ -51,7 +51,7 @@ impl Reply {
         self.fill(Some(Box::new(move || response(&body(), version, id))));
     }
 
-    /// Lets the connection go on without a response.
+    /// Continues the connection without a response.
     pub(crate) fn send_nothing(self) {
         self.fill(None);
     }

@@ -84,7 +84,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Gives one operation another timeout, unless its end is decided or pending.
+    /// Reschedules one operation, unless its end is decided or pending.
     pub(crate) fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
         let Some(handle) = self.handle(id) else {
             return false;
@@ -93,7 +93,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.reschedule_to(handle, &times)
     }
 
-    /// Gives every operation parked under `key` another timeout; returns how many got it.
+    /// Reschedules every operation parked under `key`; returns how many.
     pub(crate) fn reschedule_for_key<Q: Hash + Equivalent<K> + ?Sized>(
         &self,
         key: &Q,

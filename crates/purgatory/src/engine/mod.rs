@@ -117,9 +117,9 @@ pub(crate) struct Settings<K> {
     pub(crate) weights: Option<Limit>,
     /// `None`: as many as the machine's processors call for.
     pub(crate) shards: Option<usize>,
-    /// How often an operation is checked without an event; `None` for never.
+    /// The interval of checks without an event; `None` for none.
     pub(crate) recheck_every: Option<Duration>,
-    /// With a hook there is a last check when time is up; the hook is called for each operation
+    /// The hook of the last check when time is up; the hook is called for each operation
     /// that this check or a recheck completes.
     pub(crate) on_missed: Option<OnMissed<K>>,
 }
@@ -144,7 +144,7 @@ pub(crate) struct Core<K, O> {
     /// The driver's timer, when it is not shared.
     pub(crate) own_timer: Option<SystemTimer>,
     pub(crate) counts: SharedCounts,
-    /// When it was built: a clock may count from an origin decades back.
+    /// The moment it was built: a clock may count from an origin decades back.
     built_ns: u64,
     checking: trace::Checking,
     pub(crate) warned: trace::Warned,
@@ -368,7 +368,7 @@ pub(crate) struct SharedCounts {
     /// Operations that ended without being parked.
     pub(crate) ended_at_once: Count,
     pub(crate) callbacks_waiting: Count,
-    /// How long callbacks waited for the executor. Made when the first one is timed.
+    /// The times that callbacks waited for the executor. Made when the first one is timed.
     pub(crate) callback_delay: plain::Mutex<Option<Box<TimeHistogram>>>,
     /// Rare counts: panics, missed events, refusals.
     pub(crate) rare: plain::Mutex<Stats>,

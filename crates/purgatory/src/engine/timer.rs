@@ -43,7 +43,7 @@ const RELEASED_BY_JOB: usize = 2048;
 struct QueuedJobs<K, O> {
     jobs: VecDeque<CallbackJob<K, O>>,
     queued_ns: EndedAt,
-    /// With a latch each job is under way until its callback is over.
+    /// A latch, with which each job is under way until its callback is over.
     under_way: Vec<UnderWay>,
 }
 

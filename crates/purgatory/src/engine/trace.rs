@@ -83,7 +83,7 @@ pub(crate) struct Checking(plain::Mutex<Vec<(Thread, u64)>>);
 /// A check that runs, until this is dropped.
 #[must_use = "dropped at once, the check counts as over"]
 pub(crate) struct Running<'a> {
-    /// In debug builds.
+    /// True in debug builds.
     registered: Option<&'a Checking>,
 }
 

@@ -59,9 +59,9 @@ pub(crate) enum Judgement {
     Met,
     /// Too few are left.
     Lost {
-        /// How many are left.
+        /// The number that is left.
         left: usize,
-        /// How many are needed.
+        /// The number that is needed.
         needed: usize,
     },
 }

@@ -66,8 +66,8 @@ impl<O: DelayedOperation> Entry<O> {
     }
 }
 
-/// Gives a payload that is to be answered the last waker. The one before it stays in the cold part,
-/// to leave with the entry.
+/// Puts the last waker back into a payload that is to be answered. The one before it stays in the
+/// cold part, to leave with the entry.
 #[inline]
 pub(super) fn return_last_waker<O: DelayedOperation>(
     cold: &mut Option<Box<ColdState>>,

@@ -112,8 +112,8 @@ pub(crate) struct Entry<O> {
     /// The watch of its first key.
     pub(super) link: Link,
     pub(super) cold: Option<Box<ColdState>>,
-    /// When its time is up, in ticks; `u64::MAX` for never. The wheel visits it earlier if it is to
-    /// be rechecked before.
+    /// The tick at which its time is up; `u64::MAX` for never. The wheel visits it earlier if it is
+    /// to be rechecked before.
     pub(crate) deadline: u64,
     /// The nanosecond of the timer's clock at which it was parked.
     parked_ns: u64,
@@ -162,7 +162,7 @@ impl Notes {
     const SEEN: u8 = 1 << 3;
     /// It is checked once more when its time is up. Set for good.
     const LAST_CHECK: u8 = 1 << 4;
-    /// Only a check gives the value that it yields. Set for good.
+    /// True when only a check gives the value that it yields. Set for good.
     const NEEDS_VALUE: u8 = 1 << 5;
     /// Its operation has ended, and it is kept for its future. Set for good.
     pub(super) const ENDED: u8 = 1 << 6;
@@ -190,16 +190,16 @@ impl Notes {
 pub(crate) struct ParkTimes {
     pub(crate) now: u64,
     pub(crate) deadline: Option<u64>,
-    /// When the wheel is to visit it: at the deadline, or earlier for a recheck.
+    /// The tick of the wheel's next visit: the deadline, or earlier for a recheck.
     pub(crate) armed: Option<u64>,
-    /// By the timer's clock.
+    /// The time by the timer's clock.
     pub(crate) parked_ns: u64,
     pub(crate) info: ParkInfo,
     /// Watermark watches to be counted down.
     pub(crate) counted: usize,
     /// It has a last check, whatever its purgatory was built with.
     pub(crate) last_check: bool,
-    /// Only a check gives the value that it yields.
+    /// True when only a check gives the value that it yields.
     pub(crate) needs_value: bool,
 }
 
@@ -219,7 +219,7 @@ impl ParkInfo {
     };
 }
 
-/// How many watermark watches an entry can count.
+/// The most watermark watches that an entry can count.
 pub(crate) const COUNTED_MAX: usize = (1 << 14) - 1;
 
 /// The entry's decision on a payload that is checked in.

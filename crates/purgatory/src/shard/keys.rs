@@ -95,7 +95,7 @@ struct DistantKeys {
     table: HashTable<u32>,
     /// The empty list of the last record that had watermark watches, kept for the next one.
     spare: Option<Box<WatermarkList>>,
-    /// How many records have a value and no waiters.
+    /// The number of records with a value and no waiters.
     unwaited: usize,
 }
 
@@ -231,7 +231,7 @@ impl<K: Eq> Keys<K> {
         }
     }
 
-    /// Gives a key a value.
+    /// Sets a key's value.
     pub(super) fn set_value(&mut self, number: u32, value: u64) {
         let before = self.watermarks_mut(number).value.replace(value);
         if before.is_none() && self.at(number).waiters == 0 {
@@ -340,7 +340,7 @@ fn hash_of<K>(records: &Pages<RecordSlot<K>>, number: u32) -> u64 {
         .map_or(0, |record| record.hash)
 }
 
-/// How many secondary watches one shard can have.
+/// The most secondary watches that one shard can have.
 pub(crate) const WAITERS_MAX: usize = 1 << 30;
 
 /// Set in the number of a secondary watch's link; without it the number is an entry's index.

@@ -521,7 +521,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         ended
     }
 
-    /// Gives an operation another deadline, unless its end is decided or pending. Returns the tick
+    /// Reschedules an operation, unless its end is decided or pending. Returns the tick
     /// at which the wheel has work for it, `u64::MAX` for never.
     pub(crate) fn reschedule(&mut self, handle: TimerHandle, times: ParkTimes) -> Option<u64> {
         // 1. The entry's own deadline. A pending end is decided already: it stands.

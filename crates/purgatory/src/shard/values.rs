@@ -58,7 +58,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.keys.add(key, hash)
     }
 
-    /// Gives a key a value. Returns true when it meets watches, or watches that have left.
+    /// Sets a key's value. Returns true when it meets watches, or watches that have left.
     #[inline]
     pub(crate) fn set_value(&mut self, record: u32, value: u64) -> bool {
         self.keys.set_value(record, value);

@@ -97,7 +97,7 @@ pub(super) struct WatermarkList {
     run: VecDeque<Unmet>,
     heap: BinaryHeap<Unmet>,
     pushed: u64,
-    /// How many watches in both have left.
+    /// The number of watches in both that have left.
     gone: usize,
     /// The list of the met watches, which wait for their check to come true.
     pub(super) met: Ends,
@@ -107,7 +107,7 @@ pub(super) struct WatermarkList {
     pub(super) epoch: u64,
     /// The members' watches that the value has reached. Left behind, as in the queue.
     reached: Vec<Unmet>,
-    /// How many of the reached ones have left.
+    /// The number of reached ones that have left.
     reached_gone: usize,
 }
 

@@ -176,8 +176,8 @@ impl<T> DueQueue<T> {
         }
     }
 
-    /// How many tasks to take off a wheel under one lock hold: `budget`, but without a bound where
-    /// order matters, which needs the whole tick.
+    /// Returns how many tasks to take off a wheel under one lock hold: `budget`, but without a
+    /// bound where order matters, which needs the whole tick.
     pub fn budget(&self, budget: usize) -> usize {
         if self.in_order { usize::MAX } else { budget }
     }

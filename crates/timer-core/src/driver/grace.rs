@@ -13,9 +13,9 @@ use crate::driver::clock::later_ns;
 #[derive(Debug)]
 pub(crate) struct Grace {
     bound: Duration,
-    /// When the reaper meant to be back.
+    /// The moment at which the reaper meant to be back.
     planned_ns: Option<u64>,
-    /// When the period under way ends.
+    /// The end of the period under way.
     until_ns: Option<u64>,
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     counts: plain::Mutex<TimerStats>,
     /// Tasks cancelled on wheels that are gone.
     pub(crate) cancelled: Arc<AtomicU64>,
-    /// With a grace: when the reaper was called first since its last round; `u64::MAX` for never.
+    /// The first call of the reaper since its last round, with a grace; `u64::MAX` for never.
     called_ns: AtomicU64,
     /// A copy of `closed`, read without the lock to refuse early.
     is_closed: AtomicBool,
@@ -162,7 +162,7 @@ pub(crate) struct Rounds {
     woken: bool,
 }
 
-/// How long to sleep before the next round.
+/// Returns how long to sleep before the next round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
     /// There is more to do now.
@@ -374,7 +374,7 @@ struct Round<'a> {
     shared: &'a Shared,
     on_panic: &'a Option<PanicHook>,
     now_tick: u64,
-    /// When a shard is visited again whose advance panics.
+    /// The next visit of a shard whose advance panics.
     again_tick: u64,
     called: bool,
     fired: u64,

@@ -258,7 +258,7 @@ impl<S> ShardGuard<'_, S> {
 /// The most shards an owner's wheels can have.
 pub const MAX_SHARDS: usize = 256;
 
-/// Where the shard begins in a handle's upper word.
+/// The bit at which the shard begins in a handle's upper word.
 const SHARD_AT: u32 = 24;
 
 /// Names a task on sharded wheels: shard, index and sequence in 96 bits. Never reused by those

@@ -63,7 +63,7 @@ pub struct Sample {
 
 #[derive(Debug)]
 enum Value {
-    /// Only rises.
+    /// A counter: it only rises.
     Counter(u64),
     /// The gauge shows the sum over the sources of one name.
     Sum(f64),

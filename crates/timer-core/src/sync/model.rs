@@ -76,13 +76,13 @@ impl Parker {
         *there = false;
     }
 
-    /// As `park`.
+    /// Parks the thread, as `park` does.
     #[cfg(loom)]
     pub fn park_timeout(&self, _: Duration) {
         self.park();
     }
 
-    /// Lets the others run, and takes the token if it is there.
+    /// Yields to the other threads, and takes the token if it is there.
     #[cfg(shuttle)]
     pub fn park_timeout(&self, _: Duration) {
         model::thread::yield_now();
@@ -91,7 +91,7 @@ impl Parker {
 }
 
 impl Unparker {
-    /// Gives the token.
+    /// Makes the token available.
     pub fn unpark(&self) {
         let (token, arrived) = &*self.0;
         *token.lock() = true;

@@ -187,7 +187,7 @@ impl<T> DelayQueue<T> {
         self.wheel.cancel(*key)
     }
 
-    /// Gives a value `delay` from now, earlier or later than before, due already or not; it keeps
+    /// Reschedules a value to `delay` from now, earlier or later, due already or not; it keeps
     /// its key. False if the queue no longer has it. O(1).
     pub fn reset(&mut self, key: &TaskId, delay: Duration) -> bool {
         let (now, deadline) = self.driver().now_and_deadline(delay);

@@ -73,7 +73,7 @@ impl ManualTimer {
         }
     }
 
-    /// Lets `by` pass: all tasks that fall due meanwhile run here, in order, before this returns.
+    /// Advances the clock by `by`. All tasks that fall due run here, in order, before this returns.
     /// Called inside one of those tasks (or on another thread meanwhile), it only moves the running
     /// call's goal further and returns at once.
     pub fn advance(&self, by: Duration) {
@@ -88,7 +88,7 @@ impl ManualTimer {
         while self.step() {}
     }
 
-    /// Lets `by` pass without advancing the wheels, as a task does that takes its time. Tasks that
+    /// Advances the clock by `by`, but not the wheels, as a slow task does. Tasks that
     /// fell due meanwhile run late, in the running or the next [`advance`](Self::advance).
     pub fn pass(&self, by: Duration) {
         let mut target_ns = self.target_ns.lock();
@@ -143,9 +143,9 @@ impl ManualTimer {
         self.clock.clone()
     }
 
-    /// Lets `by` pass while the tasks of a runtime run. They run until they wait, then time goes on
-    /// to the next moment at which any wheel has work, and so on to the end of `by`. With zero only
-    /// due tasks run. For tests on a runtime of one thread.
+    /// Advances the clock by `by` while a runtime's tasks run. They run until they wait, then time
+    /// goes on to the next moment at which any wheel has work, and so on to the end of `by`. With
+    /// zero only due tasks run. For tests on a runtime of one thread.
     ///
     /// Tasks count as waiting once they were let run 64 times and nothing of this timer changed.
     ///

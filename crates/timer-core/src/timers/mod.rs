@@ -125,7 +125,7 @@ impl<T> From<ScheduleError<T>> for TimerError {
 pub enum TimerError {
     /// The timer has been shut down.
     Closed,
-    /// As many tasks are pending as the timer was built to take, or as one shard can take.
+    /// The timer is full: it was built for this many pending tasks, or one shard can take no more.
     Full {
         /// The number of those tasks.
         limit: usize,

@@ -32,7 +32,7 @@ use crate::{
 /// The tasks of a timer.
 type Boxed = Box<dyn TimerTask>;
 
-/// How a periodic task's next start follows from its last run.
+/// The rule by which a periodic task's next start follows from its last run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pace {
     /// From start to start; missed starts are skipped.
@@ -91,7 +91,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// None during a run.
+    /// The pending run; none while the task runs.
     waiting: Option<TimerHandle>,
     /// The thread of a run that was begun.
     run_by: Option<ThreadId>,
@@ -145,7 +145,7 @@ impl Periodic {
         !was_over
     }
 
-    /// As [`cancel`](Self::cancel), and waits until a run that began is over. After this returned
+    /// Cancels the task and waits until a run that began is over. After this returned
     /// true the task is not called and does not run. On a thread of a timer, and inside the task,
     /// it does not wait, and is false while a run goes on. (A lock that the task takes must not be
     /// held meanwhile. On an executor of your own two tasks must not wait for each other.)
@@ -304,7 +304,7 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
 #[must_use = "it ticks when polled"]
 pub struct Interval {
     sleep: Sleep,
-    /// When the next tick is due.
+    /// The moment at which the next tick is due.
     next_ns: u64,
     period: Duration,
 }
@@ -337,7 +337,7 @@ impl Interval {
         poll_fn(|context| self.poll_tick(context)).await
     }
 
-    /// As [`tick`](Self::tick), to be called from another future's poll.
+    /// Polls for the next tick, from another future's poll.
     ///
     /// # Errors
     /// As there.

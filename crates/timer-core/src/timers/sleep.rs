@@ -87,12 +87,12 @@ pub struct Sleep {
 /// The place of a sleep's waker, as far as the sleep knows.
 #[derive(Clone, Copy, Debug)]
 enum Registration {
-    /// Not on the wheel yet; made at this moment. A reaper finds overdue sleeps by itself, so the
-    /// first poll need not read the clock once more.
+    /// The sleep is not on the wheel yet; it was made at this moment. A reaper finds overdue sleeps
+    /// by itself, so the first poll need not read the clock once more.
     Fresh { now_ns: u64 },
-    /// On the wheel.
+    /// The sleep is on the wheel.
     On(TimerHandle),
-    /// Not on the wheel.
+    /// The sleep is not on the wheel.
     Off,
 }
 
@@ -121,8 +121,8 @@ impl Sleep {
         self.tick().round_down(self.now_ns()) >= self.deadline()
     }
 
-    /// Gives it `delay` from now, earlier or later than before, over or not. If it is registered it
-    /// stays so, with its waker; else the next poll registers it. O(1).
+    /// Reschedules it to `delay` from now, earlier or later than before, over or not. If it is
+    /// registered it stays so, with its waker; else the next poll registers it. O(1).
     pub fn reset(&mut self, delay: Duration) {
         self.reset_to(Moment::from_nanos(later_ns(self.now_ns(), delay)));
     }

@@ -70,7 +70,7 @@ pub(crate) struct Tasks<T> {
     shards: Shards<Shard<T>>,
     driver: Arc<Driver>,
     run: Arc<Run<T>>,
-    /// At the timer's shutdown pending tasks are run. Else they stay, to be taken back.
+    /// Runs pending tasks at the timer's shutdown. Otherwise they stay, to be taken back.
     run_at_close: bool,
     due: DueQueue<T>,
 }
@@ -173,7 +173,7 @@ impl<T: Send + 'static> TaskTimer<T> {
             .map(reach)
     }
 
-    /// Gives a pending task `delay` from now, earlier or later than before; it keeps its handle,
+    /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle,
     /// and nothing is allocated. False if it is no longer pending. O(1).
     pub fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
         let (now, deadline) = self.tasks.driver.now_and_deadline(delay);
@@ -211,7 +211,7 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.tasks.close_and_drain()
     }
 
-    /// Gives a pending task another tick, seen from `now`. False if it is no longer pending.
+    /// Reschedules a pending task to another tick, seen from `now`. False if it is not pending.
     pub(crate) fn reschedule_at(&self, handle: TimerHandle, now: u64, deadline: u64) -> bool {
         let mut shard = self.tasks.shards.lock(handle.shard());
         shard.wheel.catch_up(now);

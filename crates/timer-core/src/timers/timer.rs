@@ -83,7 +83,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.inner().tasks().schedule(delay, Box::new(task))
     }
 
-    /// As [`schedule`](Self::schedule), at a moment of the timer's clock instead of after a delay;
+    /// Schedules a task at a moment of the timer's clock, as [`schedule`](Self::schedule) does;
     /// one in the past is due at once. Reads no clock.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.inner().tasks().drop_pending(handle)
     }
 
-    /// Gives a pending task `delay` from now, earlier or later than before; it keeps its handle,
+    /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle,
     /// and nothing is allocated. False if it is pending no more. O(1).
     fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
         self.inner().tasks().reschedule(handle, delay)
@@ -189,7 +189,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.inner().stats()
     }
 
-    /// How many sleeps are registered: polled, not yet due and not dropped. Exact when idle.
+    /// Counts the registered sleeps: polled, not yet due and not dropped. Exact when idle.
     /// O(shards).
     fn sleepers(&self) -> usize {
         self.inner().of_sleepers(TaskTimer::len)

@@ -38,7 +38,7 @@ const SPAN: u32 = 32;
 /// No chunk, or no bucket.
 const NONE: u32 = u32::MAX;
 
-/// With this bit a place is the first entry of a bucket, whose number is the rest.
+/// Marks a place as the first entry of a bucket, whose number is the rest.
 const FIRST: u32 = 1 << 31;
 
 /// A part of a list.
@@ -334,7 +334,7 @@ impl Buckets {
             .saturating_sub(self.geometry.lead(bucket.level))
     }
 
-    /// When the first bucket is due, exactly. O(levels).
+    /// Returns the exact tick at which the first bucket is due. O(levels).
     #[inline]
     pub(crate) fn next_due(&mut self, now: u64) -> Option<u64> {
         self.earliest(now).map(|(_, due)| due).min()

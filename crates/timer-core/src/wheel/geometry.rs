@@ -1,4 +1,4 @@
-//! Which level and which slot a deadline belongs to: the arithmetic of the wheel, and nothing else.
+//! The arithmetic of the wheel: the level and the slot of a deadline, and nothing else.
 //!
 //! Level `k` has buckets of `size^k` ticks. Time on it is counted in those: the *unit* of a time
 //! `t` is `t / size^k`. A deadline belongs to the lowest level whose ring reaches it,
@@ -72,9 +72,9 @@ pub struct WheelSize {
 impl WheelSize {
     /// Kafka's 20 slots a level: with a tick of 1 ms the levels span 20 ms, 400 ms, 8 s, 160 s, …
     pub const KAFKA: WheelSize = WheelSize { slots: 20 };
-    /// At least two slots.
+    /// The least number of slots: two.
     pub const MIN: usize = 2;
-    /// At most 2^15 slots.
+    /// The largest number of slots: 2^15.
     pub const MAX: usize = 1 << 15;
 
     /// A wheel of `slots` slots a level.
@@ -139,7 +139,7 @@ pub(crate) struct Geometry {
     scale: Scale,
 }
 
-/// How a time is divided by `size^level`.
+/// The way to divide a time by `size^level`.
 #[derive(Debug)]
 enum Scale {
     /// The size is a power of two: shift by this many bits a level.
@@ -182,7 +182,7 @@ impl Geometry {
         self.ring as usize
     }
 
-    /// How many ticks before it expires a bucket may be handed down.
+    /// Ticks before its expiry at which a bucket may be handed down.
     #[inline]
     pub(crate) fn lead(&self, level: usize) -> u64 {
         if self.ring > self.size {

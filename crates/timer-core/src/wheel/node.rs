@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 
 use crate::wheel::pages::PageSlot;
 
-/// How many tasks one wheel holds at most: 2^26, about 67 million.
+/// The most tasks that one wheel holds: 2^26, about 67 million.
 pub const MAX_TASKS: u32 = 1 << 26;
 
 /// Names a task on one [`TimingWheel`](crate::TimingWheel). Never reused for another task.
@@ -67,7 +67,7 @@ pub(crate) const NO_PLACE: u32 = u32::MAX;
 /// A task and its timer links.
 #[derive(Debug)]
 pub(crate) struct Node<T> {
-    /// When the task is due, in ticks, as asked (it may lie in the past).
+    /// The tick at which the task is due, as asked (it may lie in the past).
     pub(crate) deadline: u64,
     /// 0 when the node is free.
     pub(crate) sequence: u64,

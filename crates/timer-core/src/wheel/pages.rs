@@ -15,14 +15,14 @@ use std::ops::{Index, IndexMut};
 pub trait PageSlot {
     /// log2 of the slots in a page; at most 6.
     const PAGE_BITS: u32;
-    /// At most this many slots.
+    /// The most slots of a page.
     const MAX: u32;
 
     /// A free slot.
     fn vacant() -> Self;
 }
 
-/// When nothing is in use, the records of this many pages are kept.
+/// Pages whose records are kept when nothing is in use.
 const KEPT_PAGES: usize = 64;
 
 /// The end of a list of pages.
@@ -50,7 +50,7 @@ impl<N> Page<N> {
         }
     }
 
-    /// Gives its memory back. It is on the list `partial` still.
+    /// Frees its memory. It stays on the list `partial`.
     fn give_back(&mut self) {
         self.slots = Box::default();
         self.free = 0;
@@ -252,7 +252,7 @@ impl<N: PageSlot> Pages<N> {
         &mut self.pages[index >> N::PAGE_BITS].slots[offset::<N>(index)]
     }
 
-    /// Gives a slot that is in use back. O(1), but for the freeing of an emptied page, and with the
+    /// Frees a slot that is in use. O(1), but for the freeing of an emptied page, and with the
     /// last slot of a peak of its pages' records.
     #[inline]
     pub fn release(&mut self, index: u32) {
@@ -277,7 +277,7 @@ impl<N: PageSlot> Pages<N> {
         }
     }
 
-    /// Gives back the memory of a page in which nothing is live, except the first page's and, while
+    /// Frees the memory of a page in which nothing is live, except the first page's and, while
     /// something is live, one other's.
     fn emptied(&mut self, number: u32) {
         if self.len == 0 && self.pages.len() > KEPT_PAGES {

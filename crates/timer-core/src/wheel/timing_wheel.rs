@@ -56,7 +56,7 @@ pub struct TimingWheel<T> {
     buckets: Box<Buckets>,
     nodes: Pages<Node<T>>,
     now: u64,
-    /// At or below the tick at which the first bucket is due; exact after `advance`.
+    /// A lower bound of the tick at which the first bucket is due; exact after `advance`.
     due_bound: u64,
     /// The task inserted last.
     sequence: u64,
@@ -64,7 +64,7 @@ pub struct TimingWheel<T> {
     scheduled_count: u32,
 }
 
-/// Where an insertion put a task.
+/// The place where an insertion put a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Scheduled {
@@ -188,7 +188,7 @@ impl<T> TimingWheel<T> {
         self.sequence = sequence;
     }
 
-    /// How many levels have been made.
+    /// The number of levels made so far.
     pub fn level_count(&self) -> usize {
         self.buckets.level_count()
     }
@@ -337,7 +337,7 @@ impl<T> TimingWheel<T> {
         Some(task)
     }
 
-    /// Gives a task another deadline, earlier or later; it keeps its id. Returns when the wheel
+    /// Reschedules a task, earlier or later; it keeps its id. Returns when the wheel
     /// next has work for it, or `None` if it is gone. O(levels), without an allocation of a node.
     pub fn reschedule(&mut self, id: TaskId, deadline: u64) -> Option<u64> {
         let node = self.node_mut(id)?;

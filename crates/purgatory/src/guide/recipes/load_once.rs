@@ -64,7 +64,7 @@ struct Load<'a> {
 }
 
 impl Drop for Load<'_> {
-    /// Also after a panic, and when the client that loads has gone.
+    /// Ends the load after a panic, too, and when the client that loads has gone.
     fn drop(&mut self) {
         let mut entries = self.cache.entries.lock().unwrap();
         match self.value {

@@ -28,7 +28,7 @@ impl Throttle {
         self.waits.wait(&[()], max_wait, take)
     }
 
-    /// Lets `n` clients in. Permits that nobody took before are not saved up.
+    /// Admits `n` clients. Permits that no client took before are not saved up.
     pub fn release(&self, n: u64) {
         self.permits.store(n, SeqCst);
         for _ in 0..n {

@@ -118,7 +118,7 @@ pub(super) struct Walk {
 pub(super) struct Expiry {
     /// Operations whose time is up, and which are not held.
     pub(super) due: Vec<TimerHandle>,
-    /// How many were left a note.
+    /// The number that were left a note.
     pub(super) noted: usize,
     /// Operations that are due for a recheck that was not queued before, each with its tick.
     pub(super) rechecks: Vec<(TimerHandle, u64)>,

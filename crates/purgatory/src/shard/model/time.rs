@@ -68,7 +68,7 @@ impl Model {
         parked.scheduled = armed < u64::MAX;
     }
 
-    /// Lets time pass, and turns one of the wheels.
+    /// Advances the time, and one of the wheels.
     pub(super) fn expire(&mut self) {
         self.now += [0, 1, 20, 300][self.random.usize(..4)];
         let number = self.random.usize(..HOMES);
