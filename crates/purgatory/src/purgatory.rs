@@ -97,8 +97,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// or it is cancelled. The check runs here once, and again for each event that comes before the
     /// operation is parked. The callback may have run before this returns.
     ///
-    /// - `watches`: a slice or array of keys, or [`Watches`](crate::Watches) with watermarks. Repeated keys count
-    ///   once.
+    /// - `watches`: a slice or array of keys, or [`Watches`](crate::Watches) with watermarks.
+    ///   Repeated keys count once.
     /// - `timeout`: a `Duration` from now, or a [`Timeout`].
     ///
     /// O(k + w log n) for k keys and w watermarks, each with up to n higher thresholds waiting
