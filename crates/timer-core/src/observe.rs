@@ -83,17 +83,17 @@ impl TimeHistogram {
         self.sums_ns[bucket] += u128::from(took_ns);
     }
 
-    /// The counts of the buckets; the last one has no upper bound.
+    /// Returns the counts of the buckets; the last one has no upper bound.
     pub fn buckets(&self) -> &[u64] {
         &self.buckets
     }
 
-    /// The number of durations.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// The sum of the durations, in seconds.
+    /// Returns the sum of the durations, in seconds.
     pub fn sum_s(&self) -> f64 {
         self.sums_ns.iter().sum::<u128>() as f64 / 1e9
     }

@@ -126,7 +126,7 @@ pub struct SystemClock {
     reason = "the one place that reads the time"
 )]
 impl SystemClock {
-    /// A clock whose origin is now.
+    /// Makes a clock whose origin is now.
     pub fn new() -> Self {
         SystemClock {
             origin: Instant::now(),
@@ -226,7 +226,7 @@ impl TickLength {
     /// The longest tick: one day.
     pub const MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// A tick of `length`.
+    /// Makes a tick of `length`.
     ///
     /// # Errors
     /// [`OutOfBounds`] outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
@@ -237,25 +237,25 @@ impl TickLength {
         Ok(TickLength { nanos })
     }
 
-    /// The tick's length.
+    /// Returns the tick's length.
     pub fn length(self) -> Duration {
         Duration::from_nanos(self.nanos.get())
     }
 
-    /// The first tick at or after `time_ns`: how deadlines become ticks.
+    /// Returns the first tick at or after `time_ns`: how deadlines become ticks.
     #[inline]
     pub fn round_up(self, time_ns: u64) -> u64 {
         time_ns.div_ceil(self.nanos.get())
     }
 
-    /// The last tick at or before `time_ns`: how the present becomes a tick.
+    /// Returns the last tick at or before `time_ns`: how the present becomes a tick.
     #[inline]
     pub fn round_down(self, time_ns: u64) -> u64 {
         time_ns / self.nanos
     }
 
-    /// The tick of a deadline `delay` after `now_ns`, rounded up; `u64::MAX` ticks when it lies
-    /// beyond them.
+    /// Returns the tick of a deadline `delay` after `now_ns`, rounded up; `u64::MAX` ticks when it
+    /// lies beyond them.
     #[inline]
     pub fn deadline(self, now_ns: u64, delay: Duration) -> u64 {
         let deadline_ns = u128::from(now_ns) + delay.as_nanos();
@@ -266,7 +266,8 @@ impl TickLength {
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
-    /// The moment at which `tick` begins, in nanoseconds; `u64::MAX` when it lies beyond them.
+    /// Returns the moment at which `tick` begins, in nanoseconds; `u64::MAX` when it lies beyond
+    /// them.
     pub fn start_ns(self, tick: u64) -> u64 {
         tick.saturating_mul(self.nanos.get())
     }

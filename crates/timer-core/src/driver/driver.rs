@@ -116,7 +116,7 @@ impl Driver {
         )
     }
 
-    /// The present, in nanoseconds since its clock's origin.
+    /// Returns the present, in nanoseconds since its clock's origin.
     #[inline]
     pub fn now_ns(&self) -> u64 {
         self.clock.now_ns()
@@ -173,13 +173,13 @@ impl Driver {
         self.reaper.shared.attach(&shards.bell, wheels)
     }
 
-    /// True on a reaper or worker of any timer, and in a runtime's task while it does their work.
-    /// No code there may wait for such a thread, which may be waiting for this one.
+    /// Returns true on a reaper or worker of any timer, and in a runtime's task while it does their
+    /// work. No code there may wait for such a thread, which may be waiting for this one.
     pub fn on_timer_thread() -> bool {
         on_timer_thread()
     }
 
-    /// The executors of an owner of wheels: its own, or without one the timer's.
+    /// Returns the executors of an owner of wheels: its own, or without one the timer's.
     pub fn executors(&self, own: Option<Arc<dyn Executor>>) -> Executors {
         self.executors.with_own(own)
     }

@@ -24,7 +24,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job that calls `work`.
+    /// Makes a job that calls `work`.
     pub fn new(work: impl FnOnce() + Send + 'static) -> Self {
         Job {
             work: Some(Box::new(work)),
@@ -60,20 +60,20 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
     /// the reaper, or a thread in the middle of an event.
     fn execute(&self, job: Job);
 
-    /// The number of jobs that wait to be run; `None` when it does not count them.
+    /// Returns the number of jobs that wait to be run; `None` when it does not count them.
     fn queued(&self) -> Option<u64> {
         None
     }
 
-    /// The number of threads that run jobs: tasks that fall due together are parted among this
-    /// many. One by default.
+    /// Returns the number of threads that run jobs: tasks that fall due together are parted among
+    /// this many. One by default.
     fn parallelism(&self) -> usize {
         1
     }
 
-    /// True when the calling thread is one that runs jobs, between two of them: an event loop, or a
-    /// thread of a runtime. If it blocked, its jobs would wait for it, so blocking waits are
-    /// refused there. (A timer's own threads are known without this.)
+    /// Returns true when the calling thread is one that runs jobs, between two of them: an event
+    /// loop, or a thread of a runtime. If it blocked, its jobs would wait for it, so blocking waits
+    /// are refused there. (A timer's own threads are known without this.)
     fn needs_this_thread(&self) -> bool {
         false
     }

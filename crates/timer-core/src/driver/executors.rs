@@ -54,19 +54,19 @@ impl Executors {
         let _ = contain(|| self.executor().execute(job));
     }
 
-    /// The number of threads that run jobs, as far as that is known; at least 1.
+    /// Returns the number of threads that run jobs, as far as that is known; at least 1.
     pub fn parallelism(&self) -> usize {
         contain(|| self.executor().parallelism())
             .unwrap_or(1)
             .max(1)
     }
 
-    /// The number of waiting jobs, if the executor counts them.
+    /// Returns the number of waiting jobs, if the executor counts them.
     pub fn queued(&self) -> Option<u64> {
         contain(|| self.executor().queued()).unwrap_or(None)
     }
 
-    /// True when no wheel is advanced, or no job run, while the calling thread blocks.
+    /// Returns true when no wheel is advanced, or no job run, while the calling thread blocks.
     pub fn need_this_thread(&self) -> bool {
         // An executor that panics needs no thread.
         let needs = |executor: &dyn Executor| contain(|| executor.needs_this_thread());
@@ -80,7 +80,7 @@ impl Executors {
         }
     }
 
-    /// True when jobs run on the thread that hands them in.
+    /// Returns true when jobs run on the thread that hands them in.
     pub fn run_in_place(&self) -> bool {
         self.own.is_none() && self.inline
     }
@@ -129,7 +129,8 @@ impl<T> Due<T> {
         }
     }
 
-    /// The tasks in jobs of [`JOB_TASKS`](crate::JOB_TASKS) at most, and small enough that each of
+    /// Returns the tasks in jobs of [`JOB_TASKS`](crate::JOB_TASKS) at most, and small enough that
+    /// each of
     /// `parallelism` threads gets one.
     pub fn into_jobs(self, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
         // Where order matters, the shards' tasks are sorted together.
@@ -167,7 +168,7 @@ pub struct DueQueue<T> {
 }
 
 impl<T> DueQueue<T> {
-    /// An empty queue. Order matters on a manual timer.
+    /// Makes an empty queue. Order matters on a manual timer.
     pub fn new(config: &Config) -> Self {
         let in_order = config.manual;
         DueQueue {

@@ -132,7 +132,7 @@ impl<S: ShardState> Shards<S> {
         }
     }
 
-    /// The number of shards: a power of two.
+    /// Returns the number of shards: a power of two.
     pub fn count(&self) -> usize {
         self.shards.len()
     }
@@ -160,7 +160,7 @@ impl<S: ShardState> Shards<S> {
             .sum()
     }
 
-    /// The tick at which a shard next has work.
+    /// Returns the tick at which a shard next has work.
     pub fn next_due(&self, shard: usize) -> Option<u64> {
         self.lock(shard).wheel().next_due()
     }
@@ -232,7 +232,7 @@ impl<S> ShardGuard<'_, S> {
         self.ringer.shard
     }
 
-    /// The public name of a task on this shard's wheel.
+    /// Returns the public name of a task on this shard's wheel.
     pub fn handle(&self, id: TaskId) -> TimerHandle {
         TimerHandle::new(self.ringer.shard, id)
     }
@@ -274,7 +274,7 @@ pub struct TimerHandle {
 }
 
 impl TimerHandle {
-    /// The public name of a task on a shard's wheel.
+    /// Makes the public name of a task on a shard's wheel.
     #[inline]
     pub fn new(shard: usize, id: TaskId) -> Self {
         TimerHandle {
@@ -284,13 +284,13 @@ impl TimerHandle {
         }
     }
 
-    /// The shard that keeps the task.
+    /// Returns the shard that keeps the task.
     #[inline]
     pub fn shard(self) -> usize {
         (self.high >> SHARD_AT) as usize
     }
 
-    /// The task's name on that shard's wheel.
+    /// Returns the task's name on that shard's wheel.
     #[inline]
     pub fn id(self) -> TaskId {
         // The sequence's 24 upper bits lie below the shard.
@@ -299,8 +299,8 @@ impl TimerHandle {
         TaskId::from_parts(self.index.get(), sequence)
     }
 
-    /// The handle as a number. From the top: shard (8 bits), sequence (56), and one above the index
-    /// (32).
+    /// Returns the handle as a number. From the top: shard (8 bits), sequence (56), and one above
+    /// the index (32).
     pub fn to_bits(self) -> u128 {
         u128::from(self.high) << 64 | u128::from(self.low) << 32 | u128::from(self.index.above())
     }

@@ -96,7 +96,7 @@ impl std::task::Wake for WokenFlag {
     }
 }
 
-/// True on a thread that runs a runtime's tasks: in `block_on` or on a worker, but not in
+/// Returns true on a thread that runs a runtime's tasks: in `block_on` or on a worker, but not in
 /// `spawn_blocking` or `block_in_place`. There a task that yields is woken later, by that thread;
 /// elsewhere `yield_now` has to wake it at once.
 pub fn runs_tasks_here() -> bool {

@@ -82,27 +82,27 @@ impl Sample {
         }
     }
 
-    /// A counter.
+    /// Declares a counter.
     pub fn counter(metric: &'static str, help: &'static str, count: u64) -> Self {
         Sample::new(metric, help, Value::Counter(count))
     }
 
-    /// A gauge that shows the sum of the sources of one name.
+    /// Declares a gauge that shows the sum of the sources of one name.
     pub fn sum(metric: &'static str, help: &'static str, value: f64) -> Self {
         Sample::new(metric, help, Value::Sum(value))
     }
 
-    /// A gauge that shows the largest of the sources of one name.
+    /// Declares a gauge that shows the largest of the sources of one name.
     pub fn largest(metric: &'static str, help: &'static str, value: f64) -> Self {
         Sample::new(metric, help, Value::Largest(value))
     }
 
-    /// A histogram.
+    /// Declares a histogram.
     pub fn times(metric: &'static str, help: &'static str, times: TimeHistogram) -> Self {
         Sample::new(metric, help, Value::Times(Box::new(times)))
     }
 
-    /// The same for the series that has a further label.
+    /// Declares the same for the series that has a further label.
     pub fn labelled(self, label: &'static str, value: &'static str) -> Self {
         Sample {
             label: Some((label, value)),

@@ -52,7 +52,7 @@ mod real {
         };
     }
 
-    /// A small number for this thread: counts up from 0 as threads first ask.
+    /// Returns a small number for this thread: counts up from 0 as threads first ask.
     #[inline]
     pub fn thread_slot() -> usize {
         SLOT.try_with(|slot| *slot).unwrap_or(0)
@@ -95,7 +95,7 @@ pub mod plain {
     pub struct Mutex<T>(sync::Mutex<T>);
 
     impl<T> Mutex<T> {
-        /// A new mutex.
+        /// Makes a new mutex.
         pub const fn new(value: T) -> Self {
             Mutex(sync::Mutex::new(value))
         }
@@ -115,7 +115,7 @@ pub mod plain {
             }
         }
 
-        /// The value.
+        /// Returns the value.
         pub fn into_inner(self) -> T {
             self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
         }
@@ -131,7 +131,7 @@ impl<T> HandedBack<T> {
         HandedBack(plain::Mutex::new(value))
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
@@ -154,12 +154,12 @@ impl<T: Clone> Shares<T> {
 }
 
 impl<T> Shares<T> {
-    /// The calling thread's share.
+    /// Returns the calling thread's share.
     pub fn of_this_thread(&self) -> &Share<T> {
         &self.0[thread_slot() & (self.0.len() - 1)]
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> &T {
         &self.0[0]
     }

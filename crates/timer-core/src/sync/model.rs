@@ -27,7 +27,7 @@ pub fn plant(fault: Option<String>) {
     PLANTED.set(fault);
 }
 
-/// True when this fault is planted.
+/// Returns true when this fault is planted.
 pub fn is_planted(fault: &str) -> bool {
     PLANTED.with_borrow(|planted| planted.as_deref() == Some(fault))
 }
@@ -50,7 +50,7 @@ pub struct Parker(Unparker);
 pub struct Unparker(Arc<(Mutex<bool>, model::sync::Condvar)>);
 
 impl Parker {
-    /// A parker without a token.
+    /// Makes a parker without a token.
     #[expect(clippy::new_without_default, reason = "as crossbeam's")]
     pub fn new() -> Self {
         Parker(Unparker(Arc::new((
@@ -104,7 +104,7 @@ impl Unparker {
 pub struct Mutex<T>(model::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// A new mutex.
+    /// Makes a new mutex.
     pub fn new(value: T) -> Self {
         Mutex(model::sync::Mutex::new(value))
     }

@@ -129,7 +129,7 @@ pub struct Expired<T> {
 }
 
 impl<T> DelayQueue<T> {
-    /// An empty queue on `timer`, with its tick and wheel size.
+    /// Makes an empty queue on `timer`, with its tick and wheel size.
     pub fn new(timer: &impl Timer) -> Self {
         let driver = &timer.inner().driver;
         let now = driver.config.tick.round_down(driver.now_ns());
@@ -210,12 +210,12 @@ impl<T> DelayQueue<T> {
         true
     }
 
-    /// The value, if the queue still has it. O(1).
+    /// Returns the value, if the queue still has it. O(1).
     pub fn get(&self, key: &TaskId) -> Option<&T> {
         self.wheel.get(*key)
     }
 
-    /// The value, if the queue still has it. O(1).
+    /// Returns the value, if the queue still has it. O(1).
     pub fn get_mut(&mut self, key: &TaskId) -> Option<&mut T> {
         self.wheel.get_mut(*key)
     }
@@ -282,9 +282,9 @@ impl<T> DelayQueue<T> {
         poll_fn(|context| self.poll_expired(context)).await
     }
 
-    /// The time until the queue has work: a value is due, or values are handed down to a finer
-    /// level; zero when it has some now, and `None` when the queue is empty. So no value is due
-    /// before. O(1); reads the clock.
+    /// Returns the time until the queue has work: a value is due, or values are handed down to a
+    /// finer level; zero when it has some now, and `None` when the queue is empty. So no value is
+    /// due before. O(1); reads the clock.
     pub fn next_due_in(&mut self) -> Option<Duration> {
         if self.wheel.is_empty() {
             return None;
@@ -299,12 +299,12 @@ impl<T> DelayQueue<T> {
         Some(Duration::from_nanos(due_ns.saturating_sub(driver.now_ns())))
     }
 
-    /// The number of values in the queue, due ones included. O(1).
+    /// Returns the number of values in the queue, due ones included. O(1).
     pub fn len(&self) -> usize {
         self.wheel.len()
     }
 
-    /// True when the queue holds no value. O(1).
+    /// Returns true when the queue holds no value. O(1).
     pub fn is_empty(&self) -> bool {
         self.wheel.is_empty()
     }

@@ -49,12 +49,12 @@ pub struct ManualTimer {
 }
 
 impl ManualTimer {
-    /// A timer at time 0 with a tick of 1 ms and the default wheel size.
+    /// Makes a timer at time 0 with a tick of 1 ms and the default wheel size.
     pub fn new() -> Self {
         ManualTimer::with(TickLength::default(), WheelSize::default())
     }
 
-    /// A timer at time 0 with this tick and wheel size.
+    /// Makes a timer at time 0 with this tick and wheel size.
     pub fn with(tick: TickLength, wheel_size: WheelSize) -> Self {
         // Jobs run in place: on the advancing thread, before `advance` returns.
         let clock = ManualClock::default();
@@ -112,7 +112,8 @@ impl ManualTimer {
         true
     }
 
-    /// The time until any wheel has work: a task is due, or tasks are handed down to a finer level.
+    /// Returns the time until any wheel has work: a task is due, or tasks are handed down to a
+    /// finer level.
     /// `None` when nothing is pending. An event loop sleeps for this long at most, then calls
     /// [`advance`](Self::advance). O(wheels); each wheel is locked for a moment.
     ///
@@ -138,7 +139,7 @@ impl ManualTimer {
         ))
     }
 
-    /// The clock of this timer, to be read. While a task runs it shows the task's tick.
+    /// Returns the clock of this timer, to be read. While a task runs it shows the task's tick.
     pub fn clock(&self) -> impl Clock + Clone + use<> {
         self.clock.clone()
     }

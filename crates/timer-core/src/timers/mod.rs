@@ -106,7 +106,7 @@ impl<T> ScheduleError<T> {
         }
     }
 
-    /// The task.
+    /// Returns the task.
     pub fn into_task(self) -> T {
         self.task.into_inner()
     }

@@ -105,8 +105,8 @@ impl Shared {
 }
 
 impl Periodic {
-    /// A random delay below `period`, for the first start of a task that many programs run, so that
-    /// they do not all run at one moment.
+    /// Returns a random delay below `period`, for the first start of a task that many programs run,
+    /// so that they do not all run at one moment.
     ///
     /// ```
     /// use std::time::Duration;
@@ -178,8 +178,8 @@ impl Periodic {
         true
     }
 
-    /// True until it is cancelled. (Once its timer was shut down or dropped it never runs again,
-    /// yet this stays true.)
+    /// Returns true until it is cancelled. (Once its timer was shut down or dropped it never runs
+    /// again, yet this stays true.)
     pub fn is_active(&self) -> bool {
         !self.shared.state.lock().over
     }

@@ -116,7 +116,7 @@ impl Sleep {
         }
     }
 
-    /// True when its time has come. Reads the clock.
+    /// Returns true when its time has come. Reads the clock.
     pub fn is_due(&self) -> bool {
         self.tick().round_down(self.now_ns()) >= self.deadline()
     }

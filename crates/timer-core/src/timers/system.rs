@@ -49,8 +49,8 @@ pub struct SystemTimer {
 }
 
 impl SystemTimer {
-    /// A timer with the defaults: tick 1 ms, 64 slots a level, the machine's monotonic clock, one
-    /// worker.
+    /// Makes a timer with the defaults: tick 1 ms, 64 slots a level, the machine's monotonic clock,
+    /// one worker.
     ///
     /// # Errors
     /// [`BuildError::Thread`] when the operating system gives no thread.
@@ -64,7 +64,7 @@ impl SystemTimer {
         }
     }
 
-    /// A timer to be configured.
+    /// Returns a builder with the default settings.
     pub fn builder() -> SystemTimerBuilder {
         let mut driver = Driver::new();
         driver.config.shard_count = default_shards();
@@ -76,12 +76,12 @@ impl SystemTimer {
         }
     }
 
-    /// The name it was built with.
+    /// Returns the name it was built with.
     pub fn name(&self) -> &str {
         &self.inner.driver.config.name
     }
 
-    /// The length of its tick.
+    /// Returns the length of its tick.
     pub fn tick(&self) -> TickLength {
         self.inner.driver.config.tick
     }
@@ -119,35 +119,35 @@ pub struct SystemTimerBuilder {
 }
 
 impl SystemTimerBuilder {
-    /// The tick; 1 ms by default.
+    /// Sets the tick; 1 ms by default.
     pub fn tick(mut self, tick: TickLength) -> Self {
         self.driver.config.tick = tick;
         self
     }
 
-    /// Slots a level; 64 by default, [`WheelSize::KAFKA`] for Kafka's 20.
+    /// Sets the slots a level; 64 by default, [`WheelSize::KAFKA`] for Kafka's 20.
     pub fn wheel_size(mut self, size: WheelSize) -> Self {
         self.driver.config.wheel_size = size;
         self
     }
 
-    /// Shards of each set of tasks' wheels: a power of two up to [`MAX_SHARDS`]. By default eight
-    /// for each processor, at least 8 and at most 256.
+    /// Sets the shards of each set of tasks' wheels: a power of two up to [`MAX_SHARDS`]. By
+    /// default eight for each processor, at least 8 and at most 256.
     pub fn shards(mut self, count: usize) -> Self {
         self.driver.config.shard_count = count;
         self
     }
 
-    /// Another clock. The reaper sleeps in real time: a clock that the program advances does not
-    /// wake it, and belongs into a [`ManualTimer`](crate::ManualTimer).
+    /// Sets another clock. The reaper sleeps in real time: a clock that the program advances does
+    /// not wake it, and belongs into a [`ManualTimer`](crate::ManualTimer).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.driver.clock = Arc::new(clock);
         self
     }
 
-    /// The number of worker threads that run expired tasks; one by default, none becomes one. Tasks
-    /// that fall due together are parted among them. If this, [`executor`](Self::executor) and
-    /// [`inline`](Self::inline) are called, the last call counts.
+    /// Sets the number of worker threads that run expired tasks; one by default, none becomes one.
+    /// Tasks that fall due together are parted among them. If this, [`executor`](Self::executor)
+    /// and [`inline`](Self::inline) are called, the last call counts.
     pub fn workers(mut self, count: usize) -> Self {
         self.driver.executors.inline = false;
         self.workers = Some(count);
@@ -205,8 +205,8 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// The start of the threads' names, and the label of the timer's metrics; `timer` by default.
-    /// Timers of one name share their metrics. A NUL character becomes a question mark.
+    /// Sets the start of the threads' names, and the label of the timer's metrics; `timer` by
+    /// default. Timers of one name share their metrics. A NUL character becomes a question mark.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.driver.config.name = name.into().replace('\0', "?");
         self

@@ -180,7 +180,7 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.reschedule_at(handle, now, deadline)
     }
 
-    /// True until the task falls due or is cancelled. O(1).
+    /// Returns true until the task falls due or is cancelled. O(1).
     pub fn is_pending(&self, handle: TimerHandle) -> bool {
         self.tasks
             .shards
@@ -190,17 +190,17 @@ impl<T: Send + 'static> TaskTimer<T> {
             .is_some()
     }
 
-    /// The number of pending tasks. Exact when idle. O(shards).
+    /// Returns the number of pending tasks. Exact when idle. O(shards).
     pub fn len(&self) -> usize {
         self.tasks.shards.sum(|shard| shard.wheel.len())
     }
 
-    /// True when no task is pending. O(shards).
+    /// Returns true when no task is pending. O(shards).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of tasks that panicked. Each panic was contained.
+    /// Returns the number of tasks that panicked. Each panic was contained.
     pub fn panicked(&self) -> u64 {
         self.tasks.run.panicked.load(Ordering::Relaxed)
     }

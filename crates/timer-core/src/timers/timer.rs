@@ -26,7 +26,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     #[doc(hidden)]
     fn inner(&self) -> &TimerInner;
 
-    /// The inside of the timer, for owners of wheels.
+    /// Returns the inside of the timer, for owners of wheels.
     fn driver(&self) -> Arc<Driver> {
         self.inner().driver.clone()
     }
@@ -108,7 +108,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.inner().tasks().reschedule(handle, delay)
     }
 
-    /// True until the task falls due or is cancelled. O(1).
+    /// Returns true until the task falls due or is cancelled. O(1).
     fn is_pending(&self, handle: TimerHandle) -> bool {
         self.inner().tasks().is_pending(handle)
     }
@@ -142,8 +142,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         periodic::start(self.inner().tasks(), first, Pace::Delay(delay), task)
     }
 
-    /// A future that is ready once `delay` has passed from this call. [`Duration::MAX`] and the
-    /// like mean "practically never". On any runtime; see [`Sleep`], and for a limit on another
+    /// Returns a future that is ready once `delay` has passed from this call. [`Duration::MAX`] and
+    /// the like mean "practically never". On any runtime; see [`Sleep`], and for a limit on another
     /// future [`timeout`](crate::timeout).
     fn sleep(&self, delay: Duration) -> Sleep {
         Sleep::after(self.inner(), delay)
@@ -164,8 +164,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         Interval::new(self.inner(), period)
     }
 
-    /// Wheels for tasks of one type, each run by `handler`: no box a task, and a pending one can be
-    /// reached by its handle. After shutdown each task is refused.
+    /// Makes wheels for tasks of one type, each run by `handler`: no box a task, and a pending one
+    /// can be reached by its handle. After shutdown each task is refused.
     fn with_handler<T: Send + 'static>(
         &self,
         handler: impl Fn(T) + Send + Sync + 'static,
@@ -173,24 +173,24 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         TaskTimer::on(self.driver(), handler, false)
     }
 
-    /// Tasks scheduled here and not yet due. O(shards).
+    /// Returns the number of tasks scheduled here and not yet due. O(shards).
     fn len(&self) -> usize {
         self.inner().tasks().len()
     }
 
-    /// True when no task is scheduled here. O(shards).
+    /// Returns true when no task is scheduled here. O(shards).
     fn is_empty(&self) -> bool {
         self.inner().tasks().is_empty()
     }
 
-    /// The timer's counts, over all wheels that it advances. O(wheels × shards),
+    /// Returns the timer's counts, over all wheels that it advances. O(wheels × shards),
     /// each shard locked for a moment, one after the other.
     fn stats(&self) -> TimerStats {
         self.inner().stats()
     }
 
-    /// Counts the registered sleeps: polled, not yet due and not dropped. Exact when idle.
-    /// O(shards).
+    /// Returns the number of registered sleeps: polled, not yet due and not dropped. Exact when
+    /// idle. O(shards).
     fn sleepers(&self) -> usize {
         self.inner().of_sleepers(TaskTimer::len)
     }

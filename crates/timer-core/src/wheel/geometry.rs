@@ -77,7 +77,7 @@ impl WheelSize {
     /// The largest number of slots: 2^15.
     pub const MAX: usize = 1 << 15;
 
-    /// A wheel of `slots` slots a level.
+    /// Makes a wheel of `slots` slots a level.
     ///
     /// # Errors
     /// [`OutOfBounds`] outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
@@ -88,7 +88,7 @@ impl WheelSize {
         })
     }
 
-    /// The number of slots.
+    /// Returns the number of slots.
     pub fn slots(self) -> usize {
         usize::from(self.slots)
     }

@@ -20,18 +20,18 @@ pub struct TaskId {
 }
 
 impl TaskId {
-    /// The index for [`TimingWheel::first_from`](crate::TimingWheel::first_from); below
+    /// Returns the index for [`TimingWheel::first_from`](crate::TimingWheel::first_from); below
     /// [`MAX_TASKS`].
     pub fn index(self) -> u32 {
         self.index
     }
 
-    /// The number of the task's insertion, from 1.
+    /// Returns the number of the task's insertion, from 1.
     pub fn sequence(self) -> u64 {
         self.sequence
     }
 
-    /// The id with this index and sequence.
+    /// Makes the id with this index and sequence.
     pub fn from_parts(index: u32, sequence: u64) -> TaskId {
         TaskId { index, sequence }
     }
@@ -48,13 +48,13 @@ impl Index {
         Index(NonZeroU32::MIN.saturating_add(index))
     }
 
-    /// The index.
+    /// Returns the index.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0.get() - 1
     }
 
-    /// One above the index: never 0.
+    /// Returns one above the index: never 0.
     #[inline]
     pub const fn above(self) -> u32 {
         self.0.get()

@@ -126,12 +126,12 @@ impl<N: PageSlot> Pages<N> {
     /// The free slots of a page with nothing live.
     const ALL: u64 = u64::MAX >> (64 - (1u32 << N::PAGE_BITS));
 
-    /// Slots in use.
+    /// Returns the number of slots in use.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// True when no slot is in use.
+    /// Returns true when no slot is in use.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -226,7 +226,7 @@ impl<N: PageSlot> Pages<N> {
         Some(number)
     }
 
-    /// The slot at `index`, in use or not, unless its page has no memory.
+    /// Returns the slot at `index`, in use or not, unless its page has no memory.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&N> {
         let page = self.pages.get(index >> N::PAGE_BITS)?;
@@ -240,7 +240,7 @@ impl<N: PageSlot> Pages<N> {
         page.slots.get_mut(offset::<N>(index))
     }
 
-    /// The slot at an index that is in use.
+    /// Returns the slot at an index that is in use.
     #[inline]
     pub fn at(&self, index: u32) -> &N {
         &self.pages[index >> N::PAGE_BITS].slots[offset::<N>(index)]
@@ -293,7 +293,7 @@ impl<N: PageSlot> Pages<N> {
         }
     }
 
-    /// The first index in use at or after `index`.
+    /// Returns the first index in use at or after `index`.
     pub fn first_from(&self, index: u32) -> Option<u32> {
         let first = index >> N::PAGE_BITS;
         for number in first..self.pages.len() as u32 {
@@ -315,7 +315,7 @@ impl<N: PageSlot> Pages<N> {
         None
     }
 
-    /// Pages that have memory, for tests.
+    /// Returns the number of pages that have memory, for tests.
     pub fn pages_with_memory(&self) -> usize {
         let has_memory = |page: &&Page<N>| !page.slots.is_empty();
         let others = self.pages.others.iter().filter(has_memory).count();

@@ -99,7 +99,7 @@ pub struct DueTask<'a, T> {
 }
 
 impl<T> DueTask<'_, T> {
-    /// The task's id.
+    /// Returns the task's id.
     pub fn id(&self) -> TaskId {
         TaskId {
             index: self.index,
@@ -107,12 +107,12 @@ impl<T> DueTask<'_, T> {
         }
     }
 
-    /// The deadline it was given, in ticks.
+    /// Returns the deadline it was given, in ticks.
     pub fn deadline(&self) -> u64 {
         self.nodes.at(self.index).deadline
     }
 
-    /// The task.
+    /// Returns the task.
     #[inline]
     pub fn get_mut(&mut self) -> &mut T {
         self.nodes.at_mut(self.index).task_mut()
@@ -128,13 +128,13 @@ impl<T> DueTask<'_, T> {
 }
 
 impl<T> TimingWheel<T> {
-    /// An empty wheel whose present is `start`.
+    /// Makes an empty wheel whose present is `start`.
     pub fn new(size: WheelSize, start: u64) -> Self {
         TimingWheel::on(Geometry::new(size), start)
     }
 
-    /// A wheel of a timer, which hands down its coarse buckets ahead of time: from a quarter of
-    /// their span before they expire, after the tasks that are due. Each level has twice as many
+    /// Makes a wheel of a timer, which hands down its coarse buckets ahead of time: from a quarter
+    /// of their span before they expire, after the tasks that are due. Each level has twice as many
     /// slots.
     ///
     /// Its coarse buckets begin `phase` ticks earlier than those of an unshifted one. Give each of
@@ -156,28 +156,28 @@ impl<T> TimingWheel<T> {
         }
     }
 
-    /// The wheel's present: the latest tick that it was given and has caught up with.
+    /// Returns the wheel's present: the latest tick that it was given and has caught up with.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// Tasks in the wheel's keeping, on a bucket or not. O(1).
+    /// Returns the number of tasks in the wheel's keeping, on a bucket or not. O(1).
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// True when the wheel keeps no task.
+    /// Returns true when the wheel keeps no task.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Tasks that will fall due: those in a bucket. O(1).
+    /// Returns the number of tasks that will fall due: those in a bucket. O(1).
     pub fn scheduled_count(&self) -> usize {
         self.scheduled_count as usize
     }
 
-    /// Tasks that were cancelled while they were in a bucket.
+    /// Returns the number of tasks that were cancelled while they were in a bucket.
     pub fn cancelled_count(&self) -> u64 {
         self.cancelled_count
     }
@@ -188,7 +188,7 @@ impl<T> TimingWheel<T> {
         self.sequence = sequence;
     }
 
-    /// The number of levels made so far.
+    /// Returns the number of levels made so far.
     pub fn level_count(&self) -> usize {
         self.buckets.level_count()
     }
@@ -280,18 +280,18 @@ impl<T> TimingWheel<T> {
         Some(node)
     }
 
-    /// The task of `id`, if the wheel still keeps it. O(1).
+    /// Returns the task of `id`, if the wheel still keeps it. O(1).
     pub fn get(&self, id: TaskId) -> Option<&T> {
         self.node(id).map(Node::task)
     }
 
-    /// The task of `id`, if the wheel still keeps it. O(1).
+    /// Returns the task of `id`, if the wheel still keeps it. O(1).
     #[inline]
     pub fn get_mut(&mut self, id: TaskId) -> Option<&mut T> {
         Some(self.node_mut(id)?.task_mut())
     }
 
-    /// The task at the index of a task that the wheel keeps. O(1).
+    /// Returns the task at the index of a task that the wheel keeps. O(1).
     ///
     /// # Panics
     /// When it keeps none there.
@@ -308,7 +308,7 @@ impl<T> TimingWheel<T> {
         self.nodes.at_mut(index).task_mut()
     }
 
-    /// The id of the task at an index, as in [`at`](Self::at).
+    /// Returns the id of the task at an index, as in [`at`](Self::at).
     #[doc(hidden)]
     #[inline]
     pub fn id_at(&self, index: u32) -> TaskId {
@@ -318,7 +318,7 @@ impl<T> TimingWheel<T> {
         }
     }
 
-    /// The deadline of `id` in ticks, as it was given. O(1).
+    /// Returns the deadline of `id` in ticks, as it was given. O(1).
     pub fn deadline(&self, id: TaskId) -> Option<u64> {
         self.node(id).map(|node| node.deadline)
     }
@@ -369,7 +369,8 @@ impl<T> TimingWheel<T> {
         }
     }
 
-    /// The tick of the earliest bucket, exactly: when to call [`advance`](Self::advance) next.
+    /// Returns the tick of the earliest bucket, exactly: when to call [`advance`](Self::advance)
+    /// next.
     /// `None` when nothing is scheduled. O(levels), and O(1) once for each bucket that has emptied.
     pub fn next_due(&mut self) -> Option<u64> {
         self.buckets.next_due(self.now).map(|due| due.max(self.now))
@@ -489,8 +490,8 @@ impl<T> TimingWheel<T> {
         self.nodes.release(index);
     }
 
-    /// The first task in the wheel's keeping whose index is `index` or above. With `0`, then one
-    /// above each id found, every task is visited, in no meaningful order.
+    /// Returns the first task in the wheel's keeping whose index is `index` or above. With `0`,
+    /// then one above each id found, every task is visited, in no meaningful order.
     pub fn first_from(&self, index: u32) -> Option<TaskId> {
         let index = self.nodes.first_from(index)?;
         Some(self.id_at(index))
@@ -512,7 +513,7 @@ impl<T> TimingWheel<T> {
         );
     }
 
-    /// Level and slot of a task in a bucket, for tests.
+    /// Returns level and slot of a task in a bucket, for tests.
     #[doc(hidden)]
     pub fn bucket_of(&self, id: TaskId) -> Option<(usize, usize)> {
         self.buckets.bucket_of(self.node(id)?)
