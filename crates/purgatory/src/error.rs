@@ -110,6 +110,8 @@ pub enum RefusedReason {
     },
     /// A key comes twice in a quorum, where it would count twice.
     RepeatedKey,
+    /// It is to wait in turn, which needs one plain key and nothing else to watch.
+    TurnOfOneKey,
 }
 
 impl fmt::Display for RefusedReason {
@@ -138,6 +140,7 @@ impl fmt::Display for RefusedReason {
             }
             Self::OtherEpoch { present } => write!(f, "the key is in epoch {present}"),
             Self::RepeatedKey => f.write_str("a key comes twice in the quorum"),
+            Self::TurnOfOneKey => f.write_str("a turn is that of one plain key"),
         }
     }
 }

@@ -38,6 +38,7 @@
 //! | values that only advance, one for each key | [`Watermarks`]: wait for a value, or for k of n |
 //! | requests, and replies in any order | [`Replies`]; over several connections [`ReplyScope`] |
 //! | shared state that requests wait on | [`Monitor`]. Like any event under a [plain key](guide::watches#which), a change checks every waiter of its key: with a waiter under each of 1000 keys `update_key` runs one check, `update` 1000 |
+//! | a number of permits, for requests in turn | [`Permits`], a semaphore |
 //! | a condition of my own | [`Purgatory::wait`], for tasks and threads |
 //! | a request with a callback of its own | [`DelayedOperation`], or [`when`] with two closures |
 //!
@@ -130,6 +131,7 @@ pub mod guide;
 mod monitor;
 mod operation;
 mod origin;
+mod permits;
 mod purgatory;
 mod reach;
 mod reason;
@@ -150,6 +152,7 @@ pub use operation::{
     CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, ReachResult,
     TakenForKey, Timeout,
 };
+pub use permits::{Permit, PermitWait, Permits};
 pub use purgatory::{Purgatory, ShutdownLeft};
 pub use reason::Reason;
 pub use replies::{Expected, Replies};

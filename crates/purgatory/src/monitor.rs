@@ -20,7 +20,7 @@ use crate::{
     purgatory::Purgatory,
     sync::{AtomicU64, Mutex, Ordering, thread_local},
     wait::{IntoAnswer, WaitFuture},
-    watches::WatchKey,
+    watches::{WatchKey, Watches},
 };
 
 /// Shared state that requests wait on: a *monitor*, or a condition variable for async code.
@@ -343,9 +343,55 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         &self,
         keys: &[K],
         timeout: impl Into<Timeout>,
-        mut condition: impl FnMut(&mut S) -> R + Send + 'static,
+        condition: impl FnMut(&mut S) -> R + Send + 'static,
     ) -> WaitFuture<R::Answer> {
         self.shared.must_be_outside("Monitor::wait called");
+        self.wait_under(Watches::keys(keys), timeout.into(), condition)
+    }
+
+    /// Waits [in turn](Watches::in_turn) under one key: of the waits in turn only the one that has
+    /// waited longest is checked, and a newcomer behind others is not. So conditions that take
+    /// something out of the state take it in the order they came. Otherwise like
+    /// [`wait`](Self::wait). O(1).
+    ///
+    /// ```
+    /// use std::{collections::VecDeque, time::Duration};
+    /// use purgatory::Monitor;
+    ///
+    /// let queue = Monitor::new("queue", VecDeque::new())?;
+    /// let take = || queue.wait_in_turn(&"jobs", Duration::from_secs(30), |jobs| jobs.pop_front());
+    /// let first = take();
+    /// let second = take();
+    /// queue.update_key(&"jobs", |jobs| jobs.extend(["a", "b"]));
+    /// assert_eq!((second.wait_blocking(), first.wait_blocking()), (Ok("b"), Ok("a")));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Cancel safety
+    /// See [`WaitFuture`].
+    ///
+    /// # Errors
+    /// The future yields an error as that of [`wait`](Self::wait) does.
+    ///
+    /// # Panics
+    /// Panics when called inside a closure of this monitor.
+    pub fn wait_in_turn<R: IntoAnswer<Answer: Send + 'static>>(
+        &self,
+        key: &K,
+        timeout: impl Into<Timeout>,
+        condition: impl FnMut(&mut S) -> R + Send + 'static,
+    ) -> WaitFuture<R::Answer> {
+        self.shared.must_be_outside("Monitor::wait_in_turn called");
+        let watches = Watches::keys(std::slice::from_ref(key)).in_turn();
+        self.wait_under(watches, timeout.into(), condition)
+    }
+
+    fn wait_under<R: IntoAnswer<Answer: Send + 'static>>(
+        &self,
+        watches: Watches<'_, K>,
+        timeout: Timeout,
+        mut condition: impl FnMut(&mut S) -> R + Send + 'static,
+    ) -> WaitFuture<R::Answer> {
         let before = self.shared.signalled_all.load(Ordering::Acquire);
 
         // Check the condition under the state's lock, and park. A wait keeps no monitor open.
@@ -359,12 +405,12 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
             );
             result.into_answer()
         };
-        let wait = self.shared.purgatory.wait(keys, timeout, checked);
+        let wait = self.shared.purgatory.wait(watches, timeout, checked);
 
         // A walk over all keys may have passed them before this wait watched them.
         let walked = self.shared.signalled_all.load(Ordering::Acquire) != before;
         if walked && !failpoint!(WaitTrustsEarlierWalk) {
-            self.shared.signal(keys);
+            self.shared.signal(watches.keys);
         }
         wait
     }

@@ -12,9 +12,10 @@ use std::{
 use crossbeam_utils::CachePadded;
 
 use crate::{
-    engine::{Core, answer::Yields},
+    engine::{Core, answer::Yields, signal::Event},
     error::WaitError,
-    operation::{CancelReason, DelayedOperation, OperationId, Outcome, Timeout},
+    operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
+    sync::{Mutex, Share},
     watches::WatchKey,
 };
 
@@ -23,6 +24,9 @@ use crate::{
 pub(crate) trait WaitOrigin: Send + Sync {
     /// Cancels the operation of a future that was dropped.
     fn cancel(&self, id: OperationId);
+    /// Passes the turn of a completed wait on whose future was dropped with its value. Only waits
+    /// in turn have one.
+    fn pass_turn(&self) {}
     /// Reschedules the operation.
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
     /// Returns true where a blocking wait might wait for the calling thread. In debug builds, warns
@@ -45,6 +49,49 @@ impl<K: WatchKey, O: DelayedOperation> WaitOrigin for CachePadded<Arc<Core<K, O>
             self.warned.blocks_runtime(&self.settings.name);
         }
         must_not
+    }
+}
+
+/// The purgatory of a wait in turn, and the key of that turn.
+pub(crate) struct TurnOrigin<K: WatchKey, O: DelayedOperation> {
+    origin: Share<Arc<Core<K, O>>>,
+    /// Locked, since a key need not be `Sync`.
+    key: Mutex<K>,
+}
+
+impl<K: WatchKey, O: DelayedOperation> TurnOrigin<K, O> {
+    /// Makes the origin of a wait in turn under this key.
+    pub(crate) fn shared(origin: Share<Arc<Core<K, O>>>, key: K) -> Arc<dyn WaitOrigin> {
+        Arc::new(TurnOrigin {
+            origin,
+            key: Mutex::new(key),
+        })
+    }
+}
+
+impl<K: WatchKey, O: DelayedOperation> WaitOrigin for TurnOrigin<K, O> {
+    fn cancel(&self, id: OperationId) {
+        let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
+        let ended = self.origin.end(id, dropped);
+        // Unless it ended here, an event may have completed it, for nothing.
+        if ended != EndResult::Ended {
+            self.pass_turn();
+        }
+    }
+
+    fn pass_turn(&self) {
+        if !failpoint!(DroppedWaitKeepsTurn) {
+            let key = self.key.lock().clone();
+            self.origin.signal::<K>(&key, Event::One);
+        }
+    }
+
+    fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
+        self.origin.reschedule(id, timeout)
+    }
+
+    fn must_not_block(&self) -> bool {
+        self.origin.must_not_block()
     }
 }
 

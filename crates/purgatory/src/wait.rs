@@ -26,7 +26,7 @@ use crate::{
     engine::answer::Yields,
     error::{RefusedReason, WaitError},
     operation::{CancelReason, DelayedOperation, OperationId, Outcome, Timeout, opaque},
-    origin::{EntryAnswer, WaitOrigin},
+    origin::{EntryAnswer, TurnOrigin, WaitOrigin},
     purgatory::Purgatory,
     sync::{Mutex, plain},
     watches::{IntoWatches, WatchKey, Watches},
@@ -262,7 +262,12 @@ fn abandon_shared<T>(answer: &Shared<T>, origin: &dyn WaitOrigin, id: Option<Ope
             origin.cancel(id);
         }
     }
+    let is_untaken = matches!(abandoned, Answer::Filled(Ok(_)));
     drop(abandoned); // a value or waker of the user's, with nothing locked
+    // In turn. A guard has returned what it held by now: the next finds it.
+    if is_untaken {
+        origin.pass_turn();
+    }
 }
 
 opaque!([T] WaitFuture<T>);
@@ -321,10 +326,29 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
             needs_value: true,
             ..watches
         };
+        let turn = self.turn_of(&watches);
         match self.core.park(wrap(operation), watches, timeout) {
-            Ok(parked) => self.future_of(answer, parked.id()),
+            Ok(parked) => {
+                let id = parked.id();
+                match turn {
+                    Some(origin) => WaitFuture {
+                        source: Source::Shared { answer, origin },
+                        id,
+                    },
+                    None => self.future_of(answer, id),
+                }
+            }
             Err(refused) => self.refused(refused.reason),
         }
+    }
+
+    /// Returns the origin of a wait in turn; `None` for other waits.
+    fn turn_of(&self, watches: &Watches<'_, K>) -> Option<Arc<dyn WaitOrigin>> {
+        if !watches.in_turn {
+            return None;
+        }
+        let key = watches.keys.first()?;
+        Some(TurnOrigin::shared(self.share(), key.clone()))
     }
 
     /// Makes a future that yields this refusal.
@@ -451,15 +475,15 @@ impl<K: WatchKey> Purgatory<K> {
     where
         K: 'a,
     {
-        let mut registered = false;
+        let watches = watches.into_watches();
+        // In turn it may not be checked as it is parked, so it is never: an event is an event.
+        let mut registered = watches.in_turn;
+        let watches = Watches {
+            unchecked: watches.in_turn,
+            ..watches
+        };
         let was_registered = move || mem::replace(&mut registered, true);
-        self.await_end(
-            watches.into_watches(),
-            timeout.into(),
-            was_registered,
-            false,
-            identity,
-        )
+        self.await_end(watches, timeout.into(), was_registered, false, identity)
     }
 }
 

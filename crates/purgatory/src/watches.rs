@@ -66,6 +66,10 @@ pub struct Watches<'a, K> {
     pub(crate) last_check: bool,
     /// True when only a check gives the value that the operation yields.
     pub(crate) needs_value: bool,
+    /// The operation is not checked ahead of those that wait in turn under its key.
+    pub(crate) in_turn: bool,
+    /// The operation is not checked as it is parked, unless an event comes by meanwhile.
+    pub(crate) unchecked: bool,
 }
 
 impl<'a, K> Watches<'a, K> {
@@ -78,6 +82,8 @@ impl<'a, K> Watches<'a, K> {
             label: None,
             last_check: false,
             needs_value: false,
+            in_turn: false,
+            unchecked: false,
         }
     }
 
@@ -95,6 +101,8 @@ impl<'a, K> Watches<'a, K> {
             label: None,
             last_check: false,
             needs_value: false,
+            in_turn: false,
+            unchecked: false,
         }
     }
 
@@ -114,6 +122,64 @@ impl<'a, K> Watches<'a, K> {
     /// Adds events of these keys, and replaces keys given before.
     pub fn with_keys(self, keys: &'a [K]) -> Self {
         Watches { keys, ..self }
+    }
+
+    /// Waits in turn: first come, first served. Only the operation that has waited longest in turn
+    /// under the key, the *head*, is checked, so that no other takes what it waits for.
+    ///
+    /// - An operation that comes while others wait in turn under its key is parked without a check,
+    ///   or expires if its timeout is zero.
+    /// - A signal of the key checks the head alone. It stops there if the head's check is false:
+    ///   others wait, even if their checks were true. So a large request does not starve among
+    ///   small ones.
+    /// - Whenever the head ends, by an event, a timeout, a cancel or a panic, the next is checked.
+    ///   So one event completes as many as their checks allow.
+    /// - Rechecks and last checks are for the head only. [`complete`](crate::Purgatory::complete)
+    ///   of an operation that is not the head, and needs a check, gives
+    ///   [`NoValue`](crate::EndResult::NoValue).
+    /// - A [`WaitFuture`](crate::WaitFuture) in turn that is dropped after it was completed, and
+    ///   before its value was taken, passes its turn on: first the value is dropped, then the head
+    ///   is checked as by an event for one. A value that is a guard counts once, as that check
+    ///   finds only what the guard has returned.
+    ///
+    /// "Ahead" is decided under the lock of the key's shard as the call begins. Of calls that
+    /// overlap, either may be first. Operations that wait under the key otherwise are checked as
+    /// ever, before the head. A signal [with an
+    /// argument](crate::Purgatory::check_and_complete_with) checks the head without it.
+    ///
+    /// The only watch must be one plain key; otherwise the operation is refused as
+    /// [`TurnOfOneKey`](crate::RefusedReason::TurnOfOneKey). An operation in the turns of two keys
+    /// would hold up both, and two that are each first under one of the other's keys would wait
+    /// for each other.
+    ///
+    /// O(1) to park and to leave. A key with waits in turn costs one more lock hold for each event,
+    /// and one more check after each wait that ends.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, time::Duration};
+    /// use purgatory::{Purgatory, Watches};
+    ///
+    /// let waits: Purgatory<&str> = Purgatory::new("memory")?;
+    /// let free = Arc::new(AtomicU64::new(3));
+    /// let take = |bytes: u64| {
+    ///     let free = free.clone();
+    ///     let less = move |free: u64| free.checked_sub(bytes);
+    ///     let taken = move || free.fetch_update(SeqCst, SeqCst, less).is_ok();
+    ///     waits.wait(Watches::keys(&["memory"]).in_turn(), Duration::from_secs(30), taken)
+    /// };
+    /// let large = take(5);
+    /// let small = take(1); // 3 are free, but the large one is first
+    /// assert_eq!(waits.len(), 2);
+    /// free.fetch_add(4, SeqCst);
+    /// assert_eq!(waits.check_and_complete(&"memory"), 2);
+    /// # assert_eq!((large.wait_blocking(), small.wait_blocking()), (Ok(()), Ok(())));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn in_turn(self) -> Self {
+        Watches {
+            in_turn: true,
+            ..self
+        }
     }
 
     /// Labels the wait with its kind, for [snapshots](crate::Snapshot) and the gauge

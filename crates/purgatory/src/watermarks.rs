@@ -14,7 +14,7 @@ use crate::{
     sync::Limit,
     wait::{Answer, Shared, Unfilled, WaitFuture},
     watches::WatchKey,
-    watermark_wait::{Needed, QuorumOf, Wait, WatermarkWait},
+    watermark_wait::{Callback, Needed, QuorumOf, Wait, WatermarkWait},
 };
 
 /// Keeps a value for each key that only rises, and waits for values: the high

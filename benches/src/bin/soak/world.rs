@@ -89,8 +89,8 @@ impl World {
         Ok(Arc::new(World {
             plain: plain.build()?,
             monitor: Monitor::over(monitor, vec![0; LEVEL_KEYS as usize]),
-            replies: replies.into(),
-            watermarks: watermarks.into(),
+            replies: Replies::over(replies),
+            watermarks: Watermarks::over(watermarks),
             stall,
             books: books.clone(),
             timer,

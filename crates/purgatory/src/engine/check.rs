@@ -118,6 +118,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let verdict = match held.cause {
                 Cause::Event => self.check(&mut held.payload, O::try_complete),
                 Cause::Recheck => self.check_without_event(&mut held),
+                Cause::MovedUp => self.check(&mut held.payload, O::check_without_event),
             };
             held.verdict = verdict;
             // The clock is read before the lock is taken.

@@ -42,7 +42,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 1. A wait has a value only from its condition, a reply from its delivery. If a thread
         //    holds it, it is left a request to check once more.
         if outcome == Outcome::Completed && Self::needs_value(entry) {
-            if !O::CHECKED {
+            // In turn, its check would take what those ahead wait for.
+            if !O::CHECKED || entry.waits_behind() {
                 return EndResult::NoValue;
             }
             let held = first_shard.check_out(handle);
@@ -152,6 +153,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             |first_shard, handle| match first_shard.get_mut(handle) {
                 // Without a check there is nothing that gives the value.
                 Some(entry) if Self::needs_value(entry) && !O::CHECKED => {}
+                // In turn, it is checked once it has moved up.
+                Some(entry) if Self::needs_value(entry) && entry.waits_behind() => {
+                    entry.note_event();
+                }
                 Some(entry) if Self::needs_value(entry) => to_check.push(handle),
                 _ => claimed.extend(first_shard.claim(handle, Outcome::Completed, now_ns)),
             },
@@ -178,6 +183,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             claimed.extend(first_shard.claim(handle, outcome.clone(), now_ns));
         };
         self.claim_listed(key, hash, WatchList::Plain, &mut claim);
+        self.claim_listed(key, hash, WatchList::InTurn, &mut claim);
         // A watch that an advance meets meanwhile moves from the first of these to the second.
         self.claim_unmet(key, hash, &mut claim);
         self.claim_listed(key, hash, WatchList::Met, &mut claim);
@@ -295,7 +301,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Cancels the operations parked before this call, by the generation of each; returns how many.
     /// An operation parked meanwhile stays, whatever its shard. O(parked).
     pub(crate) fn cancel_older_than(
-        &self,
+        self: &Arc<Self>,
         outcome: &Outcome,
         generation_of: impl Fn(&O) -> u64,
     ) -> usize {

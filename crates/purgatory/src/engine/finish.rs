@@ -19,9 +19,16 @@ use crate::{
         trace,
     },
     operation::{DelayedOperation, Outcome},
-    shard::{AllEnded, Ended, EndedAt, SecondaryId},
+    shard::{AllEnded, Ended, EndedAt, MovedUp, SecondaryId},
     watches::WatchKey,
 };
+
+/// The check of an operation that waits in turn and is the first now. A check may end an operation,
+/// and so comes back here: by the queue of the outermost call, with no deeper stack.
+pub(super) trait Turns: Send + Sync {
+    /// Checks it, and those behind it as long as their checks come true.
+    fn check_moved_up(self: Arc<Self>, moved_up: MovedUp);
+}
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes an ended operation out of the watch lists it is still on and calls it back. Returns 1
@@ -99,7 +106,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Calls `on_complete`, with nothing locked. Until then the operation kept its place.
     #[inline]
-    pub(super) fn call_back(&self, ended: Ended<K, O>) {
+    pub(super) fn call_back(self: &Arc<Self>, ended: Ended<K, O>) {
         drop(ended.emptied_key);
         self.release_permit(ended.permit);
         let mut payload = ended.payload;
@@ -108,6 +115,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.call(|| payload.expiring(&|| self.late(ended.deadline)));
         }
         self.call(|| payload.on_complete(ended.outcome));
+        // Those behind it wait in turn: the next is checked behind what is queued.
+        if let Some(moved_up) = ended.moved_up {
+            let turns: Arc<dyn Turns> = self.clone();
+            enqueue(move || turns.check_moved_up(moved_up));
+        }
     }
 
     /// Returns the time since a deadline, a tick.

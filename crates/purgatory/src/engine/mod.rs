@@ -43,7 +43,7 @@
 //! Files call only files further left; the test `house/calls` follows each call:
 //!
 //! ```text
-//! mod < inspect < finish < answer, check < walk < signal, park, end, reach < values, timer
+//! mod < inspect < finish < answer, check < turns, walk < signal, park, end, reach < values, timer
 //!   < publish
 //! ```
 //!
@@ -62,6 +62,7 @@ mod reach;
 pub(crate) mod signal;
 pub(crate) mod timer;
 pub(crate) mod trace;
+mod turns;
 pub(crate) mod values;
 pub(crate) mod versions;
 mod walk;

@@ -7,6 +7,10 @@
 //!    held by this thread; watch the other keys in their shards, one after the other, comparing
 //!    versions; then check the payload in as any holder does. A changed version counts as an event
 //!    that found the entry held, so the holder checks again.
+//!
+//! *In turn*: those that wait under the key are ahead. An operation that finds some, under the
+//! shard's lock, is not checked but parked behind them. If they are gone by the time it is put in,
+//! it is the head, and this thread checks it.
 
 use std::{mem::forget, ops::Deref, sync::Arc};
 
@@ -64,6 +68,13 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
     }
 }
 
+/// The first check of an operation.
+struct FirstCheck {
+    verdict: Verdict,
+    /// Others are ahead in turn, so it was not checked.
+    is_behind: bool,
+}
+
 /// A parked operation, and the decision at its check-in: it may have ended already.
 pub(super) struct ParkedUnder<K, O> {
     pub(super) handle: TimerHandle,
@@ -95,23 +106,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn try_park(
         self: &Arc<Self>,
         mut operation: O,
-        watches: Watches<'_, K>,
+        rules: Watches<'_, K>,
         timeout: Timeout,
     ) -> Result<ParkResult, Refused<O>> {
         // 1. Read the clock, since the deadline counts from the call, and the keys' versions.
         let now_ns = self.driver().now_ns();
-        let label = watches.label;
-        let last_check = watches.last_check;
-        let needs_value = watches.needs_value;
-        let watch_set = self.watch_set(watches);
-        if watch_set.is_empty() {
-            return Err(Refused::new(operation, RefusedReason::NoKeys));
+        let watch_set = self.watch_set(rules);
+        if let Some(reason) = unfit(&watch_set, rules.in_turn) {
+            return Err(Refused::new(operation, reason));
         }
 
-        // 2. Check. An operation that ends here was never parked.
+        // 2. Check, unless others are ahead. An operation that ends here was never parked.
         let call = Call::enter(&self.executors);
-        let first_check = self.check(&mut operation, O::try_complete);
-        if let Some(outcome) = timeout.at_once(first_check, now_ns) {
+        let first = self.first_check(&mut operation, &watch_set, &rules);
+        if let Some(outcome) = timeout.at_once(first.verdict, now_ns) {
             self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
             return Ok(self.end_parking(&call, Ended::at_once(operation, outcome)));
         }
@@ -130,13 +138,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 4. Watch the keys.
         let mut times = self.park_times(now_ns, timeout);
         times.counted = counted;
-        times.last_check = last_check;
-        times.needs_value = needs_value;
+        times.last_check = rules.last_check;
+        times.needs_value = rules.needs_value;
         times.info = ParkInfo {
             weight: permit.weight,
-            label,
+            label: rules.label,
         };
-        let parked = self.park_under(operation, &watch_set, &times)?;
+        let parked = if rules.in_turn {
+            self.park_in_turn(operation, &watch_set[0], &times, first.is_behind)?
+        } else {
+            self.park_under(operation, &watch_set, &times)?
+        };
         forget(permit); // the ending returns it
 
         // 5. Check again if an event came by meanwhile.
@@ -148,6 +160,30 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         match ended {
             None => Ok(ParkResult::Parked(self.id(parked.handle))),
             Some(ended) => Ok(self.end_parked(&call, parked.handle, ended)),
+        }
+    }
+
+    /// Checks an operation before it is parked, unless others are ahead of it in turn.
+    #[inline]
+    fn first_check(
+        &self,
+        operation: &mut O,
+        watch_set: &[Watch<'_, K>],
+        rules: &Watches<'_, K>,
+    ) -> FirstCheck {
+        let unchecked = |is_behind| FirstCheck {
+            verdict: Verdict::Unsatisfied,
+            is_behind,
+        };
+        if rules.unchecked {
+            return unchecked(false);
+        }
+        if rules.in_turn && self.is_behind(&watch_set[0]) {
+            return unchecked(true);
+        }
+        FirstCheck {
+            verdict: self.check(operation, O::try_complete),
+            is_behind: false,
         }
     }
 
@@ -299,6 +335,73 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         })
     }
 
+    /// Returns true when operations wait in turn under a key: a newcomer is behind them.
+    #[cold]
+    fn is_behind(&self, first: &Watch<'_, K>) -> bool {
+        let shard = self.shard_of(first.hash);
+        Self::is_awaited_in_turn(&shard, first) && !failpoint!(NewcomerOvertakes)
+    }
+
+    fn is_awaited_in_turn(shard: &LockedShard<'_, K, O>, first: &Watch<'_, K>) -> bool {
+        let record = shard.find(first.key, first.hash);
+        record.is_some_and(|record| shard.has_in_turn(record))
+    }
+
+    /// Parks an operation in turn. `was_behind`: it was not checked, since others were ahead.
+    #[cold]
+    fn park_in_turn(
+        &self,
+        operation: O,
+        first: &Watch<'_, K>,
+        times: &ParkTimes,
+        was_behind: bool,
+    ) -> Result<ParkedUnder<K, O>, Refused<O>> {
+        let mut shard = self.shard_of(first.hash);
+        if let Some(reason) = Self::refusal(&shard, first.key, first.hash) {
+            drop(shard);
+            return Err(Refused::new(operation, reason));
+        }
+        shard.counts.checks += u64::from(!was_behind);
+        let event_passed = self.versions.changed(first);
+
+        // 1. Behind others: it is checked once it has moved up. An event that came by stays noted.
+        if Self::is_awaited_in_turn(&shard, first) {
+            let handle = self.put_in_turn(&mut shard, times, State::Parked(operation), first);
+            if let Some(entry) = shard.get_mut(handle) {
+                if event_passed {
+                    entry.note_event();
+                }
+            }
+            return Ok(ParkedUnder {
+                handle,
+                checked_in: CheckedIn::Parked,
+            });
+        }
+
+        // 2. The head, and nothing has changed since its check.
+        let was_behind = was_behind && !failpoint!(NewcomerTrustsQueue);
+        if !event_passed && !was_behind {
+            return Ok(ParkedUnder {
+                handle: self.put_in_turn(&mut shard, times, State::Parked(operation), first),
+                checked_in: CheckedIn::Parked,
+            });
+        }
+
+        // 3. The head, since those ahead have left, or an event came by: this thread checks it.
+        let handle = self.put_in_turn(&mut shard, times, State::Held, first);
+        shard.arrived(handle, None, false);
+        let cause = if event_passed {
+            Cause::Event
+        } else {
+            Cause::MovedUp
+        };
+        let held = CheckedOut::new(handle, operation, cause);
+        Ok(ParkedUnder {
+            handle,
+            checked_in: CheckedIn::CheckAgain(held),
+        })
+    }
+
     /// The reason why a shard takes no operation under this key, unless it takes one.
     #[inline]
     fn refusal(shard: &LockedShard<'_, K, O>, key: &K, hash: u64) -> Option<RefusedReason> {
@@ -327,6 +430,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         first: &Watch<'_, K>,
     ) -> TimerHandle {
         let inserted = shard.park(*times, self.follows(), state, first);
+        Self::work_at(shard, times, inserted.due);
+        inserted.handle
+    }
+
+    /// Puts an operation in turn into the shard of its key, as [`put_in`](Self::put_in) does.
+    fn put_in_turn(
+        &self,
+        shard: &mut LockedShard<'_, K, O>,
+        times: &ParkTimes,
+        state: State<O>,
+        watch: &Watch<'_, K>,
+    ) -> TimerHandle {
+        let follows = self.follows();
+        let inserted = shard.park_in_turn(*times, follows, state, watch);
         Self::work_at(shard, times, inserted.due);
         inserted.handle
     }
@@ -378,6 +495,20 @@ impl<'a, K> Deref for WatchSet<'a, K> {
             WatchSet::One(watch) => std::slice::from_ref(watch),
             WatchSet::Several(watches) => watches,
         }
+    }
+}
+
+/// The reason why an operation cannot be parked under these watches, unless it can.
+#[inline]
+fn unfit<K>(watch_set: &WatchSet<'_, K>, in_turn: bool) -> Option<RefusedReason> {
+    match watch_set {
+        WatchSet::One(watch) if in_turn && watch.watermark.is_some() => {
+            Some(RefusedReason::TurnOfOneKey)
+        }
+        WatchSet::One(_) => None,
+        WatchSet::Several(watches) if watches.is_empty() => Some(RefusedReason::NoKeys),
+        WatchSet::Several(_) if in_turn => Some(RefusedReason::TurnOfOneKey),
+        WatchSet::Several(_) => None,
     }
 }
 

@@ -5,13 +5,13 @@
 //! ([`must_be_unlocked`](super::nested::must_be_unlocked)). An operation that a thread holds is not
 //! there to be reached, and the caller is told so.
 
-use std::{hash::Hash, slice};
+use std::{hash::Hash, slice, sync::Arc};
 
 use hashbrown::Equivalent;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, Handles, Tour, nested::UnderLock},
+    engine::{Core, Handles, Tour, finish::Turns, nested::UnderLock},
     operation::{DelayedOperation, OperationId, ReachResult, TakenForKey},
     shard::Ended,
     watches::WatchKey,
@@ -19,7 +19,7 @@ use crate::{
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes a parked operation out, without a callback.
-    pub(crate) fn take(&self, id: OperationId) -> ReachResult<O> {
+    pub(crate) fn take(self: &Arc<Self>, id: OperationId) -> ReachResult<O> {
         let Some(handle) = self.handle(id) else {
             return ReachResult::Gone;
         };
@@ -32,7 +32,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Takes every operation parked under `key` out, without a callback.
-    pub(crate) fn take_for_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> TakenForKey<O> {
+    pub(crate) fn take_for_key<Q: Hash + Equivalent<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+    ) -> TakenForKey<O> {
         // 1. Take each out under its first shard's lock.
         let waiters = self.waiters_of(key, self.versions.hash(key));
         let mut all_taken = Vec::new();
@@ -57,10 +60,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Releases the watches and the place of an operation that was taken out.
-    fn hand_out(&self, mut ended: Ended<K, O>) -> O {
+    /// Releases the watches and the place of an operation that was taken out. The one behind it in
+    /// turn is checked.
+    fn hand_out(self: &Arc<Self>, mut ended: Ended<K, O>) -> O {
         self.release(&mut ended);
         self.release_permit(ended.permit);
+        if let Some(moved_up) = ended.moved_up {
+            self.clone().check_moved_up(moved_up);
+        }
         ended.payload
     }
 

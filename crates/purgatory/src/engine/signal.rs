@@ -5,6 +5,8 @@
 //! locked, and checks the batch in. Then the callbacks of what ended run. Most entries are in the
 //! key's own shard: they are checked out in the lock hold that finds them.
 //!
+//! Operations that wait *in turn* come after that, the head alone ([`turns`](super::turns)).
+//!
 //! An *advance* of the key's watermark first takes the watches that the value meets off the key.
 //! *The thread that takes a watch counts it down*, with no user code in between. Then it walks the
 //! met watches that wait for their check, as an event does.
@@ -23,7 +25,7 @@ use crate::{
         walk::{MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{DelayedOperation, Outcome},
-    shard::{CountedDown, Popped, Shard, WatchList},
+    shard::{CountedDown, Popped, Shard, TurnCause, WatchList},
     sync::CHECK_BATCH,
     watches::WatchKey,
 };
@@ -37,6 +39,13 @@ pub(crate) enum Event {
     One,
     /// The key's watermark has this value now.
     Advance(u64),
+}
+
+/// An event that has begun: a walk over the key's plain watches.
+struct Begun<'a, K: Eq + Clone, O> {
+    walk: WaiterWalk<'a, K, O>,
+    /// Operations wait in turn, too.
+    has_in_turn: bool,
 }
 
 /// Operations whose threshold watches an advance has met.
@@ -81,12 +90,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.warn(key, hash, Event::All);
 
         let mut batch = Batch::new();
-        let Some(mut walk) = self.begin_event(key, hash, CHECK_BATCH, &mut batch) else {
+        let Some(begun) = self.begin_event(key, hash, CHECK_BATCH, &mut batch) else {
             return 0;
         };
+        let mut walk = begun.walk;
         let mut completed = self.check_batch_with(&call, &mut batch, event);
         while walk.next_into(CHECK_BATCH, &mut batch) {
             completed += self.check_batch_with(&call, &mut batch, event);
+        }
+        if begun.has_in_turn {
+            // An event that is handed on has no argument.
+            completed += self.signal_in_turn(&call, key, hash, TurnCause::EventForAll);
         }
         completed
     }
@@ -144,7 +158,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let watches = shard.waiters(record);
         let is_reached = match event {
-            Event::All | Event::One => shard.has_plain(record),
+            Event::All | Event::One => shard.has_plain(record) || shard.has_in_turn(record),
             Event::Advance(_) => shard.has_watermarks(record),
         };
         drop(shard);
@@ -169,12 +183,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         hash: u64,
     ) -> usize {
         let mut batch = Batch::new();
-        let Some(mut walk) = self.begin_event(key, hash, CHECK_BATCH, &mut batch) else {
+        let Some(begun) = self.begin_event(key, hash, CHECK_BATCH, &mut batch) else {
             return 0;
         };
+        let mut walk = begun.walk;
         let mut completed = self.check_batch(call, &mut batch);
         while walk.next_into(CHECK_BATCH, &mut batch) {
             completed += self.check_batch(call, &mut batch);
+        }
+        if begun.has_in_turn {
+            completed += self.signal_in_turn(call, key, hash, TurnCause::EventForAll);
         }
         completed
     }
@@ -187,17 +205,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         hash: u64,
     ) -> bool {
         let mut batch = Batch::new();
-        let Some(mut walk) = self.begin_event(key, hash, 1, &mut batch) else {
+        let Some(begun) = self.begin_event(key, hash, 1, &mut batch) else {
             return false;
         };
+        let mut walk = begun.walk;
         loop {
             if self.check_one(call, &mut batch) {
                 return true;
             }
             if !walk.next_into(1, &mut batch) {
-                return false;
+                break;
             }
         }
+        begun.has_in_turn && self.signal_in_turn(call, key, hash, TurnCause::EventForOne) > 0
     }
 
     /// Counts an event and begins its walk, with the first `limit` waiters in `batch`. `None` when
@@ -209,7 +229,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         hash: u64,
         limit: usize,
         batch: &mut Batch<O>,
-    ) -> Option<WaiterWalk<'_, K, O>> {
+    ) -> Option<Begun<'_, K, O>> {
         let mut shard = self.shard_of(hash);
         // The condition is true by now: a thread that parks sees that, or this count.
         self.versions.count_event(hash);
@@ -218,14 +238,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let record = shard.find(key, hash)?;
         shard.signalled(record);
-        Some(WaiterWalk::begin(
+        let has_in_turn = shard.has_in_turn(record);
+        let walk = WaiterWalk::begin(
             &self.shards,
             &mut shard,
             record,
             WatchList::Plain,
             limit,
             |entries, waiter| batch.add(entries, waiter),
-        ))
+        );
+        Some(Begun { walk, has_in_turn })
     }
 
     /// Advances a key's watermark to `value`; returns how many operations this call completed.

@@ -118,9 +118,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         hash: u64,
     ) -> Vec<TimerHandle> {
-        // 1. The plain watches.
+        // 1. The plain watches, and those in turn.
         let mut waiters = Vec::new();
         self.list(key, hash, WatchList::Plain, &mut waiters);
+        self.list(key, hash, WatchList::InTurn, &mut waiters);
         let plain = waiters.len();
         // 2. The watermark watches. An advance moves a watch from the first of these to the second.
         let shard = self.shard_of(hash);

@@ -80,6 +80,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             emptied_key: in_place.emptied_key,
             deadline: in_place.deadline,
             is_answered: true,
+            moved_up: None, // only replies are awaited so, and those are not in turn
         }
     }
 

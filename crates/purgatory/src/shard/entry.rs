@@ -49,6 +49,13 @@ pub(crate) enum Waiter {
     Foreign(TimerHandle),
 }
 
+/// The new head of those that wait in turn, and why it is to be checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MovedUp {
+    pub(crate) handle: TimerHandle,
+    pub(crate) cause: TurnCause,
+}
+
 impl Waiter {
     /// Names the operation.
     pub(crate) fn handle<O>(self, entries: &Entries<O>) -> TimerHandle {
@@ -66,6 +73,19 @@ pub(crate) enum Cause {
     Event,
     /// A recheck, or the last check: no event came by. If this check comes true, one was missed.
     Recheck,
+    /// The operation waits in turn and is the first now: the one ahead has left.
+    MovedUp,
+}
+
+/// Why the head of those in turn is checked. A greater cause includes the lesser ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TurnCause {
+    /// The one ahead has left, so what it waited for may do for the next.
+    MovedUp,
+    /// An event came by that no operation has used up.
+    EventForOne,
+    /// An event came by that is for all.
+    EventForAll,
 }
 
 /// A payload out of its entry, and the result of its check.
@@ -117,7 +137,8 @@ pub(crate) struct Entry<O> {
     pub(crate) deadline: u64,
     /// The nanosecond of the timer's clock at which it was parked.
     parked_ns: u64,
-    /// Watermark watches still to be met.
+    /// Watermark watches still to be met. An operation in turn has none, and uses a bit above the
+    /// count: [`FOR_ALL`].
     remaining: u16,
     pub(super) notes: Notes,
 }
@@ -221,6 +242,9 @@ impl ParkInfo {
 
 /// The most watermark watches that an entry can count.
 pub(crate) const COUNTED_MAX: usize = (1 << 14) - 1;
+
+/// The event that is noted for an operation in turn is for all in turn.
+const FOR_ALL: u16 = 1 << 15;
 
 /// The entry's decision on a payload that is checked in.
 #[derive(Debug, PartialEq, Eq)]
@@ -345,6 +369,12 @@ impl<O> Entry<O> {
         }
     }
 
+    /// Notes an event for an operation that waits behind others in turn: it is checked for that
+    /// once it has moved up.
+    pub(crate) fn note_event(&mut self) {
+        self.notes.set(Notes::EVENT);
+    }
+
     /// Takes the payload out, and leaves the entry held.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<O> {
@@ -369,10 +399,52 @@ impl<O> Entry<O> {
         payload
     }
 
+    /// Checks out the payload of a head of those in turn. If the entry is held, its holder is left
+    /// a note of the event. One that moved up needs none: it is held as the head, so its holder
+    /// checks it, or ends it.
+    pub(crate) fn check_out_in_turn(&mut self, cause: TurnCause) -> Option<(O, Cause)> {
+        let noted = self.noted_turn();
+        let Some(payload) = self.take() else {
+            if cause != TurnCause::MovedUp && !failpoint!(EventLeavesNoNote) {
+                self.notes.set(Notes::EVENT);
+            }
+            if cause == TurnCause::EventForAll {
+                self.remaining |= FOR_ALL;
+            }
+            return None;
+        };
+        self.notes.clear(Notes::EVENT);
+        self.remaining &= !FOR_ALL;
+        // An event that came by while it was parked, behind others, is its own.
+        match cause.max(noted) {
+            TurnCause::MovedUp => Some((payload, Cause::MovedUp)),
+            _ => Some((payload, Cause::Event)),
+        }
+    }
+
+    /// Returns the cause to check the next in turn, once this entry has left.
+    pub(crate) fn noted_turn(&self) -> TurnCause {
+        if !self.notes.has(Notes::EVENT) {
+            TurnCause::MovedUp
+        } else if self.remaining & FOR_ALL != 0 {
+            TurnCause::EventForAll
+        } else {
+            TurnCause::EventForOne
+        }
+    }
+
+    /// Returns true for an operation that waits in turn, but is not the first.
+    pub(crate) fn waits_behind(&self) -> bool {
+        self.link.waits_behind()
+    }
+
     /// Checks the payload out for a queued recheck. If the entry is held, its holder is left a note
-    /// to check again.
+    /// to check again. An operation that waits behind others is not checked.
     pub(crate) fn check_out_for_recheck(&mut self) -> Option<O> {
         self.notes.clear(Notes::RECHECK_QUEUED);
+        if self.waits_behind() {
+            return None;
+        }
         let payload = self.take();
         if payload.is_none() && !failpoint!(RecheckLeavesNoNote) {
             // The condition may have come true behind the check that is under way. It is not noted
@@ -396,7 +468,9 @@ impl<O> Entry<O> {
             return Visited::LeftToHolder;
         };
         // 3. With a last check the job is the holder, and this note makes it end the operation.
-        if last_check || self.notes.has(Notes::LAST_CHECK) {
+        //    One that waits behind others would be served ahead of them.
+        let is_checked = last_check || self.notes.has(Notes::LAST_CHECK);
+        if is_checked && !self.waits_behind() {
             self.note_end(&Outcome::Expired);
             return Visited::LastCheck(payload);
         }

@@ -32,7 +32,7 @@ pub(super) struct Record<K> {
     /// The first look after its last event, if there was one.
     pub(super) quiet_since: Option<QuietClock>,
     pub(super) plain: Ends,
-    /// Made when the first watermark watch comes, or a value.
+    /// Made when the first watermark watch comes, or watch in turn, or a value.
     pub(super) watermarks: Option<Box<WatermarkList>>,
 }
 
@@ -157,7 +157,7 @@ impl<K: Eq> Keys<K> {
             .expect("Linked: a link names a record")
     }
 
-    /// Returns the watermark watches of a key, to be added to or taken from.
+    /// Returns the watermark watches of a key, and its list in turn, to be added to or taken from.
     pub(super) fn watermarks_mut(&mut self, number: u32) -> &mut WatermarkList {
         let Keys { records, distant } = self;
         let record = records
@@ -340,8 +340,8 @@ fn hash_of<K>(records: &Pages<RecordSlot<K>>, number: u32) -> u64 {
         .map_or(0, |record| record.hash)
 }
 
-/// The most secondary watches that one shard can have.
-pub(crate) const WAITERS_MAX: usize = 1 << 30;
+/// The most secondary watches that one shard can have, and the most keys.
+pub(crate) const WAITERS_MAX: usize = 1 << 28;
 
 /// Set in the number of a secondary watch's link; without it the number is an entry's index.
 pub(super) const SLOT: u32 = 1 << 31;
@@ -352,7 +352,7 @@ pub(crate) struct Link {
     /// The link before on the list, and the link after.
     pub(super) prev: u32,
     pub(super) next: u32,
-    /// The record's number above the two lowest bits, which are the [`WatchList`]; or [`NONE`].
+    /// The record's number above the three lowest bits, which are the [`WatchList`]; or [`NONE`].
     pub(super) list_of_record: u32,
 }
 
@@ -367,6 +367,8 @@ pub(crate) enum WatchList {
     Unmet,
     /// Watches of quorums' members that their key's value has reached.
     Reached,
+    /// Watches of operations that are checked in turn: the first one alone.
+    InTurn,
 }
 
 impl Link {
@@ -379,7 +381,7 @@ impl Link {
 
     pub(super) fn new(list: WatchList, record: u32) -> Self {
         Link {
-            list_of_record: record << 2 | list as u32,
+            list_of_record: record << 3 | list as u32,
             ..Link::NOWHERE
         }
     }
@@ -388,21 +390,42 @@ impl Link {
         self.list_of_record == NONE
     }
 
+    /// True for the first watch of a list in turn.
+    #[inline]
+    pub(super) fn is_head_in_turn(&self) -> bool {
+        self.list() == WatchList::InTurn && self.prev == NONE && !self.is_nowhere()
+    }
+
+    /// Returns the link behind it on its list.
+    pub(super) fn behind(&self) -> Option<u32> {
+        if self.next == NONE {
+            None
+        } else {
+            Some(self.next)
+        }
+    }
+
+    /// True for a watch in turn that is not the first.
+    pub(super) fn waits_behind(&self) -> bool {
+        self.list() == WatchList::InTurn && self.prev != NONE
+    }
+
     /// True when it is on this list of this record.
     pub(super) fn is_on(&self, list: WatchList, record: u32) -> bool {
         self.list_of_record == Link::new(list, record).list_of_record
     }
 
     pub(super) fn record(&self) -> u32 {
-        self.list_of_record >> 2
+        self.list_of_record >> 3
     }
 
     pub(super) fn list(&self) -> WatchList {
-        match self.list_of_record & 3 {
+        match self.list_of_record & 7 {
             0 => WatchList::Plain,
             1 => WatchList::Met,
             2 => WatchList::Unmet,
-            _ => WatchList::Reached,
+            3 => WatchList::Reached,
+            _ => WatchList::InTurn,
         }
     }
 }

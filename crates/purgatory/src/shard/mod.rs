@@ -18,6 +18,7 @@ mod ended;
 mod entry;
 pub(crate) mod expire;
 mod keys;
+mod turns;
 pub(crate) mod values;
 mod watchers;
 mod watermark_queue;
@@ -41,8 +42,8 @@ use crate::{
 };
 
 pub(crate) use entry::{
-    COUNTED_MAX, Cause, CheckedOut, CountedDown, Entries, Entry, Look, ParkInfo, ParkTimes, State,
-    Waiter,
+    COUNTED_MAX, Cause, CheckedOut, CountedDown, Entries, Entry, Look, MovedUp, ParkInfo,
+    ParkTimes, State, TurnCause, Waiter,
 };
 pub(crate) use keys::{Popped, QuietClock, SecondaryId, WAITERS_MAX, WalkId, WatchList};
 pub(crate) use watermark_queue::{Watermark, WatermarkKind};
@@ -143,6 +144,8 @@ pub(crate) struct Ended<K, O> {
     pub(crate) deadline: u64,
     /// Its answer stays in its entry, for its future.
     pub(crate) is_answered: bool,
+    /// The operation behind it, if it was the head of those in turn: still to be checked.
+    pub(crate) moved_up: Option<MovedUp>,
 }
 
 /// An operation where it lies, reached under the lock.
@@ -168,6 +171,7 @@ impl<K, O> Ended<K, O> {
             emptied_key: None,
             deadline: u64::MAX,
             is_answered: false,
+            moved_up: None,
         }
     }
 }
@@ -301,14 +305,38 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         state: State<O>,
         watermark: Option<Watermark>,
     ) -> Inserted {
+        let inserted = self.insert(times, follows, state);
+        let handle = inserted.handle;
+        self.link(record, watermark, handle, handle.id().index());
+        inserted
+    }
+
+    /// Puts an operation in, as [`park`](Self::park) does, that waits in turn under its only key.
+    pub(crate) fn park_in_turn(
+        &mut self,
+        times: ParkTimes,
+        follows: Option<u64>,
+        state: State<O>,
+        watch: &Watch<'_, K>,
+    ) -> Inserted {
+        let record = self.record_of(watch);
+        let inserted = self.insert(times, follows, state);
+        self.link_in_turn(record, inserted.handle.id().index());
+        inserted
+    }
+
+    /// Puts an entry on the wheel. One that never falls due is kept off its buckets.
+    #[inline]
+    fn insert(&mut self, times: ParkTimes, follows: Option<u64>, state: State<O>) -> Inserted {
+        // 1. Make the entry, and tell the wheel what the parker knows: the tick, and the order.
         self.counts.parked += u64::from(matches!(state, State::Parked(_)));
         let entry = Entry::new(state, &times);
-        // 1. The entry goes on the wheel. One that never falls due is kept off its buckets.
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(times.now);
         if let Some(sequence) = follows {
             wheel.follow(sequence);
         }
+        // 2. Put it in.
         let inserted = match times.armed {
             Some(armed) => wheel
                 .insert(armed, entry)
@@ -318,9 +346,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         let Ok((id, due)) = inserted else {
             unreachable!("a full shard refuses")
         };
-        // 2. The watch goes on the key's list.
         let handle = TimerHandle::new(self.entries.shard as usize, id);
-        self.link(record, watermark, handle, id.index());
         Inserted { handle, due }
     }
 
@@ -513,7 +539,11 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         ended.permit = Some(entry.info().weight);
         ended.last_secondary = entry.last_secondary;
         ended.deadline = entry.deadline;
-        // 2. Its watch, by the link that came out with it.
+        // 2. In turn: the next is the head once this one has left, and is checked by its finisher.
+        if entry.link.is_head_in_turn() {
+            ended.moved_up = self.moved_up(&entry);
+        }
+        // 3. Its watch, by the link that came out with it.
         if !failpoint!(EndedStaysListed) {
             ended.emptied_key = self.unlink(handle.id().index(), entry.link);
         }

@@ -3,9 +3,10 @@
 //! shard of half the keys, so operations with several keys are foreign waiters of the other.
 //!
 //! After every step all links are walked (`assert_valid`), and these are compared: for each key the
-//! plain, the met and the unmet waiters, in order; each entry with its notes, deadline and
-//! secondary watches; the wheel's next tick; every count; and that no key's clone is kept or lost.
-//! Each step also compares the results of its calls, and the waiters that a walk found.
+//! plain waiters, those in turn, the met and the unmet ones, in order; each entry with its notes,
+//! deadline and secondary watches; the wheel's next tick; every count; and that no key's clone is
+//! kept or lost. Each step also compares the results of its calls, and the waiters that a walk
+//! found.
 //!
 //! The test prints how often each rare path was taken. With [`ALL_PATHS`] steps or more a path
 //! never taken fails it. `TEST_EFFORT` multiplies the steps: 5000 without it, a million in CI.

@@ -6,6 +6,7 @@
 //! one of five places:
 //!
 //! - on the list of its key's *plain* watches, in the order they were parked;
+//! - on the list of the key's watches *in turn*, of which only the first is checked;
 //! - among the watermark watches that are not met ([`watermark_queue`](super::watermark_queue));
 //! - on the list of the *met* ones, which wait for their check to come true;
 //! - among the *reached* ones, whose quorum waits for other members ([`values`](super::values));
@@ -56,7 +57,7 @@ impl<'a, O> Links<'a, O> {
 
     /// Links a watch to the end of a list.
     #[inline]
-    fn append(&mut self, ends: &mut Ends, at: u32, list: WatchList, record: u32) {
+    pub(super) fn append(&mut self, ends: &mut Ends, at: u32, list: WatchList, record: u32) {
         // 1. The tail, and the link that was the tail.
         let prev = mem::replace(&mut ends.tail, at);
         match prev {
@@ -210,6 +211,10 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             WatchList::Met => {
                 let met = &mut self.keys.watermarks_mut(record).met;
                 links.unlink(met, link.prev, link.next);
+            }
+            WatchList::InTurn => {
+                let in_turn = &mut self.keys.watermarks_mut(record).in_turn;
+                links.unlink(in_turn, link.prev, link.next);
             }
             WatchList::Unmet => {
                 let watermarks = self.keys.watermarks_mut(record);
@@ -385,8 +390,8 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         }
     }
 
-    /// Starts a walk over the plain or the met watches of a key as they are now, with the first
-    /// `limit` of them. Returns the walk's id, to go on with or to end it, unless that was all.
+    /// Starts a walk over one list of a key as it is now, with the first `limit` watches. Returns
+    /// the walk's id, to go on with or to end it, unless that was all.
     #[inline]
     pub(crate) fn walk(
         &mut self,
@@ -400,7 +405,8 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         let ends = match list {
             WatchList::Plain => record.plain,
             _ => match &record.watermarks {
-                Some(watermarks) => watermarks.met,
+                Some(lists) if list == WatchList::InTurn => lists.in_turn,
+                Some(lists) => lists.met,
                 None => Ends::EMPTY,
             },
         };
@@ -517,7 +523,8 @@ mod tests {
             for number in numbers {
                 let waiting = self.waiting(number);
                 let unmet = waiting.unmet.iter().map(|(_, waiter)| waiter);
-                let all = waiting.plain.iter().chain(&waiting.met).chain(unmet);
+                let listed = [&waiting.plain, &waiting.in_turn, &waiting.met];
+                let all = listed.into_iter().flatten().chain(unmet);
                 linked.extend(all.map(|waiter| waiter.at));
                 let record = self.keys.at(number);
                 assert_eq!(record.waiters as usize, waiting.len());
@@ -560,14 +567,15 @@ mod tests {
 
         /// Returns the waiters of a key.
         fn waiting(&mut self, number: u32) -> Waiting {
-            // 1. The two lists.
+            // 1. The three lists.
             let record = self.keys.at(number);
             let plain = record.plain;
-            let met = match &record.watermarks {
-                Some(watermarks) => watermarks.met,
-                None => Ends::EMPTY,
+            let (met, in_turn) = match &record.watermarks {
+                Some(lists) => (lists.met, lists.in_turn),
+                None => (Ends::EMPTY, Ends::EMPTY),
             };
             let plain = self.linked(number, WatchList::Plain, plain);
+            let in_turn = self.linked(number, WatchList::InTurn, in_turn);
             let met = self.linked(number, WatchList::Met, met);
             // 2. The queue.
             let mut unmet = Vec::new();
@@ -582,7 +590,12 @@ mod tests {
                     unmet.push((watermark, Linked { at, handle }));
                 }
             }
-            Waiting { plain, unmet, met }
+            Waiting {
+                plain,
+                in_turn,
+                unmet,
+                met,
+            }
         }
 
         /// Asserts that each walk is over a part of one list.
@@ -594,7 +607,7 @@ mod tests {
                 };
                 let mut lists = found
                     .iter()
-                    .flat_map(|(_, waiting)| [&waiting.plain, &waiting.met]);
+                    .flat_map(|(_, waiting)| [&waiting.plain, &waiting.in_turn, &waiting.met]);
                 assert!(lists.any(is_on), "Place: {walk:?}");
             }
         }

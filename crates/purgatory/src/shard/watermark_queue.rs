@@ -1,6 +1,7 @@
 //! The watermark watches of one key: a queue of those not met yet, lowest threshold first and,
 //! where thresholds are equal, in the order of parking; and the ends of the list of the met ones,
-//! which wait for their check.
+//! which wait for their check. The ends of the list of watches in turn are kept here, too, as few
+//! keys have any.
 //!
 //! Offsets rise, so nearly every watch comes with a threshold at or above all others. Such a watch
 //! goes to the end of a sorted *run*, and an advance of the watermark takes the run's front. The
@@ -109,6 +110,8 @@ pub(super) struct WatermarkList {
     reached: Vec<Unmet>,
     /// The number of reached ones that have left.
     reached_gone: usize,
+    /// The list of the key's watches in turn, which have no watermark.
+    pub(super) in_turn: Ends,
 }
 
 impl Default for WatermarkList {
@@ -123,6 +126,7 @@ impl Default for WatermarkList {
             epoch: 0,
             reached: Vec::new(),
             reached_gone: 0,
+            in_turn: Ends::EMPTY,
         }
     }
 }

@@ -62,6 +62,14 @@ pub enum Failpoint {
     QuorumTrustsItsFirstLook,
     /// A wait on a monitor does not check whether all keys were signalled while it was parked.
     WaitTrustsEarlierWalk,
+    /// An operation in turn is checked at parking although others wait ahead of it.
+    NewcomerOvertakes,
+    /// An operation that came behind others in turn, and finds them gone, is not checked.
+    NewcomerTrustsQueue,
+    /// A head of those in turn leaves, and the next is not checked.
+    HeadLeavesTurn,
+    /// A completed wait in turn that is dropped untaken keeps its turn.
+    DroppedWaitKeepsTurn,
 }
 
 /// Plants a fault, or none, for the models that this thread of the machine runs.

@@ -16,6 +16,7 @@ mod held_up;
 mod metrics;
 mod monitor;
 mod others_bugs;
+mod permits;
 mod promises;
 mod reach;
 mod reasons;
@@ -27,6 +28,8 @@ mod reply_scopes;
 mod runtime;
 mod shutdowns;
 mod snapshot;
+mod turns;
+mod turns_model;
 mod waiting;
 mod watermarks;
 #[cfg(feature = "keyed")]

@@ -14,6 +14,7 @@ mod monitor;
 mod reach;
 mod replies;
 mod shutdown;
+mod turns;
 mod waits;
 mod watermarks;
 

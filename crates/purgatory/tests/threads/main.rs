@@ -10,3 +10,4 @@ mod attack;
 mod contention;
 mod hostile;
 mod stress;
+mod turns;

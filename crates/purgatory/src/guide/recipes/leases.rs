@@ -1,4 +1,4 @@
-//! Leases on shards: one holder at a time.
+//! Leases on shards: one holder at a time, first come, first served.
 
 use std::{
     collections::HashSet,
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{Purgatory, WaitFuture};
+use purgatory::{Purgatory, WaitFuture, Watches};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -25,8 +25,10 @@ pub struct Lease {
 impl Leases {
     pub fn acquire(&self, shard: u32) -> WaitFuture<Lease> {
         let leases = self.clone();
+        let shards = [shard];
+        let in_turn = Watches::keys(&shards).in_turn();
         self.waits
-            .wait(&[shard], TIMEOUT, move || leases.try_acquire(shard))
+            .wait(in_turn, TIMEOUT, move || leases.try_acquire(shard))
     }
 
     fn try_acquire(&self, shard: u32) -> Option<Lease> {

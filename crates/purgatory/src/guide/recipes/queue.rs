@@ -28,7 +28,7 @@ impl Queue {
             let queue = queue.clone();
             Some(Job { queue, text })
         };
-        self.jobs.wait(&[()], max_wait, next)
+        self.jobs.wait_in_turn(&(), max_wait, next)
     }
 }
 

@@ -1,53 +1,37 @@
-//! Clients that are let in at a fixed rate.
+//! Clients that are let in at a fixed rate, first come, first served.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
-use purgatory::{Purgatory, WaitFuture};
+use purgatory::{Permit, Permits, WaitFuture};
 
 #[derive(Clone)]
 pub struct Throttle {
-    pub permits: Arc<AtomicU64>,
-    pub waits: Purgatory<()>,
+    pub permits: Permits,
 }
 
 impl Throttle {
-    /// A future that is ready when the client has a permit. Dropped after that, it has used it.
-    pub fn admit(&self, max_wait: Duration) -> WaitFuture<()> {
-        let permits = self.permits.clone();
-        let take = move || {
-            permits
-                .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
-                .is_ok()
-        };
-        self.waits.wait(&[()], max_wait, take)
+    /// A future that is ready when the client may pass. The client then uses its permit up, with
+    /// `forget`. Dropped instead, the permit is the next client's.
+    pub fn admit(&self, max_wait: Duration) -> WaitFuture<Permit> {
+        self.permits.acquire(1, max_wait)
     }
 
     /// Admits `n` clients. Permits that no client took before are not saved up.
     pub fn release(&self, n: u64) {
-        self.permits.store(n, SeqCst);
-        for _ in 0..n {
-            if self.permits.load(SeqCst) == 0 {
-                break; // clients that came just now have taken the rest
-            }
-            self.waits.check_and_complete_one(&());
-        }
+        self.permits.refill(n);
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    use purgatory::timer_core::{ManualTimer, Timer};
+    use purgatory::{
+        Purgatory,
+        timer_core::{ManualTimer, Timer},
+    };
 
     let timer = ManualTimer::new();
     let waits = Purgatory::builder("throttled").timer(&timer).build()?;
     let throttle = Throttle {
-        permits: Arc::default(),
-        waits,
+        permits: Permits::over(waits, 0),
     };
     let clients = [(); 5].map(|()| throttle.admit(Duration::from_secs(30)));
     // Two of the five clients are let in each 100 ms.
@@ -55,13 +39,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let released = throttle.clone();
     let releasing = timer.schedule_at_fixed_rate(every, every, move || released.release(2))?;
     timer.advance(Duration::from_millis(250));
-    assert_eq!(throttle.waits.len(), 1);
+    assert_eq!(throttle.permits.purgatory().len(), 1);
     timer.advance(Duration::from_millis(50));
-    assert!(
-        clients
-            .into_iter()
-            .all(|client| client.wait_blocking().is_ok())
-    );
+    for client in clients {
+        client.wait_blocking()?.forget();
+    }
     releasing.cancel();
     Ok(())
 }

@@ -19,11 +19,12 @@ pub(in crate::shard) struct Linked {
     pub(in crate::shard) handle: TimerHandle,
 }
 
-/// The waiters of one key, in order: plain ones and met ones as they came, the others by threshold,
-/// then as they came.
+/// The waiters of one key, in order: plain ones, those in turn and met ones as they came; the
+/// others by threshold, then as they came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::shard) struct Waiting {
     pub(in crate::shard) plain: Vec<Linked>,
+    pub(in crate::shard) in_turn: Vec<Linked>,
     pub(in crate::shard) unmet: Vec<(Watermark, Linked)>,
     pub(in crate::shard) met: Vec<Linked>,
 }
@@ -46,13 +47,14 @@ impl Linked {
 
 impl Waiting {
     pub(in crate::shard) fn len(&self) -> usize {
-        self.plain.len() + self.unmet.len() + self.met.len()
+        self.plain.len() + self.in_turn.len() + self.unmet.len() + self.met.len()
     }
 
     pub(super) fn has(&self, waiter: Linked) -> bool {
         let unmet = self.unmet.iter().map(|(_, waiter)| waiter);
         self.plain
             .iter()
+            .chain(&self.in_turn)
             .chain(&self.met)
             .chain(unmet)
             .any(|other| *other == waiter)
@@ -84,6 +86,8 @@ pub(super) struct Parked {
     pub(super) held: bool,
     /// Pending requests to its holder.
     pub(super) event: bool,
+    /// The event is for all in turn.
+    pub(super) for_all: bool,
     pub(super) recheck: bool,
     pub(super) end: Option<Outcome>,
 }
@@ -198,9 +202,90 @@ impl Reference {
         let is = |other: &Linked| *other == waiter;
         let waiting = self.homes[shard].keys.get_mut(&key).unwrap();
         waiting.plain.retain(|other| !is(other));
+        waiting.in_turn.retain(|other| !is(other));
         waiting.met.retain(|other| !is(other));
         waiting.unmet.retain(|(_, other)| !is(other));
         self.emptied(key)
+    }
+
+    /// Sets the watch of a first key, which may be in turn.
+    pub(super) fn watch_first(
+        &mut self,
+        key: Number,
+        watermark: Option<Watermark>,
+        in_turn: bool,
+        id: TimerHandle,
+    ) {
+        let first = Linked::first(id);
+        if in_turn {
+            let waiting = self.homes[key.shard()].keys.entry(key).or_default();
+            waiting.in_turn.push(first);
+        } else {
+            self.watch(key, watermark, first);
+        }
+    }
+
+    /// Returns those that wait in turn under the first key of an operation, if it does.
+    fn line_of(&self, id: TimerHandle) -> &[Linked] {
+        let first = Linked::first(id);
+        let mut keys = self.homes[id.shard()].keys.values();
+        let line = keys.find(|waiting| waiting.in_turn.contains(&first));
+        line.map_or(&[], |waiting| &waiting.in_turn)
+    }
+
+    /// Returns true for an operation that waits in turn.
+    pub(super) fn is_in_turn(&self, id: TimerHandle) -> bool {
+        !self.line_of(id).is_empty()
+    }
+
+    /// Returns true for an operation that waits in turn, but is not the first.
+    pub(super) fn is_behind(&self, id: TimerHandle) -> bool {
+        let line = self.line_of(id);
+        line.first().is_some_and(|head| head.handle != id)
+    }
+
+    /// Returns the operation behind a head that is about to leave, and why it is to be checked.
+    pub(super) fn moved_up(&mut self, id: TimerHandle) -> Option<MovedUp> {
+        let &[head, next, ..] = self.line_of(id) else {
+            return None;
+        };
+        if head.handle != id {
+            return None;
+        }
+        let parked = self.get(id)?;
+        let cause = match (parked.event, parked.for_all) {
+            (false, _) => TurnCause::MovedUp,
+            (true, false) => TurnCause::EventForOne,
+            (true, true) => TurnCause::EventForAll,
+        };
+        self.count_if(cause == TurnCause::MovedUp, "moved up");
+        self.count_if(cause == TurnCause::EventForOne, "moved up, and an event");
+        self.count_if(cause == TurnCause::EventForAll, "moved up, and one for all");
+        let handle = next.handle;
+        Some(MovedUp { handle, cause })
+    }
+
+    /// Checks an operation in turn out. Returns its payload, and the cause of its check.
+    pub(super) fn check_out_in_turn(
+        &mut self,
+        id: TimerHandle,
+        cause: TurnCause,
+    ) -> Option<(u64, Cause)> {
+        let parked = self.get(id)?;
+        if parked.held {
+            parked.event |= cause != TurnCause::MovedUp;
+            parked.for_all |= cause == TurnCause::EventForAll;
+            return None;
+        }
+        parked.held = true;
+        parked.for_all = false;
+        let had_event = std::mem::take(&mut parked.event);
+        let cause = if had_event || cause != TurnCause::MovedUp {
+            Cause::Event
+        } else {
+            Cause::MovedUp
+        };
+        Some((parked.payload, cause))
     }
 
     /// Returns the key of a watch that was not taken.

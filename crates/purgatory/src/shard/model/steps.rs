@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        CheckedIn, CountedDown, ParkTimes, Popped, Verdict, WatchList,
+        CheckedIn, CountedDown, Inserted, ParkTimes, Popped, State, TurnCause, Verdict, WatchList,
         entry::{Cause, Decision},
         watchers::SecondaryKey,
     },
@@ -29,7 +29,8 @@ impl Model {
         match (self.random.u8(..100), any) {
             (0..35, _) if self.reference.all.len() < self.most => self.park(),
             (35..55, _) => self.go_on_arriving(),
-            (55..60, Some(id)) => self.check_out(id),
+            (55..58, Some(id)) => self.check_out(id),
+            (58..60, Some(id)) => self.check_out_in_turn(id),
             (60..68, _) if !self.held.is_empty() => {
                 let at = self.random.usize(..self.held.len());
                 self.check_in(at);
@@ -111,27 +112,14 @@ impl Model {
             ..self.times(deadline)
         };
         // 2. The shard.
-        let of = self.key(key);
-        let watch = Watch {
-            key: &of,
-            hash: key.hash(),
-            version: 0,
-            watermark,
-        };
-        let awaited = self.random.bool();
+        let in_turn = to_watch.is_empty() && watermark.is_none() && self.random.bool();
+        let awaited = !in_turn && self.random.bool();
         let state = Model::state_of(payload, awaited, at_once);
-        let shard = &mut self.shards[key.shard()];
-        assert_eq!(shard.refuses(), None);
-        let inserted = shard.park(times, None, state, &watch);
+        let inserted = self.put_in(key, watermark, in_turn, times, state);
         let armed = times.armed.unwrap_or(u64::MAX);
-        assert_eq!(inserted.due == u64::MAX, armed == u64::MAX);
-        if inserted.due < u64::MAX {
-            let next = shard.entries.wheel.next_due().expect("it is scheduled");
-            assert!(next <= inserted.due);
-        }
         // 3. The reference.
         let id = inserted.handle;
-        self.reference.watch(key, watermark, Linked::first(id));
+        self.reference.watch_first(key, watermark, in_turn, id);
         let first_shard = &mut self.reference.homes[key.shard()];
         first_shard.counts.parked += u64::from(at_once);
         self.reference.all.push(Parked {
@@ -148,9 +136,46 @@ impl Model {
             to_watch: if at_once { None } else { Some(to_watch) },
             held: !at_once,
             event: false,
+            for_all: false,
             recheck: false,
             end: None,
         });
+    }
+
+    /// Puts an operation into the shard of its first key.
+    fn put_in(
+        &mut self,
+        key: Number,
+        watermark: Option<Watermark>,
+        in_turn: bool,
+        times: ParkTimes,
+        state: State<Payload>,
+    ) -> Inserted {
+        // 1. Put it in.
+        let of = self.key(key);
+        let watch = Watch {
+            key: &of,
+            hash: key.hash(),
+            version: 0,
+            watermark,
+        };
+        let shard = &mut self.shards[key.shard()];
+        assert_eq!(shard.refuses(), None);
+        let inserted = if in_turn {
+            shard.park_in_turn(times, None, state, &watch)
+        } else {
+            shard.park(times, None, state, &watch)
+        };
+        // 2. The wheel knows of it, unless it is never due.
+        assert_eq!(
+            inserted.due == u64::MAX,
+            times.armed.unwrap_or(u64::MAX) == u64::MAX
+        );
+        if inserted.due < u64::MAX {
+            let next = shard.entries.wheel.next_due().expect("it is scheduled");
+            assert!(next <= inserted.due);
+        }
+        inserted
     }
 
     /// Chooses the keys of an operation, and thresholds for them.
@@ -242,6 +267,24 @@ impl Model {
         self.held.extend(held);
     }
 
+    /// Checks an operation in turn out as the head is, whether it is one or not.
+    fn check_out_in_turn(&mut self, id: TimerHandle) {
+        if !self.reference.is_in_turn(id) {
+            return;
+        }
+        let causes = [
+            TurnCause::MovedUp,
+            TurnCause::EventForOne,
+            TurnCause::EventForAll,
+        ];
+        let cause = causes[self.random.usize(..3)];
+        let held = self.shards[id.shard()].check_out_in_turn(id, cause);
+        let expected = self.reference.check_out_in_turn(id, cause);
+        let found = held.as_ref().map(|held| (held.payload.number, held.cause));
+        assert_eq!(found, expected);
+        self.held.extend(held);
+    }
+
     pub(super) fn check_in(&mut self, at: usize) {
         let mut held = self.held.swap_remove(at);
         held.verdict = match self.random.u8(..8) {
@@ -279,7 +322,9 @@ impl Model {
     /// Compares an ended operation; returns its deadline.
     pub(super) fn departed(&mut self, ended: Ended, outcome: &Outcome) -> u64 {
         let id = self.reference.handle_of(ended.payload.number);
+        let moved_up = self.reference.moved_up(id);
         let (parked, left) = self.reference.remove_ended(id, outcome);
+        assert_eq!(ended.moved_up, moved_up);
         let payload = parked.payload;
         assert_eq!((ended.payload.number, &ended.outcome), (payload, outcome));
         assert_eq!(ended.last_secondary, parked.tickets.last().copied());
@@ -384,7 +429,8 @@ impl Model {
     fn walk(&mut self) {
         let key = self.any_key();
         let limit = self.any_limit();
-        let place = [WatchList::Plain, WatchList::Met][self.random.usize(..2)];
+        let places = [WatchList::Plain, WatchList::Met, WatchList::InTurn];
+        let place = places[self.random.usize(..3)];
         let Some(record) = self.find(key) else { return };
         let mut found = Vec::new();
         let shard = &mut self.shards[key.shard()];
@@ -392,10 +438,10 @@ impl Model {
             found.push(waiter.handle(of))
         });
         let waiting = &self.reference.homes[key.shard()].keys[&key];
-        let rest = if place == WatchList::Plain {
-            &waiting.plain
-        } else {
-            &waiting.met
+        let rest = match place {
+            WatchList::Plain => &waiting.plain,
+            WatchList::InTurn => &waiting.in_turn,
+            _ => &waiting.met,
         }
         .clone();
         let over_met = on.is_some() && place == WatchList::Met;

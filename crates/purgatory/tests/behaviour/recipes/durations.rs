@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use purgatory::{Monitor, Outcome, WaitError, when};
+use purgatory::{Monitor, Outcome, Permit, Permits, WaitError, when};
 use tokio::sync::oneshot;
 
 use super::{
@@ -147,10 +147,12 @@ fn waits_of_the_recipes_take_any_duration() {
     ends_in_time(advance, start, Err(WaitError::Expired), fulfil, done);
 
     let throttle = Throttle {
-        permits: Arc::default(),
-        waits: on(&timer),
+        permits: Permits::over(on(&timer), 0),
     };
-    let start = |limit| throttle.admit(limit);
+    let start = |limit| {
+        let admit = throttle.admit(limit);
+        Box::pin(async { admit.await.map(Permit::forget) })
+    };
     let fulfil = || throttle.release(1);
     ends_in_time(advance, start, Err(WaitError::Expired), fulfil, Ok(()));
 }

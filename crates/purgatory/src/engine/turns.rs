@@ -1,0 +1,98 @@
+//! Turns: operations that wait in turn under one key, and only the first of which is checked.
+//!
+//! - **Head first**: only the *head*, which has waited longest, is checked out. It stays the head
+//!   until it ends, since others are put in behind it.
+//! - **Moved up**: whenever a head ends, the thread that finishes it checks the one behind it, the
+//!   new head, at least once. So nothing that the old head left over lies idle, whatever ended it.
+//!
+//! A newcomer decides under the shard's lock whether it is behind others. It then needs no look at
+//! versions: it is checked when it has moved up, and each head that is parked meanwhile was.
+//!
+//! An event checks the head, and *Moved up* does the rest: as long as heads complete, the next is
+//! checked. Operations that have no condition but the event itself ([`next_event`]) need to know
+//! more: whether the one that moved up is due to an event that was not used up. An event for one is
+//! used up by the first check that comes true, an event for all never. An event that finds the head
+//! held is noted there, and handed on as the head ends.
+//!
+//! [`next_event`]: crate::Purgatory::next_event
+
+use std::{hash::Hash, sync::Arc};
+
+use hashbrown::Equivalent;
+
+use crate::{
+    engine::{Core, finish::Turns, nested::Call},
+    operation::{DelayedOperation, Verdict},
+    shard::{CheckedOut, MovedUp, TurnCause},
+    watches::WatchKey,
+};
+
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Returns true when a newcomer under this key is not to be served: operations wait in turn, or
+    /// the key's shard is closed.
+    pub(crate) fn keeps_waiting<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
+        let hash = self.versions.hash(key);
+        let shard = self.shard_of(hash);
+        let record = shard.find(key, hash);
+        shard.refuses().is_some() || record.is_some_and(|record| shard.has_in_turn(record))
+    }
+
+    /// Checks the head of those that wait in turn for a key, for an event that was counted; returns
+    /// how many completed.
+    #[cold]
+    pub(super) fn signal_in_turn<Q: Equivalent<K> + ?Sized>(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        key: &Q,
+        hash: u64,
+        cause: TurnCause,
+    ) -> usize {
+        let mut shard = self.shard_of(hash);
+        let Some(record) = shard.find(key, hash) else {
+            return 0; // all have left
+        };
+        let head = shard.check_out_head(record, cause);
+        drop(shard);
+        self.check_in_turn(call, head, cause)
+    }
+
+    /// Checks a head that this thread holds, then each that moves up, until a check is false.
+    /// Returns how many completed.
+    fn check_in_turn(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        mut head: Option<CheckedOut<O>>,
+        mut cause: TurnCause,
+    ) -> usize {
+        let mut completed = 0;
+        while let Some(held) = head.take() {
+            // 1. Check it. If it waits on, so do those behind it.
+            let checked = self.check_held(held);
+            let Some(mut ended) = checked.ended else {
+                break;
+            };
+            // 2. Finish it. The one behind it is this thread's to check, here.
+            let moved_up = ended.moved_up.take();
+            completed += self.finish(call, ended);
+            let Some(moved_up) = moved_up else { break };
+            // 3. The event goes on, unless it was for one and was used up.
+            if cause == TurnCause::EventForOne && checked.verdict == Verdict::Satisfied {
+                cause = TurnCause::MovedUp;
+            }
+            cause = cause.max(moved_up.cause);
+            head = self
+                .first_shard_of(moved_up.handle)
+                .check_out_in_turn(moved_up.handle, cause);
+        }
+        completed
+    }
+}
+
+impl<K: WatchKey, O: DelayedOperation> Turns for Core<K, O> {
+    fn check_moved_up(self: Arc<Self>, moved_up: MovedUp) {
+        let call = Call::enter(&self.executors);
+        let MovedUp { handle, cause } = moved_up;
+        let head = self.first_shard_of(handle).check_out_in_turn(handle, cause);
+        self.check_in_turn(&call, head, cause);
+    }
+}

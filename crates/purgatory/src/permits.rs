@@ -1,0 +1,255 @@
+//! Permits that requests wait for in turn: [`Permits`], a semaphore.
+//!
+//! The counts lie under a lock of their own. A wait's condition takes its permits there; each
+//! return changes the counts first and signals the key after that, as any state does.
+
+use std::{
+    mem,
+    sync::{Arc, Weak},
+};
+
+use timer_core::BuildError;
+
+use crate::{
+    boxed::BoxedOperation,
+    engine::signal::Event,
+    operation::{CancelReason, DelayedOperation, Outcome, Timeout, opaque},
+    purgatory::Purgatory,
+    sync::Mutex,
+    wait::WaitFuture,
+    watches::Watches,
+};
+
+/// A semaphore: a number of permits, and requests that wait for some of them in turn.
+///
+/// First come, first served, whatever a request's size: one that waits for more than are free keeps
+/// later ones waiting, too, so it does not starve. A [`Permit`] returns what it holds when it is
+/// dropped, and the requests that then fit are served on that thread. A future that is dropped
+/// leaves the queue, with or without its permit.
+///
+/// This is a handle: clones share the permits. Dropping the last handle does not end the waits
+/// while permits are out, as those serve them when they return.
+///
+/// ```
+/// use std::time::Duration;
+/// use purgatory::Permits;
+///
+/// let connections = Permits::new("connections", 2)?;
+/// let timeout = Duration::from_secs(5);
+/// let first = connections.acquire(1, timeout).wait_blocking()?;
+/// let both = connections.acquire(2, timeout); // in a task: acquire(..).await
+/// assert!(connections.try_acquire(1).is_none()); // one is free, but `both` is ahead
+/// drop(first);
+/// assert_eq!(both.wait_blocking()?.weight(), 2);
+/// assert_eq!(connections.free(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Locks
+/// No user code runs under a lock. Wakers run with nothing locked, on the threads that return
+/// permits.
+#[derive(Clone)]
+pub struct Permits {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    purgatory: Purgatory<(), PermitWait>,
+    counts: Mutex<PermitCounts>,
+}
+
+#[derive(Clone, Copy)]
+struct PermitCounts {
+    limit: u64,
+    /// More than the limit for a while, after it was lowered.
+    taken: u64,
+}
+
+/// Permits that are held. Dropped, it returns them.
+#[must_use = "dropped, it returns the permits"]
+pub struct Permit {
+    shared: Arc<Shared>,
+    weight: u64,
+}
+
+/// A wait for permits, as the operation of a [`Permits`]' purgatory. It is opaque: only `Permits`
+/// makes it and signals its key.
+pub struct PermitWait(BoxedOperation);
+
+impl DelayedOperation for PermitWait {
+    const SIGNALLED_BY_CALLERS: bool = false;
+
+    fn try_complete(&mut self) -> bool {
+        self.0.try_complete()
+    }
+
+    fn check_without_event(&mut self) -> bool {
+        self.0.check_without_event()
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        self.0.on_complete(outcome);
+    }
+}
+
+opaque!([] PermitWait);
+
+impl Shared {
+    /// Takes permits if they are free.
+    fn take(self: &Arc<Self>, weight: u64) -> Option<Permit> {
+        let mut counts = self.counts.lock();
+        let taken = counts.taken.checked_add(weight)?;
+        if taken > counts.limit {
+            return None;
+        }
+        counts.taken = taken;
+        drop(counts);
+        Some(Permit {
+            shared: self.clone(),
+            weight,
+        })
+    }
+
+    /// Changes the counts, then serves the waits that fit.
+    fn change(&self, change: impl FnOnce(&mut PermitCounts)) {
+        change(&mut self.counts.lock());
+        self.purgatory.core.signal(&(), Event::All);
+    }
+}
+
+impl Permits {
+    /// Makes this many permits, with a timer of their own; `name` labels the metrics.
+    ///
+    /// # Errors
+    /// Returns an error as [`Purgatory::new`] does.
+    pub fn new(name: impl Into<String>, limit: u64) -> Result<Self, BuildError> {
+        Purgatory::new(name).map(|purgatory| Permits::over(purgatory, limit))
+    }
+
+    /// Makes this many permits over a purgatory with other settings, such as a shared timer, an
+    /// executor or a bound of what waits.
+    ///
+    /// ```
+    /// use purgatory::{Permits, Purgatory};
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let purgatory = Purgatory::builder("connections").timer(&timer).build()?;
+    /// let connections = Permits::over(purgatory, 100);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn over(purgatory: Purgatory<(), PermitWait>, limit: u64) -> Self {
+        let counts = PermitCounts { limit, taken: 0 };
+        Permits {
+            shared: Arc::new(Shared {
+                purgatory,
+                counts: Mutex::new(counts),
+            }),
+        }
+    }
+
+    /// Returns the purgatory of the waits, for metrics and snapshots, to cancel waits, or to
+    /// [shut down](Purgatory::shutdown). `len` is the number of requests that wait.
+    pub fn purgatory(&self) -> &Purgatory<(), PermitWait> {
+        &self.shared.purgatory
+    }
+
+    /// Returns a future of `weight` permits. This call, not the first poll, takes the place in the
+    /// queue, and the timeout counts from here. O(1).
+    ///
+    /// More than the [limit](Self::limit) are not refused, since the limit may change: such a
+    /// request waits, and those behind it, until its timeout.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has left the queue, and returned its permits if it had them. See
+    /// [`WaitFuture`].
+    ///
+    /// # Errors
+    /// The future yields a [`WaitError`](crate::WaitError): Expired, or Refused or Cancelled once
+    /// the permits are [closed](Self::close).
+    pub fn acquire(&self, weight: u64, timeout: impl Into<Timeout>) -> WaitFuture<Permit> {
+        // A wait keeps no permits open.
+        let weak: Weak<Shared> = Arc::downgrade(&self.shared);
+        let condition = move || weak.upgrade()?.take(weight);
+        let watches = Watches::keys(&[()]).in_turn();
+        self.shared
+            .purgatory
+            .await_end(watches, timeout.into(), condition, true, PermitWait)
+    }
+
+    /// Takes `weight` permits if they are free and nobody waits for some. O(1), and no allocation.
+    /// After [`close`](Self::close) it takes none.
+    pub fn try_acquire(&self, weight: u64) -> Option<Permit> {
+        if self.shared.purgatory.core.keeps_waiting(&()) {
+            return None;
+        }
+        self.shared.take(weight)
+    }
+
+    /// Returns the number of permits, free or taken. O(1).
+    pub fn limit(&self) -> u64 {
+        self.shared.counts.lock().limit
+    }
+
+    /// Returns how many permits are taken. More than the limit if that was lowered since. O(1).
+    pub fn taken(&self) -> u64 {
+        self.shared.counts.lock().taken
+    }
+
+    /// Returns how many permits are free. A request may wait all the same, for more. O(1).
+    pub fn free(&self) -> u64 {
+        let counts = *self.shared.counts.lock();
+        counts.limit.saturating_sub(counts.taken)
+    }
+
+    /// Changes the number of permits, and serves the requests that then fit. Permits that are out
+    /// stay valid: after a lower limit, none is given out until enough have returned.
+    ///
+    /// O(1), and the checks of the requests that are served.
+    pub fn resize(&self, limit: u64) {
+        self.shared.change(|counts| counts.limit = limit);
+    }
+
+    /// Makes exactly this many permits free, whatever was free before, and serves the requests that
+    /// fit: for permits that are used up, some in each period. O(1), and those checks.
+    pub fn refill(&self, free: u64) {
+        self.shared
+            .change(|counts| counts.limit = counts.taken.saturating_add(free));
+    }
+
+    /// Closes the permits for good: what waits is cancelled, what comes later is refused. Permits
+    /// that are out stay valid. O(waits).
+    pub fn close(&self) {
+        let closed = CancelReason::Requested("the permits were closed".into());
+        self.shared.purgatory.core.close(closed);
+    }
+}
+
+impl Permit {
+    /// Returns how many permits this is.
+    pub fn weight(&self) -> u64 {
+        self.weight
+    }
+
+    /// Uses the permits up: they are not returned, and the [limit](Permits::limit) is lower by as
+    /// many.
+    pub fn forget(mut self) {
+        let weight = mem::take(&mut self.weight);
+        let mut counts = self.shared.counts.lock();
+        counts.taken -= weight;
+        counts.limit = counts.limit.saturating_sub(weight); // it may have been lowered since
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let weight = self.weight;
+        if weight == 0 {
+            return; // used up
+        }
+        self.shared.change(|counts| counts.taken -= weight);
+    }
+}
+
+opaque!([] Permits, purgatory: shared.purgatory);
+opaque!([] Permit, weight: weight);

@@ -1,0 +1,78 @@
+//! The watches in turn of a shard: a list for each key that has any, of which only the head is
+//! checked out. Only the watch of an operation's one key is in turn, so its link lies in the entry.
+
+use timer_core::TimerHandle;
+
+use super::{
+    Shard,
+    entry::{CheckedOut, Entry, MovedUp, TurnCause},
+    keys::WatchList,
+    watchers::Links,
+    watermark_queue::NONE,
+};
+
+impl<K: Eq + Clone, O> Shard<K, O> {
+    /// Links the first watch of an operation to its key's list in turn. `at` is the index of its
+    /// entry. O(1).
+    pub(super) fn link_in_turn(&mut self, record: u32, at: u32) {
+        self.keys.at_mut(record).waiters += 1;
+        let mut links = Links::new(&mut self.entries, &mut self.cold);
+        let in_turn = &mut self.keys.watermarks_mut(record).in_turn;
+        links.append(in_turn, at, WatchList::InTurn, record);
+    }
+
+    /// Returns the entry whose watch in turn of a key is the oldest: the head.
+    #[inline]
+    fn head_in_turn(&self, record: u32) -> Option<u32> {
+        // Only a first watch is in turn, so the link lies in an entry.
+        match &self.keys.at(record).watermarks {
+            Some(lists) if lists.in_turn.head != NONE => Some(lists.in_turn.head),
+            _ => None,
+        }
+    }
+
+    /// Returns true when watches in turn are among a key's watches.
+    #[inline]
+    pub(crate) fn has_in_turn(&self, record: u32) -> bool {
+        self.head_in_turn(record).is_some()
+    }
+
+    /// Checks the head of those in turn out, for a signal of their key. If it is held, its holder
+    /// is left a note.
+    pub(crate) fn check_out_head(
+        &mut self,
+        record: u32,
+        cause: TurnCause,
+    ) -> Option<CheckedOut<O>> {
+        let head = self.head_in_turn(record)?;
+        let handle = self.entries.handle_at(head);
+        self.check_out_in_turn(handle, cause)
+    }
+
+    /// Checks the head of those in turn out. If it is held, its holder is left a note of an event.
+    pub(crate) fn check_out_in_turn(
+        &mut self,
+        handle: TimerHandle,
+        cause: TurnCause,
+    ) -> Option<CheckedOut<O>> {
+        let (payload, cause) = self
+            .entries
+            .wheel
+            .get_mut(handle.id())?
+            .check_out_in_turn(cause)?;
+        Some(CheckedOut::new(handle, payload, cause))
+    }
+
+    /// Returns the operation behind a head that leaves.
+    #[cold]
+    pub(super) fn moved_up(&self, head: &Entry<O>) -> Option<MovedUp> {
+        let next = head.link.behind()?;
+        if failpoint!(HeadLeavesTurn) {
+            return None;
+        }
+        Some(MovedUp {
+            handle: self.entries.handle_at(next),
+            cause: head.noted_turn(),
+        })
+    }
+}

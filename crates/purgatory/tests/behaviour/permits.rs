@@ -1,0 +1,96 @@
+//! [`Permits`], on a manual timer.
+
+use crate::support::{MINUTE, MS, SECOND, assert_empty, by_hand, over, poll};
+use purgatory::{CancelReason, Permits, RefusedReason, WaitError};
+use timer_core::ManualTimer;
+
+fn permits(limit: u64) -> (ManualTimer, Permits) {
+    let (timer, purgatory) = by_hand();
+    (timer, Permits::over(purgatory, limit))
+}
+
+#[test]
+fn four_of_four_large_requests_are_served() {
+    let (_timer, permits) = permits(4);
+    let mut out: Vec<_> = (0..4).map(|_| permits.try_acquire(1).unwrap()).collect();
+    let mut waiting = Vec::new();
+    for number in 0..40 {
+        let weight = if number % 10 == 0 { 4 } else { 1 };
+        waiting.push((weight, permits.acquire(weight, MINUTE)));
+    }
+    let mut large = 0;
+    for (weight, mut wait) in waiting {
+        while poll_ready(&mut out, &permits, weight) {}
+        let permit = over(&mut wait).unwrap();
+        large += u64::from(permit.weight() == 4);
+        out.push(permit);
+    }
+    assert_eq!(large, 4);
+    drop(out);
+    assert_eq!(permits.free(), 4);
+    assert_empty(permits.purgatory());
+}
+
+/// Returns the oldest permit while the next request does not fit.
+fn poll_ready(out: &mut Vec<purgatory::Permit>, permits: &Permits, weight: u64) -> bool {
+    let taken: u64 = out.iter().map(|permit| permit.weight()).sum();
+    if taken + weight <= permits.limit() {
+        return false;
+    }
+    drop(out.remove(0));
+    true
+}
+
+#[test]
+fn permits_return_by_every_way_out() {
+    let (timer, permits) = permits(2);
+    let held = permits.acquire(2, SECOND).wait_blocking().unwrap();
+    let mut expires = permits.acquire(1, 10 * MS);
+    let dropped = permits.acquire(1, SECOND);
+    let untaken = permits.acquire(2, SECOND);
+    let mut last = permits.acquire(2, SECOND);
+    timer.advance(10 * MS);
+    assert_eq!(over(&mut expires).unwrap_err(), WaitError::Expired);
+    drop(dropped);
+    drop(held);
+    assert!(poll(&mut last).is_pending());
+    drop(untaken);
+    assert_eq!(over(&mut last).unwrap().weight(), 2);
+    assert_eq!(permits.free(), 2);
+    assert_empty(permits.purgatory());
+}
+
+#[test]
+fn resized_permits_serve_those_that_fit() {
+    let (_timer, permits) = permits(1);
+    let held = permits.try_acquire(1).unwrap();
+    let mut large = permits.acquire(3, MINUTE);
+    let mut small = permits.acquire(1, MINUTE);
+    permits.resize(3);
+    assert!(poll(&mut large).is_pending() && permits.try_acquire(1).is_none());
+    permits.resize(5);
+    let both = (over(&mut large).unwrap(), over(&mut small).unwrap());
+    permits.resize(2);
+    assert_eq!((permits.taken(), permits.free()), (5, 0));
+    drop(both);
+    assert_eq!(permits.free(), 1);
+    held.forget();
+    assert_eq!((permits.limit(), permits.taken()), (1, 0));
+    permits.refill(7);
+    assert_eq!(permits.free(), 7);
+    assert!(permits.try_acquire(u64::MAX).is_none());
+}
+
+#[test]
+fn closed_permits_refuse_and_cancel() {
+    let (_timer, permits) = permits(1);
+    let held = permits.try_acquire(1).unwrap();
+    let mut waits = permits.acquire(1, MINUTE);
+    permits.close();
+    let closed = CancelReason::Requested("the permits were closed".into());
+    assert_eq!(over(&mut waits).unwrap_err(), WaitError::Cancelled(closed));
+    drop(held);
+    assert!(permits.try_acquire(1).is_none());
+    let late = permits.acquire(2, MINUTE).wait_blocking();
+    assert_eq!(late.unwrap_err(), WaitError::Refused(RefusedReason::Closed));
+}

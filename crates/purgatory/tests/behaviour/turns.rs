@@ -1,0 +1,293 @@
+//! Operations that wait in turn, on a manual timer.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use crate::support::{
+    MINUTE, MS, NEVER, SECOND, assert_empty, by_hand, by_hand_with, over, poll, refused,
+};
+use purgatory::{
+    BoxedOperation, EndResult, Purgatory, RefusedReason, WaitError, WaitFuture, Watches, when,
+};
+
+const KEY: &str = "key";
+
+type Waits = Purgatory<&'static str>;
+
+/// A number of units that waits take.
+#[derive(Clone)]
+struct Units {
+    free: Arc<AtomicU64>,
+    waits: Waits,
+}
+
+/// Units that return on drop.
+struct Taken {
+    units: Units,
+    count: u64,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.units.add(self.count);
+    }
+}
+
+impl Units {
+    fn new(waits: Waits) -> Self {
+        Units {
+            free: Arc::default(),
+            waits,
+        }
+    }
+
+    fn take(&self, count: u64, in_turn: bool) -> WaitFuture<Taken> {
+        let units = self.clone();
+        let mut watches = Watches::keys(&[KEY]);
+        if in_turn {
+            watches = watches.in_turn();
+        }
+        let condition = move || {
+            let left = |free: u64| free.checked_sub(count);
+            let taken = units.free.fetch_update(SeqCst, SeqCst, left);
+            let units = units.clone();
+            taken.ok().map(|_| Taken { units, count })
+        };
+        self.waits.wait(watches, MINUTE, condition)
+    }
+
+    /// Adds units, and signals their key.
+    fn add(&self, count: u64) -> usize {
+        self.free.fetch_add(count, SeqCst);
+        self.waits.check_and_complete(&KEY)
+    }
+}
+
+#[test]
+fn newcomer_behind_others_is_not_checked() {
+    let (_timer, waits) = by_hand();
+    let units = Units::new(waits.clone());
+    let mut first = units.take(1, true);
+    units.free.store(1, SeqCst); // its event is on its way
+    let checked = waits.stats().checks;
+    let mut newcomer = units.take(1, true);
+    assert_eq!(waits.stats().checks, checked, "not even checked");
+    let at_once = waits.wait(Watches::keys(&[KEY]).in_turn(), Duration::ZERO, || true);
+    assert_eq!(at_once.wait_blocking(), Err(WaitError::Expired));
+    assert_eq!(waits.check_and_complete(&KEY), 1);
+    drop(over(&mut first)); // returns it
+    drop(over(&mut newcomer));
+    drop(over(&mut units.take(1, true))); // no one is ahead: checked at once
+    assert_empty(&waits);
+}
+
+#[test]
+fn large_request_is_served_among_small_ones() {
+    for (in_turn, large_ready) in [(true, true), (false, false)] {
+        let (_timer, waits) = by_hand();
+        let units = Units::new(waits);
+        let mut small: Vec<_> = (0..4).map(|_| units.take(1, in_turn)).collect();
+        let mut large = units.take(4, in_turn);
+        small.extend((0..100).map(|_| units.take(1, in_turn)));
+        // Four are out at a time; each is returned by itself.
+        units.add(4);
+        for mut taken in small.drain(..4) {
+            drop(over(&mut taken));
+        }
+        assert_eq!(poll(&mut large).is_ready(), large_ready);
+    }
+}
+
+#[test]
+fn event_goes_on_as_long_as_heads_complete() {
+    let (_timer, waits) = by_hand();
+    let units = Units::new(waits);
+    let mut all = [2, 1, 3, 1, 1].map(|count| units.take(count, true));
+    assert_eq!(units.add(4), 2);
+    assert!(
+        poll(&mut all[3]).is_pending(),
+        "the third is ahead, and too large"
+    );
+    assert_eq!(units.add(2), 1);
+    assert_eq!(units.add(1), 1);
+    units.free.store(1, SeqCst);
+    assert_eq!(units.waits.check_and_complete_with(&KEY, &"any"), 1);
+}
+
+/// Whatever ends a head that others are behind: they may fit where it did not.
+#[test]
+fn head_that_ends_lets_the_next_be_checked() {
+    for how in [
+        "is taken",
+        "expires",
+        "is cancelled",
+        "is dropped",
+        "panics",
+    ] {
+        let (timer, waits) = by_hand();
+        let units = Units::new(waits.clone());
+        let panics = Arc::new(AtomicBool::new(false));
+        let panicking = panics.clone();
+        let condition = move || {
+            assert!(!panicking.load(SeqCst), "a condition panics");
+            false
+        };
+        let large = waits.wait(Watches::keys(&[KEY]).in_turn(), SECOND, condition);
+        let mut next = units.take(1, true);
+        units.add(1);
+        assert!(poll(&mut next).is_pending());
+        let id = large.id().unwrap();
+        match how {
+            "expires" => timer.advance(SECOND),
+            "is cancelled" => assert_eq!(waits.cancel(id, "test"), EndResult::Ended),
+            "is dropped" => drop(large),
+            "is taken" => drop(waits.take(id)),
+            "panics" => {
+                panics.store(true, SeqCst);
+                waits.check_and_complete(&KEY);
+            }
+            _ => unreachable!("{how}"),
+        }
+        drop(over(&mut next));
+        assert_empty(&waits);
+    }
+}
+
+#[test]
+fn wait_behind_others_has_no_last_check() {
+    let (timer, waits) = by_hand_with(|builder| builder.recheck_every(10 * MS));
+    let head = waits.wait(Watches::keys(&[KEY]).in_turn(), MINUTE, || false);
+    let behind = waits.wait(Watches::keys(&[KEY]).in_turn(), SECOND, || true);
+    let id = behind.id().unwrap();
+    assert_eq!(waits.complete(id), EndResult::NoValue);
+    timer.advance(500 * MS); // rechecks
+    assert_eq!(waits.len(), 2);
+    timer.advance(SECOND);
+    assert_eq!(behind.wait_blocking(), Err(WaitError::Expired));
+    drop(head);
+    assert_empty(&waits);
+}
+
+#[test]
+fn completed_key_checks_the_line_in_turn() {
+    let (_timer, waits) = by_hand();
+    let units = Units::new(waits.clone());
+    let mut line = [2, 1, 1].map(|count| units.take(count, true));
+    units.free.store(1, SeqCst);
+    assert_eq!(waits.complete_for_key(&KEY), 0, "no value for the head");
+    units.free.store(4, SeqCst);
+    waits.complete_for_key(&KEY);
+    let taken = line.each_mut().map(over);
+    assert_empty(&waits);
+    drop(taken);
+
+    // An event is the value of the next event.
+    let next = || waits.next_event(Watches::keys(&[KEY]).in_turn(), MINUTE);
+    let mut all = [(); 3].map(|()| next());
+    waits.complete_for_key(&KEY);
+    assert!(all.iter_mut().all(|wait| poll(wait).is_ready()));
+    assert_empty(&waits);
+}
+
+#[test]
+fn dropped_future_passes_its_turn_on() {
+    // A guard returns what it holds, and is counted once.
+    let (_timer, waits) = by_hand();
+    let units = Units::new(waits.clone());
+    let [first, mut second, mut third] = [(); 3].map(|()| units.take(1, true));
+    units.add(1);
+    drop(first);
+    let taken = over(&mut second);
+    assert!(poll(&mut third).is_pending());
+    drop(taken);
+    drop(over(&mut third));
+
+    // An event without a condition.
+    let next = || waits.next_event(Watches::keys(&[KEY]).in_turn(), MINUTE);
+    let [first, mut second, mut third] = [(); 3].map(|()| next());
+    assert!(waits.check_and_complete_one(&KEY));
+    drop(first);
+    assert_eq!(over(&mut second), Ok(()));
+    assert!(poll(&mut third).is_pending());
+    drop(second); // it was taken
+    assert!(poll(&mut third).is_pending());
+    drop(third);
+    assert_empty(&waits);
+}
+
+#[test]
+fn event_for_one_ends_one_next_event() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let next = || waits.next_event(Watches::keys(&[KEY]).in_turn(), MINUTE);
+    let mut all = [(); 4].map(|()| next());
+    assert!(waits.check_and_complete_one(&KEY));
+    assert_eq!(
+        all.each_mut().map(|wait| poll(wait).is_ready()),
+        [true, false, false, false]
+    );
+    waits.cancel(all[1].id().unwrap(), "test"); // no event for the next
+    assert_eq!(waits.len(), 2);
+    assert_eq!(waits.check_and_complete(&KEY), 2);
+    assert_empty(&waits);
+}
+
+#[test]
+fn plain_waits_of_the_key_are_checked_as_ever() {
+    let (_timer, waits) = by_hand();
+    let units = Units::new(waits.clone());
+    let mut large = units.take(5, true);
+    let mut plain = units.take(1, false);
+    assert_eq!(units.add(1), 1);
+    drop(over(&mut plain));
+    assert!(poll(&mut large).is_pending());
+    assert_eq!(waits.cancel_for_key(&KEY, "test"), 1);
+    assert_empty(&waits);
+}
+
+#[test]
+fn turn_of_no_plain_key_is_refused() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let operation = || when(|| false, drop);
+    let several = Watches::keys(&[KEY, "other"]).in_turn();
+    let watermark = [(KEY, 1)];
+    let up_to = Watches::up_to(&watermark).in_turn();
+    let both = Watches::up_to(&watermark).with_keys(&[KEY]).in_turn();
+    for watches in [several, up_to, both] {
+        let (reason, _operation) = refused(&waits, operation(), watches);
+        assert_eq!(reason, RefusedReason::TurnOfOneKey);
+    }
+    let (reason, _operation) = refused(&waits, operation(), Watches::keys(&[]).in_turn());
+    assert_eq!(reason, RefusedReason::NoKeys);
+    assert_empty(&waits);
+}
+
+/// A million that complete in a chain, each of which signals the key.
+#[test]
+fn chain_of_turns_needs_no_stack() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let open = Arc::new(AtomicBool::new(false));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    const CHAIN: u32 = 50_000;
+    for number in 0..CHAIN {
+        let (seen, order, signals) = (open.clone(), order.clone(), waits.clone());
+        let then = move |_| {
+            order.lock().unwrap().push(number);
+            signals.check_and_complete(&KEY);
+        };
+        let operation: BoxedOperation = when(move || seen.load(SeqCst), then);
+        let watches = Watches::keys(&[KEY]).in_turn();
+        waits
+            .try_complete_else_watch(operation, watches, NEVER)
+            .unwrap();
+    }
+    open.store(true, SeqCst);
+    let head = waits.snapshot(1).oldest[0].id;
+    waits.cancel(head, "test"); // its end begins the chain
+    assert!(order.lock().unwrap().iter().copied().eq(0..CHAIN));
+    assert_empty(&waits);
+}
