@@ -158,7 +158,7 @@ impl<T> DelayQueue<T> {
         self.put(deadline, value)
     }
 
-    /// As [`insert`](Self::insert), at a moment of the timer's clock; one in the past is due at
+    /// Inserts as [`insert`](Self::insert) does, at a moment of the timer's clock; one in the past is due at
     /// once, after those that were due before. Reads no clock.
     ///
     /// # Errors
@@ -195,7 +195,7 @@ impl<T> DelayQueue<T> {
         self.move_to(key, deadline)
     }
 
-    /// As [`reset`](Self::reset), to a moment of the timer's clock, as in
+    /// Resets as [`reset`](Self::reset) does, to a moment of the timer's clock, as in
     /// [`insert_at`](Self::insert_at).
     pub fn reset_at(&mut self, key: &TaskId, deadline: Moment) -> bool {
         let deadline = self.driver().config.tick.round_up(deadline.as_nanos());
