@@ -141,6 +141,10 @@ prometheus:
 release-check:
     .ci/release test
 
+# A user's project on those packages, with the newest and the least Rust; the documentation as docs.rs builds it.
+release-rehearsal:
+    .ci/release --dry-run
+
 # The public API beside the one that is kept; installs cargo-semver-checks into target where it is missing.
 semver:
     .ci/semver
