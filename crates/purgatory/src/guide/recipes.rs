@@ -20,8 +20,10 @@ programs! {
     drain, "recipes/drain.rs";
     epochs, "recipes/epochs.rs";
     forgotten, "recipes/forgotten.rs";
+    held_pulls, "recipes/held_pulls.rs";
     leases, "recipes/leases.rs";
     load_once, "recipes/load_once.rs";
+    lock_waits, "recipes/lock_waits.rs";
     long_poll, "recipes/long_poll.rs";
     one_thread, "recipes/one_thread.rs";
     queue, "recipes/queue.rs";

@@ -17,8 +17,10 @@ mod guide {
     pub mod drain;
     #[cfg(feature = "keyed")]
     pub mod epochs;
+    pub mod held_pulls;
     pub mod leases;
     pub mod load_once;
+    pub mod lock_waits;
     pub mod long_poll;
     pub mod one_thread;
     pub mod queue;
@@ -39,6 +41,7 @@ mod durations;
 mod one_at_a_time;
 mod polls;
 mod produces;
+mod reached;
 mod requests;
 mod timers;
 

@@ -1,0 +1,94 @@
+//! Pulls that are held until a message of their tag is stored, and answered when the broker stops.
+
+use std::{
+    any::Any,
+    sync::{Arc, Mutex, mpsc},
+};
+
+use purgatory::{DelayedOperation, Outcome, Purgatory, RefusedReason, Timeout};
+
+/// A message: its tag, and its body.
+pub type Message = (&'static str, u32);
+
+pub struct Pull {
+    pub tag: &'static str,
+    pub offset: usize,
+    pub log: Arc<Mutex<Vec<Message>>>,
+    pub client: mpsc::Sender<Vec<Message>>,
+}
+
+impl Pull {
+    /// Reads the messages of its tag.
+    fn read(&self) -> Vec<Message> {
+        let log = self.log.lock().unwrap();
+        let unread = log.iter().skip(self.offset);
+        unread
+            .filter(|message| message.0 == self.tag)
+            .copied()
+            .collect()
+    }
+}
+
+impl DelayedOperation for Pull {
+    fn try_complete(&mut self) -> bool {
+        !self.read().is_empty()
+    }
+
+    fn try_complete_with(&mut self, stored: &dyn Any) -> bool {
+        // A message of another tag: the log is not read.
+        stored.downcast_ref() == Some(&self.tag) && self.try_complete()
+    }
+
+    fn on_complete(self, _: Outcome) {
+        let _ = self.client.send(self.read()); // empty at a timeout; the client may have gone
+    }
+}
+
+pub struct Broker {
+    pub log: Arc<Mutex<Vec<Message>>>,
+    pub pulls: Purgatory<&'static str, Pull>,
+}
+
+impl Broker {
+    pub fn store(&self, message: Message) -> usize {
+        self.log.lock().unwrap().push(message); // the condition first, and unlocked ...
+        self.pulls.check_and_complete_with(&"orders", &message.0) // ... then its event
+    }
+
+    /// Holds a pull from the log's end.
+    pub fn pull(
+        &self,
+        tag: &'static str,
+        client: mpsc::Sender<Vec<Message>>,
+        timeout: impl Into<Timeout>,
+    ) -> Result<(), RefusedReason> {
+        let log = self.log.clone();
+        let offset = log.lock().unwrap().len();
+        let pull = Pull {
+            tag,
+            offset,
+            log,
+            client,
+        };
+        self.pulls
+            .try_complete_else_watch(pull, &["orders"], timeout)?;
+        Ok(())
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let broker = Broker {
+        log: Arc::default(),
+        pulls: Purgatory::new("pulls")?,
+    };
+    let (client, answers) = mpsc::channel();
+    for tag in ["red", "blue"] {
+        broker.pull(tag, client.clone(), std::time::Duration::from_secs(30))?;
+    }
+    assert_eq!(broker.store(("green", 1)), 0);
+    assert_eq!(broker.store(("blue", 2)), 1);
+    assert_eq!(answers.recv()?, [("blue", 2)]);
+    assert_eq!(broker.pulls.complete_all(), 1); // the broker stops
+    assert!(answers.recv()?.is_empty());
+    Ok(())
+}
