@@ -257,7 +257,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// use purgatory::Watermarks;
     ///
     /// let votes: Watermarks<String> = Watermarks::new("votes")?;
-    /// let elected = votes.wait_for(&"term 7".to_owned(), 2, Duration::from_secs(1));
+    /// let elected = votes.wait_for("term 7", 2, Duration::from_secs(1));
     /// assert_eq!((votes.add("term 7", 1)?, votes.add("term 7", 1)?), (0, 1));
     /// assert_eq!(elected.wait_blocking()?, 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -309,17 +309,24 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// Returns a future of the key's value, ready once the value is at least `threshold`. O(log n)
     /// for n waits of the key.
     ///
+    /// `key` can be any borrowed form of the key type, as in [`advance`](Self::advance). It is
+    /// copied if the key has neither a value nor a wait.
+    ///
     /// # Cancel safety
     /// See [`WaitFuture`].
     ///
     /// # Errors
     /// The future yields a [`WaitError`].
-    pub fn wait_for(
+    pub fn wait_for<Q>(
         &self,
-        key: &K,
+        key: &Q,
         threshold: u64,
         timeout: impl Into<Timeout>,
-    ) -> WaitFuture<u64> {
+    ) -> WaitFuture<u64>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
         let answer = Answer::shared();
         let wait = WatermarkWait(Wait::Future {
             answer: Unfilled::new(&answer),
@@ -347,13 +354,17 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     ///
     /// # Errors
     /// Returns an error as [`Purgatory::try_complete_else_watch`] does; `then` is not called.
-    pub fn park(
+    pub fn park<Q>(
         &self,
-        key: &K,
+        key: &Q,
         threshold: u64,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<ParkResult, Refused<Callback>> {
+    ) -> Result<ParkResult, Refused<Callback>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
         let wait = WatermarkWait(Wait::Callback(Box::new(then)));
         let core = &self.purgatory.core;
         let parked = core.park_for_value(key, threshold, timeout.into(), wait);

@@ -414,7 +414,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// The sequence of the operation before the next one, when order matters over several shards.
     #[inline]
-    fn follows(&self) -> Option<u64> {
+    pub(super) fn follows(&self) -> Option<u64> {
         let sequence = self.sequence.as_ref()?;
         Some(sequence.fetch_add(1, Ordering::Relaxed))
     }

@@ -376,13 +376,16 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     }
 
     /// Parks a wait for a key's value, unless it ends at once.
-    pub(crate) fn park_for_value(
+    pub(crate) fn park_for_value<Q>(
         self: &Arc<Self>,
-        key: &K,
+        key: &Q,
         threshold: u64,
         timeout: Timeout,
         operation: O,
-    ) -> Result<ParkResult, Refused<O>> {
+    ) -> Result<ParkResult, Refused<O>>
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
         let parked = self.try_park_for_value(key, threshold, timeout, operation);
         if let Err(refused) = &parked {
             self.report_refusal(refused.reason);
@@ -390,22 +393,26 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         parked
     }
 
-    fn try_park_for_value(
+    fn try_park_for_value<Q>(
         self: &Arc<Self>,
-        key: &K,
+        key: &Q,
         threshold: u64,
         timeout: Timeout,
         mut operation: O,
-    ) -> Result<ParkResult, Refused<O>> {
+    ) -> Result<ParkResult, Refused<O>>
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
         // 1. Compare, and stay under the lock. The deadline counts from the call.
         let now_ns = self.driver().now_ns();
         let hash = self.versions.hash(key);
         let mut shard = self.shard_of(hash);
-        let found = shard.find(key, hash);
+        let mut found = shard.find(key, hash);
         let value = found.and_then(|record| shard.value(record)).unwrap_or(0);
         if failpoint!(ValueComparedUnlocked) {
             drop(shard);
             shard = self.shard_of(hash);
+            found = shard.find(key, hash);
         }
 
         // 2. It may be over.
@@ -435,18 +442,17 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let mut times = self.park_times(now_ns, timeout);
         times.needs_value = operation.needs_value();
         times.info.weight = permit.weight;
-        let watch = Watch {
-            key,
-            hash,
-            version: 0, // the value says it all
-            watermark: Some(Watermark {
-                threshold,
-                kind: WatermarkKind::Threshold,
-            }),
+        let watermark = Watermark {
+            threshold,
+            kind: WatermarkKind::Threshold,
         };
-        let handle = self.put_in(&mut shard, &times, State::Parked(operation), &watch);
+        // The key's `Clone` may panic: nothing is parked yet.
+        let record = found.unwrap_or_else(|| shard.add_key(key.to_owned(), hash));
+        let state = State::Parked(operation);
+        let inserted = shard.park_at(record, times, self.follows(), state, Some(watermark));
+        Self::work_at(&mut shard, &times, inserted.due);
         forget(permit); // the ending returns it
-        Ok(ParkResult::Parked(self.id(handle)))
+        Ok(ParkResult::Parked(self.id(inserted.handle)))
     }
 
     /// Parks a wait for several keys, each with its threshold, unless it ends at once. No key comes

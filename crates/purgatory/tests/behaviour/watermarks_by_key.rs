@@ -64,7 +64,7 @@ fn advances_complete_waits_early_twice_low_and_late() {
 #[test]
 fn additions_add_up_over_threads() {
     let votes: Watermarks<String> = Watermarks::new("votes").unwrap();
-    let elected = votes.wait_for(&"term".to_owned(), 4000, MINUTE);
+    let elected = votes.wait_for("term", 4000, MINUTE);
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -442,4 +442,28 @@ fn reset_may_cancel_the_waits_for_more() {
     assert_eq!(watermarks.reset_and_cancel(&1, 2, 30), Ok(2));
     assert_eq!((fails(both), fails(low)), (reset.clone(), reset));
     assert_empty(&waits);
+}
+
+/// A key is copied when it is new, not for each wait.
+#[test]
+fn waits_take_borrowed_forms_of_their_key() {
+    let (_timer, waits) = by_hand();
+    let ends: Watermarks<String> = Watermarks::over(waits);
+    let mut first = ends.wait_for("orders-0", 5, SECOND);
+    let (send, ended) = std::sync::mpsc::channel();
+    let then = move |outcome| send.send(outcome).unwrap();
+    ends.park("orders-0", 4, SECOND, then).unwrap();
+    assert_eq!(ends.purgatory().keys(), 1);
+    let mut second = None;
+    let wait = || second = Some(ends.wait_for("orders-0", 6, SECOND));
+    let borrowed = allocation_counter::measure(wait).count_total;
+    let owned = "orders-0".to_owned();
+    let mut third = None;
+    let wait = || third = Some(ends.wait_for(&owned, 6, SECOND));
+    assert_eq!(borrowed, allocation_counter::measure(wait).count_total);
+    assert_eq!(ends.advance("orders-0", 5), Ok(2));
+    assert_eq!((over(&mut first), ended.recv()), (Ok(5), Ok(Completed)));
+    assert_eq!(ends.advance("orders-0", 6), Ok(2));
+    assert_eq!(over(&mut second.unwrap()), Ok(6));
+    assert_eq!(over(&mut third.unwrap()), Ok(6));
 }
