@@ -1,7 +1,12 @@
 //! The waits of [`Watermarks`](crate::Watermarks), as operations: futures, callbacks and quorums.
 
+use std::{mem, task::Waker};
+
 use crate::{
-    engine::values::{Judgement, ValueWait},
+    engine::{
+        answer::Yields,
+        values::{Judgement, ValueWait},
+    },
     error::WaitError,
     operation::{DelayedOperation, Outcome, opaque},
     shard::values::Member,
@@ -17,12 +22,17 @@ pub struct WatermarkWait(pub(crate) Wait);
 
 /// The end of a wait: what is told of it.
 pub(crate) enum Wait {
-    /// A future of one key's value.
-    Future {
-        answer: Unfilled<u64>,
+    /// A future of one key's value waits for it.
+    Awaited {
+        /// That of the last poll.
+        waker: Option<Waker>,
         /// The value that met the threshold.
         value: u64,
     },
+    /// The answer of such a future, which has not taken it.
+    Answered(Result<u64, WaitError>),
+    /// The part that is called back then.
+    WakeUp(Option<Waker>),
     /// A callback.
     Callback(Callback),
     /// A future of a quorum, which knows its keys.
@@ -36,6 +46,7 @@ impl DelayedOperation for WatermarkWait {
     const CHECKED: bool = false;
     const HAS_EVENTS: bool = true;
     const SIGNALLED_BY_CALLERS: bool = false;
+    const AWAITED: bool = true;
 
     fn try_complete(&mut self) -> bool {
         false // the shard compares
@@ -45,17 +56,58 @@ impl DelayedOperation for WatermarkWait {
         match self.0 {
             Wait::Callback(then) => then(outcome),
             Wait::Quorum(quorum) => quorum.ended(outcome),
-            Wait::Future { mut answer, value } => answer.fill(match outcome {
-                Outcome::Completed => Ok(value),
-                _ => Err(WaitError::of(outcome)),
-            }),
+            Wait::WakeUp(Some(waker)) => waker.wake(),
+            // A future that was dropped, or no task to wake.
+            Wait::Awaited { .. } | Wait::Answered(_) | Wait::WakeUp(None) => {}
+        }
+    }
+
+    fn waker(&mut self) -> Option<&mut Option<Waker>> {
+        match &mut self.0 {
+            Wait::Awaited { waker, .. } => Some(waker),
+            _ => None,
+        }
+    }
+
+    fn answer(&mut self, outcome: &Outcome) -> Self {
+        let answer = Wait::Answered(self.result(outcome.clone()));
+        match mem::replace(&mut self.0, answer) {
+            Wait::Awaited { waker, .. } => WatermarkWait(Wait::WakeUp(waker)),
+            _ => unreachable!("a future waits for it"),
+        }
+    }
+}
+
+impl WatermarkWait {
+    /// Makes the wait of a future of one key's value.
+    pub(crate) fn awaited() -> Self {
+        WatermarkWait(Wait::Awaited {
+            waker: None,
+            value: 0,
+        })
+    }
+
+    /// Returns what a future of one key's value yields after this outcome.
+    pub(crate) fn result(&self, outcome: Outcome) -> Result<u64, WaitError> {
+        match (&self.0, outcome) {
+            (Wait::Awaited { value, .. }, Outcome::Completed) => Ok(*value),
+            (_, outcome) => Err(WaitError::of(outcome)),
+        }
+    }
+}
+
+impl Yields<u64> for WatermarkWait {
+    fn into_answer(self) -> Result<u64, WaitError> {
+        match self.0 {
+            Wait::Answered(answer) => answer,
+            _ => unreachable!("it was answered"),
         }
     }
 }
 
 impl ValueWait for WatermarkWait {
     fn met(&mut self, value: u64) {
-        if let Wait::Future { value: answer, .. } = &mut self.0 {
+        if let Wait::Awaited { value: answer, .. } = &mut self.0 {
             *answer = value;
         }
     }

@@ -8,6 +8,7 @@ use std::{borrow::Borrow, collections::HashSet, hash::Hash, sync::Arc};
 use timer_core::BuildError;
 
 use crate::{
+    engine::values::ForValue,
     error::{Refused, RefusedReason},
     operation::{CancelReason, Outcome, ParkResult, Timeout, opaque},
     purgatory::Purgatory,
@@ -327,14 +328,12 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let answer = Answer::shared();
-        let wait = WatermarkWait(Wait::Future {
-            answer: Unfilled::new(&answer),
-            value: 0,
-        });
         let core = &self.purgatory.core;
-        let parked = core.park_for_value(key, threshold, timeout.into(), wait);
-        self.future(answer, parked)
+        match core.park_for_value(key, threshold, timeout.into(), WatermarkWait::awaited()) {
+            Ok(ForValue::Parked(id)) => self.purgatory.answer_of(id),
+            Ok(ForValue::AtOnce(wait, outcome)) => WaitFuture::ready(wait.result(outcome)),
+            Err(refused) => self.purgatory.refused(refused.reason),
+        }
     }
 
     /// Makes the future of a wait that was parked, or refused.
@@ -367,7 +366,11 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     {
         let wait = WatermarkWait(Wait::Callback(Box::new(then)));
         let core = &self.purgatory.core;
-        let parked = core.park_for_value(key, threshold, timeout.into(), wait);
+        let parked = match core.park_for_value(key, threshold, timeout.into(), wait) {
+            Ok(ForValue::Parked(id)) => Ok(ParkResult::Parked(id)),
+            Ok(ForValue::AtOnce(wait, outcome)) => Ok(core.call_at_once(wait, outcome)),
+            Err(refused) => Err(refused),
+        };
         parked.map_err(|refused| {
             refused.map(|wait| match wait.0 {
                 Wait::Callback(then) => then,

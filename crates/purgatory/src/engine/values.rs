@@ -23,7 +23,9 @@ use crate::{
         walk::{MET_BATCH, Unfinished},
     },
     error::{Refused, RefusedReason},
-    operation::{CancelReason, DelayedOperation, Outcome, ParkResult, Timeout, Verdict},
+    operation::{
+        CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, Timeout, Verdict,
+    },
     shard::{
         AllEnded, CheckedIn, Ended, ParkTimes, State, Watch, Watermark, WatermarkKind,
         values::{Member, MetWaits},
@@ -37,7 +39,7 @@ pub(crate) type Members = SmallVec<[Member; 8]>;
 
 /// An operation that waits for values, and has no check of its own.
 pub(crate) trait ValueWait: DelayedOperation {
-    /// Stores the value that has met its threshold, for a wait for one key.
+    /// Stores the value that has met its threshold, for a wait for one key. Runs under a lock.
     fn met(&mut self, value: u64);
 
     /// Returns true when it yields a value, which only an advance gives.
@@ -48,6 +50,13 @@ pub(crate) trait ValueWait: DelayedOperation {
 
     /// Decides what the states of a quorum's members mean, and stores the values that meet it.
     fn judge(&mut self, members: &[Member]) -> Judgement;
+}
+
+/// A wait for a key's value, as it was parked or not.
+pub(crate) enum ForValue<O> {
+    Parked(OperationId),
+    /// It ended at once, and is still to be told so.
+    AtOnce(O, Outcome),
 }
 
 /// The state of a quorum.
@@ -162,7 +171,8 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let mut unmet = Vec::new();
         if cancel.is_some() {
             // The met ones leave first: they are not for more.
-            shard.take_met(record, value, usize::MAX, now_ns, &mut met);
+            let meet = |wait: &mut O| wait.met(value);
+            shard.take_met(record, value, usize::MAX, now_ns, &mut met, meet);
             unmet = shard.unmet(record);
         } else if is_met {
             return Ok(self.complete_met(shard, record, key, hash, value));
@@ -171,10 +181,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         // 3. Finish what ended.
         let call = Call::enter(&self.executors);
         let mut unfinished = Unfinished::new(self, &call);
-        for mut ended in met.ended {
-            ended.payload.met(value);
-            unfinished.ended.push(ended);
-        }
+        unfinished.ended.extend(met.ended);
         if let Some(reason) = cancel {
             self.each_taken(shard, &unmet, |first_shard, handle| {
                 let outcome = Outcome::Cancelled(reason.clone());
@@ -247,13 +254,13 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
                 quorums: Vec::new(),
             };
             shard.signalled(record);
-            let more = shard.take_met(record, value, MET_BATCH, now_ns, &mut met);
+            let meet = |wait: &mut O| wait.met(value);
+            let more = shard.take_met(record, value, MET_BATCH, now_ns, &mut met, meet);
             drop(shard);
 
             // 2. Finish them. A wait for less that a callback asks for is over at once, so this
             //    ends.
-            for mut ended in met.ended {
-                ended.payload.met(value);
+            for ended in met.ended {
                 completed += self.finish(&call, ended);
             }
             completed += self.judge_all(&call, met.quorums);
@@ -376,13 +383,14 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     }
 
     /// Parks a wait for a key's value, unless it ends at once.
+    #[inline]
     pub(crate) fn park_for_value<Q>(
-        self: &Arc<Self>,
+        &self,
         key: &Q,
         threshold: u64,
         timeout: Timeout,
         operation: O,
-    ) -> Result<ParkResult, Refused<O>>
+    ) -> Result<ForValue<O>, Refused<O>>
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
@@ -393,13 +401,14 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         parked
     }
 
+    #[inline]
     fn try_park_for_value<Q>(
-        self: &Arc<Self>,
+        &self,
         key: &Q,
         threshold: u64,
         timeout: Timeout,
         mut operation: O,
-    ) -> Result<ParkResult, Refused<O>>
+    ) -> Result<ForValue<O>, Refused<O>>
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
@@ -424,7 +433,8 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         };
         if let Some(outcome) = timeout.at_once(is_met, now_ns) {
             drop(shard);
-            return Ok(self.end_at_once(operation, outcome));
+            self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
+            return Ok(ForValue::AtOnce(operation, outcome));
         }
 
         // 3. Take a place, and park.
@@ -452,7 +462,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let inserted = shard.park_at(record, times, self.follows(), state, Some(watermark));
         Self::work_at(&mut shard, &times, inserted.due);
         forget(permit); // the ending returns it
-        Ok(ParkResult::Parked(self.id(inserted.handle)))
+        Ok(ForValue::Parked(self.id(inserted.handle)))
     }
 
     /// Parks a wait for several keys, each with its threshold, unless it ends at once. No key comes
@@ -485,7 +495,8 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             _ => Verdict::Unsatisfied,
         };
         if let Some(outcome) = timeout.at_once(is_met, now_ns) {
-            return Ok(self.end_at_once(operation, outcome));
+            self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
+            return Ok(self.call_at_once(operation, outcome));
         }
 
         // 2. Take a place.
@@ -547,10 +558,9 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         self.watch_others(operation, handle, others, false)
     }
 
-    /// Ends an operation that was never parked.
-    fn end_at_once(self: &Arc<Self>, operation: O, outcome: Outcome) -> ParkResult {
+    /// Calls back an operation that was never parked.
+    pub(crate) fn call_at_once(self: &Arc<Self>, operation: O, outcome: Outcome) -> ParkResult {
         let call = Call::enter(&self.executors);
-        self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
         self.end_parking(&call, Ended::at_once(operation, outcome))
     }
 }

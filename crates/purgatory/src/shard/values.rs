@@ -12,7 +12,7 @@ use hashbrown::Equivalent;
 use timer_core::TimerHandle;
 
 use super::{
-    AllEnded, EndedAt, SecondaryId, Shard,
+    AllEnded, EndedAt, Entry, SecondaryId, Shard,
     keys::{Link, Popped, WatchList},
     watchers::Links,
     watermark_queue::{Lowest, WatermarkKind},
@@ -117,8 +117,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Takes up to `limit` watches that `value` meets off a key with a value, in the order of
-    /// (threshold, parking). Ends the waits for this key alone as Completed; keeps the members of
-    /// quorums, as reached. Returns false when none is left.
+    /// (threshold, parking). Ends the waits for this key alone as Completed, after `meet` has given
+    /// each the value; keeps the members of quorums, as reached. Returns false when none is left.
     ///
     /// O(k log n) for k of n watches of the key.
     pub(crate) fn take_met(
@@ -128,6 +128,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         limit: usize,
         now_ns: EndedAt,
         met: &mut MetWaits<K, O>,
+        mut meet: impl FnMut(&mut O),
     ) -> bool {
         for _ in 0..limit {
             // 1. Take the lowest watch off the queue, if it is met.
@@ -152,6 +153,10 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             *links.at_mut(unmet.at) = Link::NOWHERE;
             let emptied_key = self.keys.remove_waiter(record);
             debug_assert!(emptied_key.is_none(), "Gone: it has a value");
+            let entry = self.get_mut(unmet.handle);
+            if let Some(wait) = entry.and_then(Entry::payload_mut) {
+                meet(wait);
+            }
             let ended = self.claim(unmet.handle, Outcome::Completed, now_ns);
             met.ended.extend(ended);
         }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use loom::thread;
-use purgatory::{CancelReason, Replies, WaitError, WaitFuture, sync::Failpoint};
+use purgatory::{CancelReason, Replies, WaitError, WaitFuture, Watermarks, sync::Failpoint};
 
 use super::{MS, by_hand, check, ending};
 
@@ -147,5 +147,42 @@ fn purgatory_drop_against_poll() {
         last.join().unwrap();
         let dropped = Err(WaitError::Cancelled(CancelReason::Dropped));
         assert_eq!(answer(&mut reply, polled), dropped);
+    });
+}
+
+#[test]
+fn advance_against_poll() {
+    check(&[Failpoint::PollLeavesNoWaker], || {
+        let (_timer, purgatory) = by_hand();
+        let watermarks = Watermarks::over(purgatory);
+        let mut wait = watermarks.wait_for(&1, 5, MS);
+        let leader = watermarks.clone();
+        let leader = thread::spawn(move || leader.advance(&1, 7));
+        let polled = poll(&mut wait);
+        assert_eq!(leader.join().unwrap(), Ok(1));
+        assert_eq!(answer(&mut wait, polled), Ok(7));
+        assert!(watermarks.purgatory().is_empty());
+    });
+}
+
+/// A future is dropped while its value comes: the wait ends once, as completed or as cancelled.
+#[test]
+fn advance_against_future_drop() {
+    check(&[Failpoint::DroppedFutureLeavesOperation], || {
+        let (_timer, purgatory) = by_hand();
+        let watermarks = Watermarks::over(purgatory);
+        let wait = watermarks.wait_for(&1, 5, MS);
+        let never = watermarks.wait_for(&1, 9, MS);
+        let leader = watermarks.clone();
+        let leader = thread::spawn(move || leader.advance(&1, 7));
+        drop((wait, never));
+        let completed = leader.join().unwrap().unwrap() as u64;
+        let waits = watermarks.purgatory();
+        assert_eq!((waits.len(), waits.watched()), (0, 0));
+        let stats = waits.stats();
+        assert_eq!(
+            (stats.completed, stats.cancelled),
+            (completed, 2 - completed)
+        );
     });
 }
