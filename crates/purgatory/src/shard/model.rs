@@ -40,7 +40,7 @@ const ALL_PATHS: u64 = 100_000;
 const STEPS_A_CASE: u64 = 600;
 
 /// The number of rare paths that are counted.
-const PATHS: usize = 28;
+const PATHS: usize = 32;
 
 /// A key; the even ones have shard 0 as their first. Keys come in pairs that share a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
