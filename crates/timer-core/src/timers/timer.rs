@@ -149,8 +149,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         Sleep::after(self.inner(), delay)
     }
 
-    /// Sleeps as [`sleep`](Self::sleep) does, until a moment of the timer's clock; one in the past is due at
-    /// once, and [`Moment::NEVER`] never. Reads no clock.
+    /// Sleeps as [`sleep`](Self::sleep) does, until a moment of the timer's clock; one in
+    /// the past is due at once, and [`Moment::NEVER`] never. Reads no clock.
     fn sleep_until(&self, deadline: Moment) -> Sleep {
         Sleep::until(self.inner(), deadline.as_nanos())
     }
