@@ -351,6 +351,7 @@ pub enum Timeout {
 
 impl Timeout {
     /// Returns the tick of the deadline; `None` for never.
+    #[inline]
     pub(crate) fn deadline(self, tick: TickLength, now_ns: u64) -> Option<u64> {
         match self {
             Timeout::At(deadline) => Some(tick.round_up(deadline.as_nanos())),

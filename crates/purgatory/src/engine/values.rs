@@ -75,6 +75,14 @@ pub(crate) enum Judgement {
     },
 }
 
+/// The place of a key's value, in its locked shard.
+struct Place<'a, K, O> {
+    shard: LockedShard<'a, K, O>,
+    record: u32,
+    /// The value, if it has one.
+    before: Option<u64>,
+}
+
 impl<K: WatchKey, O: ValueWait> Core<K, O> {
     /// Returns the key's value. O(1).
     pub(crate) fn value<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<u64> {
@@ -127,7 +135,11 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         }
 
         // 2. The new value, and the waits that it reaches.
-        let (mut shard, record, before) = self.place_for(shard, found, key, hash, places)?;
+        let Place {
+            mut shard,
+            record,
+            before,
+        } = self.place_for(shard, found, key, hash, places)?;
         self.versions.count_event(hash);
         let value = to(before.unwrap_or(0));
         if !shard.set_value(record, value) {
@@ -161,7 +173,9 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
 
         // 2. The new value. The waits for more are found in the same lock hold, if they
         //    are to be cancelled.
-        let (mut shard, record, _) = self.place_for(shard, found, key, hash, places)?;
+        let Place {
+            mut shard, record, ..
+        } = self.place_for(shard, found, key, hash, places)?;
         self.versions.count_event(hash);
         let is_met = shard.begin_epoch(record, epoch, value);
         let mut met = MetWaits {
@@ -205,13 +219,17 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         key: &Q,
         hash: u64,
         places: &Limit,
-    ) -> Result<(LockedShard<'a, K, O>, u32, Option<u64>), RefusedReason>
+    ) -> Result<Place<'a, K, O>, RefusedReason>
     where
         Q: ToOwned<Owned = K> + ?Sized,
     {
         let before = found.and_then(|record| shard.value(record));
         if let (Some(record), Some(_)) = (found, before) {
-            return Ok((shard, record, before));
+            return Ok(Place {
+                shard,
+                record,
+                before,
+            });
         }
 
         // The key's `Clone` may panic: it runs before anything is changed.
@@ -231,7 +249,11 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             (None, None) => unreachable!("a key without a record was copied"),
         };
 
-        Ok((shard, record, before))
+        Ok(Place {
+            shard,
+            record,
+            before,
+        })
     }
 
     /// Completes the waits of a key that `value` reaches, some under one lock hold; returns how
@@ -323,6 +345,9 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         });
         let cancelled = unfinished.ended.len();
         unfinished.finish();
+        if failpoint!(RemovalJudgesNothing) {
+            return cancelled;
+        }
         cancelled + self.judge_all_ended(&call, quorums)
     }
 
@@ -444,10 +469,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         }
         let permit = match self.permit(&operation) {
             Ok(permit) => permit,
-            Err(full) => {
-                drop(shard);
-                return Err(Refused::new(operation, full));
-            }
+            Err(full) => return Err(Refused::new(operation, full)),
         };
         let mut times = self.park_times(now_ns, timeout);
         times.needs_value = operation.needs_value();

@@ -541,7 +541,7 @@ mod tests {
         }
         let (table, pages) = keys.kept();
         assert!(
-            keys.records.len() == 0 && table <= KEPT_KEYS && pages <= 2,
+            keys.records.is_empty() && table <= KEPT_KEYS && pages <= 2,
             "{table}, {pages}"
         );
     }

@@ -157,8 +157,9 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             if let Some(wait) = entry.and_then(Entry::payload_mut) {
                 meet(wait);
             }
-            let ended = self.claim(unmet.handle, Outcome::Completed, now_ns);
-            met.ended.extend(ended);
+            if let Some(ended) = self.claim(unmet.handle, Outcome::Completed, now_ns) {
+                met.ended.push(ended);
+            }
         }
         true
     }

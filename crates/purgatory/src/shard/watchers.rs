@@ -523,7 +523,12 @@ mod tests {
             for number in numbers {
                 let waiting = self.waiting(number);
                 let unmet = waiting.unmet.iter().map(|(_, waiter)| waiter);
-                let listed = [&waiting.plain, &waiting.in_turn, &waiting.met];
+                let listed = [
+                    &waiting.plain,
+                    &waiting.in_turn,
+                    &waiting.met,
+                    &waiting.reached,
+                ];
                 let all = listed.into_iter().flatten().chain(unmet);
                 linked.extend(all.map(|waiter| waiter.at));
                 let record = self.keys.at(number);
@@ -590,11 +595,20 @@ mod tests {
                     unmet.push((watermark, Linked { at, handle }));
                 }
             }
+            // 3. The reached ones.
+            let mut reached = Vec::new();
+            if let Some(watermarks) = &self.keys.at(number).watermarks {
+                let is_reached = |of: &Unmet| links.is_on(of, WatchList::Reached, number);
+                for Unmet { at, handle, .. } in watermarks.assert_valid_reached(is_reached) {
+                    reached.push(Linked { at, handle });
+                }
+            }
             Waiting {
                 plain,
                 in_turn,
                 unmet,
                 met,
+                reached,
             }
         }
 

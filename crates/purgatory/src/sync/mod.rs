@@ -58,6 +58,8 @@ pub enum Failpoint {
     ValueComparedUnlocked,
     /// An advance compares its epoch under one lock hold and stores its value under the next.
     EpochComparedUnlocked,
+    /// A removal of a key does not judge the quorums that it leaves.
+    RemovalJudgesNothing,
     /// A quorum is not judged once all its keys are watched.
     QuorumTrustsItsFirstLook,
     /// A wait on a monitor does not check whether all keys were signalled while it was parked.

@@ -7,3 +7,4 @@ mod effort;
 
 mod model;
 mod oracle;
+mod watermarks;

@@ -1,82 +1,57 @@
-//! Produces of one partition that are answered once every in-sync replica has their record.
+//! Produces of one partition that are answered once every in-sync replica has their record. A
+//! replica may fall out while they wait: then the others suffice.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
 
-use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory, Refused, Watches};
+use purgatory::{RefusedReason, WaitFuture, Watermarks};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-pub struct DelayedProduce {
-    required_offset: u64,
-    high_watermark: Arc<AtomicU64>,
-    answer: Box<dyn FnOnce(Outcome) + Send>,
-}
-
-impl DelayedOperation for DelayedProduce {
-    fn try_complete(&mut self) -> bool {
-        self.high_watermark.load(SeqCst) >= self.required_offset
-    }
-
-    fn on_complete(self, outcome: Outcome) {
-        (self.answer)(outcome);
-    }
-}
+pub type Replica = &'static str;
 
 pub struct Partition {
-    pub name: &'static str,
-    pub high_watermark: Arc<AtomicU64>,
-    pub produces: Purgatory<&'static str, DelayedProduce>,
+    pub in_sync: Mutex<Vec<Replica>>,
+    pub log_ends: Watermarks<Replica>, // how far each replica has come
 }
 
 impl Partition {
-    /// Answers when all replicas have the record at this offset, or after [`TIMEOUT`]. A refused
-    /// produce is handed back, for the caller to answer.
-    pub fn produce(
-        &self,
-        required_offset: u64,
-        answer: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<ParkResult, Refused<DelayedProduce>> {
-        let produce = DelayedProduce {
-            required_offset,
-            high_watermark: self.high_watermark.clone(),
-            answer: Box::new(answer),
-        };
-        let until = [(self.name, required_offset)];
-        self.produces
-            .try_complete_else_watch(produce, Watches::up_to(&until), TIMEOUT)
+    /// A future of the replicas that have the record at this offset: all that are in sync.
+    pub fn produce(&self, required_offset: u64) -> WaitFuture<Vec<(Replica, u64)>> {
+        // Parked under the lock: a replica falls out before, or is one that this produce waits for.
+        let in_sync = self.in_sync.lock().unwrap();
+        let replicas: Vec<_> = in_sync
+            .iter()
+            .map(|&replica| (replica, required_offset))
+            .collect();
+        self.log_ends.wait_for_all(&replicas, TIMEOUT)
     }
 
-    /// All in-sync replicas have come this far.
-    pub fn replicated(&self, offset: u64) -> usize {
-        self.high_watermark.fetch_max(offset, SeqCst); // the condition first ...
-        self.produces.complete_up_to(&self.name, offset) // ... then its event
+    /// A replica has come this far. Returns how many produces that answered.
+    pub fn fetched(&self, replica: Replica, offset: u64) -> Result<usize, RefusedReason> {
+        self.log_ends.advance(&replica, offset)
+    }
+
+    /// A replica has fallen behind. Returns how many produces waited for it alone.
+    pub fn falls_out(&self, replica: Replica) -> usize {
+        self.in_sync
+            .lock()
+            .unwrap()
+            .retain(|other| *other != replica);
+        self.log_ends.remove(&replica)
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let produces = Purgatory::new("produce")?;
     let orders = Partition {
-        name: "orders-0",
-        high_watermark: Arc::default(),
-        produces,
+        in_sync: Mutex::new(vec!["leader", "a", "b"]),
+        log_ends: Watermarks::new("orders-0")?,
     };
-    let (client, answers) = std::sync::mpsc::channel();
-    for required_offset in [1, 2, 3] {
-        let client = client.clone();
-        let answer = move |outcome| client.send((required_offset, outcome)).unwrap();
-        orders.produce(required_offset, answer)?;
-    }
-    assert_eq!(orders.replicated(2), 2); // the slower follower has fetched two records
-    let completed = |offset| (offset, Outcome::Completed);
-    assert_eq!(
-        answers.try_iter().collect::<Vec<_>>(),
-        [completed(1), completed(2)]
-    );
+    let [first, second] = [1, 2].map(|offset| orders.produce(offset));
+    orders.fetched("leader", 2)?;
+    orders.fetched("a", 2)?;
+    assert_eq!(orders.fetched("b", 1)?, 1);
+    assert_eq!(first.wait_blocking()?, [("leader", 2), ("a", 2), ("b", 1)]);
+    assert_eq!(orders.falls_out("b"), 1); // the second produce needs it no more
+    assert_eq!(second.wait_blocking()?, [("leader", 2), ("a", 2)]);
     Ok(())
 }

@@ -27,6 +27,7 @@ pub(in crate::shard) struct Waiting {
     pub(in crate::shard) in_turn: Vec<Linked>,
     pub(in crate::shard) unmet: Vec<(Watermark, Linked)>,
     pub(in crate::shard) met: Vec<Linked>,
+    pub(in crate::shard) reached: Vec<Linked>,
 }
 
 impl Linked {
@@ -47,7 +48,8 @@ impl Linked {
 
 impl Waiting {
     pub(in crate::shard) fn len(&self) -> usize {
-        self.plain.len() + self.in_turn.len() + self.unmet.len() + self.met.len()
+        let listed = self.plain.len() + self.in_turn.len() + self.met.len();
+        listed + self.unmet.len() + self.reached.len()
     }
 
     pub(super) fn has(&self, waiter: Linked) -> bool {

@@ -1,66 +1,58 @@
 //! Waits for a high watermark: acks=all, and two waits with one deadline.
 
-use purgatory::{Monitor, Outcome::Completed, ParkResult, WaitError};
+use purgatory::{CancelReason, Monitor, RefusedReason, WaitError, Watermarks};
 
 use super::{
     guide::{acks_all::Partition, deadline::Produces},
     *,
 };
 
-/// A produce inside an answer finds the watermark that completed it.
-#[test]
-fn an_advance_answers_the_produces_it_reaches() {
-    let (client, answers) = mpsc::channel();
-    let orders = Arc::new(Partition {
-        name: "orders-0",
-        high_watermark: Arc::default(),
-        produces: by_hand().1,
-    });
-    let answer = |offset| {
-        let client = client.clone();
-        move |outcome| client.send((offset, outcome)).unwrap()
-    };
-    for offset in [3, 1, 2] {
-        assert!(matches!(
-            orders.produce(offset, answer(offset)),
-            Ok(ParkResult::Parked(_))
-        ));
+fn partition() -> Partition {
+    Partition {
+        in_sync: Mutex::new(vec!["leader", "a", "b"]),
+        log_ends: Watermarks::over(by_hand().1),
     }
-    let inside = orders.clone();
-    let inner = answer(9);
-    let again = move |_| {
-        assert!(matches!(
-            inside.produce(9, inner),
-            Ok(ParkResult::Ended(Completed))
-        ));
-    };
-    orders.produce(4, again).unwrap();
-    // Twice, or lower, it answers nothing; and the watermark does not fall.
-    assert_eq!([2, 2, 1].map(|offset| orders.replicated(offset)), [2, 0, 0]);
-    reported(&answers, &[(1, Completed), (2, Completed)]);
-    assert!(matches!(
-        orders.produce(2, answer(2)),
-        Ok(ParkResult::Ended(Completed))
-    ));
-    assert_eq!(orders.replicated(9), 2);
-    reported(&answers, &[(2, Completed), (3, Completed), (9, Completed)]);
-    nothing_is_left(&orders.produces);
+}
+
+/// What 20 000 produces wait for changes while they wait.
+#[test]
+fn produces_end_when_a_lagging_replica_falls_out() {
+    const PRODUCES: u64 = 20_000;
+    let orders = partition();
+    let mut produces: Vec<_> = (1..=PRODUCES)
+        .map(|offset| orders.produce(offset))
+        .collect();
+    assert_eq!(orders.fetched("leader", PRODUCES), Ok(0));
+    assert_eq!(orders.fetched("b", 100), Ok(0));
+    assert_eq!(orders.fetched("a", PRODUCES - 1), Ok(100));
+    // The last produce waits for a, all others for b alone.
+    assert_eq!(orders.falls_out("b"), PRODUCES as usize - 101);
+    let mut last = produces.pop().unwrap();
+    let mut answered = produces.iter_mut().map(|produce| over(produce).unwrap());
+    let ends = [("leader", PRODUCES), ("a", PRODUCES - 1)];
+    assert!(answered.all(|replicas| replicas[..2] == ends));
+    assert!(poll(&mut last).is_pending());
+
+    // A produce that comes later does not wait for it, and b's late fetch answers none.
+    let mut later = orders.produce(PRODUCES + 1);
+    assert_eq!(orders.fetched("b", PRODUCES + 9), Ok(0));
+    assert_eq!(orders.fetched("leader", PRODUCES + 1), Ok(0));
+    assert_eq!(orders.fetched("a", PRODUCES + 1), Ok(2));
+    assert!(over(&mut last).is_ok() && over(&mut later).is_ok());
+    nothing_is_left(orders.log_ends.purgatory());
 }
 
 #[test]
-fn a_refused_produce_is_left_to_its_caller() {
-    let (client, answers) = mpsc::channel();
-    let orders = Partition {
-        name: "orders-0",
-        high_watermark: Arc::default(),
-        produces: by_hand().1,
-    };
-    orders.produces.shutdown(SECOND);
-    let answer = move |outcome| client.send(outcome).unwrap();
-    let refused = orders.produce(1, answer).unwrap_err();
-    reported::<_, Outcome>(&answers, &[]);
-    refused.into_inner().on_complete(Outcome::Expired);
-    reported(&answers, &[Outcome::Expired]);
+fn produce_without_a_replica_in_sync_is_refused() {
+    let orders = partition();
+    let mut waits = orders.produce(1);
+    for replica in ["leader", "a", "b"] {
+        orders.falls_out(replica);
+    }
+    let lost = CancelReason::QuorumLost { left: 0, needed: 1 };
+    assert_eq!(over(&mut waits), Err(WaitError::Cancelled(lost)));
+    let none = RefusedReason::NoQuorum { k: 0, n: 0 };
+    assert_eq!(over(&mut orders.produce(2)), Err(WaitError::Refused(none)));
 }
 
 fn produces() -> (ManualTimer, Produces) {
