@@ -54,6 +54,8 @@ fn scope_tells_late_replies_from_unasked_ones() {
     assert!(!comes_back(&scope, 1)); // before anything was asked
     let [early, second, never, gone] = [(); 4].map(|()| expect(&scope));
     assert_eq!([early.0, second.0, never.0, gone.0], [1, 2, 3, 4]);
+    assert!(!comes_back(&scope, 0)); // the key that all four share
+    assert_eq!(waits.len(), 4);
 
     // Out of turn, and before the task waits.
     scope.deliver(2, "second").unwrap();
@@ -80,6 +82,9 @@ fn scope_tells_late_replies_from_unasked_ones() {
         assert!(!comes_back(&scope, number), "{number}");
     }
     assert_empty(&waits);
+    let texts = [4, 5].map(|number| scope.deliver(number, "back").unwrap_err().to_string());
+    assert_eq!(texts[0], "a late reply: its request is over");
+    assert_eq!(texts[1], "a reply to a request that was never asked");
 }
 
 #[test]
@@ -88,7 +93,7 @@ fn scopes_share_no_numbers_and_fail_apart() {
     let [mut first, mut second] = [(); 2].map(|()| expect(&one).1);
     let mut same_number = expect(&other).1;
     assert_eq!(one.deliver(1, "of the first").map_err(|_| ()), Ok(()));
-    assert!(!comes_back(&other, 2));
+    assert!(!comes_back(&other, 2) && !comes_back(&other, 0));
     assert_eq!((waits.keys(), waits.watched()), (4, 4));
 
     assert_eq!(one.fail_all("connection closed"), 1);
