@@ -8,7 +8,7 @@ use crate::tree::{files, none, root, text};
 
 const GUIDE: &str = "crates/purgatory/src/guide/";
 
-/// Lines of a chapter, the definitions of its links included.
+/// Lines of a chapter, without the definitions of its links.
 const CHAPTER_LINES: usize = 150;
 
 /// The chapters by their names, and the page that lists them.
@@ -36,7 +36,7 @@ fn definitions(page: &str) -> BTreeMap<&str, &str> {
 fn chapters_of_the_guide_are_short() {
     let mut wrong = Vec::new();
     for (name, text) in chapters() {
-        let lines = text.lines().count();
+        let lines = text.lines().count() - definitions(&text).len();
         if lines > CHAPTER_LINES {
             wrong.push(format!("{name}.md: {lines} lines, at most {CHAPTER_LINES}"));
         }
