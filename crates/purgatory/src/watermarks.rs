@@ -317,7 +317,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// See [`WaitFuture`].
     ///
     /// # Errors
-    /// The future yields a [`WaitError`].
+    /// The future yields a [`WaitError`](crate::WaitError).
     pub fn wait_for<Q>(
         &self,
         key: &Q,
@@ -394,9 +394,9 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// See [`WaitFuture`].
     ///
     /// # Errors
-    /// The future yields a [`WaitError`]. It is Cancelled as
+    /// The future yields a [`WaitError`](crate::WaitError). It is Cancelled as
     /// [`QuorumLost`](CancelReason::QuorumLost) when fewer than `k` keys are left. It is
-    /// [Refused](WaitError::Refused), at once, if `k` is 0 or above the number of keys
+    /// [Refused](crate::WaitError::Refused), at once, if `k` is 0 or above the number of keys
     /// ([`NoQuorum`](RefusedReason::NoQuorum)), or if a key comes twice
     /// ([`RepeatedKey`](RefusedReason::RepeatedKey)).
     pub fn wait_for_k(
@@ -429,9 +429,9 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// ```
     ///
     /// # Errors
-    /// The future yields a [`WaitError`]. It is Cancelled as
+    /// The future yields a [`WaitError`](crate::WaitError). It is Cancelled as
     /// [`QuorumLost`](CancelReason::QuorumLost) when no key is left. It is
-    /// [Refused](WaitError::Refused), at once, without a key or if a key comes twice.
+    /// [Refused](crate::WaitError::Refused), at once, without a key or if a key comes twice.
     pub fn wait_for_all(
         &self,
         watermarks: &[(K, u64)],
