@@ -101,6 +101,8 @@ pub(crate) trait AnswerOrigin<T>: WaitOrigin {
     fn poll(&self, id: OperationId, waker: Option<Waker>) -> Poll<Result<T, WaitError>>;
     /// Cancels the operation of a future that was dropped, or drops its answer.
     fn abandon(&self, id: OperationId);
+    /// Returns the purgatory as its supertrait, which Rust 1.85 does not do by itself.
+    fn wait_origin(&self) -> &dyn WaitOrigin;
 }
 
 impl<K: WatchKey, O: Yields<T>, T> AnswerOrigin<T> for CachePadded<Arc<Core<K, O>>> {
@@ -111,6 +113,10 @@ impl<K: WatchKey, O: Yields<T>, T> AnswerOrigin<T> for CachePadded<Arc<Core<K, O
 
     fn abandon(&self, id: OperationId) {
         Core::abandon(self, id);
+    }
+
+    fn wait_origin(&self) -> &dyn WaitOrigin {
+        self
     }
 }
 
@@ -133,7 +139,7 @@ impl<T> EntryAnswer<T> {
 
     /// Returns the purgatory that it waits in.
     pub(crate) fn origin(&self) -> &dyn WaitOrigin {
-        &*self.origin
+        self.origin.wait_origin()
     }
 
     /// Takes the answer, or leaves the waker.
