@@ -26,6 +26,32 @@ fn fails<T: std::fmt::Debug>(mut wait: WaitFuture<T>) -> WaitError {
     over(&mut wait).unwrap_err()
 }
 
+/// Its answer lies where it waits. The value is that of the advance, though others came since.
+#[test]
+fn a_wait_for_a_value_takes_no_allocation() {
+    let (_timer, waits, watermarks) = watermarks();
+    let mut last = 0;
+    let mut ask = || {
+        let mut wait = watermarks.wait_for(&1, last + 1, SECOND);
+        assert!(poll(&mut wait).is_pending());
+        let dropped = watermarks.wait_for(&1, last + 9, SECOND);
+        assert_eq!(watermarks.advance(&1, last + 2), Ok(1));
+        assert_eq!(watermarks.advance(&1, last + 3), Ok(0));
+        assert_eq!(waits.len(), 1); // an answer that is not taken counts nowhere
+        drop(dropped);
+        assert_eq!(over(&mut wait), Ok(last + 2));
+        last += 3;
+    };
+    ask(); // what the shard keeps
+    let counted = allocation_counter::measure(|| {
+        for _ in 0..100 {
+            ask();
+        }
+    });
+    assert_eq!((counted.count_total, counted.count_current), (0, 0));
+    assert_empty(&waits);
+}
+
 #[test]
 fn advances_complete_waits_early_twice_low_and_late() {
     let (timer, waits, watermarks) = watermarks();
