@@ -94,7 +94,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Calls back inside the outermost call on this thread: now, or when that call gets to it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn call_back_in(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
         if call.is_nested() {
             let core = self.clone();

@@ -254,7 +254,7 @@ impl Buckets {
 
     /// Takes a node out of its bucket, by the place that the node had and has forgotten; false if
     /// it is in none. O(1).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Pages<Node<T>>, index: u32, place: u32) -> bool {
         if place == NO_PLACE {
             return false;
