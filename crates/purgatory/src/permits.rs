@@ -155,7 +155,7 @@ impl Permits {
     }
 
     /// Returns a future of `weight` permits. This call, not the first poll, takes the place in the
-    /// queue, and the timeout counts from here. O(1).
+    /// queue, and the timeout counts from here. O(1), and no allocation if they are free.
     ///
     /// More than the [limit](Self::limit) are not refused, since the limit may change: such a
     /// request waits, and those behind it, until its timeout.
@@ -168,7 +168,11 @@ impl Permits {
     /// The future yields a [`WaitError`](crate::WaitError): Expired, or Refused or Cancelled once
     /// the permits are [closed](Self::close).
     pub fn acquire(&self, weight: u64, timeout: impl Into<Timeout>) -> WaitFuture<Permit> {
-        // A wait keeps no permits open.
+        // 1. Usually they are free.
+        if let Some(permit) = self.try_acquire(weight) {
+            return WaitFuture::ready(Ok(permit));
+        }
+        // 2. Otherwise wait in turn. A wait keeps no permits open.
         let weak: Weak<Shared> = Arc::downgrade(&self.shared);
         let condition = move || weak.upgrade()?.take(weight);
         let watches = Watches::keys(&[()]).in_turn();

@@ -10,10 +10,10 @@ mod timers;
 mod waits;
 
 use row::{Row, row};
-use waits::{acks_all, operations, park, poll_loop, replies};
+use waits::{acks_all, operations, park, permits, poll_loop, replies};
 
 /// All rows, in the order of the table.
-pub(crate) const ROWS: [Row; 30] = [
+pub(crate) const ROWS: [Row; 32] = [
     row(
         "idle",
         "How often does a process wake up while 1000 timers are far away?",
@@ -130,6 +130,16 @@ pub(crate) const ROWS: [Row; 30] = [
         "replies-bytes",
         "How much memory does an awaited reply take?",
         replies::bytes,
+    ),
+    row(
+        "permits-free",
+        "What does it cost to take a free permit and return it?",
+        permits::run,
+    ),
+    row(
+        "permits-queue",
+        "And when 64 tasks wait for it in turn?",
+        permits::run,
     ),
     row(
         "poll-loop",

@@ -4,6 +4,7 @@ pub(super) mod acks_all;
 mod arena;
 pub(super) mod operations;
 pub(super) mod park;
+pub(super) mod permits;
 pub(super) mod poll_loop;
 pub(super) mod replies;
 mod tasks;
