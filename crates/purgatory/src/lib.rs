@@ -87,8 +87,6 @@
 //!
 //! # Features
 //!
-//! - `keyed` (on by default): `dashmap`, for maps beside the shards. [`Watermarks`] is
-//!   there without it.
 //! - `parking_lot` (on by default): its locks instead of std's.
 //! - `metrics` (on by default): [`Purgatory::publish`][publish] publishes counts and times to the
 //!   `metrics` facade.

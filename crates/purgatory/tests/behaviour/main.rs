@@ -32,6 +32,5 @@ mod turns;
 mod turns_model;
 mod waiting;
 mod watermarks;
-#[cfg(feature = "keyed")]
 mod watermarks_by_key;
 mod weight;

@@ -15,7 +15,6 @@ mod guide {
     pub mod deadline;
     pub mod debounce;
     pub mod drain;
-    #[cfg(feature = "keyed")]
     pub mod epochs;
     pub mod held_pulls;
     pub mod leases;
@@ -24,7 +23,6 @@ mod guide {
     pub mod long_poll;
     pub mod one_thread;
     pub mod queue;
-    #[cfg(feature = "keyed")]
     pub mod quorum_write;
     pub mod request_reply;
     pub mod retry;
@@ -35,7 +33,6 @@ mod guide {
     pub mod throttle;
 }
 
-#[cfg(feature = "keyed")]
 mod commits;
 mod durations;
 mod one_at_a_time;
