@@ -5,10 +5,10 @@
 //! `--quick` for figures to quote, on a quiet machine.
 //!
 //! Less is better everywhere. Each measure is printed with its spread as soon as it is made, one of
-//! two threads with its modes (see [`mod@line`]); the medians follow at the end, as the Markdown tables
-//! of `docs/BENCHMARKS.md`. Every loop counts how its timers and requests ended, and a wrong count
-//! ends the run. The allocator counts allocations by thread for the `bytes-per-…` rows; in all
-//! other rows it reads a thread-local or two per allocation, a few nanoseconds.
+//! two threads with its modes (see [`mod@line`]); the medians follow at the end, as the Markdown
+//! tables of `docs/BENCHMARKS.md`. Every loop counts how its timers and requests ended, and a wrong
+//! count ends the run. The allocator counts allocations by thread for the `bytes-per-…` rows; in
+//! all other rows it reads a thread-local or two per allocation, a few nanoseconds.
 //!
 //! `benches/instructions.py` counts the instructions of an operation with `--operations`.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
