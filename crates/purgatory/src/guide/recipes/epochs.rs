@@ -1,80 +1,56 @@
-//! Log ends of topics that may be deleted and made again under the same name.
+//! Log ends of topics that may be deleted and made again, and whose leader may cut the log back.
 
-use std::{
-    collections::hash_map::{Entry, HashMap},
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use purgatory::{RefusedReason, WaitFuture, Watermarks};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Name and epoch.
-pub type Topic = (&'static str, u64);
-
 pub struct Topics {
-    pub epochs: Mutex<HashMap<&'static str, u64>>, // of the topics that exist
-    pub made: AtomicU64,
-    pub ends: Watermarks<Topic>,
+    pub ends: Watermarks<String>,
 }
 
 impl Topics {
-    /// The epoch of a new topic; `None` when one of this name exists.
-    pub fn create(&self, name: &'static str) -> Option<u64> {
-        match self.epochs.lock().unwrap().entry(name) {
-            Entry::Occupied(_) => None,
-            Entry::Vacant(vacant) => Some(*vacant.insert(self.made.fetch_add(1, Relaxed))),
-        }
+    /// Makes a topic, under an epoch above those before. Fetches of an older topic of this name are
+    /// cancelled; returns how many.
+    pub fn create(&self, name: &str, epoch: u64) -> Result<usize, RefusedReason> {
+        self.ends.reset_and_cancel(name, epoch, 0)
+    }
+
+    /// Begins the epoch of a new leader, whose log ends here. Fetches for more wait on.
+    pub fn lead(&self, name: &str, epoch: u64, end: u64) -> Result<usize, RefusedReason> {
+        self.ends.reset(name, epoch, end)
     }
 
     /// Cancels the fetches of the topic; returns how many.
-    pub fn delete(&self, topic: Topic) -> usize {
-        let mut epochs = self.epochs.lock().unwrap();
-        epochs.retain(|name, epoch| (*name, *epoch) != topic);
-        drop(epochs);
-        self.ends.remove(&topic)
+    pub fn delete(&self, name: &str) -> usize {
+        self.ends.remove(name)
     }
 
-    /// `None` when this topic was deleted, even if one of its name exists again.
-    pub fn fetch(&self, topic: Topic, offset: u64) -> Option<WaitFuture<u64>> {
-        // Registered before the look: a deletion from here on cancels it.
-        let wait = self.ends.wait_for(&topic, offset, TIMEOUT);
-        if self.exists(topic) { Some(wait) } else { None }
+    pub fn fetch(&self, name: &str, offset: u64) -> WaitFuture<u64> {
+        self.ends.wait_for(name, offset, TIMEOUT)
     }
 
-    /// False when this topic was deleted.
-    pub fn append(&self, topic: Topic, end: u64) -> Result<bool, RefusedReason> {
-        self.ends.advance(&topic, end)?;
-        let exists = self.exists(topic);
-        if !exists {
-            self.ends.remove(&topic); // a late append leaves no value behind
+    /// False when the epoch is over: an append of an old leader, or of a topic that was deleted.
+    pub fn append(&self, name: &str, epoch: u64, end: u64) -> Result<bool, RefusedReason> {
+        match self.ends.advance_in(name, epoch, end) {
+            Ok(_) => Ok(true),
+            Err(RefusedReason::OtherEpoch { .. }) => Ok(false),
+            Err(refused) => Err(refused),
         }
-        Ok(exists)
-    }
-
-    fn exists(&self, topic: Topic) -> bool {
-        let (name, epoch) = topic;
-        self.epochs.lock().unwrap().get(name) == Some(&epoch)
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let ends = Watermarks::new("ends")?;
     let topics = Topics {
-        epochs: Mutex::default(),
-        made: AtomicU64::new(0),
-        ends,
+        ends: Watermarks::new("ends")?,
     };
-    let old = ("orders", topics.create("orders").unwrap());
-    topics.append(old, 100)?;
-    topics.delete(old);
-    let new = ("orders", topics.create("orders").unwrap());
-    let fetch = topics.fetch(new, 1).unwrap();
-    assert!(!topics.append(old, 101)? && topics.append(new, 1)?);
-    assert_eq!(fetch.wait_blocking(), Ok(1));
+    topics.create("orders", 1)?;
+    topics.append("orders", 1, 100)?;
+    topics.lead("orders", 2, 80)?; // the new leader has no more
+    let fetch = topics.fetch("orders", 90);
+    assert!(!topics.append("orders", 1, 101)?); // late
+    assert!(topics.append("orders", 2, 90)?);
+    assert_eq!(fetch.wait_blocking(), Ok(90));
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use purgatory::{WaitError, Watermarks};
+use purgatory::{RefusedReason, WaitError, Watermarks};
 
 use super::{
     guide::{epochs::Topics, quorum_write::Replicas},
@@ -53,44 +53,50 @@ fn the_answer_that_makes_a_majority_commits() {
 
 fn topics() -> Topics {
     Topics {
-        epochs: Mutex::default(),
-        made: AtomicU64::new(0),
         ends: Watermarks::over(by_hand().1),
     }
 }
 
-/// Otherwise fetches of the first would wait for a topic that is gone.
+/// A client that fetches from the old leader's end waits until the new leader has come that far.
 #[test]
-fn a_topic_is_not_made_twice() {
+fn a_log_cut_back_goes_on_under_its_new_leader() {
     let topics = topics();
-    let orders = ("orders", topics.create("orders").unwrap());
-    let mut fetch = topics.fetch(orders, 1).unwrap();
-    assert_eq!(topics.create("orders"), None);
-    assert_eq!(topics.append(orders, 1), Ok(true));
-    assert_eq!(got(&mut fetch), 1);
+    assert_eq!(topics.create("orders", 1), Ok(0));
+    assert_eq!(topics.append("orders", 1, 100), Ok(true));
+    let mut fetch = topics.fetch("orders", 101);
+    assert_eq!(topics.lead("orders", 2, 80), Ok(0));
+    assert_eq!(topics.append("orders", 1, 101), Ok(false)); // late
+    assert!(poll(&mut fetch).is_pending());
+    assert_eq!(topics.ends.value("orders"), Some(80));
+    assert_eq!(topics.append("orders", 2, 101), Ok(true));
+    assert_eq!(got(&mut fetch), 101);
+    let older = topics.lead("orders", 2, 0);
+    assert_eq!(older, Err(RefusedReason::OtherEpoch { present: 2 }));
 }
 
 #[test]
 fn a_topic_made_again_has_nothing_of_the_old() {
     let topics = topics();
-    let old = ("orders", topics.create("orders").unwrap());
-    assert_eq!(topics.append(old, 100), Ok(true));
-    let mut ended = topics.fetch(old, 101).unwrap();
-    assert_eq!(topics.delete(old), 1);
+    topics.create("orders", 1).unwrap();
+    assert_eq!(topics.append("orders", 1, 100), Ok(true));
+    let mut deleted = topics.fetch("orders", 101);
+    assert_eq!(topics.delete("orders"), 1);
     let Outcome::Cancelled(removed) = requested("its key was removed") else {
         unreachable!()
     };
-    assert_eq!(over(&mut ended), Err(WaitError::Cancelled(removed)));
-    assert!(topics.fetch(old, 1).is_none());
-    let new = ("orders", topics.create("orders").unwrap());
-    let mut fetch = topics.fetch(new, 1).unwrap();
-    assert_eq!(topics.append(old, 101), Ok(false)); // late
-    assert_eq!(topics.ends.value(&old), None);
-    assert_eq!(topics.delete(old), 0); // once more
-    assert!(topics.fetch(old, 1).is_none());
+    assert_eq!(over(&mut deleted), Err(WaitError::Cancelled(removed)));
+    assert_eq!(topics.append("orders", 1, 101), Ok(false)); // late, and no topic
+    assert_eq!(topics.ends.value("orders"), None);
+
+    // Made again at once, without a deletion in between.
+    assert_eq!(topics.create("orders", 2), Ok(0));
+    let mut of_second = topics.fetch("orders", 1);
+    assert_eq!(topics.create("orders", 3), Ok(1));
+    assert!(matches!(over(&mut of_second), Err(WaitError::Cancelled(_))));
+    let mut fetch = topics.fetch("orders", 1);
+    assert_eq!(topics.append("orders", 2, 101), Ok(false));
     assert!(poll(&mut fetch).is_pending());
-    assert_eq!(topics.append(new, 1), Ok(true));
+    assert_eq!(topics.append("orders", 3, 1), Ok(true));
     assert_eq!(over(&mut fetch), Ok(1));
-    assert_eq!(topics.ends.value(&new), Some(1));
     nothing_is_left(topics.ends.purgatory());
 }
