@@ -2,8 +2,8 @@
 # The main job for real: check.sh target/release/examples/acks_all
 #
 # Each run checks itself and fails when its counts do not agree. Here: on the repository's text, on a
-# file, on standard input; with a stalled follower, whose produces must expire; a scrape of its metrics;
-# Ctrl-C.
+# file, on standard input; with a stalled follower, whose produces must expire; with one that falls out,
+# whose produces must not; a scrape of its metrics; Ctrl-C.
 set -euo pipefail
 
 run=${1:?usage: check.sh path/to/acks_all}
@@ -41,6 +41,10 @@ table --seconds 2 --input - <"$here/text/waiting-room.txt"
 table --seconds 3 --timeout 500ms --stall-from 500ms --stall-for 1500ms
 [ "$(row expired)" -gt 0 ] || fail "a stalled follower made nothing expire"
 grep -q "follower 2 stalled, " "$work/progress" || fail "the stalled follower was not named"
+table --seconds 3 --timeout 1m --stall-from 500ms --stall-for 1s --drop-follower
+[ "$(row completed)" = "$(row produced)" ] || fail "some did not go on without the follower"
+grep -q "^follower 2 fell out of the in-sync set: [1-9][0-9,]* produces waited" "$work/progress" ||
+    fail "no produce waited for the follower that fell out"
 
 # scrape HOST:PORT/PATH
 scrape() {

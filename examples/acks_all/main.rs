@@ -1,4 +1,5 @@
-//! acks=all: a produce is answered once every replica has its record, or when its timeout fires.
+//! acks=all: a produce is answered once every in-sync replica has its record, or when its timeout
+//! fires.
 //! Here a leader and two followers are threads of one process.
 //!
 //! This file is all that a broker writes to use the purgatory. The way of a record:
@@ -6,11 +7,14 @@
 //!    under the partition's key, until the high watermark has passed it;
 //! 2. each follower fetches it, writes it to a log of its own, and says so with its next
 //!    [fetch](Leader::fetch), which may advance the high watermark: the event;
+//!    So does a follower that [falls out](Leader::falls_out) of the in-sync set: the produces that
+//!    waited for it go on with the replicas that are left;
 //! 3. the event completes the produces that it reaches, or the timing wheel expires them first.
 //!    Both end in [`on_complete`](DelayedProduce::on_complete), which answers.
 //!
 //! [`partition`] is what the leader knows: logs and high watermarks. The [`verifier`] is the rest
-//! of the program: producers, followers (one can stall), and the audit of every answer.
+//! of the program: producers, followers (one can stall, and fall out), and the audit of every
+//! answer.
 //!
 //! `cargo run --release --example acks_all -- --help`
 
@@ -25,7 +29,7 @@ use timer_core::BuildError;
 use partition::{Partition, PartitionKey, Record};
 use verifier::load::Request;
 
-/// A produce that waits until every replica has its record.
+/// A produce that waits until every in-sync replica has its record.
 #[derive(Debug)]
 struct DelayedProduce {
     /// The producer's request, to be answered.
@@ -62,9 +66,9 @@ impl DelayedProduce {
 /// The answer to a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
-    /// Every replica has it.
+    /// Every in-sync replica has it.
     Acknowledged,
-    /// The leader has it; not every follower has written it in time.
+    /// The leader has it; not every in-sync follower has written it in time.
     TimedOut,
     /// The leader was shut down meanwhile.
     Cancelled,
@@ -91,7 +95,7 @@ impl Leader {
     }
 
     /// Serves a producer's request: appends the record to its partition, and answers when every
-    /// replica has it, or after `timeout`.
+    /// in-sync replica has it, or after `timeout`.
     fn produce(&self, request: Request, record: Record, timeout: Duration) {
         // Append first: the log's end is the watermark that acknowledges the record.
         let partition = request.partition();
@@ -102,8 +106,8 @@ impl Leader {
             required_offset,
         };
 
-        // Park until the watermark is reached. A record that every replica has already is answered
-        // here.
+        // Park until the watermark is reached. A record that every in-sync replica has already
+        // is answered here.
         let until = [(key, required_offset)];
         let watches = Watches::up_to(&until);
         let parked = self
@@ -124,6 +128,15 @@ impl Leader {
         // produces that the high watermark has reached; no other is looked at.
         if let Some(high_watermark) = from.fetch(follower, log_end, into) {
             self.produces.complete_up_to(&from.key, high_watermark);
+        }
+    }
+
+    /// Takes a follower that has fallen behind out of a partition's in-sync set. Returns how many
+    /// produces waited for it alone: they are acknowledged by the replicas that are left.
+    fn falls_out(&self, of: &Partition, follower: usize) -> usize {
+        match of.falls_out(follower) {
+            Some(high_watermark) => self.produces.complete_up_to(&of.key, high_watermark),
+            None => 0,
         }
     }
 

@@ -1,8 +1,9 @@
 //! One partition: the leader's log, the followers' logs, and the high watermark that follows from
 //! them.
 //!
-//! As in Kafka, a fetch from an offset says that the follower has everything below it. Both
-//! followers stay in the in-sync set (in the example `broker` one that lags leaves it).
+//! As in Kafka, a fetch from an offset says that the follower has everything below it. The high
+//! watermark follows the in-sync set: a follower may [fall out](Partition::falls_out) of it, and
+//! does not come back (in the example `broker` one that has caught up does).
 //!
 //! A log is its end and a digest of every record below it, so that a run of any length can be
 //! audited. The leader keeps the records that a follower still has to fetch. Its lock covers its
@@ -10,7 +11,7 @@
 //! condition of a waiting produce, and a check must not need a lock that the thread signalling the
 //! key might hold.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::{collections::VecDeque, fmt};
 
 use crossbeam_utils::CachePadded;
@@ -91,6 +92,8 @@ pub(crate) struct Partition {
     pub(crate) log: Log,
     /// The followers' own logs.
     pub(crate) followers: [Log; FOLLOWERS],
+    /// The followers that have fallen out of the in-sync set; written under the leader's lock.
+    fallen_out: [AtomicBool; FOLLOWERS],
     leader: CachePadded<Mutex<Leader>>,
     high_watermark: CachePadded<AtomicU64>,
 }
@@ -104,14 +107,20 @@ impl Partition {
         }
     }
 
-    /// The offset below which every replica has every record.
+    /// The offset below which every in-sync replica has every record.
     pub(crate) fn high_watermark(&self) -> u64 {
         self.high_watermark.load(Ordering::Acquire)
     }
 
+    /// Whether a follower is in the in-sync set. One that a high watermark did not count is out for
+    /// every thread that has read that high watermark.
+    pub(crate) fn is_in_sync(&self, follower: usize) -> bool {
+        !self.fallen_out[follower].load(Ordering::Acquire)
+    }
+
     /// Appends a record to the leader's log. Returns the high watermark that acknowledges it.
     pub(crate) fn append(&self, record: Record) -> u64 {
-        // The record is kept until every follower has fetched it.
+        // The record is kept until every in-sync follower has fetched it.
         let mut leader = self.leader.lock();
         leader.kept.push_back(record);
         self.log.append(&[record]);
@@ -119,7 +128,7 @@ impl Partition {
     }
 
     /// Serves a follower's fetch: it has everything below `log_end`, and gets what comes next.
-    /// Returns the high watermark, the smallest log end, if that advanced it.
+    /// Returns the high watermark, if that advanced it. The follower must be in sync.
     pub(crate) fn fetch(
         &self,
         follower: usize,
@@ -128,16 +137,38 @@ impl Partition {
     ) -> Option<u64> {
         let leader = &mut *self.leader.lock();
         leader.log_ends[follower] = log_end;
+        let advanced = self.advance(leader);
 
-        // The high watermark follows the slowest follower.
-        let lowest = leader.log_ends.into_iter().fold(u64::MAX, u64::min);
-        let before = self.high_watermark.swap(lowest, Ordering::AcqRel);
-
-        // Records that every follower has are not kept; the others begin at the high watermark.
-        leader.kept.drain(..(lowest - before) as usize);
-        let skip = (log_end - lowest) as usize;
+        // The kept records begin at the high watermark.
+        let skip = (log_end - self.high_watermark()) as usize;
         let end = leader.kept.len().min(skip + FETCH_MAX);
         into.extend(leader.kept.range(skip..end));
+        advanced
+    }
+
+    /// Takes a follower out of the in-sync set; it must not fetch any more. Returns the high
+    /// watermark, if that advanced it.
+    pub(crate) fn falls_out(&self, follower: usize) -> Option<u64> {
+        let leader = &mut *self.leader.lock();
+        // Before the high watermark that does not count it any more.
+        self.fallen_out[follower].store(true, Ordering::Release);
+        self.advance(leader)
+    }
+
+    /// Moves the high watermark to the smallest log end of the in-sync replicas, under the leader's
+    /// lock. Returns it, if it advanced.
+    fn advance(&self, leader: &mut Leader) -> Option<u64> {
+        // The high watermark follows the slowest in-sync follower.
+        let mut lowest = self.log.end();
+        for (follower, &log_end) in leader.log_ends.iter().enumerate() {
+            if self.is_in_sync(follower) {
+                lowest = lowest.min(log_end);
+            }
+        }
+        let before = self.high_watermark.swap(lowest, Ordering::AcqRel);
+
+        // Records that every in-sync follower has are not kept.
+        leader.kept.drain(..(lowest - before) as usize);
         if lowest > before { Some(lowest) } else { None }
     }
 }

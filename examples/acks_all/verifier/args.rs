@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, ops::Range, path::PathBuf, time::Duration};
 
 use clap::Parser;
 use example_support::{between, number};
@@ -9,6 +9,7 @@ const EXAMPLES: &str = "\
 Examples:
   acks_all                                   ten seconds, all followers healthy
   acks_all --stall-for 3s                    follower 2 stalls: produces expire
+  acks_all --stall-for 500ms --drop-follower follower 2 falls out: produces go on without it
   acks_all --input README.md --rate 20000    another text, at a fixed rate
 
 Durations carry a unit: 250us, 5ms, 1s, 1m 30s.
@@ -17,7 +18,7 @@ The exit code is 0 when the self-check passed, 1 when something is wrong or it c
 argument is wrong, 130 after a second Ctrl-C.";
 
 /// Producers with acks=all against a leader and two followers, all in one process: each produce
-/// waits in the purgatory until every replica has its record, or until its timeout fires.
+/// waits in the purgatory until every in-sync replica has its record, or until its timeout fires.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "acks_all", version, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -62,6 +63,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = between("1ms", "1day"))]
     pub(crate) stall_for: Option<Duration>,
 
+    /// At the end of its stall follower 2 falls out of the in-sync set, instead of fetching again:
+    /// the produces that wait for it go on with the replicas that are left
+    #[arg(long, requires = "stall_for")]
+    pub(crate) drop_follower: bool,
+
     /// Where Prometheus metrics and the live page are served; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub(crate) metrics_addr: SocketAddr,
@@ -74,14 +80,24 @@ pub(crate) struct Args {
 impl Args {
     /// How much of the stall remains at `now`; none when it has not begun or is over.
     pub(crate) fn stall_remaining(&self, now: Duration) -> Option<Duration> {
-        // A run of ten seconds stalls after a third of them.
-        let from = self.stall_from.unwrap_or(self.seconds / 3);
-        let until = from.saturating_add(self.stall_for?);
-        if (from..until).contains(&now) {
-            Some(until - now)
+        let stall = self.stall()?;
+        if stall.contains(&now) {
+            Some(stall.end - now)
         } else {
             None
         }
+    }
+
+    /// Whether follower 2 has to be out of the in-sync set at `now`.
+    pub(crate) fn is_dropped(&self, now: Duration) -> bool {
+        self.drop_follower && self.stall().is_some_and(|stall| now >= stall.end)
+    }
+
+    /// The time of the stall.
+    fn stall(&self) -> Option<Range<Duration>> {
+        // A run of ten seconds stalls after a third of them.
+        let from = self.stall_from.unwrap_or(self.seconds / 3);
+        Some(from..from.saturating_add(self.stall_for?))
     }
 }
 

@@ -89,7 +89,8 @@ impl Audit {
     }
 
     /// Counts the answer to a produce that has `waited`, for a line of `bytes`. It acknowledges the
-    /// records below `offset`. That is checked at once, against the followers' own logs.
+    /// records below `offset`. That is checked at once, against the own logs of the in-sync
+    /// followers.
     pub(crate) fn record(
         &self,
         partition: &Partition,
@@ -105,8 +106,11 @@ impl Audit {
         match answer {
             Answer::Acknowledged => {
                 // The promise of acks=all, checked before anything can change.
-                if partition.followers.iter().any(|log| log.end() < offset) {
-                    self.report(TOO_SOON, 1, place);
+                for (follower, log) in partition.followers.iter().enumerate() {
+                    if partition.is_in_sync(follower) && log.end() < offset {
+                        self.report(TOO_SOON, 1, place);
+                        break;
+                    }
                 }
                 tally.acknowledged = tally.acknowledged.max(offset);
                 tally.counts.completed += 1;
@@ -168,8 +172,8 @@ impl Audit {
     }
 
     /// Ends the audit after the last answer: every operation has ended once, all logs are alike,
-    /// and every acknowledged record is in the log of every replica. Returns everything that is
-    /// wrong.
+    /// and every acknowledged record is in the log of every in-sync replica. Returns everything
+    /// that is wrong.
     pub(crate) fn finish(&self, leader: &Leader) -> Vec<Problem> {
         self.compare_counts(leader);
         // Then the logs, by partition: what was acknowledged must be in all of them.
@@ -207,8 +211,11 @@ impl Audit {
     fn compare_logs(&self, partition: &Partition, acknowledged: u64) {
         for (follower, log) in partition.followers.iter().enumerate() {
             let place = || format!("{} in {}, at {}", name(follower), partition.key, log.end());
-            // What was acknowledged lies below the log's end, or is missing.
-            self.report(MISSING, acknowledged.saturating_sub(log.end()), place);
+            // What was acknowledged lies below the log's end, or is missing. A follower that fell
+            // out does not have what was acknowledged without it.
+            if partition.is_in_sync(follower) {
+                self.report(MISSING, acknowledged.saturating_sub(log.end()), place);
+            }
             // A log that is shorter was stalled; one as long as the leader's must be the same.
             let whole = log.end() >= partition.log.end();
             if whole && log.digest() != partition.log.digest() {
@@ -230,8 +237,8 @@ pub(crate) const NEVER_ENDED: Fault = "operations that never ended";
 pub(crate) const TWICE: Fault = "operations that ended twice";
 pub(crate) const ANOTHERS: Fault = "answers for another offset than the record's";
 pub(crate) const EARLY: Fault = "operations that expired before their deadline";
-pub(crate) const TOO_SOON: Fault = "records acknowledged before every log had them";
-pub(crate) const MISSING: Fault = "acknowledged records missing from a log";
+pub(crate) const TOO_SOON: Fault = "records acknowledged before every in-sync log had them";
+pub(crate) const MISSING: Fault = "acknowledged records missing from an in-sync log";
 pub(crate) const LOGS_DIFFER: Fault = "followers' logs that are not the leader's";
 pub(crate) const REFUSED: Fault = "operations refused by the purgatory";
 pub(crate) const STILL_PARKED: Fault = "operations still parked long after the last deadline";

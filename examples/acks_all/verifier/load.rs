@@ -1,14 +1,16 @@
 //! The load: producers that send lines, and followers that fetch.
 
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 use std::{sync::Arc, time::Duration};
 
 use crossbeam_utils::CachePadded;
 use example_support::Stop;
+use indicatif::HumanCount;
 
 use super::text::Text;
-use super::{FOLLOWER_STALLED, Stage};
+use super::{FOLLOWER_STALLED, Stage, name};
 use crate::partition::{Partition, Record};
 use crate::{Answer, Leader};
 
@@ -152,11 +154,17 @@ pub(super) fn produce(producer: u32, stage: &Arc<Stage>, text: &Text, stop: &Sto
 }
 
 /// A follower: fetches from every partition in turn and writes to its own logs, until `stop` is
-/// raised. A record is acknowledged when the slowest follower fetches the next time.
+/// raised or it falls out. A record is acknowledged when the slowest in-sync follower fetches the
+/// next time.
 pub(super) fn follow(follower: usize, stage: &Stage, stop: &Stop) {
     let can_stall = follower == FOLLOWER_STALLED;
     let mut fetched = Vec::new();
     loop {
+        // One that has to fall out does not fetch again.
+        if can_stall && stage.args.is_dropped(stage.now()) {
+            fall_out(follower, stage);
+            return;
+        }
         // A stalled follower sleeps to the end of its stall; any other fetches and pauses.
         let stall = stage.args.stall_remaining(stage.now());
         let pause = match stall {
@@ -170,6 +178,21 @@ pub(super) fn follow(follower: usize, stage: &Stage, stop: &Stop) {
             return;
         }
     }
+}
+
+/// Takes a follower out of the in-sync set of every partition, and says what that did.
+fn fall_out(follower: usize, stage: &Stage) {
+    let mut acknowledged = 0;
+    for partition in &stage.leader.partitions {
+        acknowledged += stage.leader.falls_out(partition, follower);
+    }
+    // Standard error may be closed; the run goes on all the same.
+    let _ = writeln!(
+        io::stderr(),
+        "{} fell out of the in-sync set: {} produces waited for it alone, and are acknowledged",
+        name(follower),
+        HumanCount(acknowledged as u64),
+    );
 }
 
 /// Fetches once from every partition; `fetched` is a buffer to be used again.

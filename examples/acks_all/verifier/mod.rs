@@ -27,7 +27,7 @@ use report::Report;
 use text::Text;
 use watch::{Progress, State};
 
-/// The follower that can stall.
+/// The follower that can stall and fall out.
 const FOLLOWER_STALLED: usize = 1;
 /// How often the run is shown.
 const WATCH: Duration = Duration::from_millis(250);

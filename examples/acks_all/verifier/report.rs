@@ -61,7 +61,7 @@ impl Report {
             (
                 "completed",
                 counts.completed,
-                "acknowledged: every replica has the record",
+                "acknowledged: every in-sync replica has the record",
             ),
             (
                 "expired",
@@ -72,7 +72,7 @@ impl Report {
             (
                 "lost",
                 self.lost(),
-                "never ended, or acknowledged and missing from a log",
+                "never ended, or acknowledged and missing from an in-sync log",
             ),
         ];
         for (name, count, meaning) in rows {
@@ -94,7 +94,7 @@ impl Report {
     fn write_self_check(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The last line is the verdict; scripts read it.
         let result = match self.problems.len() {
-            0 => "passed: each operation ended once, each acknowledged record is in every log"
+            0 => "passed: each operation ended once, each acknowledged record is in every in-sync log"
                 .to_owned(),
             kinds => format!("FAILED: kinds of fault: {kinds}, listed on standard error"),
         };

@@ -73,6 +73,19 @@ fn stalled_follower_makes_every_produce_expire() {
 }
 
 #[test]
+fn produces_go_on_without_a_follower_that_falls_out() {
+    // Follower 2 never fetches: every produce waits until it falls out, or for 20 s.
+    let stage = stage("--timeout 20s --stall-from 0s --stall-for 100ms --drop-follower");
+    let report = run_well(&stage, &Stop::new(), &mut |_| {});
+    assert_eq!(report.endings.counts.completed, report.produced);
+    for partition in &stage.leader.partitions {
+        assert!(partition.is_in_sync(0) && !partition.is_in_sync(1));
+        assert_eq!(partition.high_watermark(), partition.log.end());
+        assert_eq!(partition.followers[1].end(), 0);
+    }
+}
+
+#[test]
 fn interrupt_cancels_what_waits() {
     let stage = stage(&format!("{STALLED} --seconds 3600"));
     let interrupted = Stop::new();
@@ -206,6 +219,7 @@ fn bad_arguments_are_refused_with_their_bounds() {
         ("--follower-lag=99us", "from 100us to 1m"),
         ("--stall-for=25h", "from 1ms to 1day"),
         ("--stall-for=1day", ""),
+        ("--drop-follower", "--stall-for"),
         ("--metrics-addr=127.0.0.1", "IP:PORT"),
         ("--linger=2days", "from 0s to 1day"),
     ]);
