@@ -112,15 +112,25 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Checks an operation and checks it in, again for as long as events or rechecks come by
     /// meanwhile.
-    #[inline]
     pub(super) fn check_held(&self, mut held: CheckedOut<O>) -> Checked<K, O> {
+        self.check_for_cause(&mut held);
+        self.check_in(held)
+    }
+
+    fn check_for_cause(&self, held: &mut CheckedOut<O>) {
+        held.verdict = match held.cause {
+            Cause::Event => self.check(&mut held.payload, O::try_complete),
+            Cause::Recheck => self.check_without_event(held),
+            Cause::MovedUp => self.check(&mut held.payload, O::check_without_event),
+        };
+    }
+
+    /// Checks an operation in that was checked, and checks it again for as long as events or
+    /// rechecks come by meanwhile.
+    #[inline(never)]
+    fn check_in(&self, mut held: CheckedOut<O>) -> Checked<K, O> {
         loop {
-            let verdict = match held.cause {
-                Cause::Event => self.check(&mut held.payload, O::try_complete),
-                Cause::Recheck => self.check_without_event(&mut held),
-                Cause::MovedUp => self.check(&mut held.payload, O::check_without_event),
-            };
-            held.verdict = verdict;
+            let verdict = held.verdict;
             // The clock is read before the lock is taken.
             let now_ns = self.ending_at();
             let checked_in = self.first_shard_of(held.handle).check_in(held, now_ns);
@@ -129,6 +139,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 CheckedIn::Ended(ended) => Some(ended),
                 CheckedIn::CheckAgain(again) => {
                     held = again;
+                    self.check_for_cause(&mut held);
                     continue;
                 }
             };
@@ -146,8 +157,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if batch.found.len() > 1 {
             return self.check_many(call, batch, O::try_complete);
         }
-        let Some(held) = batch.pop() else { return 0 };
-        match self.check_held(held).ended {
+        let Some(mut held) = batch.pop() else {
+            return 0;
+        };
+        held.verdict = self.check(&mut held.payload, O::try_complete);
+        // The common case apart: what ended goes straight to its finish.
+        if held.verdict == Verdict::Satisfied {
+            let now_ns = self.ending_at();
+            let ended = self.first_shard_of(held.handle).check_in_true(held, now_ns);
+            return self.finish(call, ended);
+        }
+        match self.check_in(held).ended {
             Some(ended) => self.finish(call, ended),
             None => 0,
         }

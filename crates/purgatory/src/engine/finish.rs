@@ -97,15 +97,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline(always)]
     pub(super) fn call_back_in(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
         if call.is_nested() {
-            let core = self.clone();
-            enqueue(move || core.call_back(ended));
+            self.queue_callback(ended);
         } else {
             self.call_back(ended);
         }
     }
 
+    /// Leaves a callback to the outermost call.
+    #[cold]
+    fn queue_callback(self: &Arc<Self>, ended: Ended<K, O>) {
+        let core = self.clone();
+        enqueue(move || core.call_back(ended));
+    }
+
     /// Calls `on_complete`, with nothing locked. Until then the operation kept its place.
-    #[inline]
+    #[inline(always)]
     pub(super) fn call_back(self: &Arc<Self>, ended: Ended<K, O>) {
         drop(ended.emptied_key);
         self.release_permit(ended.permit);
@@ -117,12 +123,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.call(|| payload.on_complete(ended.outcome));
         // Those behind it wait in turn: the next is checked behind what is queued.
         if let Some(moved_up) = ended.moved_up {
-            let turns: Arc<dyn Turns> = self.clone();
-            enqueue(move || turns.check_moved_up(moved_up));
+            self.queue_moved_up(moved_up);
         }
     }
 
+    /// Leaves the check of the next in turn to the outermost call.
+    #[cold]
+    fn queue_moved_up(self: &Arc<Self>, moved_up: MovedUp) {
+        let turns: Arc<dyn Turns> = self.clone();
+        enqueue(move || turns.check_moved_up(moved_up));
+    }
+
     /// Returns the time since a deadline, a tick.
+    #[cold]
     fn late(&self, deadline: u64) -> Duration {
         let deadline_ns = self.driver().config.tick.start_ns(deadline);
         Duration::from_nanos(self.driver().now_ns().saturating_sub(deadline_ns))

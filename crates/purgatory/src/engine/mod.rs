@@ -348,7 +348,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Runs the user's code, with nothing locked. A panic in it is contained and reported.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn call(&self, code: impl FnOnce()) {
         if let Err(panicked) = contain(code) {
             self.report(&panicked);

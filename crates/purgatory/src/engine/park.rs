@@ -75,6 +75,14 @@ struct FirstCheck {
     is_behind: bool,
 }
 
+/// An operation whose entry is in its first key's shard.
+enum PutIn<O> {
+    /// It has no other key, and no event came by since its check: it waits.
+    Parked(TimerHandle),
+    /// This thread holds it, until its other keys are watched. True: an event came by.
+    Held(TimerHandle, O, bool),
+}
+
 /// A parked operation, and the decision at its check-in: it may have ended already.
 pub(super) struct ParkedUnder<K, O> {
     pub(super) handle: TimerHandle,
@@ -125,7 +133,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
 
         // 3. Take a place. Dropped before the operation is parked, the permit returns it.
-        let counted = threshold_watches(&watch_set);
+        let counted = threshold_watches(&rules, &watch_set);
         if counted > COUNTED_MAX {
             let too_many = RefusedReason::TooManyWatermarks { limit: COUNTED_MAX };
             return Err(Refused::new(operation, too_many));
@@ -147,19 +155,34 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let parked = if rules.in_turn {
             self.park_in_turn(operation, &watch_set[0], &times, first.is_behind)?
         } else {
-            self.park_under(operation, &watch_set, &times)?
+            match self.park_under(operation, &watch_set, &times)? {
+                PutIn::Parked(handle) => {
+                    forget(permit); // the ending returns it
+                    return Ok(ParkResult::Parked(self.id(handle)));
+                }
+                PutIn::Held(handle, operation, changed) => {
+                    self.watch_others(operation, handle, &watch_set[1..], changed)?
+                }
+            }
         };
         forget(permit); // the ending returns it
 
         // 5. Check again if an event came by meanwhile.
+        Ok(self.check_again(&call, parked))
+    }
+
+    /// Checks an operation again if an event came by while its keys were watched, and finishes it
+    /// if it has ended.
+    #[inline(never)]
+    fn check_again(self: &Arc<Self>, call: &Call<'_>, parked: ParkedUnder<K, O>) -> ParkResult {
         let ended = match parked.checked_in {
             CheckedIn::Parked => None,
             CheckedIn::CheckAgain(held) => self.check_held(held).ended,
             CheckedIn::Ended(ended) => Some(ended),
         };
         match ended {
-            None => Ok(ParkResult::Parked(self.id(parked.handle))),
-            Some(ended) => Ok(self.end_parked(&call, parked.handle, ended)),
+            None => ParkResult::Parked(self.id(parked.handle)),
+            Some(ended) => self.end_parked(call, parked.handle, ended),
         }
     }
 
@@ -262,22 +285,22 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.report_refusal(reason);
             return Err(reason);
         }
-        let inserted = shard.park_alone(times, self.follows(), operation, key, hash);
+        let inserted = shard.park_alone(&times, self.follows(), operation, key, hash);
         Self::work_at(&mut shard, &times, inserted.due);
         drop(shard);
         forget(permit); // the ending returns it
         Ok(ParkResult::Parked(self.id(inserted.handle)))
     }
 
-    /// Parks an operation that was checked. Under one key that saw no event since, this is one lock
-    /// hold.
+    /// Puts an operation that was checked under its first key. Under one key that saw no event
+    /// since, it is parked in this one lock hold.
     #[inline]
     fn park_under(
         &self,
         operation: O,
         watch_set: &[Watch<'_, K>],
         times: &ParkTimes,
-    ) -> Result<ParkedUnder<K, O>, Refused<O>> {
+    ) -> Result<PutIn<O>, Refused<O>> {
         let (first, others) = watch_set.split_first().expect("an operation has keys");
         let mut shard = self.shard_of(first.hash);
         if let Some(reason) = Self::refusal(&shard, first.key, first.hash) {
@@ -288,18 +311,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let event_passed = O::CHECKED && self.versions.changed(first);
         if others.is_empty() && !event_passed {
             shard.counts.checks += u64::from(O::CHECKED);
-            return Ok(ParkedUnder {
-                handle: self.put_in(&mut shard, times, State::Parked(operation), first),
-                checked_in: CheckedIn::Parked,
-            });
+            let handle = self.put_in(&mut shard, times, State::Parked(operation), first);
+            return Ok(PutIn::Parked(handle));
         }
         // Otherwise this thread holds it until all keys are watched.
-        let handle = self.put_in(&mut shard, times, State::Held, first);
-        drop(shard);
-        self.watch_others(operation, handle, others, event_passed)
+        let handle = self.put_in_held(&mut shard, times, first);
+        Ok(PutIn::Held(handle, operation, event_passed))
     }
 
     /// Watches the other keys of an operation that this thread holds, and checks it in.
+    #[inline(never)]
     pub(super) fn watch_others(
         &self,
         operation: O,
@@ -420,18 +441,29 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Puts an operation into the shard of its first key, or an entry for one that its parker
-    /// holds.
-    #[inline]
-    pub(super) fn put_in(
+    /// holds. Always inlined: most parking is this.
+    #[inline(always)]
+    fn put_in(
         &self,
         shard: &mut LockedShard<'_, K, O>,
         times: &ParkTimes,
         state: State<O>,
         first: &Watch<'_, K>,
     ) -> TimerHandle {
-        let inserted = shard.park(*times, self.follows(), state, first);
+        let inserted = shard.park(times, self.follows(), state, first);
         Self::work_at(shard, times, inserted.due);
         inserted.handle
+    }
+
+    /// Puts an entry for an operation that its parker holds into the shard of its first key.
+    #[inline(never)]
+    pub(super) fn put_in_held(
+        &self,
+        shard: &mut LockedShard<'_, K, O>,
+        times: &ParkTimes,
+        first: &Watch<'_, K>,
+    ) -> TimerHandle {
+        self.put_in(shard, times, State::Held, first)
     }
 
     /// Puts an operation in turn into the shard of its key, as [`put_in`](Self::put_in) does.
@@ -443,7 +475,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         watch: &Watch<'_, K>,
     ) -> TimerHandle {
         let follows = self.follows();
-        let inserted = shard.park_in_turn(*times, follows, state, watch);
+        let inserted = shard.park_in_turn(times, follows, state, watch);
         Self::work_at(shard, times, inserted.due);
         inserted.handle
     }
@@ -514,7 +546,10 @@ fn unfit<K>(watch_set: &WatchSet<'_, K>, in_turn: bool) -> Option<RefusedReason>
 
 /// The number of watermarks that are counted down.
 #[inline]
-fn threshold_watches<K>(watch_set: &[Watch<'_, K>]) -> usize {
+fn threshold_watches<K>(rules: &Watches<'_, K>, watch_set: &[Watch<'_, K>]) -> usize {
+    if !rules.counted {
+        return 0;
+    }
     let is_counted = |watch: &&Watch<'_, K>| {
         watch
             .watermark

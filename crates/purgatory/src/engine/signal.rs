@@ -122,7 +122,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         });
     }
 
-    #[inline]
+    #[inline(always)]
     fn signal_now<Q: Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
         call: &Call<'_>,

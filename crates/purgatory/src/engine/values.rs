@@ -481,7 +481,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         // The key's `Clone` may panic: nothing is parked yet.
         let record = found.unwrap_or_else(|| shard.add_key(key.to_owned(), hash));
         let state = State::Parked(operation);
-        let inserted = shard.park_at(record, times, self.follows(), state, Some(watermark));
+        let inserted = shard.park_at(record, &times, self.follows(), state, Some(watermark));
         Self::work_at(&mut shard, &times, inserted.due);
         forget(permit); // the ending returns it
         Ok(ForValue::Parked(self.id(inserted.handle)))
@@ -575,7 +575,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             drop(shard);
             return Err(Refused::new(operation, reason));
         }
-        let handle = self.put_in(&mut shard, times, State::Held, first);
+        let handle = self.put_in_held(&mut shard, times, first);
         drop(shard);
         self.watch_others(operation, handle, others, false)
     }

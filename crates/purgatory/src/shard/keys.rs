@@ -371,6 +371,9 @@ pub(crate) enum WatchList {
     InTurn,
 }
 
+/// The bits of a link that say its list. [`NONE`] is no list.
+const LIST: u32 = 7;
+
 impl Link {
     /// The link of a watch that is on no list.
     pub(super) const NOWHERE: Link = Link {
@@ -393,7 +396,7 @@ impl Link {
     /// True for the first watch of a list in turn.
     #[inline]
     pub(super) fn is_head_in_turn(&self) -> bool {
-        self.list() == WatchList::InTurn && self.prev == NONE && !self.is_nowhere()
+        self.list_of_record & LIST == WatchList::InTurn as u32 && self.prev == NONE
     }
 
     /// Returns the link behind it on its list.
@@ -419,8 +422,14 @@ impl Link {
         self.list_of_record >> 3
     }
 
+    /// True for a watch without a watermark, as most are.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.list_of_record & LIST == WatchList::Plain as u32
+    }
+
     pub(super) fn list(&self) -> WatchList {
-        match self.list_of_record & 7 {
+        match self.list_of_record & LIST {
             0 => WatchList::Plain,
             1 => WatchList::Met,
             2 => WatchList::Unmet,

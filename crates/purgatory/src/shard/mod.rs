@@ -267,10 +267,10 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// the payload ([`State::Held`]), and goes on with [`watch`](Self::watch) for the other keys,
     /// [`arrived`](Self::arrived) and [`check_in`](Self::check_in). `follows` is the sequence of
     /// the operation before, when order matters over several shards.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn park(
         &mut self,
-        times: ParkTimes,
+        times: &ParkTimes,
         follows: Option<u64>,
         state: State<O>,
         watch: &Watch<'_, K>,
@@ -285,7 +285,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     #[inline]
     pub(crate) fn park_alone(
         &mut self,
-        times: ParkTimes,
+        times: &ParkTimes,
         follows: Option<u64>,
         payload: O,
         key: &K,
@@ -300,7 +300,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn park_at(
         &mut self,
         record: u32,
-        times: ParkTimes,
+        times: &ParkTimes,
         follows: Option<u64>,
         state: State<O>,
         watermark: Option<Watermark>,
@@ -314,7 +314,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Puts an operation in, as [`park`](Self::park) does, that waits in turn under its only key.
     pub(crate) fn park_in_turn(
         &mut self,
-        times: ParkTimes,
+        times: &ParkTimes,
         follows: Option<u64>,
         state: State<O>,
         watch: &Watch<'_, K>,
@@ -326,11 +326,11 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Puts an entry on the wheel. One that never falls due is kept off its buckets.
-    #[inline]
-    fn insert(&mut self, times: ParkTimes, follows: Option<u64>, state: State<O>) -> Inserted {
+    #[inline(always)]
+    fn insert(&mut self, times: &ParkTimes, follows: Option<u64>, state: State<O>) -> Inserted {
         // 1. Make the entry, and tell the wheel what the parker knows: the tick, and the order.
         self.counts.parked += u64::from(matches!(state, State::Parked(_)));
-        let entry = Entry::new(state, &times);
+        let entry = Entry::new(state, times);
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(times.now);
         if let Some(sequence) = follows {
@@ -433,24 +433,33 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// many waiters a third more.
     #[inline(always)]
     pub(crate) fn check_in(&mut self, held: CheckedOut<O>, now_ns: EndedAt) -> CheckedIn<K, O> {
+        // 1. True: it ends.
+        if held.verdict == Verdict::Satisfied {
+            return CheckedIn::Ended(self.check_in_true(held, now_ns));
+        }
+        // 2. Otherwise the entry decides, by its notes.
         self.counts.checks += 1;
         let handle = held.handle;
-        let (payload, outcome) = if held.verdict == Verdict::Satisfied {
-            // It beats every note, so the entry is not looked at: it goes.
-            (held.payload, Outcome::Completed)
-        } else {
-            let entry = self
-                .get_mut(handle)
-                .expect("Holder removes: the entry of a payload is there");
-            match entry.check_in(held.payload, held.verdict) {
-                Decision::Parked => return CheckedIn::Parked,
-                Decision::CheckAgain(payload, cause) => {
-                    return CheckedIn::CheckAgain(CheckedOut::new(handle, payload, cause));
-                }
-                Decision::Ended(payload, outcome) => (payload, outcome),
+        let entry = self
+            .get_mut(handle)
+            .expect("Holder removes: the entry of a payload is there");
+        match entry.check_in(held.payload, held.verdict) {
+            Decision::Parked => CheckedIn::Parked,
+            Decision::CheckAgain(payload, cause) => {
+                CheckedIn::CheckAgain(CheckedOut::new(handle, payload, cause))
             }
-        };
-        CheckedIn::Ended(self.remove_ended(handle, payload, outcome, now_ns))
+            Decision::Ended(payload, outcome) => {
+                CheckedIn::Ended(self.remove_ended(handle, payload, outcome, now_ns))
+            }
+        }
+    }
+
+    /// Checks a payload in whose check came true. That beats every note, so the entry is not looked
+    /// at: it goes.
+    #[inline(always)]
+    pub(crate) fn check_in_true(&mut self, held: CheckedOut<O>, now_ns: EndedAt) -> Ended<K, O> {
+        self.counts.checks += 1;
+        self.remove_ended(held.handle, held.payload, Outcome::Completed, now_ns)
     }
 
     /// Ends an operation from outside. Returns `None` when its holder was left a note, or it is
@@ -531,24 +540,32 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         if O::AWAITED && self.is_awaited(handle, &mut payload) {
             return self.end_answered(handle, payload, outcome);
         }
-        let mut ended = Ended::at_once(payload, outcome);
-        // 1. The entry. What it knows of the other watches and its weight goes to the caller.
+        // 1. The entry.
         let Some(entry) = self.entries.wheel.cancel(handle.id()) else {
-            return ended;
+            return Ended::at_once(payload, outcome);
         };
-        ended.permit = Some(entry.info().weight);
-        ended.last_secondary = entry.last_secondary;
-        ended.deadline = entry.deadline;
         // 2. In turn: the next is the head once this one has left, and is checked by its finisher.
+        let mut moved_up = None;
         if entry.link.is_head_in_turn() {
-            ended.moved_up = self.moved_up(&entry);
+            moved_up = self.moved_up(&entry);
         }
         // 3. Its watch, by the link that came out with it.
+        let mut emptied_key = None;
         if !failpoint!(EndedStaysListed) {
-            ended.emptied_key = self.unlink(handle.id().index(), entry.link);
+            emptied_key = self.unlink(handle.id().index(), entry.link);
         }
         self.entry_left();
-        ended
+        // 4. What the entry knew of the other watches and the weight goes to the caller.
+        Ended {
+            payload,
+            outcome,
+            permit: Some(entry.info().weight),
+            last_secondary: entry.last_secondary,
+            emptied_key,
+            deadline: entry.deadline,
+            is_answered: false,
+            moved_up,
+        }
     }
 
     /// Reschedules an operation, unless its end is decided or pending. Returns the tick

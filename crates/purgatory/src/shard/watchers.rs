@@ -164,7 +164,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Links a watch to its key: to the plain list, or among the unmet watermark watches. `at` is
     /// the index of its operation's entry, or a slot with [`SLOT`]. O(1), but O(log n) for one of n
     /// watermark watches with a threshold below another's.
-    #[inline]
+    #[inline(always)]
     pub(super) fn link(
         &mut self,
         record: u32,
@@ -197,17 +197,34 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// is gone from there. Returns the key if no watch of it is left. O(1).
     #[inline]
     pub(super) fn unlink(&mut self, at: u32, link: Link) -> Option<K> {
-        if link.is_nowhere() {
-            return None;
-        }
-        let mut links = Links::new(&mut self.entries, &mut self.cold);
-        // 1. Off its list. An unmet one stays in the queue, to be skipped there.
+        // 1. Off its list.
         let record = link.record();
+        if link.is_plain() {
+            let mut links = Links::new(&mut self.entries, &mut self.cold);
+            let plain = &mut self.keys.at_mut(record).plain;
+            links.unlink(plain, link.prev, link.next);
+        } else if link.is_nowhere() {
+            return None;
+        } else {
+            self.unlink_other(link);
+        }
+        // 2. Place: walks that stand on it move along.
+        if !self.cold.walks.is_empty() {
+            self.cold.move_walks(at, link);
+        }
+        // 3. Gone: with its last watch the key goes.
+        self.keys.remove_waiter(record)
+    }
+
+    /// Takes a watch off a list that is not the plain one. An unmet one stays in the queue, to be
+    /// skipped there.
+    #[inline(never)]
+    fn unlink_other(&mut self, link: Link) {
+        let mut links = Links::new(&mut self.entries, &mut self.cold);
+        let record = link.record();
+        // Each kind of list has its own way to lose a watch.
         match link.list() {
-            WatchList::Plain => {
-                let plain = &mut self.keys.at_mut(record).plain;
-                links.unlink(plain, link.prev, link.next);
-            }
+            WatchList::Plain => unreachable!("it was taken off"),
             WatchList::Met => {
                 let met = &mut self.keys.watermarks_mut(record).met;
                 links.unlink(met, link.prev, link.next);
@@ -226,12 +243,6 @@ impl<K: Eq + Clone, O> Shard<K, O> {
                     .reached_one_left(|member| links.is_on(member, WatchList::Reached, record));
             }
         }
-        // 2. Place: walks that stand on it move along.
-        if !self.cold.walks.is_empty() {
-            self.cold.move_walks(at, link);
-        }
-        // 3. Gone: with its last watch the key goes.
-        self.keys.remove_waiter(record)
     }
 
     /// Releases a secondary watch of an operation that has ended. O(1).

@@ -162,9 +162,9 @@ impl Model {
         let shard = &mut self.shards[key.shard()];
         assert_eq!(shard.refuses(), None);
         let inserted = if in_turn {
-            shard.park_in_turn(times, None, state, &watch)
+            shard.park_in_turn(&times, None, state, &watch)
         } else {
-            shard.park(times, None, state, &watch)
+            shard.park(&times, None, state, &watch)
         };
         // 2. The wheel knows of it, unless it is never due.
         assert_eq!(
