@@ -12,7 +12,7 @@ use hashbrown::Equivalent;
 use timer_core::TimerHandle;
 
 use super::{
-    AllEnded, EndedAt, Entry, SecondaryId, Shard,
+    AllEnded, EndedAt, SecondaryId, Shard,
     keys::{Link, Popped, WatchList},
     watchers::Links,
     watermark_queue::{Lowest, WatermarkKind},
@@ -154,10 +154,10 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             let emptied_key = self.keys.remove_waiter(record);
             debug_assert!(emptied_key.is_none(), "Gone: it has a value");
             let entry = self.get_mut(unmet.handle);
-            if let Some(wait) = entry.and_then(Entry::payload_mut) {
-                meet(wait);
-            }
-            if let Some(ended) = self.claim(unmet.handle, Outcome::Completed, now_ns) {
+            let claimed = entry.and_then(|entry| entry.claim(&Outcome::Completed));
+            if let Some(mut wait) = claimed {
+                meet(&mut wait);
+                let ended = self.remove_ended(unmet.handle, wait, Outcome::Completed, now_ns);
                 met.ended.push(ended);
             }
         }
