@@ -233,7 +233,7 @@ impl<T> TimingWheel<T> {
 
     /// Puts an index that is in no bucket into the one of a deadline. Returns its place there, and
     /// when the bucket is due.
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, index: u32, deadline: u64) -> (u32, u64) {
         let deadline = deadline.max(self.now);
         // Beyond the last tick it is never due, and takes no bucket.
