@@ -188,7 +188,10 @@ fn a_periodic_task_does_not_keep_its_timer_alive() {
         .schedule_at_fixed_rate(HOUR, HOUR, move || drop(inside.clone()))
         .unwrap();
     drop(timer);
-    assert_eq!(Arc::strong_count(&alive), 1, "the task went with its timer");
+    // The reaper may be looking at the timer, and then drops it.
+    while Arc::strong_count(&alive) > 1 {
+        std::thread::yield_now(); // for ever, if the task kept its timer alive
+    }
     assert!(beat.cancel());
 }
 
