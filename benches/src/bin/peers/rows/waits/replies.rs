@@ -11,7 +11,11 @@ use std::{
     future::poll_fn,
     ops::Range,
     pin::Pin,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc,
+    },
     task::Poll,
 };
 
@@ -188,9 +192,11 @@ async fn ask_alone<A: Asks>(asks: Arc<A>, first: u64, requests: u64) -> u64 {
     clock.now_ns()
 }
 
-/// Makes a request and checks its reply: a task of the first of two threads.
-async fn request<A: Asks>(asks: &A, number: u64) {
-    assert_eq!(asks.ask(number).await, Some(!number), "a wrong reply");
+/// Makes a request, counts it and checks its reply: a task of the first of two threads.
+async fn request<A: Asks>(asks: &A, number: u64, registered: &AtomicU64) {
+    let reply = asks.ask(number);
+    registered.fetch_add(1, Relaxed);
+    assert_eq!(reply.await, Some(!number), "a wrong reply");
 }
 
 /// Makes and awaits the requests, on the first of two threads; returns how long that took, in
@@ -202,15 +208,19 @@ async fn asker<A: Asks>(
     waiting: mpsc::Sender<Range<u64>>,
 ) -> u64 {
     let clock = SystemClock::new();
+    let registered = AtomicU64::new(first);
     let mut tasks = Tasks::new();
     let end = first + requests;
     for window in (first..end).step_by(WINDOW as usize) {
         let numbers = window..end.min(window + WINDOW);
         for number in numbers.clone() {
-            tasks.push(request(&*asks, number));
+            tasks.push(request(&*asks, number, &registered));
         }
-        // A task registers its request when it is first polled; then it may be answered.
-        run_woken(&mut tasks).await;
+        // A task registers its request when it is first polled; then it may be answered. One run
+        // polls as many tasks as there are, and woken ones may be among these.
+        while registered.load(Relaxed) < numbers.end {
+            run_woken(&mut tasks).await;
+        }
         waiting.send(numbers).expect("the other thread answers");
         run_until(&mut tasks, AHEAD_MAX).await;
     }
