@@ -63,6 +63,9 @@ struct PermitCounts {
     limit: u64,
     /// More than the limit for a while, after it was lowered.
     taken: u64,
+    /// None is given out any more. A purgatory that is closed still runs the first check of what
+    /// comes, so this is kept where the permits are taken.
+    is_closed: bool,
 }
 
 /// Permits that are held. Dropped, it returns them.
@@ -99,7 +102,7 @@ impl Shared {
     fn take(self: &Arc<Self>, weight: u64) -> Option<Permit> {
         let mut counts = self.counts.lock();
         let taken = counts.taken.checked_add(weight)?;
-        if taken > counts.limit {
+        if taken > counts.limit || counts.is_closed {
             return None;
         }
         counts.taken = taken;
@@ -139,7 +142,11 @@ impl Permits {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn over(purgatory: Purgatory<(), PermitWait>, limit: u64) -> Self {
-        let counts = PermitCounts { limit, taken: 0 };
+        let counts = PermitCounts {
+            limit,
+            taken: 0,
+            is_closed: false,
+        };
         Permits {
             shared: Arc::new(Shared {
                 purgatory,
@@ -224,6 +231,7 @@ impl Permits {
     /// Closes the permits for good: what waits is cancelled, what comes later is refused. Permits
     /// that are out stay valid. O(waits).
     pub fn close(&self) {
+        self.shared.counts.lock().is_closed = true;
         let closed = CancelReason::Requested("the permits were closed".into());
         self.shared.purgatory.core.close(closed);
     }

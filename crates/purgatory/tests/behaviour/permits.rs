@@ -91,6 +91,10 @@ fn closed_permits_refuse_and_cancel() {
     assert_eq!(over(&mut waits).unwrap_err(), WaitError::Cancelled(closed));
     drop(held);
     assert!(permits.try_acquire(1).is_none());
-    let late = permits.acquire(2, MINUTE).wait_blocking();
-    assert_eq!(late.unwrap_err(), WaitError::Refused(RefusedReason::Closed));
+    // Also a request that would fit.
+    for weight in 0..=2 {
+        let late = permits.acquire(weight, MINUTE).wait_blocking();
+        assert_eq!(late.unwrap_err(), WaitError::Refused(RefusedReason::Closed));
+    }
+    assert_eq!((permits.taken(), permits.purgatory().len()), (0, 0));
 }
