@@ -337,7 +337,7 @@ fn quorum_ends_at_once_when_too_few_keys_are_left() {
     assert_eq!(none, lost(0, 1));
     assert_eq!(
         none.to_string(),
-        "cancelled: 0 keys of its quorum are left, of 1 needed"
+        "cancelled: too few keys of its quorum are left: 0, 1 needed"
     );
     assert_empty(&waits);
 }
