@@ -271,7 +271,10 @@ impl fmt::Display for CancelReason {
             CancelReason::Dropped => f.write_str("its purgatory or scope was dropped"),
             CancelReason::Panicked => f.write_str("its check panicked"),
             CancelReason::QuorumLost { left, needed } => {
-                write!(f, "too few keys of its quorum are left: {left}, {needed} needed")
+                write!(
+                    f,
+                    "too few keys of its quorum are left: {left}, {needed} needed"
+                )
             }
         }
     }
