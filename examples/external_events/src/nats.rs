@@ -8,7 +8,8 @@ use std::{io, time::Duration};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use async_nats::jetstream::consumer::{Consumer, DeliverPolicy, pull::OrderedConfig};
-use async_nats::jetstream::{self, stream, stream::Stream};
+use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
+use async_nats::jetstream::{self, ErrorCode, stream, stream::Stream};
 use async_nats::{ConnectOptions, Event, connection::State};
 use futures_util::StreamExt;
 use tokio::sync::{oneshot, watch};
@@ -25,6 +26,10 @@ const RETRY_MAX: Duration = Duration::from_millis(500);
 const PING: Duration = Duration::from_secs(5);
 /// The longest time until an acknowledgement, or an answer to a question about the stream.
 const ANSWER: Duration = Duration::from_secs(3);
+/// The number of attempts to get or make the stream, while another gateway makes it.
+const MAKING_ATTEMPTS: usize = 5;
+/// The time between two of them.
+const MAKING_PAUSE: Duration = Duration::from_millis(100);
 /// The longest time until everything is read at the start.
 const CATCH_UP: Duration = Duration::from_secs(30);
 
@@ -74,8 +79,7 @@ impl Nats {
         };
 
         // A server without JetStream is found here, and not by the first client.
-        let stream = nats.stream().await;
-        stream.context("is the NATS server started with -js?")?;
+        nats.stream().await?;
 
         // Serve when everything has been read: an order that is not known has not changed.
         let (caught_up, ready) = oneshot::channel();
@@ -110,8 +114,22 @@ impl Nats {
             max_messages: i64::try_from(self.orders_max).unwrap_or(i64::MAX),
             ..Default::default()
         };
-        let stream = self.jetstream.get_or_create_stream(config).await;
-        stream.with_context(|| format!("cannot get or make stream {STREAM}"))
+        let mut attempts = 1;
+        loop {
+            let error = match self.jetstream.get_or_create_stream(config.clone()).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => error,
+            };
+            // Of gateways that start together several ask for the stream before it is there, and
+            // the server may refuse to make it for all but one: those ask again.
+            if !is_made_elsewhere(&error) || attempts == MAKING_ATTEMPTS {
+                let hint = hint(&error);
+                let failed = format!("cannot get or make stream {STREAM} of {SUBJECTS}{hint}");
+                return Err(error).context(failed);
+            }
+            attempts += 1;
+            sleep(MAKING_PAUSE).await;
+        }
     }
 
     /// Follows the stream for as long as the program runs, whatever becomes of the connection.
@@ -187,6 +205,24 @@ impl Nats {
         };
         let consumer = stream.create_consumer(config).await;
         consumer.context("cannot make a consumer")
+    }
+}
+
+/// True if the server has refused to make the stream since one of its name or subjects is there.
+fn is_made_elsewhere(error: &CreateStreamError) -> bool {
+    let CreateStreamErrorKind::JetStream(refusal) = error.kind() else {
+        return false;
+    };
+    let code = refusal.error_code();
+    code == ErrorCode::STREAM_SUBJECT_OVERLAP || code == ErrorCode::STREAM_NAME_EXIST
+}
+
+/// Names a likely cause.
+fn hint(error: &CreateStreamError) -> &'static str {
+    match error.kind() {
+        CreateStreamErrorKind::JetStreamUnavailable => " (is the NATS server started with -js?)",
+        _ if is_made_elsewhere(error) => " (does another program's stream have its subjects?)",
+        _ => "",
     }
 }
 
