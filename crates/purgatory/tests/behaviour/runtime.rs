@@ -44,12 +44,13 @@ fn callbacks_of_completions_and_expiries_may_spawn() {
     park_spawning(&purgatory, &told, MS);
     let completes = park_spawning(&purgatory, &told, NEVER);
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let outside = scope.spawn(|| {
             assert!(Handle::try_current().is_err());
             timer.advance(MS);
             completes.make_ready();
             assert_eq!(purgatory.check_and_complete(&"a"), 1);
         });
+        outside.join().unwrap();
     });
     assert_eq!(purgatory.stats().callbacks_waiting, 2);
     let both = runtime.block_on(async { [outcomes.recv().await, outcomes.recv().await] });

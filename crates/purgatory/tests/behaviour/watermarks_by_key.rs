@@ -1,11 +1,8 @@
 //! Watermarks by key, and quorums of them, in the orders that a network produces.
 
-use std::{
-    sync::{Arc, Mutex},
-    thread,
-};
+use std::sync::{Arc, Mutex};
 
-use crate::support::{MINUTE, SECOND, assert_empty, by_hand, over, poll, requested};
+use crate::support::{MINUTE, SECOND, assert_empty, by_hand, over, poll, race, requested};
 use purgatory::{
     CancelReason, EndResult,
     Outcome::{Cancelled, Completed, Expired},
@@ -91,18 +88,12 @@ fn advances_complete_waits_early_twice_low_and_late() {
 fn additions_add_up_over_threads() {
     let votes: Watermarks<String> = Watermarks::new("votes").unwrap();
     let elected = votes.wait_for("term", 4000, MINUTE);
-    let vote = || {
+    let vote = |_| {
         for _ in 0..1000 {
             _ = votes.add("term", 1).unwrap();
         }
     };
-    thread::scope(|scope| {
-        // Joined one by one: ThreadSanitizer does not see the end of a scope.
-        let voters: Vec<_> = (0..4).map(|_| scope.spawn(vote)).collect();
-        for voter in voters {
-            voter.join().unwrap();
-        }
-    });
+    race(4, vote);
     assert_eq!(
         (elected.wait_blocking(), votes.value("term")),
         (Ok(4000), Some(4000))

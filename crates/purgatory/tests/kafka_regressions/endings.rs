@@ -42,11 +42,12 @@ fn event_while_a_checker_has_seen_it_false(purgatory: &impl AnyPurgatory, probe:
     purgatory.park(operation, &[KEY]);
     inside.arm();
     thread::scope(|scope| {
-        scope.spawn(|| purgatory.event(KEY));
+        let checker = scope.spawn(|| purgatory.event(KEY));
         inside.meanwhile(|| {
             probe.make_ready();
             assert_eq!(purgatory.event(KEY), 0);
         });
+        checker.join().unwrap(); // ThreadSanitizer does not see the end of a scope
     });
 }
 
@@ -89,8 +90,9 @@ fn end_while_a_checker_is_inside<P: AnyPurgatory>(
     probe.make_ready();
     inside.arm();
     thread::scope(|scope| {
-        scope.spawn(|| purgatory.event(KEY));
+        let checker = scope.spawn(|| purgatory.event(KEY));
         inside.meanwhile(|| end(purgatory));
+        checker.join().unwrap();
     });
     overlaps.load(SeqCst)
 }

@@ -38,7 +38,7 @@ fn event_raised_under_the_lock_that_a_check_needs(
     let held = group.lock();
     inside.arm();
     thread::scope(|scope| {
-        scope.spawn(|| purgatory.event(KEY));
+        let checker = scope.spawn(|| purgatory.event(KEY));
         inside.meanwhile(|| {
             probe.make_ready();
             purgatory.event(KEY);
@@ -49,6 +49,7 @@ fn event_raised_under_the_lock_that_a_check_needs(
             "the checker waits for the lock held here"
         );
         drop(held);
+        checker.join().unwrap(); // ThreadSanitizer does not see the end of a scope
     });
     purgatory.would_wait() > 0
 }
@@ -76,12 +77,13 @@ fn event_while_an_outsider_holds_the_lock(purgatory: &impl AnyPurgatory, probe: 
     let outsider = group.lock();
     probe.make_ready();
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let signals = scope.spawn(|| {
             purgatory.event(KEY);
             group.sign(Sign::Returned);
         });
         signs.recv().unwrap(); // the event has returned, or its check waits for the lock
         drop(outsider);
+        signals.join().unwrap();
     });
 }
 

@@ -27,7 +27,7 @@ use timer_core::{Clock, Executor, Job, SystemTimer, Timer};
 
 use crate::{
     effort::effort,
-    support::{Later, MINUTE, MS, Park, assert_empty},
+    support::{Later, MINUTE, MS, Park, assert_empty, race},
 };
 
 const THREADS: u64 = 4;
@@ -91,12 +91,15 @@ fn attack_with<K: WatchKey + Send, O: DelayedOperation + Send>(
 ) {
     let books = &Books::default();
     thread::scope(|scope| {
+        let mut attackers = Vec::new();
         for seed in 0..THREADS {
             let one = move || attack_on_thread(purgatory, key, operation, seed, books);
-            thread::Builder::new()
-                .stack_size(STACK)
-                .spawn_scoped(scope, one)
-                .unwrap();
+            let small = thread::Builder::new().stack_size(STACK);
+            attackers.push(small.spawn_scoped(scope, one).unwrap());
+        }
+        // ThreadSanitizer does not see the end of a scope.
+        for attacker in attackers {
+            attacker.join().unwrap();
         }
     });
     purgatory.shutdown(Duration::ZERO);
@@ -334,7 +337,7 @@ impl Drop for Reenters {
 #[test]
 fn wakers_call_back() {
     let purgatory: Purgatory<u32> = Purgatory::new("wakers").unwrap();
-    let wait_for_some = || {
+    let wait_for_some = |_| {
         for _ in 0..effort(OPERATIONS) {
             let key = fastrand::u32(..KEYS);
             let over = || (fastrand::u8(..4) == 0).then_some(());
@@ -347,11 +350,7 @@ fn wakers_call_back() {
             }
         }
     };
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            _ = scope.spawn(wait_for_some);
-        }
-    });
+    race(THREADS, wait_for_some);
     assert!(purgatory.shutdown(MINUTE).is_nothing());
     assert_empty(&purgatory);
 }

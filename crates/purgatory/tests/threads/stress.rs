@@ -10,7 +10,6 @@ use std::{
         atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Poll, Waker},
-    thread,
     time::Duration,
 };
 
@@ -23,7 +22,7 @@ use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
 
 use crate::{
     effort::{effort, number},
-    support::{MINUTE, Park, assert_empty},
+    support::{MINUTE, Park, assert_empty, race},
 };
 
 /// Without `TEST_EFFORT`.
@@ -274,14 +273,7 @@ fn every_operation_ends_exactly_once_whatever_races() {
         .recheck_every(RECHECK);
     let ring = &Ring::new(builder.max_weight(u64::MAX).build().unwrap());
     ring.purgatory.times(); // counted from here on
-    let left: Vec<_> = thread::scope(|scope| {
-        let racer = |seed| scope.spawn(move || ring.race(share, seeds + seed));
-        let racers: Vec<_> = (0..THREADS).map(racer).collect();
-        racers
-            .into_iter()
-            .flat_map(|racer| racer.join().unwrap())
-            .collect()
-    });
+    let left = race(THREADS, |seed| ring.race(share, seeds + seed));
     for _ in 0..10 {
         count(&ring.tally.operations);
         assert!(
@@ -291,7 +283,7 @@ fn every_operation_ends_exactly_once_whatever_races() {
     }
     ring.purgatory.shutdown(MINUTE);
     timer.shutdown(Duration::MAX); // runs what had expired
-    for future in left {
+    for future in left.into_iter().flatten() {
         assert!(
             ring.poll(future).is_none(),
             "a future that nothing will ever wake"
@@ -345,19 +337,18 @@ fn memory_is_back_where_it_started() {
         let timer = ManualTimer::new();
         let ring = Ring::new(Purgatory::builder("memory").timer(&timer).build().unwrap());
         let running = AtomicU64::new(THREADS);
-        thread::scope(|scope| {
-            for seed in 0..THREADS {
-                let ring = &ring;
-                let running = &running;
-                let counted = &counted;
-                scope.spawn(move || {
-                    counted(&mut || drop(ring.race(25_000, seed)));
-                    running.fetch_sub(1, SeqCst);
-                });
+        // One thread more, which is the time.
+        race(THREADS + 1, |seed| {
+            if seed < THREADS {
+                counted(&mut || drop(ring.race(25_000, seed)));
+                running.fetch_sub(1, SeqCst);
+                return;
             }
-            while running.load(SeqCst) > 0 {
-                timer.advance(Duration::from_micros(100));
-            }
+            counted(&mut || {
+                while running.load(SeqCst) > 0 {
+                    timer.advance(Duration::from_micros(100));
+                }
+            });
         });
         ring.purgatory.shutdown(MINUTE);
     });

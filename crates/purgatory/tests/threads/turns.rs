@@ -14,7 +14,7 @@ use purgatory::{Monitor, Permits, Purgatory, WaitFuture, Watches};
 
 use crate::{
     effort::effort,
-    support::{MINUTE, assert_empty},
+    support::{MINUTE, assert_empty, race},
 };
 
 const THREADS: usize = 8;
@@ -101,15 +101,10 @@ fn overtakings(in_turn: bool, hand_overs: u64) -> usize {
         waits: Purgatory::new("turns").unwrap(),
         in_turn,
     };
-    thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let unit = unit.clone();
-            scope.spawn(move || {
-                while unit.line.served.load(SeqCst) < hand_overs {
-                    unit.acquire(thread).wait_blocking().unwrap();
-                    unit.release();
-                }
-            });
+    race(THREADS as u64, |thread| {
+        while unit.line.served.load(SeqCst) < hand_overs {
+            unit.acquire(thread as usize).wait_blocking().unwrap();
+            unit.release();
         }
     });
     assert_empty(&unit.waits);
@@ -140,27 +135,21 @@ fn permits_of_all_sizes_come_back() {
     let rounds = effort(HAND_OVERS) / THREADS as u64 / 4;
     let permits = Permits::new("permits", LIMIT).unwrap();
     let out = AtomicU64::new(0);
-    thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let permits = permits.clone();
-            let out = &out;
-            scope.spawn(move || {
-                let mut random = fastrand::Rng::with_seed(thread as u64);
-                for _ in 0..rounds {
-                    let weight = random.u64(1..=LIMIT);
-                    let timeout = [MINUTE, random.u32(..50) * MINUTE / 60_000_000];
-                    let wait = permits.acquire(weight, timeout[random.usize(..2)]);
-                    if random.u8(..4) == 0 {
-                        continue; // dropped, waiting or served
-                    }
-                    let Ok(permit) = wait.wait_blocking() else {
-                        continue;
-                    };
-                    assert!(out.fetch_add(weight, SeqCst) + weight <= LIMIT);
-                    out.fetch_sub(weight, SeqCst);
-                    drop(permit);
-                }
-            });
+    race(THREADS as u64, |thread| {
+        let mut random = fastrand::Rng::with_seed(thread);
+        for _ in 0..rounds {
+            let weight = random.u64(1..=LIMIT);
+            let timeout = [MINUTE, random.u32(..50) * MINUTE / 60_000_000];
+            let wait = permits.acquire(weight, timeout[random.usize(..2)]);
+            if random.u8(..4) == 0 {
+                continue; // dropped, waiting or served
+            }
+            let Ok(permit) = wait.wait_blocking() else {
+                continue;
+            };
+            assert!(out.fetch_add(weight, SeqCst) + weight <= LIMIT);
+            out.fetch_sub(weight, SeqCst);
+            drop(permit);
         }
     });
     assert_eq!(permits.free(), LIMIT);
@@ -174,21 +163,22 @@ fn queue_in_turn_loses_no_job() {
     let queue = Monitor::new("queue", Vec::new()).unwrap();
     let done = AtomicU64::new(0);
     thread::scope(|scope| {
-        for _ in 0..THREADS / 2 {
-            let queue = queue.clone();
-            let done = &done;
-            scope.spawn(move || {
-                let take = || queue.wait_in_turn(&KEY, MINUTE, |jobs: &mut Vec<u64>| jobs.pop());
-                while take().wait_blocking() != Ok(u64::MAX) {
-                    done.fetch_add(1, SeqCst);
-                }
-            });
-        }
+        let work = || {
+            let take = || queue.wait_in_turn(&KEY, MINUTE, |jobs: &mut Vec<u64>| jobs.pop());
+            while take().wait_blocking() != Ok(u64::MAX) {
+                done.fetch_add(1, SeqCst);
+            }
+        };
+        let workers: Vec<_> = (0..THREADS / 2).map(|_| scope.spawn(work)).collect();
         for job in 0..jobs {
             queue.update_one(&KEY, |jobs| jobs.push(job));
         }
         for _ in 0..THREADS / 2 {
             queue.update_one(&KEY, |jobs| jobs.insert(0, u64::MAX));
+        }
+        // ThreadSanitizer does not see the end of a scope.
+        for worker in workers {
+            worker.join().unwrap();
         }
     });
     assert_eq!(done.load(SeqCst), jobs);

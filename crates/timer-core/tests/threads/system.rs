@@ -16,7 +16,7 @@ use timer_core::{
     driver::{Shards, WheelOwner},
 };
 
-use crate::support::{HOUR, Later, MINUTE, MS, Stop, TellsWhere};
+use crate::support::{HOUR, Later, MINUTE, MS, Stop, TellsWhere, race};
 
 /// Schedules a task that sends a value.
 fn send<V: Send + 'static>(timer: &impl Timer, after: Duration, to: &mpsc::Sender<V>, value: V) {
@@ -87,32 +87,22 @@ fn starting_and_stopping_timers_wakes_nobody() {
 fn each_task_of_many_threads_runs_or_is_cancelled() {
     let timer = SystemTimer::builder().workers(2).build().unwrap();
     let (send, fired) = mpsc::channel();
-    let cancelled: usize = thread::scope(|scope| {
-        let threads: Vec<_> = (0..4)
-            .map(|thread: u64| {
-                let (timer, send) = (timer.clone(), send.clone());
-                scope.spawn(move || {
-                    let mut random = fastrand::Rng::with_seed(thread);
-                    let mut cancelled = 0;
-                    let mut handles = Vec::new();
-                    for _ in 0..5000 {
-                        let (send, delay) = (send.clone(), random.u64(0..30_000));
-                        let task = move || send.send(()).unwrap();
-                        let delay = Duration::from_micros(delay);
-                        handles.push(timer.schedule(delay, task).unwrap());
-                        let any = handles[random.usize(0..handles.len())];
-                        cancelled += usize::from(timer.cancel(any));
-                    }
-                    cancelled
-                })
-            })
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .sum()
+    let cancelled = race(4, |thread| {
+        let mut random = fastrand::Rng::with_seed(thread);
+        let mut cancelled = 0;
+        let mut handles = Vec::new();
+        for _ in 0..5000 {
+            let send = send.clone();
+            let task = move || send.send(()).unwrap();
+            let delay = Duration::from_micros(random.u64(0..30_000));
+            handles.push(timer.schedule(delay, task).unwrap());
+            let any = handles[random.usize(0..handles.len())];
+            cancelled += usize::from(timer.cancel(any));
+        }
+        cancelled
     });
     drop(send);
+    let cancelled: usize = cancelled.into_iter().sum();
     assert_eq!(fired.iter().count() + cancelled, 20_000);
     assert!(timer.is_empty());
 }
@@ -207,13 +197,9 @@ fn a_clock_at_the_end_of_time_fires_due_tasks_alone() {
 #[test]
 fn two_threads_advance_a_manual_timer() {
     let timer = ManualTimer::new();
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                for _ in 0..100_000 {
-                    timer.advance(MS);
-                }
-            });
+    race(2, |_| {
+        for _ in 0..100_000 {
+            timer.advance(MS);
         }
     });
     timer.advance(Duration::ZERO);
