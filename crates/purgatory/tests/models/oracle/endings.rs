@@ -102,9 +102,12 @@ impl Reference {
         done
     }
 
-    /// Hands expired operations to the executor, in jobs that run at once or are kept.
+    /// Hands expired operations to the executor, in jobs that run at once or are kept. They leave
+    /// the lists of their keys job by job.
     pub fn tell_elsewhere(&mut self, numbers: Vec<usize>, outcome: Outcome) {
+        self.listed.extend(&numbers);
         for numbers in numbers.chunks(JOB_TASKS) {
+            self.listed.retain(|number| !numbers.contains(number));
             let job = Job::CallBack(numbers.to_vec(), outcome.clone());
             if self.setup.executor != Runs::Inline {
                 self.jobs.push_back(job);

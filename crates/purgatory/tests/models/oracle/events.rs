@@ -18,14 +18,18 @@ const TAKEN: usize = 64;
 
 impl Reference {
     /// The operations that have watches of this kind on a key, by rank and in the order parked.
+    /// Some may have ended.
     fn watching<T: Ord>(&self, key: Key, rank: impl Fn(&Watch) -> Option<T>) -> Vec<(T, usize)> {
         let mut found = Vec::new();
-        for &number in &self.parked {
-            let here = self.all[number]
-                .watches
-                .iter()
-                .filter(|watch| watch.key == key);
+        let mut add = |number: usize, watches: &[Watch]| {
+            let here = watches.iter().filter(|watch| watch.key == key);
             found.extend(here.filter_map(|watch| Some((rank(watch)?, number))));
+        };
+        for &number in &self.parked {
+            add(number, &self.all[number].watches);
+        }
+        for &number in &self.listed {
+            add(number, &self.all[number].watches[1..]);
         }
         found.sort();
         found
@@ -123,6 +127,9 @@ impl Reference {
         let mut last = Vec::new();
         let mut check = Vec::new();
         for number in self.take_up_to(key, value, false) {
+            if self.all[number].state == State::Over {
+                continue;
+            }
             self.at(number).to_count -= 1;
             if self.all[number].to_count > 0 {
                 check.push(number);
@@ -177,12 +184,16 @@ impl Reference {
         let mut completed = 0;
         self.count_if(rest.len() > TOGETHER, "a walk of several steps");
         loop {
-            // Callbacks and checks of the step before may have ended some.
-            rest.retain(|&number| self.all[number].state != State::Over);
+            // Callbacks and checks of the step before may have ended some. One that is still listed
+            // takes its place in a step.
+            let is_over = |number: &usize| self.all[*number].state == State::Over;
+            rest.retain(|number| !is_over(number) || self.listed.contains(number));
             if rest.is_empty() {
                 return completed;
             }
             let together: Vec<usize> = rest.drain(..rest.len().min(TOGETHER)).collect();
+            let ended = together.iter().filter(|number| is_over(number)).count();
+            self.count_if(ended > 0, "a step over what has ended");
             completed += self.attempt(nested, &together);
         }
     }

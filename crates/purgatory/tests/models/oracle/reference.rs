@@ -140,6 +140,9 @@ pub struct Reference {
     /// The operations that the record shows checked a second time with no event since their first
     /// check.
     pub checked_twice: BTreeSet<usize>,
+    /// Expired operations whose job is not handed over yet. All of their watches but the first
+    /// are still on their keys' lists.
+    pub listed: Vec<usize>,
     /// Operations that a shutdown has ended but not called back yet.
     pub closing: Vec<usize>,
     /// How many events each hash of keys has had.
