@@ -19,7 +19,7 @@ use crate::{
         trace,
     },
     operation::{DelayedOperation, Outcome},
-    shard::{AllEnded, Ended, EndedAt, MovedUp, SecondaryId},
+    shard::{AllEnded, Ended, EndedAt, MovedUp, SecondaryId, values::MetWait},
     watches::WatchKey,
 };
 
@@ -36,8 +36,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) -> usize {
         self.release(&mut ended);
-        let completed = usize::from(ended.outcome == Outcome::Completed);
-        if self.settings.callbacks_on_executor || ended.outcome == Outcome::Expired {
+        let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
+        if self.settings.callbacks_on_executor || ended.has_expired() {
             self.call_back_on_executor(ended);
         } else {
             self.call_back_in(call, ended);
@@ -113,18 +113,35 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Calls `on_complete`, with nothing locked. Until then the operation kept its place.
     #[inline(always)]
     pub(super) fn call_back(self: &Arc<Self>, ended: Ended<K, O>) {
+        let has_expired = ended.has_expired();
         drop(ended.emptied_key);
         self.release_permit(ended.permit);
         let mut payload = ended.payload;
         // Apart, so that a panic of the first one does not keep the other from being called.
-        if ended.outcome == Outcome::Expired {
+        if has_expired {
             self.call(|| payload.expiring(&|| self.late(ended.deadline)));
         }
-        self.call(|| payload.on_complete(ended.outcome));
+        self.tell(payload, ended.outcome);
         // Those behind it wait in turn: the next is checked behind what is queued.
         if let Some(moved_up) = ended.moved_up {
             self.queue_moved_up(moved_up);
         }
+    }
+
+    #[inline(always)]
+    fn tell(&self, payload: O, outcome: Outcome) {
+        self.call(|| payload.on_complete(outcome));
+    }
+
+    /// Finishes a wait for one key's value, which has nothing to be released but its place.
+    #[inline]
+    pub(super) fn finish_met(self: &Arc<Self>, call: &Call<'_>, wait: MetWait<O>) {
+        if self.settings.callbacks_on_executor || call.is_nested() {
+            self.finish(call, wait.into_ended());
+            return;
+        }
+        self.release_permit(Some(wait.weight));
+        self.tell(wait.payload, Outcome::Completed);
     }
 
     /// Leaves the check of the next in turn to the outermost call.

@@ -43,12 +43,12 @@ struct Thread {
 }
 
 impl Thread {
-    fn new() -> Self {
+    const fn new() -> Self {
         Thread {
             active: Cell::new(false),
             ending: Cell::new(false),
             under_lock: Cell::new(false),
-            queue: ManuallyDrop::new(RefCell::default()),
+            queue: ManuallyDrop::new(RefCell::new(VecDeque::new())),
         }
     }
 
@@ -96,7 +96,7 @@ impl Drop for QueueMemory {
 }
 
 thread_local! {
-    static THREAD: Thread = Thread::new();
+    static THREAD: Thread = const { Thread::new() };
     #[allow(clippy::missing_const_for_thread_local, reason = "a model's cannot be")]
     static QUEUE_MEMORY: QueueMemory = QueueMemory;
 }

@@ -19,7 +19,7 @@ use crate::{
     engine::{
         Core, LockedShard,
         nested::Call,
-        park::ParkedUnder,
+        park::{ParkedUnder, PermitGuard},
         walk::{MET_BATCH, Unfinished},
     },
     error::{Refused, RefusedReason},
@@ -28,7 +28,7 @@ use crate::{
     },
     shard::{
         AllEnded, CheckedIn, Ended, ParkTimes, State, Watch, Watermark, WatermarkKind,
-        values::{Member, MetWaits},
+        values::{Member, MetWait, MetWaits},
     },
     sync::{Limit, Ordering},
     watches::WatchKey,
@@ -124,9 +124,11 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let hash = self.versions.hash(key);
         let mut shard = self.shard_of(hash);
         let mut found = shard.find(key, hash);
-        let present = found.map_or(0, |record| shard.epoch(record));
-        if epoch.is_some_and(|epoch| epoch != present) {
-            return Err(RefusedReason::OtherEpoch { present });
+        if let Some(epoch) = epoch {
+            let present = found.map_or(0, |record| shard.epoch(record));
+            if epoch != present {
+                return Err(RefusedReason::OtherEpoch { present });
+            }
         }
         if failpoint!(EpochComparedUnlocked) {
             drop(shard);
@@ -178,10 +180,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         } = self.place_for(shard, found, key, hash, places)?;
         self.versions.count_event(hash);
         let is_met = shard.begin_epoch(record, epoch, value);
-        let mut met = MetWaits {
-            ended: AllEnded::new(),
-            quorums: Vec::new(),
-        };
+        let mut met = MetWaits::new();
         let mut unmet = Vec::new();
         if cancel.is_some() {
             // The met ones leave first: they are not for more.
@@ -195,7 +194,8 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         // 3. Finish what ended.
         let call = Call::enter(&self.executors);
         let mut unfinished = Unfinished::new(self, &call);
-        unfinished.ended.extend(met.ended);
+        let met_waits = met.waits.into_iter().map(MetWait::into_ended);
+        unfinished.ended.extend(met_waits);
         if let Some(reason) = cancel {
             self.each_taken(shard, &unmet, |first_shard, handle| {
                 let outcome = Outcome::Cancelled(reason.clone());
@@ -271,10 +271,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let mut completed = 0;
         loop {
             // 1. Take some off the key.
-            let mut met = MetWaits {
-                ended: AllEnded::new(),
-                quorums: Vec::new(),
-            };
+            let mut met = MetWaits::new();
             shard.signalled(record);
             let meet = |wait: &mut O| wait.met(value);
             let more = shard.take_met(record, value, MET_BATCH, now_ns, &mut met, meet);
@@ -282,10 +279,13 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
 
             // 2. Finish them. A wait for less that a callback asks for is over at once, so this
             //    ends.
-            for ended in met.ended {
-                completed += self.finish(&call, ended);
+            completed += met.waits.len();
+            for wait in met.waits.drain(..) {
+                self.finish_met(&call, wait);
             }
-            completed += self.judge_all(&call, met.quorums);
+            if !met.quorums.is_empty() {
+                completed += self.judge_all(&call, met.quorums);
+            }
             if !more {
                 break;
             }
@@ -414,24 +414,6 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         key: &Q,
         threshold: u64,
         timeout: Timeout,
-        operation: O,
-    ) -> Result<ForValue<O>, Refused<O>>
-    where
-        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
-    {
-        let parked = self.try_park_for_value(key, threshold, timeout, operation);
-        if let Err(refused) = &parked {
-            self.report_refusal(refused.reason);
-        }
-        parked
-    }
-
-    #[inline]
-    fn try_park_for_value<Q>(
-        &self,
-        key: &Q,
-        threshold: u64,
-        timeout: Timeout,
         mut operation: O,
     ) -> Result<ForValue<O>, Refused<O>>
     where
@@ -465,15 +447,16 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         // 3. Take a place, and park.
         if let Some(reason) = shard.refuses() {
             drop(shard);
-            return Err(Refused::new(operation, reason));
+            return Err(self.refuse(operation, reason));
         }
         let permit = match self.permit(&operation) {
             Ok(permit) => permit,
-            Err(full) => return Err(Refused::new(operation, full)),
+            Err(full) => {
+                drop(shard);
+                return Err(self.refuse(operation, full));
+            }
         };
-        let mut times = self.park_times(now_ns, timeout);
-        times.needs_value = operation.needs_value();
-        times.info.weight = permit.weight;
+        let times = self.value_times(now_ns, timeout, &operation, &permit);
         let watermark = Watermark {
             threshold,
             kind: WatermarkKind::Threshold,
@@ -487,22 +470,31 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         Ok(ForValue::Parked(self.id(inserted.handle)))
     }
 
+    /// Hands a wait that is refused back, counted and traced. With nothing locked.
+    #[cold]
+    fn refuse(&self, operation: O, reason: RefusedReason) -> Refused<O> {
+        self.report_refusal(reason);
+        Refused::new(operation, reason)
+    }
+
+    /// The times of a wait for values that has a place.
+    #[inline]
+    fn value_times(
+        &self,
+        now_ns: u64,
+        timeout: Timeout,
+        operation: &O,
+        permit: &PermitGuard<'_, K, O>,
+    ) -> ParkTimes {
+        let mut times = self.park_times(now_ns, timeout);
+        times.needs_value = operation.needs_value();
+        times.info.weight = permit.weight;
+        times
+    }
+
     /// Parks a wait for several keys, each with its threshold, unless it ends at once. No key comes
     /// twice.
     pub(crate) fn park_quorum(
-        self: &Arc<Self>,
-        watermarks: &[(K, u64)],
-        timeout: Timeout,
-        operation: O,
-    ) -> Result<ParkResult, Refused<O>> {
-        let parked = self.try_park_quorum(watermarks, timeout, operation);
-        if let Err(refused) = &parked {
-            self.report_refusal(refused.reason);
-        }
-        parked
-    }
-
-    fn try_park_quorum(
         self: &Arc<Self>,
         watermarks: &[(K, u64)],
         timeout: Timeout,
@@ -524,14 +516,14 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         // 2. Take a place.
         let permit = match self.permit(&operation) {
             Ok(permit) => permit,
-            Err(full) => return Err(Refused::new(operation, full)),
+            Err(full) => return Err(self.refuse(operation, full)),
         };
-        let mut times = self.park_times(now_ns, timeout);
-        times.needs_value = operation.needs_value();
-        times.info.weight = permit.weight;
+        let times = self.value_times(now_ns, timeout, &operation, &permit);
 
         // 3. Watch the keys.
-        let parked = self.watch_members(operation, watermarks, &times)?;
+        let parked = self
+            .watch_members(operation, watermarks, &times)
+            .inspect_err(|refused| self.report_refusal(refused.reason))?;
         forget(permit); // the ending returns it
 
         // 4. Judge it: members may have been reached, or removed, since step 1.

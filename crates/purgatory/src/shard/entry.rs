@@ -19,26 +19,10 @@
 
 use std::{mem, task::Waker};
 
-use timer_core::{TimerHandle, TimingWheel};
+use timer_core::TimerHandle;
 
 use super::keys::{Link, SecondaryId};
 use crate::operation::{CancelReason, Outcome, Verdict};
-
-/// The entries of a shard, on its wheel, and the shard's number.
-#[derive(Debug)]
-pub(crate) struct Entries<O> {
-    pub(crate) wheel: TimingWheel<Entry<O>>,
-    pub(crate) shard: u32,
-    /// Entries on the wheel whose operations have ended: their futures have not taken the answers.
-    pub(crate) ended: u32,
-}
-
-impl<O> Entries<O> {
-    /// Names the operation whose entry lies at `index`.
-    pub(crate) fn handle_at(&self, index: u32) -> TimerHandle {
-        TimerHandle::new(self.shard as usize, self.wheel.id_at(index))
-    }
-}
 
 /// A waiter that a walk found.
 #[derive(Clone, Copy, Debug)]
@@ -54,16 +38,6 @@ pub(crate) enum Waiter {
 pub(crate) struct MovedUp {
     pub(crate) handle: TimerHandle,
     pub(crate) cause: TurnCause,
-}
-
-impl Waiter {
-    /// Names the operation.
-    pub(crate) fn handle<O>(self, entries: &Entries<O>) -> TimerHandle {
-        match self {
-            Waiter::Here(index) => entries.handle_at(index),
-            Waiter::Foreign(handle) => handle,
-        }
-    }
 }
 
 /// Why a payload was checked out, which says how it is checked.
@@ -299,7 +273,7 @@ impl<O> Entry<O> {
     /// Makes an entry with up to [`COUNTED_MAX`] watermark watches to be counted down. If it is
     /// held, the thread that parks it has the payload.
     #[inline]
-    pub(crate) fn new(state: State<O>, times: &ParkTimes) -> Self {
+    pub(super) fn new(state: State<O>, times: &ParkTimes, link: Link) -> Self {
         debug_assert!(times.counted <= COUNTED_MAX);
         let info = times.info;
         // Most operations are plain. They get a box when an end is left as a note, if at all.
@@ -318,7 +292,7 @@ impl<O> Entry<O> {
         Entry {
             state,
             last_secondary: None,
-            link: Link::NOWHERE,
+            link,
             cold,
             deadline: times.deadline.unwrap_or(u64::MAX),
             parked_ns: times.parked_ns,
@@ -512,6 +486,7 @@ impl<O> Entry<O> {
     }
 
     /// Leaves a note to end it. The first one wins.
+    #[cold]
     fn note_end(&mut self, outcome: &Outcome) {
         let cold = self.cold.get_or_insert_with(ColdState::plain);
         if cold.end.is_none() {
@@ -592,7 +567,7 @@ mod tests {
             last_check: false,
             needs_value: false,
         };
-        Entry::new(state, &times)
+        Entry::new(state, &times, Link::NOWHERE)
     }
 
     #[test]

@@ -17,7 +17,7 @@ use timer_core::{
     driver::{PageSlot, Pages},
 };
 
-use super::watermark_queue::{Ends, NONE, WatermarkList, shrinks_to};
+use super::watermark_queue::{Ends, NONE, Watermark, WatermarkList, shrinks_to};
 
 /// The capacity up to which the table keeps its memory; above, it shrinks after a peak. Smaller in
 /// tests, so that they reach it.
@@ -41,6 +41,13 @@ impl<K> Record<K> {
     #[inline]
     pub(super) fn value(&self) -> Option<u64> {
         self.watermarks.as_ref()?.value
+    }
+
+    #[inline]
+    fn watermarks_mut(&mut self, distant: &mut DistantKeys) -> &mut WatermarkList {
+        // The spare one keeps its memory, so a key that comes and goes does not allocate each time.
+        self.watermarks
+            .get_or_insert_with(|| distant.spare.take().unwrap_or_default())
     }
 }
 
@@ -150,25 +157,13 @@ impl<K: Eq> Keys<K> {
 
     #[inline]
     pub(super) fn at_mut(&mut self, number: u32) -> &mut Record<K> {
-        self.records
-            .at_mut(number)
-            .0
-            .as_mut()
-            .expect("Linked: a link names a record")
+        linked_mut(&mut self.records, number)
     }
 
     /// Returns the watermark watches of a key, and its list in turn, to be added to or taken from.
     pub(super) fn watermarks_mut(&mut self, number: u32) -> &mut WatermarkList {
         let Keys { records, distant } = self;
-        let record = records
-            .at_mut(number)
-            .0
-            .as_mut()
-            .expect("Linked: a link names a record");
-        // The spare one keeps its memory, so a key that comes and goes does not allocate each time.
-        record
-            .watermarks
-            .get_or_insert_with(|| distant.spare.take().unwrap_or_default())
+        linked_mut(records, number).watermarks_mut(distant)
     }
 
     /// Adds a record for a key that has none. Returns its number.
@@ -204,9 +199,15 @@ impl<K: Eq> Keys<K> {
     /// key is returned.
     #[inline]
     pub(super) fn remove_waiter(&mut self, number: u32) -> Option<K> {
+        self.remove_waiters(number, 1)
+    }
+
+    /// Counts this many waiters less, as [`remove_waiter`](Self::remove_waiter) does for one.
+    #[inline]
+    pub(super) fn remove_waiters(&mut self, number: u32, count: u32) -> Option<K> {
         let Keys { records, distant } = self;
         let record = records.at_mut(number).0.as_mut()?;
-        record.waiters -= 1;
+        record.waiters -= count;
         if record.waiters > 0 {
             return None;
         }
@@ -222,13 +223,21 @@ impl<K: Eq> Keys<K> {
         self.remove(number)
     }
 
-    /// Counts one waiter more of a key that has watermark watches or a value.
-    pub(super) fn add_watermark_waiter(&mut self, number: u32) {
-        let record = self.at_mut(number);
+    /// Counts one waiter more, and returns the list to which its watch is added.
+    #[inline(always)]
+    pub(super) fn list_end(&mut self, number: u32, watermark: Option<Watermark>) -> ListEnd<'_> {
+        let Keys { records, distant } = self;
+        let record = linked_mut(records, number);
         record.waiters += 1;
-        if record.waiters == 1 && record.value().is_some() {
-            self.distant.unwaited -= 1;
+        let Some(watermark) = watermark else {
+            return ListEnd::Plain(&mut record.plain);
+        };
+        let is_first = record.waiters == 1;
+        let watermarks = record.watermarks_mut(distant);
+        if is_first && watermarks.value.is_some() {
+            distant.unwaited -= 1;
         }
+        ListEnd::Watermarks(watermarks, watermark)
     }
 
     /// Sets a key's value.
@@ -330,6 +339,15 @@ impl<K: Eq> Keys<K> {
 #[inline]
 fn near(hash: u64) -> u32 {
     hash as u32 % NEAR as u32
+}
+
+#[inline]
+fn linked_mut<K>(records: &mut Pages<RecordSlot<K>>, number: u32) -> &mut Record<K> {
+    records
+        .at_mut(number)
+        .0
+        .as_mut()
+        .expect("Linked: a link names a record")
 }
 
 fn hash_of<K>(records: &Pages<RecordSlot<K>>, number: u32) -> u64 {
@@ -435,6 +453,31 @@ impl Link {
             2 => WatchList::Unmet,
             3 => WatchList::Reached,
             _ => WatchList::InTurn,
+        }
+    }
+}
+
+/// The list of a key to which a watch is being added.
+pub(super) enum ListEnd<'a> {
+    Plain(&'a mut Ends),
+    /// Not met, or reached.
+    Watermarks(&'a mut WatermarkList, Watermark),
+}
+
+impl ListEnd<'_> {
+    /// Returns the link of the watch.
+    #[inline(always)]
+    pub(super) fn link(&self, record: u32) -> Link {
+        match self {
+            ListEnd::Plain(plain) => Link {
+                prev: plain.tail,
+                ..Link::new(WatchList::Plain, record)
+            },
+            // The queue is no linked list: the link only says where the watch is.
+            ListEnd::Watermarks(watermarks, watermark) if watermarks.has_reached(*watermark) => {
+                Link::new(WatchList::Reached, record)
+            }
+            ListEnd::Watermarks(..) => Link::new(WatchList::Unmet, record),
         }
     }
 }

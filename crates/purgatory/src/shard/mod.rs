@@ -6,15 +6,16 @@
 //! `Clone`, as the key is looked up and before anything is changed. Each call returns the values
 //! of the user's that have to be dropped, so that the caller drops them after it unlocked.
 //!
-//! The parts: [`entry`] is the state machine of one operation. [`awaited`], [`ended`] and
-//! [`answer`] keep the entries of those that futures wait for. [`expire`] turns the wheel, [`keys`]
-//! finds a key's record, [`watchers`] keeps the lists of watches and the walks over them,
-//! [`watermark_queue`] the watermark watches of a key that are not met, and [`values`] advances the
-//! values of keys.
+//! The parts: [`entry`] is the state machine of one operation, [`entries`] has them all.
+//! [`awaited`], [`ended`] and [`answer`] keep the entries of those that futures wait for.
+//! [`expire`] turns the wheel, [`keys`] finds a key's record, [`watchers`] keeps the lists of
+//! watches and the walks over them, [`watermark_queue`] the watermark watches of a key that are not
+//! met, and [`values`] advances the values of keys.
 
 pub(crate) mod answer;
 mod awaited;
 mod ended;
+mod entries;
 mod entry;
 pub(crate) mod expire;
 mod keys;
@@ -34,16 +35,17 @@ use timer_core::{
     },
 };
 
-use self::keys::{Keys, SecondaryWatch, WalkCursor};
+use self::keys::{Keys, Link, SecondaryWatch, WalkCursor};
 use crate::{
     error::RefusedReason,
     operation::{DelayedOperation, Outcome, ReachResult, Verdict},
     stats::{Counts, Stats, Times},
 };
 
+pub(crate) use entries::{Entries, Inserted};
 pub(crate) use entry::{
-    COUNTED_MAX, Cause, CheckedOut, CountedDown, Entries, Entry, Look, MovedUp, ParkInfo,
-    ParkTimes, State, TurnCause, Waiter,
+    COUNTED_MAX, Cause, CheckedOut, CountedDown, Entry, Look, MovedUp, ParkInfo, ParkTimes, State,
+    TurnCause, Waiter,
 };
 pub(crate) use keys::{Popped, QuietClock, SecondaryId, WAITERS_MAX, WalkId, WatchList};
 pub(crate) use watermark_queue::{Watermark, WatermarkKind};
@@ -110,14 +112,6 @@ pub(crate) struct Watch<'a, K> {
     pub(crate) watermark: Option<Watermark>,
 }
 
-/// A new entry, and when it first needs the wheel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Inserted {
-    pub(crate) handle: TimerHandle,
-    /// The tick at which the wheel has work for it; `u64::MAX` for never.
-    pub(crate) due: u64,
-}
-
 /// The result of checking a payload in.
 #[derive(Debug)]
 pub(crate) enum CheckedIn<K, O> {
@@ -161,6 +155,13 @@ pub(crate) struct InPlace<'a, K, O> {
 pub(crate) type AllEnded<K, O> = SmallVec<[Ended<K, O>; 8]>;
 
 impl<K, O> Ended<K, O> {
+    /// True if its time was up.
+    #[inline]
+    pub(crate) fn has_expired(&self) -> bool {
+        // Not by `==`, which would compare reasons.
+        matches!(self.outcome, Outcome::Expired)
+    }
+
     /// An operation that was never parked.
     pub(crate) fn at_once(payload: O, outcome: Outcome) -> Self {
         Ended {
@@ -295,22 +296,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.park_at(record, times, follows, State::Parked(payload), None)
     }
 
-    /// Puts an operation in whose first key has this record, as [`park`](Self::park) does.
-    #[inline(always)]
-    pub(crate) fn park_at(
-        &mut self,
-        record: u32,
-        times: &ParkTimes,
-        follows: Option<u64>,
-        state: State<O>,
-        watermark: Option<Watermark>,
-    ) -> Inserted {
-        let inserted = self.insert(times, follows, state);
-        let handle = inserted.handle;
-        self.link(record, watermark, handle, handle.id().index());
-        inserted
-    }
-
     /// Puts an operation in, as [`park`](Self::park) does, that waits in turn under its only key.
     pub(crate) fn park_in_turn(
         &mut self,
@@ -320,34 +305,10 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         watch: &Watch<'_, K>,
     ) -> Inserted {
         let record = self.record_of(watch);
-        let inserted = self.insert(times, follows, state);
+        self.counts.parked += u64::from(matches!(state, State::Parked(_)));
+        let inserted = self.entries.insert(times, follows, state, Link::NOWHERE);
         self.link_in_turn(record, inserted.handle.id().index());
         inserted
-    }
-
-    /// Puts an entry on the wheel. One that never falls due is kept off its buckets.
-    #[inline(always)]
-    fn insert(&mut self, times: &ParkTimes, follows: Option<u64>, state: State<O>) -> Inserted {
-        // 1. Make the entry, and tell the wheel what the parker knows: the tick, and the order.
-        self.counts.parked += u64::from(matches!(state, State::Parked(_)));
-        let entry = Entry::new(state, times);
-        let wheel = &mut self.entries.wheel;
-        wheel.catch_up(times.now);
-        if let Some(sequence) = follows {
-            wheel.follow(sequence);
-        }
-        // 2. Put it in.
-        let inserted = match times.armed {
-            Some(armed) => wheel
-                .insert(armed, entry)
-                .map(|scheduled| (scheduled.id, scheduled.due)),
-            None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
-        };
-        let Ok((id, due)) = inserted else {
-            unreachable!("a full shard refuses")
-        };
-        let handle = TimerHandle::new(self.entries.shard as usize, id);
-        Inserted { handle, due }
     }
 
     /// Counts an operation as parked whose keys are all watched. Its parker still holds it.
@@ -541,13 +502,13 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             return self.end_answered(handle, payload, outcome);
         }
         // 1. The entry.
-        let Some(entry) = self.entries.wheel.cancel(handle.id()) else {
+        let Some(entry) = self.entries.remove(handle) else {
             return Ended::at_once(payload, outcome);
         };
         // 2. In turn: the next is the head once this one has left, and is checked by its finisher.
         let mut moved_up = None;
         if entry.link.is_head_in_turn() {
-            moved_up = self.moved_up(&entry);
+            moved_up = self.moved_up(entry.link, entry.noted_turn);
         }
         // 3. Its watch, by the link that came out with it.
         let mut emptied_key = None;
@@ -559,7 +520,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         Ended {
             payload,
             outcome,
-            permit: Some(entry.info().weight),
+            permit: Some(entry.weight),
             last_secondary: entry.last_secondary,
             emptied_key,
             deadline: entry.deadline,

@@ -5,8 +5,8 @@ use timer_core::TimerHandle;
 
 use super::{
     Shard,
-    entry::{CheckedOut, Entry, MovedUp, TurnCause},
-    keys::WatchList,
+    entry::{CheckedOut, MovedUp, TurnCause},
+    keys::{Link, WatchList},
     watchers::Links,
     watermark_queue::NONE,
 };
@@ -63,16 +63,16 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         Some(CheckedOut::new(handle, payload, cause))
     }
 
-    /// Returns the operation behind a head that leaves.
+    /// Returns the operation behind a head that leaves, to be checked for this cause.
     #[cold]
-    pub(super) fn moved_up(&self, head: &Entry<O>) -> Option<MovedUp> {
-        let next = head.link.behind()?;
+    pub(super) fn moved_up(&self, head: Link, cause: TurnCause) -> Option<MovedUp> {
+        let next = head.behind()?;
         if failpoint!(HeadLeavesTurn) {
             return None;
         }
         Some(MovedUp {
             handle: self.entries.handle_at(next),
-            cause: head.noted_turn(),
+            cause,
         })
     }
 }

@@ -9,23 +9,138 @@
 //! no state of its own that could differ.
 
 use hashbrown::Equivalent;
-use timer_core::TimerHandle;
+use smallvec::SmallVec;
+use timer_core::{TimerHandle, driver::Fate};
 
 use super::{
-    AllEnded, EndedAt, SecondaryId, Shard,
+    Ended, EndedAt, SecondaryId, Shard,
+    awaited::return_last_waker,
+    entries::Entries,
+    entry::{Entry, Notes, State},
     keys::{Link, Popped, WatchList},
     watchers::Links,
-    watermark_queue::{Lowest, WatermarkKind},
+    watermark_queue::{Lowest, Unmet, WatermarkKind},
 };
 use crate::operation::{DelayedOperation, Outcome};
 
 /// The watches that a new value has met, some of them at a time.
 #[derive(Debug)]
-pub(crate) struct MetWaits<K, O> {
-    /// Waits for this key alone. They have ended.
-    pub(crate) ended: AllEnded<K, O>,
+pub(crate) struct MetWaits<O> {
+    /// Waits for this key alone.
+    pub(crate) waits: SmallVec<[MetWait<O>; 8]>,
     /// Quorums of which this key is a member.
     pub(crate) quorums: Vec<TimerHandle>,
+}
+
+/// A wait for one key's value that has ended as Completed. Less than an [`Ended`]: it has no other
+/// key, and its own keeps the value.
+#[derive(Debug)]
+pub(crate) struct MetWait<O> {
+    pub(crate) payload: O,
+    /// Its weight, to be returned.
+    pub(crate) weight: u64,
+    /// Its answer stays in its entry, for its future.
+    is_answered: bool,
+}
+
+impl<O> MetWaits<O> {
+    pub(crate) fn new() -> Self {
+        MetWaits {
+            waits: SmallVec::new(),
+            quorums: Vec::new(),
+        }
+    }
+}
+
+impl<O> MetWait<O> {
+    /// Returns it as any operation that has ended.
+    pub(crate) fn into_ended<K>(self) -> Ended<K, O> {
+        Ended {
+            permit: Some(self.weight),
+            is_answered: self.is_answered,
+            ..Ended::at_once(self.payload, Outcome::Completed)
+        }
+    }
+}
+
+/// The fate of a wait for one key's value whose watch was taken off the queue.
+enum Met<O> {
+    /// The watch had left.
+    Left,
+    /// Its holder was left a note to end it.
+    Held,
+    Ended(MetWait<O>),
+}
+
+impl<O: DelayedOperation> Entries<O> {
+    /// Ends a wait for one key's value as Completed, after `meet` has given it the value. `time`
+    /// times the end. O(1).
+    #[inline]
+    fn end_met(
+        &mut self,
+        unmet: &Unmet,
+        record: u32,
+        meet: &mut impl FnMut(&mut O),
+        time: impl FnOnce(&Entry<O>),
+    ) -> Met<O> {
+        // 1. The entry, looked up once. It may be another operation's by now.
+        let mut waits = false;
+        let ended = self.wheel.end_with(unmet.handle.id(), |entry| {
+            waits = entry.link.is_on(WatchList::Unmet, record);
+            if !waits {
+                return Fate::Stays;
+            }
+            let fate = entry.end_met(meet);
+            if !matches!(fate, Fate::Stays) {
+                time(entry);
+            }
+            fate
+        });
+        // 2. What came of it.
+        match ended {
+            Some(wait) => {
+                self.ended += u32::from(wait.is_answered);
+                Met::Ended(wait)
+            }
+            None if waits => Met::Held,
+            None => Met::Left,
+        }
+    }
+}
+
+impl<O: DelayedOperation> Entry<O> {
+    /// Ends a wait for one key's value whose watch is met: see [`Entries::end_met`].
+    #[inline]
+    fn end_met(&mut self, meet: &mut impl FnMut(&mut O)) -> Fate<MetWait<O>> {
+        self.link = Link::NOWHERE;
+        let weight = self.info().weight;
+        let is_abandoned = self.notes.has(Notes::ABANDONED);
+        let State::Parked(payload) = &mut self.state else {
+            self.claim(&Outcome::Completed); // leaves its holder a note
+            return Fate::Stays;
+        };
+        meet(payload);
+        // 1. The answer of one that a future waits for goes into the entry, which stays.
+        if O::AWAITED && !is_abandoned && payload.waker().is_some() {
+            return_last_waker(&mut self.cold, payload);
+            let payload = payload.answer(&Outcome::Completed);
+            self.notes.set(Notes::ENDED);
+            return Fate::Stopped(MetWait {
+                payload,
+                weight,
+                is_answered: true,
+            });
+        }
+        // 2. Any other leaves with its payload.
+        match self.take() {
+            Some(payload) => Fate::Gone(MetWait {
+                payload,
+                weight,
+                is_answered: false,
+            }),
+            None => Fate::Stays,
+        }
+    }
 }
 
 /// The state of a quorum's member.
@@ -127,41 +242,57 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         value: u64,
         limit: usize,
         now_ns: EndedAt,
-        met: &mut MetWaits<K, O>,
+        met: &mut MetWaits<O>,
         mut meet: impl FnMut(&mut O),
     ) -> bool {
+        let Some(watermarks) = &mut self.keys.at_mut(record).watermarks else {
+            return false;
+        };
+        let mut has_more = true;
+        let mut left = 0;
         for _ in 0..limit {
-            // 1. Take the lowest watch off the queue, if it is met.
-            let mut links = Links::new(&mut self.entries, &mut self.cold);
-            let Some(watermarks) = &mut self.keys.at_mut(record).watermarks else {
-                return false;
-            };
-            let is_unmet = |unmet: &_| links.is_on(unmet, WatchList::Unmet, record);
-            let unmet = match watermarks.pop_up_to(value, is_unmet) {
-                Lowest::Met(unmet) => unmet,
-                Lowest::Gone => continue, // it counts as a step, so that a call is bounded
-                Lowest::Above => return false,
+            // 1. Take the lowest watch off the queue, if it is met. One that has left counts as a
+            //    step, so that a call is bounded.
+            let Some(unmet) = watermarks.take_lowest(value) else {
+                has_more = false;
+                break;
             };
             // 2. A member stays until its quorum is over.
             if unmet.kind == WatermarkKind::Member {
-                *links.at_mut(unmet.at) = Link::new(WatchList::Reached, record);
-                watermarks.push_reached(unmet);
-                met.quorums.push(unmet.handle);
+                let mut links = Links::new(&mut self.entries, &mut self.cold);
+                if links.is_on(&unmet, WatchList::Unmet, record) {
+                    *links.at_mut(unmet.at) = Link::new(WatchList::Reached, record);
+                    watermarks.push_reached(unmet);
+                    met.quorums.push(unmet.handle);
+                } else {
+                    watermarks.was_gone();
+                }
                 continue;
             }
             // 3. Any other wait ends. Its entry is here, since it has no other key.
-            *links.at_mut(unmet.at) = Link::NOWHERE;
-            let emptied_key = self.keys.remove_waiter(record);
-            debug_assert!(emptied_key.is_none(), "Gone: it has a value");
-            let entry = self.get_mut(unmet.handle);
-            let claimed = entry.and_then(|entry| entry.claim(&Outcome::Completed));
-            if let Some(mut wait) = claimed {
-                meet(&mut wait);
-                let ended = self.remove_ended(unmet.handle, wait, Outcome::Completed, now_ns);
-                met.ended.push(ended);
+            let time = |entry: &Entry<O>| {
+                if let (Some(now_ns), Some(timed)) = (now_ns, &mut self.timed) {
+                    timed.ended(&Outcome::Completed, entry, now_ns);
+                }
+            };
+            match self.entries.end_met(&unmet, record, &mut meet, time) {
+                Met::Left => watermarks.was_gone(),
+                Met::Held => left += 1,
+                Met::Ended(wait) => {
+                    left += 1;
+                    self.counts.ended(&Outcome::Completed);
+                    met.waits.push(wait);
+                }
             }
         }
-        true
+        // 4. A peak of the queue is given back. The key stays, since it has a value.
+        watermarks.shrink();
+        if left > 0 {
+            let emptied_key = self.keys.remove_waiters(record, left);
+            debug_assert!(emptied_key.is_none(), "Gone: it has a value");
+            self.entry_left();
+        }
+        has_more
     }
 
     /// Takes up to `limit` watermark watches off a key, whether its value has reached them or not,
@@ -199,7 +330,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
         // 3. The limit is used up: is there more?
         match &self.keys.at(record).watermarks {
-            Some(watermarks) if watermarks.has_reached() || watermarks.reaches(u64::MAX) => {
+            Some(watermarks) if watermarks.keeps_reached() || watermarks.reaches(u64::MAX) => {
                 Popped::More
             }
             _ => Popped::Done,

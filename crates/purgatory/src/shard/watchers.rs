@@ -24,12 +24,14 @@ use hashbrown::Equivalent;
 use timer_core::{TimerHandle, TimingWheel, driver::Pages};
 
 use super::{
-    ColdParts, Shard, Watch, Watermark,
-    entry::{Entries, Entry, Waiter},
+    ColdParts, Shard, Watch,
+    entries::{Entries, Inserted},
+    entry::{Entry, ParkTimes, State, Waiter},
     keys::{
-        Link, Popped, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, WalkCursor, WalkId, WatchList,
+        Link, ListEnd, Popped, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, WalkCursor, WalkId,
+        WatchList,
     },
-    watermark_queue::{Ends, Lowest, NONE, Unmet, UnmetWaiter, WatermarkKind},
+    watermark_queue::{Ends, Lowest, NONE, Unmet, UnmetWaiter, Watermark, WatermarkKind},
 };
 
 /// The links of a shard, in entries and in secondary watches.
@@ -58,17 +60,31 @@ impl<'a, O> Links<'a, O> {
     /// Links a watch to the end of a list.
     #[inline]
     pub(super) fn append(&mut self, ends: &mut Ends, at: u32, list: WatchList, record: u32) {
-        // 1. The tail, and the link that was the tail.
-        let prev = mem::replace(&mut ends.tail, at);
-        match prev {
+        *self.at_mut(at) = Link {
+            prev: ends.tail,
+            ..Link::new(list, record)
+        };
+        self.name_last(ends, at);
+    }
+
+    /// Makes a link the tail of a list, which it already has before it.
+    #[inline(always)]
+    fn name_last(&mut self, ends: &mut Ends, at: u32) {
+        match mem::replace(&mut ends.tail, at) {
             NONE => ends.head = at,
             prev => self.at_mut(prev).next = at,
         }
-        // 2. The link itself.
-        *self.at_mut(at) = Link {
-            prev,
-            ..Link::new(list, record)
-        };
+    }
+
+    /// Adds a watch to a list, whose end its link names. `at` is the index of its operation's
+    /// entry, or a slot with [`SLOT`]. O(1), but O(log n) for one of n watermark watches with a
+    /// threshold below another's.
+    #[inline(always)]
+    pub(super) fn add(&mut self, end: ListEnd<'_>, handle: TimerHandle, at: u32) {
+        match end {
+            ListEnd::Plain(plain) => self.name_last(plain, at),
+            ListEnd::Watermarks(watermarks, watermark) => watermarks.push(watermark, handle, at),
+        }
     }
 
     /// Links the neighbours of a watch that leaves its list to each other.
@@ -138,8 +154,30 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         }
     }
 
+    /// Puts an operation in whose first key has this record, as [`park`](Self::park) does.
+    #[inline(always)]
+    pub(crate) fn park_at(
+        &mut self,
+        record: u32,
+        times: &ParkTimes,
+        follows: Option<u64>,
+        state: State<O>,
+        watermark: Option<Watermark>,
+    ) -> Inserted {
+        self.counts.parked += u64::from(matches!(state, State::Parked(_)));
+        // The record is at hand while the entry is put in, with its link.
+        let end = self.keys.list_end(record, watermark);
+        let link = end.link(record);
+        let inserted = self.entries.insert(times, follows, state, link);
+        let handle = inserted.handle;
+        let mut links = Links::new(&mut self.entries, &mut self.cold);
+        links.add(end, handle, handle.id().index());
+        inserted
+    }
+
     /// Sets a secondary watch of an operation, `before` being the one set before it. Returns `None`
-    /// when the shard has [`WAITERS_MAX`] of them. Costs as [`link`](Self::link).
+    /// when the shard has [`WAITERS_MAX`] of them. Costs as
+    /// [`Links::add`].
     pub(crate) fn watch(
         &mut self,
         watch: &Watch<'_, K>,
@@ -152,45 +190,14 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         // The key's `Eq` and `Clone` may panic: they run before anything is claimed.
         let record = self.record_of(watch);
         let slot = self.cold.secondary.claim()?;
+        let end = self.keys.list_end(record, watch.watermark);
         *self.cold.secondary.at_mut(slot) = SecondaryWatch {
             handle: Some(handle),
-            link: Link::NOWHERE,
+            link: end.link(record),
             before,
         };
-        self.link(record, watch.watermark, handle, slot | SLOT);
+        Links::new(&mut self.entries, &mut self.cold).add(end, handle, slot | SLOT);
         Some(SecondaryId::new(self.entries.shard, slot))
-    }
-
-    /// Links a watch to its key: to the plain list, or among the unmet watermark watches. `at` is
-    /// the index of its operation's entry, or a slot with [`SLOT`]. O(1), but O(log n) for one of n
-    /// watermark watches with a threshold below another's.
-    #[inline(always)]
-    pub(super) fn link(
-        &mut self,
-        record: u32,
-        watermark: Option<Watermark>,
-        handle: TimerHandle,
-        at: u32,
-    ) {
-        let mut links = Links::new(&mut self.entries, &mut self.cold);
-        match watermark {
-            None => {
-                let key = self.keys.at_mut(record);
-                key.waiters += 1;
-                links.append(&mut key.plain, at, WatchList::Plain, record);
-            }
-            Some(watermark) => {
-                self.keys.add_watermark_waiter(record);
-                // The queue is no linked list: the link only says where the watch is.
-                let watermarks = self.keys.watermarks_mut(record);
-                let list = if watermarks.push(watermark, handle, at) {
-                    WatchList::Reached
-                } else {
-                    WatchList::Unmet
-                };
-                *links.at_mut(at) = Link::new(list, record);
-            }
-        }
     }
 
     /// Takes a watch off its key, unless it was taken. `link` is the one that lay at `at`, which

@@ -132,10 +132,15 @@ impl Default for WatermarkList {
 }
 
 impl WatermarkList {
-    /// Adds a watch. Returns true when it is a member's that is reached already. O(1) for a
-    /// threshold at or above the run's last, otherwise O(log n).
+    /// True for a watch that is added as reached: a member's whose threshold the value meets.
     #[inline]
-    pub(super) fn push(&mut self, watermark: Watermark, handle: TimerHandle, at: u32) -> bool {
+    pub(super) fn has_reached(&self, watermark: Watermark) -> bool {
+        watermark.kind == WatermarkKind::Member && self.value.unwrap_or(0) >= watermark.threshold
+    }
+
+    /// Adds a watch. O(1) for a threshold at or above the run's last, otherwise O(log n).
+    #[inline]
+    pub(super) fn push(&mut self, watermark: Watermark, handle: TimerHandle, at: u32) {
         self.pushed += 1;
         let unmet = Unmet {
             rank: Reverse((watermark.threshold, self.pushed)),
@@ -143,34 +148,22 @@ impl WatermarkList {
             handle,
             at,
         };
-        if watermark.kind == WatermarkKind::Member && self.value.unwrap_or(0) >= watermark.threshold
-        {
+        if self.has_reached(watermark) {
             self.reached.push(unmet);
-            return true;
+            return;
         }
         // Offsets rise: nearly all go to the run.
         match self.run.back() {
             Some(last) if last.threshold() > watermark.threshold => self.heap.push(unmet),
             _ => self.run.push_back(unmet),
         }
-        false
     }
 
     /// Takes off the lowest watch if its threshold is at most `value`, and drops it if it has left,
     /// which `waits` tells. O(1) from the run, O(log n) from the heap.
     #[inline]
     pub(super) fn pop_up_to(&mut self, value: u64, waits: impl FnOnce(&Unmet) -> bool) -> Lowest {
-        if !self.reaches(value) {
-            return Lowest::Above;
-        }
-        // The greater of two `Unmet` has the lower rank: it comes first.
-        let run_is_lower = self.run.front() > self.heap.peek();
-        let lowest = if run_is_lower {
-            self.run.pop_front()
-        } else {
-            self.heap.pop()
-        };
-        let Some(lowest) = lowest else {
+        let Some(lowest) = self.take_lowest(value) else {
             return Lowest::Above;
         };
         // A peak is given back as it leaves, a part at a time.
@@ -178,8 +171,44 @@ impl WatermarkList {
         if waits(&lowest) {
             return Lowest::Met(lowest);
         }
-        self.gone -= 1; // Left behind
+        self.was_gone();
         Lowest::Gone
+    }
+
+    /// Takes off the lowest watch if its threshold is at most `value`, though it may have left. The
+    /// caller says so by [`was_gone`](Self::was_gone), and shrinks the queue. O(1) from the run,
+    /// O(log n) from the heap.
+    #[inline]
+    pub(super) fn take_lowest(&mut self, value: u64) -> Option<Unmet> {
+        if self.heap_is_lower() {
+            let lowest = self.heap.peek()?;
+            return if lowest.threshold() <= value {
+                self.heap.pop()
+            } else {
+                None
+            };
+        }
+        if self.run.front()?.threshold() <= value {
+            self.run.pop_front()
+        } else {
+            None
+        }
+    }
+
+    /// Counts a watch that was taken off and had left.
+    #[inline]
+    pub(super) fn was_gone(&mut self) {
+        self.gone -= 1; // Left behind
+    }
+
+    /// True when the heap has the lowest watch, or nothing has.
+    #[inline]
+    fn heap_is_lower(&self) -> bool {
+        match (self.run.front(), self.heap.peek()) {
+            // The greater of two `Unmet` has the lower rank: it comes first.
+            (Some(run), Some(heap)) => heap > run,
+            (run, _) => run.is_none(),
+        }
     }
 
     /// Returns true when no watch is left, met or not. O(1).
@@ -198,11 +227,10 @@ impl WatermarkList {
     }
 
     /// True when a threshold is at most `value`. O(1).
+    #[inline]
     pub(super) fn reaches(&self, value: u64) -> bool {
-        self.run
-            .front()
-            .max(self.heap.peek())
-            .is_some_and(|lowest| lowest.threshold() <= value)
+        let is_met = |lowest: &Unmet| lowest.threshold() <= value;
+        self.run.front().is_some_and(is_met) || self.heap.peek().is_some_and(is_met)
     }
 
     /// Counts a watch that has left, and drops all such watches when they are the most. O(1)
@@ -234,7 +262,7 @@ impl WatermarkList {
     }
 
     /// True when a reached watch is here, or one that has left.
-    pub(super) fn has_reached(&self) -> bool {
+    pub(super) fn keeps_reached(&self) -> bool {
         !self.reached.is_empty()
     }
 
@@ -292,27 +320,29 @@ impl WatermarkList {
     /// which `waits` tells. O(1) amortised, but O(log n) for each that has left the heap.
     pub(super) fn lowest(&mut self, waits: impl Fn(&Unmet) -> bool) -> Option<u64> {
         loop {
-            let run_is_lower = self.run.front() > self.heap.peek();
-            let lowest = if run_is_lower {
-                self.run.front()?
-            } else {
+            // 1. The lowest one, if it waits.
+            let heap_is_lower = self.heap_is_lower();
+            let lowest = if heap_is_lower {
                 self.heap.peek()?
+            } else {
+                self.run.front()?
             };
             if waits(lowest) {
                 return Some(lowest.threshold());
             }
-            // Left behind
-            if run_is_lower {
-                self.run.pop_front();
-            } else {
+            // 2. One that has left is dropped.
+            if heap_is_lower {
                 self.heap.pop();
+            } else {
+                self.run.pop_front();
             }
-            self.gone -= 1;
+            self.was_gone();
             self.shrink();
         }
     }
 
-    fn shrink(&mut self) {
+    /// Returns the memory of a peak.
+    pub(super) fn shrink(&mut self) {
         // Each on its own: offsets that rise leave the heap empty.
         if let Some(capacity) = shrinks_to(self.run.capacity(), self.run.len(), KEPT) {
             self.run.shrink_to(capacity);

@@ -77,6 +77,7 @@ pub use crate::panics::contain;
 pub use crate::wheel::{
     node::Index,
     pages::{PageSlot, Pages},
+    timing_wheel::Fate,
 };
 
 /// Returns false: without the feature `tokio` no thread is known to run a runtime's tasks.

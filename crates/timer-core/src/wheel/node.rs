@@ -77,17 +77,6 @@ pub(crate) struct Node<T> {
 }
 
 impl<T> Node<T> {
-    /// A node without a sequence.
-    #[inline]
-    pub(crate) fn new(deadline: u64, place: u32, task: T) -> Self {
-        Node {
-            deadline,
-            sequence: 0,
-            place,
-            task: Some(task),
-        }
-    }
-
     pub(crate) fn task(&self) -> &T {
         self.task
             .as_ref()

@@ -88,6 +88,18 @@ pub struct Advanced {
     pub next_due: Option<u64>,
 }
 
+/// A decision on a task that [`TimingWheel::end_with`] looks up.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate<R> {
+    /// It stays as it is.
+    Stays,
+    /// It counts as cancelled, off its bucket, but stays in the wheel's keeping.
+    Stopped(R),
+    /// It counts as cancelled, and its remains are dropped.
+    Gone(R),
+}
+
 /// A task whose time has come, offered to the sink of [`TimingWheel::advance`].
 ///
 /// [`take`](Self::take) removes it. Left alone it stays in the wheel's keeping, off every bucket,
@@ -206,10 +218,8 @@ impl<T> TimingWheel<T> {
         };
         // 2. Its bucket, and then the node itself.
         let (place, due) = self.put(index, deadline);
-        Ok(Scheduled {
-            id: self.keep(index, Node::new(deadline, place, task)),
-            due,
-        })
+        let id = self.keep(index, deadline, place, task);
+        Ok(Scheduled { id, due })
     }
 
     /// Adds a task that never falls due, until it is rescheduled. O(1).
@@ -220,14 +230,20 @@ impl<T> TimingWheel<T> {
         let Some(index) = self.nodes.claim() else {
             return Err(task);
         };
-        Ok(self.keep(index, Node::new(u64::MAX, NO_PLACE, task)))
+        Ok(self.keep(index, u64::MAX, NO_PLACE, task))
     }
 
+    /// Fills the node at an index that was claimed.
     #[inline(always)]
-    fn keep(&mut self, index: u32, node: Node<T>) -> TaskId {
+    fn keep(&mut self, index: u32, deadline: u64, place: u32, task: T) -> TaskId {
         self.sequence += 1;
         let sequence = self.sequence;
-        *self.nodes.at_mut(index) = Node { sequence, ..node };
+        // Each part goes where it belongs: a node that is made elsewhere is moved there.
+        let node = self.nodes.at_mut(index);
+        node.deadline = deadline;
+        node.sequence = sequence;
+        node.place = place;
+        node.task = Some(task);
         TaskId { index, sequence }
     }
 
@@ -335,6 +351,31 @@ impl<T> TimingWheel<T> {
         self.cancelled_count += u64::from(self.unlink(id.index, place));
         self.nodes.release(id.index);
         Some(task)
+    }
+
+    /// Looks a task up once, and does with it what `decide` says. Returns what `decide` took out of
+    /// it; `None` if the task stays, or is gone already. O(1).
+    #[doc(hidden)]
+    #[inline(always)] // as `cancel`
+    pub fn end_with<R>(&mut self, id: TaskId, decide: impl FnOnce(&mut T) -> Fate<R>) -> Option<R> {
+        // 1. The node, looked up once.
+        let node = self.node_mut(id)?;
+        let (taken, is_kept) = match decide(node.task_mut()) {
+            Fate::Stays => return None,
+            Fate::Stopped(taken) => (taken, true),
+            Fate::Gone(taken) => (taken, false),
+        };
+        let place = node.take_place();
+        if !is_kept {
+            node.sequence = 0;
+            node.task = None;
+        }
+        // 2. Off its bucket, and out of memory.
+        self.cancelled_count += u64::from(self.unlink(id.index, place));
+        if !is_kept {
+            self.nodes.release(id.index);
+        }
+        Some(taken)
     }
 
     /// Reschedules a task, earlier or later; it keeps its id. Returns when the wheel

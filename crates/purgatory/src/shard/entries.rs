@@ -1,0 +1,99 @@
+//! The entries of a shard, which are the tasks of its wheel: how they come and go.
+
+use timer_core::{TimerHandle, TimingWheel, driver::Fate};
+
+use super::{
+    entry::{Entry, ParkTimes, State, TurnCause, Waiter},
+    keys::{Link, SecondaryId},
+};
+
+/// The entries of a shard, on its wheel, and the shard's number.
+#[derive(Debug)]
+pub(crate) struct Entries<O> {
+    pub(crate) wheel: TimingWheel<Entry<O>>,
+    pub(crate) shard: u32,
+    /// Entries on the wheel whose operations have ended: their futures have not taken the answers.
+    pub(crate) ended: u32,
+}
+
+/// A new entry, and when it first needs the wheel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inserted {
+    pub(crate) handle: TimerHandle,
+    /// The tick at which the wheel has work for it; `u64::MAX` for never.
+    pub(crate) due: u64,
+}
+
+/// The parts of an entry that are needed once it is gone.
+#[derive(Debug)]
+pub(super) struct Remains {
+    pub(super) link: Link,
+    pub(super) weight: u64,
+    pub(super) last_secondary: Option<SecondaryId>,
+    pub(super) deadline: u64,
+    /// Why the next in turn is to be checked, if this one was its head.
+    pub(super) noted_turn: TurnCause,
+}
+
+impl<O> Entries<O> {
+    /// Names the operation whose entry lies at `index`.
+    pub(crate) fn handle_at(&self, index: u32) -> TimerHandle {
+        TimerHandle::new(self.shard as usize, self.wheel.id_at(index))
+    }
+
+    /// Takes out an entry whose payload is out. O(1).
+    #[inline(always)]
+    pub(super) fn remove(&mut self, handle: TimerHandle) -> Option<Remains> {
+        // Only what is still needed leaves: a whole entry would be moved through memory.
+        self.wheel.end_with(handle.id(), |entry| {
+            Fate::Gone(Remains {
+                link: entry.link,
+                weight: entry.info().weight,
+                last_secondary: entry.last_secondary,
+                deadline: entry.deadline,
+                noted_turn: entry.noted_turn(),
+            })
+        })
+    }
+
+    /// Puts an entry on the wheel, which is not full. One that never falls due is kept off its
+    /// buckets.
+    #[inline(always)]
+    pub(super) fn insert(
+        &mut self,
+        times: &ParkTimes,
+        follows: Option<u64>,
+        state: State<O>,
+        link: Link,
+    ) -> Inserted {
+        // 1. Tell the wheel what the parker knows: the tick, and the order.
+        let wheel = &mut self.wheel;
+        wheel.catch_up(times.now);
+        if let Some(sequence) = follows {
+            wheel.follow(sequence);
+        }
+        // 2. Put it in.
+        let entry = Entry::new(state, times, link);
+        let inserted = match times.armed {
+            Some(armed) => wheel
+                .insert(armed, entry)
+                .map(|scheduled| (scheduled.id, scheduled.due)),
+            None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
+        };
+        let Ok((id, due)) = inserted else {
+            unreachable!("a full shard refuses")
+        };
+        let handle = TimerHandle::new(self.shard as usize, id);
+        Inserted { handle, due }
+    }
+}
+
+impl Waiter {
+    /// Names the operation.
+    pub(crate) fn handle<O>(self, entries: &Entries<O>) -> TimerHandle {
+        match self {
+            Waiter::Here(index) => entries.handle_at(index),
+            Waiter::Foreign(handle) => handle,
+        }
+    }
+}
