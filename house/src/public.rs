@@ -61,7 +61,13 @@ const PUBLIC: [Public; 3] = [
             "WatermarkWait",
             "Watermarks",
         ],
-        traits: &["DelayedOperation", "IntoAnswer", "IntoWatches", "WatchKey"],
+        traits: &[
+            "DelayedOperation",
+            "IntoAnswer",
+            "IntoWatches",
+            "WatchKey",
+            "WatermarkValue",
+        ],
         settings: &[
             "Builder::callbacks_on_executor",
             "Builder::check_at_expiry",

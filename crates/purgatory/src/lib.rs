@@ -139,6 +139,7 @@ mod shard;
 mod stats;
 mod wait;
 mod watches;
+mod watermark_value;
 mod watermark_wait;
 mod watermarks;
 
@@ -159,6 +160,7 @@ pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;
 pub use wait::{IntoAnswer, WaitFuture};
 pub use watches::{IntoWatches, WatchKey, Watches};
+pub use watermark_value::WatermarkValue;
 pub use watermark_wait::WatermarkWait;
 pub use watermarks::Watermarks;
 

@@ -11,6 +11,7 @@ use crate::{
     operation::{DelayedOperation, Outcome, opaque},
     shard::values::Member,
     wait::Unfilled,
+    watermark_value::WatermarkValue,
 };
 
 /// A wait for a value, as the operation of a [`Watermarks`](crate::Watermarks)' purgatory. It is
@@ -26,10 +27,10 @@ pub(crate) enum Wait {
     Awaited {
         /// That of the last poll.
         waker: Option<Waker>,
-        /// The value that met the threshold.
+        /// The rank of the value that met the threshold.
         value: u64,
     },
-    /// The answer of such a future, which has not taken it.
+    /// The answer of such a future, which has not taken it: the rank of the value.
     Answered(Result<u64, WaitError>),
     /// The part that is called back then.
     WakeUp(Option<Waker>),
@@ -87,7 +88,7 @@ impl WatermarkWait {
         })
     }
 
-    /// Returns what a future of one key's value yields after this outcome.
+    /// Returns what a future of one key's value yields after this outcome, as a rank.
     pub(crate) fn result(&self, outcome: Outcome) -> Result<u64, WaitError> {
         match (&self.0, outcome) {
             (Wait::Awaited { value, .. }, Outcome::Completed) => Ok(*value),
@@ -96,10 +97,10 @@ impl WatermarkWait {
     }
 }
 
-impl Yields<u64> for WatermarkWait {
-    fn into_answer(self) -> Result<u64, WaitError> {
+impl<V: WatermarkValue> Yields<V> for WatermarkWait {
+    fn into_answer(self) -> Result<V, WaitError> {
         match self.0 {
-            Wait::Answered(answer) => answer,
+            Wait::Answered(answer) => answer.map(V::from_rank),
             _ => unreachable!("it was answered"),
         }
     }
@@ -145,15 +146,15 @@ pub(crate) enum Needed {
 }
 
 /// A quorum of these keys.
-pub(crate) struct QuorumOf<K> {
+pub(crate) struct QuorumOf<K, V> {
     pub(crate) needed: Needed,
-    pub(crate) watermarks: Box<[(K, u64)]>,
-    /// The values that met it: a place for each key.
+    pub(crate) watermarks: Box<[(K, V)]>,
+    /// The ranks of the values that met it: a place for each key.
     pub(crate) met: Box<[Option<u64>]>,
-    pub(crate) answer: Unfilled<Vec<(K, u64)>>,
+    pub(crate) answer: Unfilled<Vec<(K, V)>>,
 }
 
-impl<K: Send> QuorumWait for QuorumOf<K> {
+impl<K: Send, V: WatermarkValue> QuorumWait for QuorumOf<K, V> {
     fn judge(&mut self, members: &[Member]) -> Judgement {
         // 1. Count what is left, and what is met.
         let mut left = 0;
@@ -162,7 +163,7 @@ impl<K: Send> QuorumWait for QuorumOf<K> {
             members.iter().zip(&self.watermarks).zip(&mut self.met)
         {
             *value = match member {
-                Member::Reached(present) if present >= threshold => Some(*present),
+                Member::Reached(present) if *present >= threshold.to_rank() => Some(*present),
                 _ => None,
             };
             left += usize::from(*member != Member::Removed);
@@ -194,9 +195,9 @@ impl<K: Send> QuorumWait for QuorumOf<K> {
             return answer.fill(Err(WaitError::of(outcome)));
         }
         let mut reached = Vec::new();
-        for ((key, _), value) in watermarks.into_iter().zip(met) {
-            if let Some(value) = value {
-                reached.push((key, value));
+        for ((key, _), rank) in watermarks.into_iter().zip(met) {
+            if let Some(rank) = rank {
+                reached.push((key, V::from_rank(rank)));
             }
         }
         answer.fill(Ok(reached));

@@ -3,7 +3,7 @@
 //! The value of a key lies in the key's shard, beside the waits for it: the engine's
 //! [`values`](crate::engine::values) compares, parks and completes under that lock.
 
-use std::{borrow::Borrow, collections::HashSet, hash::Hash, sync::Arc};
+use std::{borrow::Borrow, collections::HashSet, hash::Hash, marker::PhantomData, sync::Arc};
 
 use timer_core::BuildError;
 
@@ -15,6 +15,7 @@ use crate::{
     sync::Limit,
     wait::{Answer, Shared, Unfilled, WaitFuture},
     watches::WatchKey,
+    watermark_value::{WatermarkValue, rank},
     watermark_wait::{Callback, Needed, QuorumOf, Wait, WatermarkWait},
 };
 
@@ -23,6 +24,9 @@ use crate::{
 ///
 /// It holds the values, so there is no condition to write and no order of steps to get wrong. A key
 /// without a value counts as 0. A value stays until [`remove`](Self::remove).
+///
+/// Values are `u64`, or [another type](Self::with_values): `i64`, or one of your own. A key without
+/// a value then counts as the lowest of all.
 ///
 /// This is a handle: clones share the values. Dropping the last handle cancels all waits.
 ///
@@ -48,12 +52,16 @@ use crate::{
 /// A key's `Hash`, `Eq` and `Clone` run under locks and must not call back. Callbacks and wakers
 /// run with nothing locked, on the threads where those of any [`Purgatory`] run.
 #[derive(Clone)]
-pub struct Watermarks<K: WatchKey + Sync> {
+pub struct Watermarks<K: WatchKey + Sync, V: WatermarkValue = u64> {
     purgatory: Purgatory<K, WatermarkWait>,
     /// Limits and counts the keys with a value.
     keys: Arc<Limit>,
+    /// It is neither kept nor shared: the shards keep ranks.
+    values: PhantomData<fn() -> V>,
 }
 
+// The constructors give `u64` alone. So a plain program names no type of value, and its literals
+// have that one.
 impl<K: WatchKey + Sync> Watermarks<K> {
     /// Makes `Watermarks` with its own timer; `name` labels its metrics.
     ///
@@ -86,9 +94,38 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         Watermarks {
             purgatory,
             keys: Arc::new(Limit::new(keys_max as u64)),
+            values: PhantomData,
         }
     }
 
+    /// Takes values of another type: a signed integer, or a [`WatermarkValue`] of your own. Call it
+    /// right after the constructor, and name the type: values that are there are not converted, and
+    /// literals alone would make it `i32`. All `Watermarks` over one purgatory have one type of
+    /// value.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// // Event times, in milliseconds since 1970.
+    /// let times = Watermarks::new("event time")?.with_values::<i64>();
+    /// let window = times.wait_for(&"clicks", -60_000, Duration::from_secs(1));
+    /// assert_eq!(times.value(&"clicks"), None); // which counts as `i64::MIN`
+    /// assert_eq!(times.advance(&"clicks", -90_000)?, 0);
+    /// assert_eq!(times.advance(&"clicks", 5)?, 1);
+    /// assert_eq!(window.wait_blocking()?, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_values<V: WatermarkValue>(self) -> Watermarks<K, V> {
+        Watermarks {
+            purgatory: self.purgatory,
+            keys: self.keys,
+            values: PhantomData,
+        }
+    }
+}
+
+impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// Returns the purgatory of the waits, for metrics and snapshots, to cancel waits, or to
     /// [shut down](Purgatory::shutdown).
     ///
@@ -105,11 +142,11 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     }
 
     /// Returns the key's value; `None` if it was never advanced, or was removed. O(1).
-    pub fn value<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u64>
+    pub fn value<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {
-        self.purgatory.core.value(key)
+        self.purgatory.core.value(key).map(V::from_rank)
     }
 
     /// Returns the epoch of the key's value: 0 until it was [reset](Self::reset). `None` without a
@@ -139,11 +176,11 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// assert_eq!(log_ends.lowest_waiting(&"orders-0"), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn lowest_waiting<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u64>
+    pub fn lowest_waiting<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {
-        self.purgatory.core.lowest_waiting(key)
+        self.purgatory.core.lowest_waiting(key).map(V::from_rank)
     }
 
     /// Returns the number of keys that have a value. Exact when idle. O(1).
@@ -163,14 +200,15 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// # Errors
     /// [`RefusedReason::TooManyKeys`] if this would be one more key than
     /// [`with_keys_max`](Self::with_keys_max) allows. Nothing was changed.
-    pub fn advance<Q>(&self, key: &Q, value: u64) -> Result<usize, RefusedReason>
+    pub fn advance<Q>(&self, key: &Q, value: V) -> Result<usize, RefusedReason>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
+        let to = rank(value);
         self.purgatory
             .core
-            .change_value(key, &self.keys, None, |before| value.max(before))
+            .change_value(key, &self.keys, None, |before| to.max(before))
     }
 
     /// Advances the key's value if it is in this epoch, which [`reset`](Self::reset) began; 0 is
@@ -180,14 +218,15 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// # Errors
     /// [`RefusedReason::OtherEpoch`] if the key is in another epoch: this advance is late, or its
     /// epoch has not begun here. Otherwise as [`advance`](Self::advance). Nothing was changed.
-    pub fn advance_in<Q>(&self, key: &Q, epoch: u64, value: u64) -> Result<usize, RefusedReason>
+    pub fn advance_in<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, RefusedReason>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
+        let to = rank(value);
         self.purgatory
             .core
-            .change_value(key, &self.keys, Some(epoch), |before| value.max(before))
+            .change_value(key, &self.keys, Some(epoch), |before| to.max(before))
     }
 
     /// Begins an epoch of the key with this value, which may be lower than before: a log that was
@@ -220,13 +259,13 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// # Errors
     /// [`RefusedReason::OtherEpoch`] unless the epoch is above the key's.
     /// [`RefusedReason::TooManyKeys`] as for [`advance`](Self::advance). Nothing was changed.
-    pub fn reset<Q>(&self, key: &Q, epoch: u64, value: u64) -> Result<usize, RefusedReason>
+    pub fn reset<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, RefusedReason>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let core = &self.purgatory.core;
-        core.begin_epoch(key, &self.keys, epoch, value, None)
+        core.begin_epoch(key, &self.keys, epoch, rank(value), None)
     }
 
     /// Begins an epoch as [`reset`](Self::reset) does, and cancels the waits for more than the
@@ -235,45 +274,14 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     ///
     /// # Errors
     /// Returns an error as [`reset`](Self::reset) does.
-    pub fn reset_and_cancel<Q>(
-        &self,
-        key: &Q,
-        epoch: u64,
-        value: u64,
-    ) -> Result<usize, RefusedReason>
+    pub fn reset_and_cancel<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, RefusedReason>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let reason = CancelReason::Requested("its key was reset".into());
         let core = &self.purgatory.core;
-        core.begin_epoch(key, &self.keys, epoch, value, Some(&reason))
-    }
-
-    /// Adds `by` to the key's value, for a value that counts. Otherwise like
-    /// [`advance`](Self::advance). The value stops at [`u64::MAX`].
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use purgatory::Watermarks;
-    ///
-    /// let votes: Watermarks<String> = Watermarks::new("votes")?;
-    /// let elected = votes.wait_for("term 7", 2, Duration::from_secs(1));
-    /// assert_eq!((votes.add("term 7", 1)?, votes.add("term 7", 1)?), (0, 1));
-    /// assert_eq!(elected.wait_blocking()?, 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Returns an error as [`advance`](Self::advance) does.
-    pub fn add<Q>(&self, key: &Q, by: u64) -> Result<usize, RefusedReason>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
-        self.purgatory
-            .core
-            .change_value(key, &self.keys, None, |before| before.saturating_add(by))
+        core.begin_epoch(key, &self.keys, epoch, rank(value), Some(&reason))
     }
 
     /// Removes the key's value and cancels the waits for it; returns how many waits this call
@@ -318,20 +326,18 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     ///
     /// # Errors
     /// The future yields a [`WaitError`](crate::WaitError).
-    pub fn wait_for<Q>(
-        &self,
-        key: &Q,
-        threshold: u64,
-        timeout: impl Into<Timeout>,
-    ) -> WaitFuture<u64>
+    pub fn wait_for<Q>(&self, key: &Q, threshold: V, timeout: impl Into<Timeout>) -> WaitFuture<V>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let core = &self.purgatory.core;
-        match core.park_for_value(key, threshold, timeout.into(), WatermarkWait::awaited()) {
+        let wait = WatermarkWait::awaited();
+        match core.park_for_value(key, rank(threshold), timeout.into(), wait) {
             Ok(ForValue::Parked(id)) => self.purgatory.answer_of(id),
-            Ok(ForValue::AtOnce(wait, outcome)) => WaitFuture::ready(wait.result(outcome)),
+            Ok(ForValue::AtOnce(wait, outcome)) => {
+                WaitFuture::ready(wait.result(outcome).map(V::from_rank))
+            }
             Err(refused) => self.purgatory.refused(refused.reason),
         }
     }
@@ -356,7 +362,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     pub fn park<Q>(
         &self,
         key: &Q,
-        threshold: u64,
+        threshold: V,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
     ) -> Result<ParkResult, Refused<Callback>>
@@ -366,7 +372,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     {
         let wait = WatermarkWait(Wait::Callback(Box::new(then)));
         let core = &self.purgatory.core;
-        let parked = match core.park_for_value(key, threshold, timeout.into(), wait) {
+        let parked = match core.park_for_value(key, rank(threshold), timeout.into(), wait) {
             Ok(ForValue::Parked(id)) => Ok(ParkResult::Parked(id)),
             Ok(ForValue::AtOnce(wait, outcome)) => Ok(core.call_at_once(wait, outcome)),
             Err(refused) => Err(refused),
@@ -402,9 +408,9 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     pub fn wait_for_k(
         &self,
         k: usize,
-        watermarks: &[(K, u64)],
+        watermarks: &[(K, V)],
         timeout: impl Into<Timeout>,
-    ) -> WaitFuture<Vec<(K, u64)>> {
+    ) -> WaitFuture<Vec<(K, V)>> {
         self.await_quorum(k, Needed::AtLeast(k), watermarks, timeout.into())
     }
 
@@ -434,9 +440,9 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// [Refused](crate::WaitError::Refused), at once, without a key or if a key comes twice.
     pub fn wait_for_all(
         &self,
-        watermarks: &[(K, u64)],
+        watermarks: &[(K, V)],
         timeout: impl Into<Timeout>,
-    ) -> WaitFuture<Vec<(K, u64)>> {
+    ) -> WaitFuture<Vec<(K, V)>> {
         self.await_quorum(watermarks.len(), Needed::All, watermarks, timeout.into())
     }
 
@@ -445,9 +451,9 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         &self,
         k: usize,
         needed: Needed,
-        watermarks: &[(K, u64)],
+        watermarks: &[(K, V)],
         timeout: Timeout,
-    ) -> WaitFuture<Vec<(K, u64)>> {
+    ) -> WaitFuture<Vec<(K, V)>> {
         // Refuse what is no quorum.
         let n = watermarks.len();
         if k == 0 || k > n {
@@ -472,4 +478,32 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     }
 }
 
-opaque!([K: WatchKey + Sync] Watermarks<K>, purgatory: purgatory);
+impl<K: WatchKey + Sync> Watermarks<K> {
+    /// Adds `by` to the key's value, for a value that counts. Otherwise like
+    /// [`advance`](Self::advance). The value stops at [`u64::MAX`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// let votes: Watermarks<String> = Watermarks::new("votes")?;
+    /// let elected = votes.wait_for("term 7", 2, Duration::from_secs(1));
+    /// assert_eq!((votes.add("term 7", 1)?, votes.add("term 7", 1)?), (0, 1));
+    /// assert_eq!(elected.wait_blocking()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as [`advance`](Self::advance) does.
+    pub fn add<Q>(&self, key: &Q, by: u64) -> Result<usize, RefusedReason>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.purgatory
+            .core
+            .change_value(key, &self.keys, None, |before| before.saturating_add(by))
+    }
+}
+
+opaque!([K: WatchKey + Sync, V: WatermarkValue] Watermarks<K, V>, purgatory: purgatory);

@@ -32,6 +32,7 @@ use crate::{
     },
     sync::{Limit, Ordering},
     watches::WatchKey,
+    watermark_value::{WatermarkValue, rank},
 };
 
 /// The states of a quorum's members, in the order of its keys.
@@ -494,15 +495,15 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
 
     /// Parks a wait for several keys, each with its threshold, unless it ends at once. No key comes
     /// twice.
-    pub(crate) fn park_quorum(
+    pub(crate) fn park_quorum<V: WatermarkValue>(
         self: &Arc<Self>,
-        watermarks: &[(K, u64)],
+        watermarks: &[(K, V)],
         timeout: Timeout,
         mut operation: O,
     ) -> Result<ParkResult, Refused<O>> {
         // 1. It may be over: read each value.
         let now_ns = self.driver().now_ns();
-        let value_of = |(key, _): &(K, u64)| Member::Reached(self.value(key).unwrap_or(0));
+        let value_of = |(key, _): &(K, V)| Member::Reached(self.value(key).unwrap_or(0));
         let members: Members = watermarks.iter().map(value_of).collect();
         let is_met = match operation.judge(&members) {
             Judgement::Met => Verdict::Satisfied,
@@ -544,17 +545,17 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     }
 
     /// Watches the keys of a quorum. Until all are watched this thread holds the operation.
-    fn watch_members(
+    fn watch_members<V: WatermarkValue>(
         &self,
         operation: O,
-        watermarks: &[(K, u64)],
+        watermarks: &[(K, V)],
         times: &ParkTimes,
     ) -> Result<ParkedUnder<K, O>, Refused<O>> {
         // 1. The hashes are made with nothing locked.
         let mut watches: SmallVec<[Watch<'_, K>; 4]> = SmallVec::new();
         for (key, threshold) in watermarks {
             let watermark = Watermark {
-                threshold: *threshold,
+                threshold: rank(*threshold),
                 kind: WatermarkKind::Member,
             };
             watches.push(self.versions.watch(key, Some(watermark)));

@@ -31,6 +31,7 @@ mod snapshot;
 mod turns;
 mod turns_model;
 mod waiting;
+mod watermark_values;
 mod watermarks;
 mod watermarks_by_key;
 mod weight;

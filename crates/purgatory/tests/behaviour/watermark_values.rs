@@ -1,0 +1,219 @@
+//! Watermarks of other values than `u64`.
+
+use std::{
+    any::type_name_of_val,
+    fmt::Debug,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use crate::support::{SECOND, assert_empty, by_hand, over, poll};
+use purgatory::{
+    CancelReason::QuorumLost, Outcome::Completed, Purgatory, RefusedReason, WaitError,
+    WatermarkValue, WatermarkWait, Watermarks,
+};
+use timer_core::ManualTimer;
+
+/// A place in a log.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Lsn(u64);
+
+impl WatermarkValue for Lsn {
+    fn to_rank(self) -> u64 {
+        self.0
+    }
+
+    fn from_rank(rank: u64) -> Self {
+        Lsn(rank)
+    }
+}
+
+/// Creates watermarks of another value on a manual timer, with their purgatory for inspection.
+fn watermarks<V: WatermarkValue>() -> (
+    ManualTimer,
+    Purgatory<u32, WatermarkWait>,
+    Watermarks<u32, V>,
+) {
+    let (timer, waits) = by_hand();
+    (timer, waits.clone(), Watermarks::over(waits).with_values())
+}
+
+/// A program that names no type of value has `u64`: its literals, what it parses and converts, and
+/// what it gets.
+#[test]
+fn plain_programs_have_u64_without_naming_it() {
+    let marks = Watermarks::new("plain").unwrap();
+    let end = 7;
+    let parsed = "8".parse().unwrap();
+    let mut first = marks.wait_for(&"a", end, SECOND);
+    let mut quorum = marks.wait_for_k(1, &[("a", 8), ("b", 9)], SECOND);
+    assert_eq!(marks.advance(&"a", parsed), Ok(2));
+    assert_eq!(marks.advance_in(&"a", 0, 9_u32.into()), Ok(0));
+    assert_eq!(type_name_of_val(&end), "u64");
+    assert_eq!(type_name_of_val(&parsed), "u64");
+    assert_eq!(type_name_of_val(&over(&mut first).unwrap()), "u64");
+    assert_eq!(over(&mut quorum), Ok(vec![("a", 8)]));
+
+    let (_timer, waits) = by_hand();
+    let marks = Watermarks::with_keys_max(waits, 5);
+    assert_eq!(marks.reset(&1, 1, 5), Ok(0));
+    assert_eq!(type_name_of_val(&marks.value(&1).unwrap()), "u64");
+    let (_timer, waits) = by_hand();
+    let marks = Watermarks::over(waits);
+    assert_eq!(marks.add(&(), 5), Ok(0));
+    assert_eq!(
+        type_name_of_val(&marks.lowest_waiting(&())),
+        "core::option::Option<u64>"
+    );
+
+    /// A field and a parameter do not name it either.
+    struct Server {
+        marks: Watermarks<String>,
+    }
+    fn advance(marks: &Watermarks<String>, to: u64) -> Option<u64> {
+        marks.advance("a", to).unwrap();
+        marks.value("a")
+    }
+    let marks = Watermarks::new("field").unwrap();
+    assert_eq!(advance(&Server { marks }.marks, 3), Some(3));
+}
+
+/// A value of 0 is above many here.
+#[test]
+fn key_never_advanced_reaches_no_negative_value() {
+    let (timer, waits, times) = watermarks::<i64>();
+    let mut below = times.wait_for(&1, -5, SECOND);
+    let mut zero = times.wait_for(&1, 0, SECOND);
+    let mut quorum = times.wait_for_all(&[(1, -3), (2, i64::MIN + 1)], SECOND);
+    assert!(poll(&mut below).is_pending() && poll(&mut quorum).is_pending());
+    assert_eq!(
+        (times.value(&1), times.lowest_waiting(&1)),
+        (None, Some(-5))
+    );
+    assert_eq!(times.lowest_waiting(&2), Some(i64::MIN + 1));
+    // The lowest of all asks for nothing.
+    assert_eq!(
+        over(&mut times.wait_for(&1, i64::MIN, SECOND)),
+        Ok(i64::MIN)
+    );
+
+    assert_eq!(times.advance(&1, -9), Ok(0));
+    assert_eq!(
+        (times.value(&1), times.lowest_waiting(&1)),
+        (Some(-9), Some(-5))
+    );
+    assert_eq!((times.advance(&1, -4), over(&mut below)), (Ok(1), Ok(-4)));
+    assert_eq!(times.advance(&1, -7), Ok(0)); // lower than before
+    assert_eq!(
+        (times.advance(&2, -1), times.advance(&1, -2)),
+        (Ok(0), Ok(1))
+    );
+    assert_eq!(over(&mut quorum), Ok(vec![(1, -2), (2, -1)]));
+    timer.advance(SECOND);
+    assert_eq!(over(&mut zero), Err(WaitError::Expired));
+    assert_empty(&waits);
+}
+
+#[test]
+fn every_call_takes_and_gives_the_value() {
+    let (_timer, waits, log) = watermarks::<Lsn>();
+    let seen = Arc::new(AtomicU32::new(0));
+    let counts = seen.clone();
+    let then = move |outcome| {
+        assert_eq!(outcome, Completed);
+        counts.fetch_add(1, Relaxed);
+    };
+    log.park(&1, Lsn(50), SECOND, then).unwrap();
+    let mut two = log.wait_for_k(2, &[(1, Lsn(60)), (2, Lsn(6)), (3, Lsn(6))], SECOND);
+    assert_eq!(log.advance_in(&1, 0, Lsn(70)), Ok(1));
+    assert_eq!((seen.load(Relaxed), log.value(&1)), (1, Some(Lsn(70))));
+    let mut more = log.wait_for(&1, Lsn(65), SECOND);
+    assert_eq!(over(&mut more), Ok(Lsn(70)));
+    // It goes back.
+    assert_eq!(log.reset(&1, 2, Lsn(40)), Ok(0));
+    let late = RefusedReason::OtherEpoch { present: 2 };
+    assert_eq!(log.advance_in(&1, 0, Lsn(90)), Err(late));
+    assert_eq!((log.value(&1), log.epoch(&1)), (Some(Lsn(40)), Some(2)));
+    assert_eq!(log.lowest_waiting(&1), Some(Lsn(60)));
+    assert_eq!(
+        (log.advance(&3, Lsn(8)), log.advance(&2, Lsn(9))),
+        (Ok(0), Ok(1))
+    );
+    assert_eq!(over(&mut two), Ok(vec![(2, Lsn(9)), (3, Lsn(8))]));
+    let mut cancelled = log.wait_for(&1, Lsn(100), SECOND);
+    assert_eq!(log.reset_and_cancel(&1, 3, Lsn(41)), Ok(1));
+    assert!(matches!(over(&mut cancelled), Err(WaitError::Cancelled(_))));
+    // A removed key leaves a quorum as with any other value.
+    let mut both = log.wait_for_k(2, &[(1, Lsn(200)), (2, Lsn(200))], SECOND);
+    assert_eq!((log.remove(&1), log.keys()), (1, 2));
+    let lost = QuorumLost { left: 1, needed: 2 };
+    assert_eq!(over(&mut both), Err(WaitError::Cancelled(lost)));
+    assert_empty(&waits);
+}
+
+/// Clones and handles share the values, whatever their type.
+#[test]
+fn values_of_another_type_are_shared_by_clones() {
+    let (_timer, waits, times) = watermarks::<i32>();
+    let clone = times.clone();
+    let mut wait = clone.wait_for(&1, -1, SECOND);
+    assert_eq!(
+        (times.advance(&1, i32::MAX), over(&mut wait)),
+        (Ok(1), Ok(i32::MAX))
+    );
+    assert_eq!(format!("{times:?}"), format!("{clone:?}"));
+    assert_empty(&waits);
+}
+
+#[track_caller]
+fn in_order<V: WatermarkValue + PartialEq + Debug>(ascending: &[V]) {
+    assert_eq!(ascending[0].to_rank(), 0);
+    for pair in ascending.windows(2) {
+        assert!(pair[0].to_rank() < pair[1].to_rank(), "{pair:?}");
+    }
+    for &value in ascending {
+        assert_eq!(V::from_rank(value.to_rank()), value);
+    }
+}
+
+#[test]
+fn ranks_of_integers_keep_their_order() {
+    in_order(&[
+        i64::MIN,
+        i64::MIN + 1,
+        -5_000_000_000,
+        -1,
+        0,
+        1,
+        5_000_000_000,
+        i64::MAX,
+    ]);
+    in_order(&[i32::MIN, i32::MIN + 1, -1, 0, 1, i32::MAX - 1, i32::MAX]);
+    in_order(&[0, 1, 2, u64::MAX - 1, u64::MAX]);
+    in_order(&[0, 1, u32::MAX]);
+    in_order(&[0, 1, usize::MAX]);
+}
+
+/// It is noticed before anything is changed.
+#[cfg(debug_assertions)]
+#[test]
+#[should_panic = "does not come back from its rank"]
+fn mapping_that_loses_values_panics_in_debug() {
+    #[derive(Clone, Copy)]
+    struct Halved(u64);
+
+    impl WatermarkValue for Halved {
+        fn to_rank(self) -> u64 {
+            self.0 / 2
+        }
+
+        fn from_rank(rank: u64) -> Self {
+            Halved(rank)
+        }
+    }
+
+    let (_timer, _waits, lossy) = watermarks::<Halved>();
+    let _ = lossy.advance(&1, Halved(8));
+}
