@@ -66,11 +66,14 @@ def costs():
     """A short table of some rows, with the best of each in bold, as in the record."""
     about, tables = read("peers")
     rows = {row[0]: (table[0], row) for table in tables for row in table[1:]}
-    short = [["", "ours", "hand-written, a map of oneshots", "row"]]
+    units = {rows[name][1][1] for _, name in COSTS}
+    if len(units) > 1:
+        sys.exit(f"FAILED: the rows of README have several units: {units}")
+    short = [[f"in {units.pop()}", "ours", "hand-written, a map of oneshots", "row"]]
     for words, name in COSTS:
         head, row = rows[name]
         ours, other = row[head.index("ours")], row[head.index("dashmap-oneshot")]
-        short.append([words, f"{ours} {row[1]}", f"{other} {row[1]}", f"`{name}`"])
+        short.append([words, ours, other, f"`{name}`"])
     return [*markdown(short), "", "Bold is faster, by `cargo run --release -p purgatory-benches --bin peers`",
             f"([all rows](docs/BENCHMARKS.md); {about})."]
 

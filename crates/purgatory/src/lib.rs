@@ -12,18 +12,21 @@
 //! use std::{thread, time::Duration};
 //! use purgatory::{WaitError, Watermarks};
 //!
-//! let high_watermarks = Watermarks::new("produce")?; // one for each partition
+//! // The high watermark of each partition.
+//! let high_watermarks = Watermarks::new("produce")?;
 //!
-//! // A produce with acks=all: until the high watermark has passed its record.
+//! // A produce with acks=all waits until it passes the record.
 //! let long = Duration::from_secs(30);
 //! let short = Duration::from_millis(20);
 //! let produce = high_watermarks.wait_for(&"orders-0", 42, long);
 //! let stalled = high_watermarks.wait_for(&"orders-1", 7, short);
 //!
+//! // The followers have the record.
 //! let followers = high_watermarks.clone();
-//! thread::spawn(move || followers.advance(&"orders-0", 42)); // they have the record
+//! thread::spawn(move || followers.advance(&"orders-0", 42));
 //!
-//! assert_eq!(produce.wait_blocking(), Ok(42)); // or in a task: produce.await
+//! // In a task: `produce.await`.
+//! assert_eq!(produce.wait_blocking(), Ok(42));
 //! assert_eq!(stalled.wait_blocking(), Err(WaitError::Expired));
 //! # Ok::<(), purgatory::timer_core::BuildError>(())
 //! ```
@@ -37,10 +40,14 @@
 //! |---|---|
 //! | values that only advance, one for each key | [`Watermarks`]: wait for a value, or for k of n |
 //! | requests, and replies in any order | [`Replies`]; over several connections [`ReplyScope`] |
-//! | shared state that requests wait on | [`Monitor`]. Like any event under a [plain key](guide::watches#which), a change checks every waiter of its key: with a waiter under each of 1000 keys `update_key` runs one check, `update` 1000 |
+//! | shared state that requests wait on | [`Monitor`]; a change checks every waiter of its keys |
 //! | a number of permits, for requests in turn | [`Permits`], a semaphore |
 //! | a condition of my own | [`Purgatory::wait`], for tasks and threads |
 //! | a request with a callback of its own | [`DelayedOperation`], or [`when`] with two closures |
+//!
+//! A change of a [`Monitor`] costs a check for each waiter of the keys that it signals, as any event
+//! under a [plain key](guide::watches#which) does. With a waiter under each of 1000 keys
+//! [`update_key`](Monitor::update_key) runs one check, [`update`](Monitor::update) 1000.
 //!
 //! # How do I
 //!
