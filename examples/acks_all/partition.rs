@@ -17,7 +17,7 @@ use std::{collections::VecDeque, fmt};
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
-/// How many followers a partition has, numbered from 0; the leader comes on top.
+/// The number of followers of a partition, which are numbered from 0; the leader comes on top.
 pub(crate) const FOLLOWERS: usize = 2;
 
 /// The most records that one fetch brings.

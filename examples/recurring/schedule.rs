@@ -191,7 +191,7 @@ mod tests {
     /// A schedule on a manual timer, and a wall clock that the test can set.
     struct Fixture {
         timer: ManualTimer,
-        /// How far the wall clock is ahead of the timer's, in milliseconds.
+        /// The milliseconds by which the wall clock is ahead of the timer's.
         ahead_ms: Arc<AtomicI64>,
         ran: Arc<Mutex<Vec<String>>>,
         reported: Arc<Mutex<Vec<String>>>,

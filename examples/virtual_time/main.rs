@@ -51,7 +51,7 @@ fn at_least_one(value: &str) -> Result<u64, String> {
 
 /// The operation to be tested: a write that waits for its quorum.
 struct QuorumWrite {
-    /// Which replicas have answered.
+    /// The replicas that have answered.
     answers: Answers,
     count_twice: bool,
     callback: Box<dyn FnOnce(Outcome) + Send>,
@@ -97,7 +97,7 @@ impl PlannedWrite {
         }
     }
 
-    /// When and how the write must end: worked out without a purgatory.
+    /// The end that the write must have, and its time: worked out without a purgatory.
     fn expected(&self) -> Ended {
         // The quorum is there when the second of the replicas has answered for the first time.
         let mut first_answers: Vec<u64> = Vec::new();
@@ -126,7 +126,7 @@ fn random_arrivals(rng: &mut Rng) -> Arrivals {
     }
 }
 
-/// When a write ended, and how.
+/// The end of a write, and its time.
 #[derive(Clone, Debug, PartialEq)]
 struct Ended {
     at_ms: u64,

@@ -1,6 +1,6 @@
 //! Words that leave a sentence's subject unnamed or make a riddle of a number, in the comments of
-//! shipped code and on the pages; terms that another has replaced; and documentation whose first
-//! sentence opens with a word that begins no definition.
+//! shipped code and on the pages; terms that another has replaced; and documentation, of tests too,
+//! whose first sentence opens with a word that begins no definition.
 
 use crate::{
     pending::{UNNAMED, split},
@@ -47,6 +47,8 @@ fn words_name_their_subject() {
     for (path, text) in files(".rs") {
         if ships(&path) {
             wrong.extend(riddles(&path, &comments(shipped(&text))));
+        } else if path.starts_with("crates/") {
+            wrong.extend(openings(&path, &comments(&text)));
         }
     }
     for (path, text) in files(".md") {
@@ -71,6 +73,24 @@ fn riddles(path: &str, passages: &[Passage]) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// The first words of documentation in tests that begin no definition.
+fn openings(path: &str, passages: &[Passage]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for passage in passages {
+        if let Some(first) = opening(passage) {
+            wrong.push(format!("{path}:{}: {first:?} opens", passage.line));
+        }
+    }
+    wrong
+}
+
+/// The first word of documentation, if it begins no definition.
+fn opening(passage: &Passage) -> Option<String> {
+    let word = passage.text.split(|c: char| !c.is_alphabetic()).next()?;
+    let first = word.to_lowercase();
+    (passage.opens && OPENINGS.contains(&first.as_str())).then_some(first)
 }
 
 /// The refused words of a passage.
@@ -103,8 +123,7 @@ fn found(passage: &Passage) -> Vec<String> {
             found.push(start.trim_end().to_owned());
         }
     }
-    let first = words.first().copied().unwrap_or_default();
-    if passage.opens && OPENINGS.contains(&first) {
+    if let Some(first) = opening(passage) {
         found.push(format!("{first} ..."));
     }
     found

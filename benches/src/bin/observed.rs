@@ -42,7 +42,7 @@ struct Args {
     operations: u64,
 }
 
-/// How the purgatory is observed.
+/// The way in which the purgatory is observed.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Mode {
     /// No metrics are asked for

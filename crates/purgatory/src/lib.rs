@@ -40,13 +40,13 @@
 //! |---|---|
 //! | values that only advance, one for each key | [`Watermarks`]: wait for a value, or for k of n |
 //! | requests, and replies in any order | [`Replies`]; over several connections [`ReplyScope`] |
-//! | shared state that requests wait on | [`Monitor`]; a change checks every waiter of its keys |
+//! | shared state that requests wait on | [`Monitor`], a condition variable for tasks and threads |
 //! | a number of permits, for requests in turn | [`Permits`], a semaphore |
 //! | a condition of my own | [`Purgatory::wait`], for tasks and threads |
 //! | a request with a callback of its own | [`DelayedOperation`], or [`when`] with two closures |
 //!
-//! A change of a [`Monitor`] costs a check for each waiter of the keys that it signals, as any event
-//! under a [plain key](guide::watches#which) does. With a waiter under each of 1000 keys
+//! A change of a [`Monitor`] checks every waiter of the keys that it signals, as any event of a
+//! [plain key](guide::watches#which) does. With a waiter under each of 1000 keys
 //! [`update_key`](Monitor::update_key) runs one check, [`update`](Monitor::update) 1000.
 //!
 //! # How do I

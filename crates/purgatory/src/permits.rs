@@ -63,12 +63,12 @@ struct PermitCounts {
     limit: u64,
     /// More than the limit for a while, after it was lowered.
     taken: u64,
-    /// None is given out any more. A purgatory that is closed still runs the first check of what
-    /// comes, so this is kept where the permits are taken.
+    /// True when none is given out any more. A closed purgatory still runs the first check of a new
+    /// request, so this is kept where the permits are taken.
     is_closed: bool,
 }
 
-/// Permits that are held. Dropped, it returns them.
+/// Holds permits, and returns them when dropped.
 #[must_use = "dropped, it returns the permits"]
 pub struct Permit {
     shared: Arc<Shared>,
@@ -202,34 +202,35 @@ impl Permits {
         self.shared.counts.lock().limit
     }
 
-    /// Returns how many permits are taken. More than the limit if that was lowered since. O(1).
+    /// Returns the number of permits that are taken. May exceed a limit that was lowered. O(1).
     pub fn taken(&self) -> u64 {
         self.shared.counts.lock().taken
     }
 
-    /// Returns how many permits are free. A request may wait all the same, for more. O(1).
+    /// Returns the number of permits that are free. A request for more of them may wait. O(1).
     pub fn free(&self) -> u64 {
         let counts = *self.shared.counts.lock();
         counts.limit.saturating_sub(counts.taken)
     }
 
-    /// Changes the number of permits, and serves the requests that then fit. Permits that are out
-    /// stay valid: after a lower limit, none is given out until enough have returned.
+    /// Changes the number of permits, then serves the requests that fit. Permits that are held stay
+    /// valid: below a lowered limit, none is given out until enough have returned.
     ///
-    /// O(1), and the checks of the requests that are served.
+    /// O(1) plus the checks of the requests that are served.
     pub fn resize(&self, limit: u64) {
         self.shared.change(|counts| counts.limit = limit);
     }
 
-    /// Makes exactly this many permits free, whatever was free before, and serves the requests that
-    /// fit: for permits that are used up, some in each period. O(1), and those checks.
+    /// Sets the number of free permits, then serves the requests that fit. Use it for a rate limit,
+    /// where permits are [used up](Permit::forget) and each period brings new ones. O(1) plus those
+    /// checks.
     pub fn refill(&self, free: u64) {
         self.shared
             .change(|counts| counts.limit = counts.taken.saturating_add(free));
     }
 
-    /// Closes the permits for good: what waits is cancelled, what comes later is refused. Permits
-    /// that are out stay valid. O(waits).
+    /// Closes the semaphore for good: cancels the requests that wait and refuses later ones.
+    /// Permits that are held stay valid. O(waits).
     pub fn close(&self) {
         self.shared.counts.lock().is_closed = true;
         let closed = CancelReason::Requested("the permits were closed".into());
@@ -238,12 +239,12 @@ impl Permits {
 }
 
 impl Permit {
-    /// Returns how many permits this is.
+    /// Returns the number of permits that it holds.
     pub fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// Uses the permits up: they are not returned, and the [limit](Permits::limit) is lower by as
+    /// Uses the permits up: they are not returned, and the [limit](Permits::limit) falls by as
     /// many.
     pub fn forget(mut self) {
         let weight = mem::take(&mut self.weight);

@@ -48,7 +48,7 @@ pub struct Stats {
     pub ended_at_once: u64,
     /// Checks and callbacks that panicked.
     pub panics: u64,
-    /// Checks: the first of each operation, those for events, rechecks and last checks.
+    /// Checks that ran: first checks, checks for events, rechecks and last checks.
     pub checks: u64,
     /// Operations whose condition had come true without an event, found by a
     /// [recheck](crate::Builder::recheck_every) or a

@@ -137,7 +137,7 @@ pub(crate) trait QuorumWait: Send {
     fn ended(self: Box<Self>, outcome: Outcome);
 }
 
-/// How many keys of a quorum have to reach their thresholds.
+/// The number of keys of a quorum that have to reach their thresholds.
 #[derive(Clone, Copy)]
 pub(crate) enum Needed {
     AtLeast(usize),

@@ -159,8 +159,8 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     }
 
     /// Returns the lowest threshold that an operation waits for and that the key has not reached;
-    /// `None` if nobody waits for more. A source of values that are made on demand starts by it.
-    /// O(1) amortised.
+    /// `None` if none waits for more. A source that makes values on demand can start here. O(1)
+    /// amortised.
     ///
     /// ```
     /// use std::time::Duration;

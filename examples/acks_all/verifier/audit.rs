@@ -13,7 +13,7 @@ use super::name;
 use crate::partition::Partition;
 use crate::{Answer, Leader};
 
-/// How many produces have ended.
+/// The number of produces that have ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) completed: u64,
@@ -46,11 +46,11 @@ impl AddAssign for Counts {
 /// The answers of one partition, or of several together; times in nanoseconds, to a thousandth.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally {
-    /// How many.
+    /// Their number.
     pub(crate) counts: Counts,
-    /// How long the completed ones waited.
+    /// The times that the completed ones waited.
     pub(crate) wait: Histogram<u64>,
-    /// How late the expired ones were answered.
+    /// The times by which the expired ones were late.
     pub(crate) lateness: Histogram<u64>,
     /// Every record of the partition below was acknowledged, or one after it was.
     acknowledged: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Audit {
     /// By partition. A partition's answers come mostly from one thread at a time.
     tallies: Vec<CachePadded<Mutex<Tally>>>,
     faults: Mutex<BTreeMap<Fault, Problem>>,
-    /// How long a produce may wait.
+    /// The longest time that a produce may wait.
     timeout: Duration,
 }
 
@@ -211,8 +211,8 @@ impl Audit {
     fn compare_logs(&self, partition: &Partition, acknowledged: u64) {
         for (follower, log) in partition.followers.iter().enumerate() {
             let place = || format!("{} in {}, at {}", name(follower), partition.key, log.end());
-            // What was acknowledged lies below the log's end, or is missing. A follower that fell
-            // out does not have what was acknowledged without it.
+            // An acknowledged record lies below the log's end, or is missing. A follower that
+            // fell out need not have those acknowledged without it.
             if partition.is_in_sync(follower) {
                 self.report(MISSING, acknowledged.saturating_sub(log.end()), place);
             }
@@ -249,14 +249,14 @@ pub(crate) const PANICKED: Fault = "producers that panicked";
 pub(crate) struct Problem {
     /// Its kind.
     pub(crate) fault: Fault,
-    /// How many cases.
+    /// The number of cases.
     pub(crate) count: u64,
     /// The first case, in words.
     pub(crate) first: String,
 }
 
 impl Problem {
-    /// How many operations or records are lost.
+    /// The number of operations or records that are lost.
     pub(crate) fn lost(&self) -> u64 {
         if [NEVER_ENDED, MISSING].contains(&self.fault) {
             self.count

@@ -14,7 +14,7 @@ use super::{FOLLOWER_STALLED, Stage, name};
 use crate::partition::{Partition, Record};
 use crate::{Answer, Leader};
 
-/// How much of the past a producer that was held up may make good at once.
+/// The time that a producer that was held up may make good at once.
 const BURST: Duration = Duration::from_millis(20);
 /// The shortest wait for the next record: a thread does not wake up much faster than this anyway.
 const WAIT_MIN: Duration = Duration::from_millis(1);
@@ -100,7 +100,7 @@ impl Request {
 struct Pace {
     /// The time between two records.
     every: Duration,
-    /// When the next record is due.
+    /// The time at which the next record is due.
     next: Duration,
 }
 

@@ -29,14 +29,14 @@ use watch::{Progress, State};
 
 /// The follower that can stall and fall out.
 const FOLLOWER_STALLED: usize = 1;
-/// How often the run is shown.
+/// The time between two lines about the run.
 const WATCH: Duration = Duration::from_millis(250);
-/// How often the drain is looked at.
+/// The time between two looks at the drain.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
-/// How many of the oldest produces SIGUSR1 shows.
+/// The number of the oldest produces that SIGUSR1 shows.
 const OLDEST: usize = 10;
 
-/// How long after the last deadline everything must have ended.
+/// The time after the last deadline by which everything must have ended.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
 /// The name of a follower in messages.

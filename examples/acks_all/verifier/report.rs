@@ -10,11 +10,11 @@ use super::audit::{Problem, Tally};
 /// The outcome of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Report {
-    /// How long the producers produced.
+    /// The time for which the producers produced.
     pub(crate) produced_for: Duration,
     /// Records sent.
     pub(crate) produced: u64,
-    /// How their operations ended.
+    /// The ends of their operations.
     pub(crate) endings: Tally,
     /// Faults; empty when the self-check passed.
     pub(crate) problems: Vec<Problem>,

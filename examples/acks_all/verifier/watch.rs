@@ -19,7 +19,7 @@ const ENDED: &str = "acks_all_records_ended_total";
 /// last record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct State {
-    /// How long the run has gone on.
+    /// The time since the run began.
     elapsed: Duration,
     /// A follower does not fetch.
     stalled: bool,

@@ -14,7 +14,7 @@ const HEADER_BYTES: usize = 61;
 const LENGTH_END: usize = 12;
 /// The CRC covers what follows it, so offset and leader epoch can be written without touching it.
 const CRC_END: usize = 21;
-/// There is one leader, for ever.
+/// The epoch of the only leader.
 const LEADER_EPOCH: i32 = 0;
 const TRANSACTIONAL: i16 = 1 << 4;
 const CONTROL_BATCH: i16 = 1 << 5;

@@ -93,7 +93,7 @@ impl DelayedOperation for DelayedFetch {
             let bytes_max = size(asked.partition_max_bytes) as u64;
             bytes = bytes.saturating_add(readable.min(bytes_max));
         }
-        // What does not fit into the response is not waited for.
+        // The fetch waits for no more than fits into the response.
         let enough = size(request.min_bytes).min(bytes_max(request));
         bytes >= enough as u64
     }

@@ -43,7 +43,7 @@ pub(crate) struct Appended {
     pub(crate) advanced: bool,
 }
 
-/// How far a fetch may read.
+/// The offset up to which a fetch may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UpTo {
     /// Consumers: what every in-sync replica has.

@@ -66,7 +66,7 @@ fn append(manager: &ReplicaManager, request: ProduceRequest) -> (ProduceResponse
                     status.base_offset = appended.base_offset;
                     status.log_start_offset = appended.log_start_offset;
                     if request.acks == ACKS_ALL {
-                        // What a timeout leaves as it is.
+                        // Stays if the wait times out.
                         status.error_code = ResponseError::RequestTimedOut.code();
                         waits.push(Wait {
                             at: (response.responses.len(), statuses.len()),
@@ -138,7 +138,7 @@ pub(crate) fn delete_records(
                         partition,
                         required_offset,
                     });
-                    // What a timeout leaves as it is.
+                    // Stays if the wait times out.
                     ResponseError::RequestTimedOut
                 }
                 Err(error) => error,

@@ -18,7 +18,7 @@ use crate::{
 /// The longest wait of a shutdown for callbacks that run.
 const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 
-/// How many keys and operations of each purgatory a snapshot shows.
+/// The number of keys and operations of each purgatory that a snapshot shows.
 const SHOWN: usize = 10;
 
 /// Calls a method of each purgatory; its result is beside the name.
@@ -141,7 +141,7 @@ impl ReplicaManager {
         records: &[u8],
         acks: i16,
     ) -> Result<(Arc<Partition>, Appended), ResponseError> {
-        // What can be refused comes before the append.
+        // Refusals come before the append.
         refuse!(!(-1..=1).contains(&acks), InvalidRequiredAcks);
         let partition = self.topics.partition(topic, index)?;
         let batches = batch::parse(records, partition.config.message_max_bytes as usize)?;

@@ -14,7 +14,7 @@ use timer_core::{SystemTimer, Timer};
 use crate::connection::{self, Connections};
 use crate::{args::Args, batch::CODECS, partition::LAG_PERIODS, replica_manager::ReplicaManager};
 
-/// How long a shutdown waits for the connections.
+/// The longest time that a shutdown waits for the connections.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
 /// After a failed accept (no file descriptors, say) the next try waits.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -196,7 +196,7 @@ pub struct Summary {
     pub batches: [u64; CODECS.len()],
     /// Connections closed because of a malformed, oversized or unserved request.
     pub rejected: u64,
-    /// How parked operations ended, by purgatory.
+    /// The ends of parked operations, by purgatory.
     pub parked: [(&'static str, Stats); 3],
     /// Acknowledged partitions whose records an in-sync follower did not have: 0, or there is a
     /// bug.

@@ -63,7 +63,7 @@ pub struct TopicConfig {
 /// Its partitions, one at least.
 pub(crate) type Topic = Arc<[Arc<Partition>]>;
 
-/// How many partitions a topic may have.
+/// The most partitions that a topic may have.
 pub(crate) const PARTITIONS: RangeInclusive<i32> = 1..=1000;
 
 pub(crate) struct Topics {

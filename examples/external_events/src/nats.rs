@@ -226,7 +226,7 @@ fn hint(error: &CreateStreamError) -> &'static str {
     }
 }
 
-/// When the stream was made, in microseconds: a whole number in JavaScript, too.
+/// The time at which the stream was made, in microseconds: a whole number in JavaScript, too.
 fn epoch(stream: &Stream) -> u64 {
     let made_ns = stream.cached_info().created.unix_timestamp_nanos();
     u64::try_from(made_ns / 1000).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Which function calls which, as far as syntax tells: a table of all functions, and the type of a
+//! The calls between functions, as far as syntax tells: a table of all functions, and the type of a
 //! call's receiver from parameters, fields and results.
 
 use std::{
@@ -202,7 +202,7 @@ struct Code {
     functions: Vec<Function>,
 }
 
-/// Where a `use` leads: the module or type before the name, and the name there.
+/// The target of a `use`: the module or type before the name, and the name there.
 type Imports = BTreeMap<String, (String, String)>;
 
 /// All functions, by type and name; fields and aliases, by which a receiver's type is found.

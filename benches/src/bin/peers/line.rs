@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::{Backoff, CachePadded};
 use timer_core::{Clock, SystemClock};
 
-/// How often the line moves to the other thread and back.
+/// The number of times that the line moves to the other thread and back.
 const BATCH: u64 = 200;
 /// The fastest batch counts: the others were interrupted.
 const BATCHES: u64 = 20;

@@ -21,7 +21,7 @@ use crate::{
 
 /// A contender in which requests wait under keys until a signal finds them ready.
 pub(crate) trait Waits: Peer {
-    /// How often a signal checks a request that is not ready.
+    /// The number of times that a signal checks a request that is not ready.
     const VAIN_CHECKS: u64 = 1;
     /// Whether requests end in callbacks, so that no future is pending.
     const CALLS_BACK: bool = false;

@@ -20,7 +20,7 @@ use timer_core::{Clock, SystemClock};
 /// The longest lateness that is recorded exactly.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Completed,

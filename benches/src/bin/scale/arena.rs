@@ -99,7 +99,7 @@ impl<W: Waits> Rounds for Arena<W> {
         });
         let spent_ns = process_cpu_ns() - begin_ns;
 
-        // What was completed was parked again.
+        // Each completed operation was parked again.
         for ended in ended.map_err(|_| anyhow::anyhow!("a thread panicked"))? {
             ended?;
         }

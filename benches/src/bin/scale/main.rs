@@ -66,7 +66,7 @@ struct Args {
     list: bool,
 }
 
-/// Which operations one row makes.
+/// The operations that one row makes.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     by: By,
@@ -75,7 +75,7 @@ struct Row {
     threads: usize,
 }
 
-/// How a request is completed.
+/// The way in which a request is completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Id,

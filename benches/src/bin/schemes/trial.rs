@@ -238,7 +238,7 @@ impl<S: Scheme> Trial<S> {
             advance(&mut self.scheme, ticks, &mut fired);
             spent_ns += self.clock.now_ns() - begin_ns;
 
-            // What fires in a step must be due in it, and in order.
+            // A timer that fires in a step must be due in it, and in order.
             let mut last = self.now + 1;
             self.now += ticks;
             for task in fired.drain(..) {

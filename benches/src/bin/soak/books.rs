@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     Watermark,
 }
 
-/// How an operation ended.
+/// The end of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Ending {
     Completed,

@@ -122,12 +122,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.call(|| payload.expiring(&|| self.late(ended.deadline)));
         }
         self.tell(payload, ended.outcome);
-        // Those behind it wait in turn: the next is checked behind what is queued.
+        // The next one in turn is checked behind the work that is queued.
         if let Some(moved_up) = ended.moved_up {
             self.queue_moved_up(moved_up);
         }
     }
 
+    /// Reports the outcome to the operation. The only call of `on_complete` for what was parked.
     #[inline(always)]
     fn tell(&self, payload: O, outcome: Outcome) {
         self.call(|| payload.on_complete(outcome));

@@ -52,7 +52,7 @@ fn recorder(wanted: u32, inside: impl FnMut(Option<u32>) + Send + 'static) -> (C
     (checks, recorder)
 }
 
-/// As its own type and boxed, under one key and several, alone and in a crowd.
+/// Operations of their own type and boxed ones, under one key and several, alone and in a crowd.
 #[test]
 fn an_argument_reaches_each_check_of_its_key() {
     let (_timer, waits): (_, Purgatory<u32>) = by_hand();
@@ -80,7 +80,7 @@ fn an_argument_reaches_each_check_of_its_key() {
     assert_empty(&waits);
 }
 
-/// Those that do not ask for it: `when`, waits, and types without the method.
+/// `when`, waits, and types without the method ignore the argument.
 #[test]
 fn an_argument_is_a_plain_event_by_default() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -118,7 +118,7 @@ fn events_during_a_check_are_merged() {
     assert_empty(&waits);
 }
 
-/// As it is parked, the event may come before its key is watched.
+/// An event during the parking may come before the key is watched.
 #[test]
 fn an_event_as_it_is_parked_has_no_argument() {
     let (_timer, waits) = by_hand();

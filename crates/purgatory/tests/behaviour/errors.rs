@@ -7,7 +7,7 @@ use purgatory::{
 };
 use timer_core::{BuildError, ManualTimer, Timer};
 
-/// As many programs do: `?` on whatever comes.
+/// Returns any error by `?`, as many programs do.
 fn park_or_fail(waits: &Purgatory<u32>) -> anyhow::Result<()> {
     waits.try_complete_else_watch(never(), &[1], NEVER)?;
     Ok(())

@@ -333,7 +333,7 @@ fn quorum_ends_at_once_when_too_few_keys_are_left() {
     assert_empty(&waits);
 }
 
-/// What has a value, but nobody waits for, is no key of the purgatory's.
+/// A key with a value and no waiter is not among the keys of the purgatory.
 #[test]
 fn key_with_a_value_alone_has_no_waiters() {
     let (_timer, waits, watermarks) = watermarks();

@@ -172,7 +172,7 @@ fn a_last_chance_check_that_panics_leaves_no_watch() {
     assert_eq!(here(last_chance_check_that_panics).1, [PANICKED]);
 }
 
-/// Of three operations of a key, all ready, the second one's check panics.
+/// Parks three operations under a key, all ready; the check of the second panics.
 fn scan_with_a_check_that_panics(purgatory: &impl AnyPurgatory) -> [Vec<Outcome>; 3] {
     let probes = [(); 3].map(|()| Probe::default());
     let bad = Arc::new(AtomicBool::new(false));

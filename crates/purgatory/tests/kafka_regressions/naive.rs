@@ -14,14 +14,14 @@ use purgatory::Outcome;
 
 use crate::script::{AnyPurgatory, Meanwhile, Op, OuterLock, Under};
 
-/// How a thread acts that finds an operation's lock taken.
+/// The choice of a thread that finds an operation's lock taken.
 #[derive(Clone, Copy)]
 pub enum Busy {
     /// Waits. A thread that would wait for ever is counted, and goes on as if it had given up.
     Waits,
-    /// Gives up: another thread is checking.
+    /// The thread gives up: another one is checking.
     GivesUp,
-    /// Leaves a flag, so that the checker checks again; and tries once more, in case it has
+    /// It leaves a flag, so that the checker checks again; and tries once more, in case it has
     /// finished.
     LeavesAFlag,
 }

@@ -138,7 +138,7 @@ pub trait AnyPurgatory: Clone + Send + Sync + 'static {
     /// Cancels the operations under a key.
     fn cancel(&self, key: u32) -> usize;
 
-    /// Lets the time of each operation run out.
+    /// Runs each operation out of time.
     fn expire(&self);
 
     /// Entries in the watch lists.

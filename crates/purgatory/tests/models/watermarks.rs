@@ -29,7 +29,7 @@ type Quorum = Vec<(Key, u64)>;
 /// A wait that has not ended.
 struct Waiting {
     future: Future1,
-    /// How many members are needed; `None` for all that are left.
+    /// The number of members that are needed; `None` for all that are left.
     needed: Option<usize>,
     /// Keys, thresholds, and true for a key that was removed since.
     members: Vec<(Key, u64, bool)>,

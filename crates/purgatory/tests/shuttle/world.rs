@@ -48,7 +48,7 @@ impl Time for SystemTimer {
 pub struct Wants {
     pub keys: Vec<u8>,
     pub levels: Vec<(u8, u64)>,
-    /// For the levels alone, whatever the keys' conditions.
+    /// True if it waits for the levels alone, whatever the keys' conditions.
     pub counted: bool,
 }
 
@@ -328,7 +328,7 @@ impl<T: Time> World<T> {
         self.book.pages().operations[number].given_up |= attempt != EndResult::Gone;
     }
 
-    /// Gives an operation another timeout. Only one thread may do that with one operation.
+    /// Reschedules an operation. Only one thread may do that with one operation.
     pub fn reschedule(&self, (number, id): (usize, OperationId), timeout: impl Into<Timeout>) {
         let timeout = timeout.into();
         let after_ns = self.not_before_ns(timeout);

@@ -54,7 +54,7 @@ where
     by_hand_with(|builder| builder)
 }
 
-/// As [`by_hand`], with these settings.
+/// Does as [`by_hand`] does, with these settings.
 pub fn by_hand_with<K, O>(
     build: impl FnOnce(Builder<K, O>) -> Builder<K, O>,
 ) -> (ManualTimer, Purgatory<K, O>)
@@ -279,12 +279,12 @@ impl Counted {
         }
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn alive(&self) -> usize {
         Arc::strong_count(&self.clones)
     }
 
-    /// How many times they were cloned.
+    /// The number of times that they were cloned.
     pub fn clones(&self) -> usize {
         self.clones.load(SeqCst)
     }

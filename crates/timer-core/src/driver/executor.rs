@@ -65,7 +65,7 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// Returns the number of threads that run jobs: tasks that fall due together are parted among
+    /// Returns the number of threads that run jobs: tasks that fall due together are split among
     /// this many. One by default.
     fn parallelism(&self) -> usize {
         1
@@ -100,8 +100,7 @@ pub(crate) struct Threads {
     running: Latch,
 }
 
-/// A wait of this or longer ends with what it waits for alone: a thread is joined, so that its
-/// thread-locals are gone, too.
+/// Limits this long join the threads, so that their thread-locals are dropped, too.
 const UNLIMITED: Duration = Duration::from_secs(1 << 32);
 
 impl Threads {

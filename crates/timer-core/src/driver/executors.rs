@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn due_tasks_are_parted_among_the_threads() {
+    fn due_tasks_are_split_among_the_threads() {
         let sizes = |count: u32, parallelism| -> Vec<usize> {
             let due: Due<u32> = (0..count).collect();
             due.into_jobs(parallelism).map(|job| job.len()).collect()

@@ -41,7 +41,7 @@ impl fmt::Debug for dyn TimerTask {
 pub enum BuildError {
     /// The operating system gave no thread.
     Thread(io::Error),
-    /// The number of shards is no power of two from 1 to [`MAX_SHARDS`](crate::MAX_SHARDS).
+    /// The number of shards is not a power of two from 1 to [`MAX_SHARDS`](crate::MAX_SHARDS).
     Shards(usize),
     /// The timer, or the runtime that it is on, has been shut down.
     Closed,

@@ -127,10 +127,9 @@ impl Periodic {
         Duration::from_nanos(below_ns as u64)
     }
 
-    /// Ends it: after this returned no run begins. A run that began before goes on, and its task
-    /// may only then be called: this waits for no run ([`cancel_and_wait`](Self::cancel_and_wait)
-    /// does). Called from inside the task, it makes this run the last. False if it was over
-    /// already.
+    /// Cancels the task: no run begins after this returns. A run that began before goes on, even if
+    /// it has not called the task yet; [`cancel_and_wait`](Self::cancel_and_wait) waits for it.
+    /// Called inside the task, it makes this run the last. Returns false if it was over already.
     pub fn cancel(&self) -> bool {
         let mut state = self.shared.state.lock();
         let was_over = std::mem::replace(&mut state.over, true);
@@ -145,10 +144,10 @@ impl Periodic {
         !was_over
     }
 
-    /// Cancels the task and waits until a run that began is over. After this returned
-    /// true the task is not called and does not run. On a thread of a timer, and inside the task,
-    /// it does not wait, and is false while a run goes on. (A lock that the task takes must not be
-    /// held meanwhile. On an executor of your own two tasks must not wait for each other.)
+    /// Cancels the task and waits until a run that began is over. Once this has returned true, the
+    /// task neither runs nor is called. On a thread of a timer, and inside the task, it does not
+    /// wait, and returns false while a run goes on. (Hold no lock that the task takes. On an
+    /// executor of your own two tasks must not wait for each other.)
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
@@ -272,7 +271,7 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
     }
 }
 
-/// A beat: a tick each period, to be awaited. Made by [`Timer::interval`](crate::Timer::interval).
+/// Yields a tick each period. Made by [`Timer::interval`](crate::Timer::interval).
 /// `Send`, `Sync` and `Unpin`, for any runtime.
 ///
 /// A tick is due a whole number of periods after the first, to the nanosecond, however late the

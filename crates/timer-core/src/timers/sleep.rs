@@ -27,9 +27,9 @@ use crate::{
     },
 };
 
-/// A future that is ready once its time has come: never before, and when the machine keeps up
-/// within one tick after. Made by [`Timer::sleep`](crate::Timer::sleep). `Send`, `Sync` and
-/// `Unpin`, for any runtime.
+/// A future that is ready once its time has come, never before. On a machine that keeps up it is at
+/// most one tick late. Made by [`Timer::sleep`](crate::Timer::sleep). `Send`, `Sync` and `Unpin`,
+/// for any runtime.
 ///
 /// The time counts from the call that made it. Nothing is allocated and nothing registered until
 /// the first poll that finds it early; from then until it is ready, or dropped, it takes a place on
@@ -221,8 +221,8 @@ impl Drop for Sleep {
     }
 }
 
-/// Yields what `future` does, or an error once `sleep` is over and it was not ready. For any
-/// runtime; `Send` and `Sync` as the other future is.
+/// Awaits `future` until `sleep` is over. Yields its output, or an error. For any runtime; `Send`
+/// and `Sync` as the other future is.
 ///
 /// The time counts from the making of the [`Sleep`]: after a delay
 /// ([`Timer::sleep`](crate::Timer::sleep)) or at a moment

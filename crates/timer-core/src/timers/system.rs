@@ -145,8 +145,8 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// Sets the number of worker threads that run expired tasks; one by default, none becomes one.
-    /// Tasks that fall due together are parted among them. If this, [`executor`](Self::executor)
+    /// Sets the number of worker threads that run expired tasks; one by default, at least one.
+    /// Tasks that fall due together are split among them. If this, [`executor`](Self::executor)
     /// and [`inline`](Self::inline) are called, the last call counts.
     pub fn workers(mut self, count: usize) -> Self {
         self.driver.executors.inline = false;

@@ -196,7 +196,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     }
 }
 
-/// The rest that a [`shutdown`](Timer::shutdown) left.
+/// Tasks and threads that a [`shutdown`](Timer::shutdown) left.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TimerLeft {

@@ -144,7 +144,7 @@ impl Model {
         self.waits_since = Some(self.task.times());
     }
 
-    /// What holds after each step.
+    /// Checks the invariants that hold after each step.
     fn check(&mut self) {
         assert_eq!(self.queue.len(), self.by_deadline.len());
         assert_eq!(self.queue.is_empty(), self.by_deadline.is_empty());

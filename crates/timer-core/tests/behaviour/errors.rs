@@ -1,4 +1,4 @@
-//! What errors say: the value that was wrong, and the bound.
+//! Errors name the value that was wrong, and the bound.
 
 use std::{error::Error, io, time::Duration};
 

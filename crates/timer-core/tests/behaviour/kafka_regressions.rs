@@ -1,4 +1,4 @@
-//! What went wrong in Kafka's timer. Each test does the same to Kafka's wheel in small
+//! Faults of Kafka's timer. Each test does the same to Kafka's wheel in small
 //! (`KafkaTimer`), where it shows the harm, and to the wheel here, where it does not. They have no
 //! numbers in Kafka's tracker.
 
@@ -22,7 +22,7 @@ struct Level {
 
 #[derive(Clone, Default)]
 struct Bucket {
-    /// When the bucket is due; `None` when it is not queued.
+    /// The time at which the bucket is due; `None` when it is not queued.
     due: Option<i64>,
     expirations: Vec<i64>,
 }
@@ -86,7 +86,7 @@ struct KafkaTimer {
     clock_ns: u64,
 }
 
-/// What turning it gave.
+/// The result of advancing it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct KafkaTurn {
     fired: usize,
@@ -142,7 +142,7 @@ impl KafkaTimer {
     }
 }
 
-/// When a task of Kafka's fires that is started at `start_ns`.
+/// Returns the time at which Kafka's timer fires a task that is started at `start_ns`.
 fn kafka_fires_at(tick_ms: i64, start_ns: u64, delay_ms: i64) -> u64 {
     let mut timer = KafkaTimer::new(tick_ms);
     timer.clock_ns = start_ns;
@@ -154,7 +154,7 @@ fn kafka_fires_at(tick_ms: i64, start_ns: u64, delay_ms: i64) -> u64 {
     timer.clock_ns
 }
 
-/// When a task of ours does.
+/// Returns the time at which the timer here fires such a task.
 fn ours_fires_at(tick_ms: u64, start_ns: u64, delay_ms: u64) -> u64 {
     let tick = TickLength::new(Duration::from_millis(tick_ms)).unwrap();
     let timer = ManualTimer::with(tick, WheelSize::KAFKA);

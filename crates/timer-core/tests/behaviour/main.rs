@@ -1,4 +1,4 @@
-//! What one sees from outside, under a hand-turned clock.
+//! The behaviour that users see, under a clock that the test advances.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../support/mod.rs"]

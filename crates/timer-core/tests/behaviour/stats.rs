@@ -1,4 +1,4 @@
-//! What a timer tells of itself.
+//! A timer's counts, and what it reports.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! What can be done with tasks on a timer, one thing at a time, under a hand-turned clock.
+//! Each operation on the tasks of a timer, under a clock that the test advances.
 
 use std::{
     sync::{Arc, Mutex, mpsc},

@@ -22,7 +22,7 @@ const STEPS: u64 = 5_000;
 /// On average.
 const STEPS_A_CASE: usize = 200;
 
-/// Of the oracle's paths, cascades from nine levels among them.
+/// The number of the oracle's paths, cascades from nine levels among them.
 const PATHS: usize = 27;
 
 fn when() -> impl Strategy<Value = When> {

@@ -30,7 +30,7 @@ pub struct Setup {
     pub early: bool,
 }
 
-/// What a case takes at most.
+/// The bounds of a case.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Tasks kept at a time.
@@ -44,9 +44,9 @@ pub struct Bounds {
 pub enum When {
     Past(u16),
     Ahead(u8),
-    /// So many bits, shifted to the left: every level is as likely.
+    /// A number of bits, shifted to the left: every level is as likely.
     Far(u8, u8),
-    /// So long before the end of time.
+    /// A time before the end of time.
     End(u8),
     At(u64),
 }
@@ -82,14 +82,14 @@ pub enum Step {
     },
 }
 
-/// How often each path was taken.
+/// The number of times that each path was taken.
 pub type Paths = BTreeMap<String, u64>;
 
 /// A task as the reference knows it.
 struct Kept {
     id: TaskId,
     deadline: u64,
-    /// When it is due, the past counted as the present; `None` for never.
+    /// The time at which it is due, the past counted as the present; `None` for never.
     due: Option<u64>,
 }
 
@@ -464,7 +464,7 @@ impl Model {
         u64::try_from(due).unwrap().max(self.wheel.now())
     }
 
-    /// Lets time come to its end, at which all that has a deadline has fired.
+    /// Advances to the end of time, at which every task with a deadline has fired.
     #[allow(dead_code, reason = "the fuzz target's")]
     pub fn advance_to_the_end(&mut self) {
         self.advance(u64::MAX, usize::MAX);

@@ -1,4 +1,4 @@
-//! How long the long tests are: `TEST_EFFORT=N` makes them N times as long as they are without it.
+//! The length of the long tests: `TEST_EFFORT=N` makes them N times as long as without it.
 //! Each names its own base count.
 //!
 //! For the tests of any crate beside this one: `#[path =

@@ -1,4 +1,4 @@
-//! What tests of both crates need: spans of time, polls, a task that counts its wake-ups, an
+//! Helpers of the tests of both crates: spans of time, polls, a task that counts its wake-ups, an
 //! executor that is late, a place where a thread is held, a value that tells which thread drops it.
 #![allow(
     dead_code,
@@ -31,7 +31,7 @@ pub fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// What a future that is over yields.
+/// Returns the output of a future that is over.
 #[track_caller]
 pub fn over<F: Future + Unpin>(future: &mut F) -> F::Output {
     match poll(future) {
@@ -59,7 +59,7 @@ impl Woken {
         self.0.load(SeqCst)
     }
 
-    /// How many wakers of the task there are.
+    /// Returns the number of wakers of the task.
     pub fn wakers(self: &Arc<Self>) -> usize {
         Arc::strong_count(self) - 1
     }
@@ -110,7 +110,7 @@ impl Later {
     }
 }
 
-/// Where a test holds a thread, once: the next to come by after `arm`.
+/// A place where a test holds one thread: the next to come by after `arm`.
 #[derive(Clone)]
 pub struct Stop(Arc<(AtomicBool, Barrier)>);
 
@@ -130,7 +130,7 @@ impl Stop {
         self.0.0.store(true, SeqCst);
     }
 
-    /// For the thread to be held.
+    /// Waits until a thread is held.
     pub fn here(&self) {
         if self.0.0.swap(false, SeqCst) {
             self.0.1.wait();
@@ -152,7 +152,7 @@ impl Stop {
     }
 }
 
-/// Tells the name of the thread that drops it.
+/// Sends the name of the thread that drops it.
 pub struct TellsWhere(pub mpsc::Sender<String>);
 
 impl Drop for TellsWhere {

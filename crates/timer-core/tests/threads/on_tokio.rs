@@ -115,7 +115,7 @@ fn nothing_of_it_is_left_on_the_runtime() {
     }
 }
 
-/// What sleeps on it wakes with an error, and what is scheduled later is refused.
+/// Sleeps on it end with an error, and tasks scheduled later are refused.
 #[test]
 fn a_runtime_that_goes_shuts_the_timer_down() {
     for driven in [true, false] {
@@ -149,7 +149,7 @@ fn a_runtime_without_time_is_an_error_that_says_so() {
     assert!(refused.to_string().contains("enable_time"), "{refused}");
 }
 
-/// So nobody waits there for a thread that may be waiting for this one.
+/// No code there waits for a thread that may be waiting for this one.
 #[tokio::test(start_paused = true)]
 async fn what_expires_is_told_apart_from_other_tasks() {
     let timer = here();

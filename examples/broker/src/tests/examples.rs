@@ -96,7 +96,7 @@ pub(crate) fn delete_records(offsets: &[(i32, i64)]) -> DeleteRecordsRequest {
         .with_topics(vec![topic])
 }
 
-/// For a broker that has topic `t`; with `acks=1` and errors it is answered at once.
+/// Makes a request for a broker that has topic `t`. It is answered at once: `acks=1`, errors.
 pub(crate) fn example(key: ApiKey, version: i16) -> Bytes {
     match key {
         ApiKey::Produce => {

@@ -114,7 +114,7 @@ fn all_fired<T: Timer>(timer: &T, sink: &Sink) -> anyhow::Result<u64> {
     let fired_of = || format!("{}: {fired} fired of {expected}", T::NAME);
     let cpu_ns = cpu_ns.with_context(fired_of)?;
     ensure!(fired == expected, fired_of());
-    // What has fired must not be pending any more.
+    // A timer that has fired must not be pending.
     let pending = timer.pending().unwrap_or(0);
     ensure!(
         pending == 0,

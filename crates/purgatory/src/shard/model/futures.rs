@@ -22,7 +22,7 @@ pub(in crate::shard) struct Payload {
     stage: Stage,
 }
 
-/// What a future knows of an operation.
+/// The state of an operation's future.
 #[derive(Debug)]
 enum Stage {
     /// No future waits for it.

@@ -99,7 +99,7 @@ impl Model {
         self.reference
             .count_if(!last_checks.is_empty(), "a last check");
         let mut due = expected.due;
-        // Those behind others in turn have no last check.
+        // An operation behind others in turn has no last check.
         let mut behind = due.clone();
         behind.retain(|&id| self.reference.is_behind(id));
         let ends_behind = turn.last_check && !behind.is_empty();

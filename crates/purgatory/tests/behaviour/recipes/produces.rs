@@ -14,7 +14,7 @@ fn partition() -> Partition {
     }
 }
 
-/// What 20 000 produces wait for changes while they wait.
+/// The set of replicas changes while 20 000 produces wait for it.
 #[test]
 fn produces_end_when_a_lagging_replica_falls_out() {
     const PRODUCES: u64 = 20_000;

@@ -11,7 +11,7 @@ use super::steps::{Act, Key, Pick, Plan, Request, Returned, Saw, Values};
 pub struct Known {
     pub quarter_ns: u64,
     pub values: Values,
-    /// Of each operation there ever was.
+    /// A flag for each operation of the case, ended or not.
     pub flags: Vec<bool>,
     /// Operations whose ids are known.
     pub ids: Vec<usize>,
@@ -102,7 +102,7 @@ pub trait Side {
             }
             Act::SetFlag(pick) => self.known(|known| known.set_flag(own, *pick)),
             Act::SetAllFlags => self.known(|known| known.flags.fill(true)),
-            // Which of them a shutdown put into one job is not promised.
+            // A shutdown may put any of them into one job.
             Act::RunJobs(_) if own.is_some() && self.known(|known| known.shut_down) => {}
             Act::RunJobs(most) => _ = (0..*most).all(|_| self.run_job()),
             _ => {

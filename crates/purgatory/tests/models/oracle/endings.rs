@@ -8,7 +8,7 @@ use super::{
     steps::{Runs, Saw},
 };
 
-/// So much work one call does after itself, unless all is done in place: docs/LOCKS.md.
+/// The work that one call does after itself, unless all is done in place: docs/LOCKS.md.
 const BUDGET: usize = 1024;
 
 impl Reference {

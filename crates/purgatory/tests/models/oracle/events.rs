@@ -11,8 +11,8 @@ use super::{
     steps::Key,
 };
 
-/// How many operations are checked together, and how many watermark watches are taken in one step:
-/// docs/LOCKS.md.
+/// The number of operations that are checked together, and of watermark watches that are taken in
+/// one step: docs/LOCKS.md.
 const TOGETHER: usize = 16;
 const TAKEN: usize = 64;
 

@@ -30,7 +30,7 @@ pub struct Model {
     world: Arc<World>,
     reference: Reference,
     pub steps: usize,
-    /// How many wait for each key.
+    /// The number of waiters of each key.
     waiters: Vec<usize>,
 }
 

@@ -10,7 +10,7 @@ use super::{
     steps::{Key, MANY_KEYS, Request, Returned, Saw, Setup},
 };
 
-/// How often each path was taken.
+/// The number of times that each path was taken.
 pub type Paths = BTreeMap<String, u64>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct Operation {
     pub request: Request,
     pub state: State,
     pub look: u32,
-    /// How it is to end when the check it is under is over.
+    /// The end that it is to have when its check is over.
     pub pending_end: Option<Outcome>,
     pub watches: Vec<Watch>,
     /// Watermarks still to be counted.
@@ -91,7 +91,7 @@ pub enum Job {
 }
 
 impl Job {
-    /// How many callbacks wait in it.
+    /// The number of callbacks that wait in it.
     pub fn callbacks(&self) -> u64 {
         match self {
             Job::CallBack(numbers, _) => numbers.len() as u64,
@@ -113,7 +113,7 @@ pub struct Reference {
     pub setup: Setup,
     pub known: Known,
     pub now_ns: u64,
-    /// Where the running advance is going.
+    /// The goal of the running advance.
     pub goal_ns: Option<u64>,
     pub all: Vec<Operation>,
     /// The operations that have not ended, in the order of parking.
@@ -145,7 +145,7 @@ pub struct Reference {
     pub listed: Vec<usize>,
     /// Operations that a shutdown has ended but not called back yet.
     pub closing: Vec<usize>,
-    /// How many events each hash of keys has had.
+    /// The number of events that each hash of keys has had.
     pub versions: Vec<u64>,
     pub paths: Paths,
 }

@@ -29,11 +29,11 @@ pub struct Setup {
     pub executor: Runs,
     /// It gets every callback, not only those of expired operations.
     pub all_on_executor: bool,
-    /// How the case ends. A few steps follow.
+    /// The end of the case. A few steps follow it.
     pub end: Act,
 }
 
-/// What the executor does with a job.
+/// The way in which the executor runs a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runs {
     /// The timer's own, which runs expiry callbacks at once.
@@ -88,7 +88,7 @@ pub struct Plan {
     pub then_panics: bool,
 }
 
-/// Which operation.
+/// Picks an operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Pick {
     /// The one whose check or callback this is.
@@ -145,7 +145,7 @@ pub enum Act {
 /// A record of something that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Saw {
-    /// Of an operation, the how manyeth.
+    /// A check of an operation, with its number among those of that operation.
     Check(usize, u32),
     Callback(usize, Outcome),
     Returned(Returned),

@@ -160,7 +160,7 @@ struct Swap {
 impl Swap {
     /// Creates the parts of two threads.
     fn between_two() -> [Self; 2] {
-        // What one gives the other receives.
+        // Each gives to the other.
         let (to_second, from_first) = unbounded_channel();
         let (to_first, from_second) = unbounded_channel();
         [
