@@ -128,7 +128,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Reports the outcome to the operation. The only call of `on_complete` for what was parked.
+    /// Reports the outcome to the operation: the only place where the engine does.
     #[inline(always)]
     fn tell(&self, payload: O, outcome: Outcome) {
         self.call(|| payload.on_complete(outcome));
