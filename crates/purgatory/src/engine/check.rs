@@ -63,9 +63,7 @@ impl<O> Batch<O> {
         match waiter {
             Waiter::Foreign(handle) => self.push(handle),
             Waiter::Here(index) => {
-                if let Some(payload) = entries.wheel.at_mut(index).check_out() {
-                    let handle = entries.handle_at(index);
-                    let held = CheckedOut::new(handle, payload, Cause::Event);
+                if let Some(held) = entries.check_out(index) {
                     self.found.push(Found::CheckedOut(held));
                 }
             }
@@ -157,15 +155,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if batch.found.len() > 1 {
             return self.check_many(call, batch, O::try_complete);
         }
-        let Some(mut held) = batch.pop() else {
-            return 0;
-        };
+        match batch.pop() {
+            Some(held) => self.check_alone(call, held),
+            None => 0,
+        }
+    }
+
+    /// Checks an operation for an event, and finishes it if it ended. Returns 1 if it completed.
+    #[inline]
+    pub(super) fn check_alone(self: &Arc<Self>, call: &Call<'_>, mut held: CheckedOut<O>) -> usize {
         held.verdict = self.check(&mut held.payload, O::try_complete);
         // The common case apart: what ended goes straight to its finish.
         if held.verdict == Verdict::Satisfied {
             let now_ns = self.ending_at();
             let ended = self.first_shard_of(held.handle).check_in_true(held, now_ns);
-            return self.finish(call, ended);
+            return self.finish_here(call, ended);
         }
         match self.check_in(held).ended {
             Some(ended) => self.finish(call, ended),

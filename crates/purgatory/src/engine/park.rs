@@ -12,7 +12,7 @@
 //! shard's lock, is not checked but parked behind them. If they are gone by the time it is put in,
 //! it is the head, and this thread checks it.
 
-use std::{mem::forget, ops::Deref, sync::Arc};
+use std::{mem::forget, slice, sync::Arc};
 
 use smallvec::SmallVec;
 use timer_core::TimerHandle;
@@ -111,29 +111,65 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         trace::refused(&self.settings.name, reason);
     }
 
+    #[inline]
     fn try_park(
         self: &Arc<Self>,
-        mut operation: O,
+        operation: O,
         rules: Watches<'_, K>,
         timeout: Timeout,
     ) -> Result<ParkResult, Refused<O>> {
-        // 1. Read the clock, since the deadline counts from the call, and the keys' versions.
-        let now_ns = self.driver().now_ns();
-        let watch_set = self.watch_set(rules);
-        if let Some(reason) = unfit(&watch_set, rules.in_turn) {
+        if let Some(reason) = unfit(&rules) {
             return Err(Refused::new(operation, reason));
         }
+        // The clock first, since the deadline counts from the call.
+        let now_ns = self.driver().now_ns();
+        // Most operations have one key: no list is made for it.
+        let only = match (rules.keys, rules.watermarks) {
+            ([key], []) => self.versions.watch(key, None),
+            ([], [watermark]) => self.watch_up_to(watermark, &rules),
+            _ => return self.park_under_several(operation, &rules, timeout, now_ns),
+        };
+        self.park_watching(operation, slice::from_ref(&only), &rules, timeout, now_ns)
+    }
 
-        // 2. Check, unless others are ahead. An operation that ends here was never parked.
+    #[inline(never)]
+    fn park_under_several(
+        self: &Arc<Self>,
+        operation: O,
+        rules: &Watches<'_, K>,
+        timeout: Timeout,
+        now_ns: u64,
+    ) -> Result<ParkResult, Refused<O>> {
+        let plain = rules.keys.iter().map(|key| self.versions.watch(key, None));
+        let up_to = rules
+            .watermarks
+            .iter()
+            .map(|of| self.watch_up_to(of, rules));
+        let watch_set = distinct(plain.chain(up_to));
+        self.park_watching(operation, &watch_set, rules, timeout, now_ns)
+    }
+
+    /// Parks an operation under these watches, unless it ends at once. Inlined twice: what is known
+    /// of one watch is not asked.
+    #[inline(always)]
+    fn park_watching(
+        self: &Arc<Self>,
+        mut operation: O,
+        watch_set: &[Watch<'_, K>],
+        rules: &Watches<'_, K>,
+        timeout: Timeout,
+        now_ns: u64,
+    ) -> Result<ParkResult, Refused<O>> {
+        // 1. Check, unless others are ahead. An operation that ends here was never parked.
         let call = Call::enter(&self.executors);
-        let first = self.first_check(&mut operation, &watch_set, &rules);
+        let first = self.first_check(&mut operation, watch_set, rules);
         if let Some(outcome) = timeout.at_once(first.verdict, now_ns) {
             self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
             return Ok(self.end_parking(&call, Ended::at_once(operation, outcome)));
         }
 
-        // 3. Take a place. Dropped before the operation is parked, the permit returns it.
-        let counted = threshold_watches(&rules, &watch_set);
+        // 2. Take a place. Dropped before the operation is parked, the permit returns it.
+        let counted = threshold_watches(rules, watch_set);
         if counted > COUNTED_MAX {
             let too_many = RefusedReason::TooManyWatermarks { limit: COUNTED_MAX };
             return Err(Refused::new(operation, too_many));
@@ -143,7 +179,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Err(full) => return Err(Refused::new(operation, full)),
         };
 
-        // 4. Watch the keys.
+        // 3. Watch the keys.
         let mut times = self.park_times(now_ns, timeout);
         times.counted = counted;
         times.last_check = rules.last_check;
@@ -155,7 +191,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let parked = if rules.in_turn {
             self.park_in_turn(operation, &watch_set[0], &times, first.is_behind)?
         } else {
-            match self.park_under(operation, &watch_set, &times)? {
+            match self.park_under(operation, watch_set, &times)? {
                 PutIn::Parked(handle) => {
                     forget(permit); // the ending returns it
                     return Ok(ParkResult::Parked(self.id(handle)));
@@ -167,7 +203,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         forget(permit); // the ending returns it
 
-        // 5. Check again if an event came by meanwhile.
+        // 4. Check again if an event came by meanwhile.
         Ok(self.check_again(&call, parked))
     }
 
@@ -480,67 +516,33 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         inserted.handle
     }
 
-    /// Reads the versions of an operation's keys, in the order given, repeated keys once.
+    /// Makes the watch of a watermark.
     #[inline]
-    fn watch_set<'a>(&self, watches: Watches<'a, K>) -> WatchSet<'a, K> {
-        let kind = if watches.counted {
+    fn watch_up_to<'a>(&self, watermark: &'a (K, u64), rules: &Watches<'_, K>) -> Watch<'a, K> {
+        let (key, threshold) = watermark;
+        let kind = if rules.counted {
             WatermarkKind::Threshold
         } else {
             WatermarkKind::Checked
         };
-        let plain = |key| self.versions.watch(key, None);
-        let up_to = |pair: &'a (K, u64)| {
-            let (key, threshold) = pair;
-            let watermark = Watermark {
-                threshold: *threshold,
-                kind,
-            };
-            self.versions.watch(key, Some(watermark))
+        let watermark = Watermark {
+            threshold: *threshold,
+            kind,
         };
-        // Most operations have one key: no list is made for it.
-        match (watches.keys, watches.watermarks) {
-            ([key], []) => WatchSet::One(plain(key)),
-            ([], [watermark]) => WatchSet::One(up_to(watermark)),
-            (keys, watermarks) => {
-                let all = keys.iter().map(plain);
-                WatchSet::Several(distinct(all.chain(watermarks.iter().map(up_to))))
-            }
-        }
+        self.versions.watch(key, Some(watermark))
     }
-}
-
-/// The watches that an operation is to be parked under. Most have one; to collect it into a list
-/// would cost a tenth of parking.
-enum WatchSet<'a, K> {
-    One(Watch<'a, K>),
-    Several(WatchList<'a, K>),
 }
 
 type WatchList<'a, K> = SmallVec<[Watch<'a, K>; 4]>;
 
-impl<'a, K> Deref for WatchSet<'a, K> {
-    type Target = [Watch<'a, K>];
-
-    #[inline]
-    fn deref(&self) -> &Self::Target {
-        match self {
-            WatchSet::One(watch) => std::slice::from_ref(watch),
-            WatchSet::Several(watches) => watches,
-        }
-    }
-}
-
 /// The reason why an operation cannot be parked under these watches, unless it can.
 #[inline]
-fn unfit<K>(watch_set: &WatchSet<'_, K>, in_turn: bool) -> Option<RefusedReason> {
-    match watch_set {
-        WatchSet::One(watch) if in_turn && watch.watermark.is_some() => {
-            Some(RefusedReason::TurnOfOneKey)
-        }
-        WatchSet::One(_) => None,
-        WatchSet::Several(watches) if watches.is_empty() => Some(RefusedReason::NoKeys),
-        WatchSet::Several(_) if in_turn => Some(RefusedReason::TurnOfOneKey),
-        WatchSet::Several(_) => None,
+fn unfit<K>(rules: &Watches<'_, K>) -> Option<RefusedReason> {
+    match (rules.keys, rules.watermarks) {
+        ([], []) => Some(RefusedReason::NoKeys),
+        ([_], []) => None,
+        _ if rules.in_turn => Some(RefusedReason::TurnOfOneKey),
+        _ => None,
     }
 }
 

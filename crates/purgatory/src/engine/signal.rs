@@ -18,14 +18,14 @@ use timer_core::TimerHandle;
 
 use crate::{
     engine::{
-        Core,
+        Core, LockedShard,
         check::Batch,
         nested::{Call, enqueue},
         trace::Unreached,
         walk::{MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{DelayedOperation, Outcome},
-    shard::{CountedDown, Popped, Shard, TurnCause, WatchList},
+    shard::{CountedDown, Popped, Shard, Signalled, TurnCause, WatchList},
     sync::CHECK_BATCH,
     watches::WatchKey,
 };
@@ -41,11 +41,31 @@ pub(crate) enum Event {
     Advance(u64),
 }
 
-/// An event that has begun: a walk over the key's plain watches.
+/// An event that was counted, of a key that has waiters. Its shard is locked.
 struct Begun<'a, K: Eq + Clone, O> {
-    walk: WaiterWalk<'a, K, O>,
-    /// Operations wait in turn, too.
-    has_in_turn: bool,
+    shard: LockedShard<'a, K, O>,
+    record: u32,
+    signalled: Signalled,
+}
+
+impl<'a, K: WatchKey, O: DelayedOperation> Begun<'a, K, O> {
+    /// Begins a walk over the key's plain watches, with the first `limit` waiters in `batch`.
+    #[inline]
+    fn walk(
+        mut self,
+        core: &'a Core<K, O>,
+        limit: usize,
+        batch: &mut Batch<O>,
+    ) -> WaiterWalk<'a, K, O> {
+        WaiterWalk::begin(
+            &core.shards,
+            &mut self.shard,
+            self.record,
+            WatchList::Plain,
+            limit,
+            |entries, waiter| batch.add(entries, waiter),
+        )
+    }
 }
 
 /// Operations whose threshold watches an advance has met.
@@ -89,16 +109,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         self.warn(key, hash, Event::All);
 
-        let mut batch = Batch::new();
-        let Some(begun) = self.begin_event(key, hash, CHECK_BATCH, &mut batch) else {
+        let Some(begun) = self.begin_event(key, hash) else {
             return 0;
         };
-        let mut walk = begun.walk;
+        let has_in_turn = begun.signalled.has_in_turn;
+        let mut batch = Batch::new();
+        let mut walk = begun.walk(self, CHECK_BATCH, &mut batch);
         let mut completed = self.check_batch_with(&call, &mut batch, event);
         while walk.next_into(CHECK_BATCH, &mut batch) {
             completed += self.check_batch_with(&call, &mut batch, event);
         }
-        if begun.has_in_turn {
+        if has_in_turn {
             // An event that is handed on has no argument.
             completed += self.signal_in_turn(&call, key, hash, TurnCause::EventForAll);
         }
@@ -182,16 +203,27 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         hash: u64,
     ) -> usize {
-        let mut batch = Batch::new();
-        let Some(begun) = self.begin_event(key, hash, CHECK_BATCH, &mut batch) else {
+        let Some(mut begun) = self.begin_event(key, hash) else {
             return 0;
         };
-        let mut walk = begun.walk;
+        // Most keys have one waiter: no batch is made for it.
+        if let Some(only) = begun.signalled.only_here() {
+            let held = begun.shard.check_out_here(only);
+            drop(begun.shard);
+            return match held {
+                Some(held) => self.check_alone(call, held),
+                None => 0,
+            };
+        }
+
+        let has_in_turn = begun.signalled.has_in_turn;
+        let mut batch = Batch::new();
+        let mut walk = begun.walk(self, CHECK_BATCH, &mut batch);
         let mut completed = self.check_batch(call, &mut batch);
         while walk.next_into(CHECK_BATCH, &mut batch) {
             completed += self.check_batch(call, &mut batch);
         }
-        if begun.has_in_turn {
+        if has_in_turn {
             completed += self.signal_in_turn(call, key, hash, TurnCause::EventForAll);
         }
         completed
@@ -204,11 +236,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         hash: u64,
     ) -> bool {
-        let mut batch = Batch::new();
-        let Some(begun) = self.begin_event(key, hash, 1, &mut batch) else {
+        let Some(begun) = self.begin_event(key, hash) else {
             return false;
         };
-        let mut walk = begun.walk;
+        let has_in_turn = begun.signalled.has_in_turn;
+        let mut batch = Batch::new();
+        let mut walk = begun.walk(self, 1, &mut batch);
         loop {
             if self.check_one(call, &mut batch) {
                 return true;
@@ -217,18 +250,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 break;
             }
         }
-        begun.has_in_turn && self.signal_in_turn(call, key, hash, TurnCause::EventForOne) > 0
+        has_in_turn && self.signal_in_turn(call, key, hash, TurnCause::EventForOne) > 0
     }
 
-    /// Counts an event and begins its walk, with the first `limit` waiters in `batch`. `None` when
-    /// nothing is to be checked.
+    /// Counts an event. `None` when nothing is to be checked.
     #[inline]
     fn begin_event<Q: Equivalent<K> + ?Sized>(
         &self,
         key: &Q,
         hash: u64,
-        limit: usize,
-        batch: &mut Batch<O>,
     ) -> Option<Begun<'_, K, O>> {
         let mut shard = self.shard_of(hash);
         // The condition is true by now: a thread that parks sees that, or this count.
@@ -237,17 +267,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return None;
         }
         let record = shard.find(key, hash)?;
-        shard.signalled(record);
-        let has_in_turn = shard.has_in_turn(record);
-        let walk = WaiterWalk::begin(
-            &self.shards,
-            &mut shard,
+        let signalled = shard.signalled(record);
+        Some(Begun {
+            shard,
             record,
-            WatchList::Plain,
-            limit,
-            |entries, waiter| batch.add(entries, waiter),
-        );
-        Some(Begun { walk, has_in_turn })
+            signalled,
+        })
     }
 
     /// Advances a key's watermark to `value`; returns how many operations this call completed.

@@ -3,7 +3,7 @@
 use timer_core::{TimerHandle, TimingWheel, driver::Fate};
 
 use super::{
-    entry::{Entry, ParkTimes, State, TurnCause, Waiter},
+    entry::{Cause, CheckedOut, Entry, ParkTimes, State, TurnCause, Waiter},
     keys::{Link, SecondaryId},
 };
 
@@ -39,6 +39,16 @@ impl<O> Entries<O> {
     /// Names the operation whose entry lies at `index`.
     pub(crate) fn handle_at(&self, index: u32) -> TimerHandle {
         TimerHandle::new(self.shard as usize, self.wheel.id_at(index))
+    }
+
+    /// Checks the operation of the entry at `index` out for an event. If it is held, its holder is
+    /// left a note.
+    #[inline(always)]
+    pub(crate) fn check_out(&mut self, index: u32) -> Option<CheckedOut<O>> {
+        let (id, entry) = self.wheel.named_at_mut(index);
+        let payload = entry.check_out()?;
+        let handle = TimerHandle::new(self.shard as usize, id);
+        Some(CheckedOut::new(handle, payload, Cause::Event))
     }
 
     /// Takes out an entry whose payload is out. O(1).

@@ -43,6 +43,15 @@ impl<K> Record<K> {
         self.watermarks.as_ref()?.value
     }
 
+    /// True when watches in turn are among its watches.
+    #[inline]
+    pub(super) fn has_in_turn(&self) -> bool {
+        match &self.watermarks {
+            Some(lists) => lists.in_turn.head != NONE,
+            None => false,
+        }
+    }
+
     #[inline]
     fn watermarks_mut(&mut self, distant: &mut DistantKeys) -> &mut WatermarkList {
         // The spare one keeps its memory, so a key that comes and goes does not allocate each time.
@@ -107,6 +116,21 @@ struct DistantKeys {
 }
 
 impl DistantKeys {
+    /// Counts a record that has lost its last waiter, if it has a value and so stays.
+    #[inline]
+    fn keep_value<K>(&mut self, record: &mut Record<K>) -> bool {
+        match &mut record.watermarks {
+            Some(watermarks) if watermarks.value.is_some() => {
+                // Nothing but its value stays: what its queue holds has left.
+                watermarks.clear();
+                record.quiet_since = None;
+                self.unwaited += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
     fn remove<K>(&mut self, records: &Pages<RecordSlot<K>>, hash: u64, number: u32) {
         // 1. The table's entry. Numbers are compared, no keys: this runs no user code.
         let table = &mut self.table;
@@ -205,22 +229,32 @@ impl<K: Eq> Keys<K> {
     /// Counts this many waiters less, as [`remove_waiter`](Self::remove_waiter) does for one.
     #[inline]
     pub(super) fn remove_waiters(&mut self, number: u32, count: u32) -> Option<K> {
+        self.remove_from(number, |record| record.waiters -= count)
+    }
+
+    /// Takes waiters off a record, which `take_off` counts. With the last one the record goes,
+    /// unless it has a value, and the key is returned.
+    #[inline(always)]
+    pub(super) fn remove_from(
+        &mut self,
+        number: u32,
+        take_off: impl FnOnce(&mut Record<K>),
+    ) -> Option<K> {
         let Keys { records, distant } = self;
-        let record = records.at_mut(number).0.as_mut()?;
-        record.waiters -= count;
-        if record.waiters > 0 {
-            return None;
-        }
-        if let Some(watermarks) = &mut record.watermarks {
-            if watermarks.value.is_some() {
-                // Nothing but its value stays: what its queue holds has left.
-                watermarks.clear();
-                record.quiet_since = None;
-                distant.unwaited += 1;
-                return None;
+        let mut removed = None;
+        // The record is looked up once.
+        records.release_if(number, |slot| {
+            let Some(record) = &mut slot.0 else {
+                return false;
+            };
+            take_off(record);
+            if record.waiters > 0 || distant.keep_value(record) {
+                return false;
             }
-        }
-        self.remove(number)
+            removed = slot.0.take();
+            true
+        });
+        self.removed(number, removed?)
     }
 
     /// Counts one waiter more, and returns the list to which its watch is added.
@@ -263,13 +297,17 @@ impl<K: Eq> Keys<K> {
     }
 
     /// Removes a record. Returns its key.
-    #[inline]
     fn remove(&mut self, number: u32) -> Option<K> {
+        let record = self.records.at_mut(number).0.take()?;
+        self.records.release(number);
+        self.removed(number, record)
+    }
+
+    /// Forgets a record whose slot is free. Returns its key.
+    #[inline]
+    fn removed(&mut self, number: u32, record: Record<K>) -> Option<K> {
         let Keys { records, distant } = self;
-        let slot = records.at_mut(number);
-        // Gone: the slot and the table's entry are given back.
-        let record = slot.0.take()?;
-        records.release(number);
+        // Gone: the table's entry is given back, too.
         if number != near(record.hash) {
             distant.remove(records, record.hash, number);
         }

@@ -35,7 +35,10 @@ use timer_core::{
     },
 };
 
-use self::keys::{Keys, Link, SecondaryWatch, WalkCursor};
+use self::{
+    keys::{Keys, Link, SLOT, SecondaryWatch, WalkCursor},
+    watermark_queue::Ends,
+};
 use crate::{
     error::RefusedReason,
     operation::{DelayedOperation, Outcome, ReachResult, Verdict},
@@ -110,6 +113,28 @@ pub(crate) struct Watch<'a, K> {
     /// The key's version before the check. The shard leaves it to its caller.
     pub(crate) version: u64,
     pub(crate) watermark: Option<Watermark>,
+}
+
+/// A key with waiters whose event was counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signalled {
+    plain: Ends,
+    /// Operations wait in turn.
+    pub(crate) has_in_turn: bool,
+}
+
+impl Signalled {
+    /// Returns the index of the only waiter's entry, if that is here.
+    #[inline]
+    pub(crate) fn only_here(&self) -> Option<u32> {
+        let Ends { head, tail } = self.plain;
+        // `NONE` has the bit `SLOT`, too.
+        if head == tail && head & SLOT == 0 && !self.has_in_turn {
+            Some(head)
+        } else {
+            None
+        }
+    }
 }
 
 /// The result of checking a payload in.
@@ -334,10 +359,23 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         emptied_key
     }
 
-    /// Wipes the quiet time of a key that has waiters: an event came.
+    /// Wipes the quiet time of a key that has waiters: an event came. Returns whether one of them
+    /// is alone, or waits in turn.
     #[inline]
-    pub(crate) fn signalled(&mut self, record: u32) {
-        self.keys.at_mut(record).quiet_since = None;
+    pub(crate) fn signalled(&mut self, record: u32) -> Signalled {
+        let record = self.keys.at_mut(record);
+        record.quiet_since = None;
+        Signalled {
+            plain: record.plain,
+            has_in_turn: record.has_in_turn(),
+        }
+    }
+
+    /// Checks the operation of an entry here out for an event. If it is held, its holder is left a
+    /// note.
+    #[inline]
+    pub(crate) fn check_out_here(&mut self, index: u32) -> Option<CheckedOut<O>> {
+        self.entries.check_out(index)
     }
 
     /// Calls `found` with each key and how long it is known to have had waiters and no event:

@@ -34,7 +34,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Returns true when watches in turn are among a key's watches.
     #[inline]
     pub(crate) fn has_in_turn(&self, record: u32) -> bool {
-        self.head_in_turn(record).is_some()
+        self.keys.at(record).has_in_turn()
     }
 
     /// Checks the head of those in turn out, for a signal of their key. If it is held, its holder

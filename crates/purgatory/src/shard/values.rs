@@ -63,83 +63,61 @@ impl<O> MetWait<O> {
     }
 }
 
-/// The fate of a wait for one key's value whose watch was taken off the queue.
-enum Met<O> {
-    /// The watch had left.
-    Left,
-    /// Its holder was left a note to end it.
-    Held,
-    Ended(MetWait<O>),
-}
-
 impl<O: DelayedOperation> Entries<O> {
-    /// Ends a wait for one key's value as Completed, after `meet` has given it the value. `time`
-    /// times the end. O(1).
-    #[inline]
+    /// Ends a wait for one key's value as Completed, after `meet` has given it the value, and adds
+    /// it to `waits`. `count` counts the end. If it is held, its holder is left a note to end it.
+    /// Returns false if its watch had left. O(1).
+    #[inline(always)]
     fn end_met(
         &mut self,
         unmet: &Unmet,
         record: u32,
         meet: &mut impl FnMut(&mut O),
-        time: impl FnOnce(&Entry<O>),
-    ) -> Met<O> {
-        // 1. The entry, looked up once. It may be another operation's by now.
-        let mut waits = false;
-        let ended = self.wheel.end_with(unmet.handle.id(), |entry| {
-            waits = entry.link.is_on(WatchList::Unmet, record);
-            if !waits {
+        count: impl FnOnce(&Entry<O>),
+        waits: &mut SmallVec<[MetWait<O>; 8]>,
+    ) -> bool {
+        let mut waited = false;
+        let ended = &mut self.ended;
+        // The entry is looked up once. It may be another operation's by now.
+        self.wheel.end_with(unmet.handle.id(), |entry| {
+            waited = entry.link.is_on(WatchList::Unmet, record);
+            if !waited {
                 return Fate::Stays;
             }
-            let fate = entry.end_met(meet);
-            if !matches!(fate, Fate::Stays) {
-                time(entry);
+            entry.link = Link::NOWHERE;
+            // 1. The holder of a held one ends it.
+            let weight = entry.info().weight;
+            let is_abandoned = entry.notes.has(Notes::ABANDONED);
+            let State::Parked(payload) = &mut entry.state else {
+                entry.claim(&Outcome::Completed);
+                return Fate::Stays;
+            };
+            meet(payload);
+            // 2. The answer of one that a future waits for goes into the entry, which stays.
+            if O::AWAITED && !is_abandoned && payload.waker().is_some() {
+                return_last_waker(&mut entry.cold, payload);
+                waits.push(MetWait {
+                    payload: payload.answer(&Outcome::Completed),
+                    weight,
+                    is_answered: true,
+                });
+                entry.notes.set(Notes::ENDED);
+                *ended += 1;
+                count(entry);
+                return Fate::Stopped(());
             }
-            fate
+            // 3. Any other leaves with its payload.
+            if let Some(payload) = entry.take() {
+                waits.push(MetWait {
+                    payload,
+                    weight,
+                    is_answered: false,
+                });
+            }
+            count(entry);
+            Fate::Gone(())
         });
-        // 2. What came of it.
-        match ended {
-            Some(wait) => {
-                self.ended += u32::from(wait.is_answered);
-                Met::Ended(wait)
-            }
-            None if waits => Met::Held,
-            None => Met::Left,
-        }
-    }
-}
-
-impl<O: DelayedOperation> Entry<O> {
-    /// Ends a wait for one key's value whose watch is met: see [`Entries::end_met`].
-    #[inline]
-    fn end_met(&mut self, meet: &mut impl FnMut(&mut O)) -> Fate<MetWait<O>> {
-        self.link = Link::NOWHERE;
-        let weight = self.info().weight;
-        let is_abandoned = self.notes.has(Notes::ABANDONED);
-        let State::Parked(payload) = &mut self.state else {
-            self.claim(&Outcome::Completed); // leaves its holder a note
-            return Fate::Stays;
-        };
-        meet(payload);
-        // 1. The answer of one that a future waits for goes into the entry, which stays.
-        if O::AWAITED && !is_abandoned && payload.waker().is_some() {
-            return_last_waker(&mut self.cold, payload);
-            let payload = payload.answer(&Outcome::Completed);
-            self.notes.set(Notes::ENDED);
-            return Fate::Stopped(MetWait {
-                payload,
-                weight,
-                is_answered: true,
-            });
-        }
-        // 2. Any other leaves with its payload.
-        match self.take() {
-            Some(payload) => Fate::Gone(MetWait {
-                payload,
-                weight,
-                is_answered: false,
-            }),
-            None => Fate::Stays,
-        }
+        waited
     }
 }
 
@@ -270,19 +248,20 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                 continue;
             }
             // 3. Any other wait ends. Its entry is here, since it has no other key.
-            let time = |entry: &Entry<O>| {
+            let count = |entry: &Entry<O>| {
+                self.counts.ended(&Outcome::Completed);
                 if let (Some(now_ns), Some(timed)) = (now_ns, &mut self.timed) {
                     timed.ended(&Outcome::Completed, entry, now_ns);
                 }
             };
-            match self.entries.end_met(&unmet, record, &mut meet, time) {
-                Met::Left => watermarks.was_gone(),
-                Met::Held => left += 1,
-                Met::Ended(wait) => {
-                    left += 1;
-                    self.counts.ended(&Outcome::Completed);
-                    met.waits.push(wait);
-                }
+            let waits = &mut met.waits;
+            if self
+                .entries
+                .end_met(&unmet, record, &mut meet, count, waits)
+            {
+                left += 1;
+            } else {
+                watermarks.was_gone();
             }
         }
         // 4. A peak of the queue is given back. The key stays, since it has a value.

@@ -204,23 +204,23 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// is gone from there. Returns the key if no watch of it is left. O(1).
     #[inline]
     pub(super) fn unlink(&mut self, at: u32, link: Link) -> Option<K> {
-        // 1. Off its list.
-        let record = link.record();
-        if link.is_plain() {
-            let mut links = Links::new(&mut self.entries, &mut self.cold);
-            let plain = &mut self.keys.at_mut(record).plain;
-            links.unlink(plain, link.prev, link.next);
-        } else if link.is_nowhere() {
+        if link.is_nowhere() {
             return None;
-        } else {
-            self.unlink_other(link);
         }
-        // 2. Place: walks that stand on it move along.
+        // 1. Place: walks that stand on it move along.
         if !self.cold.walks.is_empty() {
             self.cold.move_walks(at, link);
         }
-        // 3. Gone: with its last watch the key goes.
-        self.keys.remove_waiter(record)
+        // 2. Off its list. Gone: with its last watch the key goes.
+        if link.is_plain() {
+            let mut links = Links::new(&mut self.entries, &mut self.cold);
+            return self.keys.remove_from(link.record(), |record| {
+                links.unlink(&mut record.plain, link.prev, link.next);
+                record.waiters -= 1;
+            });
+        }
+        self.unlink_other(link);
+        self.keys.remove_waiter(link.record())
     }
 
     /// Takes a watch off a list that is not the plain one. An unmet one stays in the queue, to be

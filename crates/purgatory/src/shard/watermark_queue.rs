@@ -178,7 +178,7 @@ impl WatermarkList {
     /// Takes off the lowest watch if its threshold is at most `value`, though it may have left. The
     /// caller says so by [`was_gone`](Self::was_gone), and shrinks the queue. O(1) from the run,
     /// O(log n) from the heap.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_lowest(&mut self, value: u64) -> Option<Unmet> {
         if self.heap_is_lower() {
             let lowest = self.heap.peek()?;

@@ -256,8 +256,23 @@ impl<N: PageSlot> Pages<N> {
     /// last slot of a peak of its pages' records.
     #[inline]
     pub fn release(&mut self, index: u32) {
+        self.release_if(index, |_| true);
+    }
+
+    /// Looks a slot up, and frees it if `is_over` says so: see [`release`](Self::release). A slot
+    /// whose page has no memory is none.
+    #[inline(always)]
+    pub fn release_if(&mut self, index: u32, is_over: impl FnOnce(&mut N) -> bool) {
         let number = index >> N::PAGE_BITS;
-        let page = &mut self.pages[number];
+        let Some(page) = self.pages.get_mut(number) else {
+            return;
+        };
+        let Some(slot) = page.slots.get_mut(offset::<N>(index)) else {
+            return;
+        };
+        if !is_over(slot) {
+            return;
+        }
         debug_assert!(
             page.free & 1 << offset::<N>(index) == 0,
             "only a slot in use is released"

@@ -324,6 +324,15 @@ impl<T> TimingWheel<T> {
         self.nodes.at_mut(index).task_mut()
     }
 
+    /// Returns the task at an index, as in [`at`](Self::at), with its id.
+    #[doc(hidden)]
+    #[inline]
+    pub fn named_at_mut(&mut self, index: u32) -> (TaskId, &mut T) {
+        let node = self.nodes.at_mut(index);
+        let sequence = node.sequence;
+        (TaskId { index, sequence }, node.task_mut())
+    }
+
     /// Returns the id of the task at an index, as in [`at`](Self::at).
     #[doc(hidden)]
     #[inline]
@@ -358,23 +367,33 @@ impl<T> TimingWheel<T> {
     #[doc(hidden)]
     #[inline(always)] // as `cancel`
     pub fn end_with<R>(&mut self, id: TaskId, decide: impl FnOnce(&mut T) -> Fate<R>) -> Option<R> {
-        // 1. The node, looked up once.
-        let node = self.node_mut(id)?;
-        let (taken, is_kept) = match decide(node.task_mut()) {
-            Fate::Stays => return None,
-            Fate::Stopped(taken) => (taken, true),
-            Fate::Gone(taken) => (taken, false),
-        };
-        let place = node.take_place();
-        if !is_kept {
-            node.sequence = 0;
-            node.task = None;
-        }
-        // 2. Off its bucket, and out of memory.
+        step();
+        let mut taken = None;
+        let mut place = NO_PLACE;
+        // 1. The node, looked up once, and out of memory if its task goes.
+        self.nodes.release_if(id.index, |node| {
+            if node.sequence != id.sequence {
+                return false; // a later task's
+            }
+            match decide(node.task_mut()) {
+                Fate::Stays => false,
+                Fate::Stopped(of) => {
+                    taken = Some(of);
+                    place = node.take_place();
+                    false
+                }
+                Fate::Gone(of) => {
+                    taken = Some(of);
+                    place = node.take_place();
+                    node.sequence = 0;
+                    node.task = None;
+                    true
+                }
+            }
+        });
+        let taken = taken?;
+        // 2. Off its bucket.
         self.cancelled_count += u64::from(self.unlink(id.index, place));
-        if !is_kept {
-            self.nodes.release(id.index);
-        }
         Some(taken)
     }
 
