@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, ops::Range, path::PathBuf, time::Duration};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser, error::ErrorKind};
 use example_support::{between, number};
 
 const EXAMPLES: &str = "\
@@ -59,12 +59,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = between("0s", "1day"), requires = "stall_for")]
     pub(crate) stall_from: Option<Duration>,
 
-    /// How long follower 2 does not fetch [default: no stall]
+    /// How long follower 2 does not fetch; the stall begins during the run [default: no stall]
     #[arg(long, value_name = "DURATION", value_parser = between("1ms", "1day"))]
     pub(crate) stall_for: Option<Duration>,
 
-    /// At the end of its stall follower 2 falls out of the in-sync set, instead of fetching again:
-    /// the produces that wait for it go on with the replicas that are left
+    /// At the end of its stall, which is during the run, follower 2 falls out of the in-sync set
+    /// instead of fetching again: the produces that wait for it go on with the replicas that are
+    /// left
     #[arg(long, requires = "stall_for")]
     pub(crate) drop_follower: bool,
 
@@ -78,6 +79,27 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Returns the arguments, unless they ask for something that the run would be over before.
+    pub(crate) fn checked(self) -> Result<Self, clap::Error> {
+        let refused = |what: &str, at: Duration| {
+            let end = self.seconds;
+            let message =
+                format!("{what} at {at:.1?}, expected before the end of the run, {end:.1?}");
+            Args::command().error(ErrorKind::ValueValidation, message)
+        };
+        // The run has to come to the begin of a stall, and to the end of one that drops a follower.
+        match self.stall() {
+            Some(stall) if stall.start >= self.seconds => {
+                Err(refused("--stall-from: follower 2 would stall", stall.start))
+            }
+            Some(stall) if self.drop_follower && stall.end >= self.seconds => Err(refused(
+                "--drop-follower: follower 2 would fall out",
+                stall.end,
+            )),
+            _ => Ok(self),
+        }
+    }
+
     /// How much of the stall remains at `now`; none when it has not begun or is over.
     pub(crate) fn stall_remaining(&self, now: Duration) -> Option<Duration> {
         let stall = self.stall()?;

@@ -46,7 +46,8 @@ fn name(follower: usize) -> String {
 
 /// Does what the command line asks for.
 pub(crate) fn main() -> ExitCode {
-    match start(Args::parse()) {
+    let args = Args::parse().checked().unwrap_or_else(|error| error.exit());
+    match start(args) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -226,6 +226,44 @@ fn bad_arguments_are_refused_with_their_bounds() {
 }
 
 #[test]
+fn stall_that_the_run_does_not_reach_is_refused() {
+    for (line, refused) in [
+        ("", None),
+        ("--stall-for 1h", None),
+        ("--stall-for 6s --drop-follower", None),
+        (
+            "--stall-for 1h --drop-follower",
+            Some("fall out at 3603.3s"),
+        ),
+        ("--stall-for 7s --drop-follower", Some("fall out at 10.3s")),
+        ("--stall-from 9s --stall-for 1h", None),
+        ("--stall-from 10s --stall-for 1s", Some("stall at 10.0s")),
+        (
+            "--stall-from 1day --stall-for 1s --drop-follower",
+            Some("stall at 86400.0s"),
+        ),
+    ] {
+        let words = std::iter::once("acks_all").chain(line.split_whitespace());
+        let args = Args::try_parse_from(words).unwrap().checked();
+        let error = args
+            .map(|_| ())
+            .map_err(|error| (error.exit_code(), error.to_string()));
+        match refused {
+            None => assert!(error.is_ok(), "{line}: {error:?}"),
+            Some(at) => {
+                let (code, message) = error.unwrap_err();
+                assert_eq!(code, 2, "{line}");
+                assert!(message.contains(at), "{line}: {message}");
+                assert!(
+                    message.contains("before the end of the run, 10.0s"),
+                    "{message}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn text_that_cannot_be_read_is_named() {
     let missing = Path::new("no/such/file");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
