@@ -359,8 +359,8 @@ def made_up(at_s, ended, waits, expired=None, idle=False, times=1):
                                           "under_check": None, **more}
     purgatory = lambda name, keys: {
         "name": name,
-        "stats": {"parked": parked, "watched": 14 * times, "parked_total": parked + 3 * ended * times, "completed": ended * times,
-                  "expired": ended * times, "cancelled": ended * times, "taken": 0, "cancelled_by_shutdown": 0, "cancelled_by_drop": 0, "cancelled_by_panic": 0, "ended_at_once": 2, "panics": 1,
+        "stats": {"parked": parked, "watched": 14 * times, "parked_total": parked + (3 * ended + 7) * times, "completed": ended * times,
+                  "expired": ended * times, "cancelled": ended * times, "taken": 7 * times, "cancelled_by_shutdown": 0, "cancelled_by_drop": 0, "cancelled_by_panic": 0, "ended_at_once": 2, "panics": 1,
                   "checks": 5, "events": 6, "missed_events": 0, "refused_no_keys": 0, "refused_closed": 2, "refused_full": 1, "refused_too_heavy": 0, "refused_too_many_watermarks": 0,
                   "callbacks_waiting": 0, "deferred": 0},
         "key_count": 0 if idle else len(keys),
@@ -426,7 +426,8 @@ def with_made_up_events(browser, shots):
     check(re.search(r"expired\s+1\.00 s\s+1\.00 s\s+1\.00 s\s+100\n", waits), f"a timeout of 1 s: {waits}")
     check(re.search(r"lateness\s+> 10 min\s+> 10 min\s+> 10 min\s+100$", waits), f"percentiles: {waits}")
     numbers = dict(browser.run(NUMBERS))
-    check(numbers['purgatory_parked_total{purgatory="orders"}'] == 312, f"{numbers}")
+    check(numbers['purgatory_parked_total{purgatory="orders"}'] == 319, f"{numbers}")
+    check(numbers['purgatory_taken_total{purgatory="orders"}'] == 7, f"{numbers}")
     check(numbers['purgatory_refused_total{purgatory="orders"}'] == 3, f"{numbers}")
     check(browser.run("return document.querySelectorAll('section').length") == 6, "a section each")
     check(browser.run("return document.querySelectorAll('.warn')[0].innerText").startswith("under check for 12.0 s"), "a stuck check")
@@ -465,7 +466,7 @@ def with_made_up_events(browser, shots):
     browser.shot(shots / "lost.png")
     fixture.set(made_up(3.0, 1, histogram()), mode="serve")
     until("a program that started anew is noticed", lambda: "started anew" in (browser.run(BANNER) or ""))
-    until("its numbers are shown", lambda: dict(browser.run(NUMBERS))['purgatory_parked_total{purgatory="orders"}'] == 15)
+    until("its numbers are shown", lambda: dict(browser.run(NUMBERS))['purgatory_parked_total{purgatory="orders"}'] == 22)
     until("the banner goes", lambda: browser.run(BANNER) is None)
     errors = [line for line in browser.console() if "503" not in line]
     check(not errors, f"on the console: {errors}")

@@ -26,7 +26,7 @@ impl Live {
         "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; ",
         "connect-src 'self'; img-src data:; ",
         "style-src 'sha256-o3HRb6px4LoJhfX3vHTh6HEISdgrDjtyNG00ixj5U3I='; ",
-        "script-src 'sha256-DdJcGIjPA84snlQ6Ffku20Q9a7XD/kX1ISdQOU1VJD0='",
+        "script-src 'sha256-jumSQWj3hZlHAZQOm2hGSzw4845cZV2mhmdgl1TQ+t8='",
     );
 
     /// The pause between two events: the page expects a few per second.

@@ -4,7 +4,7 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use purgatory::{BoxedOperation, Purgatory, when};
+use purgatory::{BoxedOperation, OperationId, Purgatory, when};
 use purgatory_live::Live;
 use serde_json::{Value, json};
 use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
@@ -24,11 +24,10 @@ fn park(
     purgatory: &Purgatory<&'static str, BoxedOperation>,
     keys: &[&'static str],
     timeout: Duration,
-) {
+) -> OperationId {
     let operation = when(|| false, drop);
-    purgatory
-        .try_complete_else_watch(operation, keys, timeout)
-        .unwrap();
+    let parked = purgatory.try_complete_else_watch(operation, keys, timeout);
+    parked.unwrap().id().unwrap()
 }
 
 #[test]
@@ -41,6 +40,8 @@ fn event_has_the_snapshot_with_keys_as_text() {
     park(&purgatory, &["a", "<b>\"</b>"], 100 * MS);
     timer.advance(20 * MS);
     park(&purgatory, &["a"], 30 * MS);
+    let taken = park(&purgatory, &["a"], 30 * MS);
+    assert!(purgatory.take(taken).parked().is_some());
     timer.advance(35 * MS);
 
     let event = event(&live);
@@ -56,10 +57,11 @@ fn event_has_the_snapshot_with_keys_as_text() {
         "expired",
         "completed",
         "cancelled",
+        "taken",
     ];
     assert_eq!(
         counts.map(|name| look["stats"][name].as_u64().unwrap()),
-        [1, 2, 1, 0, 0]
+        [1, 3, 1, 0, 0, 1]
     );
     assert_eq!(look["stats"]["refused_full"], 0);
     assert_eq!(look["key_count"], 2);
