@@ -291,7 +291,8 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// complete by that, [`wait_for_k`](Self::wait_for_k) may fail.
     ///
     /// O(n log n) for n waits of the key, and O(keys) for each quorum. The waits leave 64 at a
-    /// time; nothing is locked in between.
+    /// time; nothing is locked in between. So waits that other threads park meanwhile may be
+    /// cancelled, too, and quorums lose the key.
     ///
     /// ```
     /// use std::time::Duration;
