@@ -19,9 +19,15 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// it may go on waiting. To end it for sure, [cancel](Self::cancel) it.
     ///
     /// It counts as [`taken`](crate::Stats::taken) in the stats and in the metric
-    /// `purgatory_taken_total`; it has no outcome and its wait is not timed. A
-    /// [`wait`](Purgatory::wait) that is taken and dropped ends as
-    /// [`Panicked`](crate::CancelReason::Panicked): call its `on_complete` instead.
+    /// `purgatory_taken_total`; it has no outcome and its wait is not timed.
+    ///
+    /// The operation of a [`wait`](Purgatory::wait) is best ended here: call its `on_complete`.
+    /// Dropped, it ends as [`Panicked`](crate::CancelReason::Panicked). Parked again, it is an
+    /// operation like any other. Its future does not know the new id, so it neither cancels the
+    /// operation when it is dropped nor reschedules it. It has a last check only if the purgatory
+    /// [checks at expiry](crate::Builder::check_at_expiry), and
+    /// [`complete`](Purgatory::complete) ends it, also without a value. A
+    /// [`next_event`](Purgatory::next_event) is over as it is parked again.
     ///
     /// O(k + w log n) for its k keys and w watermarks with up to n waiters each.
     ///

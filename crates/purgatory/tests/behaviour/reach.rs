@@ -4,14 +4,21 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
 };
 
 use crate::support::{
     MINUTE, NEVER, Op, Park, Probe, SECOND, Waiting, assert_empty, by_hand, by_hand_with, never,
-    requested, waiting,
+    over, requested, waiting,
 };
-use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, ReachResult, Watches, when};
+use purgatory::{
+    BoxedOperation, DelayedOperation, EndResult, Outcome, ParkResult, Purgatory, ReachResult,
+    WaitError, Watches, when,
+};
 
 /// A transaction that waits for another one's lock.
 struct Waiter {
@@ -89,6 +96,56 @@ fn what_was_taken_can_be_parked_again() {
     waits.park(taken, &["c"], SECOND);
     timer.advance(SECOND);
     assert_eq!(probe.endings(), [Outcome::Expired]);
+    assert_empty(&waits);
+}
+
+/// Its future knows the first id alone, and what marked it as a wait is gone.
+#[test]
+fn a_wait_parked_again_is_like_any_other() {
+    let (timer, waits): (_, Purgatory<&str>) = by_hand();
+    let lost_wakeup = Arc::new(AtomicBool::new(false));
+    let wait = |timeout| {
+        let seen = lost_wakeup.clone();
+        let future = waits.wait(&["a"], timeout, move || seen.load(SeqCst).then_some(7));
+        let taken = waits.take(future.id().unwrap()).parked().unwrap();
+        (future, waits.park(taken, &["a"], SECOND))
+    };
+
+    // An event completes it, as before.
+    let (mut future, _) = wait(MINUTE);
+    lost_wakeup.store(true, SeqCst);
+    assert_eq!(waits.check_and_complete(&"a"), 1);
+    assert_eq!(over(&mut future), Ok(7));
+
+    // It has no last check, and its time is the new one.
+    lost_wakeup.store(false, SeqCst);
+    let (mut future, _) = wait(MINUTE);
+    assert!(!future.reschedule(MINUTE), "it does not know the new id");
+    lost_wakeup.store(true, SeqCst);
+    timer.advance(SECOND);
+    assert_eq!(over(&mut future), Err(WaitError::Expired));
+
+    // A call completes it without a value.
+    lost_wakeup.store(false, SeqCst);
+    let (mut future, id) = wait(MINUTE);
+    assert_eq!(waits.complete(id), EndResult::Ended);
+    let said = over(&mut future).unwrap_err().to_string();
+    assert_eq!(said, "cancelled: completed without a value");
+
+    // A future that is dropped leaves it parked.
+    let (future, id) = wait(MINUTE);
+    drop(future);
+    assert_eq!(
+        (waits.len(), waits.cancel(id, "over")),
+        (1, EndResult::Ended)
+    );
+
+    // The next event is the second park.
+    let mut next = waits.next_event(&["a"], MINUTE);
+    let taken = waits.take(next.id().unwrap()).parked().unwrap();
+    let parked = waits.try_complete_else_watch(taken, &["a"], MINUTE);
+    assert_eq!(parked.unwrap(), ParkResult::Ended(Outcome::Completed));
+    assert_eq!(over(&mut next), Ok(()));
     assert_empty(&waits);
 }
 
