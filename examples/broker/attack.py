@@ -140,6 +140,12 @@ def close(clients):
         client.close()
 
 
+def has_stopped(process):
+    """Until one of its threads has taken the signal, the others go on: a follower fetches."""
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    return all("\nState:\tT" in (task / "status").read_text() for task in tasks)
+
+
 class Cluster:
     """Three processes, and what the clients have seen of them."""
 
@@ -187,6 +193,9 @@ class Cluster:
     def signal(self, sign, *nodes):
         for node in nodes:
             os.kill(self.nodes[node - 1], sign)
+        if sign == signal.SIGSTOP:
+            for node in nodes:
+                wait_for(f"stop of node {node}", lambda: has_stopped(self.nodes[node - 1]))
 
     def metrics(self):
         lines = urllib.request.urlopen(self.metrics_at, timeout=DEADLINE_S).read().decode().splitlines()
