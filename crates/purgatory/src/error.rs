@@ -121,26 +121,25 @@ impl fmt::Display for RefusedReason {
             Self::NoKeys => f.write_str("no watch key"),
             Self::Closed => f.write_str("the purgatory was shut down"),
             Self::ScopeClosed => f.write_str("the scope of the request was closed"),
-            Self::Full { limit } => write!(f, "no more than {limit} can be parked"),
+            Self::Full { limit } => write!(f, "the limit of {limit} parked operations is reached"),
             Self::TooHeavy { weight, limit } => {
-                write!(
-                    f,
-                    "a weight of {weight} does not fit, of at most {limit} together"
-                )
+                write!(f, "a weight of {weight} would exceed the limit of {limit}")
             }
             Self::TooManyWatermarks { limit } => {
-                write!(f, "more than {limit} watermarks to count in one operation")
+                write!(f, "more than {limit} threshold watches in one operation")
             }
             Self::AlreadyExpected => f.write_str("a reply is expected under this key already"),
             Self::TooManyKeys { limit } => {
-                write!(f, "no more than {limit} keys can have a watermark")
+                write!(f, "the limit of {limit} keys with a value is reached")
             }
             Self::NoQuorum { k, n } => {
-                write!(f, "{k} of {n} keys is no quorum: between 1 and {n} are")
+                write!(f, "a quorum of {k} is not possible with {n} keys")
             }
             Self::OtherEpoch { present } => write!(f, "the key is in epoch {present}"),
             Self::RepeatedKey => f.write_str("a key comes twice in the quorum"),
-            Self::TurnOfOneKey => f.write_str("a turn is that of one plain key"),
+            Self::TurnOfOneKey => {
+                f.write_str("an operation in turn takes one plain key and nothing else")
+            }
         }
     }
 }
@@ -205,8 +204,8 @@ impl fmt::Display for WaitError {
             WaitError::Cancelled(reason) => write!(f, "cancelled: {reason}"),
             WaitError::Refused(reason) => write!(f, "not parked: {reason}"),
             WaitError::MustNotBlock => f.write_str(
-                "a blocking wait on a thread that it may wait for: one that runs a check, a callback \
-                 or a runtime\'s tasks",
+                "this thread must not block: it runs a check, a callback or a runtime's tasks, which \
+                 the end of the wait may need",
             ),
         }
     }

@@ -273,7 +273,7 @@ impl fmt::Display for CancelReason {
             CancelReason::QuorumLost { left, needed } => {
                 write!(
                     f,
-                    "too few keys of its quorum are left: {left}, {needed} needed"
+                    "its quorum has lost too many keys: {left} left, {needed} needed"
                 )
             }
         }

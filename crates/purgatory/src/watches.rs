@@ -218,7 +218,7 @@ impl<K> Copy for Watches<'_, K> {}
 /// The keys or watches that a call names: a slice, an array or a `Vec` of keys by reference, for
 /// one key `&[key]`; or [`Watches`].
 ///
-/// A key alone is no list of keys:
+/// A single key is not a list of keys:
 ///
 /// ```compile_fail
 /// let purgatory: purgatory::Purgatory<String> = purgatory::Purgatory::new("waits")?;
@@ -226,7 +226,7 @@ impl<K> Copy for Watches<'_, K> {}
 /// # Ok::<(), purgatory::timer_core::BuildError>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no list of keys of type `{K}`",
+    message = "`{Self}` is not a list of keys of type `{K}`",
     label = "for one key write `&[key]`, for several a slice of them, or `Watches`",
     note = "the keys are owned, of the purgatory's own key type: `&[key.to_owned()]` for `String`"
 )]

@@ -455,7 +455,7 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
         watermarks: &[(K, V)],
         timeout: Timeout,
     ) -> WaitFuture<Vec<(K, V)>> {
-        // Refuse what is no quorum.
+        // Refuse a set that has no quorum.
         let n = watermarks.len();
         if k == 0 || k > n {
             return self.purgatory.refused(RefusedReason::NoQuorum { k, n });

@@ -67,7 +67,7 @@ fn refusals_panics_and_shutdown_are_reported() {
     assert_eq!(
         lines,
         [
-            "DEBUG an operation was not parked purgatory=\"test\" reason=no more than 1 can be parked",
+            "DEBUG an operation was not parked purgatory=\"test\" reason=the limit of 1 parked operations is reached",
             "ERROR a check or callback panicked purgatory=\"test\" panic=\"out of ink\"",
             "INFO shut down purgatory=\"test\" cancelled=1",
         ]

@@ -32,13 +32,13 @@ fn a_refusal_names_the_bound() {
     let many = says(Watches::up_to(&levels));
     assert_eq!(
         many,
-        "not parked: more than 16383 watermarks to count in one operation"
+        "not parked: more than 16383 threshold watches in one operation"
     );
     park_or_fail(&waits).unwrap();
     let error = park_or_fail(&waits).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "not parked: no more than 1 can be parked"
+        "not parked: the limit of 1 parked operations is reached"
     );
     let full = error.downcast::<Refused<BoxedOperation>>().unwrap();
     waits.cancel_all("shard");
@@ -85,8 +85,8 @@ fn an_outcome_says_why() {
     let inside = WaitError::MustNotBlock.to_string();
     assert_eq!(
         inside,
-        "a blocking wait on a thread that it may wait for: one that runs a check, a callback or a \
-         runtime's tasks"
+        "this thread must not block: it runs a check, a callback or a runtime's tasks, which the \
+         end of the wait may need"
     );
     let refused = WaitError::Refused(RefusedReason::NoKeys).to_string();
     assert_eq!(refused, "not parked: no watch key");

@@ -195,7 +195,7 @@ fn keys_are_bounded_and_removal_frees_a_place() {
     assert!(matches!(error, RefusedReason::TooManyKeys { limit: 2, .. }));
     assert_eq!(
         error.to_string(),
-        "no more than 2 keys can have a watermark"
+        "the limit of 2 keys with a value is reached"
     );
     assert_eq!(
         (watermarks.value(&3), poll(&mut three).is_pending()),
@@ -259,7 +259,7 @@ fn a_quorum_that_cannot_be_is_an_error() {
     let no_quorum = refused(3, &[(1, 5), (2, 5)]).to_string();
     assert_eq!(
         no_quorum,
-        "not parked: 3 of 2 keys is no quorum: between 1 and 2 are"
+        "not parked: a quorum of 3 is not possible with 2 keys"
     );
     let twice = refused(2, &[(1, 5), (2, 5), (1, 7)]);
     assert_eq!(
@@ -328,7 +328,7 @@ fn quorum_ends_at_once_when_too_few_keys_are_left() {
     assert_eq!(none, lost(0, 1));
     assert_eq!(
         none.to_string(),
-        "cancelled: too few keys of its quorum are left: 0, 1 needed"
+        "cancelled: its quorum has lost too many keys: 0 left, 1 needed"
     );
     assert_empty(&waits);
 }

@@ -81,7 +81,7 @@ fn operation_over_the_bound_is_refused() {
     );
     assert_eq!(stats.checks, 8);
     let says = reason(&waits, 1).to_string();
-    assert_eq!(says, "a weight of 1 does not fit, of at most 10 together");
+    assert_eq!(says, "a weight of 1 would exceed the limit of 10");
     waits.cancel(first, "gone");
     assert_eq!(waits.stats().weight, 3);
     waits.park(Heavy::of(7), &["a"], NEVER);
