@@ -138,9 +138,9 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// Checks each operation once more when its timeout fires, to find events that no code
     /// signalled, and reports them to `hook`.
     ///
-    /// Waits with a condition ([`wait`](Purgatory::wait), [`Monitor`](crate::Monitor),
-    /// `Watermarks`) have this last check by default; their condition has no side effects but to
-    /// take the value. Other operations have it only with this setting.
+    /// Waits with a condition ([`wait`](Purgatory::wait), [`Monitor`](crate::Monitor)) have this
+    /// last check by default; their condition has no side effects but to take the value. Other
+    /// operations have it only with this setting.
     ///
     /// An operation whose *last check* comes true ends as Completed. Unless an event came
     /// meanwhile, that is a *lost wakeup*: the condition came true without an event, and the

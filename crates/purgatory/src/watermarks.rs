@@ -108,9 +108,10 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// use purgatory::Watermarks;
     ///
     /// // Event times, in milliseconds since 1970.
-    /// let times = Watermarks::new("event time")?.with_values::<i64>();
-    /// let window = times.wait_for(&"clicks", -60_000, Duration::from_secs(1));
-    /// assert_eq!(times.value(&"clicks"), None); // which counts as `i64::MIN`
+    /// let times = Watermarks::new("times")?.with_values::<i64>();
+    /// let second = Duration::from_secs(1);
+    /// let window = times.wait_for(&"clicks", -60_000, second);
+    /// assert_eq!(times.value(&"clicks"), None); // as `i64::MIN`
     /// assert_eq!(times.advance(&"clicks", -90_000)?, 0);
     /// assert_eq!(times.advance(&"clicks", 5)?, 1);
     /// assert_eq!(window.wait_blocking()?, 5);
@@ -129,8 +130,8 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// Returns the purgatory of the waits, for metrics and snapshots, to cancel waits, or to
     /// [shut down](Purgatory::shutdown).
     ///
-    /// Only [`advance`](Self::advance) and [`add`](Self::add) signal its keys. Calls of the
-    /// purgatory that do so advance no value, so they do not compile:
+    /// Only calls of `Watermarks` signal its keys. Calls of the purgatory that would do so advance
+    /// no value, so they do not compile:
     ///
     /// ```compile_fail
     /// let log_ends = purgatory::Watermarks::<&str>::new("log ends")?;
