@@ -71,6 +71,7 @@ impl Thread {
     }
 
     /// Ends the outermost call unless work is queued; returns true if it is.
+    #[inline]
     fn has_work(&self) -> bool {
         let has_work = !self.queue.borrow().is_empty();
         self.active.set(has_work);
@@ -144,6 +145,7 @@ pub(crate) struct Call<'a> {
 
 impl<'a> Call<'a> {
     /// Enters a call. Work beyond its budget moves to one of `executors`.
+    #[inline]
     pub(crate) fn enter(executors: &'a Arc<Executors>) -> Call<'a> {
         let is_outermost = THREAD.try_with(|thread| !thread.active.replace(true));
         Call {
@@ -152,6 +154,7 @@ impl<'a> Call<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn is_nested(&self) -> bool {
         !self.is_outermost
     }
@@ -191,6 +194,7 @@ impl<'a> Call<'a> {
 }
 
 impl Drop for Call<'_> {
+    #[inline]
     fn drop(&mut self) {
         if self.is_outermost && THREAD.try_with(Thread::has_work).unwrap_or(false) {
             self.work_off_queue();

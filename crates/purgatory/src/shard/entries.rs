@@ -83,18 +83,12 @@ impl<O> Entries<O> {
             wheel.follow(sequence);
         }
         // 2. Put it in.
-        let entry = Entry::new(state, times, link);
-        let inserted = match times.armed {
-            Some(armed) => wheel
-                .insert(armed, entry)
-                .map(|scheduled| (scheduled.id, scheduled.due)),
-            None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
-        };
-        let Ok((id, due)) = inserted else {
-            unreachable!("a full shard refuses")
-        };
-        let handle = TimerHandle::new(self.shard as usize, id);
-        Inserted { handle, due }
+        let inserted = wheel.insert_with(times.armed, || Entry::new(state, times, link));
+        let handle = TimerHandle::new(self.shard as usize, inserted.id);
+        Inserted {
+            handle,
+            due: inserted.due,
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 //! - **Gone**: a record without waiters and without a value does not exist, so a key used once
 //!   leaves nothing behind.
 
-use std::{iter, num::NonZeroU32, time::Duration};
+use std::{iter, num::NonZeroU32};
 
 use hashbrown::{Equivalent, HashTable};
 use timer_core::{
@@ -17,7 +17,10 @@ use timer_core::{
     driver::{PageSlot, Pages},
 };
 
-use super::watermark_queue::{Ends, NONE, Watermark, WatermarkList, shrinks_to};
+use super::{
+    quiet::QuietClock,
+    watermark_queue::{Ends, NONE, Watermark, WatermarkList, shrinks_to},
+};
 
 /// The capacity up to which the table keeps its memory; above, it shrinks after a peak. Smaller in
 /// tests, so that they reach it.
@@ -43,6 +46,12 @@ impl<K> Record<K> {
         self.watermarks.as_ref()?.value
     }
 
+    /// True if it is a key's. Runs the key's `Eq`.
+    #[inline]
+    fn is_of<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> bool {
+        self.hash == hash && key.equivalent(&self.key)
+    }
+
     /// True when watches in turn are among its watches.
     #[inline]
     pub(super) fn has_in_turn(&self) -> bool {
@@ -57,28 +66,6 @@ impl<K> Record<K> {
         // The spare one keeps its memory, so a key that comes and goes does not allocate each time.
         self.watermarks
             .get_or_insert_with(|| distant.spare.take().unwrap_or_default())
-    }
-}
-
-/// A time since the purgatory was built, in units of 50 ms: six years in four bytes, so that a
-/// record stays small. All later times count as the same, so no key is quiet then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QuietClock(NonZeroU32);
-
-impl QuietClock {
-    const UNIT_NS: u64 = 50_000_000;
-
-    /// Rounds a time down to the unit.
-    pub(crate) fn at_ns(now_ns: u64) -> Self {
-        // Saturating, never wrapping: a wrapped time would make a quiet key look busy.
-        let units = u32::try_from(now_ns / Self::UNIT_NS).unwrap_or(u32::MAX);
-        QuietClock(NonZeroU32::MIN.saturating_add(units))
-    }
-
-    /// Returns the time since an earlier one, to a unit.
-    pub(crate) fn since(self, earlier: QuietClock) -> Duration {
-        let units = self.0.get().saturating_sub(earlier.0.get());
-        Duration::from_nanos(u64::from(units) * Self::UNIT_NS)
     }
 }
 
@@ -131,6 +118,17 @@ impl DistantKeys {
         }
     }
 
+    /// Keeps the list of a record that is gone, for the next key.
+    #[inline(never)]
+    fn spare(&mut self, mut watermarks: Box<WatermarkList>) {
+        // Its queue may hold watches that have left.
+        watermarks.clear();
+        watermarks.value = None;
+        watermarks.epoch = 0;
+        self.spare = Some(watermarks);
+    }
+
+    #[inline(never)]
     fn remove<K>(&mut self, records: &Pages<RecordSlot<K>>, hash: u64, number: u32) {
         // 1. The table's entry. Numbers are compared, no keys: this runs no user code.
         let table = &mut self.table;
@@ -153,21 +151,26 @@ impl<K: Eq> Keys<K> {
     }
 
     /// Returns the number of a key's record. Runs the key's `Eq`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
-        let is = |record: &Record<K>| record.hash == hash && key.equivalent(&record.key);
         // 1. The place that the hash names.
         let near = near(hash);
-        let slot = self.records.get(near);
-        if slot.and_then(|slot| slot.0.as_ref()).is_some_and(is) {
-            return Some(near);
+        if let Some(RecordSlot(Some(record))) = self.records.get(near) {
+            if record.is_of(key, hash) {
+                return Some(near);
+            }
         }
         // 2. The table, which few shards have.
         if self.distant.table.is_empty() {
             return None;
         }
-        let found = self.distant.table.find(hash, |&number| is(self.at(number)));
-        found.copied()
+        self.find_distant(key, hash)
+    }
+
+    #[inline(never)]
+    fn find_distant<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
+        let is = |&number: &u32| self.at(number).is_of(key, hash);
+        self.distant.table.find(hash, is).copied()
     }
 
     #[inline]
@@ -304,19 +307,15 @@ impl<K: Eq> Keys<K> {
     }
 
     /// Forgets a record whose slot is free. Returns its key.
-    #[inline]
+    #[inline(always)]
     fn removed(&mut self, number: u32, record: Record<K>) -> Option<K> {
         let Keys { records, distant } = self;
         // Gone: the table's entry is given back, too.
         if number != near(record.hash) {
             distant.remove(records, record.hash, number);
         }
-        // Its queue may hold watches that have left. Cleared, it is the next key's.
-        if let Some(mut watermarks) = record.watermarks {
-            watermarks.clear();
-            watermarks.value = None;
-            watermarks.epoch = 0;
-            distant.spare = Some(watermarks);
+        if let Some(watermarks) = record.watermarks {
+            distant.spare(watermarks);
         }
         Some(record.key)
     }
@@ -596,20 +595,6 @@ pub(crate) enum Popped<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const DAY_NS: u64 = 24 * 60 * 60 * 1_000_000_000;
-
-    #[test]
-    fn quiet_time_counts_on_for_six_years() {
-        let start = QuietClock::at_ns(0);
-        for days in [0, 49, 50, 500, 2400] {
-            let quiet = QuietClock::at_ns(days * DAY_NS).since(start);
-            assert_eq!(quiet, Duration::from_nanos(days * DAY_NS));
-        }
-        let last = QuietClock::at_ns(u64::MAX);
-        assert!(last.since(start) > QuietClock::at_ns(2400 * DAY_NS).since(start));
-        assert_eq!(last.since(last), Duration::ZERO);
-    }
 
     #[test]
     fn a_record_costs_40_bytes_beside_its_slots_tag() {

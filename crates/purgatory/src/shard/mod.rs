@@ -19,6 +19,7 @@ mod entries;
 mod entry;
 pub(crate) mod expire;
 mod keys;
+mod quiet;
 mod turns;
 pub(crate) mod values;
 mod watchers;
@@ -50,7 +51,8 @@ pub(crate) use entry::{
     COUNTED_MAX, Cause, CheckedOut, CountedDown, Entry, Look, MovedUp, ParkInfo, ParkTimes, State,
     TurnCause, Waiter,
 };
-pub(crate) use keys::{Popped, QuietClock, SecondaryId, WAITERS_MAX, WalkId, WatchList};
+pub(crate) use keys::{Popped, SecondaryId, WAITERS_MAX, WalkId, WatchList};
+pub(crate) use quiet::QuietClock;
 pub(crate) use watermark_queue::{Watermark, WatermarkKind};
 
 use entry::Decision;

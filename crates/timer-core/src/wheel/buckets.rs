@@ -216,6 +216,25 @@ impl Buckets {
         self.occupied.len() / self.words()
     }
 
+    /// Puts the index of a node into the bucket of `deadline`, as [`push`](Self::push) does, unless
+    /// that is beyond the last tick: such a node is never due, and takes no bucket. Lowers
+    /// `due_bound` to the tick at which the bucket is due.
+    #[inline(always)]
+    pub(crate) fn put(
+        &mut self,
+        index: u32,
+        deadline: u64,
+        now: u64,
+        due_bound: &mut u64,
+    ) -> (u32, u64) {
+        if deadline > self.last_tick() {
+            return (NO_PLACE, u64::MAX);
+        }
+        let (place, due) = self.push(index, deadline, now);
+        *due_bound = due.min(*due_bound);
+        (place, due)
+    }
+
     /// Puts the index of a node into the bucket of `deadline`, which is not before `now`.
     ///
     /// Returns the place, which the node is to keep, and the tick at which the bucket is due.

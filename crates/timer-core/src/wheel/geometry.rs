@@ -216,6 +216,15 @@ impl Geometry {
         }
     }
 
+    /// The unit of the level above that a unit is in.
+    #[inline]
+    fn coarser(&self, unit: u64) -> u64 {
+        match &self.scale {
+            Scale::Bits(bits) => unit >> bits,
+            Scale::Ticks(_) => unit / u64::from(self.size),
+        }
+    }
+
     #[inline]
     fn start(&self, level: usize, unit: u64) -> u64 {
         let shifted = match &self.scale {
@@ -272,19 +281,19 @@ impl Geometry {
     #[inline]
     pub(crate) fn bucket(&self, deadline: u64, now: u64) -> DueBucket {
         let mut level = 0;
-        loop {
+        let mut unit = self.unit(0, deadline);
+        let mut unit_now = self.unit(0, now);
+        // The lowest level whose ring reaches the deadline.
+        while unit - unit_now >= u64::from(self.ring) {
             step();
-            let unit = self.unit(level, deadline);
-            // The lowest level whose ring reaches the deadline.
-            if unit - self.unit(level, now) < u64::from(self.ring) {
-                let expiration = self.start(level, unit);
-                return DueBucket {
-                    level,
-                    slot: self.slot(unit),
-                    expiration,
-                };
-            }
             level += 1;
+            unit = self.coarser(unit);
+            unit_now = self.coarser(unit_now);
+        }
+        DueBucket {
+            level,
+            slot: self.slot(unit),
+            expiration: self.start(level, unit),
         }
     }
 }

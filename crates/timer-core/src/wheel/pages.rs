@@ -140,6 +140,13 @@ impl<N: PageSlot> Pages<N> {
     /// of a page.
     #[inline]
     pub fn claim(&mut self) -> Option<u32> {
+        let (index, _) = self.claim_slot()?;
+        Some(index)
+    }
+
+    /// Takes a free slot into use, as [`claim`](Self::claim) does, and returns it with its index.
+    #[inline]
+    pub fn claim_slot(&mut self) -> Option<(u32, &mut N)> {
         let number = match self.pages.get(self.partial) {
             Some(page) if page.free != 0 => self.partial,
             _ => self.page_with_room()?,
@@ -158,7 +165,8 @@ impl<N: PageSlot> Pages<N> {
             self.partial = page.next;
         }
         self.len += 1;
-        Some(number << N::PAGE_BITS | offset)
+        let slot = page.slots.get_mut(offset as usize)?;
+        Some((number << N::PAGE_BITS | offset, slot))
     }
 
     /// Takes a slot of the first page into use: `None` if it is in use already. O(1).

@@ -18,7 +18,7 @@
 use crate::wheel::{
     buckets::Buckets,
     geometry::{DueBucket, Geometry, WheelSize},
-    node::{NO_PLACE, Node, TaskId},
+    node::{MAX_TASKS, NO_PLACE, Node, TaskId},
     pages::Pages,
     step,
 };
@@ -210,16 +210,12 @@ impl<T> TimingWheel<T> {
     ///
     /// # Errors
     /// The task comes back when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
-    #[inline(always)] // as `cancel`
+    #[inline]
     pub fn insert(&mut self, deadline: u64, task: T) -> Result<Scheduled, T> {
-        // 1. A node for it. Without one the task goes back.
-        let Some(index) = self.nodes.claim() else {
+        if self.is_full() {
             return Err(task);
-        };
-        // 2. Its bucket, and then the node itself.
-        let (place, due) = self.put(index, deadline);
-        let id = self.keep(index, deadline, place, task);
-        Ok(Scheduled { id, due })
+        }
+        Ok(self.insert_with(Some(deadline), || task))
     }
 
     /// Adds a task that never falls due, until it is rescheduled. O(1).
@@ -227,46 +223,60 @@ impl<T> TimingWheel<T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn insert_unscheduled(&mut self, task: T) -> Result<TaskId, T> {
-        let Some(index) = self.nodes.claim() else {
+        if self.is_full() {
             return Err(task);
-        };
-        Ok(self.keep(index, u64::MAX, NO_PLACE, task))
+        }
+        Ok(self.insert_with(None, || task).id)
     }
 
-    /// Fills the node at an index that was claimed.
-    #[inline(always)]
-    fn keep(&mut self, index: u32, deadline: u64, place: u32, task: T) -> TaskId {
+    /// Returns true when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.nodes.len() >= MAX_TASKS as usize
+    }
+
+    /// Adds a task, due at `deadline` or never. `make` makes it where it is to lie, since one that
+    /// is made elsewhere is moved there. It must not panic.
+    ///
+    /// # Panics
+    /// When the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
+    #[doc(hidden)]
+    #[inline(always)] // as `cancel`
+    pub fn insert_with(&mut self, deadline: Option<u64>, make: impl FnOnce() -> T) -> Scheduled {
+        // 1. A node for it, looked up once.
+        let (index, node) = self.nodes.claim_slot().expect("the wheel is not full");
+        // 2. Its bucket.
+        let due_bound = &mut self.due_bound;
+        let (place, due) = match deadline {
+            Some(deadline) => {
+                let deadline = deadline.max(self.now);
+                self.buckets.put(index, deadline, self.now, due_bound)
+            }
+            None => (NO_PLACE, u64::MAX),
+        };
+        self.scheduled_count += u32::from(place != NO_PLACE);
+        // 3. The node itself.
         self.sequence += 1;
         let sequence = self.sequence;
-        // Each part goes where it belongs: a node that is made elsewhere is moved there.
-        let node = self.nodes.at_mut(index);
-        node.deadline = deadline;
+        node.deadline = deadline.unwrap_or(u64::MAX);
         node.sequence = sequence;
         node.place = place;
-        node.task = Some(task);
-        TaskId { index, sequence }
-    }
-
-    /// Puts an index that is in no bucket into the one of a deadline. Returns its place there, and
-    /// when the bucket is due.
-    #[inline(always)]
-    fn put(&mut self, index: u32, deadline: u64) -> (u32, u64) {
-        let deadline = deadline.max(self.now);
-        // Beyond the last tick it is never due, and takes no bucket.
-        if deadline > self.buckets.last_tick() {
-            return (NO_PLACE, u64::MAX);
+        node.task = Some(make());
+        Scheduled {
+            id: TaskId { index, sequence },
+            due,
         }
-        self.scheduled_count += 1;
-        let (place, due) = self.buckets.push(index, deadline, self.now);
-        self.due_bound = self.due_bound.min(due);
-        (place, due)
     }
 
     /// Puts a node that is in no bucket into the one of its deadline; returns when that is due.
     #[inline]
     fn place(&mut self, index: u32) -> u64 {
-        let (place, due) = self.put(index, self.nodes.at(index).deadline);
-        self.nodes.at_mut(index).place = place;
+        let node = self.nodes.at_mut(index);
+        let deadline = node.deadline.max(self.now);
+        let due_bound = &mut self.due_bound;
+        let (place, due) = self.buckets.put(index, deadline, self.now, due_bound);
+        self.scheduled_count += u32::from(place != NO_PLACE);
+        node.place = place;
         due
     }
 
