@@ -47,7 +47,7 @@
 //!   < publish
 //! ```
 //!
-//! [`nested`], [`versions`] and [`trace`] know no purgatory.
+//! [`nested`], [`versions`], [`watch_set`] and [`trace`] know no purgatory.
 
 pub(crate) mod answer;
 pub(crate) mod check;
@@ -66,6 +66,7 @@ mod turns;
 pub(crate) mod values;
 pub(crate) mod versions;
 mod walk;
+mod watch_set;
 
 use std::{
     collections::{BTreeMap, HashMap},

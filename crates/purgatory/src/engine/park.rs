@@ -14,11 +14,10 @@
 
 use std::{mem::forget, slice, sync::Arc};
 
-use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, LockedShard, nested::Call, trace},
+    engine::{Core, LockedShard, nested::Call, trace, watch_set::distinct},
     error::{Refused, RefusedReason},
     operation::{DelayedOperation, ParkResult, Timeout, Verdict},
     shard::{
@@ -533,8 +532,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 }
 
-type WatchList<'a, K> = SmallVec<[Watch<'a, K>; 4]>;
-
 /// The reason why an operation cannot be parked under these watches, unless it can.
 #[inline]
 fn unfit<K>(rules: &Watches<'_, K>) -> Option<RefusedReason> {
@@ -558,42 +555,4 @@ fn threshold_watches<K>(rules: &Watches<'_, K>, watch_set: &[Watch<'_, K>]) -> u
             .is_some_and(|of| of.kind == WatermarkKind::Threshold)
     };
     watch_set.iter().filter(is_counted).count()
-}
-
-/// The watches in their order, of each the first mention. As a checked watch the one with the
-/// lowest threshold does for all of a key: once it is met, it is checked at every advance. O(n log
-/// n), but for keys of one hash.
-fn distinct<'a, K: Eq>(watches: impl Iterator<Item = Watch<'a, K>>) -> WatchList<'a, K> {
-    // Not `collect`: it costs more for lists of a few.
-    let mut watch_set = WatchList::new();
-    for watch in watches {
-        watch_set.push(watch);
-    }
-
-    // 1. Sort the places so that watches that may be alike are neighbours, the lowest first.
-    let threshold = |at: usize| watch_set[at].watermark.map(|of| of.threshold);
-    let kind = |at: usize| {
-        let watch = &watch_set[at];
-        let threshold = watch.watermark.map(|of| {
-            let is_counted = of.kind == WatermarkKind::Threshold;
-            is_counted.then_some(of.threshold)
-        });
-        (watch.hash, threshold)
-    };
-    let mut sorted: SmallVec<[usize; 4]> = (0..watch_set.len()).collect();
-    sorted.sort_by_key(|&at| (kind(at), threshold(at)));
-
-    // 2. Mark the ones whose key stands earlier among its neighbours.
-    let mut repeated: SmallVec<[bool; 4]> = SmallVec::from_elem(false, watch_set.len());
-    for alike in sorted.chunk_by(|&at, &next| kind(at) == kind(next)) {
-        for (number, &at) in alike.iter().enumerate() {
-            let is_same = |&before: &usize| watch_set[before].key == watch_set[at].key;
-            repeated[at] = alike[..number].iter().any(is_same);
-        }
-    }
-
-    // 3. Remove them, in the order given.
-    let mut repeated = repeated.into_iter();
-    watch_set.retain(|_| repeated.next() == Some(false));
-    watch_set
 }

@@ -1,0 +1,60 @@
+//! The watches that an operation with several keys is to be parked under: each key once.
+
+use smallvec::SmallVec;
+
+use crate::shard::{Watch, WatermarkKind};
+
+/// Watches up to this number are compared each with each before they are sorted: 28 comparisons at
+/// most.
+const FEW_KEYS: usize = 8;
+
+pub(super) type WatchList<'a, K> = SmallVec<[Watch<'a, K>; 4]>;
+
+/// Returns true for a few watches of which no two have the same hash, as nearly always.
+#[inline]
+fn differ<K>(watch_set: &[Watch<'_, K>]) -> bool {
+    let has_hash_of = |at: usize| move |before: &Watch<'_, K>| before.hash == watch_set[at].hash;
+    watch_set.len() <= FEW_KEYS
+        && (1..watch_set.len()).all(|at| !watch_set[..at].iter().any(has_hash_of(at)))
+}
+
+/// The watches in their order, of each the first mention. As a checked watch the one with the
+/// lowest threshold does for all of a key: once it is met, it is checked at every advance. O(n log
+/// n), but for keys of one hash.
+pub(super) fn distinct<'a, K: Eq>(watches: impl Iterator<Item = Watch<'a, K>>) -> WatchList<'a, K> {
+    // Not `collect`: it costs more for lists of a few.
+    let mut watch_set = WatchList::new();
+    for watch in watches {
+        watch_set.push(watch);
+    }
+    if differ(&watch_set) {
+        return watch_set;
+    }
+
+    // 1. Sort the places so that watches that may be alike are neighbours, the lowest first.
+    let threshold = |at: usize| watch_set[at].watermark.map(|of| of.threshold);
+    let kind = |at: usize| {
+        let watch = &watch_set[at];
+        let threshold = watch.watermark.map(|of| {
+            let is_counted = of.kind == WatermarkKind::Threshold;
+            is_counted.then_some(of.threshold)
+        });
+        (watch.hash, threshold)
+    };
+    let mut sorted: SmallVec<[usize; 4]> = (0..watch_set.len()).collect();
+    sorted.sort_by_key(|&at| (kind(at), threshold(at)));
+
+    // 2. Mark the ones whose key stands earlier among its neighbours.
+    let mut repeated: SmallVec<[bool; 4]> = SmallVec::from_elem(false, watch_set.len());
+    for alike in sorted.chunk_by(|&at, &next| kind(at) == kind(next)) {
+        for (number, &at) in alike.iter().enumerate() {
+            let is_same = |&before: &usize| watch_set[before].key == watch_set[at].key;
+            repeated[at] = alike[..number].iter().any(is_same);
+        }
+    }
+
+    // 3. Remove them, in the order given.
+    let mut repeated = repeated.into_iter();
+    watch_set.retain(|_| repeated.next() == Some(false));
+    watch_set
+}
