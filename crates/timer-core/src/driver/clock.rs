@@ -21,9 +21,10 @@ use crate::wheel::geometry::OutOfBounds;
 
 /// A moment of one clock, in nanoseconds since the clock's origin: a `u64`, so up to 584 years.
 ///
-/// A timer tells its present ([`Timer::now`](crate::Timer::now)) and takes moments as deadlines. A
-/// duration added to one never overflows: beyond the end of time it is [`NEVER`](Self::NEVER).
-/// Moments of different clocks compare, but it means nothing.
+/// [`Timer::now`](crate::Timer::now) returns the present of a timer, and a timer takes moments as
+/// deadlines. A duration added to one never overflows: beyond the end of time it is
+/// [`NEVER`](Self::NEVER). Moments of different clocks can be compared, but the result means
+/// nothing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -46,19 +47,20 @@ impl Moment {
     /// The end of time, which no clock reaches.
     pub const NEVER: Moment = Moment(u64::MAX);
 
-    /// The moment `nanos` nanoseconds after the clock's origin, as [`Clock::now_ns`] counts them.
+    /// Returns the moment `nanos` nanoseconds after the clock's origin, as [`Clock::now_ns`] counts
+    /// them.
     #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         Moment(nanos)
     }
 
-    /// Nanoseconds since the clock's origin.
+    /// Returns the nanoseconds since the clock's origin.
     #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` until this moment; zero if that is later.
+    /// Returns the time from `earlier` until this moment; zero if `earlier` is later.
     #[inline]
     pub const fn since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -68,7 +70,7 @@ impl Moment {
 impl Add<Duration> for Moment {
     type Output = Moment;
 
-    /// The moment so much later; [`NEVER`](Self::NEVER) beyond the end of time.
+    /// Returns the moment that much later; [`NEVER`](Self::NEVER) beyond the end of time.
     #[inline]
     fn add(self, delay: Duration) -> Moment {
         Moment(later_ns(self.0, delay))
@@ -84,22 +86,22 @@ impl Add<Duration> for Moment {
 /// contained, counted ([`TimerStats::panics`](crate::TimerStats::panics)) and reported, and the
 /// thread tries again 100 ms later.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
-    /// Nanoseconds since the clock's origin; `u64::MAX` (584 years) is the end of time. It may be
-    /// called under the lock of a wheel, and must not call the timer.
+    /// Returns the nanoseconds since the clock's origin; `u64::MAX` (584 years) is the end of time.
+    /// It may be called under the lock of a wheel, and must not call the timer.
     ///
     /// A plain number, since clocks are written by hand and read on the hot path;
     /// [`now`](Self::now) is the same as a moment.
     fn now_ns(&self) -> u64;
 
-    /// The present, as a moment of this clock.
+    /// Returns the present, as a moment of this clock.
     #[inline]
     fn now(&self) -> Moment {
         Moment::from_nanos(self.now_ns())
     }
 
-    /// The longest that a thread may sleep before it must look at this clock again, while it waits
-    /// for one of its moments. `None`, the default, is for a clock that keeps step with a sleeping
-    /// thread.
+    /// Returns the longest time that a thread may sleep before it must look at this clock again,
+    /// while it waits for one of its moments. `None`, the default, is for a clock that keeps step
+    /// with a sleeping thread.
     fn sleep_max(&self) -> Option<Duration> {
         None
     }
@@ -197,7 +199,7 @@ impl Clock for ManualClock {
 /// The length of one tick: the resolution of a wheel.
 ///
 /// A task fires at the first tick at or after its deadline, so a longer tick means fewer buckets
-/// and wake-ups, and up to one tick more lateness. It never means earliness.
+/// and wake-ups, and up to one tick more lateness. It never makes a task early.
 ///
 /// ```
 /// use std::time::Duration;

@@ -32,9 +32,9 @@ const BATCH: usize = 64;
 
 /// Values that become available after a delay each, to the one owner that polls the queue.
 ///
-/// As tokio-util's queue of that name, on this crate's wheel and on any runtime. An actor, or a
-/// connection's task, keeps its requests in one and polls it beside its socket. A value is in the
-/// queue until it is polled out, removed or cleared.
+/// It is like tokio-util's queue of that name, on this crate's wheel and on any runtime. An actor,
+/// or a connection's task, keeps its requests in one and polls it beside its socket. A value is in
+/// the queue until it is polled out, removed or cleared.
 ///
 /// Values come out in order of the tick of their deadline, in no promised order within a tick, and
 /// never early. A deadline counts from the call that sets it and rounds up to a tick of the timer.
@@ -95,14 +95,14 @@ const BATCH: usize = 64;
 ///
 /// # Cost
 /// [`insert`](Self::insert), [`reset`](Self::reset): a clock read and a place on the wheel, O(1)
-/// for what a timeout usually is. [`remove`](Self::remove): O(1). None locks anything, except that
-/// a value due before all others moves the owner's wake-up, under the lock of one shard of the
-/// timer. A queue in which nothing is due wakes no thread. A value costs about 29 bytes beside
-/// itself; a polled queue takes one place on the timer ([`Timer::sleepers`] counts it).
+/// for common timeouts. [`remove`](Self::remove): O(1). None locks anything, except that a value
+/// due before all others moves the owner's wake-up, under the lock of one shard of the timer. A
+/// queue in which nothing is due wakes no thread. A value costs about 29 bytes beside itself; a
+/// polled queue takes one place on the timer ([`Timer::sleepers`] counts it).
 ///
 /// # Where your code runs
-/// Wakers as those of a [`Sleep`]: called by the timer's executor, with nothing locked. Values are
-/// dropped by the owner's thread: by [`clear`](Self::clear), and with the queue.
+/// Wakers are called as those of a [`Sleep`] are: by the timer's executor, with nothing locked.
+/// Values are dropped by the owner's thread: by [`clear`](Self::clear), and with the queue.
 ///
 /// # Which timer
 /// A queue keeps its timer's threads running, with or without other handles, until it is dropped.
@@ -162,7 +162,7 @@ impl<T> DelayQueue<T> {
     /// the past is due at once, after those that were due before. Reads no clock.
     ///
     /// # Errors
-    /// As there.
+    /// Returns an error as [`insert`](Self::insert) does.
     pub fn insert_at(&mut self, value: T, deadline: Moment) -> Result<TaskId, ScheduleError<T>> {
         let deadline = self.driver().config.tick.round_up(deadline.as_nanos());
         self.put(deadline, value)
@@ -273,8 +273,8 @@ impl<T> DelayQueue<T> {
         }
     }
 
-    /// Waits for the next value whose time has come; `None` when the queue is empty. As
-    /// [`poll_expired`](Self::poll_expired), whose errors it yields.
+    /// Waits for the next value whose time has come; `None` when the queue is empty. It yields the
+    /// errors of [`poll_expired`](Self::poll_expired).
     ///
     /// # Cancel safety
     /// A dropped call loses nothing: a value leaves the queue only as it is returned.

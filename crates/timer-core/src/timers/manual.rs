@@ -99,8 +99,8 @@ impl ManualTimer {
         }
     }
 
-    /// Advances to the next moment at which any wheel has work, and does that. False when none has,
-    /// or while an [`advance`](Self::advance) is running, which will do it.
+    /// Advances to the next moment at which any wheel has work, and does that work. Returns false
+    /// when none has, or while an [`advance`](Self::advance) is running, which will do it.
     pub fn advance_to_next(&self) -> bool {
         if self.target_ns.lock().is_some() {
             return false;

@@ -45,8 +45,8 @@ pub enum BuildError {
     Shards(usize),
     /// The timer, or the runtime that it is on, has been shut down.
     Closed,
-    /// The tokio runtime of the timer was built without time (`enable_time`). It is found by a
-    /// panic of tokio's, which is contained, but reaches the program's panic hook.
+    /// The tokio runtime of the timer was built without time (`enable_time`). tokio panics then;
+    /// the panic is contained, but the program's panic hook sees it.
     #[cfg(feature = "tokio")]
     NoTime,
 }
@@ -76,8 +76,8 @@ impl Error for BuildError {
 
 /// The error of a task that could not be scheduled. It hands the task back.
 ///
-/// It is `Send` and `Sync` for every task that is `Send`, so `?` takes it into `anyhow::Error` as
-/// it is, the task inside; and [`TimerError`] is the same without the task.
+/// It is `Send` and `Sync` for every task that is `Send`, so `?` converts it into `anyhow::Error`,
+/// with the task inside. [`TimerError`] is the error without the task.
 ///
 /// ```
 /// use std::time::Duration;
@@ -94,7 +94,7 @@ impl Error for BuildError {
 #[non_exhaustive]
 pub struct ScheduleError<T = Box<dyn TimerTask>> {
     task: HandedBack<T>,
-    /// Why it was refused.
+    /// The reason.
     pub reason: TimerError,
 }
 

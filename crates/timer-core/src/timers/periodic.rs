@@ -59,8 +59,8 @@ impl Pace {
 
 /// A task that runs again and again, until it is cancelled or the timer is shut down or dropped.
 ///
-/// A panic in one run is contained, counted and reported, and the next run comes. Dropping this
-/// lets the task go on.
+/// A panic in one run is contained, counted and reported, and the task runs again. Dropping this
+/// does not cancel the task.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
@@ -276,8 +276,8 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
 ///
 /// A tick is due a whole number of periods after the first, to the nanosecond, however late the
 /// others were taken. Ticks that were not taken before the next was due are skipped, as the starts
-/// of a task at a fixed rate are. For other beats use [`Timer::sleep_until`]. The cost of a
-/// tick, and the thread that runs wakers: as with a [`Sleep`].
+/// of a task at a fixed rate are. For other beats use [`Timer::sleep_until`]. A tick costs as much
+/// as a [`Sleep`], and its wakers run where those of a `Sleep` run.
 ///
 /// [`Timer::sleep_until`]: crate::Timer::sleep_until
 ///
@@ -331,7 +331,8 @@ impl Interval {
     /// Dropped before it is ready, it takes no tick.
     ///
     /// # Errors
-    /// As a [`Sleep`]'s, when the tick is not due yet. Called again, it waits for the same tick.
+    /// Returns an error as a [`Sleep`] does, when the tick is not due yet. Called again, it waits
+    /// for the same tick.
     pub async fn tick(&mut self) -> Result<Moment, TimerError> {
         poll_fn(|context| self.poll_tick(context)).await
     }
@@ -339,7 +340,7 @@ impl Interval {
     /// Polls for the next tick, from another future's poll.
     ///
     /// # Errors
-    /// As there.
+    /// Returns an error as [`tick`](Self::tick) does.
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<Moment, TimerError>> {
         ready!(Pin::new(&mut self.sleep).poll(context))?;
         // The next one in the future: missed ticks are skipped.

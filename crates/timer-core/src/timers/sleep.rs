@@ -69,9 +69,9 @@ use crate::{
 /// # Where wakers run
 /// A waker is called by the timer's executor (with a [`ManualTimer`](crate::ManualTimer) on the
 /// advancing thread), cloned by the polling thread, and dropped by a thread that polls with another
-/// waker, drops the sleep, or wakes. Each of it with nothing locked. A panic of a wake is contained
-/// and counted ([`Timer::stats`](crate::Timer::stats)); one of a clone or a drop reaches its caller
-/// and changes nothing.
+/// waker, drops the sleep, or wakes. Nothing is locked in any of these cases. A panic of a wake is
+/// contained and counted ([`Timer::stats`](crate::Timer::stats)); one of a clone or a drop reaches
+/// its caller and changes nothing.
 ///
 /// # Which timer
 /// A sleep keeps its timer's threads running, with or without other handles, until it is dropped.
@@ -226,9 +226,9 @@ impl Drop for Sleep {
 ///
 /// The time counts from the making of the [`Sleep`]: after a delay
 /// ([`Timer::sleep`](crate::Timer::sleep)) or at a moment
-/// ([`Timer::sleep_until`](crate::Timer::sleep_until)). The other future is polled first, so
-/// it is in time if it is ready when the time is up. If it is ready at once it costs a clock read
-/// and nothing on the wheel. Costs, cancel safety and the thread that runs wakers: as with a
+/// ([`Timer::sleep_until`](crate::Timer::sleep_until)). The other future is polled first, so it is
+/// in time if it is ready when the time is up. If it is ready at once it costs a clock read and
+/// nothing on the wheel. Costs, cancel safety and the thread that runs wakers are those of a
 /// `Sleep`.
 ///
 /// The other future is dropped when the time is up. To go on with it, lend it: `&mut future`, or

@@ -35,8 +35,8 @@ use crate::{
 /// ```
 ///
 /// # Cost
-/// Schedule: a clock read, one lock that no other thread wants, and a place in the wheel; cancel:
-/// one lock. Both O(1) for what a timeout usually is. No thread wakes while nothing is due.
+/// Schedule: a clock read, one uncontended lock, and a place in the wheel; cancel: one lock. Both
+/// are O(1) for common timeouts. No thread wakes while nothing is due.
 ///
 /// # When the last handle is dropped
 /// The threads end by themselves, after the workers have run the tasks that had already expired.
@@ -91,8 +91,8 @@ impl SystemTimer {
     /// nothing is published otherwise, and nothing on a task's path touches a shared metric.
     /// `docs/METRICS.md` lists the metrics; cost as `stats`.
     ///
-    /// Timers of one name share their series: counters add up, and so do gauges. With the last
-    /// handle the timer's part of the gauges goes.
+    /// Timers of one name share their series: counters add up, and so do gauges. When the last
+    /// handle is dropped, the timer's part of the gauges is removed.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
         let name = self.inner.source_name();
@@ -139,7 +139,7 @@ impl SystemTimerBuilder {
     }
 
     /// Sets another clock. The reaper sleeps in real time: a clock that the program advances does
-    /// not wake it, and belongs into a [`ManualTimer`](crate::ManualTimer).
+    /// not wake it. For such a clock use a [`ManualTimer`](crate::ManualTimer).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.driver.clock = Arc::new(clock);
         self
@@ -174,10 +174,10 @@ impl SystemTimerBuilder {
     ///
     /// A process that is stopped for a while (SIGSTOP, a debugger, a frozen container) finds many
     /// deadlines passed as it goes on, while heartbeats that came in time lie unread in its
-    /// sockets. With a grace, when the reaper comes later by more than `bound` than it meant to,
-    /// due tasks wait for one more `bound` before they expire. Tasks that fall due during this
-    /// period wait for its end, too. Nothing is early, events and cancels come as ever, and a round
-    /// that expires follows each period, so no load can put expiry off for ever. (So a second pause
+    /// sockets. With a grace, when the reaper wakes more than `bound` later than it meant to, due
+    /// tasks wait for one more `bound` before they expire. Tasks that fall due during this period
+    /// wait for its end, too. Nothing is early, events and cancels come as ever, and a round that
+    /// expires follows each period, so no load can put expiry off for ever. (So a second pause
     /// within a period is not noticed.)
     ///
     /// Choose `bound` well above the delays of a busy machine (100 ms to a few seconds): such a
@@ -220,12 +220,12 @@ impl SystemTimerBuilder {
     /// tokio waits in steps of a millisecond, so expiry is up to one later than on a thread of the
     /// timer's own, and as late as other tasks make it. On a runtime that is not driven, or whose
     /// only thread is blocked, nothing expires: block, and wait in a shutdown with a limit, on
-    /// `spawn_blocking`. When the runtime goes, the timer is shut down, on the thread that drops
-    /// it. [`shutdown`](Timer::shutdown) waits for no task.
+    /// `spawn_blocking`. When the runtime is dropped, the timer is shut down, on the thread that
+    /// drops it. [`shutdown`](Timer::shutdown) waits for no task.
     ///
-    /// A paused clock goes on by itself when all tasks wait. A timer that was cancelled since the
-    /// reaper looked counts there as one to come, so a task that waits for a thread outside may
-    /// find its time passed.
+    /// A paused clock advances by itself when all tasks wait. It may advance to the deadline of a
+    /// timer that was cancelled since the reaper last looked, so a task that waits for a thread
+    /// outside the runtime may find its time passed.
     ///
     /// ```
     /// use std::time::Duration;

@@ -36,8 +36,8 @@ const BUDGET: usize = 256;
 
 /// Tasks of one type on a shared timer, each run by one handler once its time has come.
 ///
-/// Like [`Timer::schedule`](crate::Timer::schedule), without a box a task, and with the task within
-/// reach while it is pending. A handle: clones are the same timer. Made by
+/// It is like [`Timer::schedule`](crate::Timer::schedule), without a box for each task, and a
+/// pending task can be [reached](Self::with). A handle: clones are the same timer. Made by
 /// [`Timer::with_handler`](crate::Timer::with_handler). When the last handle is dropped, pending
 /// tasks are dropped unrun.
 ///
@@ -123,8 +123,8 @@ impl<T: Send + 'static> TaskTimer<T> {
         TaskTimer { tasks }
     }
 
-    /// Schedules `task` for the handler, once `delay` has passed. As
-    /// [`Timer::schedule`](crate::Timer::schedule).
+    /// Schedules `task` for the handler, once `delay` has passed, as
+    /// [`Timer::schedule`](crate::Timer::schedule) does.
     ///
     /// # Errors
     /// [`ScheduleError`] hands the task back after shutdown, or when the timer is full.
@@ -137,7 +137,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// at once. Reads no clock.
     ///
     /// # Errors
-    /// As [`schedule`](Self::schedule).
+    /// Returns an error as [`schedule`](Self::schedule) does.
     pub fn schedule_at(&self, deadline: Moment, task: T) -> Result<TimerHandle, ScheduleError<T>> {
         let deadline = self.tasks.driver.config.tick.round_up(deadline.as_nanos());
         self.tasks.insert(0, deadline, task)
@@ -162,8 +162,8 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.cancel(handle).is_some()
     }
 
-    /// Reaches a pending task; `None` if it is pending no more. `reach` runs under the shard's
-    /// lock: it must be short and must not call the timer. O(1).
+    /// Calls `reach` with a pending task; returns `None` if it is no longer pending. `reach` runs
+    /// under the shard's lock: it must be short and must not call the timer. O(1).
     pub fn with<R>(&self, handle: TimerHandle, reach: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.tasks
             .shards
@@ -173,8 +173,8 @@ impl<T: Send + 'static> TaskTimer<T> {
             .map(reach)
     }
 
-    /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle,
-    /// and nothing is allocated. False if it is no longer pending. O(1).
+    /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle, and
+    /// nothing is allocated. Returns false if it is no longer pending. O(1).
     pub fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
         let (now, deadline) = self.tasks.driver.now_and_deadline(delay);
         self.reschedule_at(handle, now, deadline)

@@ -31,7 +31,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.inner().driver.clone()
     }
 
-    /// The present on the timer's clock. A moment after it is a deadline for
+    /// Returns the present on the timer's clock. A moment after it is a deadline for
     /// [`schedule_at`](Self::schedule_at) and [`sleep_until`](Self::sleep_until).
     fn now(&self) -> Moment {
         Moment::from_nanos(self.inner().driver.now_ns())
@@ -42,7 +42,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// have run the expired tasks and those that the closing ended, for at most `limit`;
     /// [`Duration::MAX`] waits until that is over. The rest goes on, and its thread ends after it.
     ///
-    /// A thread of a timer waits for nothing here. A timer on a tokio runtime, or with an
+    /// On a thread of a timer this does not wait. A timer on a tokio runtime, or with an
     /// [executor](crate::SystemTimerBuilder::executor) of yours, has no worker to wait for. Jobs
     /// that run in place ([`inline`](crate::SystemTimerBuilder::inline), a
     /// [`ManualTimer`](crate::ManualTimer)) run before this returns, whatever the limit.
@@ -69,9 +69,9 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         TimerLeft { unfired, threads }
     }
 
-    /// Runs `task` once `delay` has passed: never before, and when the machine keeps up within
-    /// one tick after. [`Duration::MAX`] and the like mean "practically never". O(1) for what a
-    /// timeout usually is: a clock read, one lock that no other thread wants, a place in the wheel.
+    /// Runs `task` once `delay` has passed: never early, and at most one tick late on a machine
+    /// that keeps up. [`Duration::MAX`] and the like mean "practically never". O(1) for common
+    /// timeouts: a clock read, one uncontended lock, a place in the wheel.
     ///
     /// # Errors
     /// [`ScheduleError`] hands the task back after shutdown, or when the timer is full.
@@ -87,7 +87,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// one in the past is due at once. Reads no clock.
     ///
     /// # Errors
-    /// As there.
+    /// Returns an error as [`schedule`](Self::schedule) does.
     fn schedule_at(
         &self,
         deadline: Moment,
@@ -96,14 +96,14 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.inner().tasks().schedule_at(deadline, Box::new(task))
     }
 
-    /// Cancels a task: out of the wheel at once, dropped on this thread. True if that kept it from
-    /// running. O(1).
+    /// Cancels a task, which leaves the wheel at once and is dropped on this thread. Returns true
+    /// if that kept it from running. O(1).
     fn cancel(&self, handle: TimerHandle) -> bool {
         self.inner().tasks().drop_pending(handle)
     }
 
-    /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle,
-    /// and nothing is allocated. False if it is pending no more. O(1).
+    /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle, and
+    /// nothing is allocated. Returns false if it is no longer pending. O(1).
     fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
         self.inner().tasks().reschedule(handle, delay)
     }
@@ -113,9 +113,9 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.inner().tasks().is_pending(handle)
     }
 
-    /// Runs `task` again and again, `period` from one *start* to the next. A run that takes longer
-    /// than that makes the starts it missed fall out; they do not pile up. See [`Periodic`], and
-    /// for many such tasks [`Periodic::first_after`].
+    /// Runs `task` again and again, `period` from one *start* to the next. Starts that a long run
+    /// misses are skipped; they do not pile up. See [`Periodic`], and for many such tasks
+    /// [`Periodic::first_after`].
     ///
     /// # Errors
     /// [`TimerError`] when the period is zero, or the timer is shut down or full.
@@ -132,7 +132,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// [`Periodic`].
     ///
     /// # Errors
-    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    /// Returns an error as [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate) does.
     fn schedule_with_fixed_delay(
         &self,
         first: Duration,
@@ -155,8 +155,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         Sleep::until(self.inner(), deadline.as_nanos())
     }
 
-    /// Ticks to be awaited, one each `period`, the first a period from this call (not at once, as
-    /// tokio's). See [`Interval`].
+    /// Returns an interval that ticks once each `period`, first a period from this call (tokio's
+    /// ticks at once). See [`Interval`].
     ///
     /// # Errors
     /// [`TimerError::ZeroPeriod`].
@@ -164,8 +164,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         Interval::new(self.inner(), period)
     }
 
-    /// Makes wheels for tasks of one type, each run by `handler`: no box a task, and a pending one
-    /// can be reached by its handle. After shutdown each task is refused.
+    /// Makes a timer for tasks of one type, each run by `handler`. A task needs no box, and a
+    /// pending one can be reached by its handle. After shutdown each task is refused.
     fn with_handler<T: Send + 'static>(
         &self,
         handler: impl Fn(T) + Send + Sync + 'static,
@@ -203,6 +203,6 @@ pub struct TimerLeft {
     /// The timer's own tasks that never fired.
     pub unfired: Vec<Box<dyn TimerTask>>,
     /// Threads of the timer that had not ended: each is in a task or callback, has some to run, or
-    /// was not given the time to end. On a thread of a timer that one is among them.
+    /// was not given the time to end. A shutdown that one of them calls counts that one, too.
     pub threads: usize,
 }
