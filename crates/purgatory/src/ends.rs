@@ -97,7 +97,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     ///
     /// # Panics
-    /// Panics only with the key's own `Hash` or `Eq`.
+    /// Panics only if the key's own `Hash` or `Eq` panics.
     pub fn reschedule_for_key<Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,

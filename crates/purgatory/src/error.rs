@@ -159,8 +159,8 @@ impl Error for RefusedReason {}
 /// The reason why a wait ended without a value. See [`Purgatory::wait`](crate::Purgatory::wait).
 ///
 /// # In a loop
-/// Only [`Expired`](Self::Expired) comes after a wait. Every other error comes at once, and would
-/// come again at once, so a loop that retries after each error spins. Leave the loop instead:
+/// Retry after [`Expired`](Self::Expired) alone. Most other errors come at once, and would come
+/// again at once, so a loop that retries after each error spins. Leave the loop instead:
 ///
 /// ```
 /// use std::{collections::VecDeque, time::Duration};

@@ -166,7 +166,7 @@ pub trait DelayedOperation: Send + 'static {
     /// thread. `late` reads the timer's clock and returns the time since the deadline, which was
     /// rounded up to a tick. Does nothing by default.
     ///
-    /// An expiry that is late by far more than its executor's delay tells of a
+    /// An expiry that is late by far more than its executor's delay indicates a
     /// [pause of the process](crate::guide::time#a-pause-of-the-process).
     ///
     /// # Panics

@@ -109,7 +109,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// it would have to wait and the purgatory is shut down or full.
     ///
     /// # Panics
-    /// Only with a panic of the keys' own `Hash`, `Eq` or `Clone`; then nothing was parked and the
+    /// Panics only if a key's own `Hash`, `Eq` or `Clone` panics. Then nothing was parked, and the
     /// operation is dropped.
     pub fn try_complete_else_watch<'a>(
         &self,

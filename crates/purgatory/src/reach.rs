@@ -79,7 +79,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     ///
     /// # Panics
-    /// Panics only with the key's own `Hash` or `Eq`.
+    /// Panics only if the key's own `Hash` or `Eq` panics.
     pub fn take_for_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> TakenForKey<O>
     where
         K: Borrow<Q>,
@@ -95,9 +95,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// afterwards. O(1).
     ///
     /// # Locks
-    /// `reach` runs under the lock of the operation's shard. It must be short and must not call
-    /// this or another purgatory, nor drop what does, such as a [future](crate::WaitFuture). Debug
-    /// builds panic on such a call; a release build may deadlock.
+    /// `reach` runs under the lock of the operation's shard, so it must be short. It must not call
+    /// a purgatory, nor drop a value that does, such as a [future](crate::WaitFuture). Debug builds
+    /// panic on such a call; a release build may deadlock.
     ///
     /// # Panics
     /// Resumes a panic of `reach`; the operation stays parked, as `reach` left it.
@@ -136,7 +136,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Collect ids here and act on them afterwards.
     ///
     /// # Panics
-    /// Resumes a panic of `visit`. Panics with a key's own `Clone`.
+    /// Resumes a panic of `visit`, or of a key's own `Clone`.
     ///
     /// ```
     /// use purgatory::{DelayedOperation, Outcome, Purgatory, Timeout};

@@ -172,7 +172,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Warns once a key of a signal that reaches none of the key's watches, since they wait for
     /// another call. In debug builds only: this takes the shard's lock once more.
     fn warn_unreached<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64, event: Event) {
-        // What waits for the key?
+        // Which kinds of watches does the key have?
         let shard = self.shard_of(hash);
         let Some(record) = shard.find(key, hash) else {
             return;
