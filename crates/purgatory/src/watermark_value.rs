@@ -40,7 +40,8 @@
 ///   value to wait for, such as the first stage of a job, has a higher rank.
 ///
 /// A mapping that breaks a promise makes waits end early, late or with another value. The methods
-/// may run under a lock and must not call back.
+/// run with nothing locked, on the threads that call `Watermarks` or a wait's future, or that
+/// complete a quorum.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a value of `Watermarks`",
     label = "`Watermarks` keep integers of up to 64 bits, and types that map to their rank",

@@ -21,7 +21,7 @@ use crate::{
 /// WatermarkWait>` is that of a `Watermarks<String>`.
 pub struct WatermarkWait(pub(crate) Wait);
 
-/// The end of a wait: what is told of it.
+/// A wait, and the way in which its end is reported.
 pub(crate) enum Wait {
     /// A future of one key's value waits for it.
     Awaited {
@@ -148,7 +148,9 @@ pub(crate) enum Needed {
 /// A quorum of these keys.
 pub(crate) struct QuorumOf<K, V> {
     pub(crate) needed: Needed,
-    pub(crate) watermarks: Box<[(K, V)]>,
+    /// The keys, with the ranks of their thresholds: it is judged under a lock, where no code of a
+    /// value's type runs.
+    pub(crate) watermarks: Box<[(K, u64)]>,
     /// The ranks of the values that met it: a place for each key.
     pub(crate) met: Box<[Option<u64>]>,
     pub(crate) answer: Unfilled<Vec<(K, V)>>,
@@ -156,14 +158,14 @@ pub(crate) struct QuorumOf<K, V> {
 
 impl<K: Send, V: WatermarkValue> QuorumWait for QuorumOf<K, V> {
     fn judge(&mut self, members: &[Member]) -> Judgement {
-        // 1. Count what is left, and what is met.
+        // 1. Count the keys that are left, and those that are met.
         let mut left = 0;
         let mut met = 0;
         for ((member, (_, threshold)), value) in
             members.iter().zip(&self.watermarks).zip(&mut self.met)
         {
             *value = match member {
-                Member::Reached(present) if *present >= threshold.to_rank() => Some(*present),
+                Member::Reached(present) if present >= threshold => Some(*present),
                 _ => None,
             };
             left += usize::from(*member != Member::Removed);

@@ -466,11 +466,16 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
             return self.purgatory.refused(RefusedReason::RepeatedKey);
         }
 
+        // Park it, with the ranks of the thresholds.
+        let mut ranked = Vec::with_capacity(n);
+        for (key, threshold) in watermarks {
+            ranked.push((key.clone(), rank(*threshold)));
+        }
         let answer = Answer::shared();
         let quorum = QuorumOf {
             needed,
-            watermarks: watermarks.into(),
-            met: vec![None; watermarks.len()].into(),
+            watermarks: ranked.into(),
+            met: vec![None; n].into(),
             answer: Unfilled::new(&answer),
         };
         let wait = WatermarkWait(Wait::Quorum(Box::new(quorum)));

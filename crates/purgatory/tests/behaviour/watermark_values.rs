@@ -4,9 +4,11 @@ use std::{
     any::type_name_of_val,
     fmt::Debug,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU32, Ordering::Relaxed},
+        mpsc,
     },
+    thread,
 };
 
 use crate::support::{SECOND, assert_empty, by_hand, over, poll};
@@ -194,6 +196,58 @@ fn ranks_of_integers_keep_their_order() {
     in_order(&[0, 1, 2, u64::MAX - 1, u64::MAX]);
     in_order(&[0, 1, u32::MAX]);
     in_order(&[0, 1, usize::MAX]);
+}
+
+/// A value whose type asks for the waiters of both keys, which takes their shards' locks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Asking(u64);
+
+static ASKED: OnceLock<Purgatory<u32, WatermarkWait>> = OnceLock::new();
+
+impl Asking {
+    fn ask(value: u64) -> u64 {
+        if let Some(waits) = ASKED.get() {
+            let _ = (waits.waiters(&1), waits.waiters(&2));
+        }
+        value
+    }
+}
+
+impl WatermarkValue for Asking {
+    fn to_rank(self) -> u64 {
+        Asking::ask(self.0)
+    }
+
+    fn from_rank(rank: u64) -> Self {
+        Asking(Asking::ask(rank))
+    }
+}
+
+/// A lock that is held would stop the thread for good; the test does not wait for that.
+#[test]
+fn mapping_runs_with_nothing_locked() {
+    let (timer, waits, asking) = watermarks::<Asking>();
+    assert!(ASKED.set(waits.clone()).is_ok());
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        let mut one = asking.wait_for(&1, Asking(5), SECOND);
+        let both = [(1, Asking(5)), (2, Asking(6))];
+        let mut quorum = asking.wait_for_all(&both, SECOND);
+        asking.park(&2, Asking(6), SECOND, drop).unwrap();
+        assert_eq!(asking.lowest_waiting(&1), Some(Asking(5)));
+        assert_eq!(asking.advance(&1, Asking(5)), Ok(1));
+        assert_eq!(asking.reset(&1, 1, Asking(4)), Ok(0));
+        assert_eq!(asking.advance_in(&1, 1, Asking(7)), Ok(0));
+        assert_eq!(asking.advance(&2, Asking(6)), Ok(2));
+        assert_eq!(over(&mut one), Ok(Asking(5)));
+        assert_eq!(over(&mut quorum), Ok(vec![(1, Asking(7)), (2, Asking(6))]));
+        assert_eq!(asking.reset_and_cancel(&1, 2, Asking(3)), Ok(0));
+        assert_eq!(asking.value(&1), Some(Asking(3)));
+        done.send(()).unwrap();
+    });
+    assert_eq!(is_done.recv_timeout(60 * SECOND), Ok(()));
+    drop(timer);
+    assert_empty(&waits);
 }
 
 /// It is noticed before anything is changed.
