@@ -1,11 +1,14 @@
 //! `Buckets`: the buckets of every level, by when they are due.
 //!
-//! A bucket's [`TimerTaskList`] is a stack of node indices, the first in the list itself and the
-//! others in chunks of 128 bytes: in sharded wheels most buckets hold one task. A node knows its
-//! place there, and when it leaves, the last node takes that place (Kafka's list is a doubly linked
-//! ring). Emptying a bucket reads the next indices ahead, where a linked list waits for one node to
-//! learn the next. All lists share their chunks: the next list takes what one gives back. So
-//! handing down asks the allocator for nothing, and no large block is grown or freed under a lock.
+//! A bucket's [`TimerTaskList`] is a stack of entries, the first in the list itself and the others
+//! in chunks of 128 bytes: in sharded wheels most buckets hold one task. A node knows the place of
+//! its entry. When it leaves, the last entry takes that place (Kafka's list is a doubly linked
+//! ring). All lists share their chunks: the next list takes what one gives back. So handing down
+//! asks the allocator for nothing, and no large block is grown or freed under a lock.
+//!
+//! An entry has the lower half of its deadline. The bucket has the upper one, as long as it spans
+//! at most 2^32 ticks, so handing down reads no node and writes each once: its place. Handing over
+//! reads the next nodes together, where a linked list waits for one node to learn the next.
 //!
 //! The bitmap lets time jump: instead of visiting each tick, the wheel asks for the next bucket
 //! that holds anything (Kafka keeps a `java.util.concurrent.DelayQueue` *of buckets* for this). A
@@ -13,12 +16,12 @@
 //! after the present is its earliest bucket, and the earliest of all is the earliest of at most one
 //! bucket a level.
 //!
-//! - **Place**: the index at `node.place` is the node's, for each node in a bucket.
+//! - **Place**: the entry at `node.place` is the node's, for each node in a bucket.
 //! - **One round**: a bucket holds one unit of time, less than a round of its ring ahead. Its slot
 //!   and the present say which one.
 //! - **Occupied**: the bit of a bucket that is not empty is set. The bit of an emptied bucket stays
 //!   until the bucket is looked for, so that a task that comes and goes writes to no word of bits.
-//! - **Owned**: a chunk in use names its bucket, any other none. Only the last chunk has gaps.
+//! - **Owned**: a chunk in use names its bucket. Only the last chunk of a bucket has gaps.
 //! - **Cascade first**: if two buckets expire at the same tick, the one of the higher level comes
 //!   first. Then its tasks are in place when the tick itself is reached.
 
@@ -30,21 +33,35 @@ use crate::wheel::{
 };
 
 /// Entries of a chunk: with its links it fills 128 bytes.
-const CHUNK: u32 = 30;
+const CHUNK: u32 = 15;
 
 /// Places from one chunk to the next.
-const SPAN: u32 = 32;
+const SPAN: u32 = 16;
 
-/// No chunk, or no bucket.
-const NONE: u32 = u32::MAX;
+/// Entries of a due bucket that are looked at together.
+const AHEAD: usize = 32;
 
 /// Marks a place as the first entry of a bucket, whose number is the rest.
 const FIRST: u32 = 1 << 31;
 
+/// A task in a bucket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// The index of its node.
+    pub(crate) index: u32,
+    /// The lower half of its deadline; the node has the upper one.
+    pub(crate) low: u32,
+}
+
+impl Entry {
+    const VACANT: Entry = Entry { index: 0, low: 0 };
+}
+
 /// A part of a list.
 #[derive(Debug)]
 struct Chunk {
-    entries: [u32; CHUNK as usize],
+    entries: [Entry; CHUNK as usize],
+    /// The place before the first one here.
     previous: u32,
     /// Number of the bucket that uses it.
     owner: u32,
@@ -56,96 +73,141 @@ impl PageSlot for Chunk {
 
     fn vacant() -> Self {
         Chunk {
-            entries: [0; CHUNK as usize],
-            previous: NONE,
-            owner: NONE,
+            entries: [Entry::VACANT; CHUNK as usize],
+            previous: NO_PLACE,
+            owner: 0,
         }
     }
 }
 
-/// The tasks of one bucket: indices of their nodes, in no order that means anything.
+/// The tasks of one bucket, in no order that means anything.
 #[derive(Debug)]
 struct TimerTaskList {
-    len: u32,
     /// The first entry, if there is one.
-    first: u32,
-    /// The last chunk, if there is a second entry.
-    tail: u32,
+    first: Entry,
+    /// The place of the last entry, `NO_PLACE` without one.
+    last: u32,
 }
 
 impl TimerTaskList {
     const EMPTY: TimerTaskList = TimerTaskList {
-        len: 0,
-        first: NONE,
-        tail: NONE,
+        first: Entry::VACANT,
+        last: NO_PLACE,
     };
 
-    /// Adds an index of bucket `owner`; returns its place. O(1), but for the making of a page.
     #[inline]
-    fn push(&mut self, chunks: &mut Pages<Chunk>, owner: u32, index: u32) -> u32 {
+    fn is_empty(&self) -> bool {
+        self.last == NO_PLACE
+    }
+
+    /// Adds an entry of bucket `owner`; returns its place. O(1), but for the making of a page.
+    #[inline]
+    fn push(&mut self, chunks: &mut Pages<Chunk>, owner: u32, entry: Entry) -> u32 {
         // The first entry lies in the list itself, without a chunk.
-        self.len += 1;
-        if self.len == 1 {
-            self.first = index;
-            return FIRST | owner;
+        if self.is_empty() {
+            self.first = entry;
+            self.last = FIRST | owner;
+            return self.last;
         }
         // From the second entry on they lie in chunks; a full one gets a successor.
-        let end = (self.len - 2) % CHUNK;
-        if end == 0 {
+        let place = if self.last & FIRST != 0 || self.last % SPAN == CHUNK - 1 {
             let added = chunks.claim().expect("fewer chunks than tasks");
             let chunk = chunks.at_mut(added);
-            chunk.previous = self.tail;
+            chunk.previous = self.last;
             chunk.owner = owner;
-            self.tail = added;
-        }
-        chunks.at_mut(self.tail).entries[end as usize] = index;
-        self.tail * SPAN + end
+            added * SPAN
+        } else {
+            self.last + 1
+        };
+        chunks.at_mut(place / SPAN).entries[(place % SPAN) as usize] = entry;
+        self.last = place;
+        place
     }
 
-    /// Takes the last index out. O(1), but for the freeing of a page.
+    /// Takes the last entry out. O(1), but for the freeing of a page.
     #[inline]
-    fn pop(&mut self, chunks: &mut Pages<Chunk>) -> Option<u32> {
+    fn pop(&mut self, chunks: &mut Pages<Chunk>) -> Option<Entry> {
+        if self.is_empty() {
+            return None;
+        }
         // The only entry lies in the list itself.
-        self.len = self.len.checked_sub(1)?;
-        if self.len == 0 {
+        let place = self.last;
+        if place & FIRST != 0 {
+            self.last = NO_PLACE;
             return Some(self.first);
         }
-        let end = (self.len - 1) % CHUNK;
-        let last = chunks.at_mut(self.tail);
-        let index = last.entries[end as usize];
-        // That was the chunk's first entry: the chunk goes back.
-        if end == 0 {
-            last.owner = NONE; // Owned
-            let previous = last.previous;
-            chunks.release(self.tail);
-            self.tail = previous;
+        let entry = chunks.at(place / SPAN).entries[(place % SPAN) as usize];
+        self.shorten(chunks, 1);
+        Some(entry)
+    }
+
+    /// Forgets the last `count` entries. O(count), but for the freeing of pages.
+    #[inline]
+    fn shorten(&mut self, chunks: &mut Pages<Chunk>, mut count: usize) {
+        while count > 0 {
+            // The first entry lies in the list itself.
+            let place = self.last;
+            if place & FIRST != 0 {
+                self.last = NO_PLACE;
+                return;
+            }
+            // Those before the first forgotten one stay in their chunk.
+            let here = (place % SPAN) as usize + 1;
+            if count < here {
+                self.last = place - count as u32;
+                return;
+            }
+            // Without entries the chunk goes back.
+            self.last = chunks.at(place / SPAN).previous;
+            chunks.release(place / SPAN);
+            count -= here;
         }
-        Some(index)
     }
 
-    /// The entries of a chunk of this list.
-    fn entries<'a>(&self, chunks: &'a Pages<Chunk>, chunk: u32) -> &'a [u32] {
-        // Only the last chunk has gaps (Owned).
-        let len = if chunk == self.tail {
-            (self.len - 2) % CHUNK + 1
-        } else {
-            CHUNK
+    /// Copies the last entries, the last one first, as many as there are and have room; returns
+    /// how many. O(room).
+    #[inline]
+    fn copy_last(&self, chunks: &Pages<Chunk>, room: &mut [Entry]) -> usize {
+        let mut last = self.last;
+        let mut len = 0;
+        while len < room.len() {
+            if last & FIRST != 0 {
+                // The first entry lies in the list itself.
+                if last != NO_PLACE {
+                    room[len] = self.first;
+                    len += 1;
+                }
+                break;
+            }
+            // A chunk's, and then those of the one before.
+            let chunk = chunks.at(last / SPAN);
+            let here = &chunk.entries[..=(last % SPAN) as usize];
+            for (copy, entry) in room[len..].iter_mut().zip(here.iter().rev()) {
+                *copy = *entry;
+            }
+            len = room.len().min(len + here.len());
+            last = chunk.previous;
+        }
+        len
+    }
+
+    /// The places of its entries, the last one first.
+    fn places<'a>(&self, chunks: &'a Pages<Chunk>) -> impl Iterator<Item = u32> + 'a {
+        let previous = |&place: &u32| match place {
+            _ if place & FIRST != 0 => None,
+            _ if place % SPAN == 0 => Some(chunks.at(place / SPAN).previous),
+            _ => Some(place - 1),
         };
-        &chunks.at(chunk).entries[..len as usize]
-    }
-
-    /// The chunks, the last one first.
-    fn chunks<'a>(&self, chunks: &'a Pages<Chunk>) -> impl Iterator<Item = u32> + 'a {
-        // The number of chunks follows from the length; the first one's link is stale.
-        let count = self.len.saturating_sub(1).div_ceil(CHUNK) as usize;
-        let previous = |&chunk: &u32| Some(chunks.get(chunk)?.previous);
-        std::iter::successors(Some(self.tail), previous).take(count)
+        let last = Some(self.last).filter(|&last| last != NO_PLACE);
+        std::iter::successors(last, previous)
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Buckets {
     geometry: Geometry,
+    /// Buckets from one level to the next: those of a ring, filled up to whole words.
+    stride: u32,
     /// Level by level, each filled up to whole words of `occupied`. Made on demand, from the finest
     /// up.
     lists: Box<[TimerTaskList]>,
@@ -156,6 +218,7 @@ pub(crate) struct Buckets {
 impl Buckets {
     pub(crate) fn new(geometry: Geometry) -> Self {
         Buckets {
+            stride: geometry.ring().next_multiple_of(64) as u32,
             geometry,
             lists: Box::default(),
             occupied: Box::default(),
@@ -172,12 +235,12 @@ impl Buckets {
     /// Words of `occupied` a level.
     #[inline]
     fn words(&self) -> usize {
-        self.geometry.ring().div_ceil(64)
+        self.stride as usize / 64
     }
 
     #[inline]
-    pub(crate) fn number(&self, bucket: DueBucket) -> usize {
-        bucket.level * self.words() * 64 + bucket.slot
+    fn number(&self, bucket: DueBucket) -> usize {
+        bucket.level * self.stride as usize + bucket.slot
     }
 
     /// Level and slot of a node's bucket, if it is in one. O(1).
@@ -201,24 +264,44 @@ impl Buckets {
 
     /// The entry at a place.
     #[inline]
-    fn entry(&mut self, place: u32) -> &mut u32 {
+    fn entry(&self, place: u32) -> Entry {
         if place & FIRST == 0 {
-            return &mut self.chunks.at_mut(place / SPAN).entries[(place % SPAN) as usize];
+            return self.chunks.at(place / SPAN).entries[(place % SPAN) as usize];
         }
-        &mut self.lists[(place ^ FIRST) as usize].first
+        self.lists[(place ^ FIRST) as usize].first
+    }
+
+    #[inline]
+    fn set_entry(&mut self, place: u32, entry: Entry) {
+        if place & FIRST == 0 {
+            self.chunks.at_mut(place / SPAN).entries[(place % SPAN) as usize] = entry;
+        } else {
+            self.lists[(place ^ FIRST) as usize].first = entry;
+        }
+    }
+
+    /// The deadline of a node, if it is in a bucket. O(1).
+    pub(crate) fn deadline_of<T>(&self, node: &Node<T>) -> Option<u64> {
+        if node.place == NO_PLACE {
+            return None;
+        }
+        Some(node.deadline(self.entry(node.place).low))
     }
 
     fn level_and_slot(&self, number: usize) -> (usize, usize) {
-        (number / (self.words() * 64), number % (self.words() * 64))
+        let stride = self.stride as usize;
+        (number / stride, number % stride)
     }
 
     pub(crate) fn level_count(&self) -> usize {
         self.occupied.len() / self.words()
     }
 
-    /// Puts the index of a node into the bucket of `deadline`, as [`push`](Self::push) does, unless
-    /// that is beyond the last tick: such a node is never due, and takes no bucket. Lowers
-    /// `due_bound` to the tick at which the bucket is due.
+    /// Puts the index of a node into the bucket of its deadline, seen from `now`. One in the past
+    /// is due at once. Beyond the last tick the node is never due, and takes no bucket.
+    ///
+    /// Returns the place, which the node is to keep, and the tick at which the bucket is due, to
+    /// which it lowers `due_bound`. O(levels).
     #[inline(always)]
     pub(crate) fn put(
         &mut self,
@@ -227,36 +310,45 @@ impl Buckets {
         now: u64,
         due_bound: &mut u64,
     ) -> (u32, u64) {
+        let low = deadline as u32;
+        let deadline = deadline.max(now);
         if deadline > self.last_tick() {
             return (NO_PLACE, u64::MAX);
         }
-        let (place, due) = self.push(index, deadline, now);
+        let (place, due) = self.push(Entry { index, low }, deadline, now);
         *due_bound = due.min(*due_bound);
         (place, due)
     }
 
-    /// Puts the index of a node into the bucket of `deadline`, which is not before `now`.
+    /// Puts an entry into the bucket of `deadline`, which is not before `now`.
     ///
     /// Returns the place, which the node is to keep, and the tick at which the bucket is due.
     /// O(levels).
     #[inline]
-    pub(crate) fn push(&mut self, index: u32, deadline: u64, now: u64) -> (u32, u64) {
-        // 1. The lowest level that reaches the deadline. It may be a new one.
+    pub(crate) fn push(&mut self, entry: Entry, deadline: u64, now: u64) -> (u32, u64) {
+        // The lowest level that reaches the deadline. It may be a new one.
         let bucket = self.geometry.bucket(deadline, now);
         let number = self.number(bucket);
         if number >= self.lists.len() {
             self.make_levels(bucket.level + 1);
         }
-        // 2. The node goes to the end of its list.
-        let place = self.lists[number].push(&mut self.chunks, number as u32, index);
+        (self.push_to(number, entry), self.due(bucket))
+    }
+
+    /// Puts an entry into a bucket; returns its place. O(1).
+    #[inline]
+    fn push_to(&mut self, number: usize, entry: Entry) -> u32 {
         // Occupied. Only written when it changes, so that most insertions leave the word's cache
         // line alone.
-        let word = &mut self.occupied[number / 64];
-        let bit = 1 << (number % 64);
-        if *word & bit == 0 {
-            *word |= bit;
+        let list = &mut self.lists[number];
+        if list.is_empty() {
+            let word = &mut self.occupied[number / 64];
+            let bit = 1 << (number % 64);
+            if *word & bit == 0 {
+                *word |= bit;
+            }
         }
-        (place, self.due(bucket))
+        list.push(&mut self.chunks, number as u32, entry)
     }
 
     #[cold]
@@ -278,45 +370,94 @@ impl Buckets {
         if place == NO_PLACE {
             return false;
         }
-        debug_assert_eq!(*self.entry(place), index, "Place");
-        // The last node leaves the list in any case.
-        let last = self
-            .pop_from(self.owner(place))
+        debug_assert_eq!(self.entry(place).index, index, "Place");
+        // The last entry leaves the list in any case.
+        let owner = self.owner(place);
+        let last = self.lists[owner]
+            .pop(&mut self.chunks)
             .expect("Place: the bucket is not empty");
         // If another one was to leave, the last takes its place.
-        if last != index {
+        if last.index != index {
             step();
-            *self.entry(place) = last;
-            nodes.at_mut(last).place = place;
+            self.set_entry(place, last);
+            nodes.at_mut(last.index).place = place;
         }
         true
     }
 
-    /// Takes the last node out of a bucket. O(1).
-    #[inline]
-    pub(crate) fn pop<T>(&mut self, nodes: &mut Pages<Node<T>>, number: usize) -> Option<u32> {
-        let index = self.pop_from(number)?;
-        nodes.at_mut(index).place = NO_PLACE;
-        Some(index)
-    }
-
-    #[inline]
-    fn pop_from(&mut self, number: usize) -> Option<u32> {
-        self.lists[number].pop(&mut self.chunks)
-    }
-
-    /// Reads the nodes of a bucket that leave it next, so that their cache misses overlap; returns
-    /// how many.
-    pub(crate) fn read_ahead<T>(&self, nodes: &Pages<Node<T>>, number: usize) -> usize {
-        let list = &self.lists[number];
-        let mut read = list.len.min(1) as usize;
-        for chunk in list.chunks(&self.chunks).take(2) {
-            let next = list.entries(&self.chunks, chunk);
-            // One sum over all of them: no read waits for another, and none is optimised away.
-            std::hint::black_box(next.iter().fold(0, |seen, &at| seen | nodes.at(at).touch()));
-            read += next.len();
+    /// Hands the tasks of a bucket above level 0 down, at most `max`: each to the lowest level that
+    /// reaches its deadline from `now`. Returns how many. O(max).
+    pub(crate) fn hand_down<T>(
+        &mut self,
+        nodes: &mut Pages<Node<T>>,
+        bucket: DueBucket,
+        now: u64,
+        max: usize,
+    ) -> usize {
+        let number = self.number(bucket);
+        let narrow = self.geometry.is_narrow(bucket.level);
+        let mut moved = 0;
+        let mut batch = [Entry::VACANT; AHEAD];
+        loop {
+            // 1. Some entries leave the bucket together.
+            let list = &mut self.lists[number];
+            let room = AHEAD.min(max - moved);
+            let len = list.copy_last(&self.chunks, &mut batch[..room]);
+            if len == 0 {
+                return moved;
+            }
+            list.shorten(&mut self.chunks, len);
+            moved += len;
+            // 2. Each goes into its new bucket, and its node learns the place.
+            for &entry in &batch[..len] {
+                // The bucket has the upper half of the deadline, unless it spans more than that.
+                let deadline = if narrow {
+                    bucket.deadline(entry.low)
+                } else {
+                    nodes.at(entry.index).deadline(entry.low)
+                };
+                let lower = self.geometry.bucket(deadline.max(now), now);
+                let place = self.push_to(self.number(lower), entry);
+                nodes.at_mut(entry.index).place = place;
+            }
         }
-        read
+    }
+
+    /// Hands the tasks of a bucket of level 0 over to `sink`, at most `max`; returns how many.
+    /// O(max).
+    ///
+    /// Each leaves its bucket before the sink runs, which may panic.
+    #[inline]
+    pub(crate) fn hand_over<T>(
+        &mut self,
+        nodes: &mut Pages<Node<T>>,
+        bucket: DueBucket,
+        max: usize,
+        mut sink: impl FnMut(&mut Pages<Node<T>>, Entry),
+    ) -> usize {
+        let list = &mut self.lists[bucket.slot];
+        let mut fired = 0;
+        let mut batch = [Entry::VACANT; AHEAD];
+        loop {
+            // 1. Some entries leave the bucket next. Their nodes are read together, so that the
+            // cache misses overlap.
+            let room = AHEAD.min(max - fired);
+            let len = list.copy_last(&self.chunks, &mut batch[..room]);
+            let batch = &batch[..len];
+            if batch.is_empty() {
+                return fired;
+            }
+            // One sum over all of them: no read waits for another, and none is optimised away.
+            let touch = |seen, entry: &Entry| seen | nodes.at(entry.index).touch();
+            std::hint::black_box(batch.iter().fold(0, touch));
+            // 2. Each leaves, and then the sink runs.
+            fired += len;
+            for &entry in batch {
+                list.shorten(&mut self.chunks, 1);
+                nodes.at_mut(entry.index).place = NO_PLACE;
+                sink(nodes, entry);
+            }
+        }
     }
 
     /// The earliest bucket of each level that holds anything and when it is due, the coarsest level
@@ -337,7 +478,7 @@ impl Buckets {
             step();
             let occupied = &mut self.occupied[level * words..][..words];
             let slot = first_from(occupied, self.geometry.slot_now(level, now))?;
-            if self.lists[level * words * 64 + slot].len > 0 {
+            if !self.lists[level * self.stride as usize + slot].is_empty() {
                 return Some(self.geometry.bucket_at(level, slot, now));
             }
             // It has emptied since its bit was set: now the bit goes (Occupied).
@@ -378,39 +519,30 @@ impl Buckets {
         for (number, list) in self.lists.iter().enumerate() {
             // A list that is not empty has its bit; the bit of an empty one may be stale.
             let bit = self.occupied[number / 64] >> (number % 64) & 1 == 1;
-            assert!(bit || list.len == 0, "Occupied");
-            // The first entry lies in the list itself.
-            let mut len = list.len.min(1) as usize;
-            if len == 1 {
-                self.assert_placed(nodes, now, list.first, FIRST | number as u32);
+            assert!(bit || list.is_empty(), "Occupied");
+            for place in list.places(&self.chunks) {
+                assert_eq!(self.owner(place), number, "Owned");
+                self.assert_placed(nodes, now, place);
+                count += 1;
+                chunks += usize::from(place % SPAN == 0 && place & FIRST == 0);
             }
-            // The others lie in its chunks.
-            for chunk in list.chunks(&self.chunks) {
-                assert_eq!(self.chunks.at(chunk).owner as usize, number, "Owned");
-                let entries = list.entries(&self.chunks, chunk);
-                for (&index, place) in entries.iter().zip(chunk * SPAN..) {
-                    self.assert_placed(nodes, now, index, place);
-                }
-                len += entries.len();
-                chunks += 1;
-            }
-            assert_eq!(len, list.len as usize, "Owned");
-            count += len;
         }
         // No chunk is in use beside those that were seen.
         assert_eq!(self.chunks.len(), chunks, "Owned");
         count
     }
 
-    /// Checks an index against its place.
-    fn assert_placed<T>(&self, nodes: &Pages<Node<T>>, now: u64, index: u32, place: u32) {
+    /// Checks the entry at a place against its node.
+    fn assert_placed<T>(&self, nodes: &Pages<Node<T>>, now: u64, place: u32) {
         step();
-        let node = nodes.at(index);
+        let entry = self.entry(place);
+        let node = nodes.at(entry.index);
+        let deadline = node.deadline(entry.low);
         assert_eq!(node.place, place, "Place");
         let (level, slot) = self.level_and_slot(self.owner(place));
         // The slot and the present say which unit of time the bucket holds.
         let bucket = self.geometry.bucket_at(level, slot, now);
-        assert!(self.geometry.holds(bucket, node.deadline, now), "One round");
+        assert!(self.geometry.holds(bucket, deadline, now), "One round");
         node.task();
     }
 }
@@ -464,7 +596,11 @@ mod tests {
         deadline: u64,
         now: u64,
     ) -> u64 {
-        let (place, due) = buckets.push(index, deadline, now);
+        let entry = Entry {
+            index,
+            low: deadline as u32,
+        };
+        let (place, due) = buckets.push(entry, deadline, now);
         nodes.at_mut(index).place = place;
         due
     }
@@ -472,7 +608,7 @@ mod tests {
     fn node(nodes: &mut Pages<Node<()>>, deadline: u64) -> u32 {
         let index = nodes.claim().unwrap();
         *nodes.at_mut(index) = Node {
-            deadline,
+            high: (deadline >> 32) as u32,
             task: Some(()),
             ..Node::vacant()
         };
@@ -523,7 +659,10 @@ mod tests {
                 buckets.chunks.pages_with_memory() <= 2,
                 "a page and a spare one"
             );
-            assert_eq!(buckets.pop(&mut nodes, 7), Some(indices[survivor]));
+            let head = buckets.first_due(7, 7).unwrap();
+            let mut left = Vec::new();
+            buckets.hand_over(&mut nodes, head, 2, |_, entry| left.push(entry.index));
+            assert_eq!(left, [indices[survivor]]);
         }
     }
 }

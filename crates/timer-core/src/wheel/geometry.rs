@@ -130,6 +130,14 @@ pub(crate) struct DueBucket {
     pub(crate) expiration: u64,
 }
 
+impl DueBucket {
+    /// The deadline with this lower half that is in the bucket, which is [narrow](Geometry).
+    #[inline]
+    pub(crate) fn deadline(self, low: u32) -> u64 {
+        self.expiration + u64::from(low.wrapping_sub(self.expiration as u32))
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Geometry {
     size: u32,
@@ -204,6 +212,12 @@ impl Geometry {
             Scale::Bits(bits) => 1 << (bits * level as u32),
             Scale::Ticks(ticks) => ticks[level],
         }
+    }
+
+    /// True when the lower half of a deadline tells those of one bucket apart.
+    #[inline]
+    pub(crate) fn is_narrow(&self, level: usize) -> bool {
+        self.bucket_ticks(level) <= 1 << 32
     }
 
     /// `time`, at most `last_tick`, in units of `level`.

@@ -16,7 +16,7 @@
 //!   budget that due tasks leave.
 
 use crate::wheel::{
-    buckets::Buckets,
+    buckets::{Buckets, Entry},
     geometry::{DueBucket, Geometry, WheelSize},
     node::{MAX_TASKS, NO_PLACE, Node, TaskId},
     pages::Pages,
@@ -46,7 +46,7 @@ use crate::wheel::{
 /// ```
 ///
 /// Insert and reschedule cost O(levels), at most 11 for the default size and 3 for a delay under
-/// four minutes at 1 ms; cancel is O(1). A pending task costs about 29 bytes beside itself.
+/// four minutes at 1 ms; cancel is O(1). A pending task costs about 26 bytes beside itself.
 ///
 /// Source: G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, SOSP 1987; the
 /// sliding rule by which a deadline picks its level is Kafka's.
@@ -107,36 +107,45 @@ pub enum Fate<R> {
 #[derive(Debug)]
 pub struct DueTask<'a, T> {
     nodes: &'a mut Pages<Node<T>>,
-    index: u32,
+    entry: Entry,
 }
 
 impl<T> DueTask<'_, T> {
     /// Returns the task's id.
     pub fn id(&self) -> TaskId {
         TaskId {
-            index: self.index,
-            sequence: self.nodes.at(self.index).sequence,
+            index: self.entry.index,
+            sequence: self.nodes.at(self.entry.index).sequence,
         }
     }
 
     /// Returns the deadline it was given, in ticks.
     pub fn deadline(&self) -> u64 {
-        self.nodes.at(self.index).deadline
+        self.nodes.at(self.entry.index).deadline(self.entry.low)
     }
 
     /// Returns the task.
     #[inline]
     pub fn get_mut(&mut self) -> &mut T {
-        self.nodes.at_mut(self.index).task_mut()
+        self.nodes.at_mut(self.entry.index).task_mut()
     }
 
     /// Takes the task out. O(1).
     pub fn take(self) -> T {
-        // It is in no bucket. To release its node is O(1), but for the freeing of an emptied page.
-        let task = self.nodes.at_mut(self.index).take_task();
-        self.nodes.release(self.index);
-        task
+        release_task(self.nodes, self.entry.index)
     }
+}
+
+/// Takes a task out of its node, which is in no bucket, and the node out of memory. O(1), but for
+/// the freeing of an emptied page.
+#[inline]
+fn release_task<T>(nodes: &mut Pages<Node<T>>, index: u32) -> T {
+    let mut task = None;
+    nodes.release_if(index, |node| {
+        task = Some(node.take_task());
+        true
+    });
+    task.expect("Live: only a live node is released")
 }
 
 impl<T> TimingWheel<T> {
@@ -248,36 +257,21 @@ impl<T> TimingWheel<T> {
         // 2. Its bucket.
         let due_bound = &mut self.due_bound;
         let (place, due) = match deadline {
-            Some(deadline) => {
-                let deadline = deadline.max(self.now);
-                self.buckets.put(index, deadline, self.now, due_bound)
-            }
+            Some(deadline) => self.buckets.put(index, deadline, self.now, due_bound),
             None => (NO_PLACE, u64::MAX),
         };
         self.scheduled_count += u32::from(place != NO_PLACE);
         // 3. The node itself.
         self.sequence += 1;
         let sequence = self.sequence;
-        node.deadline = deadline.unwrap_or(u64::MAX);
         node.sequence = sequence;
         node.place = place;
+        node.high = (deadline.unwrap_or(u64::MAX) >> 32) as u32;
         node.task = Some(make());
         Scheduled {
             id: TaskId { index, sequence },
             due,
         }
-    }
-
-    /// Puts a node that is in no bucket into the one of its deadline; returns when that is due.
-    #[inline]
-    fn place(&mut self, index: u32) -> u64 {
-        let node = self.nodes.at_mut(index);
-        let deadline = node.deadline.max(self.now);
-        let due_bound = &mut self.due_bound;
-        let (place, due) = self.buckets.put(index, deadline, self.now, due_bound);
-        self.scheduled_count += u32::from(place != NO_PLACE);
-        node.place = place;
-        due
     }
 
     /// Takes a node off the bucket that it had this place in; false if it was in none.
@@ -353,9 +347,9 @@ impl<T> TimingWheel<T> {
         }
     }
 
-    /// Returns the deadline of `id` in ticks, as it was given. O(1).
+    /// Returns the deadline of `id` in ticks, as it was given, if it is to fall due. O(1).
     pub fn deadline(&self, id: TaskId) -> Option<u64> {
-        self.node(id).map(|node| node.deadline)
+        self.buckets.deadline_of(self.node(id)?)
     }
 
     /// Takes a task out: at once, off the bucket and out of memory. `None` if it is gone already.
@@ -410,12 +404,16 @@ impl<T> TimingWheel<T> {
     /// Reschedules a task, earlier or later; it keeps its id. Returns when the wheel
     /// next has work for it, or `None` if it is gone. O(levels), without an allocation of a node.
     pub fn reschedule(&mut self, id: TaskId, deadline: u64) -> Option<u64> {
-        let node = self.node_mut(id)?;
-        node.deadline = deadline;
-        let place = node.take_place();
+        let place = self.node_mut(id)?.take_place();
         // Off the old bucket, into the new one; the node and its id stay.
         self.unlink(id.index, place);
-        Some(self.place(id.index))
+        let due_bound = &mut self.due_bound;
+        let (place, due) = self.buckets.put(id.index, deadline, self.now, due_bound);
+        self.scheduled_count += u32::from(place != NO_PLACE);
+        let node = self.nodes.at_mut(id.index);
+        node.place = place;
+        node.high = (deadline >> 32) as u32;
+        Some(due)
     }
 
     /// Moves the present up to `now` without handing anything over, as far as the earliest bucket
@@ -488,31 +486,23 @@ impl<T> TimingWheel<T> {
         advanced: &mut Advanced,
         sink: &mut impl FnMut(DueTask<'_, T>),
     ) {
-        let bucket = self.buckets.number(bucket);
-        let mut read = 0;
-        while advanced.fired + advanced.cascaded < budget {
-            // Their cache misses overlap.
-            if read == 0 {
-                read = self.buckets.read_ahead(&self.nodes, bucket);
-            }
-            let Some(index) = self.buckets.pop(&mut self.nodes, bucket) else {
-                return;
-            };
-            read -= 1;
-            self.scheduled_count -= 1;
-            // Never early: only what is due by now reaches the sink.
-            if self.nodes.at(index).deadline <= self.now {
-                advanced.fired += 1;
-                sink(DueTask {
-                    nodes: &mut self.nodes,
-                    index,
-                });
-            } else {
-                // The others go down one level or more.
-                advanced.cascaded += 1;
-                self.place(index);
-            }
+        let max = budget - (advanced.fired + advanced.cascaded);
+        // From above level 0 the tasks go down one level or more.
+        if bucket.level > 0 {
+            advanced.cascaded += self
+                .buckets
+                .hand_down(&mut self.nodes, bucket, self.now, max);
+            return;
         }
+        debug_assert!(bucket.expiration <= self.now, "Never early");
+        let scheduled = &mut self.scheduled_count;
+        let hand_over = |nodes: &mut Pages<Node<T>>, entry| {
+            *scheduled -= 1;
+            sink(DueTask { nodes, entry });
+        };
+        advanced.fired += self
+            .buckets
+            .hand_over(&mut self.nodes, bucket, max, hand_over);
     }
 
     /// Takes a task off its bucket, so that it never falls due until it is rescheduled. False if it
@@ -521,7 +511,6 @@ impl<T> TimingWheel<T> {
         let Some(node) = self.node_mut(id) else {
             return false;
         };
-        node.deadline = u64::MAX;
         let place = node.take_place();
         self.unlink(id.index, place);
         true
@@ -535,9 +524,7 @@ impl<T> TimingWheel<T> {
         if node.place != NO_PLACE {
             return None;
         }
-        let task = node.take_task();
-        self.nodes.release(id.index);
-        Some(task)
+        Some(release_task(&mut self.nodes, id.index))
     }
 
     /// Takes the task at an index, as in [`at`](Self::at), off its bucket for good: it counts as
