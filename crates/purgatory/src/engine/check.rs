@@ -321,7 +321,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Counts a missed event, and calls the hook with the operation that it left waiting.
     fn report_missed_event(&self, handle: TimerHandle) {
-        self.counts.rare.lock().missed_events += 1;
+        self.counts.count_rare(|rare| rare.missed_events += 1);
         trace::missed(&self.settings.name);
         let Some(hook) = &self.settings.on_missed else {
             return;

@@ -10,7 +10,7 @@
 
 use std::{
     cmp::{Ordering, Reverse},
-    collections::{BinaryHeap, HashMap},
+    collections::{BTreeMap, BinaryHeap},
     sync::atomic::Ordering::Relaxed,
     time::Duration,
 };
@@ -140,7 +140,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let before = self.counts.seen.lock().clone();
         // A label that was seen once is reported from then on, with 0 if need be.
         let mut now = Seen {
-            checks: HashMap::new(),
+            checks: BTreeMap::new(),
             labels: before.labels.into_keys().map(|label| (label, 0)).collect(),
         };
         let mut oldest = Highest::new(limit);
@@ -282,7 +282,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Adds up all counts. O(shards).
     pub(crate) fn stats(&self) -> Stats {
         must_be_unlocked();
-        let mut stats = *self.counts.rare.lock();
+        let mut stats = self.counts.rare();
         for shard in 0..self.shards.count() {
             self.shards.lock(shard).add_to(&mut stats);
         }

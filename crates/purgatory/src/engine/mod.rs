@@ -69,7 +69,7 @@ mod walk;
 mod watch_set;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     iter::successors,
     sync::{
         Arc,
@@ -343,7 +343,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Counts a contained panic of a check or callback, and calls the timer's hook.
     fn report(&self, panicked: &str) {
-        self.counts.rare.lock().panics += 1;
+        self.counts.count_rare(|rare| rare.panics += 1);
         trace::panicked(&self.settings.name, panicked);
         self.driver().report_panic(panicked);
     }
@@ -372,8 +372,8 @@ pub(crate) struct SharedCounts {
     pub(crate) callbacks_waiting: Count,
     /// The times that callbacks waited for the executor. Made when the first one is timed.
     pub(crate) callback_delay: plain::Mutex<Option<Box<TimeHistogram>>>,
-    /// Rare counts: panics, missed events, refusals.
-    pub(crate) rare: plain::Mutex<Stats>,
+    /// Rare counts: panics, missed events, refusals. Made when the first one comes.
+    rare: plain::Mutex<Option<Box<Stats>>>,
     /// The memory of snapshots.
     pub(crate) seen: plain::Mutex<Seen>,
     /// The part of this purgatory in the recorder's series.
@@ -381,11 +381,24 @@ pub(crate) struct SharedCounts {
     pub(crate) published: timer_core::driver::Published,
 }
 
+impl SharedCounts {
+    /// Counts what is rare.
+    #[cold]
+    pub(crate) fn count_rare(&self, count: impl FnOnce(&mut Stats)) {
+        count(self.rare.lock().get_or_insert_default());
+    }
+
+    /// Returns the rare counts.
+    pub(crate) fn rare(&self) -> Stats {
+        self.rare.lock().as_deref().copied().unwrap_or_default()
+    }
+}
+
 /// The memory of snapshots, from one to the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// Checks that the last snapshot found under way, each with a nanosecond at which it was.
-    pub(crate) checks: HashMap<TimerHandle, u64>,
+    pub(crate) checks: BTreeMap<TimerHandle, u64>,
     /// Every label so far, with the number parked under it: a gauge that was set is set again.
     pub(crate) labels: BTreeMap<&'static str, usize>,
 }

@@ -106,7 +106,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Counts and traces a refusal.
     pub(super) fn report_refusal(&self, reason: RefusedReason) {
-        self.counts.rare.lock().refused(reason, O::CHECKED);
+        self.counts
+            .count_rare(|rare| rare.refused(reason, O::CHECKED));
         trace::refused(&self.settings.name, reason);
     }
 
@@ -395,12 +396,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[cold]
     fn is_behind(&self, first: &Watch<'_, K>) -> bool {
         let shard = self.shard_of(first.hash);
-        Self::is_awaited_in_turn(&shard, first) && !failpoint!(NewcomerOvertakes)
-    }
-
-    fn is_awaited_in_turn(shard: &LockedShard<'_, K, O>, first: &Watch<'_, K>) -> bool {
-        let record = shard.find(first.key, first.hash);
-        record.is_some_and(|record| shard.has_in_turn(record))
+        shard.is_awaited_in_turn(first.key, first.hash) && !failpoint!(NewcomerOvertakes)
     }
 
     /// Parks an operation in turn. `was_behind`: it was not checked, since others were ahead.
@@ -421,7 +417,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let event_passed = self.versions.changed(first);
 
         // 1. Behind others: it is checked once it has moved up. An event that came by stays noted.
-        if Self::is_awaited_in_turn(&shard, first) {
+        if shard.is_awaited_in_turn(first.key, first.hash) {
             let handle = self.put_in_turn(&mut shard, times, State::Parked(operation), first);
             if let Some(entry) = shard.get_mut(handle) {
                 if event_passed {

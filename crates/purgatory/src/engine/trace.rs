@@ -4,7 +4,7 @@
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))] // nothing is reported then
 
 use std::{
-    collections::HashSet,
+    collections::BTreeSet,
     fmt,
     io::Write,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -202,7 +202,7 @@ impl fmt::Display for Unreached {
 #[derive(Debug, Default)]
 pub(crate) struct Warned {
     /// The hashes of the keys that were signalled by a call that reaches none of their watches.
-    unreached: plain::Mutex<HashSet<u64>>,
+    unreached: plain::Mutex<BTreeSet<u64>>,
     /// A thread that runs a runtime's tasks was blocked.
     runtime: AtomicBool,
 }

@@ -33,8 +33,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn keeps_waiting<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         let hash = self.versions.hash(key);
         let shard = self.shard_of(hash);
-        let record = shard.find(key, hash);
-        shard.refuses().is_some() || record.is_some_and(|record| shard.has_in_turn(record))
+        shard.refuses().is_some() || shard.is_awaited_in_turn(key, hash)
     }
 
     /// Checks the head of those that wait in turn for a key, for an event that was counted; returns

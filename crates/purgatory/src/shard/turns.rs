@@ -1,6 +1,7 @@
 //! The watches in turn of a shard: a list for each key that has any, of which only the head is
 //! checked out. Only the watch of an operation's one key is in turn, so its link lies in the entry.
 
+use hashbrown::Equivalent;
 use timer_core::TimerHandle;
 
 use super::{
@@ -35,6 +36,12 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     #[inline]
     pub(crate) fn has_in_turn(&self, record: u32) -> bool {
         self.keys.at(record).has_in_turn()
+    }
+
+    /// Returns true when operations wait in turn under a key. Runs the key's `Eq`.
+    pub(crate) fn is_awaited_in_turn<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> bool {
+        let record = self.find(key, hash);
+        record.is_some_and(|record| self.has_in_turn(record))
     }
 
     /// Checks the head of those in turn out, for a signal of their key. If it is held, its holder
