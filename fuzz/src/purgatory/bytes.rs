@@ -6,7 +6,7 @@ use std::{iter::repeat_n, sync::Arc};
 use ::purgatory::timer_core::{TickLength, WheelSize};
 use arbitrary::{Arbitrary, Unstructured};
 
-use super::oracle::steps::{Act, Condition, KEYS, Key, Pick, Plan, Runs, Setup, When};
+use super::oracle::steps::{Act, Condition, KEYS, Key, Pick, Plan, Runs, Setup, Then, When};
 
 /// The number of bytes of a step; the longest takes 200.
 pub(super) const RECORD: usize = 200;
@@ -95,11 +95,22 @@ impl<'a> Bytes<'a> {
             7..9 => Act::Cancel(self.pick(is_inside)),
             9 => Act::Complete(self.pick(is_inside)),
             10 => Act::Reschedule(self.pick(is_inside), self.when()),
-            11..13 => Act::EventForOne(self.key()),
+            11 => Act::EventForOne(self.key()),
+            12 => self.reach(is_inside),
             13..15 => Act::Advance(self.byte() / 2),
             15 => self.rarely(Act::Shutdown),
             16 => self.rarely(Act::ShutdownTimer),
             _ => self.rarely(Act::DropHandle),
+        }
+    }
+
+    /// Decodes how a parked operation is reached.
+    fn reach(&mut self, inside: bool) -> Act {
+        match self.one_of(8) {
+            0 | 1 => Act::Look(self.pick(inside)),
+            2..5 => Act::Take(self.pick(inside), Then::ParkAgain),
+            5 | 6 => Act::Take(self.pick(inside), Then::Drop),
+            _ => Act::TakeKey(self.key()),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use purgatory::Timeout;
 
-use super::steps::{Act, Key, Pick, Plan, Request, Returned, Saw, Values};
+use super::steps::{Act, Key, Pick, Plan, Request, Returned, Saw, Then, Values};
 
 /// The state that both sides know.
 #[derive(Default)]
@@ -41,6 +41,11 @@ impl Known {
         }
     }
 
+    /// Forgets the ids of operations that were taken out.
+    pub fn forget(&mut self, taken: &[usize]) {
+        self.ids.retain(|number| !taken.contains(number));
+    }
+
     fn pick_id(&self, own: Option<usize>, pick: Pick) -> Option<usize> {
         pick.of(own.filter(|own| self.ids.contains(own)), &self.ids)
     }
@@ -56,6 +61,9 @@ pub enum Call {
     Cancel(usize),
     Complete(usize),
     Reschedule(usize, Timeout),
+    Look(usize),
+    Take(usize, Then),
+    TakeKey(Key),
     /// Nanoseconds pass, and the wheels advance, or not.
     Advance(u64),
     Pass(u64),
@@ -131,6 +139,11 @@ pub trait Side {
                 let number = self.known(|known| known.pick_id(own, pick))?;
                 Call::Reschedule(number, when.from(self.now_ns(), quarter_ns))
             }
+            Act::Look(pick) => Call::Look(self.known(|known| known.pick_id(own, pick))?),
+            Act::Take(pick, then) => {
+                Call::Take(self.known(|known| known.pick_id(own, pick))?, then)
+            }
+            Act::TakeKey(key) => Call::TakeKey(key),
             Act::Advance(quarters) => Call::Advance(quarters.saturating_mul(quarter_ns)),
             Act::Pass(quarters) => Call::Pass(quarters.saturating_mul(quarter_ns)),
             Act::Shutdown => Call::Shutdown,

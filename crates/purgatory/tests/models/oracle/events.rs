@@ -6,7 +6,8 @@ use purgatory::Outcome;
 
 use super::{
     reference::{
-        Event, PANICKED, Reference, SHUTDOWN, State, Verdict, Watch, Watching, Work, requested,
+        Event, Handle, PANICKED, Reference, SHUTDOWN, State, Verdict, Watch, Watching, Work,
+        requested,
     },
     steps::Key,
 };
@@ -35,6 +36,11 @@ impl Reference {
         found
     }
 
+    fn handles(&self, numbers: Vec<usize>) -> Vec<Handle> {
+        let handle = |number| self.handle(number);
+        numbers.into_iter().map(handle).collect()
+    }
+
     pub fn plain(&self, key: Key) -> Vec<usize> {
         let plain = |watch: &Watch| (watch.watching == Watching::Plain).then_some(watch.order);
         self.watching(key, plain)
@@ -44,7 +50,7 @@ impl Reference {
     }
 
     /// Returns the met watches, in the order in which they were met.
-    fn met(&self, key: Key) -> Vec<usize> {
+    pub fn met(&self, key: Key) -> Vec<usize> {
         let met = |watch: &Watch| match watch.watching {
             Watching::Met { order } => Some(order),
             _ => None,
@@ -56,7 +62,7 @@ impl Reference {
     }
 
     /// Returns the watches that a value meets, by threshold and order of parking.
-    fn reached(&self, key: Key, value: u64) -> Vec<((u64, u64), usize)> {
+    pub fn reached(&self, key: Key, value: u64) -> Vec<((u64, u64), usize)> {
         let reached = |watch: &Watch| match watch.watching {
             Watching::Unmet { threshold, .. } if threshold <= value => {
                 Some((threshold, watch.order))
@@ -97,7 +103,7 @@ impl Reference {
     pub fn event(&mut self, nested: bool, key: Key, event: Event) -> usize {
         self.raise_version(key);
         match event {
-            Event::All => self.attempt_each(nested, self.plain(key)),
+            Event::All => self.attempt_each(nested, self.handles(self.plain(key))),
             Event::One => usize::from(self.event_for_one(nested, key)),
             Event::Advance(value) => self.advance_watermark(nested, key, value),
         }
@@ -106,8 +112,9 @@ impl Reference {
     /// Checks the present waiters one after another, until a check becomes true. (One that was
     /// completed under check, by its id, has not used the event up.)
     fn event_for_one(&mut self, nested: bool, key: Key) -> bool {
-        self.plain(key).into_iter().any(|number| {
-            if self.all[number].state != State::Parked {
+        self.handles(self.plain(key)).into_iter().any(|handle| {
+            let number = handle.number;
+            if self.state(handle) != State::Parked {
                 return false;
             }
             self.at(number).state = State::UnderCheck;
@@ -132,20 +139,20 @@ impl Reference {
             }
             self.at(number).to_count -= 1;
             if self.all[number].to_count > 0 {
-                check.push(number);
+                check.push(self.handle(number));
             } else {
                 self.depart(number, &Outcome::Completed);
                 last.push(number);
             }
         }
-        let met = self.met(key);
+        let met = self.handles(self.met(key));
         self.count_if(last.len() > 1, "an advance that completes several");
         let mut completed = last.len();
         for number in last {
             self.finish(nested, number, Outcome::Completed);
         }
         let mut known = BTreeSet::new();
-        check.retain(|&number| known.insert(number)); // each once
+        check.retain(|&handle| known.insert(handle)); // each once
         for together in check.chunks(TOGETHER) {
             completed += self.attempt(nested, together);
         }
@@ -180,27 +187,29 @@ impl Reference {
 
     /// Checks the operations of a walk that are still parked when it reaches them; returns how many
     /// completed.
-    fn attempt_each(&mut self, nested: bool, mut rest: Vec<usize>) -> usize {
+    fn attempt_each(&mut self, nested: bool, mut rest: Vec<Handle>) -> usize {
         let mut completed = 0;
         self.count_if(rest.len() > TOGETHER, "a walk of several steps");
         loop {
             // Callbacks and checks of the step before may have ended some. One that is still listed
             // takes its place in a step.
-            let is_over = |number: &usize| self.all[*number].state == State::Over;
-            rest.retain(|number| !is_over(number) || self.listed.contains(number));
+            let is_over = |handle: &Handle| self.state(*handle) == State::Over;
+            let is_listed = |handle: &Handle| self.listed.contains(&handle.number);
+            rest.retain(|handle| !is_over(handle) || is_listed(handle));
             if rest.is_empty() {
                 return completed;
             }
-            let together: Vec<usize> = rest.drain(..rest.len().min(TOGETHER)).collect();
-            let ended = together.iter().filter(|number| is_over(number)).count();
+            let together: Vec<_> = rest.drain(..rest.len().min(TOGETHER)).collect();
+            let ended = together.iter().filter(|handle| is_over(handle)).count();
             self.count_if(ended > 0, "a step over what has ended");
             completed += self.attempt(nested, &together);
         }
     }
 
-    fn attempt(&mut self, nested: bool, together: &[usize]) -> usize {
-        let parked = |&number: &usize| self.all[number].state == State::Parked;
-        let held: Vec<usize> = together.iter().copied().filter(parked).collect();
+    fn attempt(&mut self, nested: bool, together: &[Handle]) -> usize {
+        let parked = |handle: &&Handle| self.state(**handle) == State::Parked;
+        let held = together.iter().filter(parked);
+        let held: Vec<usize> = held.map(|handle| handle.number).collect();
         for &number in &held {
             self.all[number].state = State::UnderCheck;
         }

@@ -11,6 +11,7 @@ pub mod acts;
 mod endings;
 mod events;
 mod parking;
+mod reach;
 mod reference;
 pub mod steps;
 mod time;
@@ -22,7 +23,7 @@ pub use self::reference::Paths;
 use self::{
     acts::Side,
     reference::{Job, Operation, Reference, State},
-    steps::{Act, KEYS, Key, MANY_KEYS, Saw, Setup},
+    steps::{Act, KEYS, Key, MANY_KEYS, Returned, Saw, Setup},
     world::{Alike, Real, World},
 };
 
@@ -103,6 +104,7 @@ impl Model {
     fn compare_keys(&self, purgatory: &Real) {
         let keys = self.waiters.iter().filter(|&&waiters| waiters > 0).count();
         assert_eq!(purgatory.keys(), keys);
+        assert_eq!(world::visited(purgatory), self.reference.visited());
         self.compare_waiters(purgatory, [MANY_KEYS, MANY_KEYS + 150, MANY_KEYS + 390]);
     }
 
@@ -119,7 +121,7 @@ impl Model {
         if let Some(purgatory) = self.world.handle() {
             self.compare_keys(&purgatory);
             let stats = purgatory.stats();
-            let ended = stats.completed + stats.expired + stats.cancelled;
+            let ended = stats.completed + stats.expired + stats.cancelled + stats.taken;
             assert_eq!(
                 (stats.parked, stats.watched, stats.parked_total),
                 (0, 0, ended)
@@ -132,5 +134,8 @@ impl Model {
 
 /// Returns the kind of a record, without its numbers.
 fn kind(saw: &Saw) -> String {
+    if let Saw::Returned(Returned::Taken(..)) = saw {
+        return "Returned(Taken)".to_owned();
+    }
     format!("{saw:?}").replace(|letter: char| letter.is_ascii_digit(), "")
 }

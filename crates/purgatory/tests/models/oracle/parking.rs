@@ -26,7 +26,8 @@ impl Reference {
         Some(returned)
     }
 
-    fn try_complete_else_watch(&mut self, number: usize) -> Returned {
+    /// Parks an operation, for the first time or again.
+    pub fn try_complete_else_watch(&mut self, number: usize) -> Returned {
         let request = &self.all[number].request;
         if request.keys.is_empty() && request.levels.is_empty() {
             return self.refused(number, RefusedReason::NoKeys);
@@ -66,6 +67,7 @@ impl Reference {
         self.parked.push(number);
         self.watch_all(number);
         let operation = self.at(number);
+        operation.parkings += 1;
         operation.has_place = true;
         operation.deadline = deadline;
         operation.state = State::Parked;
@@ -93,7 +95,8 @@ impl Reference {
         let moved = keys.any(|&key| before[version(key)] != self.versions[version(key)]);
         let next_check = Saw::Check(number, self.all[number].look + 1);
         let is_next = self.seen.get(self.log.len()) == Some(&next_check);
-        let again = moved || is_next && self.checked_twice.contains(&number);
+        let look = self.all[number].look + 1;
+        let again = moved || is_next && self.checked_twice.contains(&(number, look));
         self.count_if(again, "an event in its first check");
         again
     }
@@ -106,26 +109,31 @@ impl Reference {
         let unmet = |&(key, threshold)| (key, Watching::Unmet { threshold, counted });
         let mut watches: Vec<Watch> = Vec::new();
         for (key, watching) in plain.chain(request.levels.iter().map(unmet)) {
-            let of_key = watches.iter_mut().filter(|watch| watch.key == key);
-            let mut of_key = of_key.map(|watch| &mut watch.watching);
-            let known = match watching {
-                Watching::Unmet {
-                    threshold,
-                    counted: false,
-                } => of_key.find_map(|known| {
-                    let Watching::Unmet {
-                        threshold: lowest, ..
-                    } = known
-                    else {
-                        return None;
-                    };
-                    *lowest = threshold.min(*lowest);
-                    Some(())
-                }),
-                _ => of_key.any(|known| *known == watching).then_some(()),
+            // In the check form a lower threshold takes the place of a higher one before it.
+            let given = watches.len();
+            if let Watching::Unmet {
+                threshold,
+                counted: false,
+            } = watching
+            {
+                let is_higher = |watch: &Watch| match watch.watching {
+                    Watching::Unmet {
+                        threshold: before, ..
+                    } => before > threshold,
+                    _ => false,
+                };
+                watches.retain(|watch| watch.key != key || !is_higher(watch));
+            }
+            let of_key = watches.iter().filter(|watch| watch.key == key);
+            let mut of_key = of_key.map(|watch| watch.watching);
+            let is_known = match watching {
+                Watching::Unmet { counted: false, .. } => {
+                    of_key.any(|known| known != Watching::Plain)
+                }
+                _ => of_key.any(|known| known == watching),
             };
-            self.count_if(known.is_some(), "repeated keys");
-            if known.is_none() {
+            self.count_if(is_known || watches.len() < given, "repeated keys");
+            if !is_known {
                 self.order += 1;
                 watches.push(Watch {
                     key,

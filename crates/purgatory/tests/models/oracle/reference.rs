@@ -38,9 +38,18 @@ pub struct Watch {
     pub watching: Watching,
 }
 
+/// An operation as it was parked once: one that is taken out and parked again is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Handle {
+    pub number: usize,
+    pub parkings: u32,
+}
+
 pub struct Operation {
     pub request: Request,
     pub state: State,
+    /// How often it was parked.
+    pub parkings: u32,
     pub look: u32,
     /// The end that it is to have when its check is over.
     pub pending_end: Option<Outcome>,
@@ -57,6 +66,7 @@ impl Operation {
         Operation {
             request,
             state: State::New,
+            parkings: 0,
             look: 0,
             pending_end: None,
             watches: Vec::new(),
@@ -137,9 +147,9 @@ pub struct Reference {
     /// The record of this step, and the order in which operations were dropped.
     pub seen: Vec<Saw>,
     pub dropped: Vec<usize>,
-    /// The operations that the record shows checked a second time with no event since their first
-    /// check.
-    pub checked_twice: BTreeSet<usize>,
+    /// The checks, by operation and number, that the record shows to be the second of a park with
+    /// no event since the first.
+    pub checked_twice: BTreeSet<(usize, u32)>,
     /// Expired operations whose job is not handed over yet. All of their watches but the first
     /// are still on their keys' lists.
     pub listed: Vec<usize>,
@@ -175,6 +185,21 @@ impl Reference {
         &mut self.all[number]
     }
 
+    /// The operation, as it is parked now.
+    pub fn handle(&self, number: usize) -> Handle {
+        let parkings = self.all[number].parkings;
+        Handle { number, parkings }
+    }
+
+    /// The state of an operation; over, if it was parked again since.
+    pub fn state(&self, handle: Handle) -> State {
+        if self.handle(handle.number) == handle {
+            self.all[handle.number].state
+        } else {
+            State::Over
+        }
+    }
+
     /// Returns the waiters under each key, up to the last of the many: one for each watch that was
     /// not taken.
     pub fn waiters(&self) -> Vec<usize> {
@@ -207,6 +232,9 @@ impl Reference {
             Call::Cancel(number) => Returned::Attempt(self.end(number, requested("by id"))),
             Call::Complete(number) => Returned::Attempt(self.end(number, Outcome::Completed)),
             Call::Reschedule(number, to) => Returned::Rescheduled(self.reschedule(number, to)),
+            Call::Look(number) => Returned::Reached(self.look(number)),
+            Call::Take(number, then) => return Some(self.take(number, then)),
+            Call::TakeKey(key) => self.take_for_key(key),
             _ => {
                 self.close(&SHUTDOWN);
                 return None;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use purgatory::{EndResult, Outcome, RefusedReason, Timeout, timer_core::Moment};
+use purgatory::{EndResult, Outcome, ReachResult, RefusedReason, Timeout, timer_core::Moment};
 
 use super::acts::Known;
 
@@ -130,6 +130,12 @@ pub enum Act {
     Cancel(Pick),
     Complete(Pick),
     Reschedule(Pick, When),
+    /// Looks at an operation where it lies.
+    Look(Pick),
+    /// Takes an operation out, and drops it or parks it again.
+    Take(Pick, Then),
+    /// Takes all of a key out, and drops them.
+    TakeKey(Key),
     /// Quarters of a tick pass.
     Advance(u64),
     /// The same, but no wheel advances.
@@ -140,6 +146,13 @@ pub enum Act {
     Shutdown,
     ShutdownTimer,
     DropHandle,
+}
+
+/// The use that a step makes of an operation that it has taken out.
+#[derive(Clone, Copy, Debug)]
+pub enum Then {
+    Drop,
+    ParkAgain,
 }
 
 /// A record of something that happened.
@@ -161,6 +174,10 @@ pub enum Returned {
     Counted(usize),
     Attempt(EndResult),
     Rescheduled(bool),
+    /// The operation, and how often it was checked.
+    Reached(ReachResult<(usize, u32)>),
+    /// The operations in order, and how many were under check.
+    Taken(Vec<usize>, usize),
 }
 
 /// A plan, seen from the moment at which it is parked.

@@ -12,13 +12,14 @@ use std::{
 };
 
 use purgatory::{
-    BoxedOperation, DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, Watches,
+    BoxedOperation, DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, ReachResult,
+    Watches,
 };
 use timer_core::{Clock, Executor, Job, ManualTimer, TickLength, Timer, WheelSize};
 
 use super::{
     acts::{Call, Known, Side},
-    steps::{Key, PARKED_MAX, Plan, Request, Returned, Runs, Saw, Setup},
+    steps::{Key, PARKED_MAX, Plan, Request, Returned, Runs, Saw, Setup, Then},
 };
 
 pub type Real = Purgatory<Alike, BoxedOperation>;
@@ -47,8 +48,8 @@ pub struct World {
     pub alive: AtomicUsize,
     /// The operations dropped in this step, in order.
     dropped: Mutex<Vec<usize>>,
-    /// The operations that this step checked a second time with no event since their first check.
-    checked_twice: Mutex<BTreeSet<usize>>,
+    /// The checks of this step that were the second of a park with no event since the first.
+    checked_twice: Mutex<BTreeSet<(usize, u32)>>,
 }
 
 /// An executor that keeps its jobs.
@@ -66,7 +67,9 @@ struct Planned {
     world: Arc<World>,
     request: Request,
     look: u32,
-    /// The events before its first check returned.
+    /// The first check of its last park.
+    first_look: u32,
+    /// The events before that one returned.
     first_events: Option<u64>,
 }
 
@@ -77,6 +80,7 @@ impl Planned {
             world: world.clone(),
             request,
             look: 0,
+            first_look: 1,
             first_events: None,
         }
     }
@@ -94,14 +98,15 @@ impl DelayedOperation for Planned {
         self.look += 1;
         let number = self.request.number;
         self.world.saw(Saw::Check(number, self.look));
-        if self.look == 2 && self.first_events == self.world.events() {
-            self.world.checked_twice.lock().unwrap().insert(number);
+        if self.look == self.first_look + 1 && self.first_events == self.world.events() {
+            let mut checked_twice = self.world.checked_twice.lock().unwrap();
+            checked_twice.insert((number, self.look));
         }
         let acts = self.request.acts_at(self.look).iter();
         for act in acts {
             self.world.act(Some(number), act);
         }
-        if self.look == 1 {
+        if self.look == self.first_look {
             self.first_events = self.world.events();
         }
         if self.request.plan.panics_at == Some(self.look) {
@@ -121,6 +126,23 @@ impl DelayedOperation for Planned {
             resume_unwind(Box::new("a callback"));
         }
     }
+}
+
+/// The number of an operation, and how often it was checked.
+fn looked(operation: &mut BoxedOperation) -> (usize, u32) {
+    let planned = operation.downcast_mut::<Planned>().unwrap();
+    (planned.request.number, planned.look)
+}
+
+/// Visits every parked operation, and returns their numbers with their keys.
+pub fn visited(purgatory: &Real) -> Vec<(usize, Vec<Key>)> {
+    let mut visited = Vec::new();
+    purgatory.for_each(|_, keys, operation| {
+        let (number, _) = looked(operation.unwrap()); // no check is under way
+        visited.push((number, keys.iter().map(|key| key.0).collect()));
+    });
+    visited.sort();
+    visited
 }
 
 impl World {
@@ -165,8 +187,8 @@ impl World {
         (log, std::mem::take(&mut *self.dropped.lock().unwrap()))
     }
 
-    /// Returns the operations that this step checked a second time with no event in between.
-    pub fn take_checked_twice(&self) -> BTreeSet<usize> {
+    /// Returns the checks of this step that were the second of a park with no event in between.
+    pub fn take_checked_twice(&self) -> BTreeSet<(usize, u32)> {
         std::mem::take(&mut *self.checked_twice.lock().unwrap())
     }
 
@@ -200,33 +222,67 @@ impl World {
             return None;
         }
         let request = self.request(plan);
+        let operation = BoxedOperation::new(Planned::new(self, request));
+        Some(self.park_planned(handle, operation))
+    }
+
+    /// Parks an operation, for the first time or again.
+    fn park_planned(&self, handle: &Real, mut operation: BoxedOperation) -> Returned {
+        let planned = operation.downcast_mut::<Planned>().unwrap();
+        planned.first_look = planned.look + 1;
+        let request = planned.request.clone();
         let number = request.number;
         let timeout = request.timeout;
         let keys: Vec<_> = request.keys.iter().copied().map(Alike).collect();
         let level = |&(key, threshold): &(Key, u64)| (Alike(key), threshold);
         let levels: Vec<_> = request.levels.iter().map(level).collect();
-        let watches = match (&*levels, plan.counted) {
+        let watches = match (&*levels, request.plan.counted) {
             ([], _) => Watches::from(&keys),
             (levels, true) => Watches::up_to(levels).with_keys(&keys),
             (levels, false) => Watches::up_to(levels).checked().with_keys(&keys),
         };
-        let operation = BoxedOperation::new(Planned::new(self, request));
-        Some(
-            match handle.try_complete_else_watch(operation, watches, timeout) {
-                Ok(ParkResult::Parked(id)) => {
-                    self.learn(number, id);
-                    Returned::Parked
-                }
-                Ok(ParkResult::Ended(outcome)) => Returned::Ended(outcome),
-                Ok(other) => panic!("neither parked nor over: {other:?}"),
-                Err(refused) => {
-                    let before = self.alive.load(Relaxed);
-                    let reason = refused.reason;
-                    drop(refused);
-                    Returned::Refused(reason, self.alive.load(Relaxed) + 1 == before)
-                }
-            },
-        )
+        match handle.try_complete_else_watch(operation, watches, timeout) {
+            Ok(ParkResult::Parked(id)) => {
+                self.learn(number, id);
+                Returned::Parked
+            }
+            Ok(ParkResult::Ended(outcome)) => Returned::Ended(outcome),
+            Ok(other) => panic!("neither parked nor over: {other:?}"),
+            Err(refused) => {
+                let before = self.alive.load(Relaxed);
+                let reason = refused.reason;
+                drop(refused);
+                Returned::Refused(reason, self.alive.load(Relaxed) + 1 == before)
+            }
+        }
+    }
+
+    /// Takes an operation out, and drops it or parks it again.
+    fn take(&self, handle: &Real, number: usize, then: Then) -> Returned {
+        let id = self.ids.lock().unwrap()[&number];
+        let mut taken = match handle.take(id) {
+            ReachResult::Parked(taken) => taken,
+            ReachResult::UnderCheck => return Returned::Reached(ReachResult::UnderCheck),
+            _ => return Returned::Reached(ReachResult::Gone),
+        };
+        self.known.lock().unwrap().forget(&[number]);
+        let reached = Returned::Reached(ReachResult::Parked(looked(&mut taken)));
+        match then {
+            Then::Drop => reached,
+            Then::ParkAgain => {
+                self.log.lock().unwrap().push(Saw::Returned(reached));
+                self.park_planned(handle, taken)
+            }
+        }
+    }
+
+    /// Takes everything under a key out, and drops it.
+    fn take_for_key(&self, handle: &Real, key: Key) -> Returned {
+        let mut taken = handle.take_for_key(&Alike(key));
+        let number = |operation: &mut BoxedOperation| looked(operation).0;
+        let numbers: Vec<usize> = taken.operations.iter_mut().map(number).collect();
+        self.known.lock().unwrap().forget(&numbers);
+        Returned::Taken(numbers, taken.under_check.len())
     }
 
     /// A call by a handle of the caller's own.
@@ -245,6 +301,9 @@ impl World {
             Call::Reschedule(number, timeout) => {
                 Returned::Rescheduled(handle.reschedule(id(number), timeout))
             }
+            Call::Look(number) => Returned::Reached(handle.with(id(number), looked)),
+            Call::Take(number, then) => self.take(handle, number, then),
+            Call::TakeKey(key) => self.take_for_key(handle, key),
             _ => {
                 self.close(true);
                 handle.shutdown(Duration::ZERO);
