@@ -114,6 +114,19 @@ fn forget_the_event(forgets: &Waits) {
     park_unchecked(forgets, || true);
 }
 
+/// Takes an operation out and answers nobody. It is the caller's then: no alert can tell, the
+/// dashboard only counts it.
+fn forget_what_was_taken(forgets: &Waits) {
+    let operation = when(|| false, drop);
+    let parked = forgets.try_complete_else_watch(operation, &["key"], TIMEOUT);
+    // Refused only after shutdown.
+    if let Ok(parked) = parked
+        && let Some(id) = parked.id()
+    {
+        drop(forgets.take(id));
+    }
+}
+
 /// Expires operations with callbacks that block, faster than one worker calls back:
 /// PurgatoryExecutorBacklog, PurgatoryCallbacksLate.
 fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
@@ -224,6 +237,7 @@ impl Misused {
             if round % ROUNDS_A_SECOND == 0 {
                 panic_in_a_check(&self.panics);
                 forget_the_event(&self.forgets);
+                forget_what_was_taken(&self.forgets);
                 hold_up_the_reaper(&self.inline, &self.late, stop);
             }
             round += 1;
