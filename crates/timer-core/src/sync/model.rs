@@ -11,9 +11,31 @@ pub use model::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
-    thread_local,
+    thread_local as lazy_thread_local,
 };
 use std::{cell::RefCell, sync::Arc, time::Duration};
+
+/// std's `thread_local!` over the model's, which knows no `const` initialisers.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! model_thread_local {
+    () => {};
+    ($(#[$attribute:meta])* $visibility:vis static $name:ident: $of:ty = const $first:block;
+     $($rest:tt)*) => {
+        $crate::driver::sync::lazy_thread_local! {
+            $(#[$attribute])* $visibility static $name: $of = $first;
+        }
+        $crate::model_thread_local! { $($rest)* }
+    };
+    ($(#[$attribute:meta])* $visibility:vis static $name:ident: $of:ty = $first:expr;
+     $($rest:tt)*) => {
+        $crate::driver::sync::lazy_thread_local! {
+            $(#[$attribute])* $visibility static $name: $of = $first;
+        }
+        $crate::model_thread_local! { $($rest)* }
+    };
+}
+pub use model_thread_local as thread_local;
 
 // The threads of a model run on one thread of the machine, so a plain thread-local is seen by all
 // of them.
