@@ -38,7 +38,8 @@ table --seconds 3 --timeout 1m
 [ "$(row completed)" = "$(row produced)" ] || fail "some did not complete"
 table --seconds 2 --input "$here/partition.rs"
 table --seconds 2 --input - <"$here/text/waiting-room.txt"
-table --seconds 3 --timeout 500ms --stall-from 500ms --stall-for 1500ms
+# It is named once a second, also where a second comes late.
+table --seconds 3 --timeout 500ms --stall-from 500ms --stall-for 2400ms
 [ "$(row expired)" -gt 0 ] || fail "a stalled follower made nothing expire"
 grep -q "follower 2 stalled, " "$work/progress" || fail "the stalled follower was not named"
 table --seconds 3 --timeout 1m --stall-from 500ms --stall-for 1s --drop-follower
