@@ -555,7 +555,7 @@ pub(super) struct SecondaryWatch {
 }
 
 impl PageSlot for SecondaryWatch {
-    const PAGE_BITS: u32 = 4;
+    const PAGE_BITS: u32 = 6;
     const MAX: u32 = WAITERS_MAX as u32;
 
     fn vacant() -> Self {
