@@ -43,6 +43,7 @@ ONCE = 1.0
 ROWS = [
     ("park-complete-1key-callback", PARK, ["ours", "dashmap-oneshot"]),
     ("park-complete-1key-future", PARK, ["ours", "dashmap-oneshot"]),
+    ("park-complete-3keys-callback", PARK, ["ours", "dashmap-oneshot"]),
     ("acks-all-1t-callback", OTHERS, ["ours", "btree-map"]),
     ("acks-all-1t-future", OTHERS, ["ours", "dashmap-oneshot"]),
     ("replies-1t", OTHERS, ["ours", "dashmap-oneshot"]),

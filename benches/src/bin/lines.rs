@@ -1,4 +1,4 @@
-//! Makes the six commonest calls a thousand times each, for `benches/lines.py`. That script runs
+//! Makes the commonest calls a thousand times each, for `benches/lines.py`. That script runs
 //! this program under valgrind and says which cache lines each call touches, and which of them
 //! would move between processors.
 //!
@@ -25,7 +25,7 @@ use purgatory::{
 };
 use timer_core::ManualTimer;
 
-/// Makes the six commonest calls, each with a mark, for benches/lines.py; by itself it shows
+/// Makes the commonest calls, each with a mark, for benches/lines.py; by itself it shows
 /// nothing.
 #[derive(Parser)]
 #[command(version)]
@@ -43,6 +43,8 @@ const BURST: u64 = 512;
 /// most.
 const KEYS: u64 = 2048;
 const MINUTE: Duration = Duration::from_secs(60);
+/// On a timer with a thread nothing expires while valgrind runs.
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// The bytes of the marks, and all else that the calls touch of this program: no part of a call.
 #[repr(align(128))]
@@ -77,6 +79,10 @@ enum Kind {
     Take,
     Cancel,
     Expire,
+    /// With three keys; the event is of any of them.
+    ParkThree,
+    EventThree,
+    CancelThree,
 }
 
 /// An operation of 8 bytes.
@@ -122,10 +128,28 @@ fn park(purgatory: &Purgatory<u64, Op>, number: u64, timeout: Duration) -> Resul
     .context("it is not ready")
 }
 
+/// Parks an operation under three keys, which is not ready.
+fn park_three(purgatory: &Purgatory<u64, Op>, number: u64) -> Result<OperationId> {
+    let keys = three_keys(number);
+    match purgatory.try_complete_else_watch(Op(number), &keys, DAY)? {
+        ParkResult::Parked(id) => Some(id),
+        _ => None,
+    }
+    .context("it is not ready")
+}
+
+/// Three keys that no other parked operation has.
+fn three_keys(number: u64) -> [u64; 3] {
+    [0, 1, 2].map(|of| of * KEYS + number % KEYS)
+}
+
 /// The purgatories, on timers of their own. Only an advance of the last is a call, in which the
 /// others take no part.
 struct World {
     events: Purgatory<u64, Op>,
+    /// On a timer with a thread, as servers have, which is idle.
+    three: Purgatory<u64, Op>,
+    three_parked: VecDeque<OperationId>,
     cancels: Purgatory<u64, Op>,
     advances: Watermarks<u64>,
     replies: Replies<u64, u64>,
@@ -145,6 +169,8 @@ impl World {
         let watermarks = Purgatory::builder("lines").timer(&still).shards(128);
         Ok(World {
             events: purgatory(&still).build()?,
+            three: Purgatory::builder("lines").shards(128).build()?,
+            three_parked: VecDeque::with_capacity(2 * PARKED),
             cancels: purgatory(&still).build()?,
             advances: Watermarks::over(watermarks.build()?),
             replies: Replies::over(replies.build()?),
@@ -191,7 +217,35 @@ impl World {
             });
             ensure!(completed == Ok(1), "the advance completed {completed:?}");
         }
+        self.three_keys(number, oldest, calls)?;
         self.reply(number, oldest, calls)
+    }
+
+    /// Parks one under three keys, and completes the oldest by an event or cancels it.
+    fn three_keys(&mut self, number: u64, oldest: Option<u64>, calls: &mut Calls) -> Result<()> {
+        let key = number % KEYS;
+        let id = calls.make(Kind::ParkThree, key, || park_three(&self.three, number))?;
+        self.three_parked.push_back(id);
+        let Some(oldest) = oldest else {
+            return Ok(());
+        };
+        let id = self.three_parked.pop_front().context("the oldest")?;
+        let oldest_key = oldest % KEYS;
+        if oldest % 2 == 0 {
+            calls.make(Kind::CancelThree, oldest_key, || {
+                self.three.cancel(id, "over")
+            });
+            return Ok(());
+        }
+
+        // Each of its keys has its turn.
+        BENCH.ready.store(oldest, Relaxed);
+        let signalled = three_keys(oldest)[(oldest / 2 % 3) as usize];
+        let completed = calls.make(Kind::EventThree, oldest_key, || {
+            self.three.check_and_complete(&signalled)
+        });
+        ensure!(completed == 1, "the event completed {completed}");
+        Ok(())
     }
 
     /// Expects a reply, and delivers and takes the oldest.
