@@ -3,10 +3,8 @@
 //! 1. Read each key's version, then check. True: over, and nothing else was touched.
 //! 2. *One key*: under its shard's lock compare the version. Unchanged: put the operation in, on
 //!    the wheel and on the key's list.
-//! 3. *Several keys*, or one whose version has changed: put an entry into the first key's shard,
-//!    held by this thread; watch the other keys in their shards, one after the other, comparing
-//!    versions; then check the payload in as any holder does. A changed version counts as an event
-//!    that found the entry held, so the holder checks again.
+//!    Changed: put it in held by this thread, which checks again.
+//! 3. *Several keys*: the same, once the other keys are watched ([`several`](super::several)).
 //!
 //! *In turn*: those that wait under the key are ahead. An operation that finds some, under the
 //! shard's lock, is not checked but parked behind them. If they are gone by the time it is put in,
@@ -17,12 +15,12 @@ use std::{mem::forget, slice, sync::Arc};
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, LockedShard, nested::Call, trace, watch_set::distinct},
+    engine::{Core, LockedShard, nested::Call, several::ParkedUnder, trace, watch_set::distinct},
     error::{Refused, RefusedReason},
     operation::{DelayedOperation, ParkResult, Timeout, Verdict},
     shard::{
-        COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, SecondaryId, State,
-        WAITERS_MAX, Watch, Watermark, WatermarkKind,
+        COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, State, Watch,
+        Watermark, WatermarkKind,
     },
     sync::Ordering,
     watches::{WatchKey, Watches},
@@ -41,32 +39,6 @@ impl<K: WatchKey, O: DelayedOperation> Drop for PermitGuard<'_, K, O> {
     }
 }
 
-/// An operation whose keys are not all watched yet. Dropped then, as when a key's `Eq` panics, it
-/// takes the operation's entry and watches away.
-struct Arriving<'a, K: WatchKey, O: DelayedOperation> {
-    core: &'a Core<K, O>,
-    handle: TimerHandle,
-    last_secondary: Option<SecondaryId>,
-}
-
-impl<K: WatchKey, O: DelayedOperation> Arriving<'_, K, O> {
-    /// All keys are watched: the entry stays. Returns its last secondary watch.
-    fn arrived(self) -> Option<SecondaryId> {
-        let last_secondary = self.last_secondary;
-        forget(self);
-        last_secondary
-    }
-}
-
-impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
-    fn drop(&mut self) {
-        let emptied_key = self.core.first_shard_of(self.handle).withdraw(self.handle);
-        drop(emptied_key); // with nothing locked
-        self.core
-            .release_secondaries(&mut self.last_secondary, usize::MAX, drop);
-    }
-}
-
 /// The first check of an operation.
 struct FirstCheck {
     verdict: Verdict,
@@ -74,18 +46,12 @@ struct FirstCheck {
     is_behind: bool,
 }
 
-/// An operation whose entry is in its first key's shard.
+/// An operation that was put in under its only key.
 enum PutIn<O> {
-    /// It has no other key, and no event came by since its check: it waits.
+    /// No event came by since its check: it waits.
     Parked(TimerHandle),
-    /// This thread holds it, until its other keys are watched. True: an event came by.
-    Held(TimerHandle, O, bool),
-}
-
-/// A parked operation, and the decision at its check-in: it may have ended already.
-pub(super) struct ParkedUnder<K, O> {
-    pub(super) handle: TimerHandle,
-    pub(super) checked_in: CheckedIn<K, O>,
+    /// An event came by: this thread holds it, to check it again.
+    Held(CheckedOut<O>),
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -190,16 +156,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let parked = if rules.in_turn {
             self.park_in_turn(operation, &watch_set[0], &times, first.is_behind)?
-        } else {
-            match self.park_under(operation, watch_set, &times)? {
+        } else if let [only] = watch_set {
+            match self.park_under(operation, only, &times)? {
                 PutIn::Parked(handle) => {
                     forget(permit); // the ending returns it
                     return Ok(ParkResult::Parked(self.id(handle)));
                 }
-                PutIn::Held(handle, operation, changed) => {
-                    self.watch_others(operation, handle, &watch_set[1..], changed)?
-                }
+                PutIn::Held(held) => ParkedUnder::held(held),
             }
+        } else {
+            self.park_several(operation, watch_set, &times)?
         };
         forget(permit); // the ending returns it
 
@@ -328,68 +294,29 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         Ok(ParkResult::Parked(self.id(inserted.handle)))
     }
 
-    /// Puts an operation that was checked under its first key. Under one key that saw no event
-    /// since, it is parked in this one lock hold.
+    /// Puts an operation that was checked under its only key. One lock hold.
     #[inline]
     fn park_under(
         &self,
         operation: O,
-        watch_set: &[Watch<'_, K>],
+        only: &Watch<'_, K>,
         times: &ParkTimes,
     ) -> Result<PutIn<O>, Refused<O>> {
-        let (first, others) = watch_set.split_first().expect("an operation has keys");
-        let mut shard = self.shard_of(first.hash);
-        if let Some(reason) = Self::refusal(&shard, first.key, first.hash) {
+        let mut shard = self.shard_of(only.hash);
+        if let Some(reason) = Self::refusal(&shard, only.key, only.hash) {
             drop(shard);
             return Err(Refused::new(operation, reason));
         }
-        // One key, and no event since the check: park it here and now.
-        let event_passed = O::CHECKED && self.versions.changed(first);
-        if others.is_empty() && !event_passed {
-            shard.counts.checks += u64::from(O::CHECKED);
-            let handle = self.put_in(&mut shard, times, State::Parked(operation), first);
+        shard.counts.checks += u64::from(O::CHECKED);
+        // No event since the check: it is parked.
+        if !O::CHECKED || !self.versions.changed(only) {
+            let handle = self.put_in(&mut shard, times, State::Parked(operation), only);
             return Ok(PutIn::Parked(handle));
         }
-        // Otherwise this thread holds it until all keys are watched.
-        let handle = self.put_in_held(&mut shard, times, first);
-        Ok(PutIn::Held(handle, operation, event_passed))
-    }
-
-    /// Watches the other keys of an operation that this thread holds, and checks it in.
-    #[inline(never)]
-    pub(super) fn watch_others(
-        &self,
-        operation: O,
-        handle: TimerHandle,
-        others: &[Watch<'_, K>],
-        mut event_passed: bool,
-    ) -> Result<ParkedUnder<K, O>, Refused<O>> {
-        // 1. Watch the keys, each in its shard. An event since the check is one to check for again.
-        let mut arriving = Arriving {
-            core: self,
-            handle,
-            last_secondary: None,
-        };
-        for watch in others {
-            let mut shard = self.shard_of(watch.hash);
-            let Some(secondary) = shard.watch(watch, handle, arriving.last_secondary) else {
-                drop(shard);
-                let full = RefusedReason::Full { limit: WAITERS_MAX };
-                return Err(Refused::new(operation, full));
-            };
-            arriving.last_secondary = Some(secondary);
-            event_passed |= self.versions.changed(watch);
-        }
-        // 2. Check in, as any holder does.
-        let last_secondary = arriving.arrived();
-        let now_ns = self.ending_at();
-        let mut first_shard = self.first_shard_of(handle);
-        first_shard.arrived(handle, last_secondary, event_passed);
+        // Otherwise this thread holds it, to check it again.
+        let handle = self.put_in_held(&mut shard, times, only);
         let held = CheckedOut::new(handle, operation, Cause::Event);
-        Ok(ParkedUnder {
-            handle,
-            checked_in: first_shard.check_in(held, now_ns),
-        })
+        Ok(PutIn::Held(held))
     }
 
     /// Returns true when operations wait in turn under a key: a newcomer is behind them.
@@ -441,17 +368,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
         // 3. The head, since those ahead have left, or an event came by: this thread checks it.
         let handle = self.put_in_turn(&mut shard, times, State::Held, first);
-        shard.arrived(handle, None, false);
         let cause = if event_passed {
             Cause::Event
         } else {
             Cause::MovedUp
         };
-        let held = CheckedOut::new(handle, operation, cause);
-        Ok(ParkedUnder {
-            handle,
-            checked_in: CheckedIn::CheckAgain(held),
-        })
+        Ok(ParkedUnder::held(CheckedOut::new(handle, operation, cause)))
     }
 
     /// The reason why a shard takes no operation under this key, unless it takes one.
@@ -462,13 +384,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return Some(RefusedReason::AlreadyExpected);
         }
         shard.refuses()
-    }
-
-    /// The sequence of the operation before the next one, when order matters over several shards.
-    #[inline]
-    pub(super) fn follows(&self) -> Option<u64> {
-        let sequence = self.sequence.as_ref()?;
-        Some(sequence.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Puts an operation into the shard of its first key, or an entry for one that its parker
@@ -486,15 +401,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         inserted.handle
     }
 
-    /// Puts an entry for an operation that its parker holds into the shard of its first key.
-    #[inline(never)]
-    pub(super) fn put_in_held(
+    /// Puts in an entry for an operation that its parker holds, to check it again.
+    #[cold]
+    fn put_in_held(
         &self,
         shard: &mut LockedShard<'_, K, O>,
         times: &ParkTimes,
-        first: &Watch<'_, K>,
+        only: &Watch<'_, K>,
     ) -> TimerHandle {
-        self.put_in(shard, times, State::Held, first)
+        self.put_in(shard, times, State::Held, only)
     }
 
     /// Puts an operation in turn into the shard of its key, as [`put_in`](Self::put_in) does.

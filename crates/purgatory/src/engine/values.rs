@@ -19,7 +19,8 @@ use crate::{
     engine::{
         Core, LockedShard,
         nested::Call,
-        park::{ParkedUnder, PermitGuard},
+        park::PermitGuard,
+        several::ParkedUnder,
         walk::{MET_BATCH, Unfinished},
     },
     error::{Refused, RefusedReason},
@@ -561,16 +562,8 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             watches.push(self.versions.watch(key, Some(watermark)));
         }
 
-        // 2. The first key, with the entry, then the others.
-        let (first, others) = watches.split_first().expect("a quorum has keys");
-        let mut shard = self.shard_of(first.hash);
-        if let Some(reason) = shard.refuses() {
-            drop(shard);
-            return Err(Refused::new(operation, reason));
-        }
-        let handle = self.put_in_held(&mut shard, times, first);
-        drop(shard);
-        self.watch_others(operation, handle, others, false)
+        // 2. They are watched as those of any operation with several keys.
+        self.park_several(operation, &watches, times)
     }
 
     /// Calls back an operation that was never parked.

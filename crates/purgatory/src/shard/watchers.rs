@@ -147,7 +147,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Returns the record of a key that is about to be watched. Runs the key's `Eq`, and `Clone`
     /// when the key is new; a panic of theirs changes nothing.
     #[inline]
-    pub(super) fn record_of(&mut self, watch: &Watch<'_, K>) -> u32 {
+    pub(crate) fn record_of(&mut self, watch: &Watch<'_, K>) -> u32 {
         match self.keys.find(watch.key, watch.hash) {
             Some(record) => record,
             None => self.keys.add(watch.key.clone(), watch.hash),
@@ -164,7 +164,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         state: State<O>,
         watermark: Option<Watermark>,
     ) -> Inserted {
-        self.counts.parked += u64::from(matches!(state, State::Parked(_)));
+        self.counts.parked += 1;
         // The record is at hand while the entry is put in, with its link.
         let end = self.keys.list_end(record, watermark);
         let link = end.link(record);
