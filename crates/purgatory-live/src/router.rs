@@ -245,11 +245,8 @@ mod tests {
         runtime().block_on(async {
             let feed = feed();
             let first = feed.after(0).await.unwrap();
-            tokio::select! {
-                biased;
-                _ = feed.after(first.number) => panic!("before its time"),
-                () = tokio::task::yield_now() => {}
-            }
+            let dropped = poll_once(pin!(feed.after(first.number))).await;
+            assert!(dropped.is_pending(), "before its time");
             assert_eq!(feed.after(first.number).await.unwrap().number, 2);
         });
     }
