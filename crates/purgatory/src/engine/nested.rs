@@ -96,8 +96,11 @@ impl Drop for QueueMemory {
     }
 }
 
+const_thread_local! {
+    static THREAD: Thread = Thread::new();
+}
+
 thread_local! {
-    static THREAD: Thread = const { Thread::new() };
     #[allow(clippy::missing_const_for_thread_local, reason = "a model's cannot be")]
     static QUEUE_MEMORY: QueueMemory = QueueMemory;
 }
