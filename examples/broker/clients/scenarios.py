@@ -89,7 +89,7 @@ def stalled(cell):
 def short(cell):
     driver = cell.driver()
     driver.ask("produce", topic=cell.topic, count=1, acks=1)
-    time.sleep(0.5)  # the followers leave 10 ms after the first record
+    time.sleep(2)  # the followers leave 10 ms after the first record; later where the machine is busy
     return refused(driver, "NOT_ENOUGH_REPLICAS", "produce", topic=cell.topic, count=1)
 
 
