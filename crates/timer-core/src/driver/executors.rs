@@ -10,6 +10,7 @@ use crate::{
     },
     panics::contain,
     sync::{Mutex, MutexGuard},
+    wheel::timing_wheel::DueTask,
 };
 
 /// The executor of an owner of wheels: its own, or else the timer's. Panics of either are
@@ -127,6 +128,16 @@ impl<T> Due<T> {
         if self.in_order {
             self.order.push(order);
         }
+    }
+
+    /// Takes a task that fell due off its wheel, and adds it.
+    #[inline]
+    pub(crate) fn push_due(&mut self, task: DueTask<'_, T>) {
+        // Looked up only where order matters.
+        if self.in_order {
+            self.order.push((task.deadline(), task.id().sequence()));
+        }
+        self.tasks.push(task.take());
     }
 
     /// Returns the tasks in jobs of [`JOB_TASKS`](crate::JOB_TASKS) at most, and small enough that

@@ -408,10 +408,9 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
         let budget = self.due.budget(BUDGET);
         let mut due = self.due.lock();
         let mut shard = self.shards.lock(number);
-        let advanced = shard.wheel.advance(now_tick, budget, |task| {
-            let order = (task.deadline(), task.id().sequence());
-            due.push(task.take(), order);
-        });
+        let advanced = shard
+            .wheel
+            .advance(now_tick, budget, |task| due.push_due(task));
         shard.advanced(advanced.next_due);
         advanced
     }

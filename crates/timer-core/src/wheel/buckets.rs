@@ -101,7 +101,7 @@ impl TimerTaskList {
     }
 
     /// Adds an entry of bucket `owner`; returns its place. O(1), but for the making of a page.
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, chunks: &mut Pages<Chunk>, owner: u32, entry: Entry) -> u32 {
         // The first entry lies in the list itself, without a chunk.
         if self.is_empty() {
