@@ -194,9 +194,8 @@ impl<K: Eq> Keys<K> {
     }
 
     /// Adds a record for a key that has none. Returns its number.
-    #[inline]
+    #[inline(always)]
     pub(super) fn add(&mut self, key: K, hash: u64) -> u32 {
-        let Keys { records, distant } = self;
         let record = Record {
             key,
             hash,
@@ -205,13 +204,20 @@ impl<K: Eq> Keys<K> {
             plain: Ends::EMPTY,
             watermarks: None,
         };
-        // 1. The near place, if it is free.
+        // The near place, if it is free.
         let near = near(hash);
-        if let Some(slot) = records.claim_near(near) {
+        if let Some(slot) = self.records.claim_near(near) {
             slot.0 = Some(record);
             return near;
         }
-        // 2. Any other place, which the table then finds.
+        self.add_distant(record)
+    }
+
+    /// Adds a record at any other place, which the table then finds.
+    #[inline(never)]
+    fn add_distant(&mut self, record: Record<K>) -> u32 {
+        let Keys { records, distant } = self;
+        let hash = record.hash;
         let number = records
             .claim()
             .expect("as many keys as waiters at most, and a waiter has its slot");

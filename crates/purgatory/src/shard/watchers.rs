@@ -146,7 +146,7 @@ pub(crate) struct SecondaryKey<K> {
 impl<K: Eq + Clone, O> Shard<K, O> {
     /// Returns the record of a key that is about to be watched. Runs the key's `Eq`, and `Clone`
     /// when the key is new; a panic of theirs changes nothing.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record_of(&mut self, watch: &Watch<'_, K>) -> u32 {
         match self.keys.find(watch.key, watch.hash) {
             Some(record) => record,
