@@ -129,7 +129,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// processor, at least 64 and at most 256.
     ///
     /// A key's hash chooses its shard. Each shard has a lock, so more shards reduce contention
-    /// between threads. An empty shard takes half a kilobyte, and its versions 64 bytes.
+    /// between threads. An empty shard takes 384 bytes, and its versions 64.
     pub fn shards(mut self, count: usize) -> Self {
         self.settings.shards = Some(count);
         self

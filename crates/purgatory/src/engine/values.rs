@@ -57,7 +57,7 @@ pub(crate) trait ValueWait: DelayedOperation {
 /// A wait for a key's value, as it was parked or not.
 pub(crate) enum ForValue<O> {
     Parked(OperationId),
-    /// It ended at once, and is still to be told so.
+    /// It ended at once, and its outcome is still to be reported.
     AtOnce(O, Outcome),
 }
 

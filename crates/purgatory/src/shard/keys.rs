@@ -103,7 +103,8 @@ struct DistantKeys {
 }
 
 impl DistantKeys {
-    /// Counts a record that has lost its last waiter, if it has a value and so stays.
+    /// Returns true for a record that stays without waiters, since it has a value. It is counted,
+    /// and its queue is cleared.
     #[inline]
     fn keep_value<K>(&mut self, record: &mut Record<K>) -> bool {
         match &mut record.watermarks {
@@ -218,9 +219,7 @@ impl<K: Eq> Keys<K> {
     fn add_distant(&mut self, record: Record<K>) -> u32 {
         let Keys { records, distant } = self;
         let hash = record.hash;
-        let number = records
-            .claim()
-            .expect("as many keys as waiters at most, and a waiter has its slot");
+        let number = records.claim().expect("fewer keys than slots");
         records.at_mut(number).0 = Some(record);
         distant
             .table
@@ -241,8 +240,8 @@ impl<K: Eq> Keys<K> {
         self.remove_from(number, |record| record.waiters -= count)
     }
 
-    /// Takes waiters off a record, which `take_off` counts. With the last one the record goes,
-    /// unless it has a value, and the key is returned.
+    /// Takes waiters off a record: `take_off` lowers their number. With the last one the record
+    /// goes, unless it has a value, and the key is returned.
     #[inline(always)]
     pub(super) fn remove_from(
         &mut self,

@@ -32,8 +32,8 @@ pub(crate) struct MetWaits<O> {
     pub(crate) quorums: Vec<TimerHandle>,
 }
 
-/// A wait for one key's value that has ended as Completed. Less than an [`Ended`]: it has no other
-/// key, and its own keeps the value.
+/// A wait for one key's value that has ended as Completed. Smaller than an [`Ended`]: it watches no
+/// other key, and the record of its own stays, with the value.
 #[derive(Debug)]
 pub(crate) struct MetWait<O> {
     pub(crate) payload: O,
@@ -78,7 +78,7 @@ impl<O: DelayedOperation> Entries<O> {
     ) -> bool {
         let mut waited = false;
         let ended = &mut self.ended;
-        // The entry is looked up once. It may be another operation's by now.
+        // The entry is looked up once. Its slot may hold another operation by now: that one stays.
         self.wheel.end_with(unmet.handle.id(), |entry| {
             waited = entry.link.is_on(WatchList::Unmet, record);
             if !waited {
@@ -211,7 +211,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
 
     /// Takes up to `limit` watches that `value` meets off a key with a value, in the order of
     /// (threshold, parking). Ends the waits for this key alone as Completed, after `meet` has given
-    /// each the value; keeps the members of quorums, as reached. Returns false when none is left.
+    /// each the value; keeps the members of quorums, as reached. Returns true when the limit was
+    /// used up, so that more may be left.
     ///
     /// O(k log n) for k of n watches of the key.
     pub(crate) fn take_met(

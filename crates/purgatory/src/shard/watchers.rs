@@ -3,7 +3,7 @@
 //! A *watch* has a *link*, by which it leaves its list without hashing or comparing a key. The link
 //! of an operation's first key lies in its entry. For each other key the operation has a *secondary
 //! watch*: a slot in the shard of that key, with a link and the operation's handle. A link is in
-//! one of five places:
+//! one of six places:
 //!
 //! - on the list of its key's *plain* watches, in the order they were parked;
 //! - on the list of the key's watches *in turn*, of which only the first is checked;
@@ -176,8 +176,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     }
 
     /// Sets a secondary watch of an operation, `before` being the one set before it. Returns `None`
-    /// when the shard has [`WAITERS_MAX`] of them. Costs as
-    /// [`Links::add`].
+    /// when the shard has [`WAITERS_MAX`] of them. Costs as [`Links::add`].
     pub(crate) fn watch(
         &mut self,
         watch: &Watch<'_, K>,

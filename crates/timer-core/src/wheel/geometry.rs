@@ -131,7 +131,8 @@ pub(crate) struct DueBucket {
 }
 
 impl DueBucket {
-    /// The deadline with this lower half that is in the bucket, which is [narrow](Geometry).
+    /// The deadline in the bucket with this lower half. The bucket's level is
+    /// [narrow](Geometry::is_narrow), so there is one.
     #[inline]
     pub(crate) fn deadline(self, low: u32) -> u64 {
         self.expiration + u64::from(low.wrapping_sub(self.expiration as u32))
@@ -214,7 +215,7 @@ impl Geometry {
         }
     }
 
-    /// True when the lower half of a deadline tells those of one bucket apart.
+    /// True when no two deadlines of one bucket have the same lower half.
     #[inline]
     pub(crate) fn is_narrow(&self, level: usize) -> bool {
         self.bucket_ticks(level) <= 1 << 32

@@ -267,8 +267,8 @@ impl<N: PageSlot> Pages<N> {
         self.release_if(index, |_| true);
     }
 
-    /// Looks a slot up, and frees it if `is_over` says so: see [`release`](Self::release). A slot
-    /// whose page has no memory is none.
+    /// Looks a slot up, and frees it if `is_over` returns true, as it may for one in use: see
+    /// [`release`](Self::release). Does nothing for an index whose page has no memory.
     #[inline(always)]
     pub fn release_if(&mut self, index: u32, is_over: impl FnOnce(&mut N) -> bool) {
         let number = index >> N::PAGE_BITS;
