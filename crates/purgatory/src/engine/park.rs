@@ -307,14 +307,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             drop(shard);
             return Err(Refused::new(operation, reason));
         }
+        // The key's `Eq` or `Clone` may panic here. The shard is unlocked then, before the
+        // operation is dropped.
+        let record = shard.record_of(only);
         shard.counts.checks += u64::from(O::CHECKED);
         // No event since the check: it is parked.
         if !O::CHECKED || !self.versions.changed(only) {
-            let handle = self.put_in(&mut shard, times, State::Parked(operation), only);
+            let state = State::Parked(operation);
+            let handle = self.put_in(&mut shard, record, times, state, only.watermark);
             return Ok(PutIn::Parked(handle));
         }
         // Otherwise this thread holds it, to check it again.
-        let handle = self.put_in_held(&mut shard, times, only);
+        let handle = self.put_in_held(&mut shard, record, times, only.watermark);
         let held = CheckedOut::new(handle, operation, Cause::Event);
         Ok(PutIn::Held(held))
     }
@@ -340,12 +344,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             drop(shard);
             return Err(Refused::new(operation, reason));
         }
+        // As in `park_under`, a panic of the key unlocks before the operation is dropped.
+        let record = shard.record_of(first);
         shard.counts.checks += u64::from(!was_behind);
         let event_passed = self.versions.changed(first);
 
         // 1. Behind others: it is checked once it has moved up. An event that came by stays noted.
-        if shard.is_awaited_in_turn(first.key, first.hash) {
-            let handle = self.put_in_turn(&mut shard, times, State::Parked(operation), first);
+        if shard.has_in_turn(record) {
+            let state = State::Parked(operation);
+            let handle = self.put_in_turn(&mut shard, record, times, state);
             if let Some(entry) = shard.get_mut(handle) {
                 if event_passed {
                     entry.note_event();
@@ -360,14 +367,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 2. The head, and nothing has changed since its check.
         let was_behind = was_behind && !failpoint!(NewcomerTrustsQueue);
         if !event_passed && !was_behind {
+            let state = State::Parked(operation);
             return Ok(ParkedUnder {
-                handle: self.put_in_turn(&mut shard, times, State::Parked(operation), first),
+                handle: self.put_in_turn(&mut shard, record, times, state),
                 checked_in: CheckedIn::Parked,
             });
         }
 
         // 3. The head, since those ahead have left, or an event came by: this thread checks it.
-        let handle = self.put_in_turn(&mut shard, times, State::Held, first);
+        let handle = self.put_in_turn(&mut shard, record, times, State::Held);
         let cause = if event_passed {
             Cause::Event
         } else {
@@ -386,17 +394,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         shard.refuses()
     }
 
-    /// Puts an operation into the shard of its first key, or an entry for one that its parker
-    /// holds. Always inlined: most parking is this.
+    /// Puts an operation into the shard of its only key, whose record this is, or an entry for one
+    /// that its parker holds. Always inlined: most parking is this.
     #[inline(always)]
     fn put_in(
         &self,
         shard: &mut LockedShard<'_, K, O>,
+        record: u32,
         times: &ParkTimes,
         state: State<O>,
-        first: &Watch<'_, K>,
+        watermark: Option<Watermark>,
     ) -> TimerHandle {
-        let inserted = shard.park(times, self.follows(), state, first);
+        let inserted = shard.park_at(record, times, self.follows(), state, watermark);
         Self::work_at(shard, times, inserted.due);
         inserted.handle
     }
@@ -406,22 +415,23 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn put_in_held(
         &self,
         shard: &mut LockedShard<'_, K, O>,
+        record: u32,
         times: &ParkTimes,
-        only: &Watch<'_, K>,
+        watermark: Option<Watermark>,
     ) -> TimerHandle {
-        self.put_in(shard, times, State::Held, only)
+        self.put_in(shard, record, times, State::Held, watermark)
     }
 
     /// Puts an operation in turn into the shard of its key, as [`put_in`](Self::put_in) does.
     fn put_in_turn(
         &self,
         shard: &mut LockedShard<'_, K, O>,
+        record: u32,
         times: &ParkTimes,
         state: State<O>,
-        watch: &Watch<'_, K>,
     ) -> TimerHandle {
         let follows = self.follows();
-        let inserted = shard.park_in_turn(times, follows, state, watch);
+        let inserted = shard.park_in_turn(record, times, follows, state);
         Self::work_at(shard, times, inserted.due);
         inserted.handle
     }

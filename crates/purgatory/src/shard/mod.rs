@@ -305,24 +305,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         is_first
     }
 
-    /// Puts an operation in and watches its first key. The shard must not refuse it.
-    ///
-    /// It has one key, and comes as [`State::Parked`], checked, or as [`State::Held`] if its parker
-    /// is to check it again. One with several keys is reserved, watched and [arrives](arrive).
-    /// `follows` is the sequence of the operation before, when order matters over several shards.
-    #[inline(always)]
-    pub(crate) fn park(
-        &mut self,
-        times: &ParkTimes,
-        follows: Option<u64>,
-        state: State<O>,
-        watch: &Watch<'_, K>,
-    ) -> Inserted {
-        // The key's record first: the key's `Eq` and `Clone` may panic, and nothing has changed.
-        let record = self.record_of(watch);
-        self.park_at(record, times, follows, state, watch.watermark)
-    }
-
     /// Puts an operation in that waits alone for a key, which has no waiter. The shard must not
     /// refuse it.
     #[inline]
@@ -338,15 +320,15 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.park_at(record, times, follows, State::Parked(payload), None)
     }
 
-    /// Puts an operation in, as [`park`](Self::park) does, that waits in turn under its only key.
+    /// Puts an operation in, as [`park_at`](Self::park_at) does, that waits in turn under its only
+    /// key.
     pub(crate) fn park_in_turn(
         &mut self,
+        record: u32,
         times: &ParkTimes,
         follows: Option<u64>,
         state: State<O>,
-        watch: &Watch<'_, K>,
     ) -> Inserted {
-        let record = self.record_of(watch);
         self.counts.parked += 1;
         let inserted = self.entries.insert(times, follows, state, Link::NOWHERE);
         self.link_in_turn(record, inserted.handle.id().index());

@@ -144,8 +144,9 @@ pub(crate) struct SecondaryKey<K> {
 }
 
 impl<K: Eq + Clone, O> Shard<K, O> {
-    /// Returns the record of a key that is about to be watched. Runs the key's `Eq`, and `Clone`
-    /// when the key is new; a panic of theirs changes nothing.
+    /// Returns the record of a key that is about to be watched, in this lock hold. Runs the key's
+    /// `Eq`, and `Clone` when the key is new; a panic of theirs changes nothing. Call it while the
+    /// operation is still where it is dropped after the unlock.
     #[inline(always)]
     pub(crate) fn record_of(&mut self, watch: &Watch<'_, K>) -> u32 {
         match self.keys.find(watch.key, watch.hash) {
@@ -154,7 +155,13 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         }
     }
 
-    /// Puts an operation in whose first key has this record, as [`park`](Self::park) does.
+    /// Puts an operation in and watches its first key, which has this record. The shard must not
+    /// refuse it.
+    ///
+    /// It has one key, and comes as [`State::Parked`], checked, or as [`State::Held`] if its parker
+    /// is to check it again. One with several keys is reserved, watched and
+    /// [arrives](super::arrive). `follows` is the sequence of the operation before, when order
+    /// matters over several shards.
     #[inline(always)]
     pub(crate) fn park_at(
         &mut self,

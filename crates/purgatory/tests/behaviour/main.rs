@@ -13,6 +13,7 @@ mod endings;
 mod errors;
 mod fair_ends;
 mod held_up;
+mod keys_that_panic;
 mod metrics;
 mod monitor;
 mod others_bugs;

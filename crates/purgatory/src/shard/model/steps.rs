@@ -162,10 +162,11 @@ impl Model {
         };
         let shard = &mut self.shards[key.shard()];
         assert_eq!(shard.refuses(), None);
+        let record = shard.record_of(&watch);
         let inserted = if in_turn {
-            shard.park_in_turn(&times, None, state, &watch)
+            shard.park_in_turn(record, &times, None, state)
         } else {
-            shard.park(&times, None, state, &watch)
+            shard.park_at(record, &times, None, state, watermark)
         };
         // 2. The wheel knows of it, unless it is never due.
         assert_eq!(
