@@ -175,37 +175,37 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             return Err(RefusedReason::OtherEpoch { present });
         }
 
-        // 2. The new value. The waits for more are found in the same lock hold, if they
-        //    are to be cancelled.
+        // 2. The new value. Unless waits are cancelled, this is an advance from here on.
         let Place {
             mut shard, record, ..
         } = self.place_for(shard, found, key, hash, places)?;
         self.versions.count_event(hash);
         let is_met = shard.begin_epoch(record, epoch, value);
-        let mut met = MetWaits::new();
-        let mut unmet = Vec::new();
-        if cancel.is_some() {
-            // The met ones leave first: they are not for more.
-            let meet = |wait: &mut O| wait.met(value);
-            shard.take_met(record, value, usize::MAX, now_ns, &mut met, meet);
-            unmet = shard.unmet(record);
-        } else if is_met {
+        let Some(reason) = cancel else {
+            if !is_met {
+                return Ok(0);
+            }
             return Ok(self.complete_met(shard, record, key, hash, value));
-        }
+        };
 
-        // 3. Finish what ended.
+        // 3. Take the met waits first, which are not for more, then find the others, in the same
+        //    lock hold.
+        let mut met = MetWaits::new();
+        let meet = |wait: &mut O| wait.met(value);
+        shard.take_met(record, value, usize::MAX, now_ns, &mut met, meet);
+        let unmet = shard.unmet(record);
+
+        // 4. Finish what ended, and cancel the others.
         let call = Call::enter(&self.executors);
         let mut unfinished = Unfinished::new(self, &call);
         let met_waits = met.waits.into_iter().map(MetWait::into_ended);
         unfinished.ended.extend(met_waits);
-        if let Some(reason) = cancel {
-            self.each_taken(shard, &unmet, |first_shard, handle| {
-                let outcome = Outcome::Cancelled(reason.clone());
-                unfinished
-                    .ended
-                    .extend(first_shard.claim(handle, outcome, now_ns));
-            });
-        }
+        self.each_taken(shard, &unmet, |first_shard, handle| {
+            let outcome = Outcome::Cancelled(reason.clone());
+            unfinished
+                .ended
+                .extend(first_shard.claim(handle, outcome, now_ns));
+        });
         let ended = unfinished.ended.len();
         unfinished.finish();
         Ok(ended + self.judge_all_ended(&call, met.quorums))
