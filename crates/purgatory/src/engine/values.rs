@@ -274,7 +274,6 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         loop {
             // 1. Take some off the key.
             let mut met = MetWaits::new();
-            shard.signalled(record);
             let meet = |wait: &mut O| wait.met(value);
             let more = shard.take_met(record, value, MET_BATCH, now_ns, &mut met, meet);
             drop(shard);

@@ -282,11 +282,14 @@ impl<K: Eq> Keys<K> {
         ListEnd::Watermarks(watermarks, watermark)
     }
 
-    /// Sets a key's value.
+    /// Sets a key's value, and wipes its quiet time: that is an event, met or not.
     pub(super) fn set_value(&mut self, number: u32, value: u64) {
-        let before = self.watermarks_mut(number).value.replace(value);
-        if before.is_none() && self.at(number).waiters == 0 {
-            self.distant.unwaited += 1;
+        let Keys { records, distant } = self;
+        let record = linked_mut(records, number);
+        record.quiet_since = None;
+        let before = record.watermarks_mut(distant).value.replace(value);
+        if before.is_none() && record.waiters == 0 {
+            distant.unwaited += 1;
         }
     }
 

@@ -1,6 +1,9 @@
 //! Watermarks by key, and quorums of them, in the orders that a network produces.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use crate::support::{MINUTE, SECOND, assert_empty, by_hand, over, poll, race, requested};
 use purgatory::{
@@ -486,4 +489,30 @@ fn waits_take_borrowed_forms_of_their_key() {
     assert_eq!(ends.advance("orders-0", 6), Ok(2));
     assert_eq!(over(&mut second.unwrap()), Ok(6));
     assert_eq!(over(&mut third.unwrap()), Ok(6));
+}
+
+/// Its source is alive, though no wait is reached.
+#[test]
+fn key_whose_value_advances_is_not_quiet() {
+    const ZERO: Duration = Duration::ZERO;
+
+    let (timer, waits, watermarks) = watermarks();
+    let quietest = || waits.snapshot(1).quietest;
+    let wait = watermarks.wait_for(&1, 9, MINUTE);
+    assert_eq!(quietest(), [(1, ZERO)]);
+    timer.advance(SECOND);
+    assert_eq!(quietest(), [(1, SECOND)]);
+    assert_eq!(watermarks.advance(&1, 5), Ok(0));
+    assert_eq!(quietest(), [(1, ZERO)], "an advance");
+    timer.advance(SECOND);
+    assert_eq!(watermarks.reset_and_cancel(&1, 1, 9), Ok(1));
+    assert_eq!((over(&mut { wait }), quietest()), (Ok(9), vec![]));
+
+    let wait = watermarks.wait_for(&1, 19, MINUTE);
+    assert_eq!(quietest(), [(1, ZERO)]);
+    timer.advance(SECOND);
+    assert_eq!(watermarks.reset(&1, 2, 8), Ok(0));
+    assert_eq!(quietest(), [(1, ZERO)], "an epoch");
+    drop(wait);
+    assert_empty(&waits);
 }
