@@ -66,6 +66,24 @@ fn tasks_of_one_tick_run_in_the_order_of_scheduling() {
 }
 
 #[test]
+fn overdue_tasks_run_in_the_order_of_their_deadlines() {
+    let timer = ManualTimer::new();
+    timer.advance(10 * SECOND);
+    let (send, ran) = mpsc::channel();
+    for deadline in [3, 1, 9, 2, 1] {
+        let send = send.clone();
+        let deadline_ns = deadline * 1_000_000_000;
+        timer
+            .schedule_at(Moment::from_nanos(deadline_ns), move || {
+                send.send(deadline).unwrap();
+            })
+            .unwrap();
+    }
+    timer.advance(MS);
+    assert_eq!(ran.try_iter().collect::<Vec<_>>(), [1, 1, 2, 3, 9]);
+}
+
+#[test]
 fn a_deadline_is_a_moment_of_the_timers_clock() {
     let (timer, times) = setup();
     timer.advance(SECOND);
