@@ -1,9 +1,9 @@
 //! Operations without a type of their own: boxed operations of several kinds in one purgatory
 //! ([`BoxedOperation`]), and a pair of closures instead of a struct ([`when`]).
 
-use std::{any::Any, time::Duration};
+use std::{any::Any, task::Waker, time::Duration};
 
-use crate::operation::{DelayedOperation, Outcome, opaque};
+use crate::operation::{Answering, DelayedOperation, Outcome, opaque};
 
 /// Any operation, boxed. One purgatory of these takes several kinds, futures and blocking waits
 /// included.
@@ -37,6 +37,11 @@ trait Erased: Send {
     fn weight(&self) -> u64;
     fn expiring(&mut self, late: &dyn Fn() -> Duration);
     fn on_complete(self: Box<Self>, outcome: Outcome);
+    fn waker(&mut self) -> Option<&mut Option<Waker>>;
+    fn make_answer(&mut self, outcome: &Outcome);
+    fn answer(&mut self, outcome: &Outcome) -> Answering;
+    fn give_answer(&mut self, to: &mut dyn Any);
+    fn detach(&mut self, back: Box<dyn FnOnce(BoxedOperation) + Send>);
     fn as_any(&mut self) -> &mut dyn Any;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
@@ -64,6 +69,27 @@ impl<O: DelayedOperation> Erased for O {
 
     fn on_complete(self: Box<Self>, outcome: Outcome) {
         DelayedOperation::on_complete(*self, outcome);
+    }
+
+    fn waker(&mut self) -> Option<&mut Option<Waker>> {
+        DelayedOperation::waker(self)
+    }
+
+    fn make_answer(&mut self, outcome: &Outcome) {
+        DelayedOperation::make_answer(self, outcome);
+    }
+
+    fn answer(&mut self, outcome: &Outcome) -> Answering {
+        DelayedOperation::answer(self, outcome)
+    }
+
+    fn give_answer(&mut self, to: &mut dyn Any) {
+        DelayedOperation::give_answer(self, to);
+    }
+
+    fn detach(&mut self, back: Box<dyn FnOnce(BoxedOperation) + Send>) {
+        let back = Box::new(move |operation| back(BoxedOperation::new(operation)));
+        DelayedOperation::detach(self, back);
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -119,6 +145,8 @@ impl BoxedOperation {
 }
 
 impl DelayedOperation for BoxedOperation {
+    const AWAITED: bool = true;
+
     fn try_complete(&mut self) -> bool {
         self.operation.check(true)
     }
@@ -137,6 +165,26 @@ impl DelayedOperation for BoxedOperation {
 
     fn expiring(&mut self, late: &dyn Fn() -> Duration) {
         self.operation.expiring(late);
+    }
+
+    fn waker(&mut self) -> Option<&mut Option<Waker>> {
+        self.operation.waker()
+    }
+
+    fn make_answer(&mut self, outcome: &Outcome) {
+        self.operation.make_answer(outcome);
+    }
+
+    fn answer(&mut self, outcome: &Outcome) -> Answering {
+        self.operation.answer(outcome)
+    }
+
+    fn give_answer(&mut self, to: &mut dyn Any) {
+        self.operation.give_answer(to);
+    }
+
+    fn detach(&mut self, back: Box<dyn FnOnce(Self) + Send>) {
+        self.operation.detach(back);
     }
 
     fn on_complete(self, outcome: Outcome) {

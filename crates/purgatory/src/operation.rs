@@ -146,14 +146,35 @@ pub trait DelayedOperation: Send + 'static {
         None
     }
 
-    /// Turns an operation that a future waits for into its answer, and returns the part that is
-    /// called back: it wakes the task. Runs under a lock, so no user code runs in here.
+    /// Makes the answer of an operation that a future waits for and that has ended. This is for
+    /// answers that user code makes: it runs with nothing locked.
     #[doc(hidden)]
-    fn answer(&mut self, outcome: &Outcome) -> Self
+    fn make_answer(&mut self, outcome: &Outcome) {
+        let _ = outcome;
+    }
+
+    /// Turns an operation that ends into its answer, if a future waits for it. Runs under a lock:
+    /// no user code runs in here.
+    #[doc(hidden)]
+    fn answer(&mut self, outcome: &Outcome) -> Answering {
+        let _ = outcome;
+        Answering::NotAwaited
+    }
+
+    /// Moves the answer to `to`, an `Option` of the result that its future yields.
+    #[doc(hidden)]
+    fn give_answer(&mut self, to: &mut dyn Any) {
+        let _ = to;
+    }
+
+    /// Takes an operation that a future waits for out of the purgatory. When it ends, it is handed
+    /// to `back` with its answer.
+    #[doc(hidden)]
+    fn detach(&mut self, back: Box<dyn FnOnce(Self) + Send>)
     where
         Self: Sized,
     {
-        unreachable!("no future waits for it: {outcome}")
+        drop(back);
     }
 
     /// Checks the condition without an event: for a recheck, or for the last check.
@@ -190,6 +211,18 @@ pub trait DelayedOperation: Send + 'static {
     fn on_complete(self, outcome: Outcome)
     where
         Self: Sized;
+}
+
+/// The use of an operation that ends.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Answering {
+    /// No future waits for it: it is called back.
+    NotAwaited,
+    /// User code makes its answer first, with nothing locked.
+    Unmade,
+    /// It is the answer. The waker is that of the task's last poll.
+    Made(Option<Waker>),
 }
 
 /// The end of an operation.
@@ -335,6 +368,20 @@ impl ParkResult {
             ParkResult::Parked(id) => Some(*id),
             ParkResult::Ended(_) => None,
         }
+    }
+}
+
+/// An operation that came to be parked.
+pub(crate) enum Came<O> {
+    /// It was parked, and may have ended since.
+    Parked(ParkResult),
+    /// It ended without being parked, and has its answer.
+    AtOnce(O),
+}
+
+impl<O> From<ParkResult> for Came<O> {
+    fn from(parked: ParkResult) -> Self {
+        Came::Parked(parked)
     }
 }
 

@@ -6,14 +6,16 @@
 use std::{
     mem,
     sync::{Arc, Weak},
+    task::Waker,
 };
 
 use timer_core::BuildError;
 
 use crate::{
     boxed::BoxedOperation,
-    engine::signal::Event,
-    operation::{CancelReason, DelayedOperation, Outcome, Timeout, opaque},
+    engine::{answer::Yields, signal::Event},
+    error::WaitError,
+    operation::{Answering, CancelReason, DelayedOperation, Outcome, Timeout, opaque},
     purgatory::Purgatory,
     sync::Mutex,
     wait::WaitFuture,
@@ -81,9 +83,22 @@ pub struct PermitWait(BoxedOperation);
 
 impl DelayedOperation for PermitWait {
     const SIGNALLED_BY_CALLERS: bool = false;
+    const AWAITED: bool = true;
 
     fn try_complete(&mut self) -> bool {
         self.0.try_complete()
+    }
+
+    fn waker(&mut self) -> Option<&mut Option<Waker>> {
+        self.0.waker()
+    }
+
+    fn make_answer(&mut self, outcome: &Outcome) {
+        self.0.make_answer(outcome);
+    }
+
+    fn answer(&mut self, outcome: &Outcome) -> Answering {
+        self.0.answer(outcome)
     }
 
     fn check_without_event(&mut self) -> bool {
@@ -92,6 +107,12 @@ impl DelayedOperation for PermitWait {
 
     fn on_complete(self, outcome: Outcome) {
         self.0.on_complete(outcome);
+    }
+}
+
+impl Yields<Permit> for PermitWait {
+    fn into_answer(self) -> Result<Permit, WaitError> {
+        self.0.into_answer()
     }
 }
 

@@ -99,6 +99,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// a purgatory, nor drop a value that does, such as a [future](crate::WaitFuture). Debug builds
     /// panic on such a call; a release build may deadlock.
     ///
+    /// The operation of a [`wait`](Purgatory::wait) has to stay in its place: with another one put
+    /// there, its future yields [`Panicked`](crate::CancelReason::Panicked).
+    ///
     /// # Panics
     /// Resumes a panic of `reach`; the operation stays parked, as `reach` left it.
     ///

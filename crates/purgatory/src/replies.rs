@@ -11,7 +11,7 @@ use timer_core::BuildError;
 use crate::{
     engine::{Core, answer::Yields},
     error::{Refused, RefusedReason, WaitError},
-    operation::{CancelReason, DelayedOperation, Outcome, ParkResult, Timeout, opaque},
+    operation::{Answering, CancelReason, DelayedOperation, Outcome, ParkResult, Timeout, opaque},
     purgatory::Purgatory,
     reason::Reason,
     wait::WaitFuture,
@@ -82,8 +82,6 @@ enum Reply<V> {
     },
     /// It has ended. The future has not taken the answer.
     Answered(Result<V, WaitError>),
-    /// The part that is called back when it ends without a value.
-    WakeUp(Option<Waker>),
 }
 
 impl<V> Expected<V> {
@@ -92,7 +90,7 @@ impl<V> Expected<V> {
     fn answer(&mut self, answer: Result<V, WaitError>) -> Option<Waker> {
         match mem::replace(&mut self.state, Reply::Answered(answer)) {
             Reply::Expected { waker, .. } => waker,
-            Reply::Answered(_) | Reply::WakeUp(_) => None,
+            Reply::Answered(_) => None,
         }
     }
 }
@@ -109,29 +107,22 @@ impl<V: Send + 'static> DelayedOperation for Expected<V> {
     fn waker(&mut self) -> Option<&mut Option<Waker>> {
         match &mut self.state {
             Reply::Expected { waker, .. } => Some(waker),
-            Reply::Answered(_) | Reply::WakeUp(_) => None,
+            Reply::Answered(_) => None,
         }
     }
 
-    fn answer(&mut self, outcome: &Outcome) -> Self {
-        let waker = self.answer(Err(WaitError::of(outcome.clone())));
-        Expected {
-            state: Reply::WakeUp(waker),
-        }
+    fn answer(&mut self, outcome: &Outcome) -> Answering {
+        Answering::Made(self.answer(Err(WaitError::of(outcome.clone()))))
     }
 
-    fn on_complete(self, _: Outcome) {
-        if let Reply::WakeUp(Some(waker)) = self.state {
-            waker.wake();
-        }
-    }
+    fn on_complete(self, _: Outcome) {} // its future was dropped
 }
 
 impl<V: Send + 'static> Yields<V> for Expected<V> {
     fn into_answer(self) -> Result<V, WaitError> {
         match self.state {
             Reply::Answered(answer) => answer,
-            Reply::Expected { .. } | Reply::WakeUp(_) => unreachable!("it was answered"),
+            Reply::Expected { .. } => unreachable!("it was answered"),
         }
     }
 }
@@ -269,7 +260,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         let core = &self.purgatory.core;
         core.cancel_older_than(&outcome, |expected| match expected.state {
             Reply::Expected { generation, .. } => generation,
-            Reply::Answered(_) | Reply::WakeUp(_) => u64::MAX, // it has ended
+            Reply::Answered(_) => u64::MAX, // it has ended
         })
     }
 

@@ -1,20 +1,21 @@
 //! Waits: a future of the value that a condition yields, and a blocking wait for it.
 //!
-//! A condition is a closure that gives `Some(value)` once it holds. Operation and future share an
-//! [`Answer`], through which the value is handed over. *One swap decides*: the operation fills the
-//! answer, or the future abandons it. The later of the two sees what the other did.
+//! A condition is a closure that gives `Some(value)` once it holds. The box of the operation, in
+//! its entry, is all that there is of a wait: it has the condition, then the value in its place,
+//! and the waker of the last poll beside it. The future takes the box out of the entry, as that of
+//! a reply does its answer.
 //!
-//! The future of an expected reply shares nothing: it takes its answer from the operation's entry.
+//! *Dropped first*: a condition is dropped before its task is woken, with nothing locked. So a
+//! check that comes true drops it, and its answer is there as the operation ends, in that lock
+//! hold. Any other end leaves the entry without one until the condition is dropped.
 
 use std::{
+    any::Any,
     convert::identity,
     future::Future,
     mem,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{Ordering, fence},
-    },
+    sync::Arc,
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
 };
@@ -25,10 +26,13 @@ use crate::{
     boxed::BoxedOperation,
     engine::answer::Yields,
     error::{RefusedReason, WaitError},
-    operation::{CancelReason, DelayedOperation, OperationId, Outcome, Timeout, opaque},
-    origin::{EntryAnswer, TurnOrigin, WaitOrigin},
+    operation::{
+        Answering, Came, CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, Timeout,
+        opaque,
+    },
+    origin::{AnswerOrigin, EntryAnswer, TurnOrigin},
     purgatory::Purgatory,
-    sync::{Mutex, plain},
+    sync::plain,
     watches::{IntoWatches, WatchKey, Watches},
 };
 
@@ -63,53 +67,54 @@ impl IntoAnswer for bool {
     }
 }
 
-/// The state that a wait's operation and its future share.
-pub(crate) enum Answer<T> {
-    /// The operation waits. The waker is that of the last poll.
-    Waiting(Option<Waker>),
-    /// The operation has ended; the future has not taken the result.
-    Filled(Result<T, WaitError>),
-    /// The future was dropped, or has taken the result.
-    Abandoned,
+/// The operation of a wait. Once it has ended, it is the wait's answer.
+struct Waiting<C, T> {
+    stage: Stage<C, T>,
+    /// Whether rechecks and last checks evaluate the condition.
+    rechecked: bool,
+    task: Task<T>,
 }
 
-pub(crate) type Shared<T> = Arc<Mutex<Answer<T>>>;
+/// The condition of a wait, and then its result.
+enum Stage<C, T> {
+    Waits(C),
+    /// The condition is dropped.
+    Over(Result<T, WaitError>),
+}
 
-impl<T> Answer<T> {
-    pub(crate) fn shared() -> Shared<T> {
-        Arc::new(Mutex::new(Answer::Waiting(None)))
-    }
+/// The task that waits for the result.
+enum Task<T> {
+    /// Its future polls the operation's entry. The waker is that of the last poll.
+    AtEntry(Option<Waker>),
+    /// The same, but the operation was taken out of its purgatory.
+    Away(WayBack<T>),
+    /// Its future finds the result.
+    Answered,
+}
 
-    /// Fills the answer, for the operation. Returns the waker, to be woken with nothing locked; or
-    /// hands the result back if the future abandoned the answer.
-    pub(crate) fn fill(
-        answer: &Mutex<Answer<T>>,
-        result: Result<T, WaitError>,
-    ) -> Result<Option<Waker>, Result<T, WaitError>> {
-        let mut answer = answer.lock();
-        if let Answer::Waiting(waker) = &mut *answer {
-            let waker = waker.take();
-            *answer = Answer::Filled(result);
-            Ok(waker)
-        } else {
-            Err(result)
+/// The way of a result back to the entry that the future polls. Dropped without one, by a panic of
+/// the condition or with the operation, it yields [`Panicked`](CancelReason::Panicked).
+struct WayBack<T>(Option<Return<T>>);
+
+type Return<T> = Box<dyn FnOnce(Result<T, WaitError>) + Send>;
+
+const PANICKED: WaitError = WaitError::Cancelled(CancelReason::Panicked);
+
+impl<C, R, T> Waiting<C, T>
+where
+    C: FnMut() -> R + Send + 'static,
+    R: IntoAnswer<Answer = T>,
+    T: Send + 'static,
+{
+    /// Makes the operation of a wait that is to be parked.
+    fn new(condition: C, rechecked: bool) -> Self {
+        Waiting {
+            stage: Stage::Waits(condition),
+            rechecked,
+            task: Task::AtEntry(None),
         }
     }
 }
-
-/// The operation of a wait.
-struct Waiting<C, T> {
-    condition: C,
-    /// Whether rechecks and last checks evaluate the condition.
-    rechecked: bool,
-    /// The value that the condition gave.
-    value: Option<T>,
-    answer: Unfilled<T>,
-}
-
-/// The operation's side of the answer, until it is filled. Dropped unfilled, by a panic of the
-/// condition or a refusal of the operation, it fills in [`Panicked`](CancelReason::Panicked).
-pub(crate) struct Unfilled<T>(Option<Shared<T>>);
 
 impl<C, R, T> DelayedOperation for Waiting<C, T>
 where
@@ -118,47 +123,111 @@ where
     T: Send + 'static,
 {
     fn try_complete(&mut self) -> bool {
-        self.value = (self.condition)().into_answer();
-        self.value.is_some()
+        let Stage::Waits(condition) = &mut self.stage else {
+            return true;
+        };
+        let Some(value) = condition().into_answer() else {
+            return false;
+        };
+        // The condition goes before the task runs, which may rely on that.
+        drop(mem::replace(&mut self.stage, Stage::Over(Ok(value))));
+        true
     }
 
     fn check_without_event(&mut self) -> bool {
         self.rechecked && self.try_complete()
     }
 
-    fn on_complete(mut self, outcome: Outcome) {
-        let result = if outcome == Outcome::Completed {
+    fn waker(&mut self) -> Option<&mut Option<Waker>> {
+        match &mut self.task {
+            Task::AtEntry(waker) => Some(waker),
+            Task::Away(_) | Task::Answered => None,
+        }
+    }
+
+    fn make_answer(&mut self, outcome: &Outcome) {
+        // It stays at that if the condition panics.
+        let before = mem::replace(&mut self.stage, Stage::Over(Err(PANICKED)));
+        let result = match (before, outcome) {
+            (Stage::Over(Ok(value)), Outcome::Completed) => Ok(value),
             // A call or a watermark completes without a check, so the value may be missing.
-            let value = self.value.or_else(|| (self.condition)().into_answer());
-            value.ok_or_else(|| WaitError::of(outcome))
-        } else {
-            Err(WaitError::of(outcome))
+            (Stage::Waits(mut condition), Outcome::Completed) => condition()
+                .into_answer()
+                .ok_or_else(|| WaitError::of(outcome.clone())),
+            (before, outcome) => {
+                drop(before); // before the task runs
+                Err(WaitError::of(outcome.clone()))
+            }
         };
-        drop(self.condition); // before the task runs, which may rely on that
-        self.answer.fill(result);
-    }
-}
-
-impl<T> Unfilled<T> {
-    pub(crate) fn new(answer: &Shared<T>) -> Self {
-        Unfilled(Some(answer.clone()))
+        self.stage = Stage::Over(result);
     }
 
-    /// Fills the answer and wakes the task.
-    pub(crate) fn fill(&mut self, result: Result<T, WaitError>) {
-        let Some(answer) = self.0.take() else { return };
-        if let Ok(Some(waker)) = Answer::fill(&answer, result) {
-            waker.wake();
+    fn answer(&mut self, outcome: &Outcome) -> Answering {
+        let Task::AtEntry(waker) = &mut self.task else {
+            return Answering::NotAwaited;
+        };
+        match (&self.stage, outcome) {
+            (Stage::Over(Ok(_)), Outcome::Completed) | (Stage::Over(Err(_)), _) => {
+                let waker = waker.take();
+                self.task = Task::Answered;
+                Answering::Made(waker)
+            }
+            _ => Answering::Unmade,
+        }
+    }
+
+    fn give_answer(&mut self, to: &mut dyn Any) {
+        let Some(to) = to.downcast_mut::<Option<Result<T, WaitError>>>() else {
+            return;
+        };
+        if let Stage::Over(result) = mem::replace(&mut self.stage, Stage::Over(Err(PANICKED))) {
+            *to = Some(result);
+        }
+    }
+
+    fn detach(&mut self, back: Box<dyn FnOnce(Self) + Send>) {
+        let back = move |result| {
+            back(Waiting {
+                stage: Stage::Over(result),
+                rechecked: false,
+                task: Task::Answered,
+            });
+        };
+        self.task = Task::Away(WayBack(Some(Box::new(back))));
+    }
+
+    fn on_complete(mut self, outcome: Outcome) {
+        // In its purgatory it is answered instead.
+        let Task::Away(mut back) = mem::replace(&mut self.task, Task::Answered) else {
+            return;
+        };
+        self.make_answer(&outcome);
+        if let Stage::Over(result) = self.stage {
+            back.give(result);
         }
     }
 }
 
-impl<T> Drop for Unfilled<T> {
+impl<T> WayBack<T> {
+    fn give(&mut self, result: Result<T, WaitError>) {
+        if let Some(back) = self.0.take() {
+            back(result);
+        }
+    }
+}
+
+impl<T> Drop for WayBack<T> {
     fn drop(&mut self) {
-        if self.0.is_some() {
-            // The condition may be panicking; a second panic, of the waker, would abort.
-            let _ = contain(|| self.fill(Err(WaitError::Cancelled(CancelReason::Panicked))));
-        }
+        // The condition may be panicking; a second panic, of the waker, would abort.
+        let _ = contain(|| self.give(Err(PANICKED)));
+    }
+}
+
+impl<T: 'static> Yields<T> for BoxedOperation {
+    fn into_answer(mut self) -> Result<T, WaitError> {
+        let mut answer: Option<Result<T, WaitError>> = None;
+        self.give_answer(&mut answer);
+        answer.unwrap_or(Err(PANICKED))
     }
 }
 
@@ -179,8 +248,6 @@ impl<T> Drop for Unfilled<T> {
 #[must_use = "dropped, it cancels the wait"]
 pub struct WaitFuture<T> {
     source: Source<T>,
-    /// Its operation, if it was parked.
-    id: Option<OperationId>,
 }
 
 /// A result that is here is moved out of the future, never pinned.
@@ -188,85 +255,26 @@ impl<T> Unpin for WaitFuture<T> {}
 
 /// The place that a future takes its result from.
 enum Source<T> {
-    /// An answer that it shares with its operation.
-    Shared {
-        answer: Shared<T>,
-        origin: Arc<dyn WaitOrigin>,
-    },
     /// The entry of its operation.
     Entry(EntryAnswer<T>),
     /// It is here: the operation was not parked. The mutex is never locked; it makes the future
     /// `Sync`.
     Here(plain::Mutex<Result<T, WaitError>>),
-    /// It was taken.
+    /// It was here, and was taken.
     Taken,
 }
 
 impl<T> Future for WaitFuture<T> {
     type Output = Result<T, WaitError>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = match &mut self.source {
-            Source::Entry(entry) => entry.poll(context.waker()),
-            Source::Shared { answer, .. } => poll_shared(answer, context.waker()),
-            Source::Here(_) | Source::Taken => self.take_here(),
-        };
-        // The result is taken once.
-        if polled.is_ready() {
-            self.source = Source::Taken;
-        }
-        polled
-    }
-}
-
-/// Polls for a shared answer.
-fn poll_shared<T>(answer: &Shared<T>, waker: &Waker) -> Poll<Result<T, WaitError>> {
-    // Clone the waker before the lock is taken, since wakers are user code. An operation that
-    // has dropped its share has filled the answer, and needs no waker.
-    let is_filled = Arc::strong_count(answer) == 1;
-    fence(Ordering::Acquire); // the operation filled the answer before it dropped its share
-    let mut waker = if is_filled { None } else { Some(waker.clone()) };
-
-    // Leave the waker, and drop the one before it after the unlock.
-    let mut locked = answer.lock();
-    if let Answer::Waiting(kept) = &mut *locked {
-        mem::swap(kept, &mut waker);
-        drop(locked);
-        return Poll::Pending;
-    }
-
-    // Or take the result.
-    let taken = mem::replace(&mut *locked, Answer::Abandoned);
-    drop(locked);
-    match taken {
-        Answer::Filled(result) => Poll::Ready(result),
-        Answer::Waiting(_) | Answer::Abandoned => unreachable!("its future abandons it as it goes"),
-    }
-}
-
-impl<T> Drop for WaitFuture<T> {
     #[inline]
-    fn drop(&mut self) {
-        if !matches!(self.source, Source::Taken) {
-            self.abandon();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Source::Entry(entry) = &mut self.source {
+            if let Some(polled) = entry.poll(context.waker()) {
+                return polled;
+            }
         }
-    }
-}
-
-/// Abandons a shared answer, and cancels its operation.
-fn abandon_shared<T>(answer: &Shared<T>, origin: &dyn WaitOrigin, id: Option<OperationId>) {
-    let abandoned = mem::replace(&mut *answer.lock(), Answer::Abandoned);
-    let waits = matches!(abandoned, Answer::Waiting(_));
-    if let Some(id) = id {
-        if waits && !failpoint!(DroppedFutureLeavesOperation) {
-            origin.cancel(id);
-        }
-    }
-    let is_untaken = matches!(abandoned, Answer::Filled(Ok(_)));
-    drop(abandoned); // a value or waker of the user's, with nothing locked
-    // In turn. A guard has returned what it held by now: the next finds it.
-    if is_untaken {
-        origin.pass_turn();
+        Poll::Ready(self.take_here())
     }
 }
 
@@ -282,26 +290,12 @@ impl Wake for Unpark {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Makes the future of an answer that a parked operation fills when it ends.
-    pub(crate) fn future_of<T>(&self, answer: Shared<T>, id: Option<OperationId>) -> WaitFuture<T> {
-        WaitFuture {
-            source: Source::Shared {
-                answer,
-                origin: self.share(),
-            },
-            id,
-        }
-    }
-
-    /// Makes the future of a parked operation whose answer stays in its entry.
+    /// Makes the future of a parked operation.
     pub(crate) fn answer_of<T>(&self, id: OperationId) -> WaitFuture<T>
     where
         O: Yields<T>,
     {
-        WaitFuture {
-            source: Source::Entry(EntryAnswer::new(self.share(), id)),
-            id: Some(id),
-        }
+        WaitFuture::at(self.share(), id)
     }
 
     /// Parks a wait, as the operation that `wrap` makes of it, and returns its future.
@@ -312,43 +306,33 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         condition: impl FnMut() -> R + Send + 'static,
         rechecked: bool,
         wrap: impl FnOnce(BoxedOperation) -> O,
-    ) -> WaitFuture<R::Answer> {
-        let answer = Answer::shared();
-        let operation = BoxedOperation::new(Waiting {
-            condition,
-            rechecked,
-            value: None,
-            answer: Unfilled::new(&answer),
-        });
+    ) -> WaitFuture<R::Answer>
+    where
+        O: Yields<R::Answer>,
+    {
+        let operation = BoxedOperation::new(Waiting::new(condition, rechecked));
         // An operation with a condition finds a lost wakeup before it expires.
         let watches = Watches {
             last_check: rechecked,
             needs_value: true,
             ..watches
         };
-        let turn = self.turn_of(&watches);
-        match self.core.park(wrap(operation), watches, timeout) {
-            Ok(parked) => {
-                let id = parked.id();
-                match turn {
-                    Some(origin) => WaitFuture {
-                        source: Source::Shared { answer, origin },
-                        id,
-                    },
-                    None => self.future_of(answer, id),
-                }
+        // A key's `Clone` may panic: nothing is parked yet.
+        let mut turn = None;
+        if watches.in_turn {
+            turn = watches.keys.first().cloned();
+        }
+        match self.core.park_awaited(wrap(operation), watches, timeout) {
+            Ok(Came::Parked(ParkResult::Parked(id))) => match turn {
+                Some(key) => WaitFuture::at(Arc::new(TurnOrigin::new(self.share(), key)), id),
+                None => self.answer_of(id),
+            },
+            Ok(Came::AtOnce(operation)) => WaitFuture::ready(operation.into_answer()),
+            Ok(Came::Parked(ParkResult::Ended(outcome))) => {
+                WaitFuture::ready(Err(WaitError::of(outcome)))
             }
             Err(refused) => self.refused(refused.reason),
         }
-    }
-
-    /// Returns the origin of a wait in turn; `None` for other waits.
-    fn turn_of(&self, watches: &Watches<'_, K>) -> Option<Arc<dyn WaitOrigin>> {
-        if !watches.in_turn {
-            return None;
-        }
-        let key = watches.keys.first()?;
-        Some(TurnOrigin::shared(self.share(), key.clone()))
     }
 
     /// Makes a future that yields this refusal.
@@ -371,9 +355,8 @@ impl<K: WatchKey> Purgatory<K> {
     /// once it has given a value. The task is woken where a callback would run, with nothing
     /// locked.
     ///
-    /// Costs two allocations, one for the operation and one for the answer that it shares with the
-    /// future; otherwise as much as
-    /// [`try_complete_else_watch`](Self::try_complete_else_watch).
+    /// Costs one allocation, for the condition and, in its place, the value; otherwise as much as
+    /// [`try_complete_else_watch`](Self::try_complete_else_watch), and one lock for each poll.
     ///
     /// # Errors
     /// The future yields a [`WaitError`] if the wait expired, was cancelled or was refused.
@@ -492,52 +475,44 @@ impl<T> WaitFuture<T> {
     pub(crate) fn ready(result: Result<T, WaitError>) -> Self {
         WaitFuture {
             source: Source::Here(plain::Mutex::new(result)),
-            id: None,
+        }
+    }
+
+    /// Makes the future of an operation that is parked in `origin`.
+    fn at(origin: Arc<dyn AnswerOrigin<T>>, id: OperationId) -> Self {
+        WaitFuture {
+            source: Source::Entry(EntryAnswer::new(origin, id.handle)),
         }
     }
 
     /// Returns the operation's id, to complete, cancel or reschedule it; `None` when it ended at
     /// once.
     pub fn id(&self) -> Option<OperationId> {
-        self.id
+        self.entry().map(EntryAnswer::id)
     }
 
     /// Reschedules the wait, counted from now, as [`Purgatory::reschedule`] does. Returns
     /// false if the wait has ended.
     pub fn reschedule(&self, timeout: impl Into<Timeout>) -> bool {
-        match (self.origin(), self.id) {
-            (Some(origin), Some(id)) => origin.reschedule(id, timeout.into()),
-            _ => false,
-        }
-    }
-
-    /// Ends the wait of a future that is dropped.
-    fn abandon(&mut self) {
-        match mem::replace(&mut self.source, Source::Taken) {
-            Source::Shared { answer, origin } => abandon_shared(&answer, &*origin, self.id),
-            Source::Entry(entry) => {
-                if !failpoint!(DroppedFutureLeavesOperation) {
-                    entry.abandon();
-                }
-            }
-            Source::Here(_) | Source::Taken => {}
+        match self.entry() {
+            Some(entry) => entry.reschedule(timeout.into()),
+            None => false,
         }
     }
 
     /// Takes a result that is here.
     #[cold]
-    fn take_here(&mut self) -> Poll<Result<T, WaitError>> {
+    fn take_here(&mut self) -> Result<T, WaitError> {
         match mem::replace(&mut self.source, Source::Taken) {
-            Source::Here(result) => Poll::Ready(result.into_inner()),
-            _ => panic!("a wait was polled after it was over"),
+            Source::Here(result) => result.into_inner(),
+            Source::Entry(_) | Source::Taken => panic!("a wait was polled after it was over"),
         }
     }
 
-    /// Returns the purgatory that it waits in.
-    fn origin(&self) -> Option<&dyn WaitOrigin> {
+    /// Returns the answer's place, if the operation was parked.
+    fn entry(&self) -> Option<&EntryAnswer<T>> {
         match &self.source {
-            Source::Shared { origin, .. } => Some(&**origin),
-            Source::Entry(entry) => Some(entry.origin()),
+            Source::Entry(entry) => Some(entry),
             Source::Here(_) | Source::Taken => None,
         }
     }
@@ -586,8 +561,7 @@ impl<T> WaitFuture<T> {
             if let Poll::Ready(result) = Pin::new(&mut self).poll(&mut context) {
                 return result;
             }
-            let origin = self.origin();
-            if origin.is_some_and(|origin| origin.must_not_block()) {
+            if self.entry().is_some_and(EntryAnswer::must_not_block) {
                 return Err(WaitError::MustNotBlock);
             }
             thread::park();

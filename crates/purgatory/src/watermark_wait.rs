@@ -1,6 +1,6 @@
 //! The waits of [`Watermarks`](crate::Watermarks), as operations: futures, callbacks and quorums.
 
-use std::{mem, task::Waker};
+use std::{any::Any, mem, task::Waker};
 
 use crate::{
     engine::{
@@ -8,9 +8,8 @@ use crate::{
         values::{Judgement, ValueWait},
     },
     error::WaitError,
-    operation::{DelayedOperation, Outcome, opaque},
+    operation::{Answering, DelayedOperation, Outcome, opaque},
     shard::values::Member,
-    wait::Unfilled,
     watermark_value::WatermarkValue,
 };
 
@@ -32,8 +31,6 @@ pub(crate) enum Wait {
     },
     /// The answer of such a future, which has not taken it: the rank of the value.
     Answered(Result<u64, WaitError>),
-    /// The part that is called back then.
-    WakeUp(Option<Waker>),
     /// A callback.
     Callback(Callback),
     /// A future of a quorum, which knows its keys.
@@ -56,25 +53,34 @@ impl DelayedOperation for WatermarkWait {
     fn on_complete(self, outcome: Outcome) {
         match self.0 {
             Wait::Callback(then) => then(outcome),
-            Wait::Quorum(quorum) => quorum.ended(outcome),
-            Wait::WakeUp(Some(waker)) => waker.wake(),
-            // A future that was dropped, or no task to wake.
-            Wait::Awaited { .. } | Wait::Answered(_) | Wait::WakeUp(None) => {}
+            // Its future was dropped.
+            Wait::Awaited { .. } | Wait::Answered(_) | Wait::Quorum(_) => {}
         }
     }
 
     fn waker(&mut self) -> Option<&mut Option<Waker>> {
         match &mut self.0 {
             Wait::Awaited { waker, .. } => Some(waker),
-            _ => None,
+            Wait::Quorum(quorum) => quorum.waker(),
+            Wait::Answered(_) | Wait::Callback(_) => None,
         }
     }
 
-    fn answer(&mut self, outcome: &Outcome) -> Self {
-        let answer = Wait::Answered(self.result(outcome.clone()));
-        match mem::replace(&mut self.0, answer) {
-            Wait::Awaited { waker, .. } => WatermarkWait(Wait::WakeUp(waker)),
-            _ => unreachable!("a future waits for it"),
+    fn make_answer(&mut self, outcome: &Outcome) {
+        if let Wait::Quorum(quorum) = &mut self.0 {
+            quorum.make_answer(outcome);
+        }
+    }
+
+    fn answer(&mut self, outcome: &Outcome) -> Answering {
+        match &mut self.0 {
+            Wait::Awaited { waker, .. } => {
+                let waker = waker.take();
+                self.0 = Wait::Answered(self.result(outcome.clone()));
+                Answering::Made(waker)
+            }
+            Wait::Quorum(quorum) => quorum.answer(),
+            Wait::Answered(_) | Wait::Callback(_) => Answering::NotAwaited,
         }
     }
 }
@@ -106,6 +112,16 @@ impl<V: WatermarkValue> Yields<V> for WatermarkWait {
     }
 }
 
+impl<K: 'static, V: 'static> Yields<Vec<(K, V)>> for WatermarkWait {
+    fn into_answer(self) -> Result<Vec<(K, V)>, WaitError> {
+        let mut answer: Option<Result<Vec<(K, V)>, WaitError>> = None;
+        if let Wait::Quorum(mut quorum) = self.0 {
+            quorum.give_answer(&mut answer);
+        }
+        answer.expect("it was answered")
+    }
+}
+
 impl ValueWait for WatermarkWait {
     fn met(&mut self, value: u64) {
         if let Wait::Awaited { value: answer, .. } = &mut self.0 {
@@ -134,7 +150,10 @@ opaque!([] WatermarkWait);
 /// A quorum, whatever its keys.
 pub(crate) trait QuorumWait: Send {
     fn judge(&mut self, members: &[Member]) -> Judgement;
-    fn ended(self: Box<Self>, outcome: Outcome);
+    fn waker(&mut self) -> Option<&mut Option<Waker>>;
+    fn make_answer(&mut self, outcome: &Outcome);
+    fn answer(&mut self) -> Answering;
+    fn give_answer(&mut self, to: &mut dyn Any);
 }
 
 /// The number of keys of a quorum that have to reach their thresholds.
@@ -153,10 +172,13 @@ pub(crate) struct QuorumOf<K, V> {
     pub(crate) watermarks: Box<[(K, u64)]>,
     /// The ranks of the values that met it: a place for each key.
     pub(crate) met: Box<[Option<u64>]>,
-    pub(crate) answer: Unfilled<Vec<(K, V)>>,
+    /// That of the last poll, until it is answered.
+    pub(crate) waker: Option<Option<Waker>>,
+    /// Made once it has ended.
+    pub(crate) answer: Option<Result<Vec<(K, V)>, WaitError>>,
 }
 
-impl<K: Send, V: WatermarkValue> QuorumWait for QuorumOf<K, V> {
+impl<K: Send + 'static, V: WatermarkValue> QuorumWait for QuorumOf<K, V> {
     fn judge(&mut self, members: &[Member]) -> Judgement {
         // 1. Count the keys that are left, and those that are met.
         let mut left = 0;
@@ -185,23 +207,38 @@ impl<K: Send, V: WatermarkValue> QuorumWait for QuorumOf<K, V> {
         }
     }
 
-    fn ended(self: Box<Self>, outcome: Outcome) {
-        let QuorumOf {
-            watermarks,
-            met,
-            mut answer,
-            ..
-        } = *self;
-        if outcome != Outcome::Completed {
-            drop(watermarks); // before the task runs
-            return answer.fill(Err(WaitError::of(outcome)));
+    fn waker(&mut self) -> Option<&mut Option<Waker>> {
+        self.waker.as_mut()
+    }
+
+    fn make_answer(&mut self, outcome: &Outcome) {
+        let watermarks = mem::take(&mut self.watermarks);
+        if *outcome != Outcome::Completed {
+            self.answer = Some(Err(WaitError::of(outcome.clone())));
+            return; // the keys go before the task runs
         }
         let mut reached = Vec::new();
-        for ((key, _), rank) in watermarks.into_iter().zip(met) {
+        for ((key, _), rank) in watermarks.into_iter().zip(&self.met) {
             if let Some(rank) = rank {
-                reached.push((key, V::from_rank(rank)));
+                reached.push((key, V::from_rank(*rank)));
             }
         }
-        answer.fill(Ok(reached));
+        self.answer = Some(Ok(reached));
+    }
+
+    fn answer(&mut self) -> Answering {
+        if self.answer.is_none() {
+            return Answering::Unmade;
+        }
+        match self.waker.take() {
+            Some(waker) => Answering::Made(waker),
+            None => Answering::NotAwaited,
+        }
+    }
+
+    fn give_answer(&mut self, to: &mut dyn Any) {
+        if let Some(to) = to.downcast_mut() {
+            *to = self.answer.take();
+        }
     }
 }

@@ -8,12 +8,12 @@ use std::{borrow::Borrow, collections::HashSet, hash::Hash, marker::PhantomData,
 use timer_core::BuildError;
 
 use crate::{
-    engine::values::ForValue,
+    engine::{answer::Yields, values::ForValue},
     error::{Refused, RefusedReason},
-    operation::{CancelReason, Outcome, ParkResult, Timeout, opaque},
+    operation::{CancelReason, DelayedOperation, Outcome, ParkResult, Timeout, opaque},
     purgatory::Purgatory,
     sync::Limit,
-    wait::{Answer, Shared, Unfilled, WaitFuture},
+    wait::WaitFuture,
     watches::WatchKey,
     watermark_value::{WatermarkValue, rank},
     watermark_wait::{Callback, Needed, QuorumOf, Wait, WatermarkWait},
@@ -344,18 +344,6 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
         }
     }
 
-    /// Makes the future of a wait that was parked, or refused.
-    fn future<T>(
-        &self,
-        answer: Shared<T>,
-        parked: Result<ParkResult, Refused<WatermarkWait>>,
-    ) -> WaitFuture<T> {
-        match parked {
-            Ok(parked) => self.purgatory.future_of(answer, parked.id()),
-            Err(refused) => self.purgatory.refused(refused.reason),
-        }
-    }
-
     /// Calls `then` once the key's value is at least `threshold`, or the wait has ended otherwise.
     /// O(log n) for n waits of the key.
     ///
@@ -471,17 +459,23 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
         for (key, threshold) in watermarks {
             ranked.push((key.clone(), rank(*threshold)));
         }
-        let answer = Answer::shared();
         let quorum = QuorumOf {
             needed,
             watermarks: ranked.into(),
             met: vec![None; n].into(),
-            answer: Unfilled::new(&answer),
+            waker: Some(None),
+            answer: None::<Result<Vec<(K, V)>, _>>,
         };
         let wait = WatermarkWait(Wait::Quorum(Box::new(quorum)));
         let core = &self.purgatory.core;
-        let parked = core.park_quorum(watermarks, timeout, wait);
-        self.future(answer, parked)
+        match core.park_quorum(watermarks, timeout, wait) {
+            Ok(ForValue::Parked(id)) => self.purgatory.answer_of(id),
+            Ok(ForValue::AtOnce(mut wait, outcome)) => {
+                core.call(|| wait.make_answer(&outcome));
+                WaitFuture::ready(wait.into_answer())
+            }
+            Err(refused) => self.purgatory.refused(refused.reason),
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Answers: the future's side, and endings that bring a value.
 //!
 //! An operation that a future waits for ends like any other. Its answer stays in its entry
-//! ([`shard::answer`](crate::shard)), and what is called back wakes the task. A value that is there
-//! already is put in under the lock under which the operation ends: *one lock hold* ends it,
-//! answers it and takes the waker.
+//! ([`shard::answer`](crate::shard)), and in place of a callback the task is woken. An answer that
+//! is there already is put in under the lock under which the operation ends: *one lock hold* ends
+//! it, answers it and takes the waker. An answer that user code makes follows
+//! ([`finish`](super::finish)).
 
 use std::{
     hash::Hash,
@@ -17,8 +18,8 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{Core, nested::Call},
     error::WaitError,
-    operation::{DelayedOperation, OperationId},
-    shard::answer::{Abandoned, Completed},
+    operation::{CancelReason, DelayedOperation},
+    shard::{Polled, answer::Completed},
     watches::WatchKey,
 };
 
@@ -28,46 +29,86 @@ pub(crate) trait Yields<T>: DelayedOperation {
     fn into_answer(self) -> Result<T, WaitError>;
 }
 
+/// The end of a wait whose future is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Abandonment {
+    /// The drop cancelled it.
+    Cancelled,
+    /// It had ended without a value.
+    Failed,
+    /// It had a value that nobody takes, or may still get one: another thread holds it.
+    Untaken,
+}
+
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Polls for a future: takes the answer, or leaves `waker`; `None` stands for that of the last
-    /// poll. One lock.
-    #[inline]
+    /// Polls for a future: takes the answer, or leaves the waker. One lock, and one more if another
+    /// task polled last.
+    #[inline(always)]
     pub(crate) fn poll_answer<T>(
         &self,
-        id: OperationId,
-        mut waker: Option<Waker>,
+        handle: TimerHandle,
+        waker: &Waker,
+        is_first: bool,
     ) -> Poll<Result<T, WaitError>>
     where
         O: Yields<T>,
     {
-        let handle = id.handle;
-        let answered = self.first_shard_of(handle).poll(handle, &mut waker);
-        // From here on nothing is locked. The waker is dropped that this one replaced, or this one.
-        match answered {
-            Some(answered) => {
+        // A waker is cloned before the lock is taken, and dropped after that: wakers are user code.
+        let mut clone = None;
+        if is_first {
+            clone = Some(waker.clone());
+        }
+        let polled = self.first_shard_of(handle).poll(handle, waker, &mut clone);
+        match polled {
+            Polled::Pending => Poll::Pending,
+            Polled::Answered(answered) => {
                 drop(answered.cold);
-                Poll::Ready(answered.payload.into_answer())
+                match answered.payload {
+                    Some(payload) => Poll::Ready(payload.into_answer()),
+                    None => unreachable!("it was answered"),
+                }
             }
-            None => Poll::Pending,
+            Polled::NewTask => self.poll_for_new_task(handle, waker),
+            Polled::Lost => Poll::Ready(Err(WaitError::Cancelled(CancelReason::Panicked))),
         }
     }
 
+    /// Polls for a future whose last poll was another task's.
+    #[cold]
+    #[inline(never)]
+    fn poll_for_new_task<T>(&self, handle: TimerHandle, waker: &Waker) -> Poll<Result<T, WaitError>>
+    where
+        O: Yields<T>,
+    {
+        self.poll_answer(handle, waker, true)
+    }
+
     /// Ends the wait of a future that is dropped: cancels its operation, or drops its answer.
-    pub(crate) fn abandon(self: &Arc<Self>, id: OperationId) {
+    pub(crate) fn abandon<T>(self: &Arc<Self>, handle: TimerHandle) -> Abandonment
+    where
+        O: Yields<T>,
+    {
         let call = Call::enter(&self.executors);
         let now_ns = self.ending_at();
-        let handle = id.handle;
         let abandoned = self.first_shard_of(handle).abandon(handle, now_ns);
-        let Abandoned {
-            cancelled,
-            answered,
-            waker,
-        } = abandoned;
-        if let Some(ended) = cancelled {
+        // From here on nothing is locked.
+        drop(abandoned.waker);
+        if let Some(ended) = abandoned.cancelled {
             self.finish(&call, ended);
+            return Abandonment::Cancelled;
         }
-        drop(answered);
-        drop(waker);
+        // An answer that is still being made is none.
+        let mut answered = abandoned.answered.and_then(|answered| answered.payload);
+        if answered
+            .as_mut()
+            .is_some_and(|payload| payload.waker().is_some())
+        {
+            answered = None;
+        }
+        match answered.map(Yields::into_answer) {
+            Some(Err(_)) => Abandonment::Failed,
+            Some(Ok(_)) | None => Abandonment::Untaken,
+        }
     }
 
     /// Delivers a value to the operation that waits alone for a key, and ends it as Completed:
@@ -144,13 +185,5 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         drop(completed.ended.emptied_key);
         self.release_permit(Some(completed.ended.permit));
         self.wake(completed.waker);
-    }
-
-    /// Wakes a task, with nothing locked. A panic of the waker is contained and counted.
-    #[inline]
-    fn wake(&self, waker: Option<Waker>) {
-        if let Some(waker) = waker {
-            self.call(|| waker.wake());
-        }
     }
 }

@@ -13,7 +13,7 @@ use timer_core::{TimerHandle, driver::contain};
 use crate::{
     engine::{Core, nested::Call, trace},
     operation::{DelayedOperation, Verdict},
-    shard::{AllEnded, Cause, CheckedIn, CheckedOut, Ended, Entries, Waiter},
+    shard::{AllEnded, Cause, CheckedIn, CheckedOut, Ended, Entries, Then, Waiter},
     sync::CHECK_BATCH,
     watches::WatchKey,
 };
@@ -131,11 +131,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let verdict = held.verdict;
             // The clock is read before the lock is taken.
             let now_ns = self.ending_at();
-            let checked_in = self.first_shard_of(held.handle).check_in(held, now_ns);
-            let ended = match checked_in {
+            let mut first_shard = self.first_shard_of(held.handle);
+            let ended = match first_shard.check_in(held, now_ns) {
                 CheckedIn::Parked => None,
-                CheckedIn::Ended(ended) => Some(ended),
+                CheckedIn::Ended(mut ended) => {
+                    self.release_answered(first_shard, &mut ended);
+                    Some(ended)
+                }
                 CheckedIn::CheckAgain(again) => {
+                    drop(first_shard);
                     held = again;
                     self.check_for_cause(&mut held);
                     continue;
@@ -168,7 +172,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // The common case apart: what ended goes straight to its finish.
         if held.verdict == Verdict::Satisfied {
             let now_ns = self.ending_at();
-            let ended = self.first_shard_of(held.handle).check_in_true(held, now_ns);
+            let mut first_shard = self.first_shard_of(held.handle);
+            let mut ended = first_shard.check_in_true(held, now_ns);
+            self.release_answered(first_shard, &mut ended);
             return self.finish_here(call, ended);
         }
         match self.check_in(held).ended {
@@ -273,7 +279,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             |first_shard, held| match first_shard.check_in(held, now_ns) {
                 CheckedIn::Parked => {}
                 CheckedIn::CheckAgain(held) => check_again.push(held),
-                CheckedIn::Ended(over) => ended.push(over),
+                CheckedIn::Ended(mut over) => {
+                    // Before the unlock: see `release_answered`.
+                    if let Then::Wake(_) = over.then {
+                        self.release_permit(over.permit.take());
+                    }
+                    ended.push(over);
+                }
             },
         );
         // Several events may have come by: this check is one without an argument.

@@ -87,9 +87,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Reschedules one operation, unless its end is decided or pending.
     pub(crate) fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
-        let Some(handle) = self.handle(id) else {
-            return false;
-        };
+        match self.handle(id) {
+            Some(handle) => self.reschedule_one(handle, timeout),
+            None => false,
+        }
+    }
+
+    /// Reschedules one operation of this purgatory, as [`reschedule`](Self::reschedule).
+    pub(crate) fn reschedule_one(&self, handle: TimerHandle, timeout: Timeout) -> bool {
         let times = self.park_times(self.driver().now_ns(), timeout);
         self.reschedule_to(handle, &times)
     }

@@ -7,20 +7,21 @@
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
+    task::Waker,
     time::Duration,
 };
 
 use smallvec::SmallVec;
-use timer_core::Job;
+use timer_core::{Job, TimerHandle};
 
 use crate::{
     engine::{
-        BUDGET, Core,
+        BUDGET, Core, LockedShard,
         nested::{Call, enqueue},
         trace,
     },
-    operation::{DelayedOperation, Outcome},
-    shard::{AllEnded, Ended, EndedAt, MovedUp, SecondaryId, values::MetWait},
+    operation::{Answering, DelayedOperation, Outcome},
+    shard::{AllEnded, Ended, EndedAt, MovedUp, SecondaryId, Then, values::MetWait},
     watches::WatchKey,
 };
 
@@ -63,6 +64,26 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             completed += self.finish(call, ended);
         }
         completed
+    }
+
+    /// Unlocks the shard of an operation that ended. If its answer is in its entry, its place is
+    /// returned before that: once unlocked, its future may take the answer, and go on to park
+    /// another operation.
+    #[inline(always)]
+    pub(super) fn release_answered(
+        &self,
+        first_shard: LockedShard<'_, K, O>,
+        ended: &mut Ended<K, O>,
+    ) {
+        let mut permit = None;
+        if O::AWAITED && matches!(ended.then, Then::Wake(_)) {
+            permit = ended.permit.take();
+        }
+        if failpoint!(AnsweredKeepsPlace) {
+            drop(first_shard);
+            return self.release_permit(permit);
+        }
+        self.release_permit(permit);
     }
 
     /// Takes an ended operation out of the watch lists it is still on.
@@ -128,25 +149,64 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Calls `on_complete`, with nothing locked. Until then the operation kept its place.
     #[inline(always)]
     pub(super) fn call_back(self: &Arc<Self>, ended: Ended<K, O>) {
-        let has_expired = ended.has_expired();
         drop(ended.emptied_key);
         self.release_permit(ended.permit);
-        let mut payload = ended.payload;
-        // Apart, so that a panic of the first one does not keep the other from being called.
-        if has_expired {
-            self.call(|| payload.expiring(&|| self.late(ended.deadline)));
-        }
-        self.tell(payload, ended.outcome);
+        self.tell(ended.then, ended.outcome);
         // The next one in turn is checked behind the work that is queued.
         if let Some(moved_up) = ended.moved_up {
             self.queue_moved_up(moved_up);
         }
     }
 
-    /// Reports the outcome to the operation: the only place where the engine does.
+    /// Reports the outcome to the operation, or wakes its task: the only place where the engine
+    /// does.
     #[inline(always)]
-    fn tell(&self, payload: O, outcome: Outcome) {
-        self.call(|| payload.on_complete(outcome));
+    fn tell(&self, then: Then<O>, outcome: Outcome) {
+        match then {
+            Then::CallBack {
+                mut payload,
+                deadline,
+            } => {
+                // Apart, so that a panic of the first one does not keep the other from being
+                // called.
+                if matches!(outcome, Outcome::Expired) {
+                    self.call(|| payload.expiring(&|| self.late(deadline)));
+                }
+                self.call(|| payload.on_complete(outcome));
+            }
+            Then::Wake(waker) => self.wake(waker),
+            Then::Answer { payload, handle } => self.answer(handle, payload, &outcome),
+        }
+    }
+
+    /// Makes the answer of an operation that a future waits for, puts it into its entry, and wakes
+    /// the task.
+    #[inline(never)]
+    fn answer(&self, handle: TimerHandle, mut payload: O, outcome: &Outcome) {
+        self.call(|| payload.make_answer(outcome));
+        let mut waker = None;
+        if let Answering::Made(last) = payload.answer(outcome) {
+            waker = last;
+        }
+        self.put_made(handle, payload, waker);
+    }
+
+    /// Puts an answer that was made into its entry, and wakes the task: by the waker that a poll
+    /// left meanwhile, or by `waker`.
+    pub(super) fn put_made(&self, handle: TimerHandle, payload: O, waker: Option<Waker>) {
+        let put = self.first_shard_of(handle).put_answer(handle, payload);
+        match put {
+            Ok(last) => self.wake(last.or(waker)),
+            Err(abandoned) => self.call(|| drop(abandoned)),
+        }
+    }
+
+    /// Wakes a task, with nothing locked. A panic of the waker is contained and counted.
+    #[inline]
+    pub(super) fn wake(&self, waker: Option<Waker>) {
+        if let Some(waker) = waker {
+            self.call(|| waker.wake());
+        }
     }
 
     /// Finishes a wait for one key's value, which has nothing to be released but its place.
@@ -157,7 +217,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return;
         }
         self.release_permit(Some(wait.weight));
-        self.tell(wait.payload, Outcome::Completed);
+        self.tell(wait.then, Outcome::Completed);
     }
 
     /// Leaves the check of the next in turn to the outermost call.

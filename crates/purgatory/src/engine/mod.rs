@@ -32,12 +32,12 @@
 //!
 //! These are the only states. An entry queued for its last check counts as held.
 //!
-//! An operation that the future of a reply waits for leaves its entry there as it ends, with the
-//! answer in it. The entry is its future's alone from then on:
+//! An operation that a future waits for leaves its entry there as it ends, with the answer in it.
+//! The entry is its future's alone from then on:
 //!
 //! ```text
 //!  Ended ── answer: put in as the operation ends ──▶ Answered ── poll ──▶ gone
-//!    └── a value is made, with nothing locked ──────────▲  └── the future is dropped ──▶ gone
+//!    └── user code makes it, with nothing locked ───────▲  └── the future is dropped ──▶ gone
 //! ```
 //!
 //! Files call only files further left; the test `house/calls` follows each call:
@@ -55,7 +55,7 @@ pub(crate) mod end;
 pub(crate) mod finish;
 mod inspect;
 pub(crate) mod nested;
-pub(crate) mod park;
+mod park;
 #[cfg(feature = "metrics")]
 mod publish;
 mod reach;

@@ -17,9 +17,9 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{Core, LockedShard, nested::Call, several::ParkedUnder, trace, watch_set::distinct},
     error::{Refused, RefusedReason},
-    operation::{DelayedOperation, ParkResult, Timeout, Verdict},
+    operation::{Came, DelayedOperation, Outcome, ParkResult, Timeout, Verdict},
     shard::{
-        COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, State, Watch,
+        COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, State, Then, Watch,
         Watermark, WatermarkKind,
     },
     sync::Ordering,
@@ -63,7 +63,35 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         watches: Watches<'_, K>,
         timeout: Timeout,
     ) -> Result<ParkResult, Refused<O>> {
-        let parked = self.try_park(operation, watches, timeout);
+        self.park_or(operation, watches, timeout, |call, operation, outcome| {
+            self.end_parking(call, Ended::at_once(operation, outcome))
+        })
+    }
+
+    /// Parks an operation that a future waits for. One that ends at once is handed back with its
+    /// answer. Otherwise as [`park`](Self::park).
+    pub(crate) fn park_awaited(
+        self: &Arc<Self>,
+        operation: O,
+        watches: Watches<'_, K>,
+        timeout: Timeout,
+    ) -> Result<Came<O>, Refused<O>> {
+        self.park_or(operation, watches, timeout, |_, mut operation, outcome| {
+            self.call(|| operation.make_answer(&outcome));
+            Came::AtOnce(operation)
+        })
+    }
+
+    /// Parks an operation; `at_once` finishes one that ends at once.
+    #[inline(always)]
+    fn park_or<R: From<ParkResult>>(
+        self: &Arc<Self>,
+        operation: O,
+        watches: Watches<'_, K>,
+        timeout: Timeout,
+        at_once: impl FnOnce(&Call<'_>, O, Outcome) -> R,
+    ) -> Result<R, Refused<O>> {
+        let parked = self.try_park(operation, watches, timeout, at_once);
         if let Err(refused) = &parked {
             self.report_refusal(refused.reason);
         }
@@ -78,12 +106,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     #[inline]
-    fn try_park(
+    fn try_park<R: From<ParkResult>>(
         self: &Arc<Self>,
         operation: O,
         rules: Watches<'_, K>,
         timeout: Timeout,
-    ) -> Result<ParkResult, Refused<O>> {
+        at_once: impl FnOnce(&Call<'_>, O, Outcome) -> R,
+    ) -> Result<R, Refused<O>> {
         if let Some(reason) = unfit(&rules) {
             return Err(Refused::new(operation, reason));
         }
@@ -93,45 +122,48 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let only = match (rules.keys, rules.watermarks) {
             ([key], []) => self.versions.watch(key, None),
             ([], [watermark]) => self.watch_up_to(watermark, &rules),
-            _ => return self.park_under_several(operation, &rules, timeout, now_ns),
+            _ => return self.park_under_several(operation, &rules, timeout, now_ns, at_once),
         };
-        self.park_watching(operation, slice::from_ref(&only), &rules, timeout, now_ns)
+        let watch_set = slice::from_ref(&only);
+        self.park_watching(operation, watch_set, &rules, timeout, now_ns, at_once)
     }
 
     #[inline(never)]
-    fn park_under_several(
+    fn park_under_several<R: From<ParkResult>>(
         self: &Arc<Self>,
         operation: O,
         rules: &Watches<'_, K>,
         timeout: Timeout,
         now_ns: u64,
-    ) -> Result<ParkResult, Refused<O>> {
+        at_once: impl FnOnce(&Call<'_>, O, Outcome) -> R,
+    ) -> Result<R, Refused<O>> {
         let plain = rules.keys.iter().map(|key| self.versions.watch(key, None));
         let up_to = rules
             .watermarks
             .iter()
             .map(|of| self.watch_up_to(of, rules));
         let watch_set = distinct(plain.chain(up_to));
-        self.park_watching(operation, &watch_set, rules, timeout, now_ns)
+        self.park_watching(operation, &watch_set, rules, timeout, now_ns, at_once)
     }
 
     /// Parks an operation under these watches, unless it ends at once. Inlined twice: what is known
     /// of one watch is not asked.
     #[inline(always)]
-    fn park_watching(
+    fn park_watching<R: From<ParkResult>>(
         self: &Arc<Self>,
         mut operation: O,
         watch_set: &[Watch<'_, K>],
         rules: &Watches<'_, K>,
         timeout: Timeout,
         now_ns: u64,
-    ) -> Result<ParkResult, Refused<O>> {
+        at_once: impl FnOnce(&Call<'_>, O, Outcome) -> R,
+    ) -> Result<R, Refused<O>> {
         // 1. Check, unless others are ahead. An operation that ends here was never parked.
         let call = Call::enter(&self.executors);
         let first = self.first_check(&mut operation, watch_set, rules);
         if let Some(outcome) = timeout.at_once(first.verdict, now_ns) {
             self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
-            return Ok(self.end_parking(&call, Ended::at_once(operation, outcome)));
+            return Ok(at_once(&call, operation, outcome));
         }
 
         // 2. Take a place. Dropped before the operation is parked, the permit returns it.
@@ -160,7 +192,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             match self.park_under(operation, only, &times)? {
                 PutIn::Parked(handle) => {
                     forget(permit); // the ending returns it
-                    return Ok(ParkResult::Parked(self.id(handle)));
+                    return Ok(ParkResult::Parked(self.id(handle)).into());
                 }
                 PutIn::Held(held) => ParkedUnder::held(held),
             }
@@ -170,7 +202,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         forget(permit); // the ending returns it
 
         // 4. Check again if an event came by meanwhile.
-        Ok(self.check_again(&call, parked))
+        Ok(self.check_again(&call, parked).into())
     }
 
     /// Checks an operation again if an event came by while its keys were watched, and finishes it
@@ -219,15 +251,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         ParkResult::Ended(outcome)
     }
 
-    /// Finishes an operation that ended once its keys were watched. If its answer is in its entry,
-    /// the future finds it there, as if it had been parked.
+    /// Finishes an operation that ended once its keys were watched. A future finds the answer in
+    /// its entry, as if it had been parked.
     pub(super) fn end_parked(
         self: &Arc<Self>,
         call: &Call<'_>,
         handle: TimerHandle,
         ended: Ended<K, O>,
     ) -> ParkResult {
-        if !ended.is_answered {
+        if let Then::CallBack { .. } = ended.then {
             return self.end_parking(call, ended);
         }
         self.finish(call, ended);

@@ -5,7 +5,15 @@
 //! ([`must_be_unlocked`](super::nested::must_be_unlocked)). An operation that a thread holds is not
 //! there to be reached, and the caller is told so.
 
-use std::{hash::Hash, slice, sync::Arc};
+use std::{
+    any::Any,
+    hash::Hash,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    slice,
+    sync::Arc,
+    task::Waker,
+    thread,
+};
 
 use hashbrown::Equivalent;
 use timer_core::TimerHandle;
@@ -13,9 +21,41 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{Core, Handles, Tour, finish::Turns, nested::UnderLock},
     operation::{DelayedOperation, OperationId, ReachResult, TakenForKey},
-    shard::Ended,
+    shard::{Ended, Shard, Then, reach::InPlace},
     watches::WatchKey,
 };
+
+/// The work that visits of the user's code, under a lock, leave to be done without it.
+#[derive(Default)]
+struct Visited {
+    /// The wakers of futures whose operations were replaced.
+    replaced: Vec<Waker>,
+    /// The first panic. It ends the visits.
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+impl Visited {
+    /// Visits an operation, unless a visit has panicked.
+    fn add<K: WatchKey, O: DelayedOperation>(
+        &mut self,
+        shard: &mut Shard<K, O>,
+        handle: TimerHandle,
+        visit: impl FnOnce(InPlace<'_, K, O>),
+    ) {
+        if self.panic.is_some() {
+            return;
+        }
+        let panic = &mut self.panic;
+        let replaced = shard.show(handle, |it| *panic = under_lock(|| visit(it)).err());
+        self.replaced.extend(replaced);
+    }
+}
+
+/// Runs the user's code while a shard is locked. Its panic is the caller's to resume, unlocked.
+fn under_lock<R>(code: impl FnOnce() -> R) -> thread::Result<R> {
+    let _under_lock = UnderLock::enter();
+    catch_unwind(AssertUnwindSafe(code))
+}
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes a parked operation out, without a callback.
@@ -68,7 +108,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let Some(moved_up) = ended.moved_up {
             self.clone().check_moved_up(moved_up);
         }
-        ended.payload
+        match ended.then {
+            Then::CallBack { payload, .. } => payload,
+            Then::Answer {
+                mut payload,
+                handle,
+            } => {
+                // Its future waits on, for the answer that the caller gives.
+                let core = self.clone();
+                payload.detach(Box::new(move |answered| {
+                    core.put_made(handle, answered, None);
+                }));
+                payload
+            }
+            Then::Wake(_) => unreachable!("it has no answer yet"),
+        }
     }
 
     /// Calls `reach` with a parked operation, under its first shard's lock.
@@ -80,14 +134,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Some(handle) = self.handle(id) else {
             return ReachResult::Gone;
         };
-        let mut first_shard = self.first_shard_of(handle);
-        match first_shard.reach(handle) {
-            ReachResult::Parked(operation) => {
-                let _under_lock = UnderLock::enter();
-                ReachResult::Parked(reach(operation))
-            }
-            ReachResult::UnderCheck => ReachResult::UnderCheck,
-            ReachResult::Gone => ReachResult::Gone,
+        // 1. Reach it, if it is there.
+        let mut result = None;
+        let reached = self.first_shard_of(handle).reach(handle, |operation| {
+            result = Some(under_lock(|| reach(operation)));
+        });
+        // 2. Wake the task whose operation was replaced, and pass a panic on.
+        match reached {
+            ReachResult::Parked(replaced) => self.wake(replaced),
+            ReachResult::UnderCheck => return ReachResult::UnderCheck,
+            ReachResult::Gone => return ReachResult::Gone,
+        }
+        match result.expect("it was called") {
+            Ok(result) => ReachResult::Parked(result),
+            Err(panic) => resume_unwind(panic),
         }
     }
 
@@ -98,18 +158,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         while let Some((mut shard, handles)) = self.next_parked(&mut tour) {
             // 1. An operation with one key is visited in this lock hold, and its key is not cloned.
             let mut with_several = Handles::new();
-            let under_lock = UnderLock::enter();
+            let mut visited = Visited::default();
             for handle in handles {
                 let entry = shard.get_mut(handle);
                 if entry.is_some_and(|entry| entry.last_secondary.is_some()) {
                     with_several.push(handle);
-                } else if let Some(it) = shard.in_place(handle) {
+                    continue;
+                }
+                visited.add(&mut shard, handle, |it| {
                     let keys = it.first_key.map_or(&[][..], slice::from_ref);
                     visit(self.id(handle), keys, it.payload);
-                }
+                });
             }
             drop(shard);
-            drop(under_lock);
+            self.visited(visited);
             // 2. The others, one by one.
             for handle in with_several {
                 self.visit_with_keys(handle, &mut visit);
@@ -134,10 +196,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let keys = self.keys_of(handle, first_key, last_secondary);
 
         // 2. The operation, if it is still there. The keys are dropped after the unlock.
-        let mut first_shard = self.first_shard_of(handle);
-        if let Some(it) = first_shard.in_place(handle) {
-            let _under_lock = UnderLock::enter();
+        let mut visited = Visited::default();
+        visited.add(&mut self.first_shard_of(handle), handle, |it| {
             visit(self.id(handle), &keys, it.payload);
+        });
+        self.visited(visited);
+    }
+
+    /// Wakes the tasks whose operations were replaced, and passes a panic on. Nothing is locked.
+    fn visited(&self, visited: Visited) {
+        for replaced in visited.replaced {
+            self.wake(Some(replaced));
+        }
+        if let Some(panic) = visited.panic {
+            resume_unwind(panic);
         }
     }
 }

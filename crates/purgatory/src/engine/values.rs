@@ -500,7 +500,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         watermarks: &[(K, V)],
         timeout: Timeout,
         mut operation: O,
-    ) -> Result<ParkResult, Refused<O>> {
+    ) -> Result<ForValue<O>, Refused<O>> {
         // 1. It may be over: read each value.
         let now_ns = self.driver().now_ns();
         let value_of = |(key, _): &(K, V)| Member::Reached(self.value(key).unwrap_or(0));
@@ -511,7 +511,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         };
         if let Some(outcome) = timeout.at_once(is_met, now_ns) {
             self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
-            return Ok(self.call_at_once(operation, outcome));
+            return Ok(ForValue::AtOnce(operation, outcome));
         }
 
         // 2. Take a place.
@@ -538,10 +538,11 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             None if !failpoint!(QuorumTrustsItsFirstLook) => self.judge(handle),
             ended => ended,
         };
-        match ended {
-            None => Ok(ParkResult::Parked(self.id(handle))),
-            Some(ended) => Ok(self.end_parking(&Call::enter(&self.executors), ended)),
+        // 5. Its future finds the answer in its entry.
+        if let Some(ended) = ended {
+            self.finish(&Call::enter(&self.executors), ended);
         }
+        Ok(ForValue::Parked(self.id(handle)))
     }
 
     /// Watches the keys of a quorum. Until all are watched this thread holds the operation.

@@ -5,13 +5,13 @@
 //!
 //! Wakers and answers are the user's. They leave with what is returned, to be dropped unlocked.
 
-use std::{mem, task::Waker};
+use std::task::Waker;
 
-use timer_core::TimerHandle;
+use timer_core::{TimerHandle, driver::Fate};
 
 use super::{
     Ended, EndedAt, Shard,
-    awaited::{Answered, return_last_waker},
+    awaited::{Answered, Polled, last_waker_of},
     ended::EndedInPlace,
     entry::{Notes, State},
 };
@@ -37,36 +37,32 @@ pub(crate) struct Completed<K> {
 }
 
 impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
-    /// Polls for a future: removes the entry if it has its answer. Otherwise `waker` is the last
-    /// one from now on, and the one before is returned in it; `None` stands for the waker of the
-    /// last poll. O(1).
-    #[inline]
+    /// Polls for a future of a task with this waker: removes the entry if it has its answer. A
+    /// `clone` of the waker is kept, unless it is the one that was kept last; the one before is
+    /// returned in its place. O(1).
+    #[inline(always)]
     pub(crate) fn poll(
         &mut self,
         handle: TimerHandle,
-        waker: &mut Option<Waker>,
-    ) -> Option<Answered<O>> {
-        // Its future's: the entry is there.
-        let entry = self.entries.wheel.get_mut(handle.id())?;
-        if entry.has_ended() && entry.is_answered() {
-            return self.remove_ended_entry(handle.id().index());
-        }
-        if waker.is_some() && !failpoint!(PollLeavesNoWaker) {
-            let last = entry.last_waker();
-            if last.is_none() || !failpoint!(FirstWakerStays) {
-                mem::swap(last, waker);
+        waker: &Waker,
+        clone: &mut Option<Waker>,
+    ) -> Polled<O> {
+        // Its future's: the entry is there, unless its payload was taken out of it.
+        let mut polled = Polled::Lost;
+        let answered = self.entries.wheel.end_with(handle.id(), |entry| {
+            if entry.notes.has(Notes::ANSWERED) {
+                return Fate::Gone(entry.take_answer());
             }
+            polled = entry.poll(waker, clone);
+            Fate::Stays
+        });
+        match answered {
+            Some(answered) => {
+                self.entries.ended -= 1;
+                Polled::Answered(answered)
+            }
+            None => polled,
         }
-        None
-    }
-
-    /// Removes the entry of an operation that has ended.
-    #[inline]
-    fn remove_ended_entry(&mut self, index: u32) -> Option<Answered<O>> {
-        let answered = self.entries.wheel.at_mut(index).take_answer();
-        self.entries.wheel.drop_stopped(index); // nothing of the user's is left in it
-        self.entries.ended -= 1;
-        answered
     }
 
     /// Ends the wait of a future that is dropped. One that has not ended is cancelled, and its
@@ -77,16 +73,21 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             answered: None,
             waker: None,
         };
-        let Some(entry) = self.entries.wheel.get_mut(handle.id()) else {
-            return abandoned;
-        };
-        if entry.has_ended() {
-            abandoned.answered = self.remove_ended_entry(handle.id().index());
+        // 1. One that has ended: its entry goes.
+        abandoned.answered = self.entries.wheel.end_with(handle.id(), |entry| {
+            if entry.has_ended() {
+                return Fate::Gone(entry.take_answer());
+            }
+            // Its holder, if it is held, does not keep it either.
+            entry.notes.set(Notes::ABANDONED);
+            abandoned.waker = entry.cold.as_mut().and_then(|cold| cold.waker.take());
+            Fate::Stays
+        });
+        if abandoned.answered.is_some() {
+            self.entries.ended -= 1;
             return abandoned;
         }
-        // Its holder, if it is held, does not keep it either.
-        entry.notes.set(Notes::ABANDONED);
-        abandoned.waker = entry.cold.as_mut().and_then(|cold| cold.waker.take());
+        // 2. Any other is cancelled.
         let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
         abandoned.cancelled = self.claim(handle, dropped, now_ns);
         abandoned
@@ -116,18 +117,30 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         answer: impl FnOnce(&mut O) -> Option<Waker>,
     ) -> Option<Completed<K>> {
         // 1. The answer, where the payload lies. A holder ends its operation itself.
-        let entry = self.entries.wheel.at_mut(index);
-        let State::Parked(payload) = &mut entry.state else {
-            return None;
-        };
-        return_last_waker(&mut entry.cold, payload);
-        let waker = answer(payload);
-        // 2. Time and count the end. The entry stays.
-        if let (Some(now_ns), Some(timed)) = (now_ns, &mut self.timed) {
-            timed.ended(&Outcome::Completed, entry, now_ns);
-        }
-        self.counts.ended(&Outcome::Completed);
-        let ended = self.end_in_place(index);
+        let handle = self.entries.handle_at(index);
+        let Shard {
+            entries,
+            timed,
+            counts,
+            ..
+        } = self;
+        let (waker, remains) = entries.end_in_place(handle, |entry| {
+            let State::Parked(payload) = &mut entry.state else {
+                return None;
+            };
+            let mut waker = answer(payload);
+            if payload.waker().is_none() {
+                waker = last_waker_of(&mut entry.cold, waker);
+                entry.notes.set(Notes::ANSWERED);
+            }
+            // 2. Time and count the end. The entry stays.
+            if let (Some(now_ns), Some(timed)) = (now_ns, timed) {
+                timed.ended(&Outcome::Completed, entry, now_ns);
+            }
+            counts.ended(&Outcome::Completed);
+            Some(waker)
+        })?;
+        let ended = self.leave_in_place(handle, remains);
         Some(Completed { ended, waker })
     }
 
@@ -140,8 +153,31 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     ) -> Option<Option<Waker>> {
         let entry = self.entries.wheel.get_mut(handle.id())?;
         match &mut entry.state {
-            State::Parked(payload) => Some(answer(payload)),
+            State::Parked(payload) => {
+                let waker = answer(payload);
+                entry.notes.set(Notes::ANSWERED);
+                Some(last_waker_of(&mut entry.cold, waker))
+            }
             State::Held => None,
         }
+    }
+
+    /// Puts the answer of an operation that has ended into its entry, and returns the waker that a
+    /// poll left meanwhile. Hands the answer back if the future was dropped. O(1).
+    pub(crate) fn put_answer(
+        &mut self,
+        handle: TimerHandle,
+        answered: O,
+    ) -> Result<Option<Waker>, O> {
+        let Some(entry) = self.entries.wheel.get_mut(handle.id()) else {
+            return Err(answered);
+        };
+        debug_assert!(entry.has_ended() && entry.is_held());
+        entry.state = State::Parked(answered);
+        entry.notes.set(Notes::ANSWERED);
+        if failpoint!(AnswerMissesPoll) {
+            return Ok(None);
+        }
+        Ok(entry.cold.as_mut().and_then(|cold| cold.waker.take()))
     }
 }

@@ -11,7 +11,7 @@ use timer_core::TimerHandle;
 use super::{
     CheckedIn, EndedAt, Shard, Watermark,
     entry::{CheckedOut, ColdState, Decision, Entry, Notes, ParkInfo, ParkTimes, State},
-    keys::{Link, SecondaryId},
+    links::{Link, SecondaryId},
     watchers::Links,
 };
 use crate::{

@@ -3,12 +3,13 @@
 //! An answer needs no place of its own. It is put into the payload and stays with it in the entry,
 //! where the future finds it by its handle. The operation of such an entry has *ended*: it is off
 //! the wheel's buckets and off every key, and counts nowhere as parked. As a rule its answer is put
-//! in under the same lock hold. A value that is still being made follows.
+//! in under the same lock hold. One that is still being made follows: user code makes it, with
+//! nothing locked.
 //!
 //! - **Last waker**: until the answer takes it, the waker of the last poll is in the payload, or in
 //!   the entry's cold part if that poll found the payload out.
 
-use std::{mem, task::Waker};
+use std::{mem, ptr, task::Waker};
 
 use super::entry::{ColdState, Entry, Notes, State};
 use crate::operation::DelayedOperation;
@@ -16,40 +17,37 @@ use crate::operation::DelayedOperation;
 /// The answer of an operation, out of its entry.
 #[derive(Debug)]
 pub(crate) struct Answered<O> {
-    /// With the answer in it.
-    pub(crate) payload: O,
+    /// With the answer in it. `None` if the answer was still to be put in.
+    pub(crate) payload: Option<O>,
     /// It may have a waker that was replaced.
     pub(crate) cold: Option<Box<ColdState>>,
 }
 
-impl<O> Entry<O> {
-    /// True if its operation has ended, and the entry is kept for its future.
-    #[inline(always)]
-    pub(crate) fn has_ended(&self) -> bool {
-        self.notes.has(Notes::ENDED)
-    }
+/// The result of a poll.
+#[derive(Debug)]
+pub(crate) enum Polled<O> {
+    /// It has its answer.
+    Answered(Answered<O>),
+    /// Its task is woken when it has.
+    Pending,
+    /// The waker of another task was kept: to be polled again, with a clone of this one.
+    NewTask,
+    /// No answer will come: another operation was put in its place.
+    Lost,
+}
 
+impl<O> Entry<O> {
     /// Takes everything of the user's out.
     #[inline]
-    pub(super) fn take_answer(&mut self) -> Option<Answered<O>> {
-        let cold = self.cold.take();
-        match mem::replace(&mut self.state, State::Held) {
-            State::Parked(payload) => Some(Answered { payload, cold }),
-            State::Held => None,
+    pub(super) fn take_answer(&mut self) -> Answered<O> {
+        Answered {
+            payload: self.take(),
+            cold: self.cold.take(),
         }
     }
 }
 
 impl<O: DelayedOperation> Entry<O> {
-    /// True if it has its answer.
-    #[inline]
-    pub(super) fn is_answered(&mut self) -> bool {
-        match &mut self.state {
-            State::Parked(payload) => payload.waker().is_none(),
-            State::Held => false,
-        }
-    }
-
     /// Returns the place of the last waker.
     #[inline]
     pub(super) fn last_waker(&mut self) -> &mut Option<Waker> {
@@ -64,19 +62,79 @@ impl<O: DelayedOperation> Entry<O> {
         }
         &mut self.cold.get_or_insert_with(ColdState::plain).waker
     }
+
+    /// Keeps a clone of a polling task's waker; see [`Shard::poll`](super::Shard::poll).
+    #[inline(always)]
+    pub(super) fn poll(&mut self, waker: &Waker, clone: &mut Option<Waker>) -> Polled<O> {
+        if self.notes.has(Notes::ABANDONED) {
+            return Polled::Lost;
+        }
+        if failpoint!(PollLeavesNoWaker) {
+            return Polled::Pending;
+        }
+        let last = self.last_waker();
+        if failpoint!(FirstWakerStays) && last.is_some() {
+            return Polled::Pending;
+        }
+        if clone.is_some() {
+            mem::swap(last, clone);
+            return Polled::Pending;
+        }
+        // To compare two wakers runs no user code, as to clone one does.
+        match last {
+            Some(last) if last.will_wake(waker) => Polled::Pending,
+            _ => Polled::NewTask,
+        }
+    }
+
+    /// Lends the payload to the user's code, which must not panic. The waker of a future stays
+    /// here. It is returned if another payload was put in the place of this one: that ends the
+    /// future's wait.
+    pub(super) fn lend(&mut self, reach: impl FnOnce(Option<&mut O>)) -> Option<Waker> {
+        // 1. Take the waker out of its place, which tells this payload from others.
+        let mut before = None;
+        if let Some(waker) = self.payload_mut().and_then(O::waker) {
+            before = Some((ptr::from_ref(waker).addr(), waker.take()));
+        }
+
+        reach(self.payload_mut());
+
+        // 2. Put it back.
+        let (place, waker) = before?;
+        let now = self.payload_mut().and_then(O::waker);
+        match now {
+            Some(now) if ptr::from_ref(now).addr() == place => {
+                *now = waker;
+                None
+            }
+            _ => {
+                self.notes.set(Notes::ABANDONED);
+                waker
+            }
+        }
+    }
 }
 
-/// Puts the last waker back into a payload that is to be answered. The one before it stays in the
-/// cold part, to leave with the entry.
+/// Keeps the last waker of a payload that leaves its entry.
+pub(super) fn keep_waker(cold: &mut Option<Box<ColdState>>, waker: &mut Option<Waker>) {
+    // Last waker: one in the cold part is younger than one in the payload.
+    let is_cold = cold.as_ref().is_some_and(|cold| cold.waker.is_some());
+    if waker.is_some() && !is_cold {
+        cold.get_or_insert_with(ColdState::plain).waker = waker.take();
+    }
+}
+
+/// Returns the last waker of an operation that was answered; `waker` was the payload's. The one
+/// before stays in the cold part, to leave with the entry.
 #[inline]
-pub(super) fn return_last_waker<O: DelayedOperation>(
+pub(super) fn last_waker_of(
     cold: &mut Option<Box<ColdState>>,
-    payload: &mut O,
-) {
-    let Some(cold) = cold else { return };
-    if cold.waker.is_some() {
-        if let Some(before) = payload.waker() {
-            mem::swap(before, &mut cold.waker);
+    waker: Option<Waker>,
+) -> Option<Waker> {
+    match cold {
+        Some(cold) if cold.waker.is_some() && !failpoint!(PollUnderCheckIsLost) => {
+            mem::replace(&mut cold.waker, waker)
         }
+        _ => waker,
     }
 }

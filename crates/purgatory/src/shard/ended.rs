@@ -2,15 +2,16 @@
 
 use std::mem;
 
-use timer_core::TimerHandle;
+use timer_core::{TimerHandle, driver::Fate};
 
 use super::{
-    Ended, EndedAt, Shard,
-    awaited::return_last_waker,
-    entry::{Entry, Notes, State},
-    keys::{Link, SecondaryId},
+    Ended, EndedAt, Shard, Then,
+    awaited::{keep_waker, last_waker_of},
+    entries::{Entries, Remains},
+    entry::{Entry, MovedUp, Notes, State},
+    links::{Link, SecondaryId},
 };
-use crate::operation::{DelayedOperation, Outcome};
+use crate::operation::{Answering, DelayedOperation, Outcome};
 
 /// An operation that has ended and whose entry stays, for its future.
 #[derive(Debug)]
@@ -21,8 +22,22 @@ pub(crate) struct EndedInPlace<K> {
     pub(crate) last_secondary: Option<SecondaryId>,
     /// Its first key, if no watch of that is left.
     pub(crate) emptied_key: Option<K>,
-    /// The tick of its deadline; `u64::MAX` if it has none.
-    pub(crate) deadline: u64,
+    /// The operation behind it, if it was the head of those in turn.
+    pub(crate) moved_up: Option<MovedUp>,
+}
+
+impl<K> EndedInPlace<K> {
+    #[inline(always)]
+    pub(crate) fn into_ended<O>(self, then: Then<O>, outcome: Outcome) -> Ended<K, O> {
+        Ended {
+            then,
+            outcome,
+            permit: Some(self.permit),
+            last_secondary: self.last_secondary,
+            emptied_key: self.emptied_key,
+            moved_up: self.moved_up,
+        }
+    }
 }
 
 impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
@@ -50,64 +65,131 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.counts.ended(outcome);
     }
 
-    /// True if an operation that ends is to be answered: a future waits for it.
-    #[inline]
-    pub(super) fn is_awaited(&self, handle: TimerHandle, payload: &mut O) -> bool {
-        let kept = |entry: &Entry<O>| !entry.notes.has(Notes::ABANDONED);
-        payload.waker().is_some() && self.entries.wheel.get(handle.id()).is_some_and(kept)
-    }
-
-    /// Answers an operation that ends, whose payload is out, and keeps its entry. The
-    /// callback wakes the task.
-    pub(super) fn end_answered(
+    /// Ends an operation whose payload is out, if a future waits for it: its entry stays, with the
+    /// answer if that is there. Hands any other back, with its outcome.
+    #[inline(always)]
+    pub(super) fn end_awaited(
         &mut self,
         handle: TimerHandle,
-        mut payload: O,
+        payload: O,
         outcome: Outcome,
-    ) -> Ended<K, O> {
-        // 1. The answer goes into the entry. The rest of the payload has the waker.
-        let entry = self.entries.wheel.at_mut(handle.id().index());
-        return_last_waker(&mut entry.cold, &mut payload);
-        let wake_up = payload.answer(&outcome);
-        entry.state = State::Parked(payload);
-        // 2. The entry leaves everything but the wheel's keeping.
-        let in_place = self.end_in_place(handle.id().index());
-        Ended {
-            payload: wake_up,
-            outcome,
-            permit: Some(in_place.permit),
-            last_secondary: in_place.last_secondary,
-            emptied_key: in_place.emptied_key,
-            deadline: in_place.deadline,
-            is_answered: true,
-            moved_up: None, // only replies are awaited so, and those are not in turn
+    ) -> Result<Ended<K, O>, (O, Outcome)> {
+        // 1. The answer goes into the entry.
+        let mut out = Some(payload);
+        let ended = self.entries.end_in_place(handle, |entry| {
+            let payload = out.as_mut()?;
+            match entry.answer(payload, &outcome) {
+                Answering::NotAwaited => None,
+                Answering::Unmade => Some(None),
+                Answering::Made(waker) => {
+                    entry.notes.set(Notes::ANSWERED);
+                    entry.state = State::Parked(out.take()?);
+                    Some(Some(last_waker_of(&mut entry.cold, waker)))
+                }
+            }
+        });
+        // 2. Its watch leaves its key.
+        match (ended, out) {
+            (Some((Some(waker), remains)), _) => {
+                let in_place = self.leave_in_place(handle, remains);
+                Ok(in_place.into_ended(Then::Wake(waker), outcome))
+            }
+            (Some((None, remains)), Some(payload)) => {
+                let in_place = self.leave_in_place(handle, remains);
+                Ok(in_place.into_ended(Then::Answer { payload, handle }, outcome))
+            }
+            (_, Some(payload)) => Err((payload, outcome)),
+            (_, None) => unreachable!("only an answer stays"),
         }
     }
 
-    /// Takes an entry off its bucket and its first watch off its key. From here on it is its
-    /// future's.
+    /// Takes an operation out whose payload is out, if a future waits for it: its entry stays, for
+    /// the answer that it is given elsewhere. Hands any other back.
+    #[cold]
+    pub(super) fn detach(&mut self, handle: TimerHandle, mut payload: O) -> Result<Ended<K, O>, O> {
+        let ended = self.entries.end_in_place(handle, |entry| {
+            if entry.notes.has(Notes::ABANDONED) {
+                return None;
+            }
+            keep_waker(&mut entry.cold, payload.waker()?);
+            Some(())
+        });
+        let Some(((), remains)) = ended else {
+            return Err(payload);
+        };
+        let in_place = self.leave_in_place(handle, remains);
+        Ok(in_place.into_ended(Then::Answer { payload, handle }, Outcome::Completed))
+    }
+
+    /// Takes the first watch of an operation that has ended off its key.
     #[inline(always)]
-    pub(super) fn end_in_place(&mut self, index: u32) -> EndedInPlace<K> {
-        // 1. The entry.
-        let entry = self.entries.wheel.at_mut(index);
-        entry.notes.set(Notes::ENDED);
-        let permit = entry.info().weight;
-        let last_secondary = entry.last_secondary.take();
-        let deadline = entry.deadline;
-        let link = mem::replace(&mut entry.link, Link::NOWHERE);
-        self.entries.ended += 1;
-        self.entries.wheel.stop(index);
+    pub(super) fn leave_in_place(
+        &mut self,
+        handle: TimerHandle,
+        remains: Remains,
+    ) -> EndedInPlace<K> {
+        // 1. In turn: the next is the head once this one has left.
+        let mut moved_up = None;
+        if O::CHECKED && remains.link.is_head_in_turn() {
+            moved_up = self.entries.moved_up(remains.link, remains.noted_turn);
+        }
         // 2. Its watch.
         let mut emptied_key = None;
         if !failpoint!(EndedStaysListed) {
-            emptied_key = self.unlink(index, link);
+            emptied_key = self.unlink(handle.id().index(), remains.link);
         }
         self.entry_left();
         EndedInPlace {
-            permit,
-            last_secondary,
+            permit: remains.weight,
+            last_secondary: remains.last_secondary,
             emptied_key,
-            deadline,
+            moved_up,
         }
+    }
+}
+
+impl<O: DelayedOperation> Entries<O> {
+    /// Ends an operation and keeps its entry, if `put` returns something, which this returns. O(1).
+    #[inline(always)]
+    pub(super) fn end_in_place<R>(
+        &mut self,
+        handle: TimerHandle,
+        put: impl FnOnce(&mut Entry<O>) -> Option<R>,
+    ) -> Option<(R, Remains)> {
+        let ended = self.wheel.end_with(handle.id(), |entry| {
+            let Some(put) = put(entry) else {
+                return Fate::Stays;
+            };
+            // What leaves with the end leaves the entry. The answer, and the waker, stay.
+            entry.notes.set(Notes::ENDED);
+            let remains = Remains {
+                link: mem::replace(&mut entry.link, Link::NOWHERE),
+                weight: entry.info().weight,
+                last_secondary: entry.last_secondary.take(),
+                deadline: entry.deadline,
+                noted_turn: entry.noted_turn(),
+            };
+            Fate::Stopped((put, remains))
+        })?;
+        self.ended += 1;
+        Some(ended)
+    }
+}
+
+impl<O: DelayedOperation> Entry<O> {
+    /// Turns a payload that is out, and that ends, into its answer, if a future waits for it.
+    #[inline(always)]
+    fn answer(&self, payload: &mut O, outcome: &Outcome) -> Answering {
+        if self.notes.has(Notes::ABANDONED) {
+            return Answering::NotAwaited;
+        }
+        // The answer of a condition waits until the operation is off all of its keys.
+        if O::CHECKED && self.last_secondary.is_some() {
+            return match payload.waker() {
+                Some(_) => Answering::Unmade,
+                None => Answering::NotAwaited,
+            };
+        }
+        payload.answer(outcome)
     }
 }

@@ -3,9 +3,10 @@
 use timer_core::{TimerHandle, TimingWheel, driver::Fate};
 
 use super::{
-    entry::{Cause, CheckedOut, Entry, ParkTimes, State, TurnCause, Waiter},
-    keys::{Link, SecondaryId},
+    entry::{Cause, CheckedOut, Entry, MovedUp, ParkTimes, State, TurnCause, Waiter},
+    links::{Link, SecondaryId},
 };
+use crate::operation::DelayedOperation;
 
 /// The entries of a shard, on its wheel, and the shard's number.
 #[derive(Debug)]
@@ -51,6 +52,20 @@ impl<O> Entries<O> {
         Some(CheckedOut::new(handle, payload, Cause::Event))
     }
 
+    /// Returns the operation behind a head of those in turn that leaves, to be checked for this
+    /// cause.
+    #[cold]
+    pub(super) fn moved_up(&self, head: Link, cause: TurnCause) -> Option<MovedUp> {
+        let next = head.behind()?;
+        if failpoint!(HeadLeavesTurn) {
+            return None;
+        }
+        Some(MovedUp {
+            handle: self.handle_at(next),
+            cause,
+        })
+    }
+
     /// Takes out an entry whose payload is out. O(1).
     #[inline(always)]
     pub(super) fn remove(&mut self, handle: TimerHandle) -> Option<Remains> {
@@ -89,6 +104,18 @@ impl<O> Entries<O> {
             handle,
             due: inserted.due,
         }
+    }
+}
+
+impl<O: DelayedOperation> Entries<O> {
+    /// Returns the entry of an operation that has not ended.
+    #[inline]
+    pub(super) fn get_mut(&mut self, handle: TimerHandle) -> Option<&mut Entry<O>> {
+        let entry = self.wheel.get_mut(handle.id())?;
+        if O::AWAITED && entry.has_ended() && !failpoint!(EndedIsFoundAgain) {
+            return None; // its future's
+        }
+        Some(entry)
     }
 }
 

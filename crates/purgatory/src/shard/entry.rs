@@ -22,7 +22,7 @@ use std::{mem, task::Waker};
 use timer_core::TimerHandle;
 
 use super::{
-    keys::{Link, SecondaryId},
+    links::{Link, SecondaryId},
     watermark_queue::NONE,
 };
 use crate::operation::{CancelReason, Outcome, Verdict};
@@ -147,38 +147,40 @@ impl ColdState {
 
 /// Yes-or-no notes of an entry, a bit each.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Notes(u8);
+pub(super) struct Notes(u16);
 
 impl Notes {
     /// An event came by while the entry was held, or an advance is about to have it checked.
-    pub(super) const EVENT: u8 = 1;
+    pub(super) const EVENT: u16 = 1;
     /// A recheck came by while the entry was held.
-    const RECHECK: u8 = 1 << 1;
+    const RECHECK: u16 = 1 << 1;
     /// A recheck is queued on the executor.
-    const RECHECK_QUEUED: u8 = 1 << 2;
+    const RECHECK_QUEUED: u16 = 1 << 2;
     /// A snapshot has seen the check that is under way.
-    const SEEN: u8 = 1 << 3;
+    const SEEN: u16 = 1 << 3;
     /// It is checked once more when its time is up. Set for good.
-    pub(super) const LAST_CHECK: u8 = 1 << 4;
+    pub(super) const LAST_CHECK: u16 = 1 << 4;
     /// True when only a check gives the value that it yields. Set for good.
-    pub(super) const NEEDS_VALUE: u8 = 1 << 5;
+    pub(super) const NEEDS_VALUE: u16 = 1 << 5;
     /// Its operation has ended, and it is kept for its future. Set for good.
-    pub(super) const ENDED: u8 = 1 << 6;
+    pub(super) const ENDED: u16 = 1 << 6;
     /// Its future was dropped, so its holder does not keep it. Set for good.
-    pub(super) const ABANDONED: u8 = 1 << 7;
+    pub(super) const ABANDONED: u16 = 1 << 7;
+    /// It has ended, and has its answer. Set for good.
+    pub(super) const ANSWERED: u16 = 1 << 8;
 
     #[inline(always)]
-    pub(super) fn has(self, note: u8) -> bool {
+    pub(super) fn has(self, note: u16) -> bool {
         self.0 & note != 0
     }
 
     #[inline(always)]
-    pub(super) fn set(&mut self, note: u8) {
+    pub(super) fn set(&mut self, note: u16) {
         self.0 |= note;
     }
 
     #[inline(always)]
-    fn clear(&mut self, notes: u8) {
+    fn clear(&mut self, notes: u16) {
         self.0 &= !notes;
     }
 }
@@ -312,6 +314,12 @@ impl<O> Entry<O> {
     /// True when only a check gives the value that it yields.
     pub(crate) fn needs_value(&self) -> bool {
         self.notes.has(Notes::NEEDS_VALUE)
+    }
+
+    /// True if its operation has ended, and the entry is kept for its future.
+    #[inline(always)]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.notes.has(Notes::ENDED)
     }
 
     /// Returns the payload, unless the entry is held.

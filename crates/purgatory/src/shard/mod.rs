@@ -20,13 +20,15 @@ mod entries;
 mod entry;
 pub(crate) mod expire;
 mod keys;
+mod links;
 mod quiet;
+pub(crate) mod reach;
 mod turns;
 pub(crate) mod values;
 mod watchers;
 mod watermark_queue;
 
-use std::{iter, time::Duration};
+use std::{iter, task::Waker, time::Duration};
 
 use smallvec::SmallVec;
 use timer_core::{
@@ -38,21 +40,23 @@ use timer_core::{
 };
 
 use self::{
-    keys::{Keys, Link, SLOT, SecondaryWatch, WalkCursor},
+    keys::Keys,
+    links::{Link, SLOT, SecondaryWatch, WalkCursor},
     watermark_queue::Ends,
 };
 use crate::{
     error::RefusedReason,
-    operation::{DelayedOperation, Outcome, ReachResult, Verdict},
+    operation::{DelayedOperation, Outcome, Verdict},
     stats::{Counts, Stats, Times},
 };
 
+pub(crate) use awaited::Polled;
 pub(crate) use entries::{Entries, Inserted};
 pub(crate) use entry::{
     COUNTED_MAX, Cause, CheckedOut, CountedDown, Entry, Look, MovedUp, ParkInfo, ParkTimes, State,
     TurnCause, Waiter,
 };
-pub(crate) use keys::{Popped, SecondaryId, WAITERS_MAX, WalkId, WatchList};
+pub(crate) use links::{Popped, SecondaryId, WAITERS_MAX, WalkId, WatchList};
 pub(crate) use quiet::QuietClock;
 pub(crate) use watermark_queue::{Watermark, WatermarkKind};
 
@@ -158,7 +162,7 @@ pub(crate) enum CheckedIn<K, O> {
 /// An operation that has ended: it is off the wheel and off the list of its first key.
 #[derive(Debug)]
 pub(crate) struct Ended<K, O> {
-    pub(crate) payload: O,
+    pub(crate) then: Then<O>,
     pub(crate) outcome: Outcome,
     /// Its weight, if it was parked, and so has a place among `max_parked`.
     pub(crate) permit: Option<u64>,
@@ -166,21 +170,23 @@ pub(crate) struct Ended<K, O> {
     pub(crate) last_secondary: Option<SecondaryId>,
     /// Its first key, if no watch of that is left.
     pub(crate) emptied_key: Option<K>,
-    /// The tick of its deadline; `u64::MAX` if it has none, or was never parked.
-    pub(crate) deadline: u64,
-    /// Its answer stays in its entry, for its future.
-    pub(crate) is_answered: bool,
     /// The operation behind it, if it was the head of those in turn: still to be checked.
     pub(crate) moved_up: Option<MovedUp>,
 }
 
-/// An operation where it lies, reached under the lock.
+/// The rest of an operation's end, to be done with nothing locked.
 #[derive(Debug)]
-pub(crate) struct InPlace<'a, K, O> {
-    /// `None` while the entry is held.
-    pub(crate) payload: Option<&'a mut O>,
-    /// `None` once that watch was taken.
-    pub(crate) first_key: Option<&'a K>,
+pub(crate) enum Then<O> {
+    /// It is called back.
+    CallBack {
+        payload: O,
+        /// The tick of its deadline; `u64::MAX` if it has none, or was never parked.
+        deadline: u64,
+    },
+    /// Its answer is made, and put into its entry, which is kept for its future.
+    Answer { payload: O, handle: TimerHandle },
+    /// Its answer is in its entry. Its task is woken, if it was polled.
+    Wake(Option<Waker>),
 }
 
 /// Several ended operations.
@@ -197,13 +203,14 @@ impl<K, O> Ended<K, O> {
     /// An operation that was never parked.
     pub(crate) fn at_once(payload: O, outcome: Outcome) -> Self {
         Ended {
-            payload,
+            then: Then::CallBack {
+                payload,
+                deadline: u64::MAX,
+            },
             outcome,
             permit: None,
             last_secondary: None,
             emptied_key: None,
-            deadline: u64::MAX,
-            is_answered: false,
             moved_up: None,
         }
     }
@@ -259,11 +266,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Returns the entry of an operation that has not ended.
     #[inline]
     pub(crate) fn get_mut(&mut self, handle: TimerHandle) -> Option<&mut Entry<O>> {
-        let entry = self.entries.wheel.get_mut(handle.id())?;
-        if O::AWAITED && entry.has_ended() && !failpoint!(EndedIsFoundAgain) {
-            return None; // its future's
-        }
-        Some(entry)
+        self.entries.get_mut(handle)
     }
 
     /// Returns the first entry at or after an index, to visit all of them in bounded steps. Its
@@ -451,49 +454,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         Some(self.remove_ended(handle, payload, outcome, now_ns))
     }
 
-    /// Takes a parked operation out, to be answered by the caller. It has no outcome.
-    pub(crate) fn take(&mut self, handle: TimerHandle) -> ReachResult<Ended<K, O>> {
-        let Some(entry) = self.get_mut(handle) else {
-            return ReachResult::Gone;
-        };
-        // Holder removes: no note, since the caller cannot be given the payload later.
-        let Some(payload) = entry.take() else {
-            return ReachResult::UnderCheck;
-        };
-        self.cold.taken += 1;
-        // The outcome is not read: nothing is called back.
-        ReachResult::Parked(self.take_out(handle, payload, Outcome::Completed))
-    }
-
-    /// Reaches a parked operation where it lies.
-    pub(crate) fn reach(&mut self, handle: TimerHandle) -> ReachResult<&mut O> {
-        let Some(entry) = self.get_mut(handle) else {
-            return ReachResult::Gone;
-        };
-        match entry.payload_mut() {
-            Some(payload) => ReachResult::Parked(payload),
-            None => ReachResult::UnderCheck,
-        }
-    }
-
-    /// Reaches an operation where it lies, parked or held, with its first key. Returns `None` if it
-    /// has ended.
-    pub(crate) fn in_place(&mut self, handle: TimerHandle) -> Option<InPlace<'_, K, O>> {
-        let entry = self.entries.wheel.get_mut(handle.id())?;
-        if O::AWAITED && entry.has_ended() {
-            return None; // its future's
-        }
-        let first_key = if entry.link.is_nowhere() {
-            None
-        } else {
-            Some(&self.keys.at(entry.link.record()).key)
-        };
-        Some(InPlace {
-            payload: entry.payload_mut(),
-            first_key,
-        })
-    }
-
     /// Counts and times the end of an operation whose payload is out for good, and takes its entry
     /// out.
     #[inline(always)]
@@ -510,11 +470,32 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
 
     /// Takes an entry off the wheel, and its first watch off its key. One that a future waits for
     /// is answered, and stays.
-    #[inline(always)]
-    fn take_out(&mut self, handle: TimerHandle, mut payload: O, outcome: Outcome) -> Ended<K, O> {
-        if O::AWAITED && self.is_awaited(handle, &mut payload) {
-            return self.end_answered(handle, payload, outcome);
+    // In a debug build each copy that is inlined has stack of its own for the payload.
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    fn take_out(&mut self, handle: TimerHandle, payload: O, outcome: Outcome) -> Ended<K, O> {
+        // Apart, so that large payloads that no future waits for are not moved for it.
+        if O::AWAITED {
+            return self.take_out_unless_awaited(handle, payload, outcome);
         }
+        self.remove_entry(handle, payload, outcome)
+    }
+
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    fn take_out_unless_awaited(
+        &mut self,
+        handle: TimerHandle,
+        payload: O,
+        outcome: Outcome,
+    ) -> Ended<K, O> {
+        match self.end_awaited(handle, payload, outcome) {
+            Ok(ended) => ended,
+            Err((payload, outcome)) => self.remove_entry(handle, payload, outcome),
+        }
+    }
+
+    /// Takes an entry off the wheel, and its first watch off its key.
+    #[inline(always)]
+    fn remove_entry(&mut self, handle: TimerHandle, payload: O, outcome: Outcome) -> Ended<K, O> {
         // 1. The entry.
         let Some(entry) = self.entries.remove(handle) else {
             return Ended::at_once(payload, outcome);
@@ -522,7 +503,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         // 2. In turn: the next is the head once this one has left, and is checked by its finisher.
         let mut moved_up = None;
         if entry.link.is_head_in_turn() {
-            moved_up = self.moved_up(entry.link, entry.noted_turn);
+            moved_up = self.entries.moved_up(entry.link, entry.noted_turn);
         }
         // 3. Its watch, by the link that came out with it.
         let mut emptied_key = None;
@@ -532,13 +513,14 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.entry_left();
         // 4. What the entry knew of the other watches and the weight goes to the caller.
         Ended {
-            payload,
+            then: Then::CallBack {
+                payload,
+                deadline: entry.deadline,
+            },
             outcome,
             permit: Some(entry.weight),
             last_secondary: entry.last_secondary,
             emptied_key,
-            deadline: entry.deadline,
-            is_answered: false,
             moved_up,
         }
     }

@@ -41,7 +41,7 @@ const ALL_PATHS: u64 = 100_000;
 const STEPS_A_CASE: u64 = 600;
 
 /// The number of rare paths that are counted.
-const PATHS: usize = 34;
+const PATHS: usize = 35;
 
 /// A key; the even ones have shard 0 as their first. Keys come in pairs that share a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,6 +100,8 @@ struct Model {
     reserved: [Option<TimerHandle>; HOMES],
     /// Payloads that a thread, or a queued job, holds.
     held: Vec<CheckedOut<Payload>>,
+    /// Payloads of operations that have ended, for which user code makes the answers.
+    unmade: Vec<(TimerHandle, Payload)>,
     /// Operations whose watermark watch was taken: to be counted down or, if true, cancelled.
     taken: Vec<(TimerHandle, bool)>,
 }
@@ -133,6 +135,7 @@ impl Model {
             behind: [8, 100][random.usize(..2)],
             reserved: [None; HOMES],
             held: Vec::new(),
+            unmade: Vec::new(),
             taken: Vec::new(),
             random,
         }
@@ -226,9 +229,10 @@ impl Model {
             );
         }
         for answered in &self.reference.answered {
-            let found = self.shards[answered.id.shard()].get_mut(answered.id);
+            let shard = &mut self.shards[answered.id.shard()];
+            let in_turn = shard.check_out_in_turn(answered.id, super::TurnCause::MovedUp);
             assert!(
-                found.is_none(),
+                in_turn.is_none() && shard.get_mut(answered.id).is_none(),
                 "an operation that has ended is its future's"
             );
         }

@@ -6,13 +6,14 @@ use timer_core::TimerHandle;
 
 use super::{
     Shard,
-    entry::{CheckedOut, MovedUp, TurnCause},
-    keys::{Link, WatchList},
+    entry::{CheckedOut, TurnCause},
+    links::WatchList,
     watchers::Links,
     watermark_queue::NONE,
 };
+use crate::operation::DelayedOperation;
 
-impl<K: Eq + Clone, O> Shard<K, O> {
+impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Links the first watch of an operation to its key's list in turn. `at` is the index of its
     /// entry. O(1).
     pub(super) fn link_in_turn(&mut self, record: u32, at: u32) {
@@ -62,24 +63,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         handle: TimerHandle,
         cause: TurnCause,
     ) -> Option<CheckedOut<O>> {
-        let (payload, cause) = self
-            .entries
-            .wheel
-            .get_mut(handle.id())?
-            .check_out_in_turn(cause)?;
+        let (payload, cause) = self.entries.get_mut(handle)?.check_out_in_turn(cause)?;
         Some(CheckedOut::new(handle, payload, cause))
-    }
-
-    /// Returns the operation behind a head that leaves, to be checked for this cause.
-    #[cold]
-    pub(super) fn moved_up(&self, head: Link, cause: TurnCause) -> Option<MovedUp> {
-        let next = head.behind()?;
-        if failpoint!(HeadLeavesTurn) {
-            return None;
-        }
-        Some(MovedUp {
-            handle: self.entries.handle_at(next),
-            cause,
-        })
     }
 }

@@ -13,15 +13,15 @@ use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::Fate};
 
 use super::{
-    Ended, EndedAt, SecondaryId, Shard,
-    awaited::return_last_waker,
+    Ended, EndedAt, SecondaryId, Shard, Then,
+    awaited::last_waker_of,
     entries::Entries,
     entry::{Entry, Notes, State},
-    keys::{Link, Popped, WatchList},
+    links::{Link, Popped, WatchList},
     watchers::Links,
     watermark_queue::{Lowest, Unmet, WatermarkKind},
 };
-use crate::operation::{DelayedOperation, Outcome};
+use crate::operation::{Answering, DelayedOperation, Outcome};
 
 /// The watches that a new value has met, some of them at a time.
 #[derive(Debug)]
@@ -36,11 +36,9 @@ pub(crate) struct MetWaits<O> {
 /// other key, and the record of its own stays, with the value.
 #[derive(Debug)]
 pub(crate) struct MetWait<O> {
-    pub(crate) payload: O,
+    pub(crate) then: Then<O>,
     /// Its weight, to be returned.
     pub(crate) weight: u64,
-    /// Its answer stays in its entry, for its future.
-    is_answered: bool,
 }
 
 impl<O> MetWaits<O> {
@@ -56,9 +54,12 @@ impl<O> MetWait<O> {
     /// Returns it as any operation that has ended.
     pub(crate) fn into_ended<K>(self) -> Ended<K, O> {
         Ended {
+            then: self.then,
+            outcome: Outcome::Completed,
             permit: Some(self.weight),
-            is_answered: self.is_answered,
-            ..Ended::at_once(self.payload, Outcome::Completed)
+            last_secondary: None,
+            emptied_key: None,
+            moved_up: None,
         }
     }
 }
@@ -94,24 +95,25 @@ impl<O: DelayedOperation> Entries<O> {
             };
             meet(payload);
             // 2. The answer of one that a future waits for goes into the entry, which stays.
-            if O::AWAITED && !is_abandoned && payload.waker().is_some() {
-                return_last_waker(&mut entry.cold, payload);
-                waits.push(MetWait {
-                    payload: payload.answer(&Outcome::Completed),
-                    weight,
-                    is_answered: true,
-                });
-                entry.notes.set(Notes::ENDED);
-                *ended += 1;
-                count(entry);
-                return Fate::Stopped(());
+            if O::AWAITED && !is_abandoned {
+                if let Answering::Made(waker) = payload.answer(&Outcome::Completed) {
+                    let waker = last_waker_of(&mut entry.cold, waker);
+                    waits.push(MetWait {
+                        then: Then::Wake(waker),
+                        weight,
+                    });
+                    entry.notes.set(Notes::ENDED | Notes::ANSWERED);
+                    *ended += 1;
+                    count(entry);
+                    return Fate::Stopped(());
+                }
             }
             // 3. Any other leaves with its payload.
+            let deadline = entry.deadline;
             if let Some(payload) = entry.take() {
                 waits.push(MetWait {
-                    payload,
+                    then: Then::CallBack { payload, deadline },
                     weight,
-                    is_answered: false,
                 });
             }
             count(entry);

@@ -27,7 +27,7 @@ use super::{
     ColdParts, Shard, Watch,
     entries::{Entries, Inserted},
     entry::{Entry, ParkTimes, State, Waiter},
-    keys::{
+    links::{
         Link, ListEnd, Popped, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, WalkCursor, WalkId,
         WatchList,
     },

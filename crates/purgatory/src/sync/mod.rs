@@ -62,8 +62,14 @@ pub enum Failpoint {
     DroppedFutureLeavesOperation,
     /// A poll leaves no waker where the answer will come.
     PollLeavesNoWaker,
+    /// A poll that finds its operation under check is forgotten.
+    PollUnderCheckIsLost,
     /// A poll leaves the waker of an earlier one in place.
     FirstWakerStays,
+    /// A wait whose answer can be taken still has its place for a moment.
+    AnsweredKeepsPlace,
+    /// An answer that was made does not wake the task that polled meanwhile.
+    AnswerMissesPoll,
     /// An operation that has ended is found again, while its future has not taken the answer.
     EndedIsFoundAgain,
     /// A shutdown leaves the shards open.

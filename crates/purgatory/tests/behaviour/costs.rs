@@ -1,8 +1,8 @@
 //! Copies and allocations.
 #![cfg(not(loom))]
 
-use crate::support::{Counted, NEVER, Op, Park, Probe, by_hand, never};
-use purgatory::{Outcome, Purgatory, when};
+use crate::support::{Counted, NEVER, Op, Park, Probe, Woken, by_hand, never, over};
+use purgatory::{Outcome, Purgatory, WaitFuture, when};
 use std::{
     sync::{
         Arc,
@@ -57,6 +57,28 @@ fn watches_of_up_to_four_keys_take_no_allocation() {
     let one = allocations(1); // the boxes
     assert_eq!((allocations(3), allocations(4)), (one, one));
     assert!(allocations(5) > one);
+}
+
+/// The condition's box is all there is of a wait: its value and its waker lie there, too.
+#[test]
+fn a_wait_takes_one_allocation() {
+    let (_timer, waits): (_, Purgatory<u64>) = by_hand();
+    let task = Woken::task();
+    let once = || {
+        let mut looks = 0..;
+        let mut wait = waits.wait(&[1], NEVER, move || looks.next().filter(|&look| look > 0));
+        assert!(task.poll(&mut wait).is_pending());
+        assert_eq!(waits.check_and_complete(&1), 1);
+        assert_eq!(over(&mut wait), Ok(1));
+    };
+    once(); // what the shard keeps
+    let measured = allocation_counter::measure(|| {
+        for _ in 0..100 {
+            once();
+        }
+    });
+    assert_eq!((measured.count_total, measured.bytes_current), (100, 0));
+    assert!(size_of::<WaitFuture<u64>>() <= 48);
 }
 
 /// The walk that an event for one breaks off is forgotten.

@@ -3,21 +3,23 @@
 #![cfg(not(loom))]
 
 use std::{
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
+    task::Poll,
 };
 
 use crate::support::{
-    MINUTE, NEVER, Op, Park, Probe, SECOND, Waiting, assert_empty, by_hand, by_hand_with, never,
-    over, requested, waiting,
+    MINUTE, NEVER, Op, Park, Probe, SECOND, Waiting, Woken, assert_empty, by_hand, by_hand_with,
+    never, over, requested, waiting,
 };
 use purgatory::{
-    BoxedOperation, DelayedOperation, EndResult, Outcome, ParkResult, Purgatory, ReachResult,
-    WaitError, Watches, when,
+    BoxedOperation, CancelReason, DelayedOperation, EndResult, Outcome, ParkResult, Purgatory,
+    ReachResult, WaitError, Watches, when,
 };
 
 /// A transaction that waits for another one's lock.
@@ -334,4 +336,107 @@ fn a_boxed_operation_is_reached_by_its_type() {
     assert_eq!(taken.holder, 3);
     let other = waits.take(other).parked().unwrap();
     assert!(other.downcast::<Op>().is_err());
+}
+
+/// A wait that is taken is answered by its taker, and its future waits on until then.
+#[test]
+fn a_taken_wait_is_answered_by_its_taker() {
+    let (timer, waits): (_, Purgatory<&str>) = by_hand();
+    let task = Woken::task();
+    let outcomes = [
+        (Some(Outcome::Completed), Ok(7)),
+        (Some(Outcome::Expired), Err(WaitError::Expired)),
+        (None, Err(WaitError::Cancelled(CancelReason::Panicked))), // dropped
+    ];
+    for (woken, (outcome, expected)) in outcomes.into_iter().enumerate() {
+        let mut looks = 0..;
+        let condition = move || looks.next().filter(|&look| look > 0).map(|_| 7);
+        let mut wait = waits.wait(&["row"], SECOND, condition);
+        assert!(task.poll(&mut wait).is_pending());
+        let taken = waits.take(wait.id().unwrap()).parked().unwrap();
+        assert_eq!((waits.len(), waits.stats().taken), (0, woken as u64 + 1));
+        timer.advance(MINUTE);
+        assert!(task.poll(&mut wait).is_pending(), "no timer is left of it");
+        match outcome {
+            Some(outcome) => taken.on_complete(outcome),
+            None => drop(taken),
+        }
+        assert_eq!(task.times(), woken + 1);
+        assert_eq!(task.poll(&mut wait), Poll::Ready(expected));
+    }
+    assert_empty(&waits);
+}
+
+/// It may be parked again, in any purgatory. Its future, which is dropped, ends nothing there.
+#[test]
+fn a_taken_wait_may_be_parked_elsewhere() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let (_other_timer, others): (_, Purgatory<&str>) = by_hand();
+    let looks = Arc::new(AtomicUsize::new(0));
+    for drops in [false, true] {
+        let seen = looks.clone();
+        looks.store(0, SeqCst);
+        let condition = move || Some(seen.load(SeqCst)).filter(|&looks| looks > 0);
+        let wait = waits.wait(&["row"], SECOND, condition);
+        let taken = waits.take(wait.id().unwrap()).parked().unwrap();
+        others.park(taken, &["other"], NEVER);
+        looks.store(3, SeqCst);
+        let mut wait = Some(wait).filter(|_| !drops);
+        assert_eq!(others.check_and_complete(&"other"), 1);
+        if let Some(wait) = &mut wait {
+            assert_eq!(over(wait), Ok(3));
+        }
+    }
+    assert_eq!(Arc::strong_count(&looks), 1, "a condition is left");
+    assert!(waits.is_empty() && others.is_empty());
+}
+
+/// Another operation in the place of a wait's: nothing answers the future, which is told so.
+#[test]
+fn a_wait_whose_operation_is_replaced_ends() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let task = Woken::task();
+    let gone = Poll::Ready(Err(WaitError::Cancelled(CancelReason::Panicked)));
+    let mut wait = waits.wait(&["row"], NEVER, || None::<u32>);
+    let mut other = waits.wait(&["row"], NEVER, || None::<u32>);
+    assert!(task.poll(&mut wait).is_pending() && task.poll(&mut other).is_pending());
+    let (ended, endings) = mpsc::channel();
+    let closures = when(|| false, move |outcome| ended.send(outcome).unwrap());
+    // 1. The closures take the place of the first, and that one the place of the other.
+    let id = wait.id().unwrap();
+    let first = waits.with(id, |boxed| mem::replace(boxed, closures));
+    assert_eq!(task.times(), 1);
+    let mut first = first.parked();
+    let other_id = other.id().unwrap();
+    waits.for_each(|of, _, boxed| {
+        if of == other_id {
+            mem::swap(boxed.unwrap(), first.as_mut().unwrap());
+        }
+    });
+    assert_eq!(task.times(), 2);
+    assert_eq!(
+        (task.poll(&mut wait), task.poll(&mut other)),
+        (gone.clone(), gone)
+    );
+    drop((first, wait, other));
+    // 2. What is in their places ends as it would anywhere.
+    assert_eq!(waits.cancel_all("over"), 2);
+    assert_eq!(endings.try_recv(), Ok(requested("over")));
+    assert_empty(&waits);
+}
+
+/// One that stays in its place goes on, whatever was done to it there, or panicked.
+#[test]
+fn a_wait_that_is_looked_at_goes_on() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let task = Woken::task();
+    let mut wait = waits.next_event(&["row"], NEVER);
+    assert!(task.poll(&mut wait).is_pending());
+    let id = wait.id().unwrap();
+    assert_eq!(waits.with(id, |_| 7), ReachResult::Parked(7));
+    assert!(catch_unwind(AssertUnwindSafe(|| waits.with(id, |_| panic!("reached")))).is_err());
+    waits.for_each(|_, _, boxed| assert!(boxed.is_some()));
+    assert_eq!((waits.check_and_complete(&"row"), task.times()), (1, 1));
+    assert_eq!(task.poll(&mut wait), Poll::Ready(Ok(())));
+    assert_empty(&waits);
 }

@@ -17,7 +17,7 @@ use super::{MS, by_hand, check, ending};
 
 /// A task that counts how often it is woken.
 #[derive(Default)]
-struct Task(AtomicUsize);
+pub(super) struct Task(AtomicUsize);
 
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
@@ -25,10 +25,10 @@ impl Wake for Task {
     }
 }
 
-type Answer<T> = Result<T, WaitError>;
+pub(super) type Answer<T> = Result<T, WaitError>;
 
 /// Polls a future as a task of its own does.
-fn poll<T>(future: &mut WaitFuture<T>) -> (Arc<Task>, Poll<Answer<T>>) {
+pub(super) fn poll<T>(future: &mut WaitFuture<T>) -> (Arc<Task>, Poll<Answer<T>>) {
     let task = Arc::new(Task::default());
     let waker = Waker::from(task.clone());
     let polled = Pin::new(future).poll(&mut Context::from_waker(&waker));
@@ -37,7 +37,10 @@ fn poll<T>(future: &mut WaitFuture<T>) -> (Arc<Task>, Poll<Answer<T>>) {
 
 /// Asserts that a task that was told to wait was woken, once, and takes the answer.
 #[track_caller]
-fn answer<T>(future: &mut WaitFuture<T>, polled: (Arc<Task>, Poll<Answer<T>>)) -> Answer<T> {
+pub(super) fn answer<T>(
+    future: &mut WaitFuture<T>,
+    polled: (Arc<Task>, Poll<Answer<T>>),
+) -> Answer<T> {
     let (task, polled) = polled;
     match polled {
         Poll::Ready(answer) => answer,

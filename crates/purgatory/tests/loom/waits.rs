@@ -7,9 +7,123 @@ use loom::{
     },
     thread,
 };
-use purgatory::{BoxedOperation, sync::Failpoint};
+use purgatory::{
+    BoxedOperation, DelayedOperation, Outcome, Purgatory, WaitError, WaitFuture, sync::Failpoint,
+};
 
-use super::{MS, assert_nothing_left, by_hand, check, ending};
+use timer_core::ManualTimer;
+
+use super::{
+    MS,
+    answers::{answer, poll},
+    assert_nothing_left, by_hand, check, ending,
+};
+
+/// A wait that yields a value once the flag is set.
+fn wait_for(purgatory: &Purgatory<u8>, flag: &Arc<AtomicBool>) -> WaitFuture<u8> {
+    let seen = flag.clone();
+    purgatory.wait(&[1], MS, move || seen.load(Relaxed).then_some(7))
+}
+
+/// An event has the condition checked as a task polls: the poll finds the operation parked, out
+/// under check, or answered.
+#[test]
+fn poll_under_check() {
+    let faults = [
+        Failpoint::PollLeavesNoWaker,
+        Failpoint::PollUnderCheckIsLost,
+    ];
+    check(&faults, || {
+        let (_timer, purgatory) = by_hand::<BoxedOperation>();
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut wait = wait_for(&purgatory, &flag);
+        let other = purgatory.clone();
+        let event = thread::spawn(move || {
+            flag.store(true, Relaxed);
+            other.check_and_complete(&1);
+        });
+        let polled = poll(&mut wait);
+        event.join().unwrap();
+        assert_eq!(answer(&mut wait, polled), Ok(7));
+        assert_nothing_left(&purgatory);
+    });
+}
+
+/// A second task polls as the event comes: it is the one that is woken.
+#[test]
+fn second_task_polls_under_check() {
+    check(&[Failpoint::FirstWakerStays], || {
+        let (_timer, purgatory) = by_hand::<BoxedOperation>();
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut wait = wait_for(&purgatory, &flag);
+        assert!(poll(&mut wait).1.is_pending());
+        let other = purgatory.clone();
+        let event = thread::spawn(move || {
+            flag.store(true, Relaxed);
+            other.check_and_complete(&1);
+        });
+        let polled = poll(&mut wait);
+        event.join().unwrap();
+        assert_eq!(answer(&mut wait, polled), Ok(7));
+        assert_nothing_left(&purgatory);
+    });
+}
+
+/// A wait expires as it is polled: the answer is put in after its end, once the condition is
+/// dropped.
+#[test]
+fn answer_of_ended_wait_against_poll() {
+    check(&[Failpoint::AnswerMissesPoll], || {
+        let (timer, purgatory) = by_hand::<BoxedOperation>();
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut wait = wait_for(&purgatory, &flag);
+        let time = thread::spawn(move || timer.advance(MS));
+        let polled = poll(&mut wait);
+        time.join().unwrap();
+        assert_eq!(answer(&mut wait, polled), Err(WaitError::Expired));
+        assert_eq!(Arc::strong_count(&flag), 1, "its condition is there");
+        assert_nothing_left(&purgatory);
+    });
+}
+
+/// A wait expires as its future is dropped: it ends once, and leaves nothing. No fault fits: the
+/// answer finds its entry or not.
+#[test]
+fn answer_of_ended_wait_against_future_drop() {
+    check(&[], || {
+        let (timer, purgatory) = by_hand::<BoxedOperation>();
+        let flag = Arc::new(AtomicBool::new(false));
+        let wait = wait_for(&purgatory, &flag);
+        let time = thread::spawn(move || timer.advance(MS));
+        drop(wait);
+        time.join().unwrap();
+        assert_eq!(Arc::strong_count(&flag), 1, "its condition is there");
+        assert_nothing_left(&purgatory);
+        let stats = purgatory.stats();
+        assert_eq!(stats.expired + stats.cancelled, 1);
+    });
+}
+
+/// A wait is taken out and answered by its taker, as it is polled.
+#[test]
+fn answer_of_taken_wait_against_poll() {
+    check(&[Failpoint::AnswerMissesPoll], || {
+        let (_timer, purgatory) = by_hand::<BoxedOperation>();
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut wait = wait_for(&purgatory, &flag);
+        let id = wait.id().expect("the flag is not set");
+        let other = purgatory.clone();
+        let taker = thread::spawn(move || {
+            let taken = other.take(id).parked().expect("nothing checks it");
+            flag.store(true, Relaxed);
+            taken.on_complete(Outcome::Completed);
+        });
+        let polled = poll(&mut wait);
+        taker.join().unwrap();
+        assert_eq!(answer(&mut wait, polled), Ok(7));
+        assert_nothing_left(&purgatory);
+    });
+}
 
 /// A future is dropped while an event has its condition checked, which then yields a value or does
 /// not. No fault fits the first case: the event ends an abandoned operation.
@@ -70,4 +184,29 @@ fn complete_of_a_wait_against_its_event() {
             assert_nothing_left(&purgatory);
         });
     }
+}
+
+/// A wait that its future has taken has no place any more, so that another one can be parked.
+#[test]
+fn place_of_wait_against_its_answer() {
+    check(&[Failpoint::AnsweredKeepsPlace], || {
+        let timer = ManualTimer::new();
+        let purgatory: Purgatory<u8> = Purgatory::builder("loom")
+            .timer(&timer)
+            .max_parked(1)
+            .build()
+            .unwrap();
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut wait = wait_for(&purgatory, &flag);
+        let other = purgatory.clone();
+        let event = thread::spawn(move || {
+            flag.store(true, Relaxed);
+            other.check_and_complete(&1);
+        });
+        if ending(&mut wait).is_some() {
+            let next = purgatory.wait(&[1], MS, || false);
+            assert!(next.id().is_some(), "there is no place");
+        }
+        event.join().unwrap();
+    });
 }

@@ -528,26 +528,6 @@ impl<T> TimingWheel<T> {
         Some(release_task(&mut self.nodes, id.index))
     }
 
-    /// Takes the task at an index, as in [`at`](Self::at), off its bucket for good: it counts as
-    /// cancelled, but stays in the wheel's keeping. O(1).
-    #[doc(hidden)]
-    #[inline]
-    pub fn stop(&mut self, index: u32) {
-        let place = self.nodes.at_mut(index).take_place();
-        self.cancelled_count += u64::from(self.unlink(index, place));
-    }
-
-    /// Drops the task at an index, as in [`at`](Self::at), that is in no bucket. O(1).
-    #[doc(hidden)]
-    #[inline]
-    pub fn drop_stopped(&mut self, index: u32) {
-        let node = self.nodes.at_mut(index);
-        debug_assert_eq!(node.place, NO_PLACE, "it was stopped");
-        node.sequence = 0;
-        node.task = None;
-        self.nodes.release(index);
-    }
-
     /// Returns the first task in the wheel's keeping whose index is `index` or above. With `0`,
     /// then one above each id found, every task is visited, in no meaningful order.
     pub fn first_from(&self, index: u32) -> Option<TaskId> {

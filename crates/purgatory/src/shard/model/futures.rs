@@ -7,13 +7,13 @@ use std::{
 
 use super::{
     super::{
-        State,
+        Polled, State,
         answer::{Abandoned, Completed},
     },
     reference::Answered,
     *,
 };
-use crate::operation::{CancelReason, DelayedOperation, Outcome};
+use crate::operation::{Answering, CancelReason, DelayedOperation, Outcome};
 
 /// The payload of an operation.
 #[derive(Debug)]
@@ -29,8 +29,6 @@ enum Stage {
     Plain,
     Awaited(Option<Waker>),
     Answered(Outcome),
-    /// The part that is called back.
-    WakeUp(Option<Waker>),
 }
 
 /// A task that waits. Each holds one of the model's counted references.
@@ -52,19 +50,16 @@ impl Payload {
         Payload { number, stage }
     }
 
+    /// True if its answer takes user code, and so is put in after it has ended.
+    pub(super) fn is_slow(number: u64) -> bool {
+        number.is_multiple_of(3)
+    }
+
     /// Answers it, and returns the waker.
     fn complete(&mut self, outcome: Outcome) -> Option<Waker> {
         match std::mem::replace(&mut self.stage, Stage::Answered(outcome)) {
             Stage::Awaited(waker) => waker,
             other => panic!("{other:?} is answered"),
-        }
-    }
-
-    /// Returns the waker of what is called back; `None` if the operation is no future's.
-    pub(super) fn wake_up(self) -> Option<Option<Waker>> {
-        match self.stage {
-            Stage::WakeUp(waker) => Some(waker),
-            _ => None,
         }
     }
 }
@@ -83,12 +78,14 @@ impl DelayedOperation for Payload {
         }
     }
 
-    fn answer(&mut self, outcome: &Outcome) -> Self {
-        let waker = self.complete(outcome.clone());
-        Payload {
-            number: self.number,
-            stage: Stage::WakeUp(waker),
+    fn answer(&mut self, outcome: &Outcome) -> Answering {
+        if !matches!(self.stage, Stage::Awaited(_)) {
+            return Answering::NotAwaited;
         }
+        if Payload::is_slow(self.number) {
+            return Answering::Unmade;
+        }
+        Answering::Made(self.complete(outcome.clone()))
     }
 
     fn on_complete(self, _: Outcome) {}
@@ -106,31 +103,45 @@ pub(super) fn same(waker: Option<&Waker>, other: Option<&Waker>) -> bool {
 impl Model {
     /// A future polls: with a waker of its own or, if it has polled before, with the same.
     pub(super) fn poll(&mut self, id: TimerHandle) {
-        let polled = self.reference.polled(id).expect("a future waits for it");
-        let mut waker = None;
-        if polled.is_none() || self.random.bool() {
-            let task = Task {
-                _alive: self.tasks.clone(),
-            };
-            waker = Some(Waker::from(Arc::new(task)));
+        let last = self
+            .reference
+            .polled(id)
+            .expect("a future waits for it")
+            .clone();
+        let task = Task {
+            _alive: self.tasks.clone(),
+        };
+        let mut waker = Waker::from(Arc::new(task));
+        let mut clone = None;
+        match &last {
+            None => clone = Some(waker.clone()),
+            Some(last) if self.random.bool() => waker = last.clone(),
+            Some(_) => {}
         }
-        let new = waker.clone();
-        let answered = self.shards[id.shard()].poll(id, &mut waker);
-        match (answered, self.reference.take_answer(id)) {
-            (Some(found), Some(expected)) => self.answered(found, expected),
-            (None, None) => {
+        // A waker that is not the last one is cloned, with nothing locked.
+        let shard = &mut self.shards[id.shard()];
+        let mut polled = shard.poll(id, &waker, &mut clone);
+        if let Polled::NewTask = polled {
+            assert!(!same(Some(&waker), last.as_ref()));
+            clone = Some(waker.clone());
+            polled = shard.poll(id, &waker, &mut clone);
+        }
+        match (polled, self.reference.take_answer(id)) {
+            (Polled::Answered(found), Some(expected)) => self.answered(found, expected),
+            (Polled::Pending, None) => {
                 let held = self.reference.get(id).is_some_and(|parked| parked.held);
                 self.reference.count_if(held, "a poll found it held");
-                if new.is_some() {
-                    *self.reference.polled(id).unwrap() = new;
-                }
+                *self.reference.polled(id).unwrap() = Some(waker);
             }
             (found, expected) => panic!("{found:?}, and expected {expected:?}"),
         }
     }
 
     fn answered(&mut self, found: super::super::awaited::Answered<Payload>, expected: Answered) {
-        let payload = found.payload;
+        let Some(payload) = found.payload else {
+            assert_eq!(expected.outcome, None, "its answer is made elsewhere");
+            return;
+        };
         assert_eq!(payload.number, expected.payload);
         match payload.stage {
             Stage::Answered(outcome) => assert_eq!(Some(outcome), expected.outcome),
@@ -155,6 +166,11 @@ impl Model {
             self.reference
                 .count_if(unmade, "a future goes while its value is made");
             assert!(cancelled.is_none());
+            if let Some(at) = self.unmade.iter().position(|(of, _)| *of == id) {
+                let (_, payload) = self.unmade.swap_remove(at);
+                let late = self.shards[id.shard()].put_answer(id, payload);
+                assert_eq!(late.unwrap_err().number, expected.payload);
+            }
             return self.answered(answered.unwrap(), expected);
         }
         // 2. Any other is cancelled, and not kept.
@@ -175,6 +191,7 @@ impl Model {
         let at_once = self.random.bool();
         let shard = &mut self.shards[id.shard()];
         let held = self.reference.get(id).unwrap().held;
+        let moved_up = self.reference.moved_up(id);
         let ended = shard.complete_at(id.id().index(), None, |payload| {
             let answer = at_once.then_some(Outcome::Completed)?;
             payload.complete(answer)
@@ -188,8 +205,8 @@ impl Model {
             assert!(same(waker.as_ref(), expected.as_ref()), "the last waker");
         }
         let (parked, left) = self.reference.remove_ended(id, &Outcome::Completed);
+        assert_eq!(ended.moved_up, moved_up);
         assert_eq!(ended.permit, parked.payload);
-        assert_eq!(ended.deadline, parked.deadline);
         assert_eq!(ended.last_secondary, parked.tickets.last().copied());
         assert_eq!(ended.emptied_key.map(|key| key.number), left);
         self.reference.count_if(!at_once, "a value is made later");
@@ -208,13 +225,21 @@ impl Model {
             return;
         };
         let id = answered.id;
-        let complete = |payload: &mut Payload| payload.complete(Outcome::Completed);
-        let waker = self.shards[id.shard()].answer_ended(id, complete);
+        let shard = &mut self.shards[id.shard()];
+        let waker = match self.unmade.iter().position(|(of, _)| *of == id) {
+            // It was ended with its payload out.
+            Some(at) => {
+                let (_, mut payload) = self.unmade.swap_remove(at);
+                let before = payload.complete(Outcome::Completed);
+                shard.put_answer(id, payload).unwrap().or(before)
+            }
+            None => {
+                let complete = |payload: &mut Payload| payload.complete(Outcome::Completed);
+                shard.answer_ended(id, complete).unwrap()
+            }
+        };
         let last = answered.waker.take();
-        assert!(
-            same(waker.unwrap().as_ref(), last.as_ref()),
-            "the last waker"
-        );
+        assert!(same(waker.as_ref(), last.as_ref()), "the last waker");
         answered.outcome = Some(Outcome::Completed);
     }
 

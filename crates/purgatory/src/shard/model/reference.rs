@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, task::Waker};
 use timer_core::TimerHandle;
 
 use super::{
-    super::{expire::Turn, keys::SLOT, *},
+    super::{expire::Turn, links::SLOT, *},
     HOMES, Number,
 };
 use crate::operation::CancelReason;

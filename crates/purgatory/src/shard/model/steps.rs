@@ -2,7 +2,8 @@
 
 use super::{
     super::{
-        CheckedIn, CountedDown, Inserted, ParkTimes, Popped, State, TurnCause, Verdict, WatchList,
+        CheckedIn, CountedDown, Inserted, ParkTimes, Popped, State, Then, TurnCause, Verdict,
+        WatchList,
         entry::{Cause, Decision},
         watchers::SecondaryKey,
     },
@@ -115,7 +116,7 @@ impl Model {
         // 2. With several keys it is reserved.
         let one_key = to_watch.is_empty();
         let in_turn = one_key && watermark.is_none() && self.random.bool();
-        let awaited = !in_turn && self.random.bool();
+        let awaited = self.random.bool();
         if !one_key || !in_turn && !at_once && self.random.bool() {
             to_watch.insert(0, (key, watermark));
             return self.reserve(to_watch, awaited, times);
@@ -277,30 +278,52 @@ impl Model {
 
     /// Compares an ended operation; returns its deadline.
     pub(super) fn departed(&mut self, ended: Ended, outcome: &Outcome) -> u64 {
-        let id = self.reference.handle_of(ended.payload.number);
+        let number = ended.permit.expect("it was parked"); // with its number as its weight
+        let id = self.reference.handle_of(number);
         let moved_up = self.reference.moved_up(id);
         let (parked, left) = self.reference.remove_ended(id, outcome);
         assert_eq!(ended.moved_up, moved_up);
         let payload = parked.payload;
-        assert_eq!((ended.payload.number, &ended.outcome), (payload, outcome));
+        assert_eq!((number, &ended.outcome), (payload, outcome));
         assert_eq!(ended.last_secondary, parked.tickets.last().copied());
-        assert_eq!(ended.permit, Some(parked.payload)); // as it was parked with
         assert_eq!(ended.emptied_key.map(|key| key.number), left);
-        let wake_up = ended.payload.wake_up();
-        assert_eq!(wake_up.is_some(), parked.awaited);
-        assert_eq!(ended.is_answered, parked.awaited);
-        if let Some(waker) = wake_up {
-            assert!(
-                same(waker.as_ref(), parked.waker.as_ref()),
-                "the last waker"
-            );
-            self.reference.answered.push(Answered {
-                id,
-                payload,
-                outcome: Some(outcome.clone()),
-                waker: None,
-            });
+        let mut answered = Answered {
+            id,
+            payload,
+            outcome: None,
+            waker: None,
+        };
+        let is_slow = Payload::is_slow(payload) || !parked.tickets.is_empty();
+        match ended.then {
+            Then::CallBack {
+                payload: called,
+                deadline,
+            } => {
+                assert_eq!(deadline, parked.deadline);
+                assert_eq!((called.number, parked.awaited), (payload, false));
+                return parked.deadline;
+            }
+            Then::Wake(waker) => {
+                assert!(parked.awaited && !is_slow);
+                assert!(
+                    same(waker.as_ref(), parked.waker.as_ref()),
+                    "the last waker"
+                );
+                answered.outcome = Some(outcome.clone());
+            }
+            Then::Answer {
+                payload: unmade,
+                handle,
+            } => {
+                assert!(parked.awaited && is_slow);
+                assert_eq!((handle, unmade.number), (id, payload));
+                answered.waker = parked.waker;
+                self.unmade.push((id, unmade));
+            }
         }
+        let unmade = answered.outcome.is_none();
+        self.reference.count_if(unmade, "an answer is made later");
+        self.reference.answered.push(answered);
         parked.deadline
     }
 
