@@ -11,12 +11,11 @@ use std::{
     time::Duration,
 };
 
-use smallvec::SmallVec;
 use timer_core::{Job, TimerHandle};
 
 use crate::{
     engine::{
-        BUDGET, Core, LockedShard,
+        Core, LockedShard,
         nested::{Call, enqueue},
         trace,
     },
@@ -96,8 +95,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         drop(ended.emptied_key.take());
     }
 
-    /// Releases secondary watches, the last first, `max` at most; returns how many. Neighbours in
-    /// one shard share a lock hold. Keys without waiters go to `emptied_key`, with nothing locked.
+    /// Releases secondary watches, the last first, `max` at most; returns how many. Keys without
+    /// waiters go to `emptied_key`, with nothing locked.
     #[inline]
     pub(super) fn release_secondaries(
         &self,
@@ -105,28 +104,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         max: usize,
         mut emptied_key: impl FnMut(K),
     ) -> usize {
-        let mut released = 0;
-        while let Some(first) = last.filter(|_| released < max) {
-            // 1. As many as lie in one shard, a bounded number under one lock hold.
-            let mut emptied_keys = SmallVec::<[K; 2]>::new();
-            let mut shard = self.shards.lock(first.shard as usize);
-            let is_next = |next: &SecondaryId| next.shard == first.shard;
-            let end = max.min(released.saturating_add(BUDGET));
-            while let Some(secondary) = last.filter(is_next).filter(|_| released < end) {
-                let unwatched = shard.unwatch(secondary);
-                *last = unwatched.before;
-                if let Some(key) = unwatched.emptied_key {
-                    emptied_keys.push(key);
-                }
-                released += 1;
-            }
-            drop(shard);
-            // 2. Their keys, which may be the user's last.
-            for key in emptied_keys {
+        for released in 0..max {
+            let Some(secondary) = *last else {
+                return released;
+            };
+            let unwatched = self
+                .shards
+                .lock(secondary.shard as usize)
+                .unwatch(secondary);
+            *last = unwatched.before;
+            if let Some(key) = unwatched.emptied_key {
                 emptied_key(key);
             }
         }
-        released
+        max
     }
 
     /// Calls back inside the outermost call on this thread: now, or when that call gets to it.

@@ -43,11 +43,11 @@
 //! Files call only files further left; the test `house/calls` follows each call:
 //!
 //! ```text
-//! mod < inspect < finish < answer, check, several < turns, walk < signal, park, end, reach
-//!   < values, timer < publish
+//! mod < inspect < finish < answer, check < turns, walk < signal, park, end, reach < values, timer
+//!   < publish
 //! ```
 //!
-//! [`nested`], [`versions`], [`watch_set`], [`reserves`] and [`trace`] know no purgatory.
+//! [`nested`], [`versions`], [`watch_set`] and [`trace`] know no purgatory.
 
 pub(crate) mod answer;
 pub(crate) mod check;
@@ -59,8 +59,6 @@ mod park;
 #[cfg(feature = "metrics")]
 mod publish;
 mod reach;
-mod reserves;
-mod several;
 pub(crate) mod signal;
 pub(crate) mod timer;
 pub(crate) mod trace;
@@ -89,13 +87,12 @@ use timer_core::{
 use crate::{
     engine::{
         nested::{Executors, must_be_unlocked},
-        reserves::Reserves,
         versions::Versions,
     },
     operation::{DelayedOperation, OperationId, Timeout},
     shard::{EndedAt, ParkInfo, ParkTimes, Shard, expire::CallbackJob},
     stats::{Parked, Stats},
-    sync::{AtomicU64, Limit, MODEL, Ordering, plain},
+    sync::{AtomicU64, Limit, Ordering, plain},
     watches::WatchKey,
 };
 
@@ -139,8 +136,6 @@ pub(crate) struct Core<K, O> {
     pub(crate) settings: Settings<K>,
     pub(crate) shards: Shards<Shard<K, O>>,
     pub(crate) versions: Versions,
-    /// The entries that shards have reserved ahead.
-    pub(crate) reserves: Reserves,
     /// Numbers the parked operations, where their order matters over the shards.
     pub(crate) sequence: Option<AtomicU64>,
     /// Work that this round of the timer found due.
@@ -180,15 +175,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let every = settings.recheck_every.filter(|_| O::CHECKED);
         settings.recheck_every = every.map(|every| every.max(driver.config.tick.length()));
         let built_ns = driver.now_ns();
-        // With one shard all keys are together. On a manual timer the order of parking counts, so a
-        // shard numbers an operation under its lock; a model does not look at the order.
-        let is_ordered = driver.config.manual && !MODEL;
-        let reserves = if shards == 1 || is_ordered { 0 } else { shards };
         let core = Arc::new(Core {
             number: PURGATORIES.fetch_add(1, Ordering::Relaxed),
             shards: driver.shards(shards, Shard::new),
             versions: Versions::new(shards),
-            reserves: Reserves::new(reserves),
             sequence: driver.config.manual.then(|| AtomicU64::new(0)),
             due: DueQueue::new(&driver.config),
             timed: AtomicBool::new(false),

@@ -3,8 +3,10 @@
 //! 1. Read each key's version, then check. True: over, and nothing else was touched.
 //! 2. *One key*: under its shard's lock compare the version. Unchanged: put the operation in, on
 //!    the wheel and on the key's list.
-//!    Changed: put it in held by this thread, which checks again.
-//! 3. *Several keys*: the same, once the other keys are watched ([`several`](super::several)).
+//! 3. *Several keys*, or one whose version has changed: put an entry into the first key's shard,
+//!    held by this thread; watch the other keys in their shards, one after the other, comparing
+//!    versions; then check the payload in as any holder does. A changed version counts as an event
+//!    that found the entry held, so the holder checks again.
 //!
 //! *In turn*: those that wait under the key are ahead. An operation that finds some, under the
 //! shard's lock, is not checked but parked behind them. If they are gone by the time it is put in,
@@ -15,12 +17,12 @@ use std::{mem::forget, slice, sync::Arc};
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, LockedShard, nested::Call, several::ParkedUnder, trace, watch_set::distinct},
+    engine::{Core, LockedShard, nested::Call, trace, watch_set::distinct},
     error::{Refused, RefusedReason},
     operation::{Came, DelayedOperation, Outcome, ParkResult, Timeout, Verdict},
     shard::{
-        COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, State, Then, Watch,
-        Watermark, WatermarkKind,
+        COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, SecondaryId, State,
+        Then, WAITERS_MAX, Watch, Watermark, WatermarkKind,
     },
     sync::Ordering,
     watches::{WatchKey, Watches},
@@ -39,6 +41,32 @@ impl<K: WatchKey, O: DelayedOperation> Drop for PermitGuard<'_, K, O> {
     }
 }
 
+/// An operation whose keys are not all watched yet. Dropped then, as when a key's `Eq` panics, it
+/// takes the operation's entry and watches away.
+struct Arriving<'a, K: WatchKey, O: DelayedOperation> {
+    core: &'a Core<K, O>,
+    handle: TimerHandle,
+    last_secondary: Option<SecondaryId>,
+}
+
+impl<K: WatchKey, O: DelayedOperation> Arriving<'_, K, O> {
+    /// All keys are watched: the entry stays. Returns its last secondary watch.
+    fn arrived(self) -> Option<SecondaryId> {
+        let last_secondary = self.last_secondary;
+        forget(self);
+        last_secondary
+    }
+}
+
+impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
+    fn drop(&mut self) {
+        let emptied_key = self.core.first_shard_of(self.handle).withdraw(self.handle);
+        drop(emptied_key); // with nothing locked
+        self.core
+            .release_secondaries(&mut self.last_secondary, usize::MAX, drop);
+    }
+}
+
 /// The first check of an operation.
 struct FirstCheck {
     verdict: Verdict,
@@ -46,12 +74,18 @@ struct FirstCheck {
     is_behind: bool,
 }
 
-/// An operation that was put in under its only key.
+/// An operation whose entry is in its first key's shard.
 enum PutIn<O> {
-    /// No event came by since its check: it waits.
+    /// It has no other key, and no event came by since its check: it waits.
     Parked(TimerHandle),
-    /// An event came by: this thread holds it, to check it again.
-    Held(CheckedOut<O>),
+    /// This thread holds it, until its other keys are watched. True: an event came by.
+    Held(TimerHandle, O, bool),
+}
+
+/// A parked operation, and the decision at its check-in: it may have ended already.
+pub(super) struct ParkedUnder<K, O> {
+    pub(super) handle: TimerHandle,
+    pub(super) checked_in: CheckedIn<K, O>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -188,16 +222,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let parked = if rules.in_turn {
             self.park_in_turn(operation, &watch_set[0], &times, first.is_behind)?
-        } else if let [only] = watch_set {
-            match self.park_under(operation, only, &times)? {
+        } else {
+            match self.park_under(operation, watch_set, &times)? {
                 PutIn::Parked(handle) => {
                     forget(permit); // the ending returns it
                     return Ok(ParkResult::Parked(self.id(handle)).into());
                 }
-                PutIn::Held(held) => ParkedUnder::held(held),
+                PutIn::Held(handle, operation, changed) => {
+                    self.watch_others(operation, handle, &watch_set[1..], changed)?
+                }
             }
-        } else {
-            self.park_several(operation, watch_set, &times)?
         };
         forget(permit); // the ending returns it
 
@@ -326,33 +360,72 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         Ok(ParkResult::Parked(self.id(inserted.handle)))
     }
 
-    /// Puts an operation that was checked under its only key. One lock hold.
+    /// Puts an operation that was checked under its first key. Under one key that saw no event
+    /// since, it is parked in this one lock hold.
     #[inline]
     fn park_under(
         &self,
         operation: O,
-        only: &Watch<'_, K>,
+        watch_set: &[Watch<'_, K>],
         times: &ParkTimes,
     ) -> Result<PutIn<O>, Refused<O>> {
-        let mut shard = self.shard_of(only.hash);
-        if let Some(reason) = Self::refusal(&shard, only.key, only.hash) {
+        let (first, others) = watch_set.split_first().expect("an operation has keys");
+        let mut shard = self.shard_of(first.hash);
+        if let Some(reason) = Self::refusal(&shard, first.key, first.hash) {
             drop(shard);
             return Err(Refused::new(operation, reason));
         }
         // The key's `Eq` or `Clone` may panic here. The shard is unlocked then, before the
         // operation is dropped.
-        let record = shard.record_of(only);
-        shard.counts.checks += u64::from(O::CHECKED);
-        // No event since the check: it is parked.
-        if !O::CHECKED || !self.versions.changed(only) {
+        let record = shard.record_of(first);
+        // One key, and no event since the check: park it here and now.
+        let event_passed = O::CHECKED && self.versions.changed(first);
+        if others.is_empty() && !event_passed {
+            shard.counts.checks += u64::from(O::CHECKED);
             let state = State::Parked(operation);
-            let handle = self.put_in(&mut shard, record, times, state, only.watermark);
+            let handle = self.put_in(&mut shard, record, times, state, first.watermark);
             return Ok(PutIn::Parked(handle));
         }
-        // Otherwise this thread holds it, to check it again.
-        let handle = self.put_in_held(&mut shard, record, times, only.watermark);
+        // Otherwise this thread holds it until all keys are watched.
+        let handle = self.put_in_held(&mut shard, record, times, first.watermark);
+        Ok(PutIn::Held(handle, operation, event_passed))
+    }
+
+    /// Watches the other keys of an operation that this thread holds, and checks it in.
+    #[inline(never)]
+    pub(super) fn watch_others(
+        &self,
+        operation: O,
+        handle: TimerHandle,
+        others: &[Watch<'_, K>],
+        mut event_passed: bool,
+    ) -> Result<ParkedUnder<K, O>, Refused<O>> {
+        // 1. Watch the keys, each in its shard. An event since the check is one to check for again.
+        let mut arriving = Arriving {
+            core: self,
+            handle,
+            last_secondary: None,
+        };
+        for watch in others {
+            let mut shard = self.shard_of(watch.hash);
+            let Some(secondary) = shard.watch(watch, handle, arriving.last_secondary) else {
+                drop(shard);
+                let full = RefusedReason::Full { limit: WAITERS_MAX };
+                return Err(Refused::new(operation, full));
+            };
+            arriving.last_secondary = Some(secondary);
+            event_passed |= self.versions.changed(watch);
+        }
+        // 2. Check in, as any holder does.
+        let last_secondary = arriving.arrived();
+        let now_ns = self.ending_at();
+        let mut first_shard = self.first_shard_of(handle);
+        first_shard.arrived(handle, last_secondary, event_passed);
         let held = CheckedOut::new(handle, operation, Cause::Event);
-        Ok(PutIn::Held(held))
+        Ok(ParkedUnder {
+            handle,
+            checked_in: first_shard.check_in(held, now_ns),
+        })
     }
 
     /// Returns true when operations wait in turn under a key: a newcomer is behind them.
@@ -408,12 +481,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
         // 3. The head, since those ahead have left, or an event came by: this thread checks it.
         let handle = self.put_in_turn(&mut shard, record, times, State::Held);
+        shard.arrived(handle, None, false);
         let cause = if event_passed {
             Cause::Event
         } else {
             Cause::MovedUp
         };
-        Ok(ParkedUnder::held(CheckedOut::new(handle, operation, cause)))
+        let held = CheckedOut::new(handle, operation, cause);
+        Ok(ParkedUnder {
+            handle,
+            checked_in: CheckedIn::CheckAgain(held),
+        })
     }
 
     /// The reason why a shard takes no operation under this key, unless it takes one.
@@ -426,7 +504,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         shard.refuses()
     }
 
-    /// Puts an operation into the shard of its only key, whose record this is, or an entry for one
+    /// The sequence of the operation before the next one, when order matters over several shards.
+    #[inline]
+    pub(super) fn follows(&self) -> Option<u64> {
+        let sequence = self.sequence.as_ref()?;
+        Some(sequence.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Puts an operation into the shard of its first key, whose record this is, or an entry for one
     /// that its parker holds. Always inlined: most parking is this.
     #[inline(always)]
     fn put_in(
@@ -442,9 +527,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         inserted.handle
     }
 
-    /// Puts in an entry for an operation that its parker holds, to check it again.
-    #[cold]
-    fn put_in_held(
+    /// Puts an entry for an operation that its parker holds into the shard of its first key.
+    #[inline(never)]
+    pub(super) fn put_in_held(
         &self,
         shard: &mut LockedShard<'_, K, O>,
         record: u32,

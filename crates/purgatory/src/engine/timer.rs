@@ -66,7 +66,6 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         let mut shard = self.shards.lock(shard);
         let advanced = shard.expire(turn, |job, order| due.push(job, order));
         shard.advanced(advanced.next_due);
-        self.drop_reserve(&mut shard);
         advanced
     }
 

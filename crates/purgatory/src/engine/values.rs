@@ -19,8 +19,7 @@ use crate::{
     engine::{
         Core, LockedShard,
         nested::Call,
-        park::PermitGuard,
-        several::ParkedUnder,
+        park::{ParkedUnder, PermitGuard},
         walk::{MET_BATCH, Unfinished},
     },
     error::{Refused, RefusedReason},
@@ -562,8 +561,19 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             watches.push(self.versions.watch(key, Some(watermark)));
         }
 
-        // 2. They are watched as those of any operation with several keys.
-        self.park_several(operation, &watches, times)
+        // 2. The first key, with the entry, then the others.
+        let (first, others) = watches.split_first().expect("a quorum has keys");
+        let mut shard = self.shard_of(first.hash);
+        if let Some(reason) = shard.refuses() {
+            drop(shard);
+            return Err(Refused::new(operation, reason));
+        }
+        // The key's `Eq` or `Clone` may panic here. The shard is unlocked then, before the
+        // operation is dropped.
+        let record = shard.record_of(first);
+        let handle = self.put_in_held(&mut shard, record, times, first.watermark);
+        drop(shard);
+        self.watch_others(operation, handle, others, false)
     }
 
     /// Calls back an operation that was never parked.

@@ -43,7 +43,7 @@ impl<K> EndedInPlace<K> {
 impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Returns the number of operations whose first key is here.
     pub(crate) fn len(&self) -> usize {
-        self.entries.wheel.len() - self.entries.ended as usize - self.cold.blank
+        self.entries.wheel.len() - self.entries.ended as usize
     }
 
     /// Ends the wait of a shutdown once the last operation has left.

@@ -21,10 +21,7 @@ use std::{mem, task::Waker};
 
 use timer_core::TimerHandle;
 
-use super::{
-    links::{Link, SecondaryId},
-    watermark_queue::NONE,
-};
+use super::links::{Link, SecondaryId};
 use crate::operation::{CancelReason, Outcome, Verdict};
 
 /// A waiter that a walk found.
@@ -113,10 +110,10 @@ pub(crate) struct Entry<O> {
     /// to be rechecked before.
     pub(crate) deadline: u64,
     /// The nanosecond of the timer's clock at which it was parked.
-    pub(super) parked_ns: u64,
-    /// Watermark watches still to be met; below 0, wrapped, while it is blank and some were met. An
-    /// operation in turn has none, and uses a bit above the count: [`FOR_ALL`].
-    pub(super) remaining: u16,
+    parked_ns: u64,
+    /// Watermark watches still to be met. An operation in turn has none, and uses a bit above the
+    /// count: [`FOR_ALL`].
+    remaining: u16,
     pub(super) notes: Notes,
 }
 
@@ -124,8 +121,8 @@ pub(crate) struct Entry<O> {
 #[derive(Debug)]
 pub(crate) struct ColdState {
     /// The pending end. Only a held entry has one.
-    pub(super) end: Option<Outcome>,
-    pub(super) info: ParkInfo,
+    end: Option<Outcome>,
+    info: ParkInfo,
     /// The waker of a future that found the payload out.
     pub(super) waker: Option<Waker>,
 }
@@ -151,7 +148,7 @@ pub(super) struct Notes(u16);
 
 impl Notes {
     /// An event came by while the entry was held, or an advance is about to have it checked.
-    pub(super) const EVENT: u16 = 1;
+    const EVENT: u16 = 1;
     /// A recheck came by while the entry was held.
     const RECHECK: u16 = 1 << 1;
     /// A recheck is queued on the executor.
@@ -159,9 +156,9 @@ impl Notes {
     /// A snapshot has seen the check that is under way.
     const SEEN: u16 = 1 << 3;
     /// It is checked once more when its time is up. Set for good.
-    pub(super) const LAST_CHECK: u16 = 1 << 4;
+    const LAST_CHECK: u16 = 1 << 4;
     /// True when only a check gives the value that it yields. Set for good.
-    pub(super) const NEEDS_VALUE: u16 = 1 << 5;
+    const NEEDS_VALUE: u16 = 1 << 5;
     /// Its operation has ended, and it is kept for its future. Set for good.
     pub(super) const ENDED: u16 = 1 << 6;
     /// Its future was dropped, so its holder does not keep it. Set for good.
@@ -306,11 +303,6 @@ impl<O> Entry<O> {
         }
     }
 
-    /// True until its operation has arrived: its first watch is nowhere, and has a neighbour.
-    pub(crate) fn is_blank(&self) -> bool {
-        self.link.is_nowhere() && self.link.next != NONE
-    }
-
     /// True when only a check gives the value that it yields.
     pub(crate) fn needs_value(&self) -> bool {
         self.notes.has(Notes::NEEDS_VALUE)
@@ -346,6 +338,17 @@ impl<O> Entry<O> {
     /// Returns for how long it has been parked, in nanoseconds.
     pub(crate) fn age_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.parked_ns) // the clock may have been read before it parked
+    }
+
+    /// Stores the secondary watches. `event_passed` says that one of the keys saw an event since
+    /// the parker checked. Only the parker, which holds the entry, calls this.
+    #[inline]
+    pub(crate) fn watched(&mut self, last_secondary: Option<SecondaryId>, event_passed: bool) {
+        self.last_secondary = last_secondary;
+        // A version that moved counts as an event that found the entry held.
+        if event_passed {
+            self.notes.set(Notes::EVENT);
+        }
     }
 
     /// Notes an event for an operation that waits behind others in turn: it is checked for that
@@ -463,12 +466,8 @@ impl<O> Entry<O> {
 
     /// Counts down a watermark watch that was met and taken off its key.
     pub(crate) fn count_down(&mut self) -> CountedDown {
-        debug_assert!(
-            self.remaining > 0 || self.is_blank(),
-            "each counted watch is taken once"
-        );
-        let met = u16::from(!failpoint!(MetWatchNotCounted));
-        self.remaining = self.remaining.wrapping_sub(met);
+        debug_assert!(self.remaining > 0, "each counted watch is taken once");
+        self.remaining -= u16::from(!failpoint!(MetWatchNotCounted));
         // The advance checks it, or ends it, in its next step. Until then this note stands for
         // that: a holder that comes first checks again, and a recheck that comes first missed no
         // event.
@@ -496,7 +495,7 @@ impl<O> Entry<O> {
 
     /// Leaves a note to end it. The first one wins.
     #[cold]
-    pub(super) fn note_end(&mut self, outcome: &Outcome) {
+    fn note_end(&mut self, outcome: &Outcome) {
         let cold = self.cold.get_or_insert_with(ColdState::plain);
         if cold.end.is_none() {
             // An outcome has a reason of the user's, which may be a `String`: cloned here only.
@@ -643,7 +642,7 @@ mod tests {
     #[test]
     fn notes_do_not_touch_the_count() {
         let mut entry = entry(State::Held, COUNTED_MAX);
-        entry.note_event();
+        entry.watched(None, true);
         assert_eq!(entry.look(), Look::NewCheck);
         assert_eq!(entry.look(), Look::SameCheck);
         for _ in 1..COUNTED_MAX {

@@ -13,7 +13,6 @@
 //! met, and [`values`] advances the values of keys.
 
 pub(crate) mod answer;
-pub(crate) mod arrive;
 mod awaited;
 mod ended;
 mod entries;
@@ -28,11 +27,11 @@ pub(crate) mod values;
 mod watchers;
 mod watermark_queue;
 
-use std::{iter, task::Waker, time::Duration};
+use std::{task::Waker, time::Duration};
 
 use smallvec::SmallVec;
 use timer_core::{
-    MAX_TASKS, TaskId, TickLength, TimerHandle, TimingWheel,
+    MAX_TASKS, TickLength, TimerHandle, TimingWheel,
     driver::{
         Pages, ShardState,
         sync::{Latch, UnderWay},
@@ -83,10 +82,6 @@ struct ColdParts {
     /// The walks under way. A shard seldom has any.
     walks: Vec<WalkCursor>,
     walks_begun: u64,
-    /// Entries on the wheel that are blank.
-    blank: usize,
-    /// The blank entry that was reserved ahead, until its operation arrives.
-    reserved: Option<TimerHandle>,
     /// Dropped when the last entry leaves a closed shard: shutdowns wait for it.
     emptied: Option<UnderWay>,
     /// Operations that were taken out, to be answered by the caller.
@@ -230,8 +225,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             secondary: Pages::default(),
             walks: Vec::new(),
             walks_begun: 0,
-            blank: 0,
-            reserved: None,
             emptied: None,
             taken: 0,
         };
@@ -272,17 +265,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Returns the first entry at or after an index, to visit all of them in bounded steps. Its
     /// operation may have ended.
     pub(crate) fn first_from(&self, index: u32) -> Option<TimerHandle> {
-        let wheel = &self.entries.wheel;
-        let next = |id: &TaskId| wheel.first_from(id.index() + 1);
-        let mut ids = iter::successors(wheel.first_from(index), next);
-        // A blank entry has no operation.
-        let first = ids.find(|id| !wheel.at(id.index()).is_blank())?;
+        let first = self.entries.wheel.first_from(index)?;
         Some(TimerHandle::new(self.entries.shard as usize, first))
-    }
-
-    /// Returns true once the shard takes no operation any more.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed
     }
 
     /// Returns why the shard takes no operation now, or `None` if it takes one.
@@ -332,10 +316,33 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         follows: Option<u64>,
         state: State<O>,
     ) -> Inserted {
-        self.counts.parked += 1;
+        self.counts.parked += u64::from(matches!(state, State::Parked(_)));
         let inserted = self.entries.insert(times, follows, state, Link::NOWHERE);
         self.link_in_turn(record, inserted.handle.id().index());
         inserted
+    }
+
+    /// Counts an operation as parked whose keys are all watched. Its parker still holds it.
+    pub(crate) fn arrived(
+        &mut self,
+        handle: TimerHandle,
+        last_secondary: Option<SecondaryId>,
+        event_passed: bool,
+    ) {
+        self.counts.parked += 1;
+        // Holder removes: the entry is there, whatever has happened meanwhile.
+        if let Some(entry) = self.get_mut(handle) {
+            entry.watched(last_secondary, event_passed);
+        }
+    }
+
+    /// Removes an operation that was not parked after all, with its first watch. Returns its first
+    /// key if no watch of that is left.
+    pub(crate) fn withdraw(&mut self, handle: TimerHandle) -> Option<K> {
+        let entry = self.entries.wheel.cancel(handle.id())?;
+        let emptied_key = self.unlink(handle.id().index(), entry.link);
+        self.entry_left();
+        emptied_key
     }
 
     /// Wipes the quiet time of a key that has waiters: an event came. Returns whether one of them
@@ -529,9 +536,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// at which the wheel has work for it, `u64::MAX` for never.
     pub(crate) fn reschedule(&mut self, handle: TimerHandle, times: ParkTimes) -> Option<u64> {
         // 1. The entry's own deadline. A pending end is decided already: it stands.
-        //    One that has not arrived brings its own.
         let entry = self.get_mut(handle)?;
-        if entry.is_ending() || entry.is_blank() {
+        if entry.is_ending() {
             return None;
         }
         entry.deadline = times.deadline.unwrap_or(u64::MAX);

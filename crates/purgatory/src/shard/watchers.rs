@@ -158,10 +158,10 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Puts an operation in and watches its first key, which has this record. The shard must not
     /// refuse it.
     ///
-    /// It has one key, and comes as [`State::Parked`], checked, or as [`State::Held`] if its parker
-    /// is to check it again. One with several keys is reserved, watched and
-    /// [arrives](super::arrive). `follows` is the sequence of the operation before, when order
-    /// matters over several shards.
+    /// An operation with one key comes as [`State::Parked`], checked. Otherwise its parker holds
+    /// the payload ([`State::Held`]), and goes on with [`watch`](Self::watch) for the other keys,
+    /// [`arrived`](Self::arrived) and [`check_in`](Self::check_in). `follows` is the sequence of
+    /// the operation before, when order matters over several shards.
     #[inline(always)]
     pub(crate) fn park_at(
         &mut self,
@@ -171,7 +171,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         state: State<O>,
         watermark: Option<Watermark>,
     ) -> Inserted {
-        self.counts.parked += 1;
+        self.counts.parked += u64::from(matches!(state, State::Parked(_)));
         // The record is at hand while the entry is put in, with its link.
         let end = self.keys.list_end(record, watermark);
         let link = end.link(record);

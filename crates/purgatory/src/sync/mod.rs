@@ -96,10 +96,6 @@ pub enum Failpoint {
     NewcomerTrustsQueue,
     /// A head of those in turn leaves, and the next is not checked.
     HeadLeavesTurn,
-    /// A reserved entry is taken by two that park.
-    ReserveTakenTwice,
-    /// The index of a reserved entry is left before its sequence.
-    ReserveNamedEarly,
     /// A completed wait in turn that is dropped untaken keeps its turn.
     DroppedWaitKeepsTurn,
 }
@@ -111,7 +107,7 @@ pub fn plant(fault: Option<Failpoint>) {
 }
 
 /// True in a build for a model checker.
-pub(crate) const MODEL: bool = cfg!(any(loom, shuttle));
+const MODEL: bool = cfg!(any(loom, shuttle));
 
 /// A lock that only models have, around steps whose own locks a model does not see. In a program it
 /// is nothing.

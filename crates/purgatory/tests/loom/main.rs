@@ -314,18 +314,17 @@ const WHILE_WATCHING: [Failpoint; 3] = [
     Failpoint::EventLeavesNoNote,
 ];
 
-/// An operation, as it is parked, against the event of one of its keys. Those of one shard, and the
-/// first key, are watched in the lock hold that puts it in.
+/// An operation, as it is parked, against the event of one of its keys.
 #[test]
 fn park_against_event_of_each_key() {
-    let at_once: &[Failpoint] = &MISSED;
+    let one_key: &[Failpoint] = &MISSED;
     for (faults, keys, on) in [
-        (at_once, ONE_KEY, 1),
-        (at_once, TWO_SHARDS, 1),
-        (at_once, ONE_SHARD, 1),
+        (one_key, ONE_KEY, 1),
+        (&WHILE_WATCHING, TWO_SHARDS, 1),
+        (&WHILE_WATCHING, ONE_SHARD, 1),
         (&WHILE_WATCHING, TWO_SHARDS, 2),
-        (at_once, ONE_SHARD, 3),
-        (at_once, FIVE, 1),
+        (&WHILE_WATCHING, ONE_SHARD, 3),
+        (&WHILE_WATCHING, FIVE, 1),
         (&WHILE_WATCHING, FIVE, 4),
     ] {
         check(faults, move || {
@@ -398,55 +397,12 @@ fn park_against_two_events() {
     );
 }
 
-/// Two that park while their first key's shard has an entry reserved ahead: one of them takes that.
-#[test]
-fn two_that_park_take_a_reserved_entry_each() {
-    let faults = [Failpoint::ReserveTakenTwice, Failpoint::ReserveNamedEarly];
-    check(&faults, || {
-        // The first one that is parked has an entry reserved for the next.
-        let setup = Setup::new().alone(&[Park(&[0], TWO_SHARDS), Event(0, 1)]);
-        let park = |setup: &Setup| {
-            let park = AssertUnwindSafe(|| setup.act(Park(&[1], TWO_SHARDS)));
-            catch_unwind(park).is_ok()
-        };
-        let other = setup.elsewhere(park);
-        let own = park(&setup);
-        if !other.join().unwrap() || !own {
-            std::mem::forget(setup); // a fault: its locks are poisoned
-            panic!("one entry for two");
-        }
-        let ends = AssertUnwindSafe(|| setup.act(Event(1, 2)));
-        if catch_unwind(ends).is_err() {
-            std::mem::forget(setup); // as above
-            panic!("one entry for two");
-        }
-        assert_eq!(setup.endings.lock().unwrap().len(), 3);
-        assert_nothing_left(&setup.purgatory);
-    });
-}
-
-/// An operation whose entry was reserved ahead, against an event of each key.
-#[test]
-fn reserved_entry_against_event() {
-    for (fault, act) in [
-        (Failpoint::EventLeavesNoNote, Event(1, 2)),
-        (Failpoint::ParkSkipsVersionCheck, Event(1, 1)),
-    ] {
-        check(&[fault], move || {
-            let setup = Setup::new().alone(&[Park(&[0], TWO_SHARDS), Event(0, 1)]);
-            let setup = setup.race([act], &[Park(&[1], TWO_SHARDS)]);
-            assert_eq!(setup.endings.lock().unwrap().len(), 2);
-            assert_nothing_left(&setup.purgatory);
-        });
-    }
-}
-
 #[test]
 fn park_against_expiry() {
     for (fault, keys) in [
         (Failpoint::EndedStaysListed, ONE_KEY),
-        (Failpoint::EndedStaysListed, TWO_SHARDS),
-        (Failpoint::EndedStaysListed, ONE_SHARD),
+        (Failpoint::ExpiryLeavesNoNote, TWO_SHARDS),
+        (Failpoint::ExpiryLeavesNoNote, ONE_SHARD),
     ] {
         check(&[fault], move || {
             let setup = Setup::new().race([Time], &[Park(&[0], keys)]);
@@ -461,9 +417,9 @@ fn park_against_expiry() {
 fn park_against_cancel() {
     for (fault, keys, key) in [
         (Failpoint::EndedStaysListed, ONE_KEY, 1),
-        (Failpoint::EndedStaysListed, TWO_SHARDS, 1),
+        (Failpoint::ExpiryLeavesNoNote, TWO_SHARDS, 1),
         (Failpoint::ExpiryLeavesNoNote, TWO_SHARDS, 2),
-        (Failpoint::EndedStaysListed, ONE_SHARD, 3),
+        (Failpoint::ExpiryLeavesNoNote, ONE_SHARD, 3),
     ] {
         check(&[fault], move || {
             let setup = Setup::new();

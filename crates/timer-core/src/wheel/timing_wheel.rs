@@ -231,7 +231,6 @@ impl<T> TimingWheel<T> {
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
-    #[inline]
     pub fn insert_unscheduled(&mut self, task: T) -> Result<TaskId, T> {
         if self.is_full() {
             return Err(task);

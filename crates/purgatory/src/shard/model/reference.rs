@@ -83,8 +83,8 @@ pub(super) struct Parked {
     pub(super) counted: usize,
     /// Its secondary watches.
     pub(super) tickets: Vec<SecondaryId>,
-    /// It has not arrived: its entry is reserved, and held by its parker.
-    pub(super) arrival: Option<ToArrive>,
+    /// Watches that its parker, which holds it, has still to set.
+    pub(super) to_watch: Option<Vec<(Number, Option<Watermark>)>>,
     pub(super) held: bool,
     /// Pending requests to its holder.
     pub(super) event: bool,
@@ -92,53 +92,6 @@ pub(super) struct Parked {
     pub(super) for_all: bool,
     pub(super) recheck: bool,
     pub(super) end: Option<Outcome>,
-}
-
-/// The rest of an operation's parking.
-#[derive(Debug)]
-pub(super) struct ToArrive {
-    /// Watches that are to be set, the last first; that of its first key comes last.
-    pub(super) to_watch: Vec<(Number, Option<Watermark>)>,
-    pub(super) times: ParkTimes,
-}
-
-impl Parked {
-    /// An operation whose entry is reserved.
-    pub(super) fn reserved(id: TimerHandle, payload: u64, awaited: bool, times: ParkTimes) -> Self {
-        Parked {
-            id,
-            payload,
-            awaited,
-            waker: None,
-            deadline: u64::MAX,
-            armed: u64::MAX,
-            scheduled: false,
-            due_again: false,
-            counted: times.counted,
-            tickets: Vec::new(),
-            arrival: Some(ToArrive {
-                to_watch: Vec::new(),
-                times,
-            }),
-            held: true,
-            event: false,
-            for_all: false,
-            recheck: false,
-            end: None,
-        }
-    }
-
-    /// True once all its keys but the first are watched.
-    pub(super) fn is_watched(&self) -> bool {
-        self.arrival
-            .as_ref()
-            .is_some_and(|arrival| arrival.to_watch.is_empty())
-    }
-
-    /// True for one that a shard counts.
-    pub(super) fn has_arrived(&self) -> bool {
-        self.arrival.is_none()
-    }
 }
 
 /// An operation that has ended, and whose future has not taken the answer.
@@ -421,7 +374,7 @@ impl Reference {
             return true;
         }
         let second = parked.end.is_some();
-        let arrives = parked.arrival.is_some();
+        let arrives = parked.to_watch.is_some();
         parked.end.get_or_insert_with(|| outcome.clone());
         self.count_if(second, "a second end noted");
         self.count_if(arrives, "an end noted while it arrives");
@@ -436,7 +389,7 @@ impl Reference {
         };
         parked.counted -= 1;
         parked.event = true; // an advance is about to have it checked
-        let last = parked.counted == 0 && parked.has_arrived();
+        let last = parked.counted == 0;
         self.count_if(last, "the last watermark met");
         if last {
             CountedDown::Last
@@ -469,31 +422,6 @@ impl Reference {
         self.count_if(expiry.noted > 0, "expired while held");
         self.count_if(!expiry.rechecks.is_empty(), "due again");
         expiry
-    }
-
-    /// An operation arrives. Returns its times, too.
-    pub(super) fn arrive(
-        &mut self,
-        id: TimerHandle,
-        event_passed: bool,
-    ) -> (ParkTimes, &mut Parked) {
-        let parked = self.get(id).unwrap();
-        let times = parked.arrival.take().unwrap().times;
-        parked.deadline = times.deadline.unwrap_or(u64::MAX);
-        parked.armed = times.armed.unwrap_or(u64::MAX);
-        parked.scheduled = parked.armed < u64::MAX;
-        parked.event |= event_passed;
-        let needs_value = times.needs_value && parked.end == Some(Outcome::Completed);
-        if needs_value {
-            parked.end = None;
-            parked.event = true;
-        }
-        let complete = times.counted > 0 && parked.counted == 0;
-        if complete {
-            parked.end.get_or_insert(Outcome::Completed);
-        }
-        self.count_if(needs_value, "checked for its value as it arrives");
-        (times, self.get(id).unwrap())
     }
 
     pub(super) fn check_in(&mut self, handle: TimerHandle, verdict: Verdict) -> Decision<u64> {
@@ -562,7 +490,7 @@ impl Reference {
             .filter(|secondary| secondary.shard as usize == shard);
         self.all
             .iter()
-            .filter(|parked| parked.id.shard() == shard && parked.has_arrived())
+            .filter(|parked| parked.id.shard() == shard)
             .count()
             + last_secondary.count()
     }

@@ -78,7 +78,7 @@ impl Model {
     }
 
     /// One of the operations of this kind.
-    pub(super) fn any_id(&mut self, kind: impl Fn(&&Parked) -> bool) -> Option<TimerHandle> {
+    fn any_id(&mut self, kind: impl Fn(&&Parked) -> bool) -> Option<TimerHandle> {
         let ids = self
             .reference
             .all
@@ -96,8 +96,7 @@ impl Model {
         self.watermark + self.random.u64(..self.spread)
     }
 
-    /// Parks an operation: under one key at once; otherwise its entry is reserved, to be watched
-    /// and filled in later steps.
+    /// Parks an operation: under one key at once, otherwise held, to be watched in later steps.
     fn park(&mut self) {
         // 1. Choose it.
         let mut to_watch = self.any_watches();
@@ -113,34 +112,34 @@ impl Model {
             counted,
             ..self.times(deadline)
         };
-        // 2. With several keys it is reserved.
-        let one_key = to_watch.is_empty();
-        let in_turn = one_key && watermark.is_none() && self.random.bool();
+        // 2. The shard.
+        let in_turn = to_watch.is_empty() && watermark.is_none() && self.random.bool();
         let awaited = self.random.bool();
-        if !one_key || !in_turn && !at_once && self.random.bool() {
-            to_watch.insert(0, (key, watermark));
-            return self.reserve(to_watch, awaited, times);
-        }
-        // 3. Otherwise put in, at once or to be checked again.
         let state = Model::state_of(payload, awaited, at_once);
         let inserted = self.put_in(key, watermark, in_turn, times, state);
         let armed = times.armed.unwrap_or(u64::MAX);
-        // 4. The reference.
+        // 3. The reference.
         let id = inserted.handle;
         self.reference.watch_first(key, watermark, in_turn, id);
-        self.reference.homes[key.shard()].counts.parked += 1;
-        if !at_once {
-            let payload = Payload::new(payload, awaited);
-            self.held.push(CheckedOut::new(id, payload, Cause::Event));
-        }
+        let first_shard = &mut self.reference.homes[key.shard()];
+        first_shard.counts.parked += u64::from(at_once);
         self.reference.all.push(Parked {
+            id,
+            payload,
+            awaited,
+            waker: None,
             deadline: deadline.unwrap_or(u64::MAX),
             armed,
             scheduled: armed < u64::MAX,
+            due_again: false,
             counted,
-            arrival: None,
+            tickets: Vec::new(),
+            to_watch: if at_once { None } else { Some(to_watch) },
             held: !at_once,
-            ..Parked::reserved(id, payload, awaited, times)
+            event: false,
+            for_all: false,
+            recheck: false,
+            end: None,
         });
     }
 
@@ -201,6 +200,62 @@ impl Model {
         watches
     }
 
+    /// Sets one more watch of an operation that its parker holds; after the last one parks it.
+    fn go_on_arriving(&mut self) {
+        let Some(id) = self.any_id(|parked| parked.to_watch.is_some()) else {
+            return;
+        };
+        let to_watch = self
+            .reference
+            .get(id)
+            .and_then(|parked| parked.to_watch.as_mut());
+        let Some((key, watermark)) = to_watch.and_then(Vec::pop) else {
+            return self.all_watched(id);
+        };
+        if self.random.u8(..16) == 0 {
+            return self.withdraw(id); // the shard is full
+        }
+        let of = self.key(key);
+        let watch = Watch {
+            key: &of,
+            hash: key.hash(),
+            version: 0,
+            watermark,
+        };
+        let tickets = &mut self.reference.get(id).unwrap().tickets;
+        let secondary = self.shards[key.shard()]
+            .watch(&watch, id, tickets.last().copied())
+            .unwrap();
+        tickets.push(secondary);
+        assert_eq!(secondary.shard as usize, key.shard());
+        self.reference
+            .watch(key, watermark, Linked::last_secondary(id, secondary));
+    }
+
+    fn all_watched(&mut self, id: TimerHandle) {
+        let passed = self.random.u8(..4) == 0;
+        let parked = self.reference.get(id).unwrap();
+        let payload = Payload::new(parked.payload, parked.awaited);
+        let last = parked.tickets.last().copied();
+        parked.to_watch = None;
+        parked.event |= passed;
+        self.shards[id.shard()].arrived(id, last, passed);
+        self.reference.homes[id.shard()].counts.parked += 1;
+        self.check_in_as(CheckedOut::new(id, payload, Cause::Event));
+    }
+
+    pub(super) fn withdraw(&mut self, id: TimerHandle) {
+        let emptied_key = self.shards[id.shard()].withdraw(id);
+        let (parked, expected) = self.reference.remove(id);
+        assert_eq!(emptied_key.map(|key| key.number), expected);
+        let foreign = parked
+            .tickets
+            .iter()
+            .any(|secondary| secondary.shard as usize != id.shard());
+        self.reference
+            .count_if(foreign, "withdrawn with watches in both shards");
+    }
+
     /// Checks an operation out as an event does.
     fn check_out(&mut self, id: TimerHandle) {
         let held = self.shards[id.shard()].check_out(id);
@@ -246,16 +301,6 @@ impl Model {
         let id = held.handle;
         let verdict = held.verdict;
         let checked_in = self.shards[id.shard()].check_in(held, None);
-        self.checked_in(id, verdict, checked_in);
-    }
-
-    /// Compares the result of a check-in.
-    pub(super) fn checked_in(
-        &mut self,
-        id: TimerHandle,
-        verdict: Verdict,
-        checked_in: CheckedIn<Key, Payload>,
-    ) {
         match (checked_in, self.reference.check_in(id, verdict)) {
             (CheckedIn::Parked, Decision::Parked) => {}
             (CheckedIn::CheckAgain(again), Decision::CheckAgain(payload, cause)) => {

@@ -54,7 +54,7 @@ impl Model {
         let due = shard.reschedule(id, times);
         let next_due = shard.entries.wheel.next_due();
         let parked = self.reference.get(id).unwrap();
-        let too_late = parked.end.is_some() || !parked.has_arrived();
+        let too_late = parked.end.is_some();
         assert_eq!(due.is_none(), too_late);
         self.reference.count_if(too_late, "rescheduled too late");
         let Some(due) = due else { return };
