@@ -175,7 +175,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let mut first_shard = self.first_shard_of(held.handle);
             let mut ended = first_shard.check_in_true(held, now_ns);
             self.release_answered(first_shard, &mut ended);
-            return self.finish_here(call, ended);
+            return self.finish_inline(call, ended);
         }
         match self.check_in(held).ended {
             Some(ended) => self.finish(call, ended),

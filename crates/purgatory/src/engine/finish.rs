@@ -35,13 +35,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes an ended operation out of the watch lists it is still on and calls it back. Returns 1
     /// if it completed.
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) -> usize {
-        self.finish_here(call, ended)
+        self.finish_inline(call, ended)
     }
 
     /// Finishes an operation, as [`finish`](Self::finish) does. Inlined where most operations end:
     /// what the caller knows of the ending is not asked again, and no part of it is moved.
     #[inline(always)]
-    pub(super) fn finish_here(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) -> usize {
+    pub(super) fn finish_inline(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        mut ended: Ended<K, O>,
+    ) -> usize {
         self.release(&mut ended);
         let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
         if self.settings.callbacks_on_executor || ended.has_expired() {
@@ -142,7 +146,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(super) fn call_back(self: &Arc<Self>, ended: Ended<K, O>) {
         drop(ended.emptied_key);
         self.release_permit(ended.permit);
-        self.tell(ended.then, ended.outcome);
+        self.report_outcome(ended.then, ended.outcome);
         // The next one in turn is checked behind the work that is queued.
         if let Some(moved_up) = ended.moved_up {
             self.queue_moved_up(moved_up);
@@ -152,7 +156,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Reports the outcome to the operation, or wakes its task: the only place where the engine
     /// does.
     #[inline(always)]
-    fn tell(&self, then: Then<O>, outcome: Outcome) {
+    fn report_outcome(&self, then: Then<O>, outcome: Outcome) {
         match then {
             Then::CallBack {
                 mut payload,
@@ -208,7 +212,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return;
         }
         self.release_permit(Some(wait.weight));
-        self.tell(wait.then, Outcome::Completed);
+        self.report_outcome(wait.then, Outcome::Completed);
     }
 
     /// Leaves the check of the next in turn to the outermost call.

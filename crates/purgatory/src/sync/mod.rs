@@ -139,8 +139,8 @@ impl ModelLock {
     pub(crate) fn lock(&self) -> impl Sized + '_ {}
 }
 
-/// Versions of a shard: a power of two; they fill a cache line. A model has one, so that keys share
-/// it.
+/// Versions of a shard: a power of two, and no more than a cache line holds. A model has one, so
+/// that keys share it.
 pub(crate) const VERSIONS_PER_SHARD: usize = if MODEL { 1 } else { 8 };
 
 /// Payloads that an event checks out and checks together. More would save locks, but none of them

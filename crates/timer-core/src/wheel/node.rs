@@ -31,7 +31,10 @@ impl TaskId {
         self.sequence
     }
 
-    /// Makes the id with this index and sequence.
+    /// Makes the id that has returned this index and sequence, which is at least 1.
+    ///
+    /// # Panics
+    /// Methods of the wheel panic for an id with the sequence 0, which marks what is free.
     pub fn from_parts(index: u32, sequence: u64) -> TaskId {
         TaskId { index, sequence }
     }
