@@ -30,7 +30,8 @@ pub(crate) enum Polled<O> {
     Answered(Answered<O>),
     /// Its task is woken when it has.
     Pending,
-    /// The waker of another task was kept: to be polled again, with a clone of this one.
+    /// The last waker is of another task, or is out with the payload: to be polled again, with a
+    /// clone of this one.
     NewTask,
     /// No answer will come: another operation was put in its place.
     Lost,
