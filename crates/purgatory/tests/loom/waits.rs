@@ -33,40 +33,32 @@ fn poll_under_check() {
         Failpoint::PollLeavesNoWaker,
         Failpoint::PollUnderCheckIsLost,
     ];
-    check(&faults, || {
-        let (_timer, purgatory) = by_hand::<BoxedOperation>();
-        let flag = Arc::new(AtomicBool::new(false));
-        let mut wait = wait_for(&purgatory, &flag);
-        let other = purgatory.clone();
-        let event = thread::spawn(move || {
-            flag.store(true, Relaxed);
-            other.check_and_complete(&1);
-        });
-        let polled = poll(&mut wait);
-        event.join().unwrap();
-        assert_eq!(answer(&mut wait, polled), Ok(7));
-        assert_nothing_left(&purgatory);
+    check(&faults, || poll_against_event(false));
+}
+
+/// A task polls a wait as the event comes that completes it, perhaps after another task did.
+fn poll_against_event(another_polled: bool) {
+    let (_timer, purgatory) = by_hand::<BoxedOperation>();
+    let flag = Arc::new(AtomicBool::new(false));
+    let mut wait = wait_for(&purgatory, &flag);
+    if another_polled {
+        assert!(poll(&mut wait).1.is_pending());
+    }
+    let other = purgatory.clone();
+    let event = thread::spawn(move || {
+        flag.store(true, Relaxed);
+        other.check_and_complete(&1);
     });
+    let polled = poll(&mut wait);
+    event.join().unwrap();
+    assert_eq!(answer(&mut wait, polled), Ok(7));
+    assert_nothing_left(&purgatory);
 }
 
 /// A second task polls as the event comes: it is the one that is woken.
 #[test]
 fn second_task_polls_under_check() {
-    check(&[Failpoint::FirstWakerStays], || {
-        let (_timer, purgatory) = by_hand::<BoxedOperation>();
-        let flag = Arc::new(AtomicBool::new(false));
-        let mut wait = wait_for(&purgatory, &flag);
-        assert!(poll(&mut wait).1.is_pending());
-        let other = purgatory.clone();
-        let event = thread::spawn(move || {
-            flag.store(true, Relaxed);
-            other.check_and_complete(&1);
-        });
-        let polled = poll(&mut wait);
-        event.join().unwrap();
-        assert_eq!(answer(&mut wait, polled), Ok(7));
-        assert_nothing_left(&purgatory);
-    });
+    check(&[Failpoint::FirstWakerStays], || poll_against_event(true));
 }
 
 /// A wait expires as it is polled: the answer is put in after its end, once the condition is
