@@ -42,7 +42,7 @@ pub(crate) enum Abandonment {
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Polls for a future: takes the answer, or leaves the waker. One lock, and one more if another
-    /// task polled last.
+    /// task polled last or the payload is out.
     #[inline(always)]
     pub(crate) fn poll_answer<T>(
         &self,

@@ -96,13 +96,9 @@ impl Drop for QueueMemory {
     }
 }
 
-const_thread_local! {
-    static THREAD: Thread = Thread::new();
-}
-
 thread_local! {
-    #[allow(clippy::missing_const_for_thread_local, reason = "a model's cannot be")]
-    static QUEUE_MEMORY: QueueMemory = QueueMemory;
+    static THREAD: Thread = const { Thread::new() };
+    static QUEUE_MEMORY: QueueMemory = const { QueueMemory };
 }
 
 /// The executor for work that the calling thread is not to do: the purgatory's own, or the timer's.

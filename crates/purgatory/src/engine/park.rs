@@ -287,7 +287,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Finishes an operation that ended once its keys were watched. A future finds the answer in
     /// its entry, as if it had been parked.
-    pub(super) fn end_parked(
+    fn end_parked(
         self: &Arc<Self>,
         call: &Call<'_>,
         handle: TimerHandle,

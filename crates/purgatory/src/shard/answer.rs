@@ -38,8 +38,8 @@ pub(crate) struct Completed<K> {
 
 impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Polls for a future of a task with this waker: removes the entry if it has its answer. A
-    /// `clone` of the waker is kept, unless it is the one that was kept last; the one before is
-    /// returned in its place. O(1).
+    /// `clone`, if there is one, is kept, and the waker before is returned in its place. Without
+    /// one the waker is compared with the last. O(1).
     #[inline(always)]
     pub(crate) fn poll(
         &mut self,

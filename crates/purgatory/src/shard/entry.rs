@@ -4,8 +4,8 @@
 //!
 //! An entry is *parked*, with its payload in it, or *held*: a thread took the payload out, to check
 //! it or because it still watches its keys ([`State`]; the engine's head draws the whole life of an
-//! operation). These are the only two states. An entry queued for its last check counts as held:
-//! its payload travels with the queued job.
+//! operation). These are the only two states of an operation that has not ended. An entry queued
+//! for its last check counts as held: its payload travels with the queued job.
 //!
 //! - **Holder removes**: while an entry is held, only its holder ends or removes it. Every other
 //!   thread leaves a *note*, a pending request: to check again (an event or a recheck came by), or
@@ -15,7 +15,7 @@
 //! - **Counted down**: `remaining` watermark watches must be met, each taken off its key by one
 //!   thread, which counts it down here. The last one ends the operation as Completed, or leaves
 //!   that as a note.
-//! - **One outcome**: it is decided when the payload leaves for good, which happens once.
+//! - **One outcome**: it is decided when the payload is taken for good, or answered in place: once.
 
 use std::{mem, task::Waker};
 
@@ -123,7 +123,7 @@ pub(crate) struct ColdState {
     /// The pending end. Only a held entry has one.
     end: Option<Outcome>,
     info: ParkInfo,
-    /// The waker of a future that found the payload out.
+    /// The last waker of a future, while it is not in the payload; or one that was replaced.
     pub(super) waker: Option<Waker>,
 }
 

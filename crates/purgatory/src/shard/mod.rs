@@ -439,8 +439,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Checks a payload in whose check came true. That beats every note, so the entry is not looked
-    /// at: it goes.
+    /// Checks a payload in whose check came true. That beats every request in its notes, so none is
+    /// read: the entry goes, or stays with the answer for its future.
     #[inline(always)]
     pub(crate) fn check_in_true(&mut self, held: CheckedOut<O>, now_ns: EndedAt) -> Ended<K, O> {
         self.counts.checks += 1;
@@ -462,7 +462,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Counts and times the end of an operation whose payload is out for good, and takes its entry
-    /// out.
+    /// out, unless a future waits for it.
     #[inline(always)]
     pub(crate) fn remove_ended(
         &mut self,

@@ -18,26 +18,6 @@ macro_rules! failpoint {
     };
 }
 
-/// Makes a thread-local with a constant value, so that no access asks whether it was made.
-#[cfg(not(any(loom, shuttle)))]
-macro_rules! const_thread_local {
-    (static $name:ident: $type:ty = $value:expr;) => {
-        thread_local! {
-            static $name: $type = const { $value };
-        }
-    };
-}
-
-/// Makes a thread-local, which in a model is not constant.
-#[cfg(any(loom, shuttle))]
-macro_rules! const_thread_local {
-    (static $name:ident: $type:ty = $value:expr;) => {
-        thread_local! {
-            static $name: $type = $value;
-        }
-    };
-}
-
 /// A fault that a model can plant.
 #[cfg(any(loom, shuttle))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

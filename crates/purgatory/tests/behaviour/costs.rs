@@ -39,7 +39,7 @@ fn only_awaited_events_in_callbacks_clone_a_key() {
     assert_eq!((key.clones(), purgatory.stats().events), (4, 7)); // an event and a rise of 2
 }
 
-/// Up to four keys have their watches in the operation's entry, a fifth asks for a block.
+/// The watches of up to four keys lie on the parker's stack, a fifth asks for a block.
 #[test]
 fn watches_of_up_to_four_keys_take_no_allocation() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
