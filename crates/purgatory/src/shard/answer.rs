@@ -12,7 +12,8 @@ use timer_core::{TimerHandle, driver::Fate};
 use super::{
     Ended, EndedAt, Shard,
     awaited::{Answered, Polled, last_waker_of},
-    ended::EndedInPlace,
+    count_end,
+    ended::ToRelease,
     entry::{Notes, State},
 };
 use crate::operation::{CancelReason, DelayedOperation, Outcome};
@@ -31,7 +32,7 @@ pub(crate) struct Abandoned<K, O> {
 /// An operation that ended with a value.
 #[derive(Debug)]
 pub(crate) struct Completed<K> {
-    pub(crate) ended: EndedInPlace<K>,
+    pub(crate) ended: ToRelease<K>,
     /// To be woken with nothing locked.
     pub(crate) waker: Option<Waker>,
 }
@@ -133,14 +134,12 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                 waker = last_waker_of(&mut entry.cold, waker);
                 entry.notes.set(Notes::ANSWERED);
             }
-            // 2. Time and count the end. The entry stays.
-            if let (Some(now_ns), Some(timed)) = (now_ns, timed) {
-                timed.ended(&Outcome::Completed, entry, now_ns);
-            }
-            counts.ended(&Outcome::Completed);
+            // 2. The entry stays.
+            let completed = &Outcome::Completed;
+            count_end(counts, timed, completed, now_ns, || Some(entry));
             Some(waker)
         })?;
-        let ended = self.leave_in_place(handle, remains);
+        let ended = self.unlink_ended(handle, remains);
         Some(Completed { ended, waker })
     }
 

@@ -1,11 +1,10 @@
-//! Endings in place: an operation ends, and its entry stays for its future.
-
-use std::mem;
+//! Endings: how an operation that has ended leaves its first key, and how its entry stays for its
+//! future.
 
 use timer_core::{TimerHandle, driver::Fate};
 
 use super::{
-    Ended, EndedAt, Shard, Then,
+    Ended, Shard, Then,
     awaited::{keep_waker, last_waker_of},
     entries::{Entries, Remains},
     entry::{Entry, MovedUp, Notes, State},
@@ -13,9 +12,9 @@ use super::{
 };
 use crate::operation::{Answering, DelayedOperation, Outcome};
 
-/// An operation that has ended and whose entry stays, for its future.
+/// The parts of an operation that has ended and is off its first key, still to be released.
 #[derive(Debug)]
-pub(crate) struct EndedInPlace<K> {
+pub(crate) struct ToRelease<K> {
     /// Its weight, to be returned.
     pub(crate) permit: u64,
     /// The last of its secondary watches, still to be released.
@@ -26,7 +25,8 @@ pub(crate) struct EndedInPlace<K> {
     pub(crate) moved_up: Option<MovedUp>,
 }
 
-impl<K> EndedInPlace<K> {
+impl<K> ToRelease<K> {
+    /// Returns it as an operation that has ended.
     #[inline(always)]
     pub(crate) fn into_ended<O>(self, then: Then<O>, outcome: Outcome) -> Ended<K, O> {
         Ended {
@@ -52,17 +52,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         if self.closed && self.len() == 0 {
             self.cold.emptied = None;
         }
-    }
-
-    /// Times the end of an operation, while the entry is there to ask, and counts it.
-    #[inline(always)]
-    pub(super) fn count_ended(&mut self, handle: TimerHandle, outcome: &Outcome, now_ns: EndedAt) {
-        if let (Some(now_ns), Some(timed)) = (now_ns, &mut self.timed) {
-            if let Some(entry) = self.entries.wheel.get(handle.id()) {
-                timed.ended(outcome, entry, now_ns);
-            }
-        }
-        self.counts.ended(outcome);
     }
 
     /// Ends an operation whose payload is out, if a future waits for it: its entry stays, with the
@@ -91,12 +80,12 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         // 2. Its watch leaves its key.
         match (ended, out) {
             (Some((Some(waker), remains)), _) => {
-                let in_place = self.leave_in_place(handle, remains);
-                Ok(in_place.into_ended(Then::Wake(waker), outcome))
+                let to_release = self.unlink_ended(handle, remains);
+                Ok(to_release.into_ended(Then::Wake(waker), outcome))
             }
             (Some((None, remains)), Some(payload)) => {
-                let in_place = self.leave_in_place(handle, remains);
-                Ok(in_place.into_ended(Then::Answer { payload, handle }, outcome))
+                let to_release = self.unlink_ended(handle, remains);
+                Ok(to_release.into_ended(Then::Answer { payload, handle }, outcome))
             }
             (_, Some(payload)) => Err((payload, outcome)),
             (_, None) => unreachable!("only an answer stays"),
@@ -117,29 +106,26 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         let Some(((), remains)) = ended else {
             return Err(payload);
         };
-        let in_place = self.leave_in_place(handle, remains);
-        Ok(in_place.into_ended(Then::Answer { payload, handle }, Outcome::Completed))
+        let to_release = self.unlink_ended(handle, remains);
+        Ok(to_release.into_ended(Then::Answer { payload, handle }, Outcome::Completed))
     }
 
     /// Takes the first watch of an operation that has ended off its key.
     #[inline(always)]
-    pub(super) fn leave_in_place(
-        &mut self,
-        handle: TimerHandle,
-        remains: Remains,
-    ) -> EndedInPlace<K> {
-        // 1. In turn: the next is the head once this one has left.
+    pub(super) fn unlink_ended(&mut self, handle: TimerHandle, remains: Remains) -> ToRelease<K> {
+        // 1. In turn: the next is the head once this one has left, and is checked by its finisher.
         let mut moved_up = None;
         if O::CHECKED && remains.link.is_head_in_turn() {
             moved_up = self.entries.moved_up(remains.link, remains.noted_turn);
         }
-        // 2. Its watch.
+        // 2. Its watch, by the link that came out of its entry.
         let mut emptied_key = None;
         if !failpoint!(EndedStaysListed) {
             emptied_key = self.unlink(handle.id().index(), remains.link);
         }
         self.entry_left();
-        EndedInPlace {
+        // 3. What the entry knew of the other watches and the weight goes to the caller.
+        ToRelease {
             permit: remains.weight,
             last_secondary: remains.last_secondary,
             emptied_key,
@@ -161,14 +147,10 @@ impl<O: DelayedOperation> Entries<O> {
                 return Fate::Stays;
             };
             // What leaves with the end leaves the entry. The answer, and the waker, stay.
+            let remains = entry.remains();
             entry.notes.set(Notes::ENDED);
-            let remains = Remains {
-                link: mem::replace(&mut entry.link, Link::NOWHERE),
-                weight: entry.info().weight,
-                last_secondary: entry.last_secondary.take(),
-                deadline: entry.deadline,
-                noted_turn: entry.noted_turn(),
-            };
+            entry.link = Link::NOWHERE;
+            entry.last_secondary = None;
             Fate::Stopped((put, remains))
         })?;
         self.ended += 1;

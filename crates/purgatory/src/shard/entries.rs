@@ -25,7 +25,7 @@ pub(crate) struct Inserted {
     pub(crate) due: u64,
 }
 
-/// The parts of an entry that are needed once it is gone.
+/// The parts of an entry that are needed once its operation has ended.
 #[derive(Debug)]
 pub(super) struct Remains {
     pub(super) link: Link,
@@ -70,15 +70,8 @@ impl<O> Entries<O> {
     #[inline(always)]
     pub(super) fn remove(&mut self, handle: TimerHandle) -> Option<Remains> {
         // Only what is still needed leaves: a whole entry would be moved through memory.
-        self.wheel.end_with(handle.id(), |entry| {
-            Fate::Gone(Remains {
-                link: entry.link,
-                weight: entry.info().weight,
-                last_secondary: entry.last_secondary,
-                deadline: entry.deadline,
-                noted_turn: entry.noted_turn(),
-            })
-        })
+        self.wheel
+            .end_with(handle.id(), |entry| Fate::Gone(entry.remains()))
     }
 
     /// Puts an entry on the wheel, which is not full. One that never falls due is kept off its
@@ -116,6 +109,20 @@ impl<O: DelayedOperation> Entries<O> {
             return None; // its future's
         }
         Some(entry)
+    }
+}
+
+impl<O> Entry<O> {
+    /// Returns the parts that are needed once its operation has ended.
+    #[inline(always)]
+    pub(super) fn remains(&self) -> Remains {
+        Remains {
+            link: self.link,
+            weight: self.info().weight,
+            last_secondary: self.last_secondary,
+            deadline: self.deadline,
+            noted_turn: self.noted_turn(),
+        }
     }
 }
 

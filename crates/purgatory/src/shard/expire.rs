@@ -8,10 +8,13 @@
 use timer_core::{Advanced, DueTask, TimerHandle};
 
 use super::{
-    Ended, Shard, Timed,
+    Ended, Shard, Timed, count_end,
     entry::{Cause, CheckedOut, Entry, Visited},
 };
-use crate::operation::{DelayedOperation, Outcome};
+use crate::{
+    operation::{DelayedOperation, Outcome},
+    stats::Counts,
+};
 
 /// One turn of a wheel: to the tick `now`, within `budget` steps.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +61,8 @@ struct Visits<'a, O> {
     shard: usize,
     now: u64,
     turn: Turn,
-    timed: Option<&'a mut Timed>,
+    counts: &'a mut Counts,
+    timed: &'a mut Option<Box<Timed>>,
     early: Vec<EarlyVisit>,
     expired: Vec<ExpiredVisit<O>>,
 }
@@ -91,10 +95,10 @@ impl<O> Visits<'_, O> {
                 report(CallbackJob::LastCheck(held), end_order);
             }
             Visited::Expired(payload) => {
-                // Timed while the entry is at hand.
-                if let Some(timed) = &mut self.timed {
-                    timed.ended(&Outcome::Expired, entry, self.turn.now_ns);
-                }
+                // Counted and timed while the entry is at hand.
+                let expired = &Outcome::Expired;
+                let now_ns = Some(self.turn.now_ns);
+                count_end(self.counts, self.timed, expired, now_ns, || Some(entry));
                 self.expired.push(ExpiredVisit {
                     handle,
                     payload,
@@ -126,7 +130,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             shard: self.entries.shard as usize,
             now,
             turn,
-            timed: self.timed.as_deref_mut(),
+            counts: &mut self.counts,
+            timed: &mut self.timed,
             early: Vec::new(),
             expired: Vec::new(),
         };
@@ -136,8 +141,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.put_back(early, &mut advanced);
         // 3. Take the expired ones off the wheel and their keys' lists.
         for visit in expired {
-            self.counts.ended(&Outcome::Expired);
-            let ended = self.take_out(visit.handle, visit.payload, Outcome::Expired);
+            let ended = self.remove_or_keep(visit.handle, visit.payload, Outcome::Expired);
             report(CallbackJob::Call(ended), visit.order);
         }
         advanced

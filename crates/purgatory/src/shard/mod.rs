@@ -111,6 +111,24 @@ impl Timed {
 /// before the lock is taken.
 pub(crate) type EndedAt = Option<u64>;
 
+/// Counts the end of an operation and, if endings are timed, times it: `entry` returns its entry
+/// then.
+#[inline(always)]
+fn count_end<'a, O: 'a>(
+    counts: &mut Counts,
+    timed: &mut Option<Box<Timed>>,
+    outcome: &Outcome,
+    now_ns: EndedAt,
+    entry: impl FnOnce() -> Option<&'a Entry<O>>,
+) {
+    if let (Some(now_ns), Some(timed)) = (now_ns, timed) {
+        if let Some(entry) = entry() {
+            timed.ended(outcome, entry, now_ns);
+        }
+    }
+    counts.ended(outcome);
+}
+
 /// A watch to be set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch<'a, K> {
@@ -434,7 +452,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                 CheckedIn::CheckAgain(CheckedOut::new(handle, payload, cause))
             }
             Decision::Ended(payload, outcome) => {
-                CheckedIn::Ended(self.remove_ended(handle, payload, outcome, now_ns))
+                CheckedIn::Ended(self.end_operation(handle, payload, outcome, now_ns))
             }
         }
     }
@@ -444,7 +462,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     #[inline(always)]
     pub(crate) fn check_in_true(&mut self, held: CheckedOut<O>, now_ns: EndedAt) -> Ended<K, O> {
         self.counts.checks += 1;
-        self.remove_ended(held.handle, held.payload, Outcome::Completed, now_ns)
+        self.end_operation(held.handle, held.payload, Outcome::Completed, now_ns)
     }
 
     /// Ends an operation from outside. Returns `None` when its holder was left a note, or it is
@@ -458,37 +476,39 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     ) -> Option<Ended<K, O>> {
         // A payload that is out is its holder's to end.
         let payload = self.get_mut(handle)?.claim(&outcome)?;
-        Some(self.remove_ended(handle, payload, outcome, now_ns))
+        Some(self.end_operation(handle, payload, outcome, now_ns))
     }
 
-    /// Counts and times the end of an operation whose payload is out for good, and takes its entry
-    /// out, unless a future waits for it.
+    /// Ends an operation whose payload is out for good: counts the end, and removes the entry. An
+    /// entry that a future waits for stays, with the answer.
     #[inline(always)]
-    pub(crate) fn remove_ended(
+    fn end_operation(
         &mut self,
         handle: TimerHandle,
         payload: O,
         outcome: Outcome,
         now_ns: EndedAt,
     ) -> Ended<K, O> {
-        self.count_ended(handle, &outcome, now_ns);
-        self.take_out(handle, payload, outcome)
+        let wheel = &self.entries.wheel;
+        let entry = || wheel.get(handle.id());
+        count_end(&mut self.counts, &mut self.timed, &outcome, now_ns, entry);
+        self.remove_or_keep(handle, payload, outcome)
     }
 
-    /// Takes an entry off the wheel, and its first watch off its key. One that a future waits for
-    /// is answered, and stays.
+    /// Removes the entry of an operation that has ended, and its first watch. An entry that a
+    /// future waits for stays, with the answer.
     // In a debug build each copy that is inlined has stack of its own for the payload.
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn take_out(&mut self, handle: TimerHandle, payload: O, outcome: Outcome) -> Ended<K, O> {
+    fn remove_or_keep(&mut self, handle: TimerHandle, payload: O, outcome: Outcome) -> Ended<K, O> {
         // Apart, so that large payloads that no future waits for are not moved for it.
         if O::AWAITED {
-            return self.take_out_unless_awaited(handle, payload, outcome);
+            return self.remove_unless_awaited(handle, payload, outcome);
         }
         self.remove_entry(handle, payload, outcome)
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn take_out_unless_awaited(
+    fn remove_unless_awaited(
         &mut self,
         handle: TimerHandle,
         payload: O,
@@ -500,36 +520,15 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Takes an entry off the wheel, and its first watch off its key.
+    /// Removes an entry, and its first watch.
     #[inline(always)]
     fn remove_entry(&mut self, handle: TimerHandle, payload: O, outcome: Outcome) -> Ended<K, O> {
-        // 1. The entry.
-        let Some(entry) = self.entries.remove(handle) else {
+        let Some(remains) = self.entries.remove(handle) else {
             return Ended::at_once(payload, outcome);
         };
-        // 2. In turn: the next is the head once this one has left, and is checked by its finisher.
-        let mut moved_up = None;
-        if entry.link.is_head_in_turn() {
-            moved_up = self.entries.moved_up(entry.link, entry.noted_turn);
-        }
-        // 3. Its watch, by the link that came out with it.
-        let mut emptied_key = None;
-        if !failpoint!(EndedStaysListed) {
-            emptied_key = self.unlink(handle.id().index(), entry.link);
-        }
-        self.entry_left();
-        // 4. What the entry knew of the other watches and the weight goes to the caller.
-        Ended {
-            then: Then::CallBack {
-                payload,
-                deadline: entry.deadline,
-            },
-            outcome,
-            permit: Some(entry.weight),
-            last_secondary: entry.last_secondary,
-            emptied_key,
-            moved_up,
-        }
+        let deadline = remains.deadline;
+        let to_release = self.unlink_ended(handle, remains);
+        to_release.into_ended(Then::CallBack { payload, deadline }, outcome)
     }
 
     /// Reschedules an operation, unless its end is decided or pending. Returns the tick

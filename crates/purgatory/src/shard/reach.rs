@@ -37,7 +37,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                 Err(not_awaited) => payload = not_awaited,
             }
         }
-        ReachResult::Parked(self.take_out(handle, payload, Outcome::Completed))
+        ReachResult::Parked(self.remove_entry(handle, payload, Outcome::Completed))
     }
 
     /// Calls `reach` with a parked operation where it lies. It must not panic. Returns the waker of

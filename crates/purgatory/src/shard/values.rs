@@ -15,6 +15,7 @@ use timer_core::{TimerHandle, driver::Fate};
 use super::{
     Ended, EndedAt, SecondaryId, Shard, Then,
     awaited::last_waker_of,
+    count_end,
     entries::Entries,
     entry::{Entry, Notes, State},
     links::{Link, Popped, WatchList},
@@ -251,12 +252,11 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                 continue;
             }
             // 3. Any other wait ends. Its entry is here, since it has no other key.
-            let count = |entry: &Entry<O>| {
-                self.counts.ended(&Outcome::Completed);
-                if let (Some(now_ns), Some(timed)) = (now_ns, &mut self.timed) {
-                    timed.ended(&Outcome::Completed, entry, now_ns);
-                }
-            };
+            let counts = &mut self.counts;
+            let timed = &mut self.timed;
+            let completed = &Outcome::Completed;
+            let count =
+                |entry: &Entry<O>| count_end(counts, timed, completed, now_ns, || Some(entry));
             let waits = &mut met.waits;
             if self
                 .entries
