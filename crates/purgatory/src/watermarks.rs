@@ -5,6 +5,7 @@
 
 use std::{borrow::Borrow, collections::HashSet, hash::Hash, marker::PhantomData, sync::Arc};
 
+use smallvec::SmallVec;
 use timer_core::BuildError;
 
 use crate::{
@@ -455,20 +456,23 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
         }
 
         // Park it, with the ranks of the thresholds.
-        let mut ranked = Vec::with_capacity(n);
+        let mut ranked: SmallVec<[(&K, u64); 8]> = SmallVec::new();
+        let mut kept = Vec::with_capacity(n);
         for (key, threshold) in watermarks {
-            ranked.push((key.clone(), rank(*threshold)));
+            let threshold = rank(*threshold);
+            ranked.push((key, threshold));
+            kept.push((key.clone(), threshold));
         }
         let quorum = QuorumOf {
             needed,
-            watermarks: ranked.into(),
+            watermarks: kept.into(),
             met: vec![None; n].into(),
             waker: Some(None),
             answer: None::<Result<Vec<(K, V)>, _>>,
         };
         let wait = WatermarkWait(Wait::Quorum(Box::new(quorum)));
         let core = &self.purgatory.core;
-        match core.park_quorum(watermarks, timeout, wait) {
+        match core.park_quorum(&ranked, timeout, wait) {
             Ok(ForValue::Parked(id)) => self.purgatory.answer_of(id),
             Ok(ForValue::AtOnce(mut wait, outcome)) => {
                 core.call(|| wait.make_answer(&outcome));

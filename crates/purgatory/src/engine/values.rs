@@ -32,7 +32,6 @@ use crate::{
     },
     sync::{Limit, Ordering},
     watches::WatchKey,
-    watermark_value::{WatermarkValue, rank},
 };
 
 /// The states of a quorum's members, in the order of its keys.
@@ -492,17 +491,17 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         times
     }
 
-    /// Parks a wait for several keys, each with its threshold, unless it ends at once. No key comes
-    /// twice.
-    pub(crate) fn park_quorum<V: WatermarkValue>(
+    /// Parks a wait for several keys, each with the rank of its threshold, unless it ends at once.
+    /// No key comes twice.
+    pub(crate) fn park_quorum(
         self: &Arc<Self>,
-        watermarks: &[(K, V)],
+        watermarks: &[(&K, u64)],
         timeout: Timeout,
         mut operation: O,
     ) -> Result<ForValue<O>, Refused<O>> {
         // 1. It may be over: read each value.
         let now_ns = self.driver().now_ns();
-        let value_of = |(key, _): &(K, V)| Member::Reached(self.value(key).unwrap_or(0));
+        let value_of = |(key, _): &(&K, u64)| Member::Reached(self.value(*key).unwrap_or(0));
         let members: Members = watermarks.iter().map(value_of).collect();
         let is_met = match operation.judge(&members) {
             Judgement::Met => Verdict::Satisfied,
@@ -545,17 +544,17 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     }
 
     /// Watches the keys of a quorum. Until all are watched this thread holds the operation.
-    fn watch_members<V: WatermarkValue>(
+    fn watch_members(
         &self,
         operation: O,
-        watermarks: &[(K, V)],
+        watermarks: &[(&K, u64)],
         times: &ParkTimes,
     ) -> Result<ParkedUnder<K, O>, Refused<O>> {
         // 1. The hashes are made with nothing locked.
         let mut watches: SmallVec<[Watch<'_, K>; 4]> = SmallVec::new();
-        for (key, threshold) in watermarks {
+        for &(key, threshold) in watermarks {
             let watermark = Watermark {
-                threshold: rank(*threshold),
+                threshold,
                 kind: WatermarkKind::Member,
             };
             watches.push(self.versions.watch(key, Some(watermark)));
