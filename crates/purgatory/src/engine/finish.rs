@@ -34,7 +34,7 @@ pub(super) trait Turns: Send + Sync {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes an ended operation out of the watch lists it is still on and calls it back. Returns 1
     /// if it completed.
-    pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) -> usize {
+    pub(super) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) -> usize {
         self.finish_inline(call, ended)
     }
 

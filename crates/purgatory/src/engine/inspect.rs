@@ -176,7 +176,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Describes an operation, unless it has ended.
-    pub(crate) fn parked(&self, handle: TimerHandle, now_ns: u64) -> Option<Parked<K>> {
+    pub(super) fn parked(&self, handle: TimerHandle, now_ns: u64) -> Option<Parked<K>> {
         // 1. What the entry has.
         let mut first_shard = self.first_shard_of(handle);
         let entry = first_shard.get_mut(handle)?;
@@ -243,7 +243,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// The keys that have had waiters and no event for longest. Events do not check the operations
     /// of [`Replies`](crate::Replies), so its keys are not among them.
-    pub(crate) fn quietest(&self, limit: usize) -> Vec<(K, Duration)> {
+    pub(super) fn quietest(&self, limit: usize) -> Vec<(K, Duration)> {
         if !O::HAS_EVENTS {
             return Vec::new();
         }

@@ -54,14 +54,14 @@ pub(crate) mod check;
 pub(crate) mod end;
 pub(crate) mod finish;
 mod inspect;
-pub(crate) mod nested;
+mod nested;
 mod park;
 #[cfg(feature = "metrics")]
 mod publish;
 mod reach;
 pub(crate) mod signal;
 pub(crate) mod timer;
-pub(crate) mod trace;
+mod trace;
 mod turns;
 pub(crate) mod values;
 pub(crate) mod versions;
@@ -96,14 +96,14 @@ use crate::{
     watches::WatchKey,
 };
 
-pub(crate) type LockedShard<'a, K, O> = ShardGuard<'a, Shard<K, O>>;
+type LockedShard<'a, K, O> = ShardGuard<'a, Shard<K, O>>;
 
 /// Operations that expire, are visited or are claimed under one lock hold. Events of the shard's
 /// keys wait meanwhile.
-pub(crate) const BUDGET: usize = 64;
+const BUDGET: usize = 64;
 
 /// Some operations of a shard.
-pub(crate) type Handles = SmallVec<[TimerHandle; BUDGET]>;
+type Handles = SmallVec<[TimerHandle; BUDGET]>;
 
 /// The parts and bounds that a purgatory is built from.
 pub(crate) struct Settings<K> {
@@ -127,12 +127,12 @@ pub(crate) struct Settings<K> {
 }
 
 /// The hook that is called for an operation that a check without an event completed.
-pub(crate) type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
+type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
 
 /// State that all handles of a purgatory share.
 pub(crate) struct Core<K, O> {
     /// Distinguishes the ids of its operations from those of other purgatories.
-    pub(crate) number: u32,
+    number: u32,
     pub(crate) settings: Settings<K>,
     pub(crate) shards: Shards<Shard<K, O>>,
     pub(crate) versions: Versions,
@@ -232,7 +232,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Locks the shard of an operation's first key.
     #[inline]
-    pub(crate) fn first_shard_of(&self, handle: TimerHandle) -> LockedShard<'_, K, O> {
+    fn first_shard_of(&self, handle: TimerHandle) -> LockedShard<'_, K, O> {
         must_be_unlocked();
         self.shards.lock(handle.shard())
     }
@@ -268,7 +268,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Returns the next operations on a tour of all shards, a bounded number under one lock hold,
     /// with their shard. `None` ends the tour.
-    pub(crate) fn next_parked(&self, tour: &mut Tour) -> Option<(LockedShard<'_, K, O>, Handles)> {
+    fn next_parked(&self, tour: &mut Tour) -> Option<(LockedShard<'_, K, O>, Handles)> {
         must_be_unlocked();
         while tour.shard < self.shards.count() {
             let shard = self.shards.lock(tour.shard);
@@ -321,7 +321,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// The present, if endings are timed. Read before the lock under which an operation ends.
     #[inline]
-    pub(crate) fn ending_at(&self) -> EndedAt {
+    fn ending_at(&self) -> EndedAt {
         if self.timed.load(Ordering::Relaxed) {
             Some(self.driver().now_ns())
         } else {
@@ -331,7 +331,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Returns the place and weight of an operation that has ended, if it was parked.
     #[inline]
-    pub(crate) fn release_permit(&self, permit: Option<u64>) {
+    fn release_permit(&self, permit: Option<u64>) {
         let Some(weight) = permit else { return };
         if let Some(permits) = &self.settings.permits {
             permits.release(1);
@@ -359,7 +359,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
 /// The position of a tour of all shards: a shard, and the index in it to go on from.
 #[derive(Debug, Default)]
-pub(crate) struct Tour {
+struct Tour {
     shard: usize,
     index: u32,
 }
@@ -368,14 +368,14 @@ pub(crate) struct Tour {
 #[derive(Debug, Default)]
 pub(crate) struct SharedCounts {
     /// Operations that ended without being parked.
-    pub(crate) ended_at_once: Count,
-    pub(crate) callbacks_waiting: Count,
+    ended_at_once: Count,
+    callbacks_waiting: Count,
     /// The times that callbacks waited for the executor. Made when the first one is timed.
-    pub(crate) callback_delay: plain::Mutex<Option<Box<TimeHistogram>>>,
+    callback_delay: plain::Mutex<Option<Box<TimeHistogram>>>,
     /// Rare counts: panics, missed events, refusals. Made when the first one comes.
     rare: plain::Mutex<Option<Box<Stats>>>,
     /// The memory of snapshots.
-    pub(crate) seen: plain::Mutex<Seen>,
+    seen: plain::Mutex<Seen>,
     /// The part of this purgatory in the recorder's series.
     #[cfg(feature = "metrics")]
     pub(crate) published: timer_core::driver::Published,
@@ -384,21 +384,21 @@ pub(crate) struct SharedCounts {
 impl SharedCounts {
     /// Counts what is rare.
     #[cold]
-    pub(crate) fn count_rare(&self, count: impl FnOnce(&mut Stats)) {
+    fn count_rare(&self, count: impl FnOnce(&mut Stats)) {
         count(self.rare.lock().get_or_insert_default());
     }
 
     /// Returns the rare counts.
-    pub(crate) fn rare(&self) -> Stats {
+    fn rare(&self) -> Stats {
         self.rare.lock().as_deref().copied().unwrap_or_default()
     }
 }
 
 /// The memory of snapshots, from one to the next.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+struct Seen {
     /// Checks that the last snapshot found under way, each with a nanosecond at which it was.
-    pub(crate) checks: BTreeMap<TimerHandle, u64>,
+    checks: BTreeMap<TimerHandle, u64>,
     /// Every label so far, with the number parked under it: a gauge that was set is set again.
-    pub(crate) labels: BTreeMap<&'static str, usize>,
+    labels: BTreeMap<&'static str, usize>,
 }

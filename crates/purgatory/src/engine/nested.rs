@@ -26,7 +26,7 @@ use timer_core::{
 use crate::sync::thread_local;
 
 /// Queued pieces of work that one outermost call runs itself.
-pub(crate) const QUEUE_BUDGET: usize = 1024;
+const QUEUE_BUDGET: usize = 1024;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -103,7 +103,7 @@ thread_local! {
 
 /// The executor for work that the calling thread is not to do: the purgatory's own, or the timer's.
 pub(crate) struct Executors {
-    pub(crate) driver: Arc<Driver>,
+    pub(super) driver: Arc<Driver>,
     of_jobs: driver::Executors,
 }
 
@@ -115,12 +115,12 @@ impl Executors {
     }
 
     /// Hands a job over. An executor that panics has dropped the job, and so run it.
-    pub(crate) fn execute(&self, job: Job) {
+    pub(super) fn execute(&self, job: Job) {
         self.of_jobs.execute(job);
     }
 
     /// Returns how many threads run jobs; 1 if the executor panics.
-    pub(crate) fn parallelism(&self) -> usize {
+    pub(super) fn parallelism(&self) -> usize {
         self.of_jobs.parallelism()
     }
 
@@ -131,13 +131,13 @@ impl Executors {
     }
 
     /// Returns true if jobs run on the thread that hands them over.
-    pub(crate) fn is_here(&self) -> bool {
+    pub(super) fn is_here(&self) -> bool {
         self.of_jobs.run_in_place()
     }
 }
 
 /// A call into a purgatory, outermost on its thread or nested.
-pub(crate) struct Call<'a> {
+pub(super) struct Call<'a> {
     is_outermost: bool,
     executors: &'a Arc<Executors>,
 }
@@ -145,7 +145,7 @@ pub(crate) struct Call<'a> {
 impl<'a> Call<'a> {
     /// Enters a call. Work beyond its budget moves to one of `executors`.
     #[inline]
-    pub(crate) fn enter(executors: &'a Arc<Executors>) -> Call<'a> {
+    pub(super) fn enter(executors: &'a Arc<Executors>) -> Call<'a> {
         let is_outermost = THREAD.try_with(|thread| !thread.active.replace(true));
         Call {
             is_outermost: is_outermost.unwrap_or(true),
@@ -154,7 +154,7 @@ impl<'a> Call<'a> {
     }
 
     #[inline]
-    pub(crate) fn is_nested(&self) -> bool {
+    pub(super) fn is_nested(&self) -> bool {
         !self.is_outermost
     }
 
@@ -203,10 +203,10 @@ impl Drop for Call<'_> {
 
 /// A closure of the user's that runs under a shard's lock on this thread, until this is dropped.
 #[must_use = "dropped at once, the closure counts as over"]
-pub(crate) struct UnderLock;
+pub(super) struct UnderLock;
 
 impl UnderLock {
-    pub(crate) fn enter() -> UnderLock {
+    pub(super) fn enter() -> UnderLock {
         let _ = THREAD.try_with(|thread| thread.under_lock.set(true));
         UnderLock
     }
@@ -221,7 +221,7 @@ impl Drop for UnderLock {
 /// Panics in debug builds if a closure of this thread has a shard locked, since the caller may wait
 /// for that lock. Free in release builds.
 #[inline(always)]
-pub(crate) fn must_be_unlocked() {
+pub(super) fn must_be_unlocked() {
     if cfg!(debug_assertions) {
         let under_lock = THREAD.try_with(|thread| thread.under_lock.get());
         assert!(
@@ -232,7 +232,7 @@ pub(crate) fn must_be_unlocked() {
 }
 
 /// Leaves work to the outermost call on this thread. A panic in it is contained.
-pub(crate) fn enqueue(work: impl FnOnce() + Send + 'static) {
+pub(super) fn enqueue(work: impl FnOnce() + Send + 'static) {
     let work: Work = Box::new(work);
     let _ = QUEUE_MEMORY.try_with(|_| ()); // from now on it frees the queue
     THREAD.with(|thread| thread.queue.borrow_mut().push_back(work));

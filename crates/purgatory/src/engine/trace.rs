@@ -32,11 +32,11 @@ macro_rules! tell {
     };
 }
 
-pub(crate) fn refused(purgatory: &str, reason: RefusedReason) {
+pub(super) fn refused(purgatory: &str, reason: RefusedReason) {
     tell!(debug, purgatory, %reason, "an operation was not parked");
 }
 
-pub(crate) fn panicked(purgatory: &str, panicked: &str) {
+pub(super) fn panicked(purgatory: &str, panicked: &str) {
     tell!(
         error,
         purgatory,
@@ -45,19 +45,19 @@ pub(crate) fn panicked(purgatory: &str, panicked: &str) {
     );
 }
 
-pub(crate) fn missed(purgatory: &str) {
+pub(super) fn missed(purgatory: &str) {
     tell!(warn, purgatory, "a condition came true without an event");
 }
 
 /// Reports the first shutdown, and a later one only if it cancelled something.
-pub(crate) fn closed(purgatory: &str, first: bool, cancelled: usize) {
+pub(super) fn closed(purgatory: &str, first: bool, cancelled: usize) {
     if first || cancelled > 0 {
         tell!(info, purgatory, cancelled, "shut down");
     }
 }
 
 /// Runs a callback, and reports it if that took long by the timer's clock.
-pub(crate) fn slow(purgatory: &str, now_ns: impl Fn() -> u64, callback: impl FnOnce()) {
+pub(super) fn slow(purgatory: &str, now_ns: impl Fn() -> u64, callback: impl FnOnce()) {
     if !cfg!(feature = "tracing") {
         return callback();
     }
@@ -78,11 +78,11 @@ pub(crate) fn slow(purgatory: &str, now_ns: impl Fn() -> u64, callback: impl FnO
 /// running for more than a second probably waits for a lock that a thread holds while it signals a
 /// key.
 #[derive(Debug, Default)]
-pub(crate) struct Checking(plain::Mutex<Vec<(Thread, u64)>>);
+pub(super) struct Checking(plain::Mutex<Vec<(Thread, u64)>>);
 
 /// A check that runs, until this is dropped.
 #[must_use = "dropped at once, the check counts as over"]
-pub(crate) struct Running<'a> {
+pub(super) struct Running<'a> {
     /// True in debug builds.
     registered: Option<&'a Checking>,
 }
@@ -103,7 +103,7 @@ impl Checking {
 
     /// Warns, once each, of checks that have been running for more than a second on other threads.
     #[inline]
-    pub(crate) fn warn_stuck_checks(&self, purgatory: &str, now_ns: impl FnOnce() -> u64) {
+    pub(super) fn warn_stuck_checks(&self, purgatory: &str, now_ns: impl FnOnce() -> u64) {
         if cfg!(debug_assertions) && !self.0.lock().is_empty() {
             self.find_stuck(purgatory, now_ns());
         }
@@ -157,7 +157,7 @@ fn warn_stuck_check(purgatory: &str, on: &Thread, seen_by: &Thread) {
 
 /// A signal that reaches none of its key's watches.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unreached {
+pub(super) struct Unreached {
     call: &'static str,
     /// The number of the key's watches.
     watches: usize,
@@ -168,7 +168,7 @@ pub(crate) struct Unreached {
 
 impl Unreached {
     /// All watches are watermark watches.
-    pub(crate) fn watermarks(call: &'static str, watches: usize) -> Self {
+    pub(super) fn watermarks(call: &'static str, watches: usize) -> Self {
         Unreached {
             call,
             watches,
@@ -178,7 +178,7 @@ impl Unreached {
     }
 
     /// All watches are plain.
-    pub(crate) fn plain(call: &'static str, watches: usize) -> Self {
+    pub(super) fn plain(call: &'static str, watches: usize) -> Self {
         Unreached {
             call,
             watches,
@@ -210,7 +210,7 @@ pub(crate) struct Warned {
 impl Warned {
     /// Warns, once a key, of a signal that reaches none of the key's watches.
     #[cold]
-    pub(crate) fn unreached(&self, purgatory: &str, hash: u64, unreached: Unreached) {
+    pub(super) fn unreached(&self, purgatory: &str, hash: u64, unreached: Unreached) {
         let mut keys = self.unreached.lock();
         let is_first = keys.len() < UNREACHED_MAX && keys.insert(hash);
         drop(keys);

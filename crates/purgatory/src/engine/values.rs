@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// The states of a quorum's members, in the order of its keys.
-pub(crate) type Members = SmallVec<[Member; 8]>;
+type Members = SmallVec<[Member; 8]>;
 
 /// An operation that waits for values, and has no check of its own.
 pub(crate) trait ValueWait: DelayedOperation {

@@ -65,7 +65,7 @@ impl Versions {
     /// Returns true when an event came since the watch was made. The caller holds the lock of the
     /// key's shard.
     #[inline]
-    pub(crate) fn changed<K>(&self, watch: &Watch<'_, K>) -> bool {
+    pub(super) fn changed<K>(&self, watch: &Watch<'_, K>) -> bool {
         let version = self.of(watch.hash).load(Ordering::Relaxed);
         version != watch.version && !failpoint!(ParkSkipsVersionCheck)
     }
@@ -73,7 +73,7 @@ impl Versions {
     /// Counts an event. The caller holds the shard's lock. Keys that share a version share a shard,
     /// so a load and a store suffice.
     #[inline]
-    pub(crate) fn count_event(&self, hash: u64) {
+    pub(super) fn count_event(&self, hash: u64) {
         if !failpoint!(EventLeavesVersion) {
             let version = self.of(hash).load(Ordering::Relaxed);
             self.of(hash).store(version + 1, Ordering::Release);
@@ -92,7 +92,7 @@ impl Versions {
     }
 
     /// The number of events so far. O(versions), without a lock.
-    pub(crate) fn events(&self) -> u64 {
+    pub(super) fn events(&self) -> u64 {
         self.versions
             .iter()
             .map(|version| version.load(Ordering::Relaxed))

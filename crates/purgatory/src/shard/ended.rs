@@ -22,7 +22,7 @@ pub(crate) struct ToRelease<K> {
     /// Its first key, if no watch of that is left.
     pub(crate) emptied_key: Option<K>,
     /// The operation behind it, if it was the head of those in turn.
-    pub(crate) moved_up: Option<MovedUp>,
+    pub(super) moved_up: Option<MovedUp>,
 }
 
 impl<K> ToRelease<K> {

@@ -11,7 +11,7 @@ use crate::operation::DelayedOperation;
 /// The entries of a shard, on its wheel, and the shard's number.
 #[derive(Debug)]
 pub(crate) struct Entries<O> {
-    pub(crate) wheel: TimingWheel<Entry<O>>,
+    pub(super) wheel: TimingWheel<Entry<O>>,
     pub(crate) shard: u32,
     /// Entries on the wheel whose operations have ended: their futures have not taken the answers.
     pub(crate) ended: u32,
@@ -38,7 +38,7 @@ pub(super) struct Remains {
 
 impl<O> Entries<O> {
     /// Names the operation whose entry lies at `index`.
-    pub(crate) fn handle_at(&self, index: u32) -> TimerHandle {
+    pub(super) fn handle_at(&self, index: u32) -> TimerHandle {
         TimerHandle::new(self.shard as usize, self.wheel.id_at(index))
     }
 

@@ -224,7 +224,7 @@ const FOR_ALL: u16 = 1 << 15;
 
 /// The entry's decision on a payload that is checked in.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Decision<O> {
+pub(super) enum Decision<O> {
     /// It waits on; the entry has the payload.
     Parked,
     /// Check it again, for this cause. The caller still holds the entry.
@@ -246,7 +246,7 @@ pub(crate) enum CountedDown {
 
 /// An entry that the wheel visits.
 #[derive(Debug)]
-pub(crate) enum Visited<O> {
+pub(super) enum Visited<O> {
     /// Its time is not up, so it is due for a recheck.
     Early {
         /// The last recheck has not begun, so no second one is queued.
@@ -310,7 +310,7 @@ impl<O> Entry<O> {
 
     /// True if its operation has ended, and the entry is kept for its future.
     #[inline(always)]
-    pub(crate) fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.notes.has(Notes::ENDED)
     }
 
@@ -343,7 +343,7 @@ impl<O> Entry<O> {
     /// Stores the secondary watches. `event_passed` says that one of the keys saw an event since
     /// the parker checked. Only the parker, which holds the entry, calls this.
     #[inline]
-    pub(crate) fn watched(&mut self, last_secondary: Option<SecondaryId>, event_passed: bool) {
+    pub(super) fn watched(&mut self, last_secondary: Option<SecondaryId>, event_passed: bool) {
         self.last_secondary = last_secondary;
         // A version that moved counts as an event that found the entry held.
         if event_passed {
@@ -405,7 +405,7 @@ impl<O> Entry<O> {
     }
 
     /// Returns the cause to check the next in turn, once this entry has left.
-    pub(crate) fn noted_turn(&self) -> TurnCause {
+    pub(super) fn noted_turn(&self) -> TurnCause {
         if !self.notes.has(Notes::EVENT) {
             TurnCause::MovedUp
         } else if self.remaining & FOR_ALL != 0 {
@@ -422,7 +422,7 @@ impl<O> Entry<O> {
 
     /// Checks the payload out for a queued recheck. If the entry is held, its holder is left a note
     /// to check again. An operation that waits behind others is not checked.
-    pub(crate) fn check_out_for_recheck(&mut self) -> Option<O> {
+    pub(super) fn check_out_for_recheck(&mut self) -> Option<O> {
         self.notes.clear(Notes::RECHECK_QUEUED);
         if self.waits_behind() {
             return None;
@@ -438,7 +438,7 @@ impl<O> Entry<O> {
 
     /// Decides what follows from the wheel's visit at tick `now`. With `last_check` every operation
     /// has a last check.
-    pub(crate) fn visit(&mut self, now: u64, last_check: bool) -> Visited<O> {
+    pub(super) fn visit(&mut self, now: u64, last_check: bool) -> Visited<O> {
         // 1. Early: the wheel visits it for a recheck. One that is queued will do.
         if self.deadline > now {
             let queued = self.notes.has(Notes::RECHECK_QUEUED);
@@ -465,7 +465,7 @@ impl<O> Entry<O> {
     }
 
     /// Counts down a watermark watch that was met and taken off its key.
-    pub(crate) fn count_down(&mut self) -> CountedDown {
+    pub(super) fn count_down(&mut self) -> CountedDown {
         debug_assert!(self.remaining > 0, "each counted watch is taken once");
         self.remaining -= u16::from(!failpoint!(MetWatchNotCounted));
         // The advance checks it, or ends it, in its next step. Until then this note stands for
@@ -484,7 +484,7 @@ impl<O> Entry<O> {
     /// Takes the payload out for good, for expiry and cancel. If the entry is held, its holder is
     /// left a note to end it.
     #[inline]
-    pub(crate) fn claim(&mut self, outcome: &Outcome) -> Option<O> {
+    pub(super) fn claim(&mut self, outcome: &Outcome) -> Option<O> {
         let payload = self.take();
         // Holder removes: only a note.
         if payload.is_none() && !failpoint!(ExpiryLeavesNoNote) {
@@ -506,7 +506,7 @@ impl<O> Entry<O> {
     /// Checks the payload in with the result of its check, and acts on the notes. Only the holder
     /// calls this.
     #[inline]
-    pub(crate) fn check_in(&mut self, payload: O, verdict: Verdict) -> Decision<O> {
+    pub(super) fn check_in(&mut self, payload: O, verdict: Verdict) -> Decision<O> {
         // 1. A check that came true beats every note.
         if verdict == Verdict::Satisfied {
             return Decision::Ended(payload, Outcome::Completed);
@@ -536,7 +536,7 @@ impl<O> Entry<O> {
     }
 
     /// True when an end is pending.
-    pub(crate) fn is_ending(&self) -> bool {
+    pub(super) fn is_ending(&self) -> bool {
         self.cold.as_ref().is_some_and(|cold| cold.end.is_some())
     }
 

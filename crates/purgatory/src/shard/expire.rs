@@ -40,7 +40,7 @@ pub(crate) enum CallbackJob<K, O> {
 }
 
 /// The tick at which the wheel was to visit an operation, and the operation's sequence.
-pub(crate) type Order = (u64, u64);
+type Order = (u64, u64);
 
 /// An entry that the wheel visited before its time was up.
 struct EarlyVisit {

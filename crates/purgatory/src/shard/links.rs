@@ -17,7 +17,7 @@ pub(super) const SLOT: u32 = 1 << 31;
 
 /// The place of a watch among the others of its key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
+pub(super) struct Link {
     /// The link before on the list, and the link after.
     pub(super) prev: u32,
     pub(super) next: u32,

@@ -18,7 +18,7 @@ impl QuietClock {
     }
 
     /// Returns the time since an earlier one, to a unit.
-    pub(crate) fn since(self, earlier: QuietClock) -> Duration {
+    pub(super) fn since(self, earlier: QuietClock) -> Duration {
         let units = self.0.get().saturating_sub(earlier.0.get());
         Duration::from_nanos(u64::from(units) * Self::UNIT_NS)
     }

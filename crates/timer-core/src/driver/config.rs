@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{driver::clock::TickLength, wheel::geometry::WheelSize};
 
 /// Called with the message of each contained panic.
-pub(crate) type PanicHook = Arc<dyn Fn(&str) + Send + Sync>;
+pub(super) type PanicHook = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The settings of a timer.
 pub struct Config {

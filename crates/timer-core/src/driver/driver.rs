@@ -25,7 +25,7 @@ use crate::{
 pub(crate) struct Reaper {
     pub(crate) shared: Arc<Shared>,
     /// Wakes it.
-    pub(crate) wake: Wake,
+    pub(super) wake: Wake,
     threads: Threads,
 }
 
@@ -82,7 +82,7 @@ impl Driver {
     }
 
     /// The rounds of a thread or task.
-    pub(crate) fn rounds(&self) -> Rounds {
+    pub(super) fn rounds(&self) -> Rounds {
         Rounds::new(self.reaper.shared.clone(), self.clock.clone(), &self.config)
     }
 

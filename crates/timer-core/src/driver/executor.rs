@@ -95,7 +95,7 @@ impl Executor for Inline {
 
 /// Threads of a timer's own.
 #[derive(Debug)]
-pub(crate) struct Threads {
+pub(super) struct Threads {
     handles: sync::Mutex<Vec<JoinHandle<()>>>,
     running: Latch,
 }
@@ -111,7 +111,7 @@ impl Threads {
         }
     }
 
-    pub(crate) fn start(&self, name: &str, work: Job) -> io::Result<()> {
+    pub(super) fn start(&self, name: &str, work: Job) -> io::Result<()> {
         // Counted from here on, also if the thread has not begun yet.
         let running = self.running.begin();
         let thread = spawn(name, move || {
@@ -123,7 +123,7 @@ impl Threads {
     }
 
     /// Waits until the threads have ended, for at most `limit`; returns how many have not.
-    pub(crate) fn join(&self, limit: Duration) -> usize {
+    pub(super) fn join(&self, limit: Duration) -> usize {
         // With a limit only the end of the work is waited for.
         if limit < UNLIMITED {
             return self.running.wait(limit);
@@ -231,7 +231,7 @@ thread_local! {
 
 /// Marks the thread as a timer's while `work` runs: the whole of a thread that a timer started, or
 /// a part of a runtime's task.
-pub(crate) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
+pub(super) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
     /// Restores the mark, also when `work` panics.
     struct Restore(bool);
     impl Drop for Restore {

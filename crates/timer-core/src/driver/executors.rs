@@ -22,7 +22,7 @@ pub struct Executors {
     /// The timer's executor runs jobs on the thread that hands them in.
     pub(crate) inline: bool,
     /// True on a thread that advances the timer's wheels between two of its tasks.
-    pub(crate) advances_here: fn() -> bool,
+    pub(super) advances_here: fn() -> bool,
 }
 
 impl Executors {
@@ -36,7 +36,7 @@ impl Executors {
         }
     }
 
-    pub(crate) fn with_own(&self, own: Option<Arc<dyn Executor>>) -> Self {
+    pub(super) fn with_own(&self, own: Option<Arc<dyn Executor>>) -> Self {
         Executors {
             own,
             ..self.clone()

@@ -11,7 +11,7 @@ use crate::driver::clock::later_ns;
 
 /// Notices rounds that come too late. Pure: its caller reads the clock.
 #[derive(Debug)]
-pub(crate) struct Grace {
+pub(super) struct Grace {
     bound: Duration,
     /// The moment at which the reaper meant to be back.
     planned_ns: Option<u64>,
@@ -29,13 +29,13 @@ impl Grace {
         }
     }
 
-    pub(crate) fn is_under_way(&self) -> bool {
+    pub(super) fn is_under_way(&self) -> bool {
         self.until_ns.is_some()
     }
 
     /// Plans the next round, at most `bound` from now so that a pause of any task is noticed;
     /// returns how long to sleep.
-    pub(crate) fn plan(&mut self, now_ns: u64, wait: Duration) -> Duration {
+    pub(super) fn plan(&mut self, now_ns: u64, wait: Duration) -> Duration {
         let wait = wait.min(self.bound);
         self.planned_ns = Some(later_ns(now_ns, wait));
         wait
@@ -43,7 +43,7 @@ impl Grace {
 
     /// The rest of the grace period, if the wheels are not to be advanced yet. A call at
     /// `called_ns` (`u64::MAX` for none) meant the reaper to come at once.
-    pub(crate) fn wait(&mut self, now_ns: u64, called_ns: u64) -> Option<Duration> {
+    pub(super) fn wait(&mut self, now_ns: u64, called_ns: u64) -> Option<Duration> {
         // A round plans the next one anew; one that finds nothing pending plans none.
         let planned_ns = self.planned_ns.take().unwrap_or(u64::MAX).min(called_ns);
         if let Some(until_ns) = self.until_ns {

@@ -77,7 +77,7 @@ impl Shared {
 
     /// Adds an owner; false after [`close`](Self::close). The reaper is not woken: it learns of the
     /// owner when that rings.
-    pub(crate) fn attach(&self, bell: &Arc<Bell>, wheels: Weak<dyn WheelOwner>) -> bool {
+    pub(super) fn attach(&self, bell: &Arc<Bell>, wheels: Weak<dyn WheelOwner>) -> bool {
         let mut owners = self.owners.lock();
         if owners.closed {
             return false;
@@ -121,7 +121,7 @@ impl Shared {
     }
 
     /// Notes that the reaper was called, before it is woken.
-    pub(crate) fn note_call(&self, now_ns: u64) {
+    pub(super) fn note_call(&self, now_ns: u64) {
         self.called_ns.fetch_min(now_ns, Ordering::AcqRel);
     }
 
@@ -151,7 +151,7 @@ impl Shared {
 }
 
 /// The state of the reaper's thread or task.
-pub(crate) struct Rounds {
+pub(super) struct Rounds {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     tick: TickLength,
@@ -164,7 +164,7 @@ pub(crate) struct Rounds {
 
 /// Returns how long to sleep before the next round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pause {
+pub(super) enum Pause {
     /// There is more to do now.
     None,
     /// There is more to do now, but this round has handed tasks over and buckets down. A worker may
@@ -202,7 +202,7 @@ impl Rounds {
         }
     }
 
-    pub(crate) fn run(mut self, parker: Parker) {
+    pub(super) fn run(mut self, parker: Parker) {
         loop {
             match self.round() {
                 Pause::None => {}
@@ -216,7 +216,7 @@ impl Rounds {
 
     /// Advances the due shards, and says how long to sleep then. A panic, of the clock say, is
     /// contained and reported; the next round comes [`AFTER_PANIC`].
-    pub(crate) fn round(&mut self) -> Pause {
+    pub(super) fn round(&mut self) -> Pause {
         match contain(|| self.advance_all()) {
             Ok(pause) => pause,
             Err(panicked) => {

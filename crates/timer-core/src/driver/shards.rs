@@ -65,14 +65,14 @@ impl<T> ShardState for TimingWheel<T> {
 }
 
 /// Wakes the reaper of a timer; `None` for a manual timer, which has none.
-pub(crate) type Wake = Option<Arc<dyn Fn() + Send + Sync>>;
+pub(super) type Wake = Option<Arc<dyn Fn() + Send + Sync>>;
 
 /// The signal that a wheel has work earlier than its reaper expects.
 pub(crate) struct Bell {
     /// A bit for each shard, 64 a word.
     rung: Box<[AtomicU64]>,
-    pub(crate) shard_count: usize,
-    pub(crate) wake: Wake,
+    pub(super) shard_count: usize,
+    pub(super) wake: Wake,
     /// The timer's count of tasks cancelled on wheels that are gone.
     cancelled: Arc<atomic::AtomicU64>,
 }
@@ -110,7 +110,7 @@ impl Bell {
 /// Sharded wheels: an `S`, which has a wheel, under each shard's lock.
 pub struct Shards<S: ShardState> {
     shards: Box<[CachePadded<Mutex<Shard<S>>>]>,
-    pub(crate) bell: Arc<Bell>,
+    pub(super) bell: Arc<Bell>,
 }
 
 struct Shard<S> {

@@ -38,7 +38,7 @@ impl TimeHistogram {
     /// Hands the counts since `published` to the recorder's histogram: all of them, or beyond a
     /// million an even share. No count is handed over twice: those that a panicking recorder did
     /// not take are lost.
-    pub(crate) fn hand_over(&self, published: &mut TimeHistogram, to: &Histogram) {
+    pub(super) fn hand_over(&self, published: &mut TimeHistogram, to: &Histogram) {
         let earlier = std::mem::replace(published, self.clone());
         let all: u64 = self.since(&earlier).map(|(count, _)| count).sum();
         let one_in = all.div_ceil(HANDED_OVER_MAX).max(1);

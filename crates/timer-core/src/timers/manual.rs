@@ -42,7 +42,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
 pub struct ManualTimer {
-    pub(crate) inner: Arc<TimerInner>,
+    pub(super) inner: Arc<TimerInner>,
     clock: ManualClock,
     /// The goal of the running `advance`.
     target_ns: Arc<Mutex<Option<u64>>>,

@@ -34,7 +34,7 @@ type Boxed = Box<dyn TimerTask>;
 
 /// The rule by which a periodic task's next start follows from its last run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Pace {
+pub(super) enum Pace {
     /// From start to start; missed starts are skipped.
     Rate(Duration),
     /// From end to start.
@@ -43,7 +43,7 @@ pub(crate) enum Pace {
 
 impl Pace {
     /// The start after the one that was due at `last_ns`, its run having ended at `now_ns`.
-    pub(crate) fn next_ns(self, last_ns: u64, now_ns: u64) -> u64 {
+    fn next_ns(self, last_ns: u64, now_ns: u64) -> u64 {
         match self {
             Pace::Delay(delay) => later_ns(now_ns, delay),
             Pace::Rate(period) => {
@@ -191,7 +191,7 @@ struct Task<F> {
     shared: Arc<Shared>,
 }
 
-pub(crate) fn start(
+pub(super) fn start(
     tasks: &TaskTimer<Boxed>,
     first: Duration,
     pace: Pace,

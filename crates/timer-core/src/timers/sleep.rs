@@ -97,7 +97,7 @@ enum Registration {
 }
 
 impl Sleep {
-    pub(crate) fn after(timer: &TimerInner, delay: Duration) -> Self {
+    pub(super) fn after(timer: &TimerInner, delay: Duration) -> Self {
         // On a manual timer an overdue task waits for the next advance, so the first poll must
         // look.
         let now_ns = timer.driver.now_ns();
@@ -108,7 +108,7 @@ impl Sleep {
         sleep
     }
 
-    pub(crate) fn until(timer: &TimerInner, deadline_ns: u64) -> Self {
+    pub(super) fn until(timer: &TimerInner, deadline_ns: u64) -> Self {
         Sleep {
             wakers: timer.wakers().clone(),
             deadline_ns,
@@ -147,7 +147,7 @@ impl Sleep {
 
     /// The inside of the timer.
     #[inline]
-    pub(crate) fn driver(&self) -> &Driver {
+    pub(super) fn driver(&self) -> &Driver {
         self.wakers.driver()
     }
 

@@ -45,7 +45,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "when the last handle is dropped, its threads end and its tasks are dropped unrun"]
 pub struct SystemTimer {
-    pub(crate) inner: Arc<TimerInner>,
+    pub(super) inner: Arc<TimerInner>,
 }
 
 impl SystemTimer {

@@ -63,10 +63,10 @@ const BUDGET: usize = 256;
 /// ```
 #[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
 pub struct TaskTimer<T> {
-    pub(crate) tasks: Arc<Tasks<T>>,
+    pub(super) tasks: Arc<Tasks<T>>,
 }
 
-pub(crate) struct Tasks<T> {
+pub(super) struct Tasks<T> {
     shards: Shards<Shard<T>>,
     driver: Arc<Driver>,
     run: Arc<Run<T>>,
@@ -153,7 +153,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     }
 
     /// Cancels a pending task and drops it; true if that kept it from running. O(1).
-    pub(crate) fn drop_pending(&self, handle: TimerHandle) -> bool {
+    pub(super) fn drop_pending(&self, handle: TimerHandle) -> bool {
         if failpoint!(CancelLooksThenActs) {
             let is_pending = self.is_pending(handle);
             drop(self.cancel(handle));
@@ -212,7 +212,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     }
 
     /// Reschedules a pending task to another tick, seen from `now`. False if it is not pending.
-    pub(crate) fn reschedule_at(&self, handle: TimerHandle, now: u64, deadline: u64) -> bool {
+    pub(super) fn reschedule_at(&self, handle: TimerHandle, now: u64, deadline: u64) -> bool {
         let mut shard = self.tasks.shards.lock(handle.shard());
         shard.wheel.catch_up(now);
         // Earlier or later, the task keeps its node.
@@ -223,12 +223,12 @@ impl<T: Send + 'static> TaskTimer<T> {
         true
     }
 
-    pub(crate) fn driver(&self) -> &Arc<Driver> {
+    pub(super) fn driver(&self) -> &Arc<Driver> {
         &self.tasks.driver
     }
 
     /// Counts and reports a panic that a task contained itself.
-    pub(crate) fn report(&self, message: &str) {
+    pub(super) fn report(&self, message: &str) {
         self.tasks.run.report(message, &self.tasks.driver);
     }
 }
@@ -252,16 +252,16 @@ impl<T> fmt::Debug for TaskTimer<T> {
 /// State that the handles of a timer share.
 #[derive(Debug)]
 pub struct TimerInner {
-    pub(crate) driver: Arc<Driver>,
+    pub(super) driver: Arc<Driver>,
     /// Made when the first task is scheduled; a manual timer's at once.
-    pub(crate) tasks: OnceLock<TaskTimer<Box<dyn TimerTask>>>,
+    pub(super) tasks: OnceLock<TaskTimer<Box<dyn TimerTask>>>,
     /// The wakers of sleeps; made when the first sleep is. Threads that make and drop sleeps do not
     /// write to the same memory.
     wakers: OnceLock<Shares<TaskTimer<Waker>>>,
 }
 
 /// Wakers on wheels, for the sleeps of some threads.
-pub(crate) type Wakers = Share<TaskTimer<Waker>>;
+pub(super) type Wakers = Share<TaskTimer<Waker>>;
 
 impl TimerInner {
     /// The inside of a new timer.
@@ -275,13 +275,13 @@ impl TimerInner {
     }
 
     /// The timer's own tasks.
-    pub(crate) fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
+    pub(super) fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
         self.tasks
             .get_or_init(|| TaskTimer::on(self.driver.clone(), <dyn TimerTask>::run, false))
     }
 
     /// The wakers for sleeps that this thread makes.
-    pub(crate) fn wakers(&self) -> &Wakers {
+    pub(super) fn wakers(&self) -> &Wakers {
         // The same wheels for all shares. Sleepers are woken at shutdown.
         let shares = self.wakers.get_or_init(|| {
             let wakers = TaskTimer::on(self.driver.clone(), Waker::wake, true);
@@ -297,7 +297,7 @@ impl TimerInner {
 
     /// The label of the timer's metrics.
     #[cfg(feature = "metrics")]
-    pub(crate) fn source_name(&self) -> SourceName {
+    pub(super) fn source_name(&self) -> SourceName {
         SourceName {
             label: "timer",
             name: self.driver.config.name.as_str().into(),
@@ -317,7 +317,7 @@ impl TimerInner {
     }
 
     /// A number of the sleepers; 0 when there never was one.
-    pub(crate) fn of_sleepers<N: Default>(&self, number: impl Fn(&TaskTimer<Waker>) -> N) -> N {
+    pub(super) fn of_sleepers<N: Default>(&self, number: impl Fn(&TaskTimer<Waker>) -> N) -> N {
         match self.wakers.get() {
             Some(shares) => number(shares.value()),
             None => N::default(),
@@ -336,7 +336,7 @@ impl Drop for TimerInner {
 impl<T: Send + 'static> Tasks<T> {
     /// Schedules `task` for the handler at a tick, seen from another.
     #[inline]
-    pub(crate) fn insert(
+    pub(super) fn insert(
         &self,
         now_tick: u64,
         deadline: u64,

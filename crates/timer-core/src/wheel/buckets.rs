@@ -48,9 +48,9 @@ const FIRST: u32 = 1 << 31;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     /// The index of its node.
-    pub(crate) index: u32,
+    pub(super) index: u32,
     /// The lower half of its deadline; the node has the upper one.
-    pub(crate) low: u32,
+    pub(super) low: u32,
 }
 
 impl Entry {
@@ -181,7 +181,7 @@ impl TimerTaskList {
 }
 
 #[derive(Debug)]
-pub(crate) struct Buckets {
+pub(super) struct Buckets {
     geometry: Geometry,
     /// Buckets from one level to the next: those of a ring, filled up to whole words.
     stride: u32,
@@ -205,7 +205,7 @@ impl Buckets {
 
     /// The last tick that has a bucket.
     #[inline]
-    pub(crate) fn last_tick(&self) -> u64 {
+    pub(super) fn last_tick(&self) -> u64 {
         self.geometry.last_tick()
     }
 
@@ -221,7 +221,7 @@ impl Buckets {
     }
 
     /// Level and slot of a node's bucket, if it is in one. O(1).
-    pub(crate) fn bucket_of<T>(&self, node: &Node<T>) -> Option<(usize, usize)> {
+    pub(super) fn bucket_of<T>(&self, node: &Node<T>) -> Option<(usize, usize)> {
         if node.place == NO_PLACE {
             return None;
         }
@@ -258,7 +258,7 @@ impl Buckets {
     }
 
     /// The deadline of a node, if it is in a bucket. O(1).
-    pub(crate) fn deadline_of<T>(&self, node: &Node<T>) -> Option<u64> {
+    pub(super) fn deadline_of<T>(&self, node: &Node<T>) -> Option<u64> {
         if node.place == NO_PLACE {
             return None;
         }
@@ -270,7 +270,7 @@ impl Buckets {
         (number / stride, number % stride)
     }
 
-    pub(crate) fn level_count(&self) -> usize {
+    pub(super) fn level_count(&self) -> usize {
         self.occupied.len() / self.words()
     }
 
@@ -280,7 +280,7 @@ impl Buckets {
     /// Returns the place, which the node is to keep, and the tick at which the bucket is due, to
     /// which it lowers `due_bound`. O(levels).
     #[inline(always)]
-    pub(crate) fn put(
+    pub(super) fn put(
         &mut self,
         index: u32,
         deadline: u64,
@@ -302,7 +302,7 @@ impl Buckets {
     /// Returns the place, which the node is to keep, and the tick at which the bucket is due.
     /// O(levels).
     #[inline]
-    pub(crate) fn push(&mut self, entry: Entry, deadline: u64, now: u64) -> (u32, u64) {
+    fn push(&mut self, entry: Entry, deadline: u64, now: u64) -> (u32, u64) {
         // The lowest level that reaches the deadline. It may be a new one.
         let bucket = self.geometry.bucket(deadline, now);
         let number = self.number(bucket);
@@ -343,7 +343,7 @@ impl Buckets {
     /// Takes a node out of its bucket, by the place that the node had and has forgotten; false if
     /// it is in none. O(1).
     #[inline(always)]
-    pub(crate) fn remove<T>(&mut self, nodes: &mut Pages<Node<T>>, index: u32, place: u32) -> bool {
+    pub(super) fn remove<T>(&mut self, nodes: &mut Pages<Node<T>>, index: u32, place: u32) -> bool {
         if place == NO_PLACE {
             return false;
         }
@@ -364,7 +364,7 @@ impl Buckets {
 
     /// Hands the tasks of a bucket above level 0 down, at most `max`: each to the lowest level that
     /// reaches its deadline from `now`. Returns how many. O(max).
-    pub(crate) fn hand_down<T>(
+    pub(super) fn hand_down<T>(
         &mut self,
         nodes: &mut Pages<Node<T>>,
         bucket: DueBucket,
@@ -397,7 +397,7 @@ impl Buckets {
     ///
     /// Each leaves its bucket before the sink runs, which may panic.
     #[inline]
-    pub(crate) fn hand_over<T>(
+    pub(super) fn hand_over<T>(
         &mut self,
         nodes: &mut Pages<Node<T>>,
         bucket: DueBucket,
@@ -456,7 +456,7 @@ impl Buckets {
 
     /// Returns the exact tick at which the first bucket is due. O(levels).
     #[inline]
-    pub(crate) fn next_due(&mut self, now: u64) -> Option<u64> {
+    pub(super) fn next_due(&mut self, now: u64) -> Option<u64> {
         self.earliest(now).map(|(_, due)| due).min()
     }
 
@@ -464,7 +464,7 @@ impl Buckets {
     ///
     /// So due tasks come before those handed down ahead of their time.
     #[inline]
-    pub(crate) fn first_due(&mut self, tick: u64, now: u64) -> Option<DueBucket> {
+    pub(super) fn first_due(&mut self, tick: u64, now: u64) -> Option<DueBucket> {
         let due = self.earliest(now).filter(|&(_, due)| due <= tick);
         // `min_by_key` returns the first of equal ones, which is the coarsest level's.
         due.map(|(bucket, _)| bucket)
@@ -473,7 +473,7 @@ impl Buckets {
 
     /// Checks One round, Occupied, Owned and every Place; returns how many nodes are in buckets.
     /// O(n + buckets).
-    pub(crate) fn assert_valid<T>(&self, nodes: &Pages<Node<T>>, now: u64) -> usize {
+    pub(super) fn assert_valid<T>(&self, nodes: &Pages<Node<T>>, now: u64) -> usize {
         let mut count = 0;
         let mut chunks = 0;
         for (number, list) in self.lists.iter().enumerate() {

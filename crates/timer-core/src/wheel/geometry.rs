@@ -125,9 +125,9 @@ impl Default for WheelSize {
 /// A bucket, and the tick at which it expires: the first that a task in it can be due at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DueBucket {
-    pub(crate) level: usize,
-    pub(crate) slot: usize,
-    pub(crate) expiration: u64,
+    pub(super) level: usize,
+    pub(super) slot: usize,
+    pub(super) expiration: u64,
 }
 
 impl DueBucket {
@@ -140,7 +140,7 @@ impl DueBucket {
 }
 
 #[derive(Debug)]
-pub(crate) struct Geometry {
+pub(super) struct Geometry {
     size: u32,
     /// The slots of a level: `size`, or twice that.
     ring: u32,
@@ -177,7 +177,7 @@ impl Geometry {
     }
 
     /// A geometry with a phase and a double ring a level.
-    pub(crate) fn with_phase(size: WheelSize, phase: u64) -> Self {
+    pub(super) fn with_phase(size: WheelSize, phase: u64) -> Self {
         Geometry {
             ring: 2 * u32::from(size.slots),
             phase,
@@ -187,13 +187,13 @@ impl Geometry {
 
     /// The slots of a level.
     #[inline]
-    pub(crate) fn ring(&self) -> usize {
+    pub(super) fn ring(&self) -> usize {
         self.ring as usize
     }
 
     /// Ticks before its expiry at which a bucket may be handed down.
     #[inline]
-    pub(crate) fn lead(&self, level: usize) -> u64 {
+    pub(super) fn lead(&self, level: usize) -> u64 {
         if self.ring > self.size {
             self.bucket_ticks(level) / 4
         } else {
@@ -202,7 +202,7 @@ impl Geometry {
     }
 
     /// The last tick that has a place; only a shifted wheel has any beyond it.
-    pub(crate) fn last_tick(&self) -> u64 {
+    pub(super) fn last_tick(&self) -> u64 {
         u64::MAX - self.phase
     }
 
@@ -217,7 +217,7 @@ impl Geometry {
 
     /// True when no two deadlines of one bucket have the same lower half.
     #[inline]
-    pub(crate) fn is_narrow(&self, level: usize) -> bool {
+    pub(super) fn is_narrow(&self, level: usize) -> bool {
         self.bucket_ticks(level) <= 1 << 32
     }
 
@@ -260,13 +260,13 @@ impl Geometry {
 
     /// The slot of `now` on `level`.
     #[inline]
-    pub(crate) fn slot_now(&self, level: usize, now: u64) -> usize {
+    pub(super) fn slot_now(&self, level: usize, now: u64) -> usize {
         self.slot(self.unit(level, now))
     }
 
     /// The bucket at a slot that is less than a round of the ring ahead of `now`.
     #[inline]
-    pub(crate) fn bucket_at(&self, level: usize, slot: usize, now: u64) -> DueBucket {
+    pub(super) fn bucket_at(&self, level: usize, slot: usize, now: u64) -> DueBucket {
         // The slot of the present, on this level.
         let unit = self.unit(level, now);
         // The distance from the present's slot, modulo the ring: without a division.
@@ -284,7 +284,7 @@ impl Geometry {
     }
 
     /// True when a deadline belongs into a bucket. One that has passed belongs into the present's.
-    pub(crate) fn holds(&self, bucket: DueBucket, deadline: u64, now: u64) -> bool {
+    pub(super) fn holds(&self, bucket: DueBucket, deadline: u64, now: u64) -> bool {
         let unit = |time| self.unit(bucket.level, time);
         unit(deadline.max(now)) == unit(bucket.expiration)
     }
@@ -294,7 +294,7 @@ impl Geometry {
     /// It begins at or after `now`: above level 0 a deadline in the present unit belongs to the
     /// level below.
     #[inline(always)] // a call costs 10 instructions
-    pub(crate) fn bucket(&self, deadline: u64, now: u64) -> DueBucket {
+    pub(super) fn bucket(&self, deadline: u64, now: u64) -> DueBucket {
         let mut level = 0;
         let mut unit = self.unit(0, deadline);
         let mut unit_now = self.unit(0, now);

@@ -1,6 +1,6 @@
 //! The wheel and its parts. Pure: no clock, no lock, no thread, and no import from another folder.
 
-pub(crate) mod buckets;
+mod buckets;
 pub(crate) mod geometry;
 pub(crate) mod node;
 pub(crate) mod pages;

@@ -15,8 +15,8 @@ pub const MAX_TASKS: u32 = 1 << 26;
 /// Names a task on one [`TimingWheel`](crate::TimingWheel). Never reused for another task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TaskId {
-    pub(crate) index: u32,
-    pub(crate) sequence: u64,
+    pub(super) index: u32,
+    pub(super) sequence: u64,
 }
 
 impl TaskId {
@@ -65,28 +65,28 @@ impl Index {
 }
 
 /// The node is in no bucket.
-pub(crate) const NO_PLACE: u32 = u32::MAX;
+pub(super) const NO_PLACE: u32 = u32::MAX;
 
 /// A task and its timer links.
 #[derive(Debug)]
 pub(crate) struct Node<T> {
     /// 0 when the node is free.
-    pub(crate) sequence: u64,
+    pub(super) sequence: u64,
     /// Its position in its bucket: a chunk and an entry of it.
-    pub(crate) place: u32,
+    pub(super) place: u32,
     /// The upper half of its deadline; the entry has the lower one.
-    pub(crate) high: u32,
-    pub(crate) task: Option<T>,
+    pub(super) high: u32,
+    pub(super) task: Option<T>,
 }
 
 impl<T> Node<T> {
-    pub(crate) fn task(&self) -> &T {
+    pub(super) fn task(&self) -> &T {
         self.task
             .as_ref()
             .expect("Live: an index in a bucket names a live node")
     }
 
-    pub(crate) fn task_mut(&mut self) -> &mut T {
+    pub(super) fn task_mut(&mut self) -> &mut T {
         self.task
             .as_mut()
             .expect("Live: an index in a bucket names a live node")
@@ -94,14 +94,14 @@ impl<T> Node<T> {
 
     /// Takes the task out. The node is free then.
     #[inline]
-    pub(crate) fn take_task(&mut self) -> T {
+    pub(super) fn take_task(&mut self) -> T {
         self.sequence = 0;
         self.task.take().expect("Live: only a live node is removed")
     }
 
     /// Forgets its position, and returns it.
     #[inline]
-    pub(crate) fn take_place(&mut self) -> u32 {
+    pub(super) fn take_place(&mut self) -> u32 {
         std::mem::replace(&mut self.place, NO_PLACE)
     }
 
@@ -114,7 +114,7 @@ impl<T> Node<T> {
 
     /// Reads the sequence and whether there is a task: as a rule both ends of the node.
     #[inline]
-    pub(crate) fn touch(&self) -> u64 {
+    pub(super) fn touch(&self) -> u64 {
         self.sequence | u64::from(self.task.is_some())
     }
 }
