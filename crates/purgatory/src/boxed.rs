@@ -40,7 +40,7 @@ trait Erased: Send {
     fn waker(&mut self) -> Option<&mut Option<Waker>>;
     fn make_answer(&mut self, outcome: &Outcome);
     fn answer(&mut self, outcome: &Outcome) -> Answering;
-    fn give_answer(&mut self, to: &mut dyn Any);
+    fn give_answer(self: Box<Self>, to: &mut dyn Any);
     fn detach(&mut self, back: Box<dyn FnOnce(BoxedOperation) + Send>);
     fn as_any(&mut self) -> &mut dyn Any;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
@@ -83,8 +83,8 @@ impl<O: DelayedOperation> Erased for O {
         DelayedOperation::answer(self, outcome)
     }
 
-    fn give_answer(&mut self, to: &mut dyn Any) {
-        DelayedOperation::give_answer(self, to);
+    fn give_answer(self: Box<Self>, to: &mut dyn Any) {
+        DelayedOperation::give_answer(*self, to);
     }
 
     fn detach(&mut self, back: Box<dyn FnOnce(BoxedOperation) + Send>) {
@@ -179,7 +179,7 @@ impl DelayedOperation for BoxedOperation {
         self.operation.answer(outcome)
     }
 
-    fn give_answer(&mut self, to: &mut dyn Any) {
+    fn give_answer(self, to: &mut dyn Any) {
         self.operation.give_answer(to);
     }
 

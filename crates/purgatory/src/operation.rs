@@ -161,9 +161,12 @@ pub trait DelayedOperation: Send + 'static {
         Answering::NotAwaited
     }
 
-    /// Moves the answer to `to`, an `Option` of the result that its future yields.
+    /// Moves the answer to `to`, the result that its future yields.
     #[doc(hidden)]
-    fn give_answer(&mut self, to: &mut dyn Any) {
+    fn give_answer(self, to: &mut dyn Any)
+    where
+        Self: Sized,
+    {
         let _ = to;
     }
 

@@ -32,7 +32,7 @@ use crate::{
     },
     origin::{AnswerOrigin, EntryAnswer, TurnOrigin},
     purgatory::Purgatory,
-    sync::plain,
+    sync::HandedBack,
     watches::{IntoWatches, WatchKey, Watches},
 };
 
@@ -176,12 +176,12 @@ where
         }
     }
 
-    fn give_answer(&mut self, to: &mut dyn Any) {
-        let Some(to) = to.downcast_mut::<Option<Result<T, WaitError>>>() else {
+    fn give_answer(self, to: &mut dyn Any) {
+        let Stage::Over(result) = self.stage else {
             return;
         };
-        if let Stage::Over(result) = mem::replace(&mut self.stage, Stage::Over(Err(PANICKED))) {
-            *to = Some(result);
+        if let Some(to) = to.downcast_mut() {
+            *to = result;
         }
     }
 
@@ -224,10 +224,10 @@ impl<T> Drop for WayBack<T> {
 }
 
 impl<T: 'static> Yields<T> for BoxedOperation {
-    fn into_answer(mut self) -> Result<T, WaitError> {
-        let mut answer: Option<Result<T, WaitError>> = None;
+    fn into_answer(self) -> Result<T, WaitError> {
+        let mut answer = Err(PANICKED);
         self.give_answer(&mut answer);
-        answer.unwrap_or(Err(PANICKED))
+        answer
     }
 }
 
@@ -257,9 +257,10 @@ impl<T> Unpin for WaitFuture<T> {}
 enum Source<T> {
     /// The entry of its operation.
     Entry(EntryAnswer<T>),
-    /// It is here: the operation was not parked. The mutex is never locked; it makes the future
-    /// `Sync`.
-    Here(plain::Mutex<Result<T, WaitError>>),
+    /// It is here: the operation was not parked. Apart, since with their `Result` each future would
+    /// be larger.
+    Value(HandedBack<T>),
+    Error(WaitError),
     /// It was here, and was taken.
     Taken,
 }
@@ -473,9 +474,11 @@ impl<K: WatchKey> Purgatory<K> {
 impl<T> WaitFuture<T> {
     /// Makes a future that is ready.
     pub(crate) fn ready(result: Result<T, WaitError>) -> Self {
-        WaitFuture {
-            source: Source::Here(plain::Mutex::new(result)),
-        }
+        let source = match result {
+            Ok(value) => Source::Value(HandedBack::new(value)),
+            Err(error) => Source::Error(error),
+        };
+        WaitFuture { source }
     }
 
     /// Makes the future of an operation that is parked in `origin`.
@@ -504,7 +507,8 @@ impl<T> WaitFuture<T> {
     #[cold]
     fn take_here(&mut self) -> Result<T, WaitError> {
         match mem::replace(&mut self.source, Source::Taken) {
-            Source::Here(result) => result.into_inner(),
+            Source::Value(value) => Ok(value.into_inner()),
+            Source::Error(error) => Err(error),
             Source::Entry(_) | Source::Taken => panic!("a wait was polled after it was over"),
         }
     }
@@ -513,7 +517,7 @@ impl<T> WaitFuture<T> {
     fn entry(&self) -> Option<&EntryAnswer<T>> {
         match &self.source {
             Source::Entry(entry) => Some(entry),
-            Source::Here(_) | Source::Taken => None,
+            Source::Value(_) | Source::Error(_) | Source::Taken => None,
         }
     }
 
@@ -566,5 +570,20 @@ impl<T> WaitFuture<T> {
             }
             thread::park();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task has a future twice: as it was made, and as it is awaited.
+    #[test]
+    fn a_future_is_as_large_as_an_error_and_a_tag() {
+        assert_eq!(size_of::<WaitFuture<()>>(), size_of::<WaitError>() + 8);
+        assert_eq!(
+            size_of::<WaitFuture<[u64; 3]>>(),
+            size_of::<WaitFuture<()>>()
+        );
     }
 }
