@@ -22,13 +22,8 @@ pub struct WatermarkWait(pub(crate) Wait);
 
 /// A wait, and the way in which its end is reported.
 pub(crate) enum Wait {
-    /// A future of one key's value waits for it.
-    Awaited {
-        /// That of the last poll.
-        waker: Option<Waker>,
-        /// The rank of the value that met the threshold.
-        value: u64,
-    },
+    /// A future of one key's value waits for it. The waker is that of the last poll.
+    Awaited(Option<Waker>),
     /// The answer of such a future, which has not taken it: the rank of the value.
     Answered(Result<u64, WaitError>),
     /// A callback.
@@ -54,13 +49,13 @@ impl DelayedOperation for WatermarkWait {
         match self.0 {
             Wait::Callback(then) => then(outcome),
             // Its future was dropped.
-            Wait::Awaited { .. } | Wait::Answered(_) | Wait::Quorum(_) => {}
+            Wait::Awaited(_) | Wait::Answered(_) | Wait::Quorum(_) => {}
         }
     }
 
     fn waker(&mut self) -> Option<&mut Option<Waker>> {
         match &mut self.0 {
-            Wait::Awaited { waker, .. } => Some(waker),
+            Wait::Awaited(waker) => Some(waker),
             Wait::Quorum(quorum) => quorum.waker(),
             Wait::Answered(_) | Wait::Callback(_) => None,
         }
@@ -74,11 +69,8 @@ impl DelayedOperation for WatermarkWait {
 
     fn answer(&mut self, outcome: &Outcome) -> Answering {
         match &mut self.0 {
-            Wait::Awaited { waker, .. } => {
-                let waker = waker.take();
-                self.0 = Wait::Answered(self.result(outcome.clone()));
-                Answering::Made(waker)
-            }
+            // With a value it is answered as it is met.
+            Wait::Awaited(_) => self.put(Err(WaitError::of(outcome.clone()))),
             Wait::Quorum(quorum) => quorum.answer(),
             Wait::Answered(_) | Wait::Callback(_) => Answering::NotAwaited,
         }
@@ -88,17 +80,15 @@ impl DelayedOperation for WatermarkWait {
 impl WatermarkWait {
     /// Makes the wait of a future of one key's value.
     pub(crate) fn awaited() -> Self {
-        WatermarkWait(Wait::Awaited {
-            waker: None,
-            value: 0,
-        })
+        WatermarkWait(Wait::Awaited(None))
     }
 
-    /// Returns what a future of one key's value yields after this outcome, as a rank.
-    pub(crate) fn result(&self, outcome: Outcome) -> Result<u64, WaitError> {
-        match (&self.0, outcome) {
-            (Wait::Awaited { value, .. }, Outcome::Completed) => Ok(*value),
-            (_, outcome) => Err(WaitError::of(outcome)),
+    /// Puts the answer of a future of one key's value in the place of its wait.
+    #[inline(always)]
+    fn put(&mut self, answer: Result<u64, WaitError>) -> Answering {
+        match mem::replace(&mut self.0, Wait::Answered(answer)) {
+            Wait::Awaited(waker) => Answering::Made(waker),
+            _ => unreachable!("a future waits for one key's value"),
         }
     }
 }
@@ -123,9 +113,11 @@ impl<K: 'static, V: 'static> Yields<Vec<(K, V)>> for WatermarkWait {
 }
 
 impl ValueWait for WatermarkWait {
-    fn met(&mut self, value: u64) {
-        if let Wait::Awaited { value: answer, .. } = &mut self.0 {
-            *answer = value;
+    #[inline]
+    fn meet(&mut self, value: u64) -> Answering {
+        match self.0 {
+            Wait::Awaited(_) => self.put(Ok(value)),
+            _ => Answering::NotAwaited,
         }
     }
 

@@ -338,8 +338,9 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
         let wait = WatermarkWait::awaited();
         match core.park_for_value(key, rank(threshold), timeout.into(), wait) {
             Ok(ForValue::Parked(id)) => self.purgatory.answer_of(id),
-            Ok(ForValue::AtOnce(wait, outcome)) => {
-                WaitFuture::ready(wait.result(outcome).map(V::from_rank))
+            Ok(ForValue::AtOnce(mut wait, outcome)) => {
+                wait.answer(&outcome); // unless it was met: then it has its answer
+                WaitFuture::ready(wait.into_answer())
             }
             Err(refused) => self.purgatory.refused(refused.reason),
         }

@@ -212,7 +212,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return;
         }
         self.release_permit(Some(wait.weight));
-        self.report_outcome(wait.then, Outcome::Completed);
+        self.report_outcome(wait.then.into(), Outcome::Completed);
     }
 
     /// Leaves the check of the next in turn to the outermost call.

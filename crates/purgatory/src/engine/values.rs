@@ -24,11 +24,12 @@ use crate::{
     },
     error::{Refused, RefusedReason},
     operation::{
-        CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, Timeout, Verdict,
+        Answering, CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, Timeout,
+        Verdict,
     },
     shard::{
         AllEnded, CheckedIn, Ended, ParkTimes, State, Watch, Watermark, WatermarkKind,
-        values::{Member, MetWait, MetWaits},
+        values::{ChangedValue, Member, MetWait, MetWaits},
     },
     sync::{Limit, Ordering},
     watches::WatchKey,
@@ -39,8 +40,9 @@ type Members = SmallVec<[Member; 8]>;
 
 /// An operation that waits for values, and has no check of its own.
 pub(crate) trait ValueWait: DelayedOperation {
-    /// Stores the value that has met its threshold, for a wait for one key. Runs under a lock.
-    fn met(&mut self, value: u64);
+    /// Meets a wait for one key, whose threshold this value has reached. One that a future waits
+    /// for turns into its answer; any other is called back. Runs under a lock.
+    fn meet(&mut self, value: u64) -> Answering;
 
     /// Returns true when it yields a value, which only an advance gives.
     fn needs_value(&self) -> bool;
@@ -75,14 +77,6 @@ pub(crate) enum Judgement {
     },
 }
 
-/// The place of a key's value, in its locked shard.
-struct Place<'a, K, O> {
-    shard: LockedShard<'a, K, O>,
-    record: u32,
-    /// The value, if it has one.
-    before: Option<u64>,
-}
-
 impl<K: WatchKey, O: ValueWait> Core<K, O> {
     /// Returns the key's value. O(1).
     pub(crate) fn value<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<u64> {
@@ -115,7 +109,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         key: &Q,
         places: &Limit,
         epoch: Option<u64>,
-        to: impl FnOnce(u64) -> u64,
+        to: impl Fn(u64) -> u64,
     ) -> Result<usize, RefusedReason>
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
@@ -136,18 +130,22 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             found = shard.find(key, hash);
         }
 
-        // 2. The new value, and the waits that it reaches.
-        let Place {
-            mut shard,
-            record,
-            before,
-        } = self.place_for(shard, found, key, hash, places)?;
+        // 2. The new value. The first one takes a place.
+        let changed = match found.and_then(|record| shard.change_value(record, &to)) {
+            Some(changed) => changed,
+            None => {
+                let record;
+                (shard, record) = self.place_for(shard, found, key, hash, places)?;
+                shard.set_value(record, to(0))
+            }
+        };
         self.versions.count_event(hash);
-        let value = to(before.unwrap_or(0));
-        if !shard.set_value(record, value) {
+
+        // 3. The waits that it reaches.
+        if !changed.meets_watches {
             return Ok(0);
         }
-        Ok(self.complete_met(shard, record, key, hash, value))
+        Ok(self.complete_met(shard, key, hash, changed))
     }
 
     /// Begins an epoch of a key with this value; returns how many waits that completed or, with a
@@ -174,22 +172,23 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         }
 
         // 2. The new value. Unless waits are cancelled, this is an advance from here on.
-        let Place {
-            mut shard, record, ..
-        } = self.place_for(shard, found, key, hash, places)?;
+        let (mut shard, record) = match found {
+            Some(record) if shard.value(record).is_some() => (shard, record),
+            _ => self.place_for(shard, found, key, hash, places)?,
+        };
         self.versions.count_event(hash);
-        let is_met = shard.begin_epoch(record, epoch, value);
+        let changed = shard.begin_epoch(record, epoch, value);
         let Some(reason) = cancel else {
-            if !is_met {
+            if !changed.meets_watches {
                 return Ok(0);
             }
-            return Ok(self.complete_met(shard, record, key, hash, value));
+            return Ok(self.complete_met(shard, key, hash, changed));
         };
 
         // 3. Take the met waits first, which are not for more, then find the others, in the same
         //    lock hold.
         let mut met = MetWaits::new();
-        let meet = |wait: &mut O| wait.met(value);
+        let meet = |wait: &mut O| wait.meet(value);
         shard.take_met(record, value, usize::MAX, now_ns, &mut met, meet);
         let unmet = shard.unmet(record);
 
@@ -209,9 +208,8 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         Ok(ended + self.judge_all_ended(&call, met.quorums))
     }
 
-    /// Returns the record of a key that is to get a value, and its present value. A key that has
-    /// none takes a place among `places`.
-    #[inline]
+    /// Takes a place among `places` for a key that is to get its first value. Returns its record.
+    #[inline(never)]
     fn place_for<'a, Q>(
         &self,
         mut shard: LockedShard<'a, K, O>,
@@ -219,19 +217,10 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         key: &Q,
         hash: u64,
         places: &Limit,
-    ) -> Result<Place<'a, K, O>, RefusedReason>
+    ) -> Result<(LockedShard<'a, K, O>, u32), RefusedReason>
     where
         Q: ToOwned<Owned = K> + ?Sized,
     {
-        let before = found.and_then(|record| shard.value(record));
-        if let (Some(record), Some(_)) = (found, before) {
-            return Ok(Place {
-                shard,
-                record,
-                before,
-            });
-        }
-
         // The key's `Clone` may panic: it runs before anything is changed.
         let copy = match found {
             Some(_) => None,
@@ -249,30 +238,27 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             (None, None) => unreachable!("a key without a record was copied"),
         };
 
-        Ok(Place {
-            shard,
-            record,
-            before,
-        })
+        Ok((shard, record))
     }
 
-    /// Completes the waits of a key that `value` reaches, some under one lock hold; returns how
-    /// many, or 0 inside a callback.
+    /// Completes the waits of a key that its new value reaches, some under one lock hold; returns
+    /// how many, or 0 inside a callback.
     fn complete_met<'a, Q: Equivalent<K> + ?Sized>(
         self: &'a Arc<Self>,
         mut shard: LockedShard<'a, K, O>,
-        mut record: u32,
         key: &Q,
         hash: u64,
-        value: u64,
+        changed: ChangedValue,
     ) -> usize {
+        let ChangedValue { value, .. } = changed;
+        let mut record = changed.record;
         let call = Call::enter(&self.executors);
         let now_ns = self.ending_at();
         let mut completed = 0;
         loop {
             // 1. Take some off the key.
             let mut met = MetWaits::new();
-            let meet = |wait: &mut O| wait.met(value);
+            let meet = |wait: &mut O| wait.meet(value);
             let more = shard.take_met(record, value, MET_BATCH, now_ns, &mut met, meet);
             drop(shard);
 
@@ -432,7 +418,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
 
         // 2. It may be over.
         let is_met = if value >= threshold {
-            operation.met(value);
+            operation.meet(value);
             Verdict::Satisfied
         } else {
             Verdict::Unsatisfied

@@ -278,15 +278,18 @@ impl<K: Eq> Keys<K> {
         ListEnd::Watermarks(watermarks, watermark)
     }
 
-    /// Sets a key's value, and wipes its quiet time: that is an event, met or not.
-    pub(super) fn set_value(&mut self, number: u32, value: u64) {
+    /// Sets a key's value, and wipes its quiet time: that is an event, met or not. Returns its
+    /// watermark watches.
+    pub(super) fn set_value(&mut self, number: u32, value: u64) -> &mut WatermarkList {
         let Keys { records, distant } = self;
         let record = linked_mut(records, number);
         record.quiet_since = None;
-        let before = record.watermarks_mut(distant).value.replace(value);
-        if before.is_none() && record.waiters == 0 {
+        let is_unwaited = record.waiters == 0;
+        let watermarks = record.watermarks_mut(distant);
+        if watermarks.value.replace(value).is_none() && is_unwaited {
             distant.unwaited += 1;
         }
+        watermarks
     }
 
     /// Takes the value of a key. Returns it with the key, if that has no waiters and so goes.

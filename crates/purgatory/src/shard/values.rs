@@ -8,6 +8,8 @@
 //! state of the member: unmet, *reached*, or nowhere, once its key was removed. So a quorum keeps
 //! no state of its own that could differ.
 
+use std::task::Waker;
+
 use hashbrown::Equivalent;
 use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::Fate};
@@ -37,9 +39,16 @@ pub(crate) struct MetWaits<O> {
 /// other key, and the record of its own stays, with the value.
 #[derive(Debug)]
 pub(crate) struct MetWait<O> {
-    pub(crate) then: Then<O>,
+    pub(crate) then: ThenMet<O>,
     /// Its weight, to be returned.
     pub(crate) weight: u64,
+}
+
+/// The rest of the end of a [`MetWait`]: a smaller [`Then`].
+#[derive(Debug)]
+pub(crate) enum ThenMet<O> {
+    CallBack(O),
+    Wake(Option<Waker>),
 }
 
 impl<O> MetWaits<O> {
@@ -55,7 +64,7 @@ impl<O> MetWait<O> {
     /// Returns it as any operation that has ended.
     pub(crate) fn into_ended<K>(self) -> Ended<K, O> {
         Ended {
-            then: self.then,
+            then: self.then.into(),
             outcome: Outcome::Completed,
             permit: Some(self.weight),
             last_secondary: None,
@@ -65,16 +74,29 @@ impl<O> MetWait<O> {
     }
 }
 
+impl<O> From<ThenMet<O>> for Then<O> {
+    #[inline(always)]
+    fn from(then: ThenMet<O>) -> Self {
+        match then {
+            ThenMet::CallBack(payload) => Then::CallBack {
+                payload,
+                deadline: u64::MAX, // it did not expire
+            },
+            ThenMet::Wake(waker) => Then::Wake(waker),
+        }
+    }
+}
+
 impl<O: DelayedOperation> Entries<O> {
-    /// Ends a wait for one key's value as Completed, after `meet` has given it the value, and adds
-    /// it to `waits`. `count` counts the end. If it is held, its holder is left a note to end it.
-    /// Returns false if its watch had left. O(1).
+    /// Ends a wait for one key's value as Completed, which `meet` gives the value, and adds it to
+    /// `waits`. `count` counts the end. If it is held, its holder is left a note to end it. Returns
+    /// false if its watch had left. O(1).
     #[inline(always)]
     fn end_met(
         &mut self,
         unmet: &Unmet,
         record: u32,
-        meet: &mut impl FnMut(&mut O),
+        meet: &mut impl FnMut(&mut O) -> Answering,
         count: impl FnOnce(&Entry<O>),
         waits: &mut SmallVec<[MetWait<O>; 8]>,
     ) -> bool {
@@ -94,15 +116,11 @@ impl<O: DelayedOperation> Entries<O> {
                 entry.claim(&Outcome::Completed);
                 return Fate::Stays;
             };
-            meet(payload);
-            // 2. The answer of one that a future waits for goes into the entry, which stays.
-            if O::AWAITED && !is_abandoned {
-                if let Answering::Made(waker) = payload.answer(&Outcome::Completed) {
-                    let waker = last_waker_of(&mut entry.cold, waker);
-                    waits.push(MetWait {
-                        then: Then::Wake(waker),
-                        weight,
-                    });
+            // 2. One that a future waits for is the answer, and stays in the entry.
+            if !is_abandoned {
+                if let Answering::Made(waker) = meet(payload) {
+                    let then = ThenMet::Wake(last_waker_of(&mut entry.cold, waker));
+                    waits.push(MetWait { then, weight });
                     entry.notes.set(Notes::ENDED | Notes::ANSWERED);
                     *ended += 1;
                     count(entry);
@@ -110,18 +128,24 @@ impl<O: DelayedOperation> Entries<O> {
                 }
             }
             // 3. Any other leaves with its payload.
-            let deadline = entry.deadline;
             if let Some(payload) = entry.take() {
-                waits.push(MetWait {
-                    then: Then::CallBack { payload, deadline },
-                    weight,
-                });
+                let then = ThenMet::CallBack(payload);
+                waits.push(MetWait { then, weight });
             }
             count(entry);
             Fate::Gone(())
         });
         waited
     }
+}
+
+/// The value of a key, as it was changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChangedValue {
+    pub(crate) record: u32,
+    pub(crate) value: u64,
+    /// True when it meets watches, or watches that have left.
+    pub(crate) meets_watches: bool,
 }
 
 /// The state of a quorum's member.
@@ -154,12 +178,32 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.keys.add(key, hash)
     }
 
-    /// Sets a key's value. Returns true when it meets watches, or watches that have left.
+    /// Replaces a key's value by `to` of it. Returns `None` if the key has none.
     #[inline]
-    pub(crate) fn set_value(&mut self, record: u32, value: u64) -> bool {
-        self.keys.set_value(record, value);
-        let watermarks = &self.keys.at(record).watermarks;
-        watermarks.as_ref().is_some_and(|list| list.reaches(value))
+    pub(crate) fn change_value(
+        &mut self,
+        record: u32,
+        to: impl FnOnce(u64) -> u64,
+    ) -> Option<ChangedValue> {
+        let at = self.keys.at_mut(record);
+        let watermarks = at.watermarks.as_mut()?;
+        let value = to(watermarks.value?);
+        watermarks.value = Some(value);
+        at.quiet_since = None; // that is an event, met or not
+        Some(ChangedValue {
+            record,
+            value,
+            meets_watches: watermarks.reaches(value),
+        })
+    }
+
+    /// Sets a key's value.
+    pub(crate) fn set_value(&mut self, record: u32, value: u64) -> ChangedValue {
+        ChangedValue {
+            record,
+            value,
+            meets_watches: self.keys.set_value(record, value).reaches(value),
+        }
     }
 
     /// Returns the epoch of a key's value: 0 if it was never reset.
@@ -170,10 +214,9 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Begins an epoch of a key with a value: stores both, and puts the members back that this
-    /// value has not reached. Returns true when it meets watches. O(n log n) for n members of
-    /// quorums.
-    pub(crate) fn begin_epoch(&mut self, record: u32, epoch: u64, value: u64) -> bool {
-        let is_met = self.set_value(record, value);
+    /// value has not reached. O(n log n) for n members of quorums.
+    pub(crate) fn begin_epoch(&mut self, record: u32, epoch: u64, value: u64) -> ChangedValue {
+        let changed = self.set_value(record, value);
         let mut links = Links::new(&mut self.entries, &mut self.cold);
         let watermarks = self.keys.watermarks_mut(record);
         watermarks.epoch = epoch;
@@ -181,7 +224,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         for member in watermarks.unreach(value, is_reached) {
             *links.at_mut(member.at) = Link::new(WatchList::Unmet, record);
         }
-        is_met
+        changed
     }
 
     /// Returns the operations that wait for more than a key's value, in the order of (threshold,
@@ -225,7 +268,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         limit: usize,
         now_ns: EndedAt,
         met: &mut MetWaits<O>,
-        mut meet: impl FnMut(&mut O),
+        mut meet: impl FnMut(&mut O) -> Answering,
     ) -> bool {
         let Some(watermarks) = &mut self.keys.at_mut(record).watermarks else {
             return false;
