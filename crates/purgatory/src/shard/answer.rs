@@ -7,14 +7,14 @@
 
 use std::task::Waker;
 
-use timer_core::{TimerHandle, driver::Fate};
+use timer_core::TimerHandle;
 
 use super::{
     Ended, EndedAt, Shard,
     awaited::{Answered, Polled, last_waker_of},
     count_end,
     ended::ToRelease,
-    entry::{Notes, State},
+    entry::{Entry, Notes, State},
 };
 use crate::operation::{CancelReason, DelayedOperation, Outcome};
 
@@ -50,14 +50,15 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     ) -> Polled<O> {
         // Its future's: the entry is there, unless its payload was taken out of it.
         let mut polled = Polled::Lost;
-        let answered = self.entries.wheel.end_with(handle.id(), |entry| {
-            if entry.notes.has(Notes::ANSWERED) {
-                return Fate::Gone(entry.take_answer());
+        let is_answered = |entry: &mut Entry<O>| {
+            let is_answered = entry.notes.has(Notes::ANSWERED);
+            if !is_answered {
+                polled = entry.poll(waker, clone);
             }
-            polled = entry.poll(waker, clone);
-            Fate::Stays
-        });
-        match answered {
+            is_answered
+        };
+        let wheel = &mut self.entries.wheel;
+        match wheel.cancel_if(handle.id(), is_answered, Entry::into_answered) {
             Some(answered) => {
                 self.entries.ended -= 1;
                 Polled::Answered(answered)
@@ -75,15 +76,17 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             waker: None,
         };
         // 1. One that has ended: its entry goes.
-        abandoned.answered = self.entries.wheel.end_with(handle.id(), |entry| {
-            if entry.has_ended() {
-                return Fate::Gone(entry.take_answer());
+        let has_ended = |entry: &mut Entry<O>| {
+            let has_ended = entry.has_ended();
+            if !has_ended {
+                // Its holder, if it is held, does not keep it either.
+                entry.notes.set(Notes::ABANDONED);
+                abandoned.waker = entry.cold.as_mut().and_then(|cold| cold.waker.take());
             }
-            // Its holder, if it is held, does not keep it either.
-            entry.notes.set(Notes::ABANDONED);
-            abandoned.waker = entry.cold.as_mut().and_then(|cold| cold.waker.take());
-            Fate::Stays
-        });
+            has_ended
+        };
+        let wheel = &mut self.entries.wheel;
+        abandoned.answered = wheel.cancel_if(handle.id(), has_ended, Entry::into_answered);
         if abandoned.answered.is_some() {
             self.entries.ended -= 1;
             return abandoned;

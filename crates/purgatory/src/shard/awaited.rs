@@ -38,12 +38,16 @@ pub(crate) enum Polled<O> {
 }
 
 impl<O> Entry<O> {
-    /// Takes everything of the user's out.
-    #[inline]
-    pub(super) fn take_answer(&mut self) -> Answered<O> {
+    /// Returns everything of the user's in it.
+    #[inline(always)] // what is not needed is not moved
+    pub(super) fn into_answered(self) -> Answered<O> {
+        let payload = match self.state {
+            State::Parked(payload) => Some(payload),
+            State::Held => None,
+        };
         Answered {
-            payload: self.take(),
-            cold: self.cold.take(),
+            payload,
+            cold: self.cold,
         }
     }
 }

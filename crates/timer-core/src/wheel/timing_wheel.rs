@@ -15,6 +15,8 @@
 //! - **Due first**: a bucket that is handed down ahead of its expiration gets the part of the
 //!   budget that due tasks leave.
 
+use std::convert::identity;
+
 use crate::wheel::{
     buckets::{Buckets, Entry},
     geometry::{DueBucket, Geometry, WheelSize},
@@ -356,14 +358,36 @@ impl<T> TimingWheel<T> {
     /// O(1).
     #[inline(always)] // a task that goes through memory on its way costs 50 instructions
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
-        // 1. The node, looked up once: its place and its task.
-        let node = self.node_mut(id)?;
-        let place = node.take_place();
-        let task = node.take_task();
-        // 2. Off its bucket, and out of memory.
+        self.cancel_if(id, |_| true, identity)
+    }
+
+    /// Looks a task up once, and takes it out as [`cancel`](Self::cancel) does if `is_over` returns
+    /// true. Returns what `keep` keeps of it; `None` if the task stays, or is gone already. O(1).
+    #[doc(hidden)]
+    #[inline(always)] // as `cancel`
+    pub fn cancel_if<R>(
+        &mut self,
+        id: TaskId,
+        is_over: impl FnOnce(&mut T) -> bool,
+        keep: impl FnOnce(T) -> R,
+    ) -> Option<R> {
+        step();
+        let mut taken = None;
+        let mut place = NO_PLACE;
+        // 1. The node, looked up once, and out of memory if its task goes.
+        self.nodes.release_if(id.index, |node| {
+            // An index may be a later task's.
+            if node.sequence != id.sequence || !is_over(node.task_mut()) {
+                return false;
+            }
+            place = node.take_place();
+            taken = Some(keep(node.take_task()));
+            true
+        });
+        let taken = taken?;
+        // 2. Off its bucket.
         self.cancelled_count += u64::from(self.unlink(id.index, place));
-        self.nodes.release(id.index);
-        Some(task)
+        Some(taken)
     }
 
     /// Looks a task up once, and does with it what `decide` says. Returns what `decide` took out of
