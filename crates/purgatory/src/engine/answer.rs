@@ -133,12 +133,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Some(value) => put(payload, value),
             None => None,
         });
-        drop(shard);
-        // 2. Return its key and its place, and wake its task.
-        match completed {
-            Some(completed) => self.finish_completed(completed),
-            None => return value.map_or(Ok(()), Err),
-        }
+        let Some(completed) = completed else {
+            drop(shard);
+            return value.map_or(Ok(()), Err);
+        };
+        // 2. Return its place and its key, and wake its task.
+        self.unlock_answered(shard, Some(completed.ended.permit));
+        self.finish_completed(completed);
         Ok(())
     }
 
@@ -153,9 +154,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut shard = self.shard_of(hash);
         let record = shard.find(key, hash)?;
         let handle = shard.first_waiter(record)?;
-        let completed = shard.complete_alone(record, now_ns, |_| None);
-        drop(shard);
-        self.finish_completed(completed?);
+        let completed = shard.complete_alone(record, now_ns, |_| None)?;
+        self.unlock_answered(shard, Some(completed.ended.permit));
+        self.finish_completed(completed);
         Some(handle)
     }
 
@@ -174,8 +175,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         true
     }
 
-    /// Takes an operation that ended with a value off its other keys, returns its place, and wakes
-    /// its task.
+    /// Takes an operation that ended with a value off its other keys, and wakes its task.
     #[inline]
     fn finish_completed(&self, completed: Completed<K>) {
         let mut last_secondary = completed.ended.last_secondary;
@@ -183,7 +183,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.release_secondaries(&mut last_secondary, usize::MAX, drop);
         }
         drop(completed.ended.emptied_key);
-        self.release_permit(Some(completed.ended.permit));
         self.wake(completed.waker);
     }
 }

@@ -69,9 +69,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         completed
     }
 
-    /// Unlocks the shard of an operation that ended. If its answer is in its entry, its place is
-    /// returned before that: once unlocked, its future may take the answer, and go on to park
-    /// another operation.
+    /// Unlocks the shard of an operation that ended. One whose answer is in its entry returns its
+    /// place before that.
     #[inline(always)]
     pub(super) fn release_answered(
         &self,
@@ -82,6 +81,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if O::AWAITED && matches!(ended.then, Then::Wake(_)) {
             permit = ended.permit.take();
         }
+        self.unlock_answered(first_shard, permit);
+    }
+
+    /// Unlocks the shard of an operation whose answer is in its entry. Its place is returned before
+    /// that: once unlocked, its future may take the answer, and go on to park another operation.
+    #[inline(always)]
+    pub(super) fn unlock_answered(&self, first_shard: LockedShard<'_, K, O>, permit: Option<u64>) {
         if failpoint!(AnsweredKeepsPlace) {
             drop(first_shard);
             return self.release_permit(permit);

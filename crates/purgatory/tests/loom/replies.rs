@@ -50,6 +50,23 @@ fn reply_against_its_time() {
     });
 }
 
+/// A reply that its future has taken has no place any more, so that another one can be expected.
+#[test]
+fn place_of_reply_against_its_answer() {
+    check(&[Failpoint::AnsweredKeepsPlace], || {
+        let timer = ManualTimer::new();
+        let waits = Purgatory::builder("loom").timer(&timer).max_parked(1);
+        let replies: Replies<u8, u8> = Replies::over(waits.build().unwrap());
+        let mut reply = replies.expect(1, MS).unwrap();
+        let network = replies.clone();
+        let network = thread::spawn(move || network.deliver(&1, 7));
+        if ending(&mut reply).is_some() {
+            assert!(replies.expect(1, MS).is_ok(), "there is no place");
+        }
+        network.join().unwrap().unwrap();
+    });
+}
+
 /// A client goes and another expects a reply under its key: one of the two has the value, or it is
 /// handed back.
 #[test]
