@@ -91,7 +91,8 @@ impl<O> Entries<O> {
             wheel.follow(sequence);
         }
         // 2. Put it in.
-        let inserted = wheel.insert_with(times.armed, || Entry::new(state, times, link));
+        let (inserted, place) = wheel.insert_place(times.armed);
+        *place = Some(Entry::new(state, times, link));
         let handle = TimerHandle::new(self.shard as usize, inserted.id);
         Inserted {
             handle,

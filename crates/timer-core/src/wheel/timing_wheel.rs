@@ -226,7 +226,9 @@ impl<T> TimingWheel<T> {
         if self.is_full() {
             return Err(task);
         }
-        Ok(self.insert_with(Some(deadline), || task))
+        let (scheduled, place) = self.insert_place(Some(deadline));
+        *place = Some(task);
+        Ok(scheduled)
     }
 
     /// Adds a task that never falls due, until it is rescheduled. O(1).
@@ -237,7 +239,9 @@ impl<T> TimingWheel<T> {
         if self.is_full() {
             return Err(task);
         }
-        Ok(self.insert_with(None, || task).id)
+        let (scheduled, place) = self.insert_place(None);
+        *place = Some(task);
+        Ok(scheduled.id)
     }
 
     /// Returns true when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
@@ -246,14 +250,15 @@ impl<T> TimingWheel<T> {
         self.nodes.len() >= MAX_TASKS as usize
     }
 
-    /// Adds a task, due at `deadline` or never. `make` makes it where it is to lie, since one that
-    /// is made elsewhere is moved there. It must not panic.
+    /// Adds a task, due at `deadline` or never, and returns the place that the caller puts it into,
+    /// before it does anything that may panic. So a task is moved once: one that is handed in is
+    /// moved for each step that may drop it.
     ///
     /// # Panics
     /// When the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
     #[doc(hidden)]
     #[inline(always)] // as `cancel`
-    pub fn insert_with(&mut self, deadline: Option<u64>, make: impl FnOnce() -> T) -> Scheduled {
+    pub fn insert_place(&mut self, deadline: Option<u64>) -> (Scheduled, &mut Option<T>) {
         // 1. A node for it, looked up once.
         let (index, node) = self.nodes.claim_slot().expect("the wheel is not full");
         // 2. Its bucket.
@@ -269,11 +274,8 @@ impl<T> TimingWheel<T> {
         node.sequence = sequence;
         node.place = place;
         node.high = (deadline.unwrap_or(u64::MAX) >> 32) as u32;
-        node.task = Some(make());
-        Scheduled {
-            id: TaskId { index, sequence },
-            due,
-        }
+        let id = TaskId { index, sequence };
+        (Scheduled { id, due }, &mut node.task)
     }
 
     /// Takes a node off the bucket that it had this place in; false if it was in none.
