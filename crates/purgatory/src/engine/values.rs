@@ -28,7 +28,7 @@ use crate::{
         Verdict,
     },
     shard::{
-        AllEnded, CheckedIn, Ended, ParkTimes, State, Watch, Watermark, WatermarkKind,
+        AllEnded, CheckedIn, Ended, ParkTimes, Watch, Watermark, WatermarkKind,
         values::{ChangedValue, Member, MetWait, MetWaits},
     },
     sync::{Limit, Ordering},
@@ -408,8 +408,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let now_ns = self.driver().now_ns();
         let hash = self.versions.hash(key);
         let mut shard = self.shard_of(hash);
-        let mut found = shard.find(key, hash);
-        let value = found.and_then(|record| shard.value(record)).unwrap_or(0);
+        let (mut found, value) = shard.find_value(key, hash);
         if failpoint!(ValueComparedUnlocked) {
             drop(shard);
             shard = self.shard_of(hash);
@@ -442,14 +441,9 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             }
         };
         let times = self.value_times(now_ns, timeout, &operation, &permit);
-        let watermark = Watermark {
-            threshold,
-            kind: WatermarkKind::Threshold,
-        };
         // The key's `Clone` may panic: nothing is parked yet.
         let record = found.unwrap_or_else(|| shard.add_key(key.to_owned(), hash));
-        let state = State::Parked(operation);
-        let inserted = shard.park_at(record, &times, self.follows(), state, Some(watermark));
+        let inserted = shard.park_for_value(record, threshold, &times, self.follows(), operation);
         Self::work_at(&mut shard, &times, inserted.due);
         forget(permit); // the ending returns it
         Ok(ForValue::Parked(self.id(inserted.handle)))

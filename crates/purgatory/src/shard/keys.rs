@@ -150,18 +150,30 @@ impl<K: Eq> Keys<K> {
     /// Returns the number of a key's record. Runs the key's `Eq`.
     #[inline(always)]
     pub(super) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
+        let (number, _) = self.find_record(key, hash)?;
+        Some(number)
+    }
+
+    /// Returns a key's record with its number. Runs the key's `Eq`.
+    #[inline(always)]
+    pub(super) fn find_record<Q: Equivalent<K> + ?Sized>(
+        &self,
+        key: &Q,
+        hash: u64,
+    ) -> Option<(u32, &Record<K>)> {
         // 1. The place that the hash names.
         let near = near(hash);
         if let Some(RecordSlot(Some(record))) = self.records.get(near) {
             if record.is_of(key, hash) {
-                return Some(near);
+                return Some((near, record));
             }
         }
         // 2. The table, which few shards have.
         if self.distant.table.is_empty() {
             return None;
         }
-        self.find_distant(key, hash)
+        let number = self.find_distant(key, hash)?;
+        Some((number, self.at(number)))
     }
 
     #[inline(never)]
@@ -264,18 +276,26 @@ impl<K: Eq> Keys<K> {
     /// Counts one waiter more, and returns the list to which its watch is added.
     #[inline(always)]
     pub(super) fn list_end(&mut self, number: u32, watermark: Option<Watermark>) -> ListEnd<'_> {
+        if let Some(watermark) = watermark {
+            return ListEnd::Watermarks(self.watermarks_end(number), watermark);
+        }
+        let record = self.at_mut(number);
+        record.waiters += 1;
+        ListEnd::Plain(&mut record.plain)
+    }
+
+    /// Counts one waiter more, and returns the watermark watches to which its watch is added.
+    #[inline(always)]
+    pub(super) fn watermarks_end(&mut self, number: u32) -> &mut WatermarkList {
         let Keys { records, distant } = self;
         let record = linked_mut(records, number);
         record.waiters += 1;
-        let Some(watermark) = watermark else {
-            return ListEnd::Plain(&mut record.plain);
-        };
         let is_first = record.waiters == 1;
         let watermarks = record.watermarks_mut(distant);
         if is_first && watermarks.value.is_some() {
             distant.unwaited -= 1;
         }
-        ListEnd::Watermarks(watermarks, watermark)
+        watermarks
     }
 
     /// Sets a key's value, and wipes its quiet time: that is an event, met or not. Returns its

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::Fate};
 
 use super::{
-    Ended, EndedAt, SecondaryId, Shard, Then,
+    Ended, EndedAt, Inserted, ParkTimes, SecondaryId, Shard, Then, Watermark,
     awaited::last_waker_of,
     count_end,
     entries::Entries,
@@ -171,6 +171,45 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     #[inline]
     pub(crate) fn value(&self, record: u32) -> Option<u64> {
         self.keys.at(record).value()
+    }
+
+    /// Returns the record of a key, if there is one, and its value; a missing value is 0. Runs the
+    /// key's `Eq`.
+    #[inline(always)]
+    pub(crate) fn find_value<Q: Equivalent<K> + ?Sized>(
+        &self,
+        key: &Q,
+        hash: u64,
+    ) -> (Option<u32>, u64) {
+        match self.keys.find_record(key, hash) {
+            Some((number, record)) => (Some(number), record.value().unwrap_or(0)),
+            None => (None, 0),
+        }
+    }
+
+    /// Puts an operation in that waits for a value of one key, which has this record. The shard
+    /// must not refuse it.
+    #[inline(always)]
+    pub(crate) fn park_for_value(
+        &mut self,
+        record: u32,
+        threshold: u64,
+        times: &ParkTimes,
+        follows: Option<u64>,
+        payload: O,
+    ) -> Inserted {
+        self.counts.parked += 1;
+        let watermarks = self.keys.watermarks_end(record);
+        let link = Link::new(WatchList::Unmet, record);
+        let state = State::Parked(payload);
+        let inserted = self.entries.insert(times, follows, state, link);
+        let watermark = Watermark {
+            threshold,
+            kind: WatermarkKind::Threshold,
+        };
+        let handle = inserted.handle;
+        watermarks.push(watermark, handle, handle.id().index());
+        inserted
     }
 
     /// Adds a record for a key that has none. It is to get a value, or a waiter, in this lock hold.

@@ -342,7 +342,15 @@ impl WatermarkList {
     }
 
     /// Returns the memory of a peak.
+    #[inline]
     pub(super) fn shrink(&mut self) {
+        if self.run.capacity() > KEPT || self.heap.capacity() > KEPT {
+            self.shrink_peak();
+        }
+    }
+
+    #[inline(never)]
+    fn shrink_peak(&mut self) {
         // Each on its own: offsets that rise leave the heap empty.
         if let Some(capacity) = shrinks_to(self.run.capacity(), self.run.len(), KEPT) {
             self.run.shrink_to(capacity);

@@ -163,10 +163,15 @@ impl Model {
         let shard = &mut self.shards[key.shard()];
         assert_eq!(shard.refuses(), None);
         let record = shard.record_of(&watch);
-        let inserted = if in_turn {
-            shard.park_in_turn(record, &times, None, state)
-        } else {
-            shard.park_at(record, &times, None, state, watermark)
+        let inserted = match (state, watermark) {
+            (state, _) if in_turn => shard.park_in_turn(record, &times, None, state),
+            // As a wait for a value is.
+            (State::Parked(payload), Some(watermark))
+                if watermark.kind == WatermarkKind::Threshold && self.random.bool() =>
+            {
+                shard.park_for_value(record, watermark.threshold, &times, None, payload)
+            }
+            (state, _) => shard.park_at(record, &times, None, state, watermark),
         };
         // 2. The wheel knows of it, unless it is never due.
         assert_eq!(
