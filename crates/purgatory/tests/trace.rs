@@ -143,6 +143,24 @@ fn a_subscriber_that_panics_loses_nothing() {
     assert!(matches!(parked.endings()[..], [Outcome::Cancelled(_)]));
 }
 
+/// It hears of each callback that panics, and the rest of the batch is called back.
+#[test]
+fn a_subscriber_that_panics_loses_no_callback() {
+    let (_timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder);
+    let all: Vec<_> = (0..100).map(|_| Probe::new()).collect();
+    for probe in &all {
+        let panics = probe.operation().then(|_| panic!("out of ink"));
+        park(&purgatory, panics, NEVER);
+        probe.make_ready();
+    }
+    let completed = tracing::subscriber::with_default(Bomb, || purgatory.check_and_complete(&"k"));
+    assert_eq!((completed, purgatory.stats().panics), (100, 100));
+    assert!(
+        all.iter()
+            .all(|probe| probe.endings() == [Outcome::Completed])
+    );
+}
+
 /// In debug builds.
 #[cfg(debug_assertions)]
 #[test]

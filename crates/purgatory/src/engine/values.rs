@@ -9,7 +9,7 @@
 //! quorum ends if that decides it. A change comes before the reading that follows it. So of several
 //! concurrent changes the last reading sees all.
 
-use std::{borrow::ToOwned, hash::Hash, mem::forget, sync::Arc};
+use std::{borrow::ToOwned, hash::Hash, mem, sync::Arc};
 
 use hashbrown::Equivalent;
 use smallvec::SmallVec;
@@ -59,6 +59,28 @@ pub(crate) enum ForValue<O> {
     Parked(OperationId),
     /// It ended at once, and its outcome is still to be reported.
     AtOnce(O, Outcome),
+}
+
+/// Quorums that lost a member, still to be judged. Dropped, as when a key's `Eq` panics, it judges
+/// them.
+struct Unjudged<'a, K: WatchKey, O: ValueWait> {
+    core: &'a Arc<Core<K, O>>,
+    call: &'a Call<'a>,
+    quorums: Vec<TimerHandle>,
+}
+
+impl<K: WatchKey, O: ValueWait> Unjudged<'_, K, O> {
+    /// Judges them now; returns how many ended.
+    fn judge(&mut self) -> usize {
+        let quorums = mem::take(&mut self.quorums);
+        self.core.judge_all_ended(self.call, quorums)
+    }
+}
+
+impl<K: WatchKey, O: ValueWait> Drop for Unjudged<'_, K, O> {
+    fn drop(&mut self) {
+        self.judge();
+    }
 }
 
 /// The state of a quorum.
@@ -145,7 +167,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         if !changed.meets_watches {
             return Ok(0);
         }
-        Ok(self.complete_met(shard, key, hash, changed))
+        Ok(self.complete_met(shard, hash, changed))
     }
 
     /// Begins an epoch of a key with this value; returns how many waits that completed or, with a
@@ -182,7 +204,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             if !changed.meets_watches {
                 return Ok(0);
             }
-            return Ok(self.complete_met(shard, key, hash, changed));
+            return Ok(self.complete_met(shard, hash, changed));
         };
 
         // 3. Take the met waits first, which are not for more, then find the others, in the same
@@ -243,20 +265,18 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
 
     /// Completes the waits of a key that its new value reaches, some under one lock hold; returns
     /// how many, or 0 inside a callback.
-    fn complete_met<'a, Q: Equivalent<K> + ?Sized>(
+    fn complete_met<'a>(
         self: &'a Arc<Self>,
         mut shard: LockedShard<'a, K, O>,
-        key: &Q,
         hash: u64,
-        changed: ChangedValue,
+        mut changed: ChangedValue,
     ) -> usize {
-        let ChangedValue { value, .. } = changed;
-        let mut record = changed.record;
         let call = Call::enter(&self.executors);
         let now_ns = self.ending_at();
         let mut completed = 0;
         loop {
             // 1. Take some off the key.
+            let ChangedValue { record, value, .. } = changed;
             let mut met = MetWaits::new();
             let meet = |wait: &mut O| wait.meet(value);
             let more = shard.take_met(record, value, MET_BATCH, now_ns, &mut met, meet);
@@ -275,15 +295,13 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
                 break;
             }
 
-            // 3. Go on, unless the value has gone back meanwhile.
+            // 3. Go on with the rest, unless the value has gone back meanwhile, or another thread
+            //    takes it. The key's `Eq` may panic: it is not asked again.
             shard = self.shard_of(hash);
-            let Some(found) = shard.find(key, hash) else {
-                break;
+            changed = match shard.find_met(hash) {
+                Some(rest) => rest,
+                None => break,
             };
-            if shard.value(found).is_none_or(|present| present < value) {
-                break;
-            }
-            record = found;
         }
         if call.is_nested() { 0 } else { completed }
     }
@@ -314,7 +332,11 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
 
         // 2. The watches. A quorum waits on without this one, if it can.
         let mut unfinished = Unfinished::new(self, &call);
-        let mut quorums = Vec::new();
+        let mut unjudged = Unjudged {
+            core: self,
+            call: &call,
+            quorums: Vec::new(),
+        };
         let ended = &mut unfinished.ended;
         self.claim_unmet(key, hash, &mut |first_shard, handle| {
             let Some(entry) = first_shard.get_mut(handle) else {
@@ -322,7 +344,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             };
             // Only a quorum is ever held, by its parker.
             if entry.payload().is_none_or(O::is_quorum) {
-                quorums.push(handle);
+                unjudged.quorums.push(handle);
             } else {
                 let outcome = Outcome::Cancelled(reason.clone());
                 ended.extend(first_shard.claim(handle, outcome, now_ns));
@@ -331,9 +353,9 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let cancelled = unfinished.ended.len();
         unfinished.finish();
         if failpoint!(RemovalJudgesNothing) {
-            return cancelled;
+            unjudged.quorums.clear();
         }
-        cancelled + self.judge_all_ended(&call, quorums)
+        cancelled + unjudged.judge()
     }
 
     /// Judges quorums; returns how many completed.
@@ -445,7 +467,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let record = found.unwrap_or_else(|| shard.add_key(key.to_owned(), hash));
         let inserted = shard.park_for_value(record, threshold, &times, self.follows(), operation);
         Self::work_at(&mut shard, &times, inserted.due);
-        forget(permit); // the ending returns it
+        mem::forget(permit); // the ending returns it
         Ok(ForValue::Parked(self.id(inserted.handle)))
     }
 
@@ -503,7 +525,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let parked = self
             .watch_members(operation, watermarks, &times)
             .inspect_err(|refused| self.report_refusal(refused.reason))?;
-        forget(permit); // the ending returns it
+        mem::forget(permit); // the ending returns it
 
         // 4. Judge it: members may have been reached, or removed, since step 1.
         let handle = parked.handle;

@@ -42,6 +42,16 @@ impl<K> Record<K> {
         self.watermarks.as_ref()?.value
     }
 
+    /// True when its value meets watches, or watches that have left, which are still to be taken.
+    fn has_met(&self) -> bool {
+        match &self.watermarks {
+            Some(watermarks) => watermarks
+                .value
+                .is_some_and(|value| watermarks.reaches(value)),
+            None => false,
+        }
+    }
+
     /// True if it is a key's. Runs the key's `Eq`.
     #[inline]
     fn is_of<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> bool {
@@ -161,10 +171,23 @@ impl<K: Eq> Keys<K> {
         key: &Q,
         hash: u64,
     ) -> Option<(u32, &Record<K>)> {
+        self.find_where(hash, |record| record.is_of(key, hash))
+    }
+
+    /// Returns the number of a record of this hash whose value meets watches.
+    pub(super) fn find_met(&self, hash: u64) -> Option<u32> {
+        let has_met = |record: &Record<K>| record.hash == hash && record.has_met();
+        let (number, _) = self.find_where(hash, has_met)?;
+        Some(number)
+    }
+
+    /// Returns a record of this hash for which `is` is true, with its number.
+    #[inline(always)]
+    fn find_where(&self, hash: u64, is: impl Fn(&Record<K>) -> bool) -> Option<(u32, &Record<K>)> {
         // 1. The place that the hash names.
         let near = near(hash);
         if let Some(RecordSlot(Some(record))) = self.records.get(near) {
-            if record.is_of(key, hash) {
+            if is(record) {
                 return Some((near, record));
             }
         }
@@ -172,14 +195,14 @@ impl<K: Eq> Keys<K> {
         if self.distant.table.is_empty() {
             return None;
         }
-        let number = self.find_distant(key, hash)?;
+        let number = self.find_distant(hash, is)?;
         Some((number, self.at(number)))
     }
 
     #[inline(never)]
-    fn find_distant<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
-        let is = |&number: &u32| self.at(number).is_of(key, hash);
-        self.distant.table.find(hash, is).copied()
+    fn find_distant(&self, hash: u64, is: impl Fn(&Record<K>) -> bool) -> Option<u32> {
+        let table = &self.distant.table;
+        table.find(hash, |&number| is(self.at(number))).copied()
     }
 
     #[inline]

@@ -245,6 +245,17 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
     }
 
+    /// Finds a key of this hash whose value meets watches, which are still to be taken. No keys are
+    /// compared.
+    pub(crate) fn find_met(&self, hash: u64) -> Option<ChangedValue> {
+        let record = self.keys.find_met(hash)?;
+        Some(ChangedValue {
+            record,
+            value: self.value(record)?,
+            meets_watches: true,
+        })
+    }
+
     /// Returns the epoch of a key's value: 0 if it was never reset.
     #[inline]
     pub(crate) fn epoch(&self, record: u32) -> u64 {

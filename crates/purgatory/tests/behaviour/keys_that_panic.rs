@@ -1,14 +1,16 @@
-//! Keys whose `Clone` panics: the call that parks unwinds, and nothing is parked.
+//! Keys whose `Clone` or `Eq` panics: the call unwinds, and leaves nothing half done.
 #![cfg(not(loom))]
 
 use std::{
+    cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::mpsc,
+    task::Poll,
     thread,
 };
 
-use crate::support::{MINUTE, NEVER, assert_empty, by_hand};
-use purgatory::{DelayedOperation, Outcome, Purgatory, Watches};
+use crate::support::{MINUTE, NEVER, Woken, assert_empty, by_hand, over};
+use purgatory::{DelayedOperation, Outcome, Purgatory, Watches, Watermarks};
 
 /// A key that cannot be stored.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -68,4 +70,83 @@ fn operation_whose_key_panics_is_dropped_unlocked() {
         parker.join().unwrap();
         assert_empty(&waits);
     }
+}
+
+thread_local! {
+    /// The number of comparisons that this thread's keys still make; the next one panics.
+    static COMPARISONS: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// A key whose `Eq` may panic.
+#[allow(
+    clippy::derived_hash_with_manual_eq,
+    reason = "equal keys have one hash"
+)]
+#[derive(Clone, Debug, Eq, Hash)]
+struct Comparable(u32);
+
+impl PartialEq for Comparable {
+    fn eq(&self, other: &Self) -> bool {
+        let left = COMPARISONS.get();
+        COMPARISONS.set(left.wrapping_sub(1));
+        if left == 0 {
+            resume_unwind(Box::new("compared")); // without a message
+        }
+        self.0 == other.0
+    }
+}
+
+/// Runs `work` while keys can be compared this many times.
+fn with_comparisons<T>(count: usize, work: impl FnOnce() -> T) -> thread::Result<T> {
+    COMPARISONS.set(count);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    COMPARISONS.set(usize::MAX);
+    done
+}
+
+/// More than leave their key under one lock hold.
+const MANY: usize = 150;
+
+/// The key is looked up once: what the value reaches is found again by the value.
+#[test]
+fn an_advance_that_has_begun_completes_all() {
+    let (_timer, waits) = by_hand();
+    let values = Watermarks::over(waits);
+    let key = Comparable(1);
+    let mut waits: Vec<_> = (0..MANY).map(|_| values.wait_for(&key, 5, NEVER)).collect();
+    let advanced = with_comparisons(1, || values.advance(&key, 5));
+    assert_eq!(advanced.unwrap(), Ok(MANY));
+    assert!(waits.iter_mut().all(|wait| over(wait) == Ok(5)));
+}
+
+/// A removal that unwinds leaves no quorum that it has taken its key out of undecided.
+#[test]
+fn a_removal_that_unwinds_has_judged_what_it_took() {
+    let (_timer, waits) = by_hand();
+    let values = Watermarks::over(waits);
+    let keys = [(Comparable(1), 5), (Comparable(2), 5)];
+    let mut quorums: Vec<_> = (0..MANY)
+        .map(|_| values.wait_for_all(&keys, NEVER))
+        .collect();
+    assert_eq!(values.advance(&keys[1].0, 5), Ok(0));
+    let task = Woken::task();
+    let keeps = Ok(keys[1..].to_vec());
+    let mut ready = || {
+        let before = quorums.len();
+        quorums.retain_mut(|quorum| match task.poll(quorum) {
+            Poll::Ready(reached) => {
+                assert_eq!(reached, keeps);
+                false
+            }
+            Poll::Pending => true,
+        });
+        before - quorums.len()
+    };
+
+    let removed = with_comparisons(2, || values.remove(&keys[0].0));
+    assert!(removed.is_err());
+    let taken = ready();
+    assert!(taken > 0);
+    assert_eq!(values.remove(&keys[0].0), MANY - taken);
+    assert_eq!(ready(), MANY - taken);
 }
