@@ -29,6 +29,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// [`complete`](Purgatory::complete) ends it, also without a value. A
     /// [`next_event`](Purgatory::next_event) is over as it is parked again.
     ///
+    /// If it was the first of those [in turn](crate::Watches::in_turn), the next is checked before
+    /// this returns, or inside a check or callback when the outermost call returns.
+    ///
     /// O(k + w log n) for its k keys and w watermarks with up to n waiters each.
     ///
     /// ```

@@ -132,8 +132,9 @@ impl<'a, K> Watches<'a, K> {
     /// - A signal of the key checks the head alone. It stops there if the head's check is false:
     ///   others wait, even if their checks were true. So a large request does not starve among
     ///   small ones.
-    /// - Whenever the head ends, by an event, a timeout, a cancel or a panic, the next is checked.
-    ///   So one event completes as many as their checks allow.
+    /// - Whenever the head ends, by an event, a timeout, a cancel or a panic, or is [taken
+    ///   out](crate::Purgatory::take), the next is checked. So one event completes as many as their
+    ///   checks allow.
     /// - Rechecks and last checks are for the head only. [`complete`](crate::Purgatory::complete)
     ///   of an operation that is not the head, and needs a check, gives
     ///   [`NoValue`](crate::EndResult::NoValue).

@@ -91,7 +91,7 @@ impl<'a> Bytes<'a> {
             1 => Act::SetFlag(self.pick(is_inside)),
             2..4 => Act::Event(self.key()),
             4..6 => Act::AdvanceWatermark(self.key(), self.by()),
-            6 => Act::CancelKey(self.key()),
+            6 => self.all_of_key(),
             7..9 => Act::Cancel(self.pick(is_inside)),
             9 => Act::Complete(self.pick(is_inside)),
             10 => Act::Reschedule(self.pick(is_inside), self.when()),
@@ -101,6 +101,15 @@ impl<'a> Bytes<'a> {
             15 => self.rarely(Act::Shutdown),
             16 => self.rarely(Act::ShutdownTimer),
             _ => self.rarely(Act::DropHandle),
+        }
+    }
+
+    fn all_of_key(&mut self) -> Act {
+        let key = self.key();
+        match self.one_of(4) {
+            0 => Act::CompleteKey(key),
+            1 => Act::RescheduleKey(key, self.when()),
+            _ => Act::CancelKey(key),
         }
     }
 
@@ -172,7 +181,7 @@ impl<'a> Bytes<'a> {
     /// Decodes an operation to park. Its check becomes true when its flag is set, at a certain
     /// check, or when all its watermarks are reached.
     fn plan(&mut self) -> Plan {
-        // A quarter of all keys, now and then twice.
+        // A quarter of all keys, now and then twice; or one, in turn.
         let [some, others, twice] = self.any::<[u8; 3]>();
         let keys = (1..=KEYS).filter(|key| (some & others) >> key & 1 == 1);
         let times = if twice < 32 { 2 } else { 1 };
@@ -197,7 +206,7 @@ impl<'a> Bytes<'a> {
         if !levels.is_empty() && self.any() {
             conditions.push(Condition::Levels);
         }
-        Plan {
+        let mut plan = Plan {
             keys,
             many_keys: if self.byte() == 255 {
                 200 + self.byte() as u32 % 200
@@ -215,7 +224,11 @@ impl<'a> Bytes<'a> {
             },
             then_panics: self.byte() < 16,
             ..Plan::default()
+        };
+        if twice >= 200 {
+            wait_in_turn(&mut plan, some);
         }
+        plan
     }
 
     /// Decodes an operation that may act in a check and in its callback.
@@ -251,8 +264,10 @@ impl<'a> Bytes<'a> {
             })),
         };
 
-        // All wait under the key, or for its watermark.
+        // All wait under the key, or for its watermark; or in turn.
+        let in_turn = !by_watermark && self.any();
         let plan = Plan {
+            in_turn,
             keys: if by_watermark { vec![] } else { vec![key] },
             levels: if by_watermark { vec![(key, 1)] } else { vec![] },
             counted: self.any(),
@@ -263,6 +278,8 @@ impl<'a> Bytes<'a> {
         let park = Act::ParkMany(140 + self.any::<u8>() % 100, Arc::new(plan));
         let event = if by_watermark {
             Act::AdvanceWatermark(key, 1)
+        } else if in_turn && self.any() {
+            Act::EventForOne(key)
         } else {
             Act::Event(key)
         };
@@ -280,5 +297,18 @@ impl<'a> Bytes<'a> {
         };
         let then = vec![Act::ParkMany(250, Arc::new(plan())); 5];
         Act::Park(Arc::new(Plan { then, ..plan() }))
+    }
+}
+
+/// Makes an operation wait in turn under one of a few keys. Some are left as they are, and so are
+/// refused if they have not one key alone.
+fn wait_in_turn(plan: &mut Plan, some: u8) {
+    plan.in_turn = true;
+    if some < 240 {
+        plan.keys = vec![Key::from(some) % 3 + 1];
+        plan.many_keys = 0;
+        plan.levels.clear();
+        plan.conditions
+            .retain(|condition| !matches!(condition, Condition::Levels));
     }
 }

@@ -223,7 +223,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Leaves the check of the next in turn to the outermost call.
     #[cold]
-    fn queue_moved_up(self: &Arc<Self>, moved_up: MovedUp) {
+    pub(super) fn queue_moved_up(self: &Arc<Self>, moved_up: MovedUp) {
         let turns: Arc<dyn Turns> = self.clone();
         enqueue(move || turns.check_moved_up(moved_up));
     }

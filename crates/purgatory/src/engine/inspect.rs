@@ -282,6 +282,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Adds up all counts. O(shards).
     pub(crate) fn stats(&self) -> Stats {
         must_be_unlocked();
+        // 1. The counts of the shards, one after the other.
         let mut stats = self.counts.rare();
         for shard in 0..self.shards.count() {
             self.shards.lock(shard).add_to(&mut stats);
@@ -289,10 +290,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let Some(weights) = &self.settings.weights {
             stats.weight = weights.taken();
         }
+        // 2. The others. An operation that ended at once or was refused counts as checked, unless
+        //    it was not.
         stats.ended_at_once = self.counts.ended_at_once.load(Relaxed);
         if O::CHECKED {
             stats.checks += stats.ended_at_once;
         }
+        let unchecked = self.counts.unchecked.load(Relaxed);
+        stats.checks = stats.checks.saturating_sub(unchecked);
         stats.callbacks_waiting = self.counts.callbacks_waiting.load(Relaxed);
         stats.events = self.versions.events();
         stats

@@ -369,6 +369,8 @@ struct Tour {
 pub(crate) struct SharedCounts {
     /// Operations that ended without being parked.
     ended_at_once: Count,
+    /// Operations that ended at once, or were refused, without a check.
+    unchecked: Count,
     callbacks_waiting: Count,
     /// The times that callbacks waited for the executor. Made when the first one is timed.
     callback_delay: plain::Mutex<Option<Box<TimeHistogram>>>,

@@ -17,7 +17,12 @@ use std::{mem::forget, slice, sync::Arc};
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, LockedShard, nested::Call, trace, watch_set::distinct},
+    engine::{
+        Core, LockedShard,
+        nested::Call,
+        trace,
+        watch_set::{distinct, threshold_watches, unfit},
+    },
     error::{Refused, RefusedReason},
     operation::{Came, DelayedOperation, Outcome, ParkResult, Timeout, Verdict},
     shard::{
@@ -70,7 +75,9 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
 /// The first check of an operation.
 struct FirstCheck {
     verdict: Verdict,
-    /// Others are ahead in turn, so it was not checked.
+    /// It did not run.
+    is_skipped: bool,
+    /// It did not run, since others are ahead in turn.
     is_behind: bool,
 }
 
@@ -197,6 +204,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let first = self.first_check(&mut operation, watch_set, rules);
         if let Some(outcome) = timeout.at_once(first.verdict, now_ns) {
             self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
+            self.count_if_skipped(&first);
             return Ok(at_once(&call, operation, outcome));
         }
 
@@ -208,7 +216,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let permit = match self.permit(&operation) {
             Ok(permit) => permit,
-            Err(full) => return Err(Refused::new(operation, full)),
+            Err(full) => {
+                self.count_if_skipped(&first);
+                return Err(Refused::new(operation, full));
+            }
         };
 
         // 3. Watch the keys.
@@ -221,7 +232,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             label: rules.label,
         };
         let parked = if rules.in_turn {
-            self.park_in_turn(operation, &watch_set[0], &times, first.is_behind)?
+            self.park_in_turn(operation, &watch_set[0], &times, &first)?
         } else {
             match self.park_under(operation, watch_set, &times)? {
                 PutIn::Parked(handle) => {
@@ -262,19 +273,26 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         watch_set: &[Watch<'_, K>],
         rules: &Watches<'_, K>,
     ) -> FirstCheck {
-        let unchecked = |is_behind| FirstCheck {
+        let mut first = FirstCheck {
             verdict: Verdict::Unsatisfied,
-            is_behind,
-        };
-        if rules.unchecked {
-            return unchecked(false);
-        }
-        if rules.in_turn && self.is_behind(&watch_set[0]) {
-            return unchecked(true);
-        }
-        FirstCheck {
-            verdict: self.check(operation, O::try_complete),
+            is_skipped: true,
             is_behind: false,
+        };
+        if !rules.unchecked {
+            first.is_behind = rules.in_turn && self.is_behind(&watch_set[0]);
+            first.is_skipped = first.is_behind;
+        }
+        if !first.is_skipped {
+            first.verdict = self.check(operation, O::try_complete);
+        }
+        first
+    }
+
+    /// Counts an operation that is not parked and was not checked: others counted it as checked.
+    #[inline]
+    fn count_if_skipped(&self, first: &FirstCheck) {
+        if first.is_skipped {
+            self.counts.unchecked.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -435,24 +453,25 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         shard.is_awaited_in_turn(first.key, first.hash) && !failpoint!(NewcomerOvertakes)
     }
 
-    /// Parks an operation in turn. `was_behind`: it was not checked, since others were ahead.
+    /// Parks an operation in turn.
     #[cold]
     fn park_in_turn(
         &self,
         operation: O,
-        first: &Watch<'_, K>,
+        watch: &Watch<'_, K>,
         times: &ParkTimes,
-        was_behind: bool,
+        first: &FirstCheck,
     ) -> Result<ParkedUnder<K, O>, Refused<O>> {
-        let mut shard = self.shard_of(first.hash);
-        if let Some(reason) = Self::refusal(&shard, first.key, first.hash) {
+        let mut shard = self.shard_of(watch.hash);
+        if let Some(reason) = Self::refusal(&shard, watch.key, watch.hash) {
             drop(shard);
+            self.count_if_skipped(first);
             return Err(Refused::new(operation, reason));
         }
         // As in `park_under`, a panic of the key unlocks before the operation is dropped.
-        let record = shard.record_of(first);
-        shard.counts.checks += u64::from(!was_behind);
-        let event_passed = self.versions.changed(first);
+        let record = shard.record_of(watch);
+        shard.counts.checks += u64::from(!first.is_skipped);
+        let event_passed = self.versions.changed(watch);
 
         // 1. Behind others: it is checked once it has moved up. An event that came by stays noted.
         if shard.has_in_turn(record) {
@@ -470,7 +489,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
 
         // 2. The head, and nothing has changed since its check.
-        let was_behind = was_behind && !failpoint!(NewcomerTrustsQueue);
+        let was_behind = first.is_behind && !failpoint!(NewcomerTrustsQueue);
         if !event_passed && !was_behind {
             let state = State::Parked(operation);
             return Ok(ParkedUnder {
@@ -568,29 +587,4 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         self.versions.watch(key, Some(watermark))
     }
-}
-
-/// The reason why an operation cannot be parked under these watches, unless it can.
-#[inline]
-fn unfit<K>(rules: &Watches<'_, K>) -> Option<RefusedReason> {
-    match (rules.keys, rules.watermarks) {
-        ([], []) => Some(RefusedReason::NoKeys),
-        ([_], []) => None,
-        _ if rules.in_turn => Some(RefusedReason::TurnOfOneKey),
-        _ => None,
-    }
-}
-
-/// The number of watermarks that are counted down.
-#[inline]
-fn threshold_watches<K>(rules: &Watches<'_, K>, watch_set: &[Watch<'_, K>]) -> usize {
-    if !rules.counted {
-        return 0;
-    }
-    let is_counted = |watch: &&Watch<'_, K>| {
-        watch
-            .watermark
-            .is_some_and(|of| of.kind == WatermarkKind::Threshold)
-    };
-    watch_set.iter().filter(is_counted).count()
 }

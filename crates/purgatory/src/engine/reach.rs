@@ -19,7 +19,10 @@ use hashbrown::Equivalent;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, Handles, Tour, finish::Turns, nested::UnderLock},
+    engine::{
+        Core, Handles, Tour,
+        nested::{Call, UnderLock},
+    },
     operation::{DelayedOperation, OperationId, ReachResult, TakenForKey},
     shard::{Ended, Shard, Then, reach::InPlace},
     watches::WatchKey,
@@ -101,12 +104,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Releases the watches and the place of an operation that was taken out. The one behind it in
-    /// turn is checked.
+    /// turn is checked, inside a callback when the outermost call returns.
     fn hand_out(self: &Arc<Self>, mut ended: Ended<K, O>) -> O {
         self.release(&mut ended);
         self.release_permit(ended.permit);
         if let Some(moved_up) = ended.moved_up {
-            self.clone().check_moved_up(moved_up);
+            let _call = Call::enter(&self.executors);
+            self.queue_moved_up(moved_up);
         }
         match ended.then {
             Then::CallBack { payload, .. } => payload,

@@ -121,7 +121,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         if has_in_turn {
             // An event that is handed on has no argument.
-            completed += self.signal_in_turn(&call, key, hash, TurnCause::EventForAll);
+            let served = self.signal_in_turn(&call, key, hash, TurnCause::EventForAll);
+            completed += served.completed;
         }
         completed
     }
@@ -224,7 +225,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             completed += self.check_batch(call, &mut batch);
         }
         if has_in_turn {
-            completed += self.signal_in_turn(call, key, hash, TurnCause::EventForAll);
+            let served = self.signal_in_turn(call, key, hash, TurnCause::EventForAll);
+            completed += served.completed;
         }
         completed
     }
@@ -239,6 +241,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Some(begun) = self.begin_event(key, hash) else {
             return false;
         };
+        // 1. The plain ones.
         let has_in_turn = begun.signalled.has_in_turn;
         let mut batch = Batch::new();
         let mut walk = begun.walk(self, 1, &mut batch);
@@ -250,7 +253,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 break;
             }
         }
-        has_in_turn && self.signal_in_turn(call, key, hash, TurnCause::EventForOne) > 0
+        // 2. Those in turn.
+        let cause = TurnCause::EventForOne;
+        has_in_turn && self.signal_in_turn(call, key, hash, cause).came_true
     }
 
     /// Counts an event. `None` when nothing is to be checked.

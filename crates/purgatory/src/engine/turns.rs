@@ -27,6 +27,15 @@ use crate::{
     watches::WatchKey,
 };
 
+/// The result of checks in turn.
+#[derive(Default)]
+pub(super) struct Served {
+    /// Operations that completed.
+    pub(super) completed: usize,
+    /// A check came true. An operation that another thread completed under check is not enough.
+    pub(super) came_true: bool,
+}
+
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Returns true when a newcomer under this key is not to be served: operations wait in turn, or
     /// the key's shard is closed.
@@ -36,8 +45,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         shard.refuses().is_some() || shard.is_awaited_in_turn(key, hash)
     }
 
-    /// Checks the head of those that wait in turn for a key, for an event that was counted; returns
-    /// how many completed.
+    /// Checks the head of those that wait in turn for a key, for an event that was counted.
     #[cold]
     pub(super) fn signal_in_turn<Q: Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
@@ -45,10 +53,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         hash: u64,
         cause: TurnCause,
-    ) -> usize {
+    ) -> Served {
         let mut shard = self.shard_of(hash);
         let Some(record) = shard.find(key, hash) else {
-            return 0; // all have left
+            return Served::default(); // all have left
         };
         let head = shard.check_out_head(record, cause);
         drop(shard);
@@ -56,26 +64,27 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Checks a head that this thread holds, then each that moves up, until a check is false.
-    /// Returns how many completed.
     fn check_in_turn(
         self: &Arc<Self>,
         call: &Call<'_>,
         mut head: Option<CheckedOut<O>>,
         mut cause: TurnCause,
-    ) -> usize {
-        let mut completed = 0;
+    ) -> Served {
+        let mut served = Served::default();
         while let Some(held) = head.take() {
             // 1. Check it. If it waits on, so do those behind it.
             let checked = self.check_held(held);
+            let came_true = checked.verdict == Verdict::Satisfied;
+            served.came_true |= came_true;
             let Some(mut ended) = checked.ended else {
                 break;
             };
             // 2. Finish it. The one behind it is this thread's to check, here.
             let moved_up = ended.moved_up.take();
-            completed += self.finish(call, ended);
+            served.completed += self.finish(call, ended);
             let Some(moved_up) = moved_up else { break };
             // 3. The event goes on, unless it was for one and was used up.
-            if cause == TurnCause::EventForOne && checked.verdict == Verdict::Satisfied {
+            if cause == TurnCause::EventForOne && came_true {
                 cause = TurnCause::MovedUp;
             }
             cause = cause.max(moved_up.cause);
@@ -83,7 +92,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 .first_shard_of(moved_up.handle)
                 .check_out_in_turn(moved_up.handle, cause);
         }
-        completed
+        served
     }
 }
 

@@ -2,7 +2,11 @@
 
 use smallvec::SmallVec;
 
-use crate::shard::{Watch, WatermarkKind};
+use crate::{
+    error::RefusedReason,
+    shard::{Watch, WatermarkKind},
+    watches::Watches,
+};
 
 /// Watches up to this number are compared each with each before they are sorted: 28 comparisons at
 /// most.
@@ -16,6 +20,31 @@ fn differ<K>(watch_set: &[Watch<'_, K>]) -> bool {
     let has_hash_of = |at: usize| move |before: &Watch<'_, K>| before.hash == watch_set[at].hash;
     watch_set.len() <= FEW_KEYS
         && (1..watch_set.len()).all(|at| !watch_set[..at].iter().any(has_hash_of(at)))
+}
+
+/// The reason why an operation cannot be parked under these watches, unless it can.
+#[inline]
+pub(super) fn unfit<K>(rules: &Watches<'_, K>) -> Option<RefusedReason> {
+    match (rules.keys, rules.watermarks) {
+        ([], []) => Some(RefusedReason::NoKeys),
+        ([_], []) => None,
+        _ if rules.in_turn => Some(RefusedReason::TurnOfOneKey),
+        _ => None,
+    }
+}
+
+/// The number of watermarks that are counted down.
+#[inline]
+pub(super) fn threshold_watches<K>(rules: &Watches<'_, K>, watch_set: &[Watch<'_, K>]) -> usize {
+    if !rules.counted {
+        return 0;
+    }
+    let is_counted = |watch: &&Watch<'_, K>| {
+        watch
+            .watermark
+            .is_some_and(|of| of.kind == WatermarkKind::Threshold)
+    };
+    watch_set.iter().filter(is_counted).count()
 }
 
 /// The watches in their order, of each the first mention. As a checked watch the one with the

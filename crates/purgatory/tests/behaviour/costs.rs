@@ -107,14 +107,14 @@ fn signals_for_one_leave_nothing_behind() {
 fn purgatory_with_one_shard_takes_2000_bytes() {
     let timer = ManualTimer::new();
     let measured = sixth_purgatory(&timer);
-    assert!(measured.bytes_current <= 1904, "{measured:?}");
+    assert!(measured.bytes_current <= 1912, "{measured:?}");
     assert!(measured.count_total <= 16, "{measured:?}");
 
     // A reaper takes the list of new purgatories when it wakes, at any time: the sixth may have to
     // make the list anew, or to double its four places of 24 bytes.
     let timer = SystemTimer::new().unwrap();
     let measured = sixth_purgatory(&timer);
-    assert!(measured.bytes_current <= 1904 + 96, "{measured:?}");
+    assert!(measured.bytes_current <= 1912 + 96, "{measured:?}");
     assert!(measured.count_total <= 17, "{measured:?}");
 }
 

@@ -236,6 +236,70 @@ fn event_for_one_ends_one_next_event() {
     assert_empty(&waits);
 }
 
+/// One that is completed under check has not used the event up, and nor has the next, whose check
+/// is false.
+#[test]
+fn event_for_one_that_no_check_used_up_returns_false() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let completes = waits.clone();
+    let own = Arc::new(Mutex::new(None));
+    let id = own.clone();
+    let is_noted = move || {
+        let id = *id.lock().unwrap();
+        id.is_some_and(|id| completes.complete(id) == EndResult::Ended)
+    };
+    let in_turn = || Watches::keys(&[KEY]).in_turn();
+    let head = waits.try_complete_else_watch(when(is_noted, drop), in_turn(), NEVER);
+    *own.lock().unwrap() = head.unwrap().id();
+    let next = waits.wait(in_turn(), MINUTE, || false);
+    assert!(!waits.check_and_complete_one(&KEY));
+    assert_eq!((waits.stats().completed, waits.len()), (1, 1));
+    drop(next);
+    assert_empty(&waits);
+}
+
+#[test]
+fn unchecked_newcomers_count_no_check() {
+    let (_timer, waits) = by_hand_with(|builder| builder.max_parked(1));
+    let in_turn = || Watches::keys(&[KEY]).in_turn();
+    let head = waits.wait(in_turn(), MINUTE, || false);
+    let never_checked = || -> bool { unreachable!("others are ahead") };
+    let at_once = waits.wait(in_turn(), Duration::ZERO, never_checked);
+    assert_eq!(at_once.wait_blocking(), Err(WaitError::Expired));
+    let refused = waits.wait(in_turn(), MINUTE, never_checked);
+    let full = RefusedReason::Full { limit: 1 };
+    assert_eq!(refused.wait_blocking(), Err(WaitError::Refused(full)));
+    assert_eq!(waits.stats().checks, 1);
+    drop(head);
+
+    // The next event is none of before.
+    waits.next_event(in_turn(), MINUTE).id().unwrap(); // parked, and dropped
+    waits.shutdown(Duration::ZERO);
+    assert!(waits.next_event(in_turn(), MINUTE).wait_blocking().is_err());
+    assert_eq!(waits.stats().checks, 1);
+}
+
+/// A check that a callback causes runs when the outermost call returns.
+#[test]
+fn next_is_checked_after_the_callback_takes_its_head() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let in_turn = || Watches::keys(&[KEY]).in_turn();
+    let head = waits.try_complete_else_watch(when(|| false, drop), in_turn(), NEVER);
+    let head = head.unwrap().id().unwrap();
+    let in_callback = Arc::new(Mutex::new(()));
+    let locks = in_callback.clone();
+    let mut next = waits.wait(in_turn(), MINUTE, move || locks.try_lock().is_ok());
+    let takes = waits.clone();
+    let then = move |_| {
+        let _locked = in_callback.lock().unwrap();
+        drop(takes.take(head));
+    };
+    let taken = waits.try_complete_else_watch(when(|| true, then), &["other"], NEVER);
+    taken.unwrap();
+    assert_eq!(over(&mut next), Ok(()));
+    assert_empty(&waits);
+}
+
 #[test]
 fn plain_waits_of_the_key_are_checked_as_ever() {
     let (_timer, waits) = by_hand();

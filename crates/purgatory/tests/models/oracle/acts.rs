@@ -58,6 +58,8 @@ pub enum Call {
     EventForOne(Key),
     UpTo(Key, u64),
     CancelKey(Key),
+    CompleteKey(Key),
+    RescheduleKey(Key, Timeout),
     Cancel(usize),
     Complete(usize),
     Reschedule(usize, Timeout),
@@ -133,6 +135,10 @@ pub trait Side {
                 Call::UpTo(key, self.known(|known| known.advance(key, by)))
             }
             Act::CancelKey(key) => Call::CancelKey(key),
+            Act::CompleteKey(key) => Call::CompleteKey(key),
+            Act::RescheduleKey(key, when) => {
+                Call::RescheduleKey(key, when.from(self.now_ns(), quarter_ns))
+            }
             Act::Cancel(pick) => Call::Cancel(self.known(|known| known.pick_id(own, pick))?),
             Act::Complete(pick) => Call::Complete(self.known(|known| known.pick_id(own, pick))?),
             Act::Reschedule(pick, when) => {

@@ -14,6 +14,7 @@ const BUDGET: usize = 1024;
 impl Reference {
     /// The operation is over from here on, and waits for nothing.
     pub fn depart(&mut self, number: usize, outcome: &Outcome) {
+        self.leave_turn(number);
         self.parked.retain(|&other| other != number);
         match outcome {
             Outcome::Completed => self.stats.completed += 1,
@@ -66,6 +67,7 @@ impl Reference {
             self.act(Some(number), act);
         }
         self.stats.panics += u64::from(plan.then_panics);
+        self.queue_moved_up(number);
     }
 
     /// Ends one operation from outside.
@@ -181,6 +183,8 @@ impl Reference {
             match work {
                 Work::CallBack(number, outcome) => self.call_back_now(number, outcome),
                 Work::Event(key, event) => _ = self.event(true, key, event),
+                Work::MovedUpBehind(number) => self.check_behind(number),
+                Work::MovedUp(handle) => _ = self.check_in_turn(true, Some(handle)),
             }
         }
         self.inside = false;

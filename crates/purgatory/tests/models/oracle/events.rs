@@ -20,7 +20,11 @@ const TAKEN: usize = 64;
 impl Reference {
     /// The operations that have watches of this kind on a key, by rank and in the order parked.
     /// Some may have ended.
-    fn watching<T: Ord>(&self, key: Key, rank: impl Fn(&Watch) -> Option<T>) -> Vec<(T, usize)> {
+    pub fn watching<T: Ord>(
+        &self,
+        key: Key,
+        rank: impl Fn(&Watch) -> Option<T>,
+    ) -> Vec<(T, usize)> {
         let mut found = Vec::new();
         let mut add = |number: usize, watches: &[Watch]| {
             let here = watches.iter().filter(|watch| watch.key == key);
@@ -36,7 +40,7 @@ impl Reference {
         found
     }
 
-    fn handles(&self, numbers: Vec<usize>) -> Vec<Handle> {
+    pub fn handles(&self, numbers: Vec<usize>) -> Vec<Handle> {
         let handle = |number| self.handle(number);
         numbers.into_iter().map(handle).collect()
     }
@@ -102,9 +106,14 @@ impl Reference {
 
     pub fn event(&mut self, nested: bool, key: Key, event: Event) -> usize {
         self.raise_version(key);
+        let in_turn = !self.line(key).is_empty();
         match event {
-            Event::All => self.attempt_each(nested, self.handles(self.plain(key))),
-            Event::One => usize::from(self.event_for_one(nested, key)),
+            Event::All => {
+                let completed = self.attempt_each(nested, self.handles(self.plain(key)));
+                completed + self.event_in_turn(nested, key, in_turn).completed
+            }
+            Event::One if self.event_for_one(nested, key) => 1,
+            Event::One => usize::from(self.event_in_turn(nested, key, in_turn).came_true),
             Event::Advance(value) => self.advance_watermark(nested, key, value),
         }
     }
@@ -260,6 +269,7 @@ impl Reference {
         let outcome = requested("by key");
         self.in_call(|reference, nested| {
             let mut ended = reference.claim_each(reference.plain(key), &outcome);
+            ended.extend(reference.claim_each(reference.line(key), &outcome));
             let unmet = reference.take_up_to(key, u64::MAX, true);
             ended.extend(reference.claim_each(unmet, &outcome));
             ended.extend(reference.claim_each(reference.met(key), &outcome));

@@ -15,6 +15,7 @@ mod reach;
 mod reference;
 pub mod steps;
 mod time;
+mod turns;
 mod world;
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};

@@ -29,8 +29,13 @@ impl Reference {
     /// Parks an operation, for the first time or again.
     pub fn try_complete_else_watch(&mut self, number: usize) -> Returned {
         let request = &self.all[number].request;
-        if request.keys.is_empty() && request.levels.is_empty() {
+        let watches = request.keys.len() + request.levels.len();
+        if watches == 0 {
             return self.refused(number, RefusedReason::NoKeys);
+        }
+        let in_turn = request.plan.in_turn;
+        if in_turn && (watches > 1 || request.keys.is_empty()) {
+            return self.refused(number, RefusedReason::TurnOfOneKey);
         }
         self.in_call(|reference, nested| reference.check_and_watch(nested, number))
     }
@@ -44,7 +49,14 @@ impl Reference {
         };
         let deadline = self.deadline(timeout); // counts from the call
         let before = self.versions.clone();
-        let at_once = match self.check(number) {
+        let behind = self.is_behind_others(number);
+        self.count_if(behind, "behind others in turn");
+        let verdict = if behind {
+            Verdict::No
+        } else {
+            self.check(number)
+        };
+        let at_once = match verdict {
             Verdict::Holds => Some(Outcome::Completed),
             Verdict::Panics => Some(PANICKED),
             Verdict::No => no_time.then_some(Outcome::Expired),
@@ -61,7 +73,10 @@ impl Reference {
         if self.known.closed {
             return self.refused(number, RefusedReason::Closed);
         }
-        let again = before != self.versions && self.is_checked_again(number, &before);
+        // One behind others is checked when it has moved up.
+        let is_head = !self.is_behind_others(number);
+        self.count_if(!is_head && !behind, "overtaken in its first check");
+        let again = is_head && before != self.versions && self.is_checked_again(number, &before);
         self.places += 1;
         self.stats.parked_total += 1;
         self.parked.push(number);
@@ -105,7 +120,12 @@ impl Reference {
     fn watch_all(&mut self, number: usize) {
         let request = self.all[number].request.clone();
         let counted = request.plan.counted;
-        let plain = request.keys.iter().map(|&key| (key, Watching::Plain));
+        let of_key = if request.plan.in_turn {
+            Watching::InTurn
+        } else {
+            Watching::Plain
+        };
+        let plain = request.keys.iter().map(|&key| (key, of_key));
         let unmet = |&(key, threshold)| (key, Watching::Unmet { threshold, counted });
         let mut watches: Vec<Watch> = Vec::new();
         for (key, watching) in plain.chain(request.levels.iter().map(unmet)) {
@@ -144,7 +164,7 @@ impl Reference {
         }
         let levels = watches
             .iter()
-            .filter(|watch| watch.watching != Watching::Plain)
+            .filter(|watch| matches!(watch.watching, Watching::Unmet { .. }))
             .count();
         self.at(number).to_count = if counted { levels } else { 0 };
         self.at(number).watches = watches;
@@ -153,11 +173,12 @@ impl Reference {
     fn refused(&mut self, number: usize, reason: RefusedReason) -> Returned {
         self.at(number).state = State::Over;
         self.alive -= 1;
-        *match reason {
-            RefusedReason::NoKeys => &mut self.stats.refused_no_keys,
-            RefusedReason::Full { .. } => &mut self.stats.refused_full,
-            _ => &mut self.stats.refused_closed,
-        } += 1;
+        match reason {
+            RefusedReason::NoKeys => self.stats.refused_no_keys += 1,
+            RefusedReason::Full { .. } => self.stats.refused_full += 1,
+            RefusedReason::Closed => self.stats.refused_closed += 1,
+            _ => {} // not counted
+        }
         Returned::Refused(reason, true)
     }
 

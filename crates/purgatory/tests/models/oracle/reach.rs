@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use purgatory::ReachResult;
+use purgatory::{Outcome, ReachResult, Timeout};
 
 use super::{
     reference::{Reference, State, Watching},
@@ -26,6 +26,10 @@ impl Reference {
             return reached;
         }
         self.take_out(number);
+        let is_head = self.all[number].moved_up.is_some();
+        self.count_if(is_head, "moved up as the head was taken");
+        self.in_call(|reference, _| reference.queue_moved_up(number));
+        self.known.forget(&[number]);
         match then {
             Then::Drop => {
                 self.alive -= 1;
@@ -47,8 +51,8 @@ impl Reference {
     }
 
     fn take_out(&mut self, number: usize) {
+        self.leave_turn(number);
         self.parked.retain(|&other| other != number);
-        self.known.forget(&[number]);
         self.stats.taken += 1;
         self.places -= 1;
         let operation = self.at(number);
@@ -56,19 +60,46 @@ impl Reference {
         operation.deadline = None;
     }
 
-    /// Takes everything under a key out, each once: plain watches by the order of parking, then
-    /// watermarks by threshold, then met ones.
-    pub fn take_for_key(&mut self, key: Key) -> Returned {
+    /// Returns what is under a key, each once: plain watches by the order of parking, those in
+    /// turn, then watermarks by threshold, then met ones.
+    fn listed_for(&self, key: Key) -> Vec<usize> {
         let mut listed = self.plain(key);
-        listed.extend(
-            self.reached(key, u64::MAX)
-                .iter()
-                .map(|&(_, number)| number),
-        );
+        listed.extend(self.line(key));
+        for (_, number) in self.reached(key, u64::MAX) {
+            listed.push(number);
+        }
         listed.extend(self.met(key));
+        let mut known = BTreeSet::new();
+        listed.retain(|&number| known.insert(number));
+        listed
+    }
+
+    /// Completes what is under a key: all of it is claimed before the first callback.
+    pub fn complete_for_key(&mut self, key: Key) -> usize {
+        self.in_call(|reference, nested| {
+            let listed = reference.listed_for(key);
+            let ended = reference.claim_each(listed, &Outcome::Completed);
+            let completed = ended.len();
+            for number in ended {
+                reference.finish(nested, number, Outcome::Completed);
+            }
+            reference.count_if(completed > 1, "several completed by key");
+            completed
+        })
+    }
+
+    pub fn reschedule_for_key(&mut self, key: Key, timeout: Timeout) -> usize {
+        let listed = self.listed_for(key).into_iter();
+        listed
+            .filter(|&number| self.reschedule(number, timeout))
+            .count()
+    }
+
+    /// Takes everything under a key out, in that order.
+    pub fn take_for_key(&mut self, key: Key) -> Returned {
         let mut taken = Vec::new();
         let mut under_check = BTreeSet::new();
-        for number in listed {
+        for number in self.listed_for(key) {
             match self.all[number].state {
                 State::Parked => {
                     self.take_out(number);
@@ -78,6 +109,10 @@ impl Reference {
                 State::New | State::Over => {}
             }
         }
+        for &number in &taken {
+            self.in_call(|reference, _| reference.queue_moved_up(number));
+        }
+        self.known.forget(&taken);
         self.alive -= taken.len();
         self.count_if(taken.len() > 1, "several taken by key");
         self.count_if(!under_check.is_empty(), "not taken, as it is under check");

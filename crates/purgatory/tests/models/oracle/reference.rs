@@ -25,6 +25,7 @@ pub enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watching {
     Plain,
+    InTurn,
     Unmet { threshold: u64, counted: bool },
     Met { order: u64 },
     Taken,
@@ -59,6 +60,8 @@ pub struct Operation {
     pub deadline: Option<u64>,
     /// Among `max_parked`.
     pub has_place: bool,
+    /// It was the head of those in turn when it left, and this was the next.
+    pub moved_up: Option<Handle>,
 }
 
 impl Operation {
@@ -73,6 +76,7 @@ impl Operation {
             to_count: 0,
             deadline: None,
             has_place: false,
+            moved_up: None,
         }
     }
 }
@@ -81,6 +85,10 @@ impl Operation {
 pub enum Work {
     CallBack(usize, Outcome),
     Event(Key, Event),
+    /// The check of one that has moved up to the head.
+    MovedUp(Handle),
+    /// The same, if it comes after the callback of this one of several.
+    MovedUpBehind(usize),
 }
 
 /// The event of a key.
@@ -153,6 +161,10 @@ pub struct Reference {
     /// Expired operations whose job is not handed over yet. All of their watches but the first
     /// are still on their keys' lists.
     pub listed: Vec<usize>,
+    /// The lines that several left as they expired together: the new head, and those that are not
+    /// called back yet. The head is checked after one of the callbacks: after which is taken from
+    /// the record.
+    pub left_together: Vec<(Handle, Vec<usize>)>,
     /// Operations that a shutdown has ended but not called back yet.
     pub closing: Vec<usize>,
     /// The number of events that each hash of keys has had.
@@ -229,6 +241,8 @@ impl Reference {
             Call::EventForOne(key) => Returned::Counted(self.signal(key, Event::One)),
             Call::UpTo(key, value) => Returned::Counted(self.signal(key, Event::Advance(value))),
             Call::CancelKey(key) => Returned::Counted(self.cancel_for_key(key)),
+            Call::CompleteKey(key) => Returned::Counted(self.complete_for_key(key)),
+            Call::RescheduleKey(key, to) => Returned::Counted(self.reschedule_for_key(key, to)),
             Call::Cancel(number) => Returned::Attempt(self.end(number, requested("by id"))),
             Call::Complete(number) => Returned::Attempt(self.end(number, Outcome::Completed)),
             Call::Reschedule(number, to) => Returned::Rescheduled(self.reschedule(number, to)),

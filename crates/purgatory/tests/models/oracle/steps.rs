@@ -76,6 +76,8 @@ pub struct Plan {
     /// Watermarks, so much above the key's present value.
     pub levels: Vec<(Key, u64)>,
     pub counted: bool,
+    /// It waits in turn, or is refused if it has not one plain key alone.
+    pub in_turn: bool,
     pub timeout: When,
     /// Any of them will do.
     pub conditions: Vec<Condition>,
@@ -127,6 +129,9 @@ pub enum Act {
     /// every threshold.
     AdvanceWatermark(Key, i64),
     CancelKey(Key),
+    /// Completes all of a key without a check.
+    CompleteKey(Key),
+    RescheduleKey(Key, When),
     Cancel(Pick),
     Complete(Pick),
     Reschedule(Pick, When),

@@ -241,6 +241,11 @@ impl World {
             (levels, true) => Watches::up_to(levels).with_keys(&keys),
             (levels, false) => Watches::up_to(levels).checked().with_keys(&keys),
         };
+        let watches = if request.plan.in_turn {
+            watches.in_turn()
+        } else {
+            watches
+        };
         match handle.try_complete_else_watch(operation, watches, timeout) {
             Ok(ParkResult::Parked(id)) => {
                 self.learn(number, id);
@@ -296,6 +301,10 @@ impl World {
             }
             Call::UpTo(key, value) => Returned::Counted(handle.complete_up_to(&Alike(key), value)),
             Call::CancelKey(key) => Returned::Counted(handle.cancel_for_key(&Alike(key), "by key")),
+            Call::CompleteKey(key) => Returned::Counted(handle.complete_for_key(&Alike(key))),
+            Call::RescheduleKey(key, timeout) => {
+                Returned::Counted(handle.reschedule_for_key(&Alike(key), timeout))
+            }
             Call::Cancel(number) => Returned::Attempt(handle.cancel(id(number), "by id")),
             Call::Complete(number) => Returned::Attempt(handle.complete(id(number))),
             Call::Reschedule(number, timeout) => {
