@@ -302,7 +302,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Parks a wait, as the operation that `wrap` makes of it, and returns its future.
     pub(crate) fn await_end<R: IntoAnswer<Answer: Send + 'static>>(
         &self,
-        watches: Watches<'_, K>,
+        mut watches: Watches<'_, K>,
         timeout: Timeout,
         condition: impl FnMut() -> R + Send + 'static,
         rechecked: bool,
@@ -313,11 +313,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     {
         let operation = BoxedOperation::new(Waiting::new(condition, rechecked));
         // An operation with a condition finds a lost wakeup before it expires.
-        let watches = Watches {
-            last_check: rechecked,
-            needs_value: true,
-            ..watches
-        };
+        watches.last_check = rechecked;
+        watches.needs_value = true;
         // A key's `Clone` may panic: nothing is parked yet.
         let mut turn = None;
         if watches.in_turn {

@@ -138,7 +138,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return value.map_or(Ok(()), Err);
         };
         // 2. Return its place and its key, and wake its task.
-        self.unlock_answered(shard, Some(completed.ended.permit));
+        self.unlock_answered(shard, completed.ended.permit);
         self.finish_completed(completed);
         Ok(())
     }
@@ -155,7 +155,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let record = shard.find(key, hash)?;
         let handle = shard.first_waiter(record)?;
         let completed = shard.complete_alone(record, now_ns, |_| None)?;
-        self.unlock_answered(shard, Some(completed.ended.permit));
+        self.unlock_answered(shard, completed.ended.permit);
         self.finish_completed(completed);
         Some(handle)
     }

@@ -135,7 +135,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let ended = match first_shard.check_in(held, now_ns) {
                 CheckedIn::Parked => None,
                 CheckedIn::Ended(mut ended) => {
-                    self.release_answered(first_shard, &mut ended);
+                    self.unlock_ended(first_shard, &ended.then, &mut ended.to_release);
                     Some(ended)
                 }
                 CheckedIn::CheckAgain(again) => {
@@ -173,9 +173,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if held.verdict == Verdict::Satisfied {
             let now_ns = self.ending_at();
             let mut first_shard = self.first_shard_of(held.handle);
-            let mut ended = first_shard.check_in_true(held, now_ns);
-            self.release_answered(first_shard, &mut ended);
-            return self.finish_inline(call, ended);
+            let (then, mut to_release) = first_shard.check_in_true(held, now_ns);
+            self.unlock_ended(first_shard, &then, &mut to_release);
+            self.finish_true(call, then, to_release);
+            return 1;
         }
         match self.check_in(held).ended {
             Some(ended) => self.finish(call, ended),
@@ -280,9 +281,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 CheckedIn::Parked => {}
                 CheckedIn::CheckAgain(held) => check_again.push(held),
                 CheckedIn::Ended(mut over) => {
-                    // Before the unlock: see `release_answered`.
+                    // Before the unlock: see `unlock_answered`.
                     if let Then::Wake(_) = over.then {
-                        self.release_permit(over.permit.take());
+                        self.release_permit(over.to_release.permit.take());
                     }
                     ended.push(over);
                 }
@@ -307,7 +308,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// its callback needs no second job.
     pub(super) fn check_on_executor(self: &Arc<Self>, call: &Call<'_>, held: CheckedOut<O>) {
         if let Some(mut ended) = self.check_held(held).ended {
-            self.release(&mut ended);
+            self.release(&mut ended.to_release);
             self.call_back_in(call, ended);
         }
     }

@@ -316,11 +316,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut old = self.claim_all(outcome, is_old);
         // All of them are out of every list before the first task is woken.
         for ended in &mut old {
-            self.release(ended);
+            self.release(&mut ended.to_release);
         }
         let count = old.len();
         for ended in old {
-            self.call_back(ended);
+            self.call_back(ended.then, ended.outcome, ended.to_release);
         }
         count
     }

@@ -20,7 +20,7 @@ use crate::{
         trace,
     },
     operation::{Answering, DelayedOperation, Outcome},
-    shard::{AllEnded, Ended, EndedAt, MovedUp, SecondaryId, Then, values::MetWait},
+    shard::{AllEnded, Ended, EndedAt, MovedUp, SecondaryId, Then, ToRelease, values::MetWait},
     watches::WatchKey,
 };
 
@@ -34,19 +34,8 @@ pub(super) trait Turns: Send + Sync {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes an ended operation out of the watch lists it is still on and calls it back. Returns 1
     /// if it completed.
-    pub(super) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) -> usize {
-        self.finish_inline(call, ended)
-    }
-
-    /// Finishes an operation, as [`finish`](Self::finish) does. Inlined where most operations end:
-    /// what the caller knows of the ending is not asked again, and no part of it is moved.
-    #[inline(always)]
-    pub(super) fn finish_inline(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        mut ended: Ended<K, O>,
-    ) -> usize {
-        self.release(&mut ended);
+    pub(super) fn finish(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) -> usize {
+        self.release(&mut ended.to_release);
         let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
         if self.settings.callbacks_on_executor || ended.has_expired() {
             self.call_back_on_executor(ended);
@@ -56,11 +45,34 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         completed
     }
 
+    /// Finishes an operation whose check came true, as [`finish`](Self::finish) does. Most
+    /// operations end so: it is inlined, and takes them in parts, which stay in registers.
+    #[inline(always)]
+    pub(super) fn finish_true(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        then: Then<O>,
+        mut to_release: ToRelease<K>,
+    ) {
+        let outcome = Outcome::Completed;
+        if self.settings.callbacks_on_executor || call.is_nested() {
+            let ended = Ended {
+                then,
+                outcome,
+                to_release,
+            };
+            self.finish(call, ended);
+            return;
+        }
+        self.release(&mut to_release);
+        self.call_back(then, outcome, to_release);
+    }
+
     /// Finishes several, which are taken: all of them are out of every watch list before the first
     /// is called back. Returns how many completed.
     pub(super) fn finish_all(self: &Arc<Self>, call: &Call<'_>, all: &mut AllEnded<K, O>) -> usize {
         for ended in all.iter_mut() {
-            self.release(ended);
+            self.release(&mut ended.to_release);
         }
         let mut completed = 0;
         for ended in all.drain(..) {
@@ -72,14 +84,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Unlocks the shard of an operation that ended. One whose answer is in its entry returns its
     /// place before that.
     #[inline(always)]
-    pub(super) fn release_answered(
+    pub(super) fn unlock_ended(
         &self,
         first_shard: LockedShard<'_, K, O>,
-        ended: &mut Ended<K, O>,
+        then: &Then<O>,
+        to_release: &mut ToRelease<K>,
     ) {
         let mut permit = None;
-        if O::AWAITED && matches!(ended.then, Then::Wake(_)) {
-            permit = ended.permit.take();
+        if O::AWAITED && matches!(then, Then::Wake(_)) {
+            permit = to_release.permit.take();
         }
         self.unlock_answered(first_shard, permit);
     }
@@ -97,12 +110,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Takes an ended operation out of the watch lists it is still on.
     #[inline]
-    pub(super) fn release(&self, ended: &mut Ended<K, O>) {
+    pub(super) fn release(&self, to_release: &mut ToRelease<K>) {
         // Most operations have one key, so no secondary watch.
-        if ended.last_secondary.is_some() {
-            self.release_secondaries(&mut ended.last_secondary, usize::MAX, drop);
+        let mut last_secondary = to_release.last_secondary.take();
+        if last_secondary.is_some() {
+            self.release_secondaries(&mut last_secondary, usize::MAX, drop);
         }
-        drop(ended.emptied_key.take());
+        drop(to_release.emptied_key.take());
     }
 
     /// Releases secondary watches, the last first, `max` at most; returns how many. Keys without
@@ -136,7 +150,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if call.is_nested() {
             self.queue_callback(ended);
         } else {
-            self.call_back(ended);
+            self.call_back(ended.then, ended.outcome, ended.to_release);
         }
     }
 
@@ -144,17 +158,22 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[cold]
     fn queue_callback(self: &Arc<Self>, ended: Ended<K, O>) {
         let core = self.clone();
-        enqueue(move || core.call_back(ended));
+        enqueue(move || core.call_back(ended.then, ended.outcome, ended.to_release));
     }
 
     /// Calls `on_complete`, with nothing locked. Until then the operation kept its place.
     #[inline(always)]
-    pub(super) fn call_back(self: &Arc<Self>, ended: Ended<K, O>) {
-        drop(ended.emptied_key);
-        self.release_permit(ended.permit);
-        self.report_outcome(ended.then, ended.outcome);
+    pub(super) fn call_back(
+        self: &Arc<Self>,
+        then: Then<O>,
+        outcome: Outcome,
+        to_release: ToRelease<K>,
+    ) {
+        drop(to_release.emptied_key);
+        self.release_permit(to_release.permit);
+        self.report_outcome(then, outcome);
         // The next one in turn is checked behind the work that is queued.
-        if let Some(moved_up) = ended.moved_up {
+        if let Some(moved_up) = to_release.moved_up {
             self.queue_moved_up(moved_up);
         }
     }

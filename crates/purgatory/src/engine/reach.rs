@@ -106,9 +106,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Releases the watches and the place of an operation that was taken out. The one behind it in
     /// turn is checked, inside a callback when the outermost call returns.
     fn hand_out(self: &Arc<Self>, mut ended: Ended<K, O>) -> O {
-        self.release(&mut ended);
-        self.release_permit(ended.permit);
-        if let Some(moved_up) = ended.moved_up {
+        self.release(&mut ended.to_release);
+        self.release_permit(ended.to_release.permit);
+        if let Some(moved_up) = ended.to_release.moved_up {
             let _call = Call::enter(&self.executors);
             self.queue_moved_up(moved_up);
         }

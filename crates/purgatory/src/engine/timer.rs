@@ -120,7 +120,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut emptied_keys = Vec::new();
         for job in &mut jobs {
             if let CallbackJob::Call(ended) = job {
-                self.release_secondaries(&mut ended.last_secondary, at_once, |key| {
+                self.release_secondaries(&mut ended.to_release.last_secondary, at_once, |key| {
                     emptied_keys.push(key);
                 });
             }
@@ -149,8 +149,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         while let Some(mut job) = queued.jobs.pop_front() {
             // Release what is left of its watches first, within the budget.
             if let CallbackJob::Call(ended) = &mut job {
-                budget -= self.release_secondaries(&mut ended.last_secondary, budget, drop);
-                if ended.last_secondary.is_some() {
+                budget -=
+                    self.release_secondaries(&mut ended.to_release.last_secondary, budget, drop);
+                if ended.to_release.last_secondary.is_some() {
                     queued.jobs.push_front(job);
                     let core = self.clone();
                     let rest = Job::new(move || core.run_jobs(queued));

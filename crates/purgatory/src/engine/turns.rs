@@ -80,7 +80,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 break;
             };
             // 2. Finish it. The one behind it is this thread's to check, here.
-            let moved_up = ended.moved_up.take();
+            let moved_up = ended.to_release.moved_up.take();
             served.completed += self.finish(call, ended);
             let Some(moved_up) = moved_up else { break };
             // 3. The event goes on, unless it was for one and was used up.

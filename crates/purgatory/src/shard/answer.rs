@@ -10,10 +10,9 @@ use std::task::Waker;
 use timer_core::TimerHandle;
 
 use super::{
-    Ended, EndedAt, Shard,
+    Ended, EndedAt, Shard, ToRelease,
     awaited::{Answered, Polled, last_waker_of},
     count_end,
-    ended::ToRelease,
     entry::{Entry, Notes, State},
 };
 use crate::operation::{CancelReason, DelayedOperation, Outcome};

@@ -4,41 +4,13 @@
 use timer_core::{TimerHandle, driver::Fate};
 
 use super::{
-    Ended, Shard, Then,
+    Ended, Shard, Then, ToRelease,
     awaited::{keep_waker, last_waker_of},
     entries::{Entries, Remains},
-    entry::{Entry, MovedUp, Notes, State},
-    links::{Link, SecondaryId},
+    entry::{Entry, Notes, State},
+    links::Link,
 };
 use crate::operation::{Answering, DelayedOperation, Outcome};
-
-/// The parts of an operation that has ended and is off its first key, still to be released.
-#[derive(Debug)]
-pub(crate) struct ToRelease<K> {
-    /// Its weight, to be returned.
-    pub(crate) permit: u64,
-    /// The last of its secondary watches, still to be released.
-    pub(crate) last_secondary: Option<SecondaryId>,
-    /// Its first key, if no watch of that is left.
-    pub(crate) emptied_key: Option<K>,
-    /// The operation behind it, if it was the head of those in turn.
-    pub(super) moved_up: Option<MovedUp>,
-}
-
-impl<K> ToRelease<K> {
-    /// Returns it as an operation that has ended.
-    #[inline(always)]
-    pub(crate) fn into_ended<O>(self, then: Then<O>, outcome: Outcome) -> Ended<K, O> {
-        Ended {
-            then,
-            outcome,
-            permit: Some(self.permit),
-            last_secondary: self.last_secondary,
-            emptied_key: self.emptied_key,
-            moved_up: self.moved_up,
-        }
-    }
-}
 
 impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Returns the number of operations whose first key is here.
@@ -54,42 +26,18 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Ends an operation whose payload is out, if a future waits for it: its entry stays, with the
-    /// answer if that is there. Hands any other back, with its outcome.
-    #[inline(always)]
-    pub(super) fn end_awaited(
+    /// Ends an operation whose payload is out for good: removes its entry, and its first watch. An
+    /// entry that a future waits for stays, with the answer if that is there.
+    // In a debug build each copy that is inlined has stack of its own for the payload.
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    pub(super) fn end(
         &mut self,
         handle: TimerHandle,
         payload: O,
-        outcome: Outcome,
-    ) -> Result<Ended<K, O>, (O, Outcome)> {
-        // 1. The answer goes into the entry.
-        let mut out = Some(payload);
-        let ended = self.entries.end_in_place(handle, |entry| {
-            let payload = out.as_mut()?;
-            match entry.answer(payload, &outcome) {
-                Answering::NotAwaited => None,
-                Answering::Unmade => Some(None),
-                Answering::Made(waker) => {
-                    entry.notes.set(Notes::ANSWERED);
-                    entry.state = State::Parked(out.take()?);
-                    Some(Some(last_waker_of(&mut entry.cold, waker)))
-                }
-            }
-        });
-        // 2. Its watch leaves its key.
-        match (ended, out) {
-            (Some((Some(waker), remains)), _) => {
-                let to_release = self.unlink_ended(handle, remains);
-                Ok(to_release.into_ended(Then::Wake(waker), outcome))
-            }
-            (Some((None, remains)), Some(payload)) => {
-                let to_release = self.unlink_ended(handle, remains);
-                Ok(to_release.into_ended(Then::Answer { payload, handle }, outcome))
-            }
-            (_, Some(payload)) => Err((payload, outcome)),
-            (_, None) => unreachable!("only an answer stays"),
-        }
+        outcome: &Outcome,
+    ) -> (Then<O>, ToRelease<K>) {
+        let (then, remains) = self.entries.end(handle, payload, outcome);
+        (then, self.unlink_ended(handle, remains))
     }
 
     /// Takes an operation out whose payload is out, if a future waits for it: its entry stays, for
@@ -106,8 +54,17 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         let Some(((), remains)) = ended else {
             return Err(payload);
         };
-        let to_release = self.unlink_ended(handle, remains);
-        Ok(to_release.into_ended(Then::Answer { payload, handle }, Outcome::Completed))
+        Ok(Ended {
+            then: Then::Answer { payload, handle },
+            outcome: Outcome::Completed,
+            to_release: self.unlink_ended(handle, remains),
+        })
+    }
+
+    /// Removes the entry of an operation whose payload is out for good, and its first watch.
+    pub(super) fn remove(&mut self, handle: TimerHandle, payload: O) -> (Then<O>, ToRelease<K>) {
+        let (then, remains) = self.entries.remove(handle, payload);
+        (then, self.unlink_ended(handle, remains))
     }
 
     /// Takes the first watch of an operation that has ended off its key.
@@ -126,7 +83,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.entry_left();
         // 3. What the entry knew of the other watches and the weight goes to the caller.
         ToRelease {
-            permit: remains.weight,
+            permit: Some(remains.weight),
             last_secondary: remains.last_secondary,
             emptied_key,
             moved_up,
@@ -135,6 +92,68 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
 }
 
 impl<O: DelayedOperation> Entries<O> {
+    /// Ends an operation whose payload is out for good, and removes its entry unless a future waits
+    /// for it. O(1).
+    #[cfg_attr(not(debug_assertions), inline(always))] // as `Shard::end`
+    fn end(&mut self, handle: TimerHandle, payload: O, outcome: &Outcome) -> (Then<O>, Remains) {
+        // Apart, so that large payloads that no future waits for are not moved for it.
+        if O::AWAITED {
+            return self.end_unless_awaited(handle, payload, outcome);
+        }
+        self.remove(handle, payload)
+    }
+
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    fn end_unless_awaited(
+        &mut self,
+        handle: TimerHandle,
+        payload: O,
+        outcome: &Outcome,
+    ) -> (Then<O>, Remains) {
+        match self.end_awaited(handle, payload, outcome) {
+            Ok(ended) => ended,
+            Err(payload) => self.remove(handle, payload),
+        }
+    }
+
+    /// Ends an operation whose payload is out, if a future waits for it: its entry stays, with the
+    /// answer if that is there. Hands any other back. O(1).
+    #[inline(always)]
+    fn end_awaited(
+        &mut self,
+        handle: TimerHandle,
+        mut payload: O,
+        outcome: &Outcome,
+    ) -> Result<(Then<O>, Remains), O> {
+        let index = handle.id().index();
+        let entry = self.wheel.at_mut(index);
+        let then = match entry.answer(&mut payload, outcome) {
+            Answering::NotAwaited => return Err(payload),
+            Answering::Unmade => Then::Answer { payload, handle },
+            Answering::Made(waker) => {
+                entry.notes.set(Notes::ANSWERED);
+                entry.state = State::Parked(payload);
+                Then::Wake(last_waker_of(&mut entry.cold, waker))
+            }
+        };
+        let remains = entry.keep_ended();
+        self.wheel.stop_at(index);
+        self.ended += 1;
+        Ok((then, remains))
+    }
+
+    /// Ends an operation whose payload is out, and removes its entry. O(1).
+    #[inline(always)]
+    fn remove(&mut self, handle: TimerHandle, payload: O) -> (Then<O>, Remains) {
+        // Only what is still needed leaves: a whole entry would be moved through memory.
+        let remains = self
+            .wheel
+            .end_with(handle.id(), |entry| Fate::Gone(entry.remains()))
+            .expect("Holder removes: the entry of a payload is there");
+        let deadline = remains.deadline;
+        (Then::CallBack { payload, deadline }, remains)
+    }
+
     /// Ends an operation and keeps its entry, if `put` returns something, which this returns. O(1).
     #[inline(always)]
     pub(super) fn end_in_place<R>(
@@ -146,12 +165,7 @@ impl<O: DelayedOperation> Entries<O> {
             let Some(put) = put(entry) else {
                 return Fate::Stays;
             };
-            // What leaves with the end leaves the entry. The answer, and the waker, stay.
-            let remains = entry.remains();
-            entry.notes.set(Notes::ENDED);
-            entry.link = Link::NOWHERE;
-            entry.last_secondary = None;
-            Fate::Stopped((put, remains))
+            Fate::Stopped((put, entry.keep_ended()))
         })?;
         self.ended += 1;
         Some(ended)
@@ -173,5 +187,16 @@ impl<O: DelayedOperation> Entry<O> {
             };
         }
         payload.answer(outcome)
+    }
+
+    /// Stays although its operation has ended. What leaves with the end leaves the entry, and is
+    /// returned; the answer, and the waker, stay.
+    #[inline(always)]
+    fn keep_ended(&mut self) -> Remains {
+        let remains = self.remains();
+        self.notes.set(Notes::ENDED);
+        self.link = Link::NOWHERE;
+        self.last_secondary = None;
+        remains
     }
 }

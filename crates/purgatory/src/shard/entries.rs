@@ -1,6 +1,6 @@
 //! The entries of a shard, which are the tasks of its wheel: how they come and go.
 
-use timer_core::{TimerHandle, TimingWheel, driver::Fate};
+use timer_core::{TimerHandle, TimingWheel};
 
 use super::{
     entry::{Cause, CheckedOut, Entry, MovedUp, ParkTimes, State, TurnCause, Waiter},
@@ -64,14 +64,6 @@ impl<O> Entries<O> {
             handle: self.handle_at(next),
             cause,
         })
-    }
-
-    /// Takes out an entry whose payload is out. O(1).
-    #[inline(always)]
-    pub(super) fn remove(&mut self, handle: TimerHandle) -> Option<Remains> {
-        // Only what is still needed leaves: a whole entry would be moved through memory.
-        self.wheel
-            .end_with(handle.id(), |entry| Fate::Gone(entry.remains()))
     }
 
     /// Puts an entry on the wheel, which is not full. One that never falls due is kept off its

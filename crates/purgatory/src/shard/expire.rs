@@ -141,7 +141,13 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.put_back(early, &mut advanced);
         // 3. Take the expired ones off the wheel and their keys' lists.
         for visit in expired {
-            let ended = self.remove_or_keep(visit.handle, visit.payload, Outcome::Expired);
+            let outcome = Outcome::Expired;
+            let (then, to_release) = self.end(visit.handle, visit.payload, &outcome);
+            let ended = Ended {
+                then,
+                outcome,
+                to_release,
+            };
             report(CallbackJob::Call(ended), visit.order);
         }
         advanced

@@ -177,6 +177,12 @@ pub(crate) enum CheckedIn<K, O> {
 pub(crate) struct Ended<K, O> {
     pub(crate) then: Then<O>,
     pub(crate) outcome: Outcome,
+    pub(crate) to_release: ToRelease<K>,
+}
+
+/// The parts of an operation that has ended and is off its first key, still to be released.
+#[derive(Debug)]
+pub(crate) struct ToRelease<K> {
     /// Its weight, if it was parked, and so has a place among `max_parked`.
     pub(crate) permit: Option<u64>,
     /// The last of its secondary watches, still to be released.
@@ -185,6 +191,18 @@ pub(crate) struct Ended<K, O> {
     pub(crate) emptied_key: Option<K>,
     /// The operation behind it, if it was the head of those in turn: still to be checked.
     pub(crate) moved_up: Option<MovedUp>,
+}
+
+impl<K> ToRelease<K> {
+    /// Makes that of an operation under no other key, nor its first.
+    pub(crate) fn permit(weight: Option<u64>) -> Self {
+        ToRelease {
+            permit: weight,
+            last_secondary: None,
+            emptied_key: None,
+            moved_up: None,
+        }
+    }
 }
 
 /// The rest of an operation's end, to be done with nothing locked.
@@ -221,10 +239,7 @@ impl<K, O> Ended<K, O> {
                 deadline: u64::MAX,
             },
             outcome,
-            permit: None,
-            last_secondary: None,
-            emptied_key: None,
-            moved_up: None,
+            to_release: ToRelease::permit(None),
         }
     }
 }
@@ -438,7 +453,12 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn check_in(&mut self, held: CheckedOut<O>, now_ns: EndedAt) -> CheckedIn<K, O> {
         // 1. True: it ends.
         if held.verdict == Verdict::Satisfied {
-            return CheckedIn::Ended(self.check_in_true(held, now_ns));
+            let (then, to_release) = self.check_in_true(held, now_ns);
+            return CheckedIn::Ended(Ended {
+                then,
+                outcome: Outcome::Completed,
+                to_release,
+            });
         }
         // 2. Otherwise the entry decides, by its notes.
         self.counts.checks += 1;
@@ -452,7 +472,12 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                 CheckedIn::CheckAgain(CheckedOut::new(handle, payload, cause))
             }
             Decision::Ended(payload, outcome) => {
-                CheckedIn::Ended(self.end_operation(handle, payload, outcome, now_ns))
+                let (then, to_release) = self.end_operation(handle, payload, &outcome, now_ns);
+                CheckedIn::Ended(Ended {
+                    then,
+                    outcome,
+                    to_release,
+                })
             }
         }
     }
@@ -460,9 +485,13 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Checks a payload in whose check came true. That beats every request in its notes, so none is
     /// read: the entry goes, or stays with the answer for its future.
     #[inline(always)]
-    pub(crate) fn check_in_true(&mut self, held: CheckedOut<O>, now_ns: EndedAt) -> Ended<K, O> {
+    pub(crate) fn check_in_true(
+        &mut self,
+        held: CheckedOut<O>,
+        now_ns: EndedAt,
+    ) -> (Then<O>, ToRelease<K>) {
         self.counts.checks += 1;
-        self.end_operation(held.handle, held.payload, Outcome::Completed, now_ns)
+        self.end_operation(held.handle, held.payload, &Outcome::Completed, now_ns)
     }
 
     /// Ends an operation from outside. Returns `None` when its holder was left a note, or it is
@@ -476,7 +505,12 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     ) -> Option<Ended<K, O>> {
         // A payload that is out is its holder's to end.
         let payload = self.get_mut(handle)?.claim(&outcome)?;
-        Some(self.end_operation(handle, payload, outcome, now_ns))
+        let (then, to_release) = self.end_operation(handle, payload, &outcome, now_ns);
+        Some(Ended {
+            then,
+            outcome,
+            to_release,
+        })
     }
 
     /// Ends an operation whose payload is out for good: counts the end, and removes the entry. An
@@ -486,49 +520,13 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         &mut self,
         handle: TimerHandle,
         payload: O,
-        outcome: Outcome,
+        outcome: &Outcome,
         now_ns: EndedAt,
-    ) -> Ended<K, O> {
+    ) -> (Then<O>, ToRelease<K>) {
         let wheel = &self.entries.wheel;
         let entry = || wheel.get(handle.id());
-        count_end(&mut self.counts, &mut self.timed, &outcome, now_ns, entry);
-        self.remove_or_keep(handle, payload, outcome)
-    }
-
-    /// Removes the entry of an operation that has ended, and its first watch. An entry that a
-    /// future waits for stays, with the answer.
-    // In a debug build each copy that is inlined has stack of its own for the payload.
-    #[cfg_attr(not(debug_assertions), inline(always))]
-    fn remove_or_keep(&mut self, handle: TimerHandle, payload: O, outcome: Outcome) -> Ended<K, O> {
-        // Apart, so that large payloads that no future waits for are not moved for it.
-        if O::AWAITED {
-            return self.remove_unless_awaited(handle, payload, outcome);
-        }
-        self.remove_entry(handle, payload, outcome)
-    }
-
-    #[cfg_attr(not(debug_assertions), inline(always))]
-    fn remove_unless_awaited(
-        &mut self,
-        handle: TimerHandle,
-        payload: O,
-        outcome: Outcome,
-    ) -> Ended<K, O> {
-        match self.end_awaited(handle, payload, outcome) {
-            Ok(ended) => ended,
-            Err((payload, outcome)) => self.remove_entry(handle, payload, outcome),
-        }
-    }
-
-    /// Removes an entry, and its first watch.
-    #[inline(always)]
-    fn remove_entry(&mut self, handle: TimerHandle, payload: O, outcome: Outcome) -> Ended<K, O> {
-        let Some(remains) = self.entries.remove(handle) else {
-            return Ended::at_once(payload, outcome);
-        };
-        let deadline = remains.deadline;
-        let to_release = self.unlink_ended(handle, remains);
-        to_release.into_ended(Then::CallBack { payload, deadline }, outcome)
+        count_end(&mut self.counts, &mut self.timed, outcome, now_ns, entry);
+        self.end(handle, payload, outcome)
     }
 
     /// Reschedules an operation, unless its end is decided or pending. Returns the tick

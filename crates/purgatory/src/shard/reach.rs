@@ -37,7 +37,12 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                 Err(not_awaited) => payload = not_awaited,
             }
         }
-        ReachResult::Parked(self.remove_entry(handle, payload, Outcome::Completed))
+        let (then, to_release) = self.remove(handle, payload);
+        ReachResult::Parked(Ended {
+            then,
+            outcome: Outcome::Completed,
+            to_release,
+        })
     }
 
     /// Calls `reach` with a parked operation where it lies. It must not panic. Returns the waker of

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::Fate};
 
 use super::{
-    Ended, EndedAt, Inserted, ParkTimes, SecondaryId, Shard, Then, Watermark,
+    Ended, EndedAt, Inserted, ParkTimes, SecondaryId, Shard, Then, ToRelease, Watermark,
     awaited::last_waker_of,
     count_end,
     entries::Entries,
@@ -66,10 +66,7 @@ impl<O> MetWait<O> {
         Ended {
             then: self.then.into(),
             outcome: Outcome::Completed,
-            permit: Some(self.weight),
-            last_secondary: None,
-            emptied_key: None,
-            moved_up: None,
+            to_release: ToRelease::permit(Some(self.weight)),
         }
     }
 }

@@ -542,6 +542,15 @@ impl<T> TimingWheel<T> {
         true
     }
 
+    /// Takes the task at an index, as in [`at`](Self::at), off its bucket. It counts as cancelled,
+    /// but stays in the wheel's keeping. O(1).
+    #[doc(hidden)]
+    #[inline]
+    pub fn stop_at(&mut self, index: u32) {
+        let place = self.nodes.at_mut(index).take_place();
+        self.cancelled_count += u64::from(self.unlink(index, place));
+    }
+
     /// Takes out a task that is in no bucket: one that was found due and left, say. `None` if it is
     /// gone, or in a bucket. O(1).
     #[inline]

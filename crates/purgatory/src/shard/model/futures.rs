@@ -208,7 +208,7 @@ impl Model {
         }
         let (parked, left) = self.reference.remove_ended(id, &Outcome::Completed);
         assert_eq!(ended.moved_up, moved_up);
-        assert_eq!(ended.permit, parked.payload);
+        assert_eq!(ended.permit, Some(parked.payload));
         assert_eq!(ended.last_secondary, parked.tickets.last().copied());
         assert_eq!(ended.emptied_key.map(|key| key.number), left);
         self.reference.count_if(!at_once, "a value is made later");

@@ -328,15 +328,18 @@ impl Model {
 
     /// Compares an ended operation; returns its deadline.
     pub(super) fn departed(&mut self, ended: Ended, outcome: &Outcome) -> u64 {
-        let number = ended.permit.expect("it was parked"); // with its number as its weight
+        let number = ended.to_release.permit.expect("it was parked"); // with its number as its weight
         let id = self.reference.handle_of(number);
         let moved_up = self.reference.moved_up(id);
         let (parked, left) = self.reference.remove_ended(id, outcome);
-        assert_eq!(ended.moved_up, moved_up);
+        assert_eq!(ended.to_release.moved_up, moved_up);
         let payload = parked.payload;
         assert_eq!((number, &ended.outcome), (payload, outcome));
-        assert_eq!(ended.last_secondary, parked.tickets.last().copied());
-        assert_eq!(ended.emptied_key.map(|key| key.number), left);
+        assert_eq!(
+            ended.to_release.last_secondary,
+            parked.tickets.last().copied()
+        );
+        assert_eq!(ended.to_release.emptied_key.map(|key| key.number), left);
         let mut answered = Answered {
             id,
             payload,
