@@ -20,7 +20,10 @@ use crate::{
         trace,
     },
     operation::{Answering, DelayedOperation, Outcome},
-    shard::{AllEnded, Ended, EndedAt, MovedUp, SecondaryId, Then, ToRelease, values::MetWait},
+    shard::{
+        AllEnded, Ended, EndedAt, MovedUp, SecondaryId, Then, ToRelease,
+        values::{MetWait, MetWaits},
+    },
     watches::WatchKey,
 };
 
@@ -106,6 +109,25 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return self.release_permit(permit);
         }
         self.release_permit(permit);
+    }
+
+    /// Unlocks the shard of a key whose value has met waits. Places of answered ones are returned
+    /// before that, as in [`unlock_answered`](Self::unlock_answered).
+    #[inline(always)]
+    pub(super) fn unlock_met(&self, shard: LockedShard<'_, K, O>, met: &MetWaits<O>) {
+        if failpoint!(AnsweredKeepsPlace) {
+            drop(shard);
+            return self.release_met(met);
+        }
+        self.release_met(met);
+    }
+
+    /// Returns the places of the met waits that are answered.
+    #[inline]
+    pub(super) fn release_met(&self, met: &MetWaits<O>) {
+        if met.answered > 0 {
+            self.release_permits(met.answered, met.answered_weight);
+        }
     }
 
     /// Takes an ended operation out of the watch lists it is still on.
@@ -236,8 +258,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.finish(call, wait.into_ended());
             return;
         }
-        self.release_permit(Some(wait.weight));
-        self.report_outcome(wait.then.into(), Outcome::Completed);
+        let (permit, then) = wait.into_parts();
+        self.release_permit(permit);
+        self.report_outcome(then, Outcome::Completed);
     }
 
     /// Leaves the check of the next in turn to the outermost call.

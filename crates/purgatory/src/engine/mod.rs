@@ -332,9 +332,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Returns the place and weight of an operation that has ended, if it was parked.
     #[inline]
     fn release_permit(&self, permit: Option<u64>) {
-        let Some(weight) = permit else { return };
+        if let Some(weight) = permit {
+            self.release_permits(1, weight);
+        }
+    }
+
+    /// Returns the places of operations that have ended, and the sum of their weights.
+    #[inline]
+    fn release_permits(&self, count: u64, weight: u64) {
         if let Some(permits) = &self.settings.permits {
-            permits.release(1);
+            permits.release(count);
         }
         if let Some(weights) = &self.settings.weights {
             weights.release(weight);

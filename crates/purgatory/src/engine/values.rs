@@ -212,6 +212,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let mut met = MetWaits::new();
         let meet = |wait: &mut O| wait.meet(value);
         shard.take_met(record, value, usize::MAX, now_ns, &mut met, meet);
+        self.release_met(&met);
         let unmet = shard.unmet(record);
 
         // 4. Finish what ended, and cancel the others.
@@ -280,7 +281,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             let mut met = MetWaits::new();
             let meet = |wait: &mut O| wait.meet(value);
             let more = shard.take_met(record, value, MET_BATCH, now_ns, &mut met, meet);
-            drop(shard);
+            self.unlock_met(shard, &met);
 
             // 2. Finish them. A wait for less that a callback asks for is over at once, so this
             //    ends.

@@ -31,6 +31,9 @@ use crate::operation::{Answering, DelayedOperation, Outcome};
 pub(crate) struct MetWaits<O> {
     /// Waits for this key alone.
     pub(crate) waits: SmallVec<[MetWait<O>; 8]>,
+    /// The number of those whose answers are in their entries, and the sum of their weights.
+    pub(crate) answered: u64,
+    pub(crate) answered_weight: u64,
     /// Quorums of which this key is a member.
     pub(crate) quorums: Vec<TimerHandle>,
 }
@@ -38,16 +41,10 @@ pub(crate) struct MetWaits<O> {
 /// A wait for one key's value that has ended as Completed. Smaller than an [`Ended`]: it watches no
 /// other key, and the record of its own stays, with the value.
 #[derive(Debug)]
-pub(crate) struct MetWait<O> {
-    pub(crate) then: ThenMet<O>,
-    /// Its weight, to be returned.
-    pub(crate) weight: u64,
-}
-
-/// The rest of the end of a [`MetWait`]: a smaller [`Then`].
-#[derive(Debug)]
-pub(crate) enum ThenMet<O> {
-    CallBack(O),
+pub(crate) enum MetWait<O> {
+    /// It is called back. It has its place, and this weight, until then.
+    CallBack { payload: O, weight: u64 },
+    /// Its answer is in its entry. Its task is woken, if it was polled.
     Wake(Option<Waker>),
 }
 
@@ -55,38 +52,40 @@ impl<O> MetWaits<O> {
     pub(crate) fn new() -> Self {
         MetWaits {
             waits: SmallVec::new(),
+            answered: 0,
+            answered_weight: 0,
             quorums: Vec::new(),
         }
     }
 }
 
 impl<O> MetWait<O> {
-    /// Returns it as any operation that has ended.
-    pub(crate) fn into_ended<K>(self) -> Ended<K, O> {
-        Ended {
-            then: self.then.into(),
-            outcome: Outcome::Completed,
-            to_release: ToRelease::permit(Some(self.weight)),
+    /// Returns its weight if it has a place, and what is left of its end.
+    #[inline(always)]
+    pub(crate) fn into_parts(self) -> (Option<u64>, Then<O>) {
+        match self {
+            MetWait::CallBack { payload, weight } => {
+                let deadline = u64::MAX; // it did not expire
+                (Some(weight), Then::CallBack { payload, deadline })
+            }
+            MetWait::Wake(waker) => (None, Then::Wake(waker)),
         }
     }
-}
 
-impl<O> From<ThenMet<O>> for Then<O> {
-    #[inline(always)]
-    fn from(then: ThenMet<O>) -> Self {
-        match then {
-            ThenMet::CallBack(payload) => Then::CallBack {
-                payload,
-                deadline: u64::MAX, // it did not expire
-            },
-            ThenMet::Wake(waker) => Then::Wake(waker),
+    /// Returns it as any operation that has ended.
+    pub(crate) fn into_ended<K>(self) -> Ended<K, O> {
+        let (permit, then) = self.into_parts();
+        Ended {
+            then,
+            outcome: Outcome::Completed,
+            to_release: ToRelease::permit(permit),
         }
     }
 }
 
 impl<O: DelayedOperation> Entries<O> {
     /// Ends a wait for one key's value as Completed, which `meet` gives the value, and adds it to
-    /// `waits`. `count` counts the end. If it is held, its holder is left a note to end it. Returns
+    /// `met`. `count` counts the end. If it is held, its holder is left a note to end it. Returns
     /// false if its watch had left. O(1).
     #[inline(always)]
     fn end_met(
@@ -95,7 +94,7 @@ impl<O: DelayedOperation> Entries<O> {
         record: u32,
         meet: &mut impl FnMut(&mut O) -> Answering,
         count: impl FnOnce(&Entry<O>),
-        waits: &mut SmallVec<[MetWait<O>; 8]>,
+        met: &mut MetWaits<O>,
     ) -> bool {
         let mut waited = false;
         let ended = &mut self.ended;
@@ -116,8 +115,10 @@ impl<O: DelayedOperation> Entries<O> {
             // 2. One that a future waits for is the answer, and stays in the entry.
             if !is_abandoned {
                 if let Answering::Made(waker) = meet(payload) {
-                    let then = ThenMet::Wake(last_waker_of(&mut entry.cold, waker));
-                    waits.push(MetWait { then, weight });
+                    let waker = last_waker_of(&mut entry.cold, waker);
+                    met.waits.push(MetWait::Wake(waker));
+                    met.answered += 1;
+                    met.answered_weight += weight;
                     entry.notes.set(Notes::ENDED | Notes::ANSWERED);
                     *ended += 1;
                     count(entry);
@@ -126,8 +127,7 @@ impl<O: DelayedOperation> Entries<O> {
             }
             // 3. Any other leaves with its payload.
             if let Some(payload) = entry.take() {
-                let then = ThenMet::CallBack(payload);
-                waits.push(MetWait { then, weight });
+                met.waits.push(MetWait::CallBack { payload, weight });
             }
             count(entry);
             Fate::Gone(())
@@ -347,11 +347,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             let completed = &Outcome::Completed;
             let count =
                 |entry: &Entry<O>| count_end(counts, timed, completed, now_ns, || Some(entry));
-            let waits = &mut met.waits;
-            if self
-                .entries
-                .end_met(&unmet, record, &mut meet, count, waits)
-            {
+            if self.entries.end_met(&unmet, record, &mut meet, count, met) {
                 left += 1;
             } else {
                 watermarks.was_gone();

@@ -1,7 +1,7 @@
 //! Watermarks: advances and removals of values against waits for them.
 
 use loom::thread;
-use purgatory::{WaitError, Watermarks, sync::Failpoint};
+use purgatory::{Purgatory, WaitError, Watermarks, sync::Failpoint};
 use timer_core::ManualTimer;
 
 use super::{MS, by_hand, check, ending};
@@ -25,6 +25,24 @@ fn advance_against_wait_for() {
             (ending(&mut wait), watermarks.purgatory().len()),
             (Some(Ok(3)), 0)
         );
+    });
+}
+
+/// A wait has no place any more once its future has the value, so that another one can be parked.
+#[test]
+fn place_of_wait_against_its_value() {
+    check(&[Failpoint::AnsweredKeepsPlace], || {
+        let timer = ManualTimer::new();
+        let purgatory = Purgatory::builder("loom").timer(&timer).max_parked(1);
+        let watermarks: Watermarks<u8> = Watermarks::over(purgatory.build().unwrap());
+        let mut wait = watermarks.wait_for(&1, 2, MS);
+        let leader = watermarks.clone();
+        let leader = thread::spawn(move || leader.advance(&1, 3));
+        if ending(&mut wait).is_some() {
+            let next = watermarks.wait_for(&1, 4, MS);
+            assert!(next.id().is_some(), "there is no place");
+        }
+        leader.join().unwrap().unwrap();
     });
 }
 
