@@ -21,7 +21,7 @@ use crate::{
 /// A waiter that an event found.
 enum Found<O> {
     CheckedOut(CheckedOut<O>),
-    /// Its first key is in another shard, so it is still to be checked out.
+    /// Its first key is in another shard, so it is still to be checked out; or it was held.
     Elsewhere(TimerHandle),
 }
 
@@ -46,6 +46,14 @@ impl<O> Batch<O> {
     pub(super) fn new() -> Self {
         Batch {
             found: SmallVec::new(),
+            elsewhere: false,
+        }
+    }
+
+    /// Makes a batch for the waiters of a key, with room for as many as are checked together.
+    pub(super) fn of(waiters: usize) -> Self {
+        Batch {
+            found: SmallVec::with_capacity(waiters.min(CHECK_BATCH)),
             elsewhere: false,
         }
     }
@@ -234,26 +242,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         checked.verdict == Verdict::Satisfied
     }
 
-    /// Checks out the waiters whose first key is in another shard. A waiter that is held leaves the
-    /// batch: its holder checks it again.
+    /// Checks out the waiters whose first key is in another shard. One that is held stays as it
+    /// is: its holder checks it again.
+    ///
+    /// One lock hold each: a batch has seldom two of one shard.
     fn check_out_elsewhere(&self, batch: &mut Batch<O>) {
-        let elsewhere = batch.found.iter_mut().filter_map(|found| match found {
-            Found::Elsewhere(handle) => Some((*handle, found)),
-            Found::CheckedOut(_) => None,
-        });
-        self.each_in_first_shard(
-            elsewhere,
-            |(handle, _)| *handle,
-            |first_shard, (handle, found)| {
-                if let Some(held) = first_shard.check_out(handle) {
+        for found in &mut batch.found {
+            if let Found::Elsewhere(handle) = *found {
+                if let Some(held) = self.first_shard_of(handle).check_out(handle) {
                     *found = Found::CheckedOut(held);
                 }
-            },
-        );
-        // The others are held, or have ended.
-        batch
-            .found
-            .retain(|found| matches!(found, Found::CheckedOut(_)));
+            }
+        }
         batch.elsewhere = false;
     }
 

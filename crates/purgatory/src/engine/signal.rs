@@ -49,6 +49,12 @@ struct Begun<'a, K: Eq + Clone, O> {
 }
 
 impl<'a, K: WatchKey, O: DelayedOperation> Begun<'a, K, O> {
+    /// Makes a batch for the key's waiters.
+    #[inline]
+    fn batch(&self) -> Batch<O> {
+        Batch::of(self.shard.waiters(self.record))
+    }
+
     /// Begins a walk over the key's plain watches, with the first `limit` waiters in `batch`.
     #[inline]
     fn walk(
@@ -113,7 +119,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return 0;
         };
         let has_in_turn = begun.signalled.has_in_turn;
-        let mut batch = Batch::new();
+        let mut batch = begun.batch();
         let mut walk = begun.walk(self, CHECK_BATCH, &mut batch);
         let mut completed = self.check_batch_with(&call, &mut batch, event);
         while walk.next_into(CHECK_BATCH, &mut batch) {
@@ -218,7 +224,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
 
         let has_in_turn = begun.signalled.has_in_turn;
-        let mut batch = Batch::new();
+        let mut batch = begun.batch();
         let mut walk = begun.walk(self, CHECK_BATCH, &mut batch);
         let mut completed = self.check_batch(call, &mut batch);
         while walk.next_into(CHECK_BATCH, &mut batch) {

@@ -18,7 +18,7 @@
 //! - **Place**: a walk's `next` and `last` name links of its list; a watch that leaves moves them
 //!   along before its link is gone.
 
-use std::mem;
+use std::{hint, mem};
 
 use hashbrown::Equivalent;
 use timer_core::{TimerHandle, TimingWheel, driver::Pages};
@@ -33,6 +33,13 @@ use super::{
     },
     watermark_queue::{Ends, Lowest, NONE, Unmet, UnmetWaiter, Watermark, WatermarkKind},
 };
+
+/// The number of entries from which on a shard's links are seldom in cache. Smaller in tests, so
+/// that they reach it.
+const LARGE: usize = if cfg!(test) { 4 } else { 256 };
+
+/// Links that are read ahead from each end of a list.
+const READ_AHEAD: usize = 32;
 
 /// The links of a shard, in entries and in secondary watches.
 pub(super) struct Links<'a, O> {
@@ -435,6 +442,9 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             },
         };
         // 2. The first waiters. For most keys that is all.
+        if self.entries.wheel.len() >= LARGE {
+            self.read_ahead(ends);
+        }
         let next = self.visit(ends.head, ends.tail, limit, found);
         if next == NONE {
             return None;
@@ -449,6 +459,32 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             last: ends.tail,
         });
         Some(id)
+    }
+
+    /// Reads links of a list from both its ends, so that their cache misses overlap. On its way
+    /// along the list a walk would wait for each of them.
+    fn read_ahead(&self, ends: Ends) {
+        let mut front = ends.head;
+        let mut back = ends.tail;
+        for _ in 0..READ_AHEAD {
+            if front == back {
+                break;
+            }
+            front = self.link_at(front).next;
+            if front == back {
+                break;
+            }
+            back = self.link_at(back).prev;
+        }
+        // Without a use they would not be read.
+        hint::black_box((front, back));
+    }
+
+    fn link_at(&self, at: u32) -> &Link {
+        match at & SLOT {
+            0 => &self.entries.wheel.at(at).link,
+            _ => &self.cold.secondary.at(at & !SLOT).link,
+        }
     }
 
     /// Visits the next `limit` waiters of a walk, which ends with the last one. Returns its id
