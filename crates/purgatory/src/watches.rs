@@ -138,10 +138,11 @@ impl<'a, K> Watches<'a, K> {
     /// - Rechecks and last checks are for the head only. [`complete`](crate::Purgatory::complete)
     ///   of an operation that is not the head, and needs a check, gives
     ///   [`NoValue`](crate::EndResult::NoValue).
-    /// - A [`WaitFuture`](crate::WaitFuture) in turn that is dropped after it was completed, and
+    /// - A [`WaitFuture`](crate::WaitFuture) in turn that has waited, was completed, and is dropped
     ///   before its value was taken, passes its turn on: first the value is dropped, then the head
     ///   is checked as by an event for one. A value that is a guard counts once, as that check
-    ///   finds only what the guard has returned.
+    ///   finds only what the guard has returned. (A future whose operation was taken out, and has
+    ///   not been answered, does the same.)
     ///
     /// "Ahead" is decided under the lock of the key's shard as the call begins. Of calls that
     /// overlap, either may be first. Operations that wait under the key otherwise are checked as

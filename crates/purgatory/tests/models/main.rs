@@ -7,4 +7,5 @@ mod effort;
 
 mod model;
 mod oracle;
+mod turns;
 mod watermarks;
