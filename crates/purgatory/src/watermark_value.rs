@@ -41,7 +41,8 @@
 ///
 /// A mapping that breaks a promise makes waits end early, late or with another value. The methods
 /// run with nothing locked, on the threads that call `Watermarks` or a wait's future, or that
-/// complete a quorum.
+/// complete a quorum. A panic there is the caller's; a quorum that completes ends as
+/// [`Panicked`](crate::CancelReason::Panicked).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a value of `Watermarks`",
     label = "`Watermarks` keep integers of up to 64 bits, and types that map to their rank",

@@ -8,7 +8,7 @@ use crate::{
         values::{Judgement, ValueWait},
     },
     error::WaitError,
-    operation::{Answering, DelayedOperation, Outcome, opaque},
+    operation::{Answering, CancelReason, DelayedOperation, Outcome, opaque},
     shard::values::Member,
     watermark_value::WatermarkValue,
 };
@@ -204,6 +204,8 @@ impl<K: Send + 'static, V: WatermarkValue> QuorumWait for QuorumOf<K, V> {
     }
 
     fn make_answer(&mut self, outcome: &Outcome) {
+        // It stays at that if the type of the values panics.
+        self.answer = Some(Err(WaitError::Cancelled(CancelReason::Panicked)));
         let watermarks = mem::take(&mut self.watermarks);
         if *outcome != Outcome::Completed {
             self.answer = Some(Err(WaitError::of(outcome.clone())));

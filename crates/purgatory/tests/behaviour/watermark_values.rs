@@ -5,16 +5,17 @@ use std::{
     fmt::Debug,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
         mpsc,
     },
     thread,
 };
 
-use crate::support::{SECOND, assert_empty, by_hand, over, poll};
+use crate::support::{SECOND, Woken, assert_empty, by_hand, over, poll};
 use purgatory::{
-    CancelReason::QuorumLost, Outcome::Completed, Purgatory, RefusedReason, WaitError,
-    WatermarkValue, WatermarkWait, Watermarks,
+    CancelReason::{Panicked, QuorumLost},
+    Outcome::Completed,
+    Purgatory, RefusedReason, WaitError, WatermarkValue, WatermarkWait, Watermarks,
 };
 use timer_core::ManualTimer;
 
@@ -247,6 +248,39 @@ fn mapping_runs_with_nothing_locked() {
     });
     assert_eq!(is_done.recv_timeout(60 * SECOND), Ok(()));
     drop(timer);
+    assert_empty(&waits);
+}
+
+/// The mapping runs as the answer of a quorum is made. Its task is woken all the same.
+#[test]
+fn quorum_whose_values_panic_ends_as_panicked() {
+    static PANICS: AtomicBool = AtomicBool::new(false);
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Panicking(u64);
+
+    impl WatermarkValue for Panicking {
+        fn to_rank(self) -> u64 {
+            self.0
+        }
+
+        fn from_rank(rank: u64) -> Self {
+            assert!(!PANICS.load(Relaxed), "a mapping panics");
+            Panicking(rank)
+        }
+    }
+
+    let (_timer, waits, panicking) = watermarks();
+    let both = [(1, Panicking(5)), (2, Panicking(5))];
+    let mut quorum = panicking.wait_for_all(&both, SECOND);
+    let task = Woken::task();
+    assert!(task.poll(&mut quorum).is_pending());
+    panicking.advance(&1, Panicking(5)).unwrap();
+    PANICS.store(true, Relaxed);
+    assert_eq!(panicking.remove(&2), 1);
+    assert_eq!(task.times(), 1);
+    assert_eq!(over(&mut quorum), Err(WaitError::Cancelled(Panicked)));
+    assert_eq!(waits.stats().panics, 1);
     assert_empty(&waits);
 }
 
