@@ -157,8 +157,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Checks the waiters of a batch, in order, and finishes those that ended. Leaves it empty.
-    /// Returns how many completed.
+    /// Checks the waiters of a batch, none of which waits in turn, in order, and finishes those that
+    /// ended. Leaves it empty. Returns how many completed.
     #[inline]
     pub(super) fn check_batch(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
         if batch.elsewhere {
@@ -173,7 +173,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Checks an operation for an event, and finishes it if it ended. Returns 1 if it completed.
+    /// Checks an operation for an event, and finishes it if it ended. It does not wait in turn.
+    /// Returns 1 if it completed.
     #[inline]
     pub(super) fn check_alone(self: &Arc<Self>, call: &Call<'_>, mut held: CheckedOut<O>) -> usize {
         held.verdict = self.check(&mut held.payload, O::try_complete);
@@ -222,7 +223,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             for &handle in handles {
                 batch.push(handle);
             }
-            completed += self.check_batch(call, &mut batch);
+            self.check_out_elsewhere(&mut batch);
+            // Some may wait in turn, so `check_batch` is not for them.
+            completed += self.check_many(call, &mut batch, O::try_complete);
         }
         completed
     }

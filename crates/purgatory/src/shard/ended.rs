@@ -70,23 +70,37 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Takes the first watch of an operation that has ended off its key.
     #[inline(always)]
     pub(super) fn unlink_ended(&mut self, handle: TimerHandle, remains: Remains) -> ToRelease<K> {
-        // 1. In turn: the next is the head once this one has left, and is checked by its finisher.
+        // In turn: the next is the head once this one has left, and is checked by its finisher.
         let mut moved_up = None;
         if O::CHECKED && remains.link.is_head_in_turn() {
             moved_up = self.entries.moved_up(remains.link, remains.noted_turn);
         }
-        // 2. Its watch, by the link that came out of its entry.
+        ToRelease {
+            moved_up,
+            ..self.unlink_not_in_turn(handle, remains)
+        }
+    }
+
+    /// Takes the first watch of an operation that has ended off its key, where it did not wait in
+    /// turn.
+    #[inline(always)]
+    pub(super) fn unlink_not_in_turn(
+        &mut self,
+        handle: TimerHandle,
+        remains: Remains,
+    ) -> ToRelease<K> {
+        // Its watch, by the link that came out of its entry.
         let mut emptied_key = None;
         if !failpoint!(EndedStaysListed) {
             emptied_key = self.unlink(handle.id().index(), remains.link);
         }
         self.entry_left();
-        // 3. What the entry knew of the other watches and the weight goes to the caller.
+        // What the entry knew of the other watches and the weight goes to the caller.
         ToRelease {
             permit: Some(remains.weight),
             last_secondary: remains.last_secondary,
             emptied_key,
-            moved_up,
+            moved_up: None,
         }
     }
 }
@@ -95,7 +109,12 @@ impl<O: DelayedOperation> Entries<O> {
     /// Ends an operation whose payload is out for good, and removes its entry unless a future waits
     /// for it. O(1).
     #[cfg_attr(not(debug_assertions), inline(always))] // as `Shard::end`
-    fn end(&mut self, handle: TimerHandle, payload: O, outcome: &Outcome) -> (Then<O>, Remains) {
+    pub(super) fn end(
+        &mut self,
+        handle: TimerHandle,
+        payload: O,
+        outcome: &Outcome,
+    ) -> (Then<O>, Remains) {
         // Apart, so that large payloads that no future waits for are not moved for it.
         if O::AWAITED {
             return self.end_unless_awaited(handle, payload, outcome);

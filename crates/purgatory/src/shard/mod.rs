@@ -451,17 +451,19 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// many waiters a third more.
     #[inline(always)]
     pub(crate) fn check_in(&mut self, held: CheckedOut<O>, now_ns: EndedAt) -> CheckedIn<K, O> {
+        self.counts.checks += 1;
         // 1. True: it ends.
         if held.verdict == Verdict::Satisfied {
-            let (then, to_release) = self.check_in_true(held, now_ns);
+            let outcome = Outcome::Completed;
+            let (then, to_release) =
+                self.end_operation(held.handle, held.payload, &outcome, now_ns);
             return CheckedIn::Ended(Ended {
                 then,
-                outcome: Outcome::Completed,
+                outcome,
                 to_release,
             });
         }
         // 2. Otherwise the entry decides, by its notes.
-        self.counts.checks += 1;
         let handle = held.handle;
         let entry = self
             .get_mut(handle)
@@ -482,16 +484,21 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Checks a payload in whose check came true. That beats every request in its notes, so none is
-    /// read: the entry goes, or stays with the answer for its future.
+    /// Checks a payload in whose check came true, of an operation that does not wait in turn. That
+    /// beats every request in its notes, so none is read: the entry goes, or stays with the answer
+    /// for its future.
     #[inline(always)]
     pub(crate) fn check_in_true(
         &mut self,
         held: CheckedOut<O>,
         now_ns: EndedAt,
     ) -> (Then<O>, ToRelease<K>) {
+        let outcome = &Outcome::Completed;
         self.counts.checks += 1;
-        self.end_operation(held.handle, held.payload, &Outcome::Completed, now_ns)
+        self.count_end_of(held.handle, outcome, now_ns);
+        let (then, remains) = self.entries.end(held.handle, held.payload, outcome);
+        debug_assert!(!remains.link.is_head_in_turn(), "it is checked in turn");
+        (then, self.unlink_not_in_turn(held.handle, remains))
     }
 
     /// Ends an operation from outside. Returns `None` when its holder was left a note, or it is
@@ -523,10 +530,16 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         outcome: &Outcome,
         now_ns: EndedAt,
     ) -> (Then<O>, ToRelease<K>) {
+        self.count_end_of(handle, outcome, now_ns);
+        self.end(handle, payload, outcome)
+    }
+
+    /// Counts the end of an operation, whose entry is there to be asked for its time.
+    #[inline(always)]
+    fn count_end_of(&mut self, handle: TimerHandle, outcome: &Outcome, now_ns: EndedAt) {
         let wheel = &self.entries.wheel;
         let entry = || wheel.get(handle.id());
         count_end(&mut self.counts, &mut self.timed, outcome, now_ns, entry);
-        self.end(handle, payload, outcome)
     }
 
     /// Reschedules an operation, unless its end is decided or pending. Returns the tick
