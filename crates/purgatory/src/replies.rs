@@ -4,7 +4,7 @@
 //! The thread that ends the operation, by its key or because its timeout fired, decides its outcome
 //! under the shard's lock and leaves the answer in its entry, where the future takes it from.
 
-use std::{borrow::Borrow, hash::Hash, mem, slice, sync::Arc, task::Waker};
+use std::{borrow::Borrow, hash::Hash, mem, sync::Arc, task::Waker};
 
 use timer_core::BuildError;
 
@@ -166,8 +166,9 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or if the purgatory is shut
     /// down or full.
     pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
-        self.expect_under(slice::from_ref(&key), timeout.into())
-            .map_err(|reason| Refused::new(key, reason))
+        let core = &self.purgatory.core;
+        let parked = core.park_alone(self.expected(), key, timeout.into())?;
+        Ok(self.reply_of(parked))
     }
 
     /// Expects a reply under the first of these keys. Events and ends of the others reach it, too.
@@ -177,20 +178,26 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         timeout: Timeout,
     ) -> Result<WaitFuture<V>, RefusedReason> {
         let core = &self.purgatory.core;
-        let expected = Expected {
+        let parked = core.park(self.expected(), Watches::keys(keys), timeout)?;
+        Ok(self.reply_of(parked))
+    }
+
+    /// Makes a reply that is expected from now on.
+    fn expected(&self) -> Expected<V> {
+        Expected {
             state: Reply::Expected {
-                generation: core.generation(),
+                generation: self.purgatory.core.generation(),
                 waker: None,
             },
-        };
-        // Most replies have the request's key alone.
-        let parked = match keys {
-            [key] => core.park_alone(expected, key, timeout)?,
-            keys => core.park(expected, Watches::keys(keys), timeout)?,
-        };
+        }
+    }
+
+    /// Returns the future of a reply that was parked.
+    #[inline]
+    fn reply_of(&self, parked: ParkResult) -> WaitFuture<V> {
         match parked {
-            ParkResult::Parked(id) => Ok(self.purgatory.answer_of(id)),
-            ParkResult::Ended(outcome) => Ok(WaitFuture::ready(Err(WaitError::of(outcome)))),
+            ParkResult::Parked(id) => self.purgatory.answer_of(id),
+            ParkResult::Ended(outcome) => WaitFuture::ready(Err(WaitError::of(outcome))),
         }
     }
 

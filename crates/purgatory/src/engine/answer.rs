@@ -19,7 +19,7 @@ use crate::{
     engine::{Core, nested::Call},
     error::WaitError,
     operation::{CancelReason, DelayedOperation},
-    shard::{Polled, answer::Completed},
+    shard::{NoAnswer, answer::Completed},
     watches::WatchKey,
 };
 
@@ -60,16 +60,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let polled = self.first_shard_of(handle).poll(handle, waker, &mut clone);
         match polled {
-            Polled::Pending => Poll::Pending,
-            Polled::Answered(answered) => {
+            Ok(answered) => {
                 drop(answered.cold);
                 match answered.payload {
                     Some(payload) => Poll::Ready(payload.into_answer()),
                     None => unreachable!("it was answered"),
                 }
             }
-            Polled::NewTask => self.poll_for_new_task(handle, waker),
-            Polled::Lost => Poll::Ready(Err(WaitError::Cancelled(CancelReason::Panicked))),
+            Err(NoAnswer::Pending) => Poll::Pending,
+            Err(NoAnswer::NewTask) => self.poll_for_new_task(handle, waker),
+            Err(NoAnswer::Lost) => Poll::Ready(Err(WaitError::Cancelled(CancelReason::Panicked))),
         }
     }
 

@@ -342,13 +342,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         Ok(PermitGuard { core: self, weight })
     }
 
-    /// Parks an operation without a check, alone under its key. One lock hold.
+    /// Parks an operation without a check, alone under its key, which is handed back if it is
+    /// refused. One lock hold.
+    #[inline(always)]
     pub(crate) fn park_alone(
         &self,
         operation: O,
-        key: &K,
+        key: K,
         timeout: Timeout,
-    ) -> Result<ParkResult, RefusedReason> {
+    ) -> Result<ParkResult, Refused<K>> {
         // 1. Read the clock, since the deadline counts from the call. Is there time to wait?
         let now_ns = self.driver().now_ns();
         if let Some(outcome) = timeout.at_once(Verdict::Unsatisfied, now_ns) {
@@ -357,25 +359,31 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
 
         // 2. Take a place. Dropped before the operation is parked, the permit returns it.
-        let permit = self
-            .permit(&operation)
-            .inspect_err(|full| self.report_refusal(*full))?;
+        let permit = match self.permit(&operation) {
+            Ok(permit) => permit,
+            Err(full) => return Err(self.refused_alone(key, full)),
+        };
         let mut times = self.park_times(now_ns, timeout);
         times.info.weight = permit.weight;
 
         // 3. Put it in, unless another one waits for the key.
-        let hash = self.versions.hash(key);
+        let hash = self.versions.hash(&key);
         let mut shard = self.shard_of(hash);
-        if let Some(reason) = Self::refusal(&shard, key, hash) {
+        if let Some(reason) = Self::refusal(&shard, &key, hash) {
             drop(shard);
-            self.report_refusal(reason);
-            return Err(reason);
+            return Err(self.refused_alone(key, reason));
         }
         let inserted = shard.park_alone(&times, self.follows(), operation, key, hash);
         Self::work_at(&mut shard, &times, inserted.due);
         drop(shard);
         forget(permit); // the ending returns it
         Ok(ParkResult::Parked(self.id(inserted.handle)))
+    }
+
+    #[cold]
+    fn refused_alone(&self, key: K, reason: RefusedReason) -> Refused<K> {
+        self.report_refusal(reason);
+        Refused::new(key, reason)
     }
 
     /// Puts an operation that was checked under its first key. Under one key that saw no event

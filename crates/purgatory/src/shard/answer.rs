@@ -11,7 +11,7 @@ use timer_core::TimerHandle;
 
 use super::{
     Ended, EndedAt, Shard, ToRelease,
-    awaited::{Answered, Polled, last_waker_of},
+    awaited::{Answered, NoAnswer, last_waker_of},
     count_end,
     entry::{Entry, Notes, State},
 };
@@ -46,13 +46,13 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         handle: TimerHandle,
         waker: &Waker,
         clone: &mut Option<Waker>,
-    ) -> Polled<O> {
+    ) -> Result<Answered<O>, NoAnswer> {
         // Its future's: the entry is there, unless its payload was taken out of it.
-        let mut polled = Polled::Lost;
+        let mut no_answer = NoAnswer::Lost;
         let is_answered = |entry: &mut Entry<O>| {
             let is_answered = entry.notes.has(Notes::ANSWERED);
             if !is_answered {
-                polled = entry.poll(waker, clone);
+                no_answer = entry.poll(waker, clone);
             }
             is_answered
         };
@@ -60,9 +60,9 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         match wheel.cancel_if(handle.id(), is_answered, Entry::into_answered) {
             Some(answered) => {
                 self.entries.ended -= 1;
-                Polled::Answered(answered)
+                Ok(answered)
             }
-            None => polled,
+            None => Err(no_answer),
         }
     }
 
@@ -120,14 +120,13 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         answer: impl FnOnce(&mut O) -> Option<Waker>,
     ) -> Option<Completed<K>> {
         // 1. The answer, where the payload lies. A holder ends its operation itself.
-        let handle = self.entries.handle_at(index);
         let Shard {
             entries,
             timed,
             counts,
             ..
         } = self;
-        let (waker, remains) = entries.end_in_place(handle, |entry| {
+        let (waker, remains) = entries.end_in_place(index, |entry| {
             let State::Parked(payload) = &mut entry.state else {
                 return None;
             };
@@ -141,7 +140,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             count_end(counts, timed, completed, now_ns, || Some(entry));
             Some(waker)
         })?;
-        let ended = self.unlink_ended(handle, remains);
+        let ended = self.unlink_ended(index, remains);
         Some(Completed { ended, waker })
     }
 

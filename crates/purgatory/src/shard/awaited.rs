@@ -23,12 +23,10 @@ pub(crate) struct Answered<O> {
     pub(crate) cold: Option<Box<ColdState>>,
 }
 
-/// The result of a poll.
-#[derive(Debug)]
-pub(crate) enum Polled<O> {
-    /// It has its answer.
-    Answered(Answered<O>),
-    /// Its task is woken when it has.
+/// Why a poll found no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// Its task is woken when there is one.
     Pending,
     /// The last waker is of another task, or is out with the payload: to be polled again, with a
     /// clone of this one.
@@ -70,25 +68,25 @@ impl<O: DelayedOperation> Entry<O> {
 
     /// Keeps a clone of a polling task's waker; see [`Shard::poll`](super::Shard::poll).
     #[inline(always)]
-    pub(super) fn poll(&mut self, waker: &Waker, clone: &mut Option<Waker>) -> Polled<O> {
+    pub(super) fn poll(&mut self, waker: &Waker, clone: &mut Option<Waker>) -> NoAnswer {
         if self.notes.has(Notes::ABANDONED) {
-            return Polled::Lost;
+            return NoAnswer::Lost;
         }
         if failpoint!(PollLeavesNoWaker) {
-            return Polled::Pending;
+            return NoAnswer::Pending;
         }
         let last = self.last_waker();
         if failpoint!(FirstWakerStays) && last.is_some() {
-            return Polled::Pending;
+            return NoAnswer::Pending;
         }
         if clone.is_some() {
             mem::swap(last, clone);
-            return Polled::Pending;
+            return NoAnswer::Pending;
         }
         // To compare two wakers runs no user code, as to clone one does.
         match last {
-            Some(last) if last.will_wake(waker) => Polled::Pending,
-            _ => Polled::NewTask,
+            Some(last) if last.will_wake(waker) => NoAnswer::Pending,
+            _ => NoAnswer::NewTask,
         }
     }
 

@@ -37,14 +37,16 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         outcome: &Outcome,
     ) -> (Then<O>, ToRelease<K>) {
         let (then, remains) = self.entries.end(handle, payload, outcome);
-        (then, self.unlink_ended(handle, remains))
+        (then, self.unlink_ended(handle.id().index(), remains))
     }
 
     /// Takes an operation out whose payload is out, if a future waits for it: its entry stays, for
     /// the answer that it is given elsewhere. Hands any other back.
     #[cold]
     pub(super) fn detach(&mut self, handle: TimerHandle, mut payload: O) -> Result<Ended<K, O>, O> {
-        let ended = self.entries.end_in_place(handle, |entry| {
+        // 1. Its waker stays, since the payload is out.
+        let index = handle.id().index();
+        let ended = self.entries.end_in_place(index, |entry| {
             if entry.notes.has(Notes::ABANDONED) {
                 return None;
             }
@@ -54,22 +56,24 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         let Some(((), remains)) = ended else {
             return Err(payload);
         };
+        // 2. Its first watch leaves, and the answer follows.
         Ok(Ended {
             then: Then::Answer { payload, handle },
             outcome: Outcome::Completed,
-            to_release: self.unlink_ended(handle, remains),
+            to_release: self.unlink_ended(index, remains),
         })
     }
 
     /// Removes the entry of an operation whose payload is out for good, and its first watch.
     pub(super) fn remove(&mut self, handle: TimerHandle, payload: O) -> (Then<O>, ToRelease<K>) {
         let (then, remains) = self.entries.remove(handle, payload);
-        (then, self.unlink_ended(handle, remains))
+        (then, self.unlink_ended(handle.id().index(), remains))
     }
 
-    /// Takes the first watch of an operation that has ended off its key.
+    /// Takes the first watch of an operation that has ended, whose entry is or was at `index`, off
+    /// its key.
     #[inline(always)]
-    pub(super) fn unlink_ended(&mut self, handle: TimerHandle, remains: Remains) -> ToRelease<K> {
+    pub(super) fn unlink_ended(&mut self, index: u32, remains: Remains) -> ToRelease<K> {
         // In turn: the next is the head once this one has left, and is checked by its finisher.
         let mut moved_up = None;
         if O::CHECKED && remains.link.is_head_in_turn() {
@@ -77,22 +81,18 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
         ToRelease {
             moved_up,
-            ..self.unlink_not_in_turn(handle, remains)
+            ..self.unlink_not_in_turn(index, remains)
         }
     }
 
     /// Takes the first watch of an operation that has ended off its key, where it did not wait in
     /// turn.
     #[inline(always)]
-    pub(super) fn unlink_not_in_turn(
-        &mut self,
-        handle: TimerHandle,
-        remains: Remains,
-    ) -> ToRelease<K> {
+    pub(super) fn unlink_not_in_turn(&mut self, index: u32, remains: Remains) -> ToRelease<K> {
         // Its watch, by the link that came out of its entry.
         let mut emptied_key = None;
         if !failpoint!(EndedStaysListed) {
-            emptied_key = self.unlink(handle.id().index(), remains.link);
+            emptied_key = self.unlink(index, remains.link);
         }
         self.entry_left();
         // What the entry knew of the other watches and the weight goes to the caller.
@@ -173,21 +173,20 @@ impl<O: DelayedOperation> Entries<O> {
         (Then::CallBack { payload, deadline }, remains)
     }
 
-    /// Ends an operation and keeps its entry, if `put` returns something, which this returns. O(1).
+    /// Ends the operation of the entry at `index`, which stays, if `put` returns something. Returns
+    /// that. O(1).
     #[inline(always)]
     pub(super) fn end_in_place<R>(
         &mut self,
-        handle: TimerHandle,
+        index: u32,
         put: impl FnOnce(&mut Entry<O>) -> Option<R>,
     ) -> Option<(R, Remains)> {
-        let ended = self.wheel.end_with(handle.id(), |entry| {
-            let Some(put) = put(entry) else {
-                return Fate::Stays;
-            };
-            Fate::Stopped((put, entry.keep_ended()))
-        })?;
+        let entry = self.wheel.at_mut(index);
+        let put = put(entry)?;
+        let remains = entry.keep_ended();
+        self.wheel.stop_at(index);
         self.ended += 1;
-        Some(ended)
+        Some((put, remains))
     }
 }
 

@@ -258,6 +258,17 @@ impl<K: Eq> Keys<K> {
         number
     }
 
+    /// Adds the only watch of a key, which lies in the entry at `index`.
+    #[inline]
+    pub(super) fn watch_alone(&mut self, number: u32, index: u32) {
+        let record = self.at_mut(number);
+        record.waiters = 1;
+        record.plain = Ends {
+            head: index,
+            tail: index,
+        };
+    }
+
     /// Counts one waiter less. With the last one the record goes, unless it has a value, and the
     /// key is returned.
     #[inline]

@@ -49,7 +49,7 @@ use crate::{
     stats::{Counts, Stats, Times},
 };
 
-pub(crate) use awaited::Polled;
+pub(crate) use awaited::NoAnswer;
 pub(crate) use entries::{Entries, Inserted};
 pub(crate) use entry::{
     COUNTED_MAX, Cause, CheckedOut, CountedDown, Entry, Look, MovedUp, ParkInfo, ParkTimes, State,
@@ -333,11 +333,16 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         times: &ParkTimes,
         follows: Option<u64>,
         payload: O,
-        key: &K,
+        key: K,
         hash: u64,
     ) -> Inserted {
-        let record = self.keys.add(key.clone(), hash);
-        self.park_at(record, times, follows, State::Parked(payload), None)
+        let record = self.keys.add(key, hash);
+        self.counts.parked += 1;
+        let link = Link::new(WatchList::Plain, record);
+        let state = State::Parked(payload);
+        let inserted = self.entries.insert(times, follows, state, link);
+        self.keys.watch_alone(record, inserted.handle.id().index());
+        inserted
     }
 
     /// Puts an operation in, as [`park_at`](Self::park_at) does, that waits in turn under its only
@@ -498,7 +503,10 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.count_end_of(held.handle, outcome, now_ns);
         let (then, remains) = self.entries.end(held.handle, held.payload, outcome);
         debug_assert!(!remains.link.is_head_in_turn(), "it is checked in turn");
-        (then, self.unlink_not_in_turn(held.handle, remains))
+        (
+            then,
+            self.unlink_not_in_turn(held.handle.id().index(), remains),
+        )
     }
 
     /// Ends an operation from outside. Returns `None` when its holder was left a note, or it is

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     super::{
-        Polled, State,
+        NoAnswer, State,
         answer::{Abandoned, Completed},
     },
     reference::Answered,
@@ -124,14 +124,14 @@ impl Model {
         // A waker that is not the last one is cloned, with nothing locked.
         let shard = &mut self.shards[id.shard()];
         let mut polled = shard.poll(id, &waker, &mut clone);
-        if let Polled::NewTask = polled {
+        if let Err(NoAnswer::NewTask) = polled {
             assert!(is_out || !same(Some(&waker), last.as_ref()));
             clone = Some(waker.clone());
             polled = shard.poll(id, &waker, &mut clone);
         }
         match (polled, self.reference.take_answer(id)) {
-            (Polled::Answered(found), Some(expected)) => self.answered(found, expected),
-            (Polled::Pending, None) => {
+            (Ok(found), Some(expected)) => self.answered(found, expected),
+            (Err(NoAnswer::Pending), None) => {
                 self.reference.count_if(is_held, "a poll found it held");
                 *self.reference.polled(id).unwrap() = Some(waker);
             }
