@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
-use timer_core::{BuildError, Executor, MAX_SHARDS, Timer};
+use timer_core::{BuildError, Executor, MAX_SHARDS, Timer, driver::Driver};
 
 use crate::{
     boxed::BoxedOperation,
@@ -36,6 +36,11 @@ use crate::{
 #[must_use = "it builds nothing by itself"]
 pub struct Builder<K, O = BoxedOperation> {
     settings: Settings<K>,
+    /// `None`: the purgatory gets a timer of its own.
+    driver: Option<Arc<Driver>>,
+    executor: Option<Arc<dyn Executor>>,
+    /// `None`: as many as the machine's processors call for.
+    shards: Option<usize>,
     builds: PhantomData<fn() -> (K, O)>,
 }
 
@@ -48,7 +53,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     ///
     /// If you never advance a [`ManualTimer`](timer_core::ManualTimer), nothing expires.
     pub fn timer(mut self, timer: &impl Timer) -> Self {
-        self.settings.driver = Some(timer.driver());
+        self.driver = Some(timer.driver());
         self
     }
 
@@ -60,7 +65,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// with nothing locked. A panic in it is contained, and a job that it drops runs on the
     /// dropping thread.
     pub fn executor(mut self, executor: impl Executor) -> Self {
-        self.settings.executor = Some(Arc::new(executor));
+        self.executor = Some(Arc::new(executor));
         self
     }
 
@@ -131,7 +136,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// A key's hash chooses its shard. Each shard has a lock, so more shards reduce contention
     /// between threads. An empty shard takes 384 bytes, and its versions 64.
     pub fn shards(mut self, count: usize) -> Self {
-        self.settings.shards = Some(count);
+        self.shards = Some(count);
         self
     }
 
@@ -237,11 +242,11 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// - [`BuildError::Thread`] if a thread cannot be spawned for its own timer,
     /// - [`BuildError::Shards`] if the number of [`shards`](Self::shards) is out of bounds.
     pub fn build(self) -> Result<Purgatory<K, O>, BuildError> {
-        let shards = self.settings.shards.unwrap_or_else(default_shards);
+        let shards = self.shards.unwrap_or_else(default_shards);
         if !shards.is_power_of_two() || shards > MAX_SHARDS {
             return Err(BuildError::Shards(shards));
         }
-        Core::new(self.settings, shards).map(Purgatory::handle_of)
+        Core::new(self.settings, self.driver, self.executor, shards).map(Purgatory::handle_of)
     }
 }
 
@@ -250,9 +255,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Makes a purgatory with its own [timer](timer_core::SystemTimer).
     ///
     /// This starts the timer's two threads, which sleep while nothing is due, and makes 64 shards
-    /// for each processor: on two processors 128 shards, which take 56 KB while idle. A program
+    /// for each processor: on two processors 128 shards, which take 92 KB while idle. A program
     /// with several purgatories shares one timer: see [`builder`](Self::builder). On a shared timer
-    /// and with one [shard](Builder::shards) a purgatory has no thread, and takes 1.9 KB while
+    /// and with one [shard](Builder::shards) a purgatory has no thread, and takes 1.4 KB while
     /// idle.
     ///
     /// # Errors
@@ -265,17 +270,17 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     pub fn builder(name: impl Into<String>) -> Builder<K, O> {
         let settings = Settings {
             name: name.into().into(),
-            driver: None,
-            executor: None,
             callbacks_on_executor: false,
             permits: None,
             weights: None,
-            shards: None,
             recheck_every: None,
             on_missed: None,
         };
         Builder {
             settings,
+            driver: None,
+            executor: None,
+            shards: None,
             builds: PhantomData,
         }
     }

@@ -8,7 +8,6 @@ use std::{
     task::{Poll, Waker},
 };
 
-use crossbeam_utils::CachePadded;
 use timer_core::TimerHandle;
 
 use crate::{
@@ -19,7 +18,7 @@ use crate::{
     },
     error::WaitError,
     operation::{DelayedOperation, OperationId, Timeout},
-    sync::{Mutex, Share},
+    sync::{Mutex, Share, Spaced},
     watches::WatchKey,
 };
 
@@ -44,7 +43,7 @@ pub(crate) trait AnswerOrigin<T>: Send + Sync {
     fn must_not_block(&self) -> bool;
 }
 
-impl<K: WatchKey, O: Yields<T>, T> AnswerOrigin<T> for CachePadded<Arc<Core<K, O>>> {
+impl<K: WatchKey, O: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Core<K, O>>> {
     #[inline]
     fn poll(
         &self,
@@ -70,7 +69,10 @@ impl<K: WatchKey, O: Yields<T>, T> AnswerOrigin<T> for CachePadded<Arc<Core<K, O
     fn must_not_block(&self) -> bool {
         let must_not = self.executors.must_not_block();
         if cfg!(debug_assertions) && !must_not {
-            self.warned.blocks_runtime(&self.settings.name);
+            self.counts
+                .cold()
+                .warned
+                .blocks_runtime(&self.settings.name);
         }
         must_not
     }

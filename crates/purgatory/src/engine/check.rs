@@ -11,7 +11,11 @@ use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::contain};
 
 use crate::{
-    engine::{Core, nested::Call, trace},
+    engine::{
+        Core,
+        nested::Call,
+        trace::{self, Checking},
+    },
     operation::{DelayedOperation, Verdict},
     shard::{AllEnded, Cause, CheckedIn, CheckedOut, Ended, Entries, Then, Waiter},
     sync::CHECK_BATCH,
@@ -98,7 +102,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if !O::CHECKED {
             return Verdict::Unsatisfied;
         }
-        let _running = self.checking.begin(|| self.driver().now_ns());
+        let _running = self
+            .checking()
+            .map(|checking| checking.begin(self.driver().now_ns()));
         match contain(|| check(operation)) {
             Ok(true) => Verdict::Satisfied,
             Ok(false) => Verdict::Unsatisfied,
@@ -109,11 +115,22 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
+    /// Returns the checks that run now, in debug builds.
+    #[inline]
+    fn checking(&self) -> Option<&Checking> {
+        if cfg!(debug_assertions) {
+            Some(self.counts.checking())
+        } else {
+            None
+        }
+    }
+
     /// In debug builds, warns of checks that keep other threads for more than a second.
     #[inline]
     pub(super) fn warn_stuck_checks(&self) {
-        self.checking
-            .warn_stuck_checks(&self.settings.name, || self.driver().now_ns());
+        if let Some(checking) = self.checking() {
+            checking.warn_stuck_checks(&self.settings.name, || self.driver().now_ns());
+        }
     }
 
     /// Checks an operation and checks it in, again for as long as events or rechecks come by

@@ -300,8 +300,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
         if let Some(queued_ns) = queued_ns {
             let delay_ns = now_ns().saturating_sub(queued_ns);
-            let mut delays = self.counts.callback_delay.lock();
-            delays.get_or_insert_default().record(delay_ns);
+            let mut delays = self.counts.cold().callback_delay.lock();
+            delays.record(delay_ns);
         }
         trace::slow(&self.settings.name, now_ns, || {
             run(&Call::enter(&self.executors));

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use timer_core::{TimeHistogram, TimerHandle};
+use timer_core::TimerHandle;
 
 use crate::{
     engine::{Core, Seen, Tour, nested::must_be_unlocked},
@@ -137,7 +137,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Visits everything parked, a bounded number under one lock hold: the checks under way, the
     /// labels, and the operations that have been parked for longest.
     pub(super) fn survey(&self, limit: usize, now_ns: u64) -> Survey {
-        let before = self.counts.seen.lock().clone();
+        let before = self.counts.cold().seen.lock().clone();
         // A label that was seen once is reported from then on, with 0 if need be.
         let mut now = Seen {
             checks: BTreeMap::new(),
@@ -166,7 +166,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
         }
 
-        let mut seen = self.counts.seen.lock();
+        let mut seen = self.counts.cold().seen.lock();
         seen.checks.clone_from(&now.checks);
         seen.labels.extend(&now.labels);
         Survey {
@@ -322,8 +322,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             times.add(&timed.times);
         }
         // 3. The delays of callbacks, which no shard counts.
-        if let Some(delays) = &*self.counts.callback_delay.lock() {
-            times.callback_delay = TimeHistogram::clone(delays);
+        if let Some(cold) = self.counts.cold_if_used() {
+            times.callback_delay = cold.callback_delay.lock().clone();
         }
         times
     }

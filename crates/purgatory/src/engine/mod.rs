@@ -72,7 +72,7 @@ use std::{
     collections::BTreeMap,
     iter::successors,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU32, AtomicU64 as Count},
     },
     time::Duration,
@@ -105,20 +105,15 @@ const BUDGET: usize = 64;
 /// Some operations of a shard.
 type Handles = SmallVec<[TimerHandle; BUDGET]>;
 
-/// The parts and bounds that a purgatory is built from.
+/// The name and rules of a purgatory.
 pub(crate) struct Settings<K> {
     pub(crate) name: Arc<str>,
-    /// `None`: the purgatory gets a timer of its own.
-    pub(crate) driver: Option<Arc<Driver>>,
-    pub(crate) executor: Option<Arc<dyn Executor>>,
     /// Every callback runs on the executor, not only those of expired operations.
     pub(crate) callbacks_on_executor: bool,
     /// The bound on the number of parked operations.
     pub(crate) permits: Option<Limit>,
     /// The bound on the sum of the parked operations' weights.
     pub(crate) weights: Option<Limit>,
-    /// `None`: as many as the machine's processors call for.
-    pub(crate) shards: Option<usize>,
     /// The interval of checks without an event; `None` for none.
     pub(crate) recheck_every: Option<Duration>,
     /// The hook of the last check when time is up; the hook is called for each operation
@@ -148,8 +143,6 @@ pub(crate) struct Core<K, O> {
     pub(crate) counts: SharedCounts,
     /// The moment it was built: a clock may count from an origin decades back.
     built_ns: u64,
-    checking: trace::Checking,
-    pub(crate) warned: trace::Warned,
     /// Callbacks of operations that a shutdown with a limit ended.
     pub(crate) closing: Latch,
     /// Closed shards that still have operations, which other threads check.
@@ -161,10 +154,16 @@ pub(crate) struct Core<K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Creates a purgatory of this many shards, a power of two, and attaches it to its timer.
-    pub(crate) fn new(mut settings: Settings<K>, shards: usize) -> Result<Arc<Self>, BuildError> {
+    /// Creates a purgatory of this many shards, a power of two, and attaches it to its timer; it
+    /// makes one of its own without a `driver`.
+    pub(crate) fn new(
+        mut settings: Settings<K>,
+        driver: Option<Arc<Driver>>,
+        executor: Option<Arc<dyn Executor>>,
+        shards: usize,
+    ) -> Result<Arc<Self>, BuildError> {
         static PURGATORIES: AtomicU32 = AtomicU32::new(0);
-        let (driver, own_timer) = match settings.driver.take() {
+        let (driver, own_timer) = match driver {
             Some(driver) => (driver, None),
             None => {
                 let timer = SystemTimer::builder().name(&*settings.name).build()?;
@@ -182,13 +181,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             sequence: driver.config.manual.then(|| AtomicU64::new(0)),
             due: DueQueue::new(&driver.config),
             timed: AtomicBool::new(false),
-            executors: Arc::new(Executors::new(driver, settings.executor.take())),
+            executors: Arc::new(Executors::new(driver, executor)),
             own_timer,
             settings,
             counts: SharedCounts::default(),
             built_ns,
-            checking: trace::Checking::default(),
-            warned: trace::Warned::default(),
             closing: Latch::default(),
             under_check: Latch::default(),
             generation: AtomicU64::new(0),
@@ -379,27 +376,54 @@ pub(crate) struct SharedCounts {
     /// Operations that ended at once, or were refused, without a check.
     unchecked: Count,
     callbacks_waiting: Count,
-    /// The times that callbacks waited for the executor. Made when the first one is timed.
-    callback_delay: plain::Mutex<Option<Box<TimeHistogram>>>,
-    /// Rare counts: panics, missed events, refusals. Made when the first one comes.
-    rare: plain::Mutex<Option<Box<Stats>>>,
+    cold: OnceLock<Box<ColdParts>>,
+}
+
+/// The parts that most purgatories do not use, made when the first one is.
+#[derive(Debug, Default)]
+pub(crate) struct ColdParts {
+    /// The times that callbacks waited for the executor.
+    callback_delay: plain::Mutex<TimeHistogram>,
+    /// Rare counts: panics, missed events, refusals.
+    rare: plain::Mutex<Stats>,
     /// The memory of snapshots.
     seen: plain::Mutex<Seen>,
     /// The part of this purgatory in the recorder's series.
     #[cfg(feature = "metrics")]
-    pub(crate) published: timer_core::driver::Published,
+    published: timer_core::driver::Published,
+    checking: trace::Checking,
+    pub(crate) warned: trace::Warned,
 }
 
 impl SharedCounts {
+    /// Returns the cold parts, to be used.
+    #[cold]
+    pub(crate) fn cold(&self) -> &ColdParts {
+        self.cold.get_or_init(Box::default)
+    }
+
+    /// Returns the cold parts, if they were ever used.
+    fn cold_if_used(&self) -> Option<&ColdParts> {
+        self.cold.get().map(|cold| &**cold)
+    }
+
+    /// Returns the checks that run now, of which only debug builds know.
+    fn checking(&self) -> &trace::Checking {
+        &self.cold().checking
+    }
+
     /// Counts what is rare.
     #[cold]
     fn count_rare(&self, count: impl FnOnce(&mut Stats)) {
-        count(self.rare.lock().get_or_insert_default());
+        count(&mut self.cold().rare.lock());
     }
 
     /// Returns the rare counts.
     fn rare(&self) -> Stats {
-        self.rare.lock().as_deref().copied().unwrap_or_default()
+        match self.cold_if_used() {
+            Some(cold) => *cold.rare.lock(),
+            None => Stats::default(),
+        }
     }
 }
 

@@ -104,35 +104,43 @@ thread_local! {
 /// The executor for work that the calling thread is not to do: the purgatory's own, or the timer's.
 pub(crate) struct Executors {
     pub(super) driver: Arc<Driver>,
-    of_jobs: driver::Executors,
+    /// `None`: the timer's.
+    own: Option<Box<driver::Executors>>,
 }
 
 impl Executors {
     /// Returns the purgatory's own executor, or without one the timer's.
     pub(crate) fn new(driver: Arc<Driver>, own: Option<Arc<dyn Executor>>) -> Self {
-        let of_jobs = driver.executors(own);
-        Executors { driver, of_jobs }
+        let own = own.map(|own| Box::new(driver.executors().with_own(own)));
+        Executors { driver, own }
+    }
+
+    fn of_jobs(&self) -> &driver::Executors {
+        match &self.own {
+            Some(own) => own,
+            None => self.driver.executors(),
+        }
     }
 
     /// Hands a job over. An executor that panics has dropped the job, and so run it.
     pub(super) fn execute(&self, job: Job) {
-        self.of_jobs.execute(job);
+        self.of_jobs().execute(job);
     }
 
     /// Returns how many threads run jobs; 1 if the executor panics.
     pub(super) fn parallelism(&self) -> usize {
-        self.of_jobs.parallelism()
+        self.of_jobs().parallelism()
     }
 
     /// Returns true where the end of a blocking wait may itself wait for the calling thread.
     pub(crate) fn must_not_block(&self) -> bool {
         let in_call = THREAD.try_with(|thread| thread.active.get());
-        in_call.unwrap_or(false) || Driver::on_timer_thread() || self.of_jobs.need_this_thread()
+        in_call.unwrap_or(false) || Driver::on_timer_thread() || self.of_jobs().need_this_thread()
     }
 
     /// Returns true if jobs run on the thread that hands them over.
     pub(super) fn is_here(&self) -> bool {
-        self.of_jobs.run_in_place()
+        self.of_jobs().run_in_place()
     }
 }
 

@@ -20,7 +20,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             label: "purgatory",
             name: self.settings.name.clone(),
         };
-        self.counts.published.publish(&source, || {
+        self.counts.cold().published.publish(&source, || {
             let mut samples = self.total_samples();
             self.add_gauges(&mut samples);
             samples
@@ -29,7 +29,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Publishes counters and times for the last time, and takes the gauges away.
     pub(crate) fn withdraw(&self) {
-        self.counts.published.withdraw(|| self.total_samples());
+        if let Some(cold) = self.counts.cold_if_used() {
+            cold.published.withdraw(|| self.total_samples());
+        }
     }
 
     /// Counters and histograms, which stay when the purgatory is gone.

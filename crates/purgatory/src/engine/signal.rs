@@ -198,7 +198,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 Event::One => Unreached::watermarks("check_and_complete_one", watches),
                 Event::Advance(_) => Unreached::plain("complete_up_to", watches),
             };
-            self.warned.unreached(&self.settings.name, hash, unreached);
+            self.counts
+                .cold()
+                .warned
+                .unreached(&self.settings.name, hash, unreached);
         }
     }
 

@@ -82,34 +82,22 @@ pub(super) struct Checking(plain::Mutex<Vec<(Thread, u64)>>);
 
 /// A check that runs, until this is dropped.
 #[must_use = "dropped at once, the check counts as over"]
-pub(super) struct Running<'a> {
-    /// True in debug builds.
-    registered: Option<&'a Checking>,
-}
+pub(super) struct Running<'a>(&'a Checking);
 
 impl Checking {
-    /// Registers a check that this thread begins. Free in release builds.
-    #[inline]
-    pub(crate) fn begin(&self, now_ns: impl FnOnce() -> u64) -> Running<'_> {
-        if !cfg!(debug_assertions) {
-            return Running { registered: None };
-        }
-        let since_ns = now_ns();
-        self.0.lock().push((thread::current(), since_ns));
-        Running {
-            registered: Some(self),
-        }
+    /// Registers a check that this thread begins.
+    pub(super) fn begin(&self, now_ns: u64) -> Running<'_> {
+        self.0.lock().push((thread::current(), now_ns));
+        Running(self)
     }
 
     /// Warns, once each, of checks that have been running for more than a second on other threads.
-    #[inline]
     pub(super) fn warn_stuck_checks(&self, purgatory: &str, now_ns: impl FnOnce() -> u64) {
-        if cfg!(debug_assertions) && !self.0.lock().is_empty() {
-            self.find_stuck(purgatory, now_ns());
+        // The usual case, without a look at the clock.
+        if self.0.lock().is_empty() {
+            return;
         }
-    }
-
-    fn find_stuck(&self, purgatory: &str, now_ns: u64) {
+        let now_ns = now_ns();
         let here = thread::current();
         let mut stuck = Vec::new();
         for (thread, since_ns) in &mut *self.0.lock() {
@@ -126,13 +114,9 @@ impl Checking {
 }
 
 impl Drop for Running<'_> {
-    #[inline]
     fn drop(&mut self) {
-        let Some(checking) = self.registered else {
-            return;
-        };
         let here = thread::current().id();
-        let mut running = checking.0.lock();
+        let mut running = self.0.0.lock();
         // The last of this thread's: a check may call into the purgatory, which checks others.
         if let Some(at) = running.iter().rposition(|(thread, _)| thread.id() == here) {
             running.remove(at);

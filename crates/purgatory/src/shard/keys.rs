@@ -68,10 +68,10 @@ impl<K> Record<K> {
     }
 
     #[inline]
-    fn watermarks_mut(&mut self, distant: &mut DistantKeys) -> &mut WatermarkList {
+    fn watermarks_mut(&mut self, distant: &mut Distant) -> &mut WatermarkList {
         // The spare one keeps its memory, so a key that comes and goes does not allocate each time.
         self.watermarks
-            .get_or_insert_with(|| distant.spare.take().unwrap_or_default())
+            .get_or_insert_with(|| distant.take_spare().unwrap_or_default())
     }
 }
 
@@ -94,10 +94,13 @@ pub(super) const NEAR: usize = 1 << RecordSlot::<()>::PAGE_BITS;
 #[derive(Debug)]
 pub(super) struct Keys<K> {
     records: Pages<RecordSlot<K>>,
-    distant: Box<DistantKeys>,
+    distant: Distant,
 }
 
-/// The parts that most keys do not touch.
+/// The parts that most keys do not touch, made when the first key does.
+#[derive(Debug, Default)]
+struct Distant(Option<Box<DistantKeys>>);
+
 #[derive(Debug, Default)]
 struct DistantKeys {
     /// The numbers of the records that are not near.
@@ -108,7 +111,20 @@ struct DistantKeys {
     unwaited: usize,
 }
 
-impl DistantKeys {
+impl Distant {
+    #[inline]
+    fn made(&mut self) -> &mut DistantKeys {
+        self.0.get_or_insert_default()
+    }
+
+    fn take_spare(&mut self) -> Option<Box<WatermarkList>> {
+        self.0.as_mut()?.spare.take()
+    }
+
+    fn unwaited(&self) -> usize {
+        self.0.as_ref().map_or(0, |made| made.unwaited)
+    }
+
     /// Returns true for a record that stays without waiters, since it has a value. It is counted,
     /// and its queue is cleared.
     #[inline]
@@ -118,13 +134,15 @@ impl DistantKeys {
                 // Nothing but its value stays: what its queue holds has left.
                 watermarks.clear();
                 record.quiet_since = None;
-                self.unwaited += 1;
+                self.made().unwaited += 1;
                 true
             }
             _ => false,
         }
     }
+}
 
+impl DistantKeys {
     /// Keeps the list of a record that is gone, for the next key.
     #[inline(never)]
     fn spare(&mut self, mut watermarks: Box<WatermarkList>) {
@@ -153,7 +171,7 @@ impl<K: Eq> Keys<K> {
     pub(super) fn new() -> Self {
         Keys {
             records: Pages::default(),
-            distant: Box::default(),
+            distant: Distant::default(),
         }
     }
 
@@ -192,16 +210,22 @@ impl<K: Eq> Keys<K> {
             }
         }
         // 2. The table, which few shards have.
-        if self.distant.table.is_empty() {
-            return None;
-        }
-        let number = self.find_distant(hash, is)?;
+        let number = match &self.distant.0 {
+            Some(distant) if !distant.table.is_empty() => {
+                self.find_distant(&distant.table, hash, is)?
+            }
+            _ => return None,
+        };
         Some((number, self.at(number)))
     }
 
     #[inline(never)]
-    fn find_distant(&self, hash: u64, is: impl Fn(&Record<K>) -> bool) -> Option<u32> {
-        let table = &self.distant.table;
+    fn find_distant(
+        &self,
+        table: &HashTable<u32>,
+        hash: u64,
+        is: impl Fn(&Record<K>) -> bool,
+    ) -> Option<u32> {
         table.find(hash, |&number| is(self.at(number))).copied()
     }
 
@@ -253,6 +277,7 @@ impl<K: Eq> Keys<K> {
         let number = records.claim().expect("fewer keys than slots");
         records.at_mut(number).0 = Some(record);
         distant
+            .made()
             .table
             .insert_unique(hash, number, |&number| hash_of(records, number));
         number
@@ -327,7 +352,7 @@ impl<K: Eq> Keys<K> {
         let is_first = record.waiters == 1;
         let watermarks = record.watermarks_mut(distant);
         if is_first && watermarks.value.is_some() {
-            distant.unwaited -= 1;
+            distant.made().unwaited -= 1;
         }
         watermarks
     }
@@ -341,7 +366,7 @@ impl<K: Eq> Keys<K> {
         let is_unwaited = record.waiters == 0;
         let watermarks = record.watermarks_mut(distant);
         if watermarks.value.replace(value).is_none() && is_unwaited {
-            distant.unwaited += 1;
+            distant.made().unwaited += 1;
         }
         watermarks
     }
@@ -356,7 +381,7 @@ impl<K: Eq> Keys<K> {
         if value.is_none() || self.at(number).waiters > 0 {
             return (value, None);
         }
-        self.distant.unwaited -= 1;
+        self.distant.made().unwaited -= 1;
         (value, self.remove(number))
     }
 
@@ -373,17 +398,17 @@ impl<K: Eq> Keys<K> {
         let Keys { records, distant } = self;
         // Gone: the table's entry is given back, too.
         if number != near(record.hash) {
-            distant.remove(records, record.hash, number);
+            distant.made().remove(records, record.hash, number);
         }
         if let Some(watermarks) = record.watermarks {
-            distant.spare(watermarks);
+            distant.made().spare(watermarks);
         }
         Some(record.key)
     }
 
     /// Returns the number of keys that have waiters.
     pub(super) fn waited_count(&self) -> usize {
-        self.records.len() - self.distant.unwaited
+        self.records.len() - self.distant.unwaited()
     }
 
     /// Returns every record with its number, in no order.
@@ -411,14 +436,16 @@ impl<K: Eq> Keys<K> {
             assert!(record.waiters > 0 || record.value().is_some(), "Gone");
         }
         let unwaited = self.iter().filter(|(_, record)| record.waiters == 0);
-        assert_eq!(unwaited.count(), self.distant.unwaited);
+        assert_eq!(unwaited.count(), self.distant.unwaited());
         // Each is near or in the table.
         let is_near = |(number, record): &(u32, &Record<K>)| *number == near(record.hash);
         let near_count = self.iter().filter(is_near).count();
         assert_eq!(self.iter().count(), self.records.len());
-        assert_eq!(near_count + self.distant.table.len(), self.records.len());
+        let distant = self.distant.0.as_ref();
+        let distant_count = distant.map_or(0, |made| made.table.len());
+        assert_eq!(near_count + distant_count, self.records.len());
         // The spare list is empty.
-        if let Some(spare) = &self.distant.spare {
+        if let Some(spare) = distant.and_then(|made| made.spare.as_ref()) {
             assert!(spare.assert_valid(|_| true).is_empty() && spare.met.is_empty());
         }
     }
@@ -426,10 +453,9 @@ impl<K: Eq> Keys<K> {
     /// Returns the table's capacity, and how many pages of records have memory.
     #[cfg(test)]
     pub(super) fn kept(&self) -> (usize, usize) {
-        (
-            self.distant.table.capacity(),
-            self.records.pages_with_memory(),
-        )
+        let distant = self.distant.0.as_ref();
+        let capacity = distant.map_or(0, |made| made.table.capacity());
+        (capacity, self.records.pages_with_memory())
     }
 }
 

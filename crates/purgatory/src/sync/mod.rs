@@ -8,7 +8,7 @@
 use std::sync::OnceLock;
 
 pub(crate) use timer_core::driver::sync::{
-    AtomicU64, HandedBack, Mutex, Ordering, Share, Shares, plain, thread_local,
+    AtomicU64, HandedBack, Mutex, Ordering, Share, Shares, Spaced, plain, thread_local,
 };
 
 /// True when the running model has planted this fault.

@@ -10,7 +10,7 @@ use crate::{
     driver::{
         clock::{Clock, SystemClock, TickLength},
         config::Config,
-        executor::{Executor, Inline, Job, Threads, Workers, on_timer_thread},
+        executor::{Inline, Job, Threads, Workers, on_timer_thread},
         executors::Executors,
         reaper::{Rounds, Shared},
         shards::{Bell, ShardState, Shards, Wake, WheelOwner},
@@ -179,9 +179,9 @@ impl Driver {
         on_timer_thread()
     }
 
-    /// Returns the executors of an owner of wheels: its own, or without one the timer's.
-    pub fn executors(&self, own: Option<Arc<dyn Executor>>) -> Executors {
-        self.executors.with_own(own)
+    /// Returns the timer's executors, for an owner of wheels that has none of its own.
+    pub fn executors(&self) -> &Executors {
+        &self.executors
     }
 
     /// Runs a job on the timer's executor, where expired tasks run.

@@ -36,9 +36,10 @@ impl Executors {
         }
     }
 
-    pub(super) fn with_own(&self, own: Option<Arc<dyn Executor>>) -> Self {
+    /// Returns the executors of an owner of wheels that has its own.
+    pub fn with_own(&self, own: Arc<dyn Executor>) -> Self {
         Executors {
-            own,
+            own: Some(own),
             ..self.clone()
         }
     }

@@ -8,11 +8,10 @@
 //! and the value in an error ([`HandedBack`]).
 
 use std::{
-    sync::{Arc, Condvar, PoisonError},
+    ops::Deref,
+    sync::{Arc, Condvar, OnceLock, PoisonError},
     time::Duration,
 };
-
-use crossbeam_utils::CachePadded;
 
 #[cfg(any(loom, shuttle))]
 mod model;
@@ -137,18 +136,44 @@ impl<T> HandedBack<T> {
     }
 }
 
-/// A value behind several reference counts, in cache lines of their own, one for some threads each.
+/// A value behind several reference counts, in cache lines far apart, one for some threads each.
 /// So threads that clone and drop references do not write to the same memory.
 #[derive(Debug)]
 pub struct Shares<T>(Box<[Share<T>]>);
 
 /// A reference to a value in [`Shares`].
-pub type Share<T> = Arc<CachePadded<T>>;
+pub type Share<T> = Arc<Spaced<T>>;
+
+/// A value with room behind it: the reference counts of two shares, which lie before their values,
+/// are at least 128 bytes apart. Aligned to as much, each share would take 256 bytes.
+#[derive(Debug)]
+pub struct Spaced<T> {
+    value: T,
+    _room: [u64; 13],
+}
+
+impl<T> Spaced<T> {
+    fn new(value: T) -> Self {
+        Spaced {
+            value,
+            _room: [0; 13],
+        }
+    }
+}
+
+impl<T> Deref for Spaced<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
 
 impl<T: Clone> Shares<T> {
     /// Clones the value for each of `count` shares, a power of two.
     pub fn new(value: &T, count: usize) -> Self {
-        let share = || Arc::new(CachePadded::new(value.clone()));
+        let share = || Arc::new(Spaced::new(value.clone()));
         Shares(std::iter::repeat_with(share).take(count).collect())
     }
 }
@@ -166,33 +191,45 @@ impl<T> Shares<T> {
 }
 
 /// Counts the work under way, for a thread that waits until it is over.
-#[derive(Clone, Debug, Default)]
-pub struct Latch(Arc<(plain::Mutex<usize>, Condvar)>);
+#[derive(Debug, Default)]
+pub struct Latch(OnceLock<Arc<LatchCount>>);
 
 /// One piece of work under way.
 #[derive(Debug)]
-pub struct UnderWay(Latch);
+pub struct UnderWay(Arc<LatchCount>);
+
+/// The count of a latch, made when the first work begins.
+#[derive(Debug, Default)]
+struct LatchCount {
+    under_way: plain::Mutex<usize>,
+    over: Condvar,
+}
 
 impl Latch {
     /// Counts one more under way, until the returned value is dropped.
     pub fn begin(&self) -> UnderWay {
-        *self.0.0.lock() += 1;
-        UnderWay(self.clone())
+        let count = self.0.get_or_init(Arc::default);
+        *count.under_way.lock() += 1;
+        UnderWay(count.clone())
     }
 
     /// Waits until nothing is under way, for at most `limit`; returns how many are then.
     pub fn wait(&self, limit: Duration) -> usize {
+        let Some(count) = self.0.get() else {
+            return 0; // no work has begun
+        };
         // Woken by the end of each piece of work.
-        let (count, over) = &*self.0;
-        let waited = over.wait_timeout_while(count.lock(), limit, |count| *count > 0);
+        let under_way = count.under_way.lock();
+        let waited = count
+            .over
+            .wait_timeout_while(under_way, limit, |under_way| *under_way > 0);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let (count, over) = &*self.0.0;
-        *count.lock() -= 1;
-        over.notify_all();
+        *self.0.under_way.lock() -= 1;
+        self.0.over.notify_all();
     }
 }
