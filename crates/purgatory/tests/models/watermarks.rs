@@ -43,7 +43,7 @@ type End = Result<Quorum, WaitError>;
 enum Kind {
     One,
     Callback,
-    /// So many members are needed; `None` for all that are left.
+    /// With the number of members that are needed; `None` for all that are left.
     Quorum(Option<usize>),
 }
 
