@@ -21,7 +21,7 @@ use crate::{
         Core, LockedShard,
         nested::Call,
         trace,
-        watch_set::{distinct, threshold_watches, unfit},
+        watch_set::{WatchSet, remove_repeated, threshold_watches, unfit},
     },
     error::{Refused, RefusedReason},
     operation::{Came, DelayedOperation, Outcome, ParkResult, Timeout, Verdict},
@@ -178,12 +178,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         now_ns: u64,
         at_once: impl FnOnce(&Call<'_>, O, Outcome) -> R,
     ) -> Result<R, Refused<O>> {
-        let plain = rules.keys.iter().map(|key| self.versions.watch(key, None));
-        let up_to = rules
-            .watermarks
-            .iter()
-            .map(|of| self.watch_up_to(of, rules));
-        let watch_set = distinct(plain.chain(up_to));
+        let mut watch_set = WatchSet::new();
+        for key in rules.keys {
+            watch_set.push(self.versions.watch(key, None));
+        }
+        for watermark in rules.watermarks {
+            watch_set.push(self.watch_up_to(watermark, rules));
+        }
+        remove_repeated(&mut watch_set);
         self.park_watching(operation, &watch_set, rules, timeout, now_ns, at_once)
     }
 

@@ -12,7 +12,8 @@ use crate::{
 /// most.
 const FEW_KEYS: usize = 8;
 
-pub(super) type WatchList<'a, K> = SmallVec<[Watch<'a, K>; 4]>;
+/// The watches of an operation with several keys.
+pub(super) type WatchSet<'a, K> = SmallVec<[Watch<'a, K>; 4]>;
 
 /// Returns true for a few watches of which no two have the same hash, as nearly always.
 #[inline]
@@ -47,19 +48,19 @@ pub(super) fn threshold_watches<K>(rules: &Watches<'_, K>, watch_set: &[Watch<'_
     watch_set.iter().filter(is_counted).count()
 }
 
-/// The watches in their order, of each the first mention. As a checked watch the one with the
+/// Keeps the first mention of each watch, in their order. As a checked watch the one with the
 /// lowest threshold does for all of a key: once it is met, it is checked at every advance. O(n log
 /// n), but for keys of one hash.
-pub(super) fn distinct<'a, K: Eq>(watches: impl Iterator<Item = Watch<'a, K>>) -> WatchList<'a, K> {
-    // Not `collect`: it costs more for lists of a few.
-    let mut watch_set = WatchList::new();
-    for watch in watches {
-        watch_set.push(watch);
+#[inline]
+pub(super) fn remove_repeated<K: Eq>(watch_set: &mut WatchSet<'_, K>) {
+    if !differ(watch_set) {
+        sort_and_remove(watch_set);
     }
-    if differ(&watch_set) {
-        return watch_set;
-    }
+}
 
+/// Removes the watches that are repeated, as [`remove_repeated`] does.
+#[cold]
+fn sort_and_remove<K: Eq>(watch_set: &mut WatchSet<'_, K>) {
     // 1. Sort the places so that watches that may be alike are neighbours, the lowest first.
     let threshold = |at: usize| watch_set[at].watermark.map(|of| of.threshold);
     let kind = |at: usize| {
@@ -85,5 +86,4 @@ pub(super) fn distinct<'a, K: Eq>(watches: impl Iterator<Item = Watch<'a, K>>) -
     // 3. Remove them, in the order given.
     let mut repeated = repeated.into_iter();
     watch_set.retain(|_| repeated.next() == Some(false));
-    watch_set
 }
