@@ -38,14 +38,14 @@ use crate::{
 /// let log_ends = Watermarks::new("log ends")?;
 /// let timeout = Duration::from_secs(30);
 /// let orders = log_ends.wait_for(&"orders-0", 7, timeout);
-/// let two_of_three = [("replica 1", 7), ("replica 2", 7), ("replica 3", 7)];
-/// let committed = log_ends.wait_for_k(2, &two_of_three, timeout);
+/// let replicas = [("first", 7), ("second", 7), ("third", 7)];
+/// let committed = log_ends.wait_for_k(2, &replicas, timeout);
 ///
 /// assert_eq!(log_ends.advance(&"orders-0", 9)?, 1);
-/// assert_eq!(log_ends.advance(&"replica 3", 8)?, 0);
-/// assert_eq!(log_ends.advance(&"replica 1", 7)?, 1);
+/// assert_eq!(log_ends.advance(&"third", 8)?, 0);
+/// assert_eq!(log_ends.advance(&"first", 7)?, 1);
 /// assert_eq!(orders.wait_blocking()?, 9);
-/// assert_eq!(committed.wait_blocking()?, [("replica 1", 7), ("replica 3", 8)]);
+/// assert_eq!(committed.wait_blocking()?, [("first", 7), ("third", 8)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -80,8 +80,8 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// use purgatory::timer_core::ManualTimer;
     ///
     /// let timer = ManualTimer::new();
-    /// let purgatory = Purgatory::builder("produce").timer(&timer).build()?;
-    /// let high_watermarks: Watermarks<&str> = Watermarks::over(purgatory);
+    /// let waits = Purgatory::builder("produce").timer(&timer).build()?;
+    /// let log_ends: Watermarks<&str> = Watermarks::over(waits);
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn over(purgatory: Purgatory<K, WatermarkWait>) -> Self {
@@ -169,8 +169,9 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// use purgatory::Watermarks;
     ///
     /// let log_ends = Watermarks::new("log ends")?;
-    /// let nine = log_ends.wait_for(&"orders-0", 9, Duration::from_secs(1));
-    /// let seven = log_ends.wait_for(&"orders-0", 7, Duration::from_secs(1));
+    /// let second = Duration::from_secs(1);
+    /// let nine = log_ends.wait_for(&"orders-0", 9, second);
+    /// let seven = log_ends.wait_for(&"orders-0", 7, second);
     /// assert_eq!(log_ends.lowest_waiting(&"orders-0"), Some(7));
     /// log_ends.advance(&"orders-0", 8)?;
     /// assert_eq!(log_ends.lowest_waiting(&"orders-0"), Some(9));
@@ -250,8 +251,10 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// let ends = Watermarks::new("log ends")?;
     /// ends.advance_in(&"orders-0", 0, 100)?;
     /// ends.reset(&"orders-0", 1, 80)?; // the new leader has no more
-    /// let fetch = ends.wait_for(&"orders-0", 90, Duration::from_secs(30));
-    /// let late = ends.advance_in(&"orders-0", 0, 101); // from the old leader
+    /// let timeout = Duration::from_secs(30);
+    /// let fetch = ends.wait_for(&"orders-0", 90, timeout);
+    /// // From the old leader:
+    /// let late = ends.advance_in(&"orders-0", 0, 101);
     /// assert_eq!(late, Err(RefusedReason::OtherEpoch { present: 1 }));
     /// assert_eq!(ends.advance_in(&"orders-0", 1, 90)?, 1);
     /// assert_eq!(fetch.wait_blocking(), Ok(90));
@@ -300,14 +303,17 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// use std::time::Duration;
     /// use purgatory::{Purgatory, Watermarks};
     ///
-    /// let replicas = Watermarks::with_keys_max(Purgatory::new("replicas")?, 1);
+    /// let purgatory = Purgatory::new("replicas")?;
+    /// let replicas = Watermarks::with_keys_max(purgatory, 1);
     /// replicas.advance(&1, 70)?;
-    /// assert!(replicas.advance(&2, 70).is_err()); // no place for another
-    /// let waits = replicas.wait_for(&1, 71, Duration::from_secs(30));
+    /// assert!(replicas.advance(&2, 70).is_err()); // it has no place
+    /// let timeout = Duration::from_secs(30);
+    /// let wait = replicas.wait_for(&1, 71, timeout);
     /// assert_eq!(replicas.remove(&1), 1); // it has left the cluster
-    /// let removed = waits.wait_blocking().unwrap_err();
-    /// assert_eq!(removed.to_string(), "cancelled: its key was removed");
-    /// assert_eq!((replicas.value(&1), replicas.advance(&2, 70)), (None, Ok(0)));
+    /// let error = wait.wait_blocking().unwrap_err().to_string();
+    /// assert_eq!(error, "cancelled: its key was removed");
+    /// assert_eq!(replicas.value(&1), None);
+    /// assert_eq!(replicas.advance(&2, 70), Ok(0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
@@ -418,10 +424,12 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// let replicas = Watermarks::new("replicas")?;
     /// let in_sync = [("a", 7), ("b", 7), ("c", 7)];
-    /// let produce = replicas.wait_for_all(&in_sync, Duration::from_secs(30));
+    /// let timeout = Duration::from_secs(30);
+    /// let produce = replicas.wait_for_all(&in_sync, timeout);
     /// replicas.advance(&"a", 7)?;
     /// replicas.advance(&"b", 9)?;
-    /// assert_eq!(replicas.remove(&"c"), 1); // it falls out of the set: a and b suffice
+    /// // It falls out of the set: a and b suffice.
+    /// assert_eq!(replicas.remove(&"c"), 1);
     /// assert_eq!(produce.wait_blocking()?, [("a", 7), ("b", 9)]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -493,8 +501,10 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// use purgatory::Watermarks;
     ///
     /// let votes: Watermarks<String> = Watermarks::new("votes")?;
-    /// let elected = votes.wait_for("term 7", 2, Duration::from_secs(1));
-    /// assert_eq!((votes.add("term 7", 1)?, votes.add("term 7", 1)?), (0, 1));
+    /// let second = Duration::from_secs(1);
+    /// let elected = votes.wait_for("term 7", 2, second);
+    /// assert_eq!(votes.add("term 7", 1)?, 0);
+    /// assert_eq!(votes.add("term 7", 1)?, 1);
     /// assert_eq!(elected.wait_blocking()?, 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
