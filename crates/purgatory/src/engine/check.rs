@@ -174,8 +174,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Checks the waiters of a batch, in order, and finishes those that ended. None of them waits in
-    /// turn. Leaves it empty. Returns how many completed.
+    /// Checks the waiters of a batch, in order, and finishes those that ended. None of them waits
+    /// in turn. Leaves it empty. Returns how many completed.
     #[inline]
     pub(super) fn check_batch(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
         if batch.elsewhere {
