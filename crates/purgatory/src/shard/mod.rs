@@ -456,7 +456,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// many waiters a third more.
     #[inline(always)]
     pub(crate) fn check_in(&mut self, held: CheckedOut<O>, now_ns: EndedAt) -> CheckedIn<K, O> {
-        self.counts.checks += 1;
+        self.counts.checks += u64::from(O::CHECKED);
         // 1. True: it ends.
         if held.verdict == Verdict::Satisfied {
             let outcome = Outcome::Completed;

@@ -97,6 +97,7 @@ fn scopes_share_no_numbers_and_fail_apart() {
     assert_eq!((waits.keys(), waits.watched()), (4, 4));
 
     assert_eq!(one.fail_all("connection closed"), 1);
+    assert_eq!(waits.stats().checks, 0, "no reply has a check");
     assert!(poll(&mut same_number).is_pending());
     assert!(comes_back(&one, 2));
     assert_eq!(over(&mut first), Ok("of the first"));

@@ -7,5 +7,6 @@ mod effort;
 
 mod model;
 mod oracle;
+mod replies;
 mod turns;
 mod watermarks;

@@ -1,0 +1,208 @@
+//! `Replies` and their scopes on a manual timer against a reference of plain lists, written from
+//! the documentation: random steps, each done by the real ones first. Wakers act, too: they expect,
+//! deliver, fail and drop. After each step the records are compared (each wake and result of a
+//! call, in order), then the counts, the keys that wait, and the values that are alive.
+//! `TEST_EFFORT` sets the number of steps: 5000 without it, a million in CI. `MODEL_SEED` changes
+//! them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod reference;
+mod world;
+
+use std::{
+    panic::{catch_unwind, resume_unwind},
+    sync::Arc,
+};
+
+use fastrand::Rng;
+use purgatory::{EndResult, RefusedReason, WaitError};
+
+use self::{reference::Reference, world::World};
+use crate::effort::{effort, number};
+
+/// Without `TEST_EFFORT`.
+const STEPS: u64 = 5_000;
+const STEPS_A_CASE: u64 = 400;
+const KEYS: u64 = 4;
+const SCOPES: usize = 3;
+
+/// The end of a request, without its value.
+type End = Result<(), WaitError>;
+
+/// The place to which a request is made: a key, or the present scope in one of three places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    Key(u64),
+    Scope(usize),
+}
+
+/// A step, or an act of a waker.
+#[derive(Clone, Debug)]
+enum Act {
+    /// Milliseconds until the timeout, and the acts of the waker. True if the waker panics then.
+    Expect(To, u64, Arc<Vec<Act>>, bool),
+    Deliver(u64),
+    /// Delivers to the number of a scope that is so far back from the last.
+    DeliverIn(usize, u64),
+    /// A number that the scope never handed out.
+    DeliverUnasked(usize, bool),
+    /// Makes the value as the acts are done. True if it panics then.
+    DeliverWith(u64, Arc<Vec<Act>>, bool),
+    FailAll,
+    FailScope(usize),
+    Close(usize),
+    /// Drops the scope, and makes another in its place.
+    Replace(usize),
+    /// Drops the future of a request, counted back from the latest.
+    Drop(usize),
+    Cancel(usize),
+    Complete(usize),
+    Reschedule(usize, u64),
+    Pass(u64),
+}
+
+/// A record of something that happened.
+#[derive(Clone, Debug, PartialEq)]
+enum Saw {
+    Woken(usize),
+    /// The request waits, or is over at once.
+    Came(usize, bool),
+    Refused(usize, RefusedReason),
+    Delivered(bool),
+    /// Not delivered in a scope: true if late.
+    Late(bool),
+    Failed(usize),
+    Attempt(EndResult),
+    Rescheduled(bool),
+}
+
+/// Makes random steps.
+struct Steps(Rng);
+
+impl Steps {
+    fn step(&mut self) -> Act {
+        match self.0.u8(..16) {
+            0..6 => self.expect(2),
+            6 | 7 => Act::Pass(self.0.u64(1..4)),
+            _ => self.act(2),
+        }
+    }
+
+    fn acts(&mut self, depth: u32) -> Arc<Vec<Act>> {
+        let count = if depth > 0 { self.0.usize(..3) } else { 0 };
+        Arc::new((0..count).map(|_| self.act(depth - 1)).collect())
+    }
+
+    fn expect(&mut self, depth: u32) -> Act {
+        let to = if self.0.bool() {
+            To::Key(self.0.u64(..KEYS))
+        } else {
+            To::Scope(self.0.usize(..SCOPES))
+        };
+        let ms = [0, 1, 5, 20, 20, 20][self.0.usize(..6)];
+        Act::Expect(to, ms, self.acts(depth), self.0.u8(..16) == 0)
+    }
+
+    /// An act that is legal anywhere. `depth` is how many levels deeper wakers may act.
+    fn act(&mut self, depth: u32) -> Act {
+        let key = self.0.u64(..KEYS);
+        let scope = self.0.usize(..SCOPES);
+        let back = self.0.usize(..8);
+        match self.0.u8(..20) {
+            0..3 => self.expect(depth),
+            3..6 => Act::Deliver(key),
+            6..9 => Act::DeliverIn(scope, self.0.u64(..4)),
+            9 => Act::DeliverUnasked(scope, self.0.bool()),
+            10 => Act::DeliverWith(key, self.acts(depth), self.0.u8(..4) == 0),
+            11 => Act::FailAll,
+            12 => Act::FailScope(scope),
+            13 if self.0.bool() => Act::Close(scope),
+            13 => Act::Replace(scope),
+            14 | 15 => Act::Drop(back),
+            16 => Act::Cancel(back),
+            17 => Act::Complete(back),
+            _ => Act::Reschedule(back, self.0.u64(1..20)),
+        }
+    }
+}
+
+struct Model {
+    world: Arc<World>,
+    reference: Reference,
+    steps: Steps,
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let max = [None, Some(3)][random.usize(..2)];
+        Model {
+            world: World::new(max),
+            reference: Reference::new(max),
+            steps: Steps(random),
+        }
+    }
+
+    /// Does a step on both sides, and compares them.
+    fn act(&mut self, step: &Act) {
+        self.world.act(step);
+        self.reference.seen = self.world.take_log();
+        self.reference.act(step);
+        let expected = std::mem::take(&mut self.reference.log);
+        assert_eq!(self.reference.seen, expected, "{step:?}");
+        self.compare();
+    }
+
+    fn compare(&self) {
+        for scoped in [false, true] {
+            let mut stats = self.world.stats(scoped);
+            stats.events = 0; // keys of replies have none
+            assert_eq!(stats, self.reference.stats(scoped), "scoped: {scoped}");
+        }
+        assert_eq!(self.world.keys(), self.reference.keys());
+        assert_eq!(self.world.values(), self.reference.values(), "values");
+    }
+
+    /// Polls all futures: those of requests that are over, and no others, are ready.
+    fn poll_all(&mut self) {
+        for (number, end) in self.world.poll_all() {
+            assert_eq!(end, self.reference.take_end(number), "the end of {number}");
+        }
+        self.compare();
+    }
+
+    /// Ends the case: all that waits expires, and nothing is left.
+    fn end(mut self) {
+        while self.world.keys() != (0, 0) {
+            self.act(&Act::Pass(20));
+        }
+        self.poll_all();
+        assert_eq!(self.world.values(), 0);
+    }
+}
+
+#[test]
+fn replies_agree_with_plain_lists() {
+    let mut made = 0;
+    let mut seed = number("MODEL_SEED").unwrap_or(0);
+    while made < effort(STEPS) {
+        let run = || {
+            let mut model = Model::new(seed);
+            for step in 0..STEPS_A_CASE {
+                let act = model.steps.step();
+                model.act(&act);
+                if step % 4 == 0 {
+                    model.poll_all();
+                }
+            }
+            model.end();
+        };
+        catch_unwind(run).unwrap_or_else(|panic| {
+            eprintln!("MODEL_SEED={seed} fails alike at once");
+            resume_unwind(panic)
+        });
+        made += STEPS_A_CASE;
+        seed += 1;
+    }
+    println!("{made} steps of Replies");
+}

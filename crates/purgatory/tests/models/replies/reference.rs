@@ -1,0 +1,467 @@
+//! The reference: the promises of the documentation on plain lists. Every question is a scan.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use purgatory::{CancelReason, EndResult, RefusedReason, Stats, WaitError};
+
+use super::{Act, End, SCOPES, Saw, To};
+
+/// The key of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    Plain(u64),
+    /// A scope, of all that there ever were, and the number in it.
+    Scoped(usize, u64),
+}
+
+struct Request {
+    key: Key,
+    then: Arc<Vec<Act>>,
+    panics: bool,
+    deadline_ms: u64,
+    is_waiting: bool,
+    was_parked: bool,
+    /// One of `max_parked`, which it keeps until its task is woken.
+    has_place: bool,
+    has_future: bool,
+    /// Its future was dropped while it waited.
+    was_dropped: bool,
+    /// The end that its future has not taken.
+    end: Option<End>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Scope {
+    number: usize,
+    last: u64,
+    is_closed: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Reference {
+    max: Option<usize>,
+    requests: Vec<Request>,
+    scopes: [Scope; SCOPES],
+    /// The number of scopes that there ever were.
+    all_scopes: usize,
+    now_ms: u64,
+    /// Whether a call is under way, and the requests whose ends it has still to report.
+    inside: bool,
+    queue: VecDeque<usize>,
+    /// The scopes that an act uses, and those of them that nothing else keeps.
+    used: Vec<usize>,
+    left: Vec<usize>,
+    pub(super) log: Vec<Saw>,
+    /// The record of the real ones, for the one order that is not promised.
+    pub(super) seen: Vec<Saw>,
+    /// The counts of plain requests, and of those in scopes.
+    stats: [Stats; 2],
+    /// Values that are being made.
+    making: usize,
+}
+
+fn cancelled(reason: &'static str) -> WaitError {
+    WaitError::Cancelled(CancelReason::Requested(reason.into()))
+}
+
+impl Reference {
+    pub(super) fn new(max: Option<usize>) -> Self {
+        let mut reference = Reference {
+            max,
+            all_scopes: SCOPES,
+            ..Reference::default()
+        };
+        for (number, scope) in reference.scopes.iter_mut().enumerate() {
+            scope.number = number;
+        }
+        reference
+    }
+
+    fn of(&mut self, number: usize) -> &mut Stats {
+        let scoped = matches!(self.requests[number].key, Key::Scoped(..));
+        &mut self.stats[usize::from(scoped)]
+    }
+
+    fn waiting(&self, scoped: bool) -> impl Iterator<Item = &Request> {
+        let is_here = move |request: &&Request| {
+            request.is_waiting && matches!(request.key, Key::Scoped(..)) == scoped
+        };
+        self.requests.iter().filter(is_here)
+    }
+
+    pub(super) fn stats(&self, scoped: bool) -> Stats {
+        let mut stats = self.stats[usize::from(scoped)];
+        stats.parked = self.waiting(scoped).count() as u64;
+        stats.watched = stats.parked * if scoped { 2 } else { 1 };
+        stats
+    }
+
+    /// Returns the number of keys that wait: requests of a scope have one in common.
+    pub(super) fn keys(&self) -> (usize, usize) {
+        let mut scopes = BTreeSet::new();
+        let mut scoped = 0;
+        for request in self.waiting(true) {
+            scoped += 1;
+            if let Key::Scoped(scope, _) = request.key {
+                scopes.insert(scope);
+            }
+        }
+        (self.waiting(false).count(), scoped + scopes.len())
+    }
+
+    pub(super) fn values(&self) -> usize {
+        let has_value = |request: &&Request| matches!(request.end, Some(Ok(())));
+        self.requests.iter().filter(has_value).count() + self.making
+    }
+
+    /// Takes the end of a request whose future is over.
+    pub(super) fn take_end(&mut self, number: usize) -> End {
+        self.requests[number].has_future = false;
+        self.requests[number].end.take().expect("it goes on")
+    }
+
+    /// Returns a request that has an id, counted back from the latest.
+    fn parked_back(&self, back: usize) -> Option<usize> {
+        let number = self.requests.len().checked_sub(back + 1)?;
+        self.requests[number].was_parked.then_some(number)
+    }
+
+    fn find(&self, key: Key) -> Option<usize> {
+        let is_it = |request: &Request| request.is_waiting && request.key == key;
+        self.requests.iter().position(is_it)
+    }
+
+    pub(super) fn act(&mut self, act: &Act) {
+        match *act {
+            Act::Expect(to, ms, ref then, panics) => self.expect(to, ms, then, panics),
+            Act::Deliver(key) => {
+                let delivered = self.deliver(Key::Plain(key));
+                self.log.push(Saw::Delivered(delivered));
+            }
+            Act::DeliverWith(key, ref acts, panics) => self.deliver_with(key, acts, panics),
+            Act::DeliverIn(at, back) => {
+                let number = self.scopes[at].last.saturating_sub(back);
+                self.use_scope(at, |reference, _| reference.deliver_in(at, number));
+            }
+            Act::DeliverUnasked(at, is_zero) => {
+                let number = if is_zero { 0 } else { self.scopes[at].last + 1 };
+                self.use_scope(at, |reference, _| reference.deliver_in(at, number));
+            }
+            Act::FailAll => self.fail_all(),
+            Act::FailScope(at) => self.use_scope(at, |reference, scope| {
+                let failed = reference.fail(scope, cancelled("scope"));
+                reference.log.push(Saw::Failed(failed));
+            }),
+            Act::Close(at) => self.use_scope(at, |reference, scope| {
+                reference.scopes[at].is_closed = true;
+                let failed = reference.fail(scope, cancelled("closed"));
+                reference.log.push(Saw::Failed(failed));
+            }),
+            Act::Replace(at) => {
+                let scope = Scope {
+                    number: self.all_scopes,
+                    ..Scope::default()
+                };
+                self.all_scopes += 1;
+                let before = std::mem::replace(&mut self.scopes[at], scope).number;
+                if self.used.contains(&before) {
+                    self.left.push(before);
+                } else {
+                    self.fail(before, WaitError::Cancelled(CancelReason::Dropped));
+                }
+            }
+            Act::Drop(back) => {
+                if let Some(number) = self.requests.len().checked_sub(back + 1) {
+                    self.drop_future(number);
+                }
+            }
+            Act::Cancel(back) | Act::Complete(back) => {
+                if let Some(number) = self.parked_back(back) {
+                    let ended = self.end_by_id(number, matches!(act, Act::Complete(_)));
+                    self.log.push(Saw::Attempt(ended));
+                }
+            }
+            Act::Reschedule(back, ms) => {
+                if let Some(number) = self.parked_back(back) {
+                    let deadline_ms = self.now_ms + ms;
+                    let request = &mut self.requests[number];
+                    request.deadline_ms = deadline_ms;
+                    self.log.push(Saw::Rescheduled(request.is_waiting));
+                }
+            }
+            Act::Pass(ms) => self.pass(ms),
+        }
+    }
+
+    /// Does an act with a scope. A scope that was replaced meanwhile is dropped after that.
+    fn use_scope(&mut self, at: usize, act: impl FnOnce(&mut Self, usize)) {
+        let scope = self.scopes[at].number;
+        self.used.push(scope);
+        act(self, scope);
+        self.used.pop();
+        if self.left.contains(&scope) && !self.used.contains(&scope) {
+            self.left.retain(|&left| left != scope);
+            self.fail(scope, WaitError::Cancelled(CancelReason::Dropped));
+        }
+    }
+
+    fn expect(&mut self, to: To, ms: u64, then: &Arc<Vec<Act>>, panics: bool) {
+        // 1. Its key. A refused request uses a number up.
+        let mut is_closed = false;
+        let key = match to {
+            To::Key(key) => Key::Plain(key),
+            To::Scope(at) => {
+                let scope = &mut self.scopes[at];
+                scope.last += 1;
+                is_closed = scope.is_closed;
+                Key::Scoped(scope.number, scope.last)
+            }
+        };
+        let is_taken = self.find(key).is_some();
+        let scoped = matches!(key, Key::Scoped(..));
+        let has_place = |request: &&Request| {
+            request.has_place && matches!(request.key, Key::Scoped(..)) == scoped
+        };
+        let places = self.requests.iter().filter(has_place).count();
+        let number = self.requests.len();
+        self.requests.push(Request {
+            key,
+            then: then.clone(),
+            panics,
+            deadline_ms: self.now_ms + ms,
+            is_waiting: false,
+            was_parked: false,
+            has_place: false,
+            has_future: false,
+            was_dropped: false,
+            end: None,
+        });
+        // 2. Without time it is over; else it takes a place, if its key is free.
+        if ms == 0 {
+            self.of(number).ended_at_once += 1;
+        } else if let Some(limit) = self.max.filter(|&max| places >= max) {
+            self.of(number).refused_full += 1;
+            return self
+                .log
+                .push(Saw::Refused(number, RefusedReason::Full { limit }));
+        } else if is_taken {
+            return self
+                .log
+                .push(Saw::Refused(number, RefusedReason::AlreadyExpected));
+        } else {
+            self.of(number).parked_total += 1;
+        }
+        let request = &mut self.requests[number];
+        request.is_waiting = ms > 0;
+        request.has_place = ms > 0;
+        request.has_future = ms > 0;
+        // 3. A closed scope takes none: the request ends as by a drop of its future.
+        if is_closed {
+            self.drop_future(number);
+            let closed = RefusedReason::ScopeClosed;
+            return self.log.push(Saw::Refused(number, closed));
+        }
+        let request = &mut self.requests[number];
+        request.was_parked = ms > 0;
+        if ms == 0 {
+            request.end = Some(Err(WaitError::Expired));
+        }
+        self.log.push(Saw::Came(number, ms == 0));
+    }
+
+    fn end(&mut self, number: usize, end: End) {
+        let stats = self.of(number);
+        match &end {
+            Ok(()) => stats.completed += 1,
+            Err(WaitError::Expired) => stats.expired += 1,
+            Err(error) => {
+                stats.cancelled += 1;
+                let dropped = WaitError::Cancelled(CancelReason::Dropped);
+                stats.cancelled_by_drop += u64::from(*error == dropped);
+            }
+        }
+        self.requests[number].is_waiting = false;
+        self.requests[number].end = Some(end);
+    }
+
+    /// Returns the place of a request that is over, and wakes its task, unless it was dropped.
+    fn report(&mut self, number: usize) {
+        self.requests[number].has_place = false;
+        if !self.requests[number].was_dropped {
+            self.wake(number);
+        }
+    }
+
+    /// Wakes the task of a request that is over: it has the answer, or its future is gone.
+    fn wake(&mut self, number: usize) {
+        self.requests[number].has_place = false;
+        self.log.push(Saw::Woken(number));
+        for act in &*self.requests[number].then.clone() {
+            self.act(act);
+        }
+        let panics = self.requests[number].panics;
+        self.of(number).panics += u64::from(panics);
+    }
+
+    /// A delivery wakes the task before it returns, wherever it is called.
+    fn deliver(&mut self, key: Key) -> bool {
+        let Some(number) = self.find(key) else {
+            return false;
+        };
+        self.end(number, Ok(()));
+        self.wake(number);
+        true
+    }
+
+    fn deliver_in(&mut self, at: usize, number: u64) {
+        let Scope {
+            number: scope,
+            last,
+            ..
+        } = self.scopes[at];
+        if self.deliver(Key::Scoped(scope, number)) {
+            self.log.push(Saw::Delivered(true));
+        } else {
+            let is_late = (1..=last).contains(&number);
+            self.log.push(Saw::Late(is_late));
+        }
+    }
+
+    /// The request is over from here on, and its answer follows.
+    fn deliver_with(&mut self, key: u64, acts: &[Act], panics: bool) {
+        let Some(number) = self.find(Key::Plain(key)) else {
+            return self.log.push(Saw::Delivered(false));
+        };
+        self.end(number, Ok(()));
+        self.requests[number].has_place = false;
+        self.requests[number].end = None;
+        self.making += 1;
+        for act in acts {
+            self.act(act);
+        }
+        self.making -= 1;
+        self.stats[0].panics += u64::from(panics);
+        let is_awaited = self.requests[number].has_future;
+        if is_awaited {
+            let panicked = Err(WaitError::Cancelled(CancelReason::Panicked));
+            self.requests[number].end = Some(if panics { panicked } else { Ok(()) });
+            self.wake(number);
+        }
+        self.log.push(Saw::Delivered(is_awaited && !panics));
+    }
+
+    /// Fails all that are expected now, and then wakes their tasks. The order is not promised.
+    fn fail_all(&mut self) {
+        let mut failed = Vec::new();
+        for number in 0..self.requests.len() {
+            let request = &self.requests[number];
+            if request.is_waiting && matches!(request.key, Key::Plain(_)) {
+                self.end(number, Err(cancelled("all")));
+                failed.push(number);
+            }
+        }
+        let woken = |number: &usize| {
+            let woken = Saw::Woken(*number);
+            self.seen.iter().position(|saw| *saw == woken)
+        };
+        failed.sort_by_key(woken);
+        let count = failed.len();
+        for number in failed {
+            self.wake(number);
+        }
+        self.log.push(Saw::Failed(count));
+    }
+
+    /// Fails the requests of a scope, in the order in which they were expected.
+    fn fail(&mut self, scope: usize, error: WaitError) -> usize {
+        let mut failed = Vec::new();
+        for number in 0..self.requests.len() {
+            let request = &self.requests[number];
+            if request.is_waiting && matches!(request.key, Key::Scoped(of, _) if of == scope) {
+                self.end(number, Err(error.clone()));
+                failed.push(number);
+            }
+        }
+        let count = failed.len();
+        self.in_call(|reference, nested| {
+            for number in failed {
+                reference.finish(nested, number);
+            }
+        });
+        count
+    }
+
+    /// Does a call, nested or not. Tasks of what ends inside another call are woken when that
+    /// returns.
+    fn in_call<T>(&mut self, call: impl FnOnce(&mut Self, bool) -> T) -> T {
+        let nested = std::mem::replace(&mut self.inside, true);
+        let returned = call(self, nested);
+        if !nested {
+            while let Some(number) = self.queue.pop_front() {
+                self.report(number);
+            }
+            self.inside = false;
+        }
+        returned
+    }
+
+    fn finish(&mut self, nested: bool, number: usize) {
+        if nested {
+            self.queue.push_back(number);
+        } else {
+            self.report(number);
+        }
+    }
+
+    fn drop_future(&mut self, number: usize) {
+        let request = &mut self.requests[number];
+        if !std::mem::take(&mut request.has_future) {
+            return;
+        }
+        request.end = None;
+        if std::mem::take(&mut request.is_waiting) {
+            request.was_dropped = true;
+            let stats = self.of(number);
+            stats.cancelled += 1;
+            stats.cancelled_by_future_drop += 1;
+            self.in_call(|reference, nested| reference.finish(nested, number));
+        }
+    }
+
+    fn end_by_id(&mut self, number: usize, completes: bool) -> EndResult {
+        if !self.requests[number].is_waiting {
+            return EndResult::Gone;
+        }
+        if completes {
+            return EndResult::NoValue;
+        }
+        self.end(number, Err(cancelled("by id")));
+        self.in_call(|reference, nested| reference.finish(nested, number));
+        EndResult::Ended
+    }
+
+    /// Time passes. All that expire at a tick are over before the first task is woken.
+    fn pass(&mut self, ms: u64) {
+        for _ in 0..ms {
+            self.now_ms += 1;
+            // The purgatory that was made first comes first.
+            for scoped in [true, false] {
+                let mut due = Vec::new();
+                for number in 0..self.requests.len() {
+                    let request = &self.requests[number];
+                    let is_here = matches!(request.key, Key::Scoped(..)) == scoped;
+                    if is_here && request.is_waiting && request.deadline_ms <= self.now_ms {
+                        self.end(number, Err(WaitError::Expired));
+                        due.push(number);
+                    }
+                }
+                for number in due {
+                    self.in_call(|reference, _| reference.wake(number));
+                }
+            }
+        }
+    }
+}
