@@ -49,10 +49,14 @@ struct Begun<'a, K: Eq + Clone, O> {
 }
 
 impl<'a, K: WatchKey, O: DelayedOperation> Begun<'a, K, O> {
-    /// Makes a batch for the key's waiters.
+    /// Makes a batch for the key's plain watches. It may have room for the others, too.
     #[inline]
     fn batch(&self) -> Batch<O> {
-        Batch::of(self.shard.waiters(self.record))
+        if self.shard.has_plain(self.record) {
+            Batch::of(self.shard.waiters(self.record))
+        } else {
+            Batch::new()
+        }
     }
 
     /// Begins a walk over the key's plain watches, with the first `limit` waiters in `batch`.

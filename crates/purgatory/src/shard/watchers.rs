@@ -441,8 +441,9 @@ impl<K: Eq + Clone, O> Shard<K, O> {
                 None => Ends::EMPTY,
             },
         };
-        // 2. The first waiters. For most keys that is all.
-        if self.entries.wheel.len() >= LARGE {
+        // 2. The first waiters. For most keys that is all. A walk for one waiter stops early as a
+        //    rule.
+        if limit > 1 && self.entries.wheel.len() >= LARGE {
             self.read_ahead(ends);
         }
         let next = self.visit(ends.head, ends.tail, limit, found);

@@ -3,7 +3,7 @@
 
 use crate::support::{Counted, NEVER, Op, Park, Probe, Woken, by_hand, never, over};
 use allocation_counter::AllocationInfo;
-use purgatory::{Outcome, Purgatory, WaitFuture, when};
+use purgatory::{Outcome, Purgatory, WaitFuture, Watches, when};
 use std::{
     sync::{
         Arc,
@@ -100,6 +100,18 @@ fn signals_for_one_leave_nothing_behind() {
         }
     });
     assert_eq!(measured.bytes_current, 0);
+}
+
+/// A walk over those behind the head would need a batch.
+#[test]
+fn signals_of_those_in_turn_allocate_nothing() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let in_turn = Watches::keys(&["a"]).in_turn();
+    for _ in 0..20 {
+        waits.park(never(), in_turn, NEVER);
+    }
+    let measured = allocation_counter::measure(|| assert_eq!(waits.check_and_complete(&"a"), 0));
+    assert_eq!(measured.count_total, 0);
 }
 
 /// A client library has thousands of them, one a connection.
