@@ -4,6 +4,10 @@
 //! The thread that checks an operation out is its *holder*: only it ends or removes the operation.
 //! Other threads leave it a request, to check again or to end it, on which it acts as it checks the
 //! payload in.
+//!
+//! *Not in turn*: a plain event finds plain watches only. The operations that `check_batch` and
+//! `check_alone` check never wait in turn, so their ends do not look for the next in turn. An
+//! operation that may wait in turn is checked by `check_held` or `check_many`.
 
 use std::{any::Any, collections::HashSet, sync::Arc};
 

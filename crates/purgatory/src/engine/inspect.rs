@@ -290,8 +290,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let Some(weights) = &self.settings.weights {
             stats.weight = weights.taken();
         }
-        // 2. The others. An operation that ended at once or was refused counts as checked, unless
-        //    it was not.
+        // 2. The others. Each operation that ended at once or was refused is taken for checked;
+        //    those that were not are subtracted.
         stats.ended_at_once = self.counts.ended_at_once.load(Relaxed);
         if O::CHECKED {
             stats.checks += stats.ended_at_once;

@@ -290,7 +290,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         first
     }
 
-    /// Counts an operation that is not parked and was not checked: others counted it as checked.
+    /// Counts an operation that is neither parked nor checked: [`stats`](Self::stats) subtracts it.
     #[inline]
     fn count_if_skipped(&self, first: &FirstCheck) {
         if first.is_skipped {

@@ -156,8 +156,8 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let changed = match found.and_then(|record| shard.change_value(record, &to)) {
             Some(changed) => changed,
             None => {
-                let record;
-                (shard, record) = self.place_for(shard, found, key, hash, places)?;
+                let (locked_again, record) = self.place_for(shard, found, key, hash, places)?;
+                shard = locked_again;
                 shard.set_value(record, to(0))
             }
         };
@@ -297,7 +297,8 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             }
 
             // 3. Go on with the rest, unless the value has gone back meanwhile, or another thread
-            //    takes it. The key's `Eq` may panic: it is not asked again.
+            //    takes it. The key's `Eq` may panic, so it is not asked again: another key of this
+            //    hash may be found, whose rest is met just as well.
             shard = self.shard_of(hash);
             changed = match shard.find_met(hash) {
                 Some(rest) => rest,
