@@ -3,7 +3,7 @@
 
 use std::{any::Any, task::Waker, time::Duration};
 
-use crate::operation::{Answering, DelayedOperation, Outcome, opaque};
+use crate::operation::{Answering, DelayedOperation, Outcome, ToPark, opaque};
 
 /// Any operation, boxed. One purgatory of these takes several kinds, futures and blocking waits
 /// included.
@@ -193,6 +193,28 @@ impl DelayedOperation for BoxedOperation {
 }
 
 opaque!([] BoxedOperation);
+
+/// An operation that is boxed, and made one of its purgatory by `wrap`, only if it has to wait.
+pub(crate) struct Unboxed<W, F> {
+    pub(crate) operation: W,
+    pub(crate) wrap: F,
+}
+
+impl<W, O, F> ToPark<O> for Unboxed<W, F>
+where
+    W: DelayedOperation,
+    F: FnOnce(BoxedOperation) -> O,
+{
+    #[inline(always)]
+    fn check(&mut self) -> bool {
+        self.operation.try_complete()
+    }
+
+    #[inline(always)]
+    fn into_operation(self) -> O {
+        (self.wrap)(BoxedOperation::new(self.operation))
+    }
+}
 
 /// An operation that consists of two closures.
 struct Closures<C, F> {

@@ -374,15 +374,36 @@ impl ParkResult {
     }
 }
 
-/// An operation that came to be parked.
-pub(crate) enum Came<O> {
-    /// It was parked, and may have ended since.
-    Parked(ParkResult),
-    /// It ended without being parked, and has its answer.
-    AtOnce(O),
+/// An operation that comes to be parked, or the parts of one that is made only if it has to wait.
+pub(crate) trait ToPark<O> {
+    /// Checks the condition for the first time, as [`DelayedOperation::try_complete`] does.
+    fn check(&mut self) -> bool;
+
+    /// Returns the operation.
+    fn into_operation(self) -> O;
 }
 
-impl<O> From<ParkResult> for Came<O> {
+impl<O: DelayedOperation> ToPark<O> for O {
+    #[inline(always)]
+    fn check(&mut self) -> bool {
+        self.try_complete()
+    }
+
+    #[inline(always)]
+    fn into_operation(self) -> O {
+        self
+    }
+}
+
+/// An operation that came to be parked, with an answer `R`.
+pub(crate) enum Came<R> {
+    /// It was parked, and may have ended since.
+    Parked(ParkResult),
+    /// It ended without being parked. `None` if its answer panicked.
+    AtOnce(Option<R>),
+}
+
+impl<R> From<ParkResult> for Came<R> {
     fn from(parked: ParkResult) -> Self {
         Came::Parked(parked)
     }

@@ -161,12 +161,15 @@ impl<T> EntryAnswer<T> {
         }
     }
 
-    /// Takes the answer, or leaves the waker. `None` if it was taken.
+    /// Returns true once a poll has taken the answer.
     #[inline]
-    pub(crate) fn poll(&mut self, waker: &Waker) -> Option<Poll<Result<T, WaitError>>> {
-        if self.polls == Polls::Over {
-            return None;
-        }
+    pub(crate) fn is_over(&self) -> bool {
+        self.polls == Polls::Over
+    }
+
+    /// Takes the answer, or leaves the waker.
+    #[inline]
+    pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<T, WaitError>> {
         let is_first = self.polls == Polls::None;
         let polled = self.origin.poll(self.handle, waker, is_first);
         self.polls = if polled.is_ready() {
@@ -174,7 +177,7 @@ impl<T> EntryAnswer<T> {
         } else {
             Polls::Some
         };
-        Some(polled)
+        polled
     }
 
     /// Returns the name of the operation.
@@ -196,7 +199,7 @@ impl<T> EntryAnswer<T> {
 impl<T> Drop for EntryAnswer<T> {
     #[inline]
     fn drop(&mut self) {
-        if self.polls != Polls::Over && !failpoint!(DroppedFutureLeavesOperation) {
+        if !self.is_over() && !failpoint!(DroppedFutureLeavesOperation) {
             self.origin.abandon(self.handle);
         }
     }

@@ -23,7 +23,7 @@ use std::{
 use timer_core::driver::contain;
 
 use crate::{
-    boxed::BoxedOperation,
+    boxed::{BoxedOperation, Unboxed},
     engine::answer::Yields,
     error::{RefusedReason, WaitError},
     operation::{
@@ -114,6 +114,15 @@ where
             task: Task::AtEntry(None),
         }
     }
+
+    /// Returns the result of a wait that ends. The condition is dropped before that.
+    fn into_result(mut self, outcome: &Outcome) -> Result<T, WaitError> {
+        self.make_answer(outcome);
+        match self.stage {
+            Stage::Over(result) => result,
+            Stage::Waits(_) => unreachable!("an answer was made"),
+        }
+    }
 }
 
 impl<C, R, T> DelayedOperation for Waiting<C, T>
@@ -201,10 +210,7 @@ where
         let Task::Away(mut back) = mem::replace(&mut self.task, Task::Answered) else {
             return;
         };
-        self.make_answer(&outcome);
-        if let Stage::Over(result) = self.stage {
-            back.give(result);
-        }
+        back.give(self.into_result(&outcome));
     }
 }
 
@@ -270,12 +276,10 @@ impl<T> Future for WaitFuture<T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Source::Entry(entry) = &mut self.source {
-            if let Some(polled) = entry.poll(context.waker()) {
-                return polled;
-            }
+        match &mut self.source {
+            Source::Entry(entry) if !entry.is_over() => entry.poll(context.waker()),
+            _ => Poll::Ready(self.take_here()),
         }
-        Poll::Ready(self.take_here())
     }
 }
 
@@ -311,7 +315,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         O: Yields<R::Answer>,
     {
-        let operation = BoxedOperation::new(Waiting::new(condition, rechecked));
+        let waiting = Waiting::new(condition, rechecked);
         // An operation with a condition finds a lost wakeup before it expires.
         watches.last_check = rechecked;
         watches.needs_value = true;
@@ -320,12 +324,20 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         if watches.in_turn {
             turn = watches.keys.first().cloned();
         }
-        match self.core.park_awaited(wrap(operation), watches, timeout) {
+        let unboxed = Unboxed {
+            operation: waiting,
+            wrap,
+        };
+        let core = &self.core;
+        let came = core.park_awaited(unboxed, watches, timeout, |unboxed, outcome| {
+            unboxed.operation.into_result(outcome)
+        });
+        match came {
             Ok(Came::Parked(ParkResult::Parked(id))) => match turn {
                 Some(key) => WaitFuture::at(Arc::new(TurnOrigin::new(self.share(), key)), id),
                 None => self.answer_of(id),
             },
-            Ok(Came::AtOnce(operation)) => WaitFuture::ready(operation.into_answer()),
+            Ok(Came::AtOnce(answer)) => WaitFuture::ready(answer.unwrap_or(Err(PANICKED))),
             Ok(Came::Parked(ParkResult::Ended(outcome))) => {
                 WaitFuture::ready(Err(WaitError::of(outcome)))
             }
@@ -353,8 +365,9 @@ impl<K: WatchKey> Purgatory<K> {
     /// once it has given a value. The task is woken where a callback would run, with nothing
     /// locked.
     ///
-    /// Costs one allocation, for the condition and, in its place, the value; otherwise as much as
-    /// [`try_complete_else_watch`](Self::try_complete_else_watch), and one lock for each poll.
+    /// Costs one allocation, for the condition and, in its place, the value, unless it ends at
+    /// once; otherwise as much as [`try_complete_else_watch`](Self::try_complete_else_watch), and
+    /// one lock for each poll.
     ///
     /// # Errors
     /// The future yields a [`WaitError`] if the wait expired, was cancelled or was refused.

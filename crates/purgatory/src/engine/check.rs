@@ -102,7 +102,11 @@ pub(super) struct Checked<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Runs an operation's check, with nothing locked. A panic in it is contained and reported.
     #[inline]
-    pub(super) fn check(&self, operation: &mut O, check: impl FnOnce(&mut O) -> bool) -> Verdict {
+    pub(super) fn check<P>(
+        &self,
+        operation: &mut P,
+        check: impl FnOnce(&mut P) -> bool,
+    ) -> Verdict {
         if !O::CHECKED {
             return Verdict::Unsatisfied;
         }

@@ -24,7 +24,7 @@ use crate::{
         watch_set::{WatchSet, remove_repeated, threshold_watches, unfit},
     },
     error::{Refused, RefusedReason},
-    operation::{Came, DelayedOperation, Outcome, ParkResult, Timeout, Verdict},
+    operation::{Came, DelayedOperation, Outcome, ParkResult, Timeout, ToPark, Verdict},
     shard::{
         COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, SecondaryId, State,
         Then, WAITERS_MAX, Watch, Watermark, WatermarkKind,
@@ -109,30 +109,32 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         })
     }
 
-    /// Parks an operation that a future waits for. One that ends at once is handed back with its
-    /// answer. Otherwise as [`park`](Self::park).
-    pub(crate) fn park_awaited(
+    /// Parks an operation that a future waits for. Of one that ends at once `answer` makes the
+    /// answer, which is `None` if that panics. Otherwise as [`park`](Self::park).
+    pub(crate) fn park_awaited<P: ToPark<O>, R>(
         self: &Arc<Self>,
-        operation: O,
+        to_park: P,
         watches: Watches<'_, K>,
         timeout: Timeout,
-    ) -> Result<Came<O>, Refused<O>> {
-        self.park_or(operation, watches, timeout, |_, mut operation, outcome| {
-            self.call(|| operation.make_answer(&outcome));
-            Came::AtOnce(operation)
+        answer: impl FnOnce(P, &Outcome) -> R,
+    ) -> Result<Came<R>, Refused<O>> {
+        self.park_or(to_park, watches, timeout, |_, to_park, outcome| {
+            let mut answered = None;
+            self.call(|| answered = Some(answer(to_park, &outcome)));
+            Came::AtOnce(answered)
         })
     }
 
     /// Parks an operation; `at_once` finishes one that ends at once.
     #[inline(always)]
-    fn park_or<R: From<ParkResult>>(
+    fn park_or<P: ToPark<O>, R: From<ParkResult>>(
         self: &Arc<Self>,
-        operation: O,
+        to_park: P,
         watches: Watches<'_, K>,
         timeout: Timeout,
-        at_once: impl FnOnce(&Call<'_>, O, Outcome) -> R,
+        at_once: impl FnOnce(&Call<'_>, P, Outcome) -> R,
     ) -> Result<R, Refused<O>> {
-        let parked = self.try_park(operation, watches, timeout, at_once);
+        let parked = self.try_park(to_park, watches, timeout, at_once);
         if let Err(refused) = &parked {
             self.report_refusal(refused.reason);
         }
@@ -147,15 +149,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     #[inline]
-    fn try_park<R: From<ParkResult>>(
+    fn try_park<P: ToPark<O>, R: From<ParkResult>>(
         self: &Arc<Self>,
-        operation: O,
+        to_park: P,
         rules: Watches<'_, K>,
         timeout: Timeout,
-        at_once: impl FnOnce(&Call<'_>, O, Outcome) -> R,
+        at_once: impl FnOnce(&Call<'_>, P, Outcome) -> R,
     ) -> Result<R, Refused<O>> {
         if let Some(reason) = unfit(&rules) {
-            return Err(Refused::new(operation, reason));
+            return Err(Refused::new(to_park.into_operation(), reason));
         }
         // The clock first, since the deadline counts from the call.
         let now_ns = self.driver().now_ns();
@@ -163,20 +165,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let only = match (rules.keys, rules.watermarks) {
             ([key], []) => self.versions.watch(key, None),
             ([], [watermark]) => self.watch_up_to(watermark, &rules),
-            _ => return self.park_under_several(operation, &rules, timeout, now_ns, at_once),
+            _ => return self.park_under_several(to_park, &rules, timeout, now_ns, at_once),
         };
         let watch_set = slice::from_ref(&only);
-        self.park_watching(operation, watch_set, &rules, timeout, now_ns, at_once)
+        self.park_watching(to_park, watch_set, &rules, timeout, now_ns, at_once)
     }
 
     #[inline(never)]
-    fn park_under_several<R: From<ParkResult>>(
+    fn park_under_several<P: ToPark<O>, R: From<ParkResult>>(
         self: &Arc<Self>,
-        operation: O,
+        to_park: P,
         rules: &Watches<'_, K>,
         timeout: Timeout,
         now_ns: u64,
-        at_once: impl FnOnce(&Call<'_>, O, Outcome) -> R,
+        at_once: impl FnOnce(&Call<'_>, P, Outcome) -> R,
     ) -> Result<R, Refused<O>> {
         let mut watch_set = WatchSet::new();
         for key in rules.keys {
@@ -186,31 +188,32 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             watch_set.push(self.watch_up_to(watermark, rules));
         }
         remove_repeated(&mut watch_set);
-        self.park_watching(operation, &watch_set, rules, timeout, now_ns, at_once)
+        self.park_watching(to_park, &watch_set, rules, timeout, now_ns, at_once)
     }
 
     /// Parks an operation under these watches, unless it ends at once. Inlined twice: what is known
     /// of one watch is not asked.
     #[inline(always)]
-    fn park_watching<R: From<ParkResult>>(
+    fn park_watching<P: ToPark<O>, R: From<ParkResult>>(
         self: &Arc<Self>,
-        mut operation: O,
+        mut to_park: P,
         watch_set: &[Watch<'_, K>],
         rules: &Watches<'_, K>,
         timeout: Timeout,
         now_ns: u64,
-        at_once: impl FnOnce(&Call<'_>, O, Outcome) -> R,
+        at_once: impl FnOnce(&Call<'_>, P, Outcome) -> R,
     ) -> Result<R, Refused<O>> {
         // 1. Check, unless others are ahead. An operation that ends here was never parked.
         let call = Call::enter(&self.executors);
-        let first = self.first_check(&mut operation, watch_set, rules);
+        let first = self.first_check(&mut to_park, watch_set, rules);
         if let Some(outcome) = timeout.at_once(first.verdict, now_ns) {
             self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
             self.count_if_skipped(&first);
-            return Ok(at_once(&call, operation, outcome));
+            return Ok(at_once(&call, to_park, outcome));
         }
 
         // 2. Take a place. Dropped before the operation is parked, the permit returns it.
+        let operation = to_park.into_operation();
         let counted = threshold_watches(rules, watch_set);
         if counted > COUNTED_MAX {
             let too_many = RefusedReason::TooManyWatermarks { limit: COUNTED_MAX };
@@ -269,9 +272,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Checks an operation before it is parked, unless others are ahead of it in turn.
     #[inline]
-    fn first_check(
+    fn first_check<P: ToPark<O>>(
         &self,
-        operation: &mut O,
+        to_park: &mut P,
         watch_set: &[Watch<'_, K>],
         rules: &Watches<'_, K>,
     ) -> FirstCheck {
@@ -285,7 +288,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             first.is_skipped = first.is_behind;
         }
         if !first.is_skipped {
-            first.verdict = self.check(operation, O::try_complete);
+            first.verdict = self.check(to_park, P::check);
         }
         first
     }

@@ -3,7 +3,7 @@
 
 use crate::support::{Counted, NEVER, Op, Park, Probe, Woken, by_hand, never, over};
 use allocation_counter::AllocationInfo;
-use purgatory::{Outcome, Purgatory, WaitFuture, Watches, when};
+use purgatory::{Outcome, Purgatory, WaitError, WaitFuture, Watches, when};
 use std::{
     sync::{
         Arc,
@@ -79,7 +79,26 @@ fn a_wait_takes_one_allocation() {
         }
     });
     assert_eq!((measured.count_total, measured.bytes_current), (100, 0));
-    assert!(size_of::<WaitFuture<u64>>() <= 48);
+    assert!(size_of::<WaitFuture<u64>>() <= 40);
+}
+
+/// A condition that holds already is not boxed.
+#[test]
+fn a_wait_that_ends_at_once_takes_no_allocation() {
+    let (_timer, waits): (_, Purgatory<u64>) = by_hand();
+    let at_once = || {
+        [
+            waits.wait(&[1], NEVER, || Some(7)),
+            waits.wait(&[1], Duration::ZERO, || None),
+        ]
+    };
+    drop(at_once()); // what the thread keeps
+    let mut ended = None;
+    let measured = allocation_counter::measure(|| ended = Some(at_once()));
+    assert_eq!(measured.count_total, 0);
+    let [mut held, mut expired] = ended.unwrap();
+    assert_eq!(over(&mut held), Ok(7));
+    assert_eq!(over(&mut expired), Err(WaitError::Expired));
 }
 
 /// The walk that an event for one breaks off is forgotten.
