@@ -112,7 +112,7 @@ impl<O: DelayedOperation> Entry<O> {
             }
             _ => {
                 self.notes.set(Notes::ABANDONED);
-                waker
+                last_waker_of(&mut self.cold, waker)
             }
         }
     }

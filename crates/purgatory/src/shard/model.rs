@@ -13,6 +13,7 @@
 //! `MODEL_SEED` starts with another case. A failure prints the seed of its case.
 
 mod futures;
+mod reach;
 pub(in crate::shard) mod reference;
 mod steps;
 mod time;
@@ -24,7 +25,7 @@ use std::{
 };
 
 use futures::Payload;
-use reference::{Parked, Paths, Reference};
+use reference::{Linked, Parked, Paths, Reference};
 use timer_core::{TimerHandle, TimingWheel, WheelSize};
 
 use super::{CheckedOut, WalkId, Watch, Watermark};
@@ -40,7 +41,7 @@ const ALL_PATHS: u64 = 100_000;
 const STEPS_A_CASE: u64 = 600;
 
 /// The number of rare paths that are counted.
-const PATHS: usize = 33;
+const PATHS: usize = 35;
 
 /// A key; the even ones have shard 0 as their first. Keys come in pairs that share a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -182,6 +183,7 @@ impl Model {
             let answered = answered.filter(|answered| answered.id.shard() == number);
             assert_eq!(shard.entries.ended as usize, answered.count());
             assert_eq!(shard.counts, expected.counts);
+            assert_eq!(shard.cold.taken, expected.taken);
             let walks = self
                 .reference
                 .walks

@@ -19,7 +19,7 @@ use crate::support::{
 };
 use purgatory::{
     BoxedOperation, CancelReason, DelayedOperation, EndResult, Outcome, ParkResult, Purgatory,
-    ReachResult, WaitError, Watches, when,
+    ReachResult, WaitError, WaitFuture, Watches, when,
 };
 
 /// A transaction that waits for another one's lock.
@@ -422,6 +422,32 @@ fn a_wait_whose_operation_is_replaced_ends() {
     // 2. What is in their places ends as it would anywhere.
     assert_eq!(waits.cancel_all("over"), 2);
     assert_eq!(endings.try_recv(), Ok(requested("over")));
+    assert_empty(&waits);
+}
+
+/// The last poll came while the operation was under check.
+#[test]
+fn replaced_wait_wakes_the_task_that_polled_last() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let [first, last] = [(); 2].map(|()| Woken::task());
+    let slot = Arc::new(Mutex::new(None::<WaitFuture<()>>));
+    let polled = slot.clone();
+    let polls = last.clone();
+    let condition = move || {
+        if let Some(wait) = &mut *polled.lock().unwrap() {
+            assert!(polls.poll(wait).is_pending());
+        }
+        false
+    };
+    let mut wait = waits.wait(&["row"], NEVER, condition);
+    assert!(first.poll(&mut wait).is_pending());
+    let id = wait.id().unwrap();
+    *slot.lock().unwrap() = Some(wait);
+    assert_eq!(waits.check_and_complete(&"row"), 0);
+    let replaced = waits.with(id, |boxed| mem::replace(boxed, when(|| false, drop)));
+    assert_eq!((first.times(), last.times()), (0, 1));
+    drop(replaced);
+    assert_eq!(waits.cancel_all("over"), 1);
     assert_empty(&waits);
 }
 

@@ -109,6 +109,8 @@ pub(super) struct Answered {
 pub(super) struct FirstShard {
     pub(super) keys: BTreeMap<Number, Waiting>,
     pub(super) counts: Counts,
+    /// Operations that were taken out.
+    pub(super) taken: u64,
 }
 
 /// The waiters that a walk under way has still to find.

@@ -31,7 +31,8 @@ impl Model {
             (0..35, _) if self.reference.all.len() < self.most => self.park(),
             (35..55, _) => self.go_on_arriving(),
             (55..57, Some(id)) => self.check_out(id),
-            (57..60, Some(id)) => self.check_out_in_turn(id),
+            (57 | 58, Some(id)) => self.check_out_in_turn(id),
+            (59, _) => self.reach(),
             (60..68, _) if !self.held.is_empty() => {
                 let at = self.random.usize(..self.held.len());
                 self.check_in(at);
