@@ -21,13 +21,13 @@ use crate::{
         Core, LockedShard,
         nested::Call,
         trace,
-        watch_set::{WatchSet, remove_repeated, threshold_watches, unfit},
+        watch_set::{WatchSet, remove_repeated, threshold_watches, unfit, watermark_of},
     },
     error::{Refused, RefusedReason},
     operation::{Came, DelayedOperation, Outcome, ParkResult, Timeout, ToPark, Verdict},
     shard::{
         COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, SecondaryId, State,
-        Then, WAITERS_MAX, Watch, Watermark, WatermarkKind,
+        Then, WAITERS_MAX, Watch, Watermark,
     },
     sync::Ordering,
     watches::{WatchKey, Watches},
@@ -164,7 +164,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // Most operations have one key: no list is made for it.
         let only = match (rules.keys, rules.watermarks) {
             ([key], []) => self.versions.watch(key, None),
-            ([], [watermark]) => self.watch_up_to(watermark, &rules),
+            ([], [(key, threshold)]) => {
+                let watermark = watermark_of(*threshold, &rules);
+                self.versions.watch(key, Some(watermark))
+            }
             _ => return self.park_under_several(to_park, &rules, timeout, now_ns, at_once),
         };
         let watch_set = slice::from_ref(&only);
@@ -184,8 +187,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         for key in rules.keys {
             watch_set.push(self.versions.watch(key, None));
         }
-        for watermark in rules.watermarks {
-            watch_set.push(self.watch_up_to(watermark, rules));
+        for (key, threshold) in rules.watermarks {
+            let watermark = watermark_of(*threshold, rules);
+            watch_set.push(self.versions.watch(key, Some(watermark)));
         }
         remove_repeated(&mut watch_set);
         self.park_watching(to_park, &watch_set, rules, timeout, now_ns, at_once)
@@ -583,21 +587,5 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let inserted = shard.park_in_turn(record, times, follows, state);
         Self::work_at(shard, times, inserted.due);
         inserted.handle
-    }
-
-    /// Makes the watch of a watermark.
-    #[inline]
-    fn watch_up_to<'a>(&self, watermark: &'a (K, u64), rules: &Watches<'_, K>) -> Watch<'a, K> {
-        let (key, threshold) = watermark;
-        let kind = if rules.counted {
-            WatermarkKind::Threshold
-        } else {
-            WatermarkKind::Checked
-        };
-        let watermark = Watermark {
-            threshold: *threshold,
-            kind,
-        };
-        self.versions.watch(key, Some(watermark))
     }
 }

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     error::RefusedReason,
-    shard::{Watch, WatermarkKind},
+    shard::{Watch, Watermark, WatermarkKind},
     watches::Watches,
 };
 
@@ -32,6 +32,17 @@ pub(super) fn unfit<K>(rules: &Watches<'_, K>) -> Option<RefusedReason> {
         _ if rules.in_turn => Some(RefusedReason::TurnOfOneKey),
         _ => None,
     }
+}
+
+/// Returns the watermark that is to be watched for this threshold.
+#[inline]
+pub(super) fn watermark_of<K>(threshold: u64, rules: &Watches<'_, K>) -> Watermark {
+    let kind = if rules.counted {
+        WatermarkKind::Threshold
+    } else {
+        WatermarkKind::Checked
+    };
+    Watermark { threshold, kind }
 }
 
 /// The number of watermarks that are counted down.
