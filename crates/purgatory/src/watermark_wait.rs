@@ -83,6 +83,14 @@ impl WatermarkWait {
         WatermarkWait(Wait::Awaited(None))
     }
 
+    /// Returns the callback of a wait that has one.
+    pub(crate) fn into_callback(self) -> Callback {
+        match self.0 {
+            Wait::Callback(then) => then,
+            _ => unreachable!("it was a callback"),
+        }
+    }
+
     /// Puts the answer of a future of one key's value in the place of its wait.
     #[inline(always)]
     fn put(&mut self, answer: Result<u64, WaitError>) -> Answering {

@@ -357,6 +357,7 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Errors
     /// Returns an error as [`Purgatory::try_complete_else_watch`] does; `then` is not called.
+    #[inline]
     pub fn park<Q>(
         &self,
         key: &Q,
@@ -370,17 +371,11 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     {
         let wait = WatermarkWait(Wait::Callback(Box::new(then)));
         let core = &self.purgatory.core;
-        let parked = match core.park_for_value(key, rank(threshold), timeout.into(), wait) {
+        match core.park_for_value(key, rank(threshold), timeout.into(), wait) {
             Ok(ForValue::Parked(id)) => Ok(ParkResult::Parked(id)),
             Ok(ForValue::AtOnce(wait, outcome)) => Ok(core.call_at_once(wait, outcome)),
-            Err(refused) => Err(refused),
-        };
-        parked.map_err(|refused| {
-            refused.map(|wait| match wait.0 {
-                Wait::Callback(then) => then,
-                _ => unreachable!("it was a callback"),
-            })
-        })
+            Err(refused) => Err(refused.map(WatermarkWait::into_callback)),
+        }
     }
 
     /// Returns a future of a quorum, ready once at least `k` of the keys have reached their
