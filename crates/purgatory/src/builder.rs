@@ -255,9 +255,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Makes a purgatory with its own [timer](timer_core::SystemTimer).
     ///
     /// This starts the timer's two threads, which sleep while nothing is due, and makes 64 shards
-    /// for each processor: on two processors 128 shards, which take 92 KB while idle. A program
+    /// for each processor: on two processors 128 shards, which take 83 KB while idle. A program
     /// with several purgatories shares one timer: see [`builder`](Self::builder). On a shared timer
-    /// and with one [shard](Builder::shards) a purgatory has no thread, and takes 1.4 KB while
+    /// and with one [shard](Builder::shards) a purgatory has no thread, and takes 1.3 KB while
     /// idle.
     ///
     /// # Errors

@@ -253,12 +253,16 @@ fn as_seconds_or_none<S: serde::Serializer>(
 
 /// The counts that one shard keeps.
 #[derive(Debug, Default, PartialEq, Eq)]
-#[repr(C)] // the fields that each operation writes come first
 pub(crate) struct Counts {
     pub(crate) parked: u64,
     pub(crate) completed: u64,
     /// Checks of parked operations, including the first of each.
     pub(crate) checks: u64,
+}
+
+/// The counts that one shard keeps of operations that ended, but did not complete.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct OtherEnds {
     pub(crate) expired: u64,
     pub(crate) cancelled: u64,
     pub(crate) cancelled_by_future_drop: u64,
@@ -272,29 +276,39 @@ impl Counts {
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         stats.parked_total += self.parked;
         stats.completed += self.completed;
+        stats.checks += self.checks;
+    }
+}
+
+impl OtherEnds {
+    /// Adds these counts to the totals.
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
         stats.expired += self.expired;
         stats.cancelled += self.cancelled;
         stats.cancelled_by_future_drop += self.cancelled_by_future_drop;
         stats.cancelled_by_shutdown += self.cancelled_by_shutdown;
         stats.cancelled_by_drop += self.cancelled_by_drop;
         stats.cancelled_by_panic += self.cancelled_by_panic;
-        stats.checks += self.checks;
     }
 
-    pub(crate) fn ended(&mut self, outcome: &Outcome) {
+    /// Counts the end of an operation. One that completed is counted in `counts`.
+    #[inline]
+    pub(crate) fn ended(&mut self, counts: &mut Counts, outcome: &Outcome) {
         match outcome {
-            Outcome::Completed => self.completed += 1,
+            Outcome::Completed => counts.completed += 1,
             Outcome::Expired => self.expired += 1,
-            Outcome::Cancelled(reason) => {
-                self.cancelled += 1;
-                match reason {
-                    CancelReason::Requested(_) | CancelReason::QuorumLost { .. } => {}
-                    CancelReason::FutureDropped => self.cancelled_by_future_drop += 1,
-                    CancelReason::Shutdown => self.cancelled_by_shutdown += 1,
-                    CancelReason::Dropped => self.cancelled_by_drop += 1,
-                    CancelReason::Panicked => self.cancelled_by_panic += 1,
-                }
-            }
+            Outcome::Cancelled(reason) => self.cancelled(reason),
+        }
+    }
+
+    fn cancelled(&mut self, reason: &CancelReason) {
+        self.cancelled += 1;
+        match reason {
+            CancelReason::Requested(_) | CancelReason::QuorumLost { .. } => {}
+            CancelReason::FutureDropped => self.cancelled_by_future_drop += 1,
+            CancelReason::Shutdown => self.cancelled_by_shutdown += 1,
+            CancelReason::Dropped => self.cancelled_by_drop += 1,
+            CancelReason::Panicked => self.cancelled_by_panic += 1,
         }
     }
 }

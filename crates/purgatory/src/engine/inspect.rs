@@ -20,7 +20,7 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{Core, Seen, Tour, nested::must_be_unlocked},
     operation::DelayedOperation,
-    shard::{Look, QuietClock, SecondaryId, Shard, Timed},
+    shard::{Look, QuietClock, SecondaryId, Shard},
     stats::{Parked, Snapshot, Stats, Times},
     watches::WatchKey,
 };
@@ -313,13 +313,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut times = Times::default();
         for shard in 0..self.shards.count() {
             let mut shard = self.shards.lock(shard);
-            let timed = shard.timed.get_or_insert_with(|| {
-                Box::new(Timed {
-                    times: Times::default(),
-                    tick,
-                })
-            });
-            times.add(&timed.times);
+            times.add(shard.times(tick));
         }
         // 3. The delays of callbacks, which no shard counts.
         if let Some(cold) = self.counts.cold_if_used() {

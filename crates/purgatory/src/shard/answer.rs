@@ -122,8 +122,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         // 1. The answer, where the payload lies. A holder ends its operation itself.
         let Shard {
             entries,
-            timed,
             counts,
+            cold,
             ..
         } = self;
         let (waker, remains) = entries.end_in_place(index, |entry| {
@@ -137,7 +137,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             }
             // 2. The entry stays.
             let completed = &Outcome::Completed;
-            count_end(counts, timed, completed, now_ns, || Some(entry));
+            count_end(counts, cold, completed, now_ns, || Some(entry));
             Some(waker)
         })?;
         let ended = self.unlink_ended(index, remains);

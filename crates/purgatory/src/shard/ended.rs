@@ -21,7 +21,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Ends the wait of a shutdown once the last operation has left.
     #[inline]
     pub(super) fn entry_left(&mut self) {
-        if self.closed && self.len() == 0 {
+        if self.entries.closed && self.len() == 0 {
             self.cold.emptied = None;
         }
     }

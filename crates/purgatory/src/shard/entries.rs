@@ -12,9 +12,11 @@ use crate::operation::DelayedOperation;
 #[derive(Debug)]
 pub(crate) struct Entries<O> {
     pub(super) wheel: TimingWheel<Entry<O>>,
-    pub(crate) shard: u32,
     /// Entries on the wheel whose operations have ended: their futures have not taken the answers.
     pub(crate) ended: u32,
+    pub(super) shard: u8,
+    /// Set before the entries leave for good, tested before one is put in.
+    pub(super) closed: bool,
 }
 
 /// A new entry, and when it first needs the wheel.

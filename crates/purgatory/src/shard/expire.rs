@@ -8,7 +8,7 @@
 use timer_core::{Advanced, DueTask, TimerHandle};
 
 use super::{
-    Ended, Shard, Timed, count_end,
+    ColdParts, Ended, Shard, count_end,
     entry::{Cause, CheckedOut, Entry, Visited},
 };
 use crate::{
@@ -62,7 +62,7 @@ struct Visits<'a, O> {
     now: u64,
     turn: Turn,
     counts: &'a mut Counts,
-    timed: &'a mut Option<Box<Timed>>,
+    cold: &'a mut ColdParts,
     early: Vec<EarlyVisit>,
     expired: Vec<ExpiredVisit<O>>,
 }
@@ -98,7 +98,7 @@ impl<O> Visits<'_, O> {
                 // Counted and timed while the entry is at hand.
                 let expired = &Outcome::Expired;
                 let now_ns = Some(self.turn.now_ns);
-                count_end(self.counts, self.timed, expired, now_ns, || Some(entry));
+                count_end(self.counts, self.cold, expired, now_ns, || Some(entry));
                 self.expired.push(ExpiredVisit {
                     handle,
                     payload,
@@ -131,7 +131,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             now,
             turn,
             counts: &mut self.counts,
-            timed: &mut self.timed,
+            cold: &mut self.cold,
             early: Vec::new(),
             expired: Vec::new(),
         };

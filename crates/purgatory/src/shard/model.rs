@@ -184,6 +184,7 @@ impl Model {
             assert_eq!(shard.entries.ended as usize, answered.count());
             assert_eq!(shard.counts, expected.counts);
             assert_eq!(shard.cold.taken, expected.taken);
+            assert_eq!(shard.cold.other_ends, expected.other_ends);
             let walks = self
                 .reference
                 .walks

@@ -343,10 +343,10 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             }
             // 3. Any other wait ends. Its entry is here, since it has no other key.
             let counts = &mut self.counts;
-            let timed = &mut self.timed;
+            let cold = &mut self.cold;
             let completed = &Outcome::Completed;
             let count =
-                |entry: &Entry<O>| count_end(counts, timed, completed, now_ns, || Some(entry));
+                |entry: &Entry<O>| count_end(counts, cold, completed, now_ns, || Some(entry));
             if self.entries.end_met(&unmet, record, &mut meet, count, met) {
                 left += 1;
             } else {

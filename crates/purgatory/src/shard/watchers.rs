@@ -210,7 +210,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             before,
         };
         Links::new(&mut self.entries, &mut self.cold).add(end, handle, slot | SLOT);
-        Some(SecondaryId::new(self.entries.shard, slot))
+        Some(SecondaryId::new(self.entries.shard.into(), slot))
     }
 
     /// Takes a watch off its key, unless it was taken. `link` is the one that lay at `at`, which

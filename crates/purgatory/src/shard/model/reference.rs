@@ -111,6 +111,7 @@ pub(super) struct FirstShard {
     pub(super) counts: Counts,
     /// Operations that were taken out.
     pub(super) taken: u64,
+    pub(super) other_ends: OtherEnds,
 }
 
 /// The waiters that a walk under way has still to find.
@@ -469,7 +470,8 @@ impl Reference {
         id: TimerHandle,
         outcome: &Outcome,
     ) -> (Parked, Option<Number>) {
-        self.homes[id.shard()].counts.ended(outcome);
+        let home = &mut self.homes[id.shard()];
+        home.other_ends.ended(&mut home.counts, outcome);
         self.remove(id)
     }
 
