@@ -137,7 +137,7 @@ impl Model {
         let mut random = Rng::with_seed(seed);
         let max = [None, Some(3)][random.usize(..2)];
         Model {
-            world: World::new(max),
+            world: World::new(max, random.bool()),
             reference: Reference::new(max),
             steps: Steps(random),
         }

@@ -81,7 +81,7 @@ impl Model {
         let mut random = Rng::with_seed(seed);
         let max = [None, None, Some(6)][random.usize(..3)];
         Model {
-            world: World::new(max),
+            world: World::new(max, random.bool()),
             reference: Reference::new(max),
             futures: Vec::new(),
             taken: Vec::new(),

@@ -173,9 +173,12 @@ impl<V: Value> Model<V> {
     fn new(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
         let shards = [1, 2, 8][random.usize(..3)];
+        let all_on_executor = random.bool();
+        let mut reference = Reference::default();
+        reference.all_on_executor = all_on_executor;
         Model {
-            world: World::new(shards),
-            reference: Reference::default(),
+            world: World::new(shards, all_on_executor),
+            reference,
             steps: Steps(random),
         }
     }

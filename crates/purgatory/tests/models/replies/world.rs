@@ -62,8 +62,12 @@ pub(super) struct World {
 fn made<K: WatchKey + Send, O: DelayedOperation>(
     timer: &ManualTimer,
     max: Option<usize>,
+    all_on_executor: bool,
 ) -> Purgatory<K, O> {
     let mut builder = Purgatory::builder("model").timer(timer).shards(2);
+    if all_on_executor {
+        builder = builder.callbacks_on_executor();
+    }
     if let Some(max) = max {
         builder = builder.max_parked(max);
     }
@@ -71,12 +75,12 @@ fn made<K: WatchKey + Send, O: DelayedOperation>(
 }
 
 impl World {
-    pub(super) fn new(max: Option<usize>) -> Arc<Self> {
+    pub(super) fn new(max: Option<usize>, all_on_executor: bool) -> Arc<Self> {
         let timer = ManualTimer::new();
-        let scoped = Replies::over(made(&timer, max));
+        let scoped = Replies::over(made(&timer, max, all_on_executor));
         let scopes = (0..SCOPES).map(|_| (scoped.scope(), 0)).collect();
         Arc::new(World {
-            plain: Replies::over(made(&timer, max)),
+            plain: Replies::over(made(&timer, max, all_on_executor)),
             scopes: Mutex::new(scopes),
             scoped,
             timer,

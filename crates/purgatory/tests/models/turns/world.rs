@@ -145,9 +145,12 @@ impl Detached {
 }
 
 impl World {
-    pub(super) fn new(max: Option<usize>) -> Self {
+    pub(super) fn new(max: Option<usize>, all_on_executor: bool) -> Self {
         let timer = ManualTimer::new();
         let mut builder = Purgatory::builder("turns").timer(&timer);
+        if all_on_executor {
+            builder = builder.callbacks_on_executor();
+        }
         if let Some(max) = max {
             builder = builder.max_parked(max);
         }

@@ -31,6 +31,8 @@ struct Wait {
 
 #[derive(Default)]
 pub(super) struct Reference {
+    /// The executor, which is this thread, reports every end: when the call returns.
+    pub(super) all_on_executor: bool,
     /// Values and epochs.
     pub(super) values: BTreeMap<Key, (u64, u64)>,
     waits: Vec<Wait>,
@@ -269,7 +271,7 @@ impl Reference {
     }
 
     fn finish(&mut self, nested: bool, number: usize, outcome: Outcome) {
-        if nested {
+        if nested || self.all_on_executor {
             self.queue.push_back((number, outcome));
         } else {
             self.report(number, outcome);

@@ -127,9 +127,12 @@ pub(super) struct World<V: Value> {
 }
 
 impl<V: Value> World<V> {
-    pub(super) fn new(shards: usize) -> Arc<Self> {
+    pub(super) fn new(shards: usize, all_on_executor: bool) -> Arc<Self> {
         let timer = ManualTimer::new();
-        let builder = Purgatory::builder("model").timer(&timer).shards(shards);
+        let mut builder = Purgatory::builder("model").timer(&timer).shards(shards);
+        if all_on_executor {
+            builder = builder.callbacks_on_executor();
+        }
         Arc::new(World {
             watermarks: Watermarks::over(builder.build().unwrap()).with_values(),
             timer,
