@@ -240,7 +240,8 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         core.call(|| made = Ok(value()));
         let is_made = made.is_ok();
         // 3. Leave it to the future, unless that was dropped meanwhile.
-        core.put_answer(claimed, |expected| expected.answer(made)) && is_made
+        let put = core.put_answer(claimed, made, |expected, made| expected.answer(made));
+        put.is_ok() && is_made
     }
 
     /// Fails all replies that were expected before this call, as

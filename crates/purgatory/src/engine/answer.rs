@@ -160,19 +160,26 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         Some(handle)
     }
 
-    /// Puts an answer in that was made after its operation had ended. Returns false if its future
-    /// was dropped meanwhile.
-    pub(crate) fn put_answer(
+    /// Puts a value in that was made after its operation had ended, as [`deliver`](Self::deliver)
+    /// does. Hands the value back if its future was dropped meanwhile.
+    pub(crate) fn put_answer<V>(
         &self,
         handle: TimerHandle,
-        put: impl FnOnce(&mut O) -> Option<Waker>,
-    ) -> bool {
-        let answered = self.first_shard_of(handle).answer_ended(handle, put);
-        let Some(waker) = answered else {
-            return false;
-        };
-        self.wake(waker);
-        true
+        value: V,
+        put: impl FnOnce(&mut O, V) -> Option<Waker>,
+    ) -> Result<(), V> {
+        // A value that is not put in is dropped with nothing locked: it stays out here.
+        let mut value = Some(value);
+        let mut first_shard = self.first_shard_of(handle);
+        let answered = first_shard.answer_ended(handle, |payload| match value.take() {
+            Some(value) => put(payload, value),
+            None => None,
+        });
+        drop(first_shard);
+        if let Some(waker) = answered {
+            self.wake(waker);
+        }
+        value.map_or(Ok(()), Err)
     }
 
     /// Takes an operation that ended with a value off its other keys, and wakes its task.

@@ -31,6 +31,7 @@ mod shutdowns;
 mod snapshot;
 mod turns;
 mod turns_model;
+mod unlocked;
 mod waiting;
 mod watermark_values;
 mod watermarks;

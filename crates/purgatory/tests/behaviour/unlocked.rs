@@ -1,0 +1,83 @@
+//! Values of the user's are dropped, and the clock is read, with nothing locked: each of them calls
+//! the purgatory here.
+#![cfg(not(loom))]
+
+use std::{
+    cell::RefCell,
+    mem,
+    pin::Pin,
+    sync::{Arc, Mutex, mpsc},
+    task::{Context, Wake, Waker},
+    thread,
+    time::Duration,
+};
+
+use crate::support::{MINUTE, Park, by_hand, never, over};
+use purgatory::{
+    DelayedOperation, EndResult, Expected, OperationId, Purgatory, ReachResult, Reason, Replies,
+    WaitFuture, WatermarkWait, Watermarks, when,
+};
+use timer_core::{Clock, SystemClock, SystemTimer};
+
+type Waits = Purgatory<u64>;
+
+/// Fails if `run` panics, or waits for a lock that it has.
+fn in_time(run: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        run();
+        done.send(()).unwrap();
+    });
+    assert_eq!(is_done.recv_timeout(Duration::from_secs(10)), Ok(()));
+}
+
+/// A value that does this as it is dropped. It is a task, too.
+struct OnDrop(Mutex<Box<dyn FnMut() + Send>>);
+
+impl OnDrop {
+    fn new(act: impl FnMut() + Send + 'static) -> Self {
+        OnDrop(Mutex::new(Box::new(act)))
+    }
+
+    /// Looks into these, which takes a lock.
+    fn looks_into(waits: &Waits) -> Self {
+        let waits = waits.clone();
+        OnDrop::new(move || {
+            waits.waiters(&1);
+        })
+    }
+}
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        (self.0.get_mut().unwrap())();
+    }
+}
+
+impl Wake for OnDrop {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Parks an operation under key 1 whose check does this once it is parked, with its id.
+fn park_checked(waits: &Waits, mut check: impl FnMut(OperationId) -> bool + Send + 'static) {
+    let id = Arc::new(Mutex::new(None));
+    let parked = id.clone();
+    let check = move || parked.lock().unwrap().is_some_and(&mut check);
+    *id.lock().unwrap() = Some(waits.park(when(check, drop), &[1], MINUTE));
+}
+
+// Values, reasons, closures, wakers.
+
+#[test]
+fn a_late_made_reply_is_dropped_unlocked() {
+    in_time(|| {
+        let (_timer, waits): (_, Purgatory<u64, Expected<OnDrop>>) = by_hand();
+        let replies = Replies::over(waits);
+        let reply = replies.expect(1, MINUTE).unwrap();
+        let again = replies.clone();
+        assert!(!replies.deliver_with(&1, move || {
+            drop(reply);
+            OnDrop::new(move || assert!(again.expect(1, MINUTE).is_ok()))
+        }));
+    });
+}
