@@ -21,7 +21,7 @@ use crate::{
     },
     operation::{Answering, DelayedOperation, Outcome},
     shard::{
-        AllEnded, Ended, EndedAt, MovedUp, SecondaryId, Then, ToRelease,
+        AllEnded, ColdState, Ended, EndedAt, MovedUp, SecondaryId, Then, ToRelease,
         values::{MetWait, MetWaits},
     },
     watches::WatchKey,
@@ -194,10 +194,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         drop(to_release.emptied_key);
         self.release_permit(to_release.permit);
         self.report_outcome(then, outcome);
+        if let Some(cold) = to_release.cold {
+            self.drop_cold(cold);
+        }
         // The next one in turn is checked behind the work that is queued.
         if let Some(moved_up) = to_release.moved_up {
             self.queue_moved_up(moved_up);
         }
+    }
+
+    /// Drops the cold part of an entry, in which an end that was beaten, or a waker, may be left.
+    #[cold]
+    #[inline(never)]
+    fn drop_cold(&self, cold: Box<ColdState>) {
+        self.call(|| drop(cold));
     }
 
     /// Reports the outcome to the operation, or wakes its task: the only place where the engine

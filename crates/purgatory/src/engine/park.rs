@@ -65,8 +65,8 @@ impl<K: WatchKey, O: DelayedOperation> Arriving<'_, K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
     fn drop(&mut self) {
-        let emptied_key = self.core.first_shard_of(self.handle).withdraw(self.handle);
-        drop(emptied_key); // with nothing locked
+        let withdrawn = self.core.first_shard_of(self.handle).withdraw(self.handle);
+        drop(withdrawn); // with nothing locked
         self.core
             .release_secondaries(&mut self.last_secondary, usize::MAX, drop);
     }

@@ -101,6 +101,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             last_secondary: remains.last_secondary,
             emptied_key,
             moved_up: None,
+            cold: remains.cold,
         }
     }
 }
@@ -167,7 +168,12 @@ impl<O: DelayedOperation> Entries<O> {
         // Only what is still needed leaves: a whole entry would be moved through memory.
         let remains = self
             .wheel
-            .end_with(handle.id(), |entry| Fate::Gone(entry.remains()))
+            .end_with(handle.id(), |entry| {
+                let mut remains = entry.remains();
+                // An end that was pending, or a waker: the user's, and so dropped unlocked.
+                remains.cold = entry.cold.take();
+                Fate::Gone(remains)
+            })
             .expect("Holder removes: the entry of a payload is there");
         let deadline = remains.deadline;
         (Then::CallBack { payload, deadline }, remains)

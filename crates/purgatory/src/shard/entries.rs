@@ -3,7 +3,7 @@
 use timer_core::{TimerHandle, TimingWheel};
 
 use super::{
-    entry::{Cause, CheckedOut, Entry, MovedUp, ParkTimes, State, TurnCause, Waiter},
+    entry::{Cause, CheckedOut, ColdState, Entry, MovedUp, ParkTimes, State, TurnCause, Waiter},
     links::{Link, SecondaryId},
 };
 use crate::operation::DelayedOperation;
@@ -36,6 +36,8 @@ pub(super) struct Remains {
     pub(super) deadline: u64,
     /// Why the next in turn is to be checked, if this one was its head.
     pub(super) noted_turn: TurnCause,
+    /// The cold part of an entry that goes.
+    pub(super) cold: Option<Box<ColdState>>,
 }
 
 impl<O> Entries<O> {
@@ -108,7 +110,7 @@ impl<O: DelayedOperation> Entries<O> {
 }
 
 impl<O> Entry<O> {
-    /// Returns the parts that are needed once its operation has ended.
+    /// Returns the parts that are needed once its operation has ended. The cold part stays.
     #[inline(always)]
     pub(super) fn remains(&self) -> Remains {
         Remains {
@@ -117,6 +119,7 @@ impl<O> Entry<O> {
             last_secondary: self.last_secondary,
             deadline: self.deadline,
             noted_turn: self.noted_turn(),
+            cold: None,
         }
     }
 }

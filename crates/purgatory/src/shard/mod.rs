@@ -52,8 +52,8 @@ use crate::{
 pub(crate) use awaited::NoAnswer;
 pub(crate) use entries::{Entries, Inserted};
 pub(crate) use entry::{
-    COUNTED_MAX, Cause, CheckedOut, CountedDown, Entry, Look, MovedUp, ParkInfo, ParkTimes, State,
-    TurnCause, Waiter,
+    COUNTED_MAX, Cause, CheckedOut, ColdState, CountedDown, Entry, Look, MovedUp, ParkInfo,
+    ParkTimes, State, TurnCause, Waiter,
 };
 pub(crate) use links::{Popped, SecondaryId, WAITERS_MAX, WalkId, WatchList};
 pub(crate) use quiet::QuietClock;
@@ -190,6 +190,9 @@ pub(crate) struct ToRelease<K> {
     pub(crate) emptied_key: Option<K>,
     /// The operation behind it, if it was the head of those in turn: still to be checked.
     pub(crate) moved_up: Option<MovedUp>,
+    /// The cold part of its entry, which may have a reason or a waker of the user's: to be dropped
+    /// with nothing locked.
+    pub(crate) cold: Option<Box<ColdState>>,
 }
 
 impl<K> ToRelease<K> {
@@ -200,8 +203,19 @@ impl<K> ToRelease<K> {
             last_secondary: None,
             emptied_key: None,
             moved_up: None,
+            cold: None,
         }
     }
+}
+
+/// The remains of an operation that was not parked after all, to be dropped with nothing locked.
+#[derive(Debug)]
+#[allow(dead_code, reason = "dropped")]
+pub(crate) struct Withdrawn<K> {
+    /// Its first key, if no watch of that is left.
+    pub(crate) emptied_key: Option<K>,
+    /// The cold part of its entry: a pending end has a reason of the user's.
+    cold: Option<Box<ColdState>>,
 }
 
 /// The rest of an operation's end, to be done with nothing locked.
@@ -386,13 +400,16 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Removes an operation that was not parked after all, with its first watch. Returns its first
-    /// key if no watch of that is left.
-    pub(crate) fn withdraw(&mut self, handle: TimerHandle) -> Option<K> {
+    /// Removes an operation that was not parked after all, with its first watch. Returns what is to
+    /// be dropped unlocked.
+    pub(crate) fn withdraw(&mut self, handle: TimerHandle) -> Option<Withdrawn<K>> {
         let entry = self.entries.wheel.cancel(handle.id())?;
         let emptied_key = self.unlink(handle.id().index(), entry.link);
         self.entry_left();
-        emptied_key
+        Some(Withdrawn {
+            emptied_key,
+            cold: entry.cold,
+        })
     }
 
     /// Wipes the quiet time of a key that has waiters: an event came. Returns whether one of them

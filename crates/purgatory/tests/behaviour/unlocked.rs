@@ -81,3 +81,18 @@ fn a_late_made_reply_is_dropped_unlocked() {
         }));
     });
 }
+
+/// A check that comes true beats a cancel that came meanwhile.
+#[test]
+fn a_beaten_cancels_reason_is_dropped_unlocked() {
+    in_time(|| {
+        let (_timer, waits) = by_hand();
+        let inside = waits.clone();
+        park_checked(&waits, move |id| {
+            let reason = Reason::with("beaten", OnDrop::looks_into(&inside));
+            assert_eq!(inside.cancel(id, reason), EndResult::Noted);
+            true
+        });
+        assert_eq!(waits.check_and_complete(&1), 1);
+    });
+}

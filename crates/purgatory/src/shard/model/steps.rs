@@ -251,7 +251,8 @@ impl Model {
     }
 
     pub(super) fn withdraw(&mut self, id: TimerHandle) {
-        let emptied_key = self.shards[id.shard()].withdraw(id);
+        let withdrawn = self.shards[id.shard()].withdraw(id);
+        let emptied_key = withdrawn.and_then(|withdrawn| withdrawn.emptied_key);
         let (parked, expected) = self.reference.remove(id);
         assert_eq!(emptied_key.map(|key| key.number), expected);
         let foreign = parked
