@@ -21,7 +21,7 @@ use crate::{
         trace::{self, Checking},
     },
     operation::{DelayedOperation, Verdict},
-    shard::{AllEnded, Cause, CheckedIn, CheckedOut, Ended, Entries, Then, Waiter},
+    shard::{AllEnded, Cause, CheckedIn, CheckedOut, Ended, Entries, Waiter},
     sync::CHECK_BATCH,
     watches::WatchKey,
 };
@@ -309,10 +309,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 CheckedIn::Parked => {}
                 CheckedIn::CheckAgain(held) => check_again.push(held),
                 CheckedIn::Ended(mut over) => {
-                    // Before the unlock: see `unlock_answered`.
-                    if let Then::Wake(_) = over.then {
-                        self.release_permit(over.to_release.permit.take());
-                    }
+                    self.return_place(&over.then, &mut over.to_release);
                     ended.push(over);
                 }
             },

@@ -22,7 +22,7 @@ use crate::{
         walk::{LIST_BATCH, MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
-    shard::{AllEnded, CheckedOut, Entry, ParkTimes, Popped, Shard, WatchList},
+    shard::{AllEnded, CheckedOut, Ended, Entry, ParkTimes, Popped, Shard, WatchList},
     watches::WatchKey,
 };
 
@@ -52,11 +52,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
 
         // 2. Any other ends now, or its holder ends it.
-        let Some(ended) = first_shard.claim(handle, outcome, now_ns) else {
+        let Some((then, mut to_release)) = first_shard.claim(handle, &outcome, now_ns) else {
             // A thread holds it: that thread was left the request to end it.
             return EndResult::Noted;
         };
-        drop(first_shard);
+        self.unlock_ended(first_shard, &then, &mut to_release);
+        let ended = Ended {
+            then,
+            outcome,
+            to_release,
+        };
         self.finish(&call, ended);
         EndResult::Ended
     }
@@ -152,6 +157,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut to_check = Vec::new();
         let mut unfinished = Unfinished::new(self, call);
         let claimed = &mut unfinished.ended;
+        let completed = &Outcome::Completed;
         self.each_in_first_shard(
             listed,
             |&handle| handle,
@@ -163,7 +169,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     entry.note_event();
                 }
                 Some(entry) if Self::needs_value(entry) => to_check.push(handle),
-                _ => claimed.extend(first_shard.claim(handle, Outcome::Completed, now_ns)),
+                _ => claimed.extend(self.claim_in(first_shard, handle, completed, now_ns)),
             },
         );
         // 2. Call them back, then check the others.
@@ -185,7 +191,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut unfinished = Unfinished::new(self, &call);
         let claimed = &mut unfinished.ended;
         let mut claim = |first_shard: &mut Shard<K, O>, handle| {
-            claimed.extend(first_shard.claim(handle, outcome.clone(), now_ns));
+            claimed.extend(self.claim_in(first_shard, handle, &outcome, now_ns));
         };
         self.claim_listed(key, hash, WatchList::Plain, &mut claim);
         self.claim_listed(key, hash, WatchList::InTurn, &mut claim);
@@ -290,7 +296,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 // An operation that is held cannot be asked: it counts as meant.
                 let payload = shard.get_mut(handle).and_then(|entry| entry.payload());
                 if payload.is_none_or(&is_meant) {
-                    ended.extend(shard.claim(handle, outcome.clone(), now_ns));
+                    ended.extend(self.claim_in(&mut shard, handle, outcome, now_ns));
                 }
             }
         }

@@ -21,7 +21,7 @@ use crate::{
     },
     operation::{Answering, DelayedOperation, Outcome},
     shard::{
-        AllEnded, ColdState, Ended, EndedAt, MovedUp, SecondaryId, Then, ToRelease,
+        AllEnded, ColdState, Ended, EndedAt, MovedUp, SecondaryId, Shard, Then, ToRelease,
         values::{MetWait, MetWaits},
     },
     watches::WatchKey,
@@ -84,6 +84,25 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         completed
     }
 
+    /// Claims an operation under its first shard's lock. Returns `None` when its holder was left a
+    /// note, or it is gone.
+    #[inline]
+    pub(super) fn claim_in(
+        &self,
+        first_shard: &mut Shard<K, O>,
+        handle: TimerHandle,
+        outcome: &Outcome,
+        now_ns: EndedAt,
+    ) -> Option<Ended<K, O>> {
+        let (then, mut to_release) = first_shard.claim(handle, outcome, now_ns)?;
+        self.return_place(&then, &mut to_release);
+        Some(Ended {
+            then,
+            outcome: outcome.clone(),
+            to_release,
+        })
+    }
+
     /// Unlocks the shard of an operation that ended. One whose answer is in its entry returns its
     /// place before that.
     #[inline(always)]
@@ -93,15 +112,22 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         then: &Then<O>,
         to_release: &mut ToRelease<K>,
     ) {
-        let mut permit = None;
-        if O::AWAITED && matches!(then, Then::Wake(_)) {
-            permit = to_release.permit.take();
+        self.return_place(then, to_release);
+        drop(first_shard);
+    }
+
+    /// Returns the place of an operation that ended, if its answer is in its entry: in the same
+    /// lock hold. Once unlocked, its future may take the answer, and go on to park another
+    /// operation.
+    #[inline(always)]
+    pub(super) fn return_place(&self, then: &Then<O>, to_release: &mut ToRelease<K>) {
+        if O::AWAITED && matches!(then, Then::Wake(_)) && !failpoint!(AnsweredKeepsPlace) {
+            self.release_permit(to_release.permit.take());
         }
-        self.unlock_answered(first_shard, permit);
     }
 
     /// Unlocks the shard of an operation whose answer is in its entry. Its place is returned before
-    /// that: once unlocked, its future may take the answer, and go on to park another operation.
+    /// that, as [`return_place`](Self::return_place) says.
     #[inline(always)]
     pub(super) fn unlock_answered(&self, first_shard: LockedShard<'_, K, O>, permit: Option<u64>) {
         if failpoint!(AnsweredKeepsPlace) {

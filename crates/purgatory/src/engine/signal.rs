@@ -339,7 +339,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut count_down =
             |first_shard: &mut Shard<K, O>, handle| match first_shard.count_down(handle) {
                 CountedDown::Last => {
-                    let ended = first_shard.claim(handle, Outcome::Completed, now_ns);
+                    let ended = self.claim_in(first_shard, handle, &Outcome::Completed, now_ns);
                     reached.completed.ended.extend(ended);
                 }
                 CountedDown::OthersRemain => reached.to_check.push(handle),

@@ -64,7 +64,12 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         // 2. Turn the wheel, and keep what it finds until the round is over.
         let mut due = self.due.lock();
         let mut shard = self.shards.lock(shard);
-        let advanced = shard.expire(turn, |job, order| due.push(job, order));
+        let advanced = shard.expire(turn, |mut job, order| {
+            if let CallbackJob::Call(ended) = &mut job {
+                self.return_place(&ended.then, &mut ended.to_release);
+            }
+            due.push(job, order);
+        });
         shard.advanced(advanced.next_due);
         advanced
     }

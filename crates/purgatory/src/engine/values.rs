@@ -220,11 +220,10 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let mut unfinished = Unfinished::new(self, &call);
         let met_waits = met.waits.into_iter().map(MetWait::into_ended);
         unfinished.ended.extend(met_waits);
+        let outcome = Outcome::Cancelled(reason.clone());
         self.each_taken(shard, &unmet, |first_shard, handle| {
-            let outcome = Outcome::Cancelled(reason.clone());
-            unfinished
-                .ended
-                .extend(first_shard.claim(handle, outcome, now_ns));
+            let claimed = self.claim_in(first_shard, handle, &outcome, now_ns);
+            unfinished.ended.extend(claimed);
         });
         let ended = unfinished.ended.len();
         unfinished.finish();
@@ -340,6 +339,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             quorums: Vec::new(),
         };
         let ended = &mut unfinished.ended;
+        let outcome = Outcome::Cancelled(reason.clone());
         self.claim_unmet(key, hash, &mut |first_shard, handle| {
             let Some(entry) = first_shard.get_mut(handle) else {
                 return; // it has ended
@@ -348,8 +348,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             if entry.payload().is_none_or(O::is_quorum) {
                 unjudged.quorums.push(handle);
             } else {
-                let outcome = Outcome::Cancelled(reason.clone());
-                ended.extend(first_shard.claim(handle, outcome, now_ns));
+                ended.extend(self.claim_in(first_shard, handle, &outcome, now_ns));
             }
         });
         let cancelled = unfinished.ended.len();
@@ -413,7 +412,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
                 Outcome::Cancelled(CancelReason::QuorumLost { left, needed })
             }
         };
-        first_shard.claim(quorum, outcome, now_ns)
+        self.claim_in(&mut first_shard, quorum, &outcome, now_ns)
     }
 
     /// Parks a wait for a key's value, unless it ends at once.

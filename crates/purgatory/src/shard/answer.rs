@@ -91,8 +91,14 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             return abandoned;
         }
         // 2. Any other is cancelled.
-        let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
-        abandoned.cancelled = self.claim(handle, dropped, now_ns);
+        let outcome = Outcome::Cancelled(CancelReason::FutureDropped);
+        if let Some((then, to_release)) = self.claim(handle, &outcome, now_ns) {
+            abandoned.cancelled = Some(Ended {
+                then,
+                outcome,
+                to_release,
+            });
+        }
         abandoned
     }
 

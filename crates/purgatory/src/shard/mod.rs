@@ -539,22 +539,17 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Ends an operation from outside. Returns `None` when its holder was left a note, or it is
-    /// gone.
+    /// gone. The outcome stays with the caller: it may have a reason of the user's.
     #[inline]
     pub(crate) fn claim(
         &mut self,
         handle: TimerHandle,
-        outcome: Outcome,
+        outcome: &Outcome,
         now_ns: EndedAt,
-    ) -> Option<Ended<K, O>> {
+    ) -> Option<(Then<O>, ToRelease<K>)> {
         // A payload that is out is its holder's to end.
-        let payload = self.get_mut(handle)?.claim(&outcome)?;
-        let (then, to_release) = self.end_operation(handle, payload, &outcome, now_ns);
-        Some(Ended {
-            then,
-            outcome,
-            to_release,
-        })
+        let payload = self.get_mut(handle)?.claim(outcome)?;
+        Some(self.end_operation(handle, payload, outcome, now_ns))
     }
 
     /// Ends an operation whose payload is out for good: counts the end, and removes the entry. An

@@ -1,6 +1,11 @@
 //! Requests and replies in every order that a network may produce, on a manual timer.
 
-use std::time::Duration;
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
 
 use purgatory::{
     CancelReason, EndResult, Expected, Outcome, Purgatory, RefusedReason, Replies, WaitError,
@@ -331,4 +336,45 @@ fn a_panic_while_a_value_is_made_ends_its_reply() {
     );
     assert_eq!(waits.stats().panics, 1);
     nothing_is_left(&waits, &replies);
+}
+
+/// The executor, which wakes its task, is late.
+#[test]
+fn an_expired_replys_place_is_free_once_it_is_ready() {
+    let later = Later::default();
+    let (timer, waits): (_, Waits) = by_hand_with(|b| b.executor(later.clone()).max_parked(1));
+    let replies = Replies::over(waits);
+    let mut reply = replies.expect(1, SECOND).unwrap();
+    timer.advance(SECOND);
+    assert_eq!(over(&mut reply), Err(WaitError::Expired));
+    assert!(replies.expect(2, SECOND).is_ok());
+    assert_eq!(later.run(), 1);
+}
+
+/// A task that does this as it is woken.
+struct Acts(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Wake for Acts {
+    fn wake(self: Arc<Self>) {
+        (self.0.lock().unwrap().take().unwrap())();
+    }
+}
+
+/// The first task that is woken finds the other's reply ready, and both places free.
+#[test]
+fn a_cancelled_replys_place_is_free_once_it_is_ready() {
+    let (_timer, waits): (_, Waits) = by_hand_with(|builder| builder.max_parked(2));
+    let replies = Replies::over(waits.clone());
+    let mut first = replies.expect(1, SECOND).unwrap();
+    let mut second = replies.expect(2, SECOND).unwrap();
+    let again = replies.clone();
+    let acts = Acts(Mutex::new(Some(Box::new(move || {
+        assert!(poll(&mut second).is_ready());
+        let _both = [3, 4].map(|key| again.expect(key, SECOND).unwrap());
+    }))));
+    let waker = Waker::from(Arc::new(acts));
+    let context = &mut Context::from_waker(&waker);
+    assert!(Pin::new(&mut first).poll(context).is_pending());
+    assert_eq!(replies.fail_all("closed"), 2);
+    assert_eq!(waits.stats().panics, 0, "of the task");
 }

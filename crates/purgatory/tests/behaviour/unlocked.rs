@@ -96,3 +96,19 @@ fn a_beaten_cancels_reason_is_dropped_unlocked() {
         assert_eq!(waits.check_and_complete(&1), 1);
     });
 }
+
+#[test]
+fn a_second_cancels_reason_is_dropped_unlocked() {
+    in_time(|| {
+        let (_timer, waits) = by_hand();
+        let inside = waits.clone();
+        park_checked(&waits, move |id| {
+            assert_eq!(inside.cancel(id, "first"), EndResult::Noted);
+            let reason = Reason::with("second", OnDrop::looks_into(&inside));
+            assert_eq!(inside.cancel(id, reason), EndResult::Noted);
+            false
+        });
+        assert_eq!(waits.check_and_complete(&1), 0);
+        assert_eq!((waits.len(), waits.stats().cancelled), (0, 1));
+    });
+}

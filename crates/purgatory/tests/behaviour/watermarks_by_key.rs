@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{MINUTE, SECOND, assert_empty, by_hand, over, poll, race, requested};
+use crate::support::{
+    Later, MINUTE, SECOND, assert_empty, by_hand, by_hand_with, over, poll, race, requested,
+};
 use purgatory::{
     CancelReason, EndResult,
     Outcome::{Cancelled, Completed, Expired},
@@ -515,4 +517,16 @@ fn key_whose_value_advances_is_not_quiet() {
     assert_eq!(quietest(), [(1, ZERO)], "an epoch");
     drop(wait);
     assert_empty(&waits);
+}
+
+/// The executor, which wakes its task, is late.
+#[test]
+fn an_expired_value_waits_place_is_free_once_it_is_ready() {
+    let later = Later::default();
+    let (timer, waits): (_, Waits) = by_hand_with(|b| b.executor(later.clone()).max_parked(1));
+    let values = Watermarks::over(waits);
+    let wait = values.wait_for(&1, 5, SECOND);
+    timer.advance(SECOND);
+    assert_eq!(fails(wait), WaitError::Expired);
+    assert!(poll(&mut values.wait_for(&1, 5, SECOND)).is_pending());
 }

@@ -385,9 +385,18 @@ impl Model {
     pub(super) fn claim(&mut self, id: TimerHandle) {
         let asked = Outcome::Cancelled(CancelReason::Requested("asked".into()));
         let outcome = [Outcome::Completed, asked][self.random.usize(..2)].clone();
-        let ended = self.shards[id.shard()].claim(id, outcome.clone(), None);
-        assert_eq!(ended.is_some(), self.reference.claim(id, &outcome));
-        if let Some(ended) = ended {
+        self.claim_as(id, outcome);
+    }
+
+    fn claim_as(&mut self, id: TimerHandle, outcome: Outcome) {
+        let claimed = self.shards[id.shard()].claim(id, &outcome, None);
+        assert_eq!(claimed.is_some(), self.reference.claim(id, &outcome));
+        if let Some((then, to_release)) = claimed {
+            let ended = Ended {
+                then,
+                outcome: outcome.clone(),
+                to_release,
+            };
             self.departed(ended, &outcome);
         }
     }
@@ -445,16 +454,7 @@ impl Model {
         let counted = shard.count_down(id);
         assert_eq!(counted, self.reference.count_down(id));
         match counted {
-            CountedDown::Last => {
-                let ended = shard.claim(id, Outcome::Completed, None);
-                assert_eq!(
-                    ended.is_some(),
-                    self.reference.claim(id, &Outcome::Completed)
-                );
-                if let Some(ended) = ended {
-                    self.departed(ended, &Outcome::Completed);
-                }
-            }
+            CountedDown::Last => self.claim_as(id, Outcome::Completed),
             CountedDown::OthersRemain => self.check_out(id),
             CountedDown::Gone => {}
         }
