@@ -197,7 +197,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Parks an operation under these watches, unless it ends at once. Inlined twice: what is known
     /// of one watch is not asked.
-    #[inline(always)]
+    // In a debug build each copy that is inlined has stack of its own for the operation.
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn park_watching<P: ToPark<O>, R: From<ParkResult>>(
         self: &Arc<Self>,
         mut to_park: P,
