@@ -138,10 +138,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Some(handle) = self.handle(id) else {
             return ReachResult::Gone;
         };
-        // 1. Reach it, if it is there.
+        // 1. Reach it, if it is there. If not, the closure is dropped with nothing locked.
+        let mut reach = Some(reach);
         let mut result = None;
         let reached = self.first_shard_of(handle).reach(handle, |operation| {
-            result = Some(under_lock(|| reach(operation)));
+            result = reach.take().map(|reach| under_lock(|| reach(operation)));
         });
         // 2. Wake the task whose operation was replaced, and pass a panic on.
         match reached {

@@ -45,8 +45,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         })
     }
 
-    /// Calls `reach` with a parked operation where it lies. It must not panic. Returns the waker of
-    /// a future whose operation was replaced.
+    /// Calls `reach` with a parked operation where it lies. It must not panic, nor hold anything of
+    /// the user's: it is dropped here. Returns the waker of a future whose operation was replaced.
     pub(crate) fn reach(
         &mut self,
         handle: TimerHandle,

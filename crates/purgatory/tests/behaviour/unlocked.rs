@@ -112,3 +112,31 @@ fn a_second_cancels_reason_is_dropped_unlocked() {
         assert_eq!((waits.len(), waits.stats().cancelled), (0, 1));
     });
 }
+
+#[test]
+fn a_closure_for_what_is_gone_is_dropped_unlocked() {
+    in_time(|| {
+        let (_timer, waits): (_, Waits) = by_hand();
+        let id = waits.park(never(), &[1], MINUTE);
+        assert_eq!(waits.cancel(id, "gone"), EndResult::Ended);
+        let unused = OnDrop::looks_into(&waits);
+        assert!(matches!(
+            waits.with(id, move |_| drop(unused)),
+            ReachResult::Gone
+        ));
+    });
+}
+
+#[test]
+fn a_closure_for_what_is_held_is_dropped_unlocked() {
+    in_time(|| {
+        let (_timer, waits) = by_hand();
+        let inside = waits.clone();
+        park_checked(&waits, move |id| {
+            let unused = OnDrop::looks_into(&inside);
+            let reached = inside.with(id, move |_| drop(unused));
+            matches!(reached, ReachResult::UnderCheck)
+        });
+        assert_eq!(waits.check_and_complete(&1), 1);
+    });
+}
