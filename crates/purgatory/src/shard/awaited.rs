@@ -91,8 +91,8 @@ impl<O: DelayedOperation> Entry<O> {
     }
 
     /// Lends the payload to the user's code, which must not panic. The waker of a future stays
-    /// here. It is returned if another payload was put in the place of this one: that ends the
-    /// future's wait.
+    /// here. The last one is returned if another payload was put in the place of this one: that
+    /// ends the future's wait.
     pub(super) fn lend(&mut self, reach: impl FnOnce(Option<&mut O>)) -> Option<Waker> {
         // 1. Take the waker out of its place, which tells this payload from others.
         let mut before = None;
@@ -127,7 +127,7 @@ pub(super) fn keep_waker(cold: &mut Option<Box<ColdState>>, waker: &mut Option<W
     }
 }
 
-/// Returns the last waker of an operation that was answered; `waker` was the payload's. The one
+/// Returns the last waker of an operation whose wait is over; `waker` was the payload's. The one
 /// before stays in the cold part, to leave with the entry.
 #[inline]
 pub(super) fn last_waker_of(

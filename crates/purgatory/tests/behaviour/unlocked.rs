@@ -140,3 +140,29 @@ fn a_closure_for_what_is_held_is_dropped_unlocked() {
         assert_eq!(waits.check_and_complete(&1), 1);
     });
 }
+
+/// A poll under check leaves the waker in the entry, where the condition is not.
+#[test]
+fn a_replaced_waits_last_waker_is_dropped_unlocked() {
+    in_time(|| {
+        let (_timer, waits): (_, Waits) = by_hand();
+        let waker = Waker::from(Arc::new(OnDrop::looks_into(&waits)));
+        let waker = Mutex::new(Some(waker));
+        let slot: Arc<Mutex<Option<WaitFuture<()>>>> = Arc::default();
+        let polled = slot.clone();
+        let future = waits.wait(&[1], MINUTE, move || {
+            if let Some(future) = polled.lock().unwrap().as_mut() {
+                let waker = waker.lock().unwrap().take().unwrap();
+                let context = &mut Context::from_waker(&waker);
+                assert!(Pin::new(future).poll(context).is_pending());
+            }
+            false
+        });
+        let id = future.id().unwrap();
+        *slot.lock().unwrap() = Some(future);
+        assert_eq!(waits.check_and_complete(&1), 0);
+        let wait = waits.with(id, |wait| mem::replace(wait, never()));
+        assert!(wait.parked().is_some());
+        assert_eq!(waits.cancel(id, "over"), EndResult::Ended);
+    });
+}
