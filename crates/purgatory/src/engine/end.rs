@@ -290,8 +290,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn claim_all(&self, outcome: &Outcome, is_meant: impl Fn(&O) -> bool) -> AllEnded<K, O> {
         let mut ended = AllEnded::new();
         let mut tour = Tour::default();
+        // The clock is read before a lock is taken.
+        let now_ns = self.ending_at();
         while let Some((mut shard, handles)) = self.next_parked(&mut tour) {
-            let now_ns = self.ending_at();
             for handle in handles {
                 // An operation that is held cannot be asked: it counts as meant.
                 let payload = shard.get_mut(handle).and_then(|entry| entry.payload());

@@ -28,7 +28,7 @@ use crate::{
         Verdict,
     },
     shard::{
-        AllEnded, CheckedIn, Ended, ParkTimes, Watch, Watermark, WatermarkKind,
+        AllEnded, CheckedIn, Ended, EndedAt, ParkTimes, Watch, Watermark, WatermarkKind,
         values::{ChangedValue, Member, MetWait, MetWaits},
     },
     sync::{Limit, Ordering},
@@ -136,8 +136,10 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
-        // 1. The key's present epoch, if one is asked for.
+        // 1. The key's present epoch, if one is asked for. The clock is read before the lock is
+        //    taken.
         let hash = self.versions.hash(key);
+        let now_ns = self.ending_at();
         let mut shard = self.shard_of(hash);
         let mut found = shard.find(key, hash);
         if let Some(epoch) = epoch {
@@ -167,7 +169,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         if !changed.meets_watches {
             return Ok(0);
         }
-        Ok(self.complete_met(shard, hash, changed))
+        Ok(self.complete_met(shard, hash, changed, now_ns))
     }
 
     /// Begins an epoch of a key with this value; returns how many waits that completed or, with a
@@ -204,7 +206,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             if !changed.meets_watches {
                 return Ok(0);
             }
-            return Ok(self.complete_met(shard, hash, changed));
+            return Ok(self.complete_met(shard, hash, changed, now_ns));
         };
 
         // 3. Take the met waits first, which are not for more, then find the others, in the same
@@ -270,9 +272,9 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         mut shard: LockedShard<'a, K, O>,
         hash: u64,
         mut changed: ChangedValue,
+        now_ns: EndedAt,
     ) -> usize {
         let call = Call::enter(&self.executors);
-        let now_ns = self.ending_at();
         let mut completed = 0;
         loop {
             // 1. Take some off the key.

@@ -166,3 +166,58 @@ fn a_replaced_waits_last_waker_is_dropped_unlocked() {
         assert_eq!(waits.cancel(id, "over"), EndResult::Ended);
     });
 }
+
+// The clock.
+
+thread_local! {
+    /// Done at the next clock read of this thread.
+    static AT_NEXT_READ: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+fn at_next_read(act: impl FnOnce() + 'static) {
+    AT_NEXT_READ.set(Some(Box::new(act)));
+}
+
+#[derive(Debug)]
+struct Acting(SystemClock);
+
+impl Clock for Acting {
+    fn now_ns(&self) -> u64 {
+        if let Some(act) = AT_NEXT_READ.take() {
+            act();
+        }
+        self.0.now_ns()
+    }
+}
+
+/// Creates a purgatory by that clock, whose ends are timed.
+fn timed<O: DelayedOperation + Send>() -> Purgatory<u64, O> {
+    let clock = Acting(SystemClock::default());
+    let timer = SystemTimer::builder().clock(clock).build().unwrap();
+    let purgatory = Purgatory::builder("timed").timer(&timer).build().unwrap();
+    purgatory.times();
+    purgatory
+}
+
+#[test]
+fn the_clock_is_read_unlocked_as_a_value_advances() {
+    in_time(|| {
+        let waits: Purgatory<u64, WatermarkWait> = timed();
+        let marks = Watermarks::over(waits.clone());
+        let mut wait = marks.wait_for(&1, 5, MINUTE);
+        at_next_read(move || assert_eq!(waits.waiters(&1), 1));
+        assert_eq!(marks.advance(&1, 5), Ok(1));
+        assert_eq!(over(&mut wait), Ok(5));
+    });
+}
+
+#[test]
+fn the_clock_is_read_unlocked_as_all_are_cancelled() {
+    in_time(|| {
+        let waits: Waits = timed();
+        waits.park(never(), &[1], MINUTE);
+        let inside = waits.clone();
+        at_next_read(move || assert_eq!(inside.waiters(&1), 1));
+        assert_eq!(waits.cancel_all("over"), 1);
+    });
+}
