@@ -110,10 +110,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if !O::CHECKED {
             return Verdict::Unsatisfied;
         }
-        let _running = self
-            .checking()
-            .map(|checking| checking.begin(self.driver().now_ns()));
-        match contain(|| check(operation)) {
+        let checked = contain(|| {
+            let _running = self
+                .checking()
+                .map(|checking| checking.begin(self.driver().now_ns()));
+            check(operation)
+        });
+        match checked {
             Ok(true) => Verdict::Satisfied,
             Ok(false) => Verdict::Unsatisfied,
             Err(panicked) => {
@@ -364,8 +367,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Some(hook) = &self.settings.on_missed else {
             return;
         };
-        let now_ns = self.driver().now_ns();
         self.call(|| {
+            let now_ns = self.driver().now_ns();
             if let Some(parked) = self.parked(handle, now_ns) {
                 hook(&parked);
             }

@@ -320,10 +320,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     fn ending_at(&self) -> EndedAt {
         if self.timed.load(Ordering::Relaxed) {
-            Some(self.driver().now_ns())
+            self.timed_end()
         } else {
             None
         }
+    }
+
+    /// Reads the clock for an end. A panic of the clock is contained and reported, since a payload
+    /// may be out: that end is not timed.
+    #[cold]
+    fn timed_end(&self) -> EndedAt {
+        let mut now_ns = None;
+        self.call(|| now_ns = Some(self.driver().now_ns()));
+        now_ns
     }
 
     /// Returns the place and weight of an operation that has ended, if it was parked.

@@ -221,3 +221,20 @@ fn the_clock_is_read_unlocked_as_all_are_cancelled() {
         assert_eq!(waits.cancel_all("over"), 1);
     });
 }
+
+/// The panic is counted, and the end is not timed.
+#[test]
+fn a_clock_that_panics_leaves_no_operation_held() {
+    for others in 0..2 {
+        let waits: Waits = timed();
+        for _ in 0..others {
+            park_checked(&waits, |_| true);
+        }
+        park_checked(&waits, |_| {
+            at_next_read(|| panic!("no time"));
+            true
+        });
+        assert_eq!(waits.check_and_complete(&1), others + 1);
+        assert_eq!((waits.len(), waits.stats().panics), (0, 1));
+    }
+}
