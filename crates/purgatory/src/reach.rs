@@ -103,7 +103,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// panic on such a call; a release build may deadlock.
     ///
     /// The operation of a [`wait`](Purgatory::wait) has to stay in its place: with another one put
-    /// there, its future yields [`Panicked`](crate::CancelReason::Panicked).
+    /// there, its future yields [`Panicked`](crate::CancelReason::Panicked). The other one is not
+    /// the future's: to drop the future does not end it.
     ///
     /// # Panics
     /// Resumes a panic of `reach`; the operation stays parked, as `reach` left it.

@@ -34,7 +34,7 @@ pub(crate) trait Yields<T>: DelayedOperation {
 pub(crate) enum Abandonment {
     /// The drop cancelled it.
     Cancelled,
-    /// It had ended without a value.
+    /// It had ended without a value, or another operation had taken its place.
     Failed,
     /// It had a value that nobody takes, or may still get one: another thread holds it.
     Untaken,
@@ -96,6 +96,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let Some(ended) = abandoned.cancelled {
             self.finish(&call, ended);
             return Abandonment::Cancelled;
+        }
+        if abandoned.is_replaced {
+            return Abandonment::Failed;
         }
         // An answer that is still being made is none.
         let mut answered = abandoned.answered.and_then(|answered| answered.payload);

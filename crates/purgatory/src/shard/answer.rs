@@ -26,6 +26,8 @@ pub(crate) struct Abandoned<K, O> {
     pub(crate) answered: Option<Answered<O>>,
     /// A waker that waits for nothing any more.
     pub(crate) waker: Option<Waker>,
+    /// Another operation was put in its place before, and is left alone.
+    pub(crate) is_replaced: bool,
 }
 
 /// An operation that ended with a value.
@@ -66,18 +68,20 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Ends the wait of a future that is dropped. One that has not ended is cancelled, and its
-    /// entry is not kept. O(1).
+    /// Ends the wait of a future that is dropped. One that has not ended is cancelled, unless
+    /// another operation was put in its place, and its entry is not kept. O(1).
     pub(crate) fn abandon(&mut self, handle: TimerHandle, now_ns: EndedAt) -> Abandoned<K, O> {
         let mut abandoned = Abandoned {
             cancelled: None,
             answered: None,
             waker: None,
+            is_replaced: false,
         };
         // 1. One that has ended: its entry goes.
         let has_ended = |entry: &mut Entry<O>| {
             let has_ended = entry.has_ended();
             if !has_ended {
+                abandoned.is_replaced = entry.notes.has(Notes::ABANDONED);
                 // Its holder, if it is held, does not keep it either.
                 entry.notes.set(Notes::ABANDONED);
                 abandoned.waker = entry.cold.as_mut().and_then(|cold| cold.waker.take());
@@ -88,6 +92,9 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         abandoned.answered = wheel.cancel_if(handle.id(), has_ended, Entry::into_answered);
         if abandoned.answered.is_some() {
             self.entries.ended -= 1;
+            return abandoned;
+        }
+        if abandoned.is_replaced {
             return abandoned;
         }
         // 2. Any other is cancelled.

@@ -161,7 +161,8 @@ impl Notes {
     const NEEDS_VALUE: u16 = 1 << 5;
     /// Its operation has ended, and it is kept for its future. Set for good.
     pub(super) const ENDED: u16 = 1 << 6;
-    /// Its future was dropped, so its holder does not keep it. Set for good.
+    /// No future waits for it: that was dropped, so its holder does not keep it, or another payload
+    /// was put in its place. Set for good.
     pub(super) const ABANDONED: u16 = 1 << 7;
     /// It has ended, and has its answer. Set for good.
     pub(super) const ANSWERED: u16 = 1 << 8;

@@ -160,7 +160,9 @@ impl Model {
             cancelled,
             answered,
             waker: _,
+            is_replaced,
         } = abandoned;
+        assert!(!is_replaced);
         // 1. One that has ended: its answer goes.
         if let Some(at) = self.reference.answered.iter().position(|of| of.id == id) {
             let expected = self.reference.answered.swap_remove(at);
