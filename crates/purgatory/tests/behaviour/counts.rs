@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{Later, MINUTE, MS, NEVER, Op, Park, Probe, by_hand_with, never, waiting};
-use purgatory::{Outcome, Purgatory, Times};
+use purgatory::{Outcome, Purgatory, Replies, RequestId, Times, Watermarks};
 use timer_core::{TimeHistogram, Timer};
 
 /// The bounds and counts of the buckets that are not empty.
@@ -109,4 +109,16 @@ fn a_purgatory_tells_its_own_timer() {
     let timer = own.own_timer().unwrap();
     assert_eq!((timer.name(), timer.stats().pending), ("own", 1));
     assert!(waiting().1.own_timer().is_none());
+}
+
+/// Neither a quorum nor a reply is checked.
+#[test]
+fn what_has_no_check_counts_none() {
+    let values = Watermarks::<u64>::new("values").unwrap();
+    drop(values.wait_for_all(&[(1, 5), (2, 5)], MINUTE));
+    assert_eq!(values.purgatory().stats().checks, 0);
+    let (_timer, waits) = by_hand_with(|builder| builder);
+    let replies: Replies<RequestId, ()> = Replies::over(waits.clone());
+    assert!(replies.scope().expect(MINUTE).is_ok());
+    assert_eq!(waits.stats().checks, 0);
 }
