@@ -84,10 +84,10 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// An operation beyond the limit gets its first check. If it would have to wait, it is refused
     /// and handed back ([`Full`](crate::RefusedReason::Full)).
     ///
-    /// An operation frees its place just before its callback runs. When one event ends several
-    /// operations, their first callbacks may therefore find the purgatory still full; and an
-    /// executor that falls behind leads to refusals, not to memory use. With a limit, all threads
-    /// share a counter.
+    /// An operation frees its place just before its callback runs, or before its future is ready.
+    /// When one event ends several operations, their first callbacks may therefore find the
+    /// purgatory still full; and an executor that falls behind leads to refusals, not to memory use.
+    /// With a limit, all threads share a counter.
     pub fn max_parked(mut self, max: usize) -> Self {
         self.settings.permits = Some(Limit::new(max as u64));
         self

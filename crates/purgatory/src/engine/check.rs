@@ -110,12 +110,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if !O::CHECKED {
             return Verdict::Unsatisfied;
         }
+        // 1. Run it. In debug builds the clock is read in here, too: a panic of it elsewhere would
+        //    leave the payload out.
         let checked = contain(|| {
             let _running = self
                 .checking()
                 .map(|checking| checking.begin(self.driver().now_ns()));
             check(operation)
         });
+        // 2. Report a panic.
         match checked {
             Ok(true) => Verdict::Satisfied,
             Ok(false) => Verdict::Unsatisfied,

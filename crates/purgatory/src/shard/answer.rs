@@ -158,8 +158,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Answers an operation that has ended, unless its future was dropped: see
-    /// [`complete_alone`](Self::complete_alone). Returns `None` if it was: `answer` is dropped then,
-    /// and must hold nothing of the user's. O(1).
+    /// [`complete_alone`](Self::complete_alone). Returns `None` if it was: `answer` is dropped
+    /// then, and must hold nothing of the user's. O(1).
     pub(crate) fn answer_ended(
         &mut self,
         handle: TimerHandle,

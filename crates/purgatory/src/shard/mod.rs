@@ -208,16 +208,6 @@ impl<K> ToRelease<K> {
     }
 }
 
-/// The remains of an operation that was not parked after all, to be dropped with nothing locked.
-#[derive(Debug)]
-#[allow(dead_code, reason = "dropped")]
-pub(crate) struct Withdrawn<K> {
-    /// Its first key, if no watch of that is left.
-    pub(crate) emptied_key: Option<K>,
-    /// The cold part of its entry: a pending end has a reason of the user's.
-    cold: Option<Box<ColdState>>,
-}
-
 /// The rest of an operation's end, to be done with nothing locked.
 #[derive(Debug)]
 pub(crate) enum Then<O> {
@@ -400,15 +390,16 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Removes an operation that was not parked after all, with its first watch. Returns what is to
-    /// be dropped unlocked.
-    pub(crate) fn withdraw(&mut self, handle: TimerHandle) -> Option<Withdrawn<K>> {
+    /// Removes an operation that was not parked after all, with its first watch. Returns its first
+    /// key, if no watch of that is left, and its cold part.
+    pub(crate) fn withdraw(&mut self, handle: TimerHandle) -> Option<ToRelease<K>> {
         let entry = self.entries.wheel.cancel(handle.id())?;
         let emptied_key = self.unlink(handle.id().index(), entry.link);
         self.entry_left();
-        Some(Withdrawn {
+        Some(ToRelease {
             emptied_key,
             cold: entry.cold,
+            ..ToRelease::permit(None)
         })
     }
 

@@ -469,7 +469,7 @@ fn a_wait_that_is_looked_at_goes_on() {
 
 /// The last poll came under check, and left its waker in the entry.
 #[test]
-fn a_replaced_wait_that_was_polled_under_check_is_woken() {
+fn a_replaced_wait_polled_under_check_is_woken() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
     let task = Woken::task();
     let slot: Arc<Mutex<Option<WaitFuture<()>>>> = Arc::default();
@@ -493,7 +493,7 @@ fn a_replaced_wait_that_was_polled_under_check_is_woken() {
 
 /// That one is not the future's, polled or not.
 #[test]
-fn a_dropped_future_leaves_what_replaced_its_operation() {
+fn a_dropped_future_leaves_what_replaced_its_own() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
     let probe = Probe::new();
     let operation = probe.operation();

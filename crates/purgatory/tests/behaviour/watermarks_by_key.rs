@@ -521,7 +521,7 @@ fn key_whose_value_advances_is_not_quiet() {
 
 /// The executor, which wakes its task, is late.
 #[test]
-fn an_expired_value_waits_place_is_free_once_it_is_ready() {
+fn an_expired_waits_place_is_free_once_it_is_ready() {
     let later = Later::default();
     let (timer, waits): (_, Waits) = by_hand_with(|b| b.executor(later.clone()).max_parked(1));
     let values = Watermarks::over(waits);
