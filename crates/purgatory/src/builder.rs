@@ -86,7 +86,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     ///
     /// An operation frees its place just before its callback runs, or before its future is ready.
     /// When one event ends several operations, their first callbacks may therefore find the
-    /// purgatory still full; and an executor that falls behind leads to refusals, not to memory use.
+    /// purgatory still full. An executor that falls behind leads to refusals, not to memory use.
     /// With a limit, all threads share a counter.
     pub fn max_parked(mut self, max: usize) -> Self {
         self.settings.permits = Some(Limit::new(max as u64));
