@@ -467,30 +467,6 @@ fn a_wait_that_is_looked_at_goes_on() {
     assert_empty(&waits);
 }
 
-/// The last poll came under check, and left its waker in the entry.
-#[test]
-fn a_replaced_wait_polled_under_check_is_woken() {
-    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
-    let task = Woken::task();
-    let slot: Arc<Mutex<Option<WaitFuture<()>>>> = Arc::default();
-    let (polled, by) = (slot.clone(), task.clone());
-    let future = waits.wait(&["row"], MINUTE, move || {
-        if let Some(future) = polled.lock().unwrap().as_mut() {
-            assert!(by.poll(future).is_pending());
-        }
-        false
-    });
-    let id = future.id().unwrap();
-    *slot.lock().unwrap() = Some(future);
-    assert_eq!(waits.check_and_complete(&"row"), 0);
-    let wait = waits.with(id, |wait| mem::replace(wait, never()));
-    assert_eq!(task.times(), 1);
-    assert!(wait.parked().is_some());
-    let mut future = slot.lock().unwrap().take().unwrap();
-    let gone = WaitError::Cancelled(CancelReason::Panicked);
-    assert_eq!(over(&mut future), Err(gone));
-}
-
 /// That one is not the future's, polled or not.
 #[test]
 fn a_dropped_future_leaves_what_replaced_its_own() {
