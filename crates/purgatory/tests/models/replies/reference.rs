@@ -24,7 +24,8 @@ struct Request {
     deadline_ms: u64,
     is_waiting: bool,
     was_parked: bool,
-    /// One of `max_parked`, which it keeps until its task is woken.
+    /// One of `max_parked`, which it keeps until it is over; if its future was dropped, until that
+    /// call has finished it.
     has_place: bool,
     has_future: bool,
     /// Its future was dropped while it waited.
@@ -284,10 +285,11 @@ impl Reference {
             }
         }
         self.requests[number].is_waiting = false;
+        self.requests[number].has_place = false;
         self.requests[number].end = Some(end);
     }
 
-    /// Returns the place of a request that is over, and wakes its task, unless it was dropped.
+    /// Returns the place of a request whose future was dropped, or wakes the task of another.
     fn report(&mut self, number: usize) {
         self.requests[number].has_place = false;
         if !self.requests[number].was_dropped {
@@ -297,7 +299,6 @@ impl Reference {
 
     /// Wakes the task of a request that is over: it has the answer, or its future is gone.
     fn wake(&mut self, number: usize) {
-        self.requests[number].has_place = false;
         self.log.push(Saw::Woken(number));
         for act in &*self.requests[number].then.clone() {
             self.act(act);
@@ -336,7 +337,6 @@ impl Reference {
             return self.log.push(Saw::Delivered(false));
         };
         self.end(number, Ok(()));
-        self.requests[number].has_place = false;
         self.requests[number].end = None;
         self.making += 1;
         for act in acts {
