@@ -141,7 +141,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return value.map_or(Ok(()), Err);
         };
         // 2. Return its place and its key, and wake its task.
-        self.unlock_answered(shard, completed.ended.permit);
+        self.unlock_answered(shard, completed.to_release.weight);
         self.finish_completed(completed);
         Ok(())
     }
@@ -158,7 +158,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let record = shard.find(key, hash)?;
         let handle = shard.first_waiter(record)?;
         let completed = shard.complete_alone(record, now_ns, |_| None)?;
-        self.unlock_answered(shard, completed.ended.permit);
+        self.unlock_answered(shard, completed.to_release.weight);
         self.finish_completed(completed);
         Some(handle)
     }
@@ -188,11 +188,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes an operation that ended with a value off its other keys, and wakes its task.
     #[inline]
     fn finish_completed(&self, completed: Completed<K>) {
-        let mut last_secondary = completed.ended.last_secondary;
+        let mut last_secondary = completed.to_release.last_secondary;
         if last_secondary.is_some() && !failpoint!(HandedOverStaysListed) {
             self.release_secondaries(&mut last_secondary, usize::MAX, drop);
         }
-        drop(completed.ended.emptied_key);
+        drop(completed.to_release.emptied_key);
         self.wake(completed.waker);
     }
 }

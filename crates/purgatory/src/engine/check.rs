@@ -29,8 +29,10 @@ use crate::{
 /// A waiter that an event found.
 enum Found<O> {
     CheckedOut(CheckedOut<O>),
-    /// Its first key is in another shard, so it is still to be checked out; or it was held.
+    /// Its first key is in another shard, so it is still to be checked out.
     Elsewhere(TimerHandle),
+    /// Another thread holds it, or it has ended: it is not this one's to check.
+    Held,
 }
 
 impl<O> Found<O> {
@@ -38,7 +40,7 @@ impl<O> Found<O> {
     fn checked_out(self) -> Option<CheckedOut<O>> {
         match self {
             Found::CheckedOut(held) => Some(held),
-            Found::Elsewhere(_) => None,
+            Found::Elsewhere(_) | Found::Held => None,
         }
     }
 }
@@ -276,16 +278,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         checked.verdict == Verdict::Satisfied
     }
 
-    /// Checks out the waiters whose first key is in another shard. One that is held stays as it
-    /// is: its holder checks it again.
+    /// Checks out the waiters whose first key is in another shard. The holder of one that is held
+    /// checks it again.
     ///
     /// One lock hold each: a batch has seldom two of one shard.
     fn check_out_elsewhere(&self, batch: &mut Batch<O>) {
         for found in &mut batch.found {
             if let Found::Elsewhere(handle) = *found {
-                if let Some(held) = self.first_shard_of(handle).check_out(handle) {
-                    *found = Found::CheckedOut(held);
-                }
+                *found = match self.first_shard_of(handle).check_out(handle) {
+                    Some(held) => Found::CheckedOut(held),
+                    None => Found::Held,
+                };
             }
         }
         batch.elsewhere = false;

@@ -122,7 +122,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline(always)]
     pub(super) fn return_place(&self, then: &Then<O>, to_release: &mut ToRelease<K>) {
         if O::AWAITED && matches!(then, Then::Wake(_)) && !failpoint!(AnsweredKeepsPlace) {
-            self.release_permit(to_release.permit.take());
+            self.release_permit(to_release.weight.take());
         }
     }
 
@@ -218,7 +218,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         to_release: ToRelease<K>,
     ) {
         drop(to_release.emptied_key);
-        self.release_permit(to_release.permit);
+        self.release_permit(to_release.weight);
         self.report_outcome(then, outcome);
         if let Some(cold) = to_release.cold {
             self.drop_cold(cold);

@@ -33,7 +33,7 @@ pub(crate) struct Abandoned<K, O> {
 /// An operation that ended with a value.
 #[derive(Debug)]
 pub(crate) struct Completed<K> {
-    pub(crate) ended: ToRelease<K>,
+    pub(crate) to_release: ToRelease<K>,
     /// To be woken with nothing locked.
     pub(crate) waker: Option<Waker>,
 }
@@ -153,8 +153,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             count_end(counts, cold, completed, now_ns, || Some(entry));
             Some(waker)
         })?;
-        let ended = self.unlink_ended(index, remains);
-        Some(Completed { ended, waker })
+        let to_release = self.unlink_ended(index, remains);
+        Some(Completed { to_release, waker })
     }
 
     /// Answers an operation that has ended, unless its future was dropped: see

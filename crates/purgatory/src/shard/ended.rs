@@ -97,7 +97,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.entry_left();
         // What the entry knew of the other watches and the weight goes to the caller.
         ToRelease {
-            permit: Some(remains.weight),
+            weight: Some(remains.weight),
             last_secondary: remains.last_secondary,
             emptied_key,
             moved_up: None,

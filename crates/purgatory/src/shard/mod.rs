@@ -182,8 +182,8 @@ pub(crate) struct Ended<K, O> {
 /// The parts of an operation that has ended and is off its first key, still to be released.
 #[derive(Debug)]
 pub(crate) struct ToRelease<K> {
-    /// Its weight, if it was parked, and so has a place among `max_parked`.
-    pub(crate) permit: Option<u64>,
+    /// Its weight, if its place among `max_parked` is still to be returned.
+    pub(crate) weight: Option<u64>,
     /// The last of its secondary watches, still to be released.
     pub(crate) last_secondary: Option<SecondaryId>,
     /// Its first key, if no watch of that is left.
@@ -196,10 +196,10 @@ pub(crate) struct ToRelease<K> {
 }
 
 impl<K> ToRelease<K> {
-    /// Makes that of an operation under no other key, nor its first.
-    pub(crate) fn permit(weight: Option<u64>) -> Self {
+    /// Makes that of an operation that is under no key, and has a place if it has a weight.
+    pub(crate) fn place(weight: Option<u64>) -> Self {
         ToRelease {
-            permit: weight,
+            weight,
             last_secondary: None,
             emptied_key: None,
             moved_up: None,
@@ -242,7 +242,7 @@ impl<K, O> Ended<K, O> {
                 deadline: u64::MAX,
             },
             outcome,
-            to_release: ToRelease::permit(None),
+            to_release: ToRelease::place(None),
         }
     }
 }
@@ -399,7 +399,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         Some(ToRelease {
             emptied_key,
             cold: entry.cold,
-            ..ToRelease::permit(None)
+            ..ToRelease::place(None)
         })
     }
 

@@ -74,11 +74,11 @@ impl<O> MetWait<O> {
 
     /// Returns it as any operation that has ended.
     pub(crate) fn into_ended<K>(self) -> Ended<K, O> {
-        let (permit, then) = self.into_parts();
+        let (weight, then) = self.into_parts();
         Ended {
             then,
             outcome: Outcome::Completed,
-            to_release: ToRelease::permit(permit),
+            to_release: ToRelease::place(weight),
         }
     }
 }

@@ -196,12 +196,12 @@ impl Model {
         let shard = &mut self.shards[id.shard()];
         let held = self.reference.get(id).unwrap().held;
         let moved_up = self.reference.moved_up(id);
-        let ended = shard.complete_at(id.id().index(), None, |payload| {
+        let completed = shard.complete_at(id.id().index(), None, |payload| {
             let answer = at_once.then_some(Outcome::Completed)?;
             payload.complete(answer)
         });
-        assert_eq!(ended.is_none(), held);
-        let Some(Completed { ended, waker }) = ended else {
+        assert_eq!(completed.is_none(), held);
+        let Some(Completed { to_release, waker }) = completed else {
             return;
         };
         let expected = self.reference.get(id).unwrap().waker.clone();
@@ -209,10 +209,10 @@ impl Model {
             assert!(same(waker.as_ref(), expected.as_ref()), "the last waker");
         }
         let (parked, left) = self.reference.remove_ended(id, &Outcome::Completed);
-        assert_eq!(ended.moved_up, moved_up);
-        assert_eq!(ended.permit, Some(parked.payload));
-        assert_eq!(ended.last_secondary, parked.tickets.last().copied());
-        assert_eq!(ended.emptied_key.map(|key| key.number), left);
+        assert_eq!(to_release.moved_up, moved_up);
+        assert_eq!(to_release.weight, Some(parked.payload));
+        assert_eq!(to_release.last_secondary, parked.tickets.last().copied());
+        assert_eq!(to_release.emptied_key.map(|key| key.number), left);
         self.reference.count_if(!at_once, "a value is made later");
         self.reference.answered.push(Answered {
             id,

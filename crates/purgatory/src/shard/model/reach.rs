@@ -55,7 +55,7 @@ impl Model {
         self.reference.homes[id.shard()].taken += 1;
         let released = ended.to_release;
         assert_eq!(released.moved_up, moved_up);
-        assert_eq!(released.permit, Some(parked.payload)); // with its number as its weight
+        assert_eq!(released.weight, Some(parked.payload)); // with its number as its weight
         assert_eq!(released.last_secondary, parked.tickets.last().copied());
         assert_eq!(released.emptied_key.map(|key| key.number), left);
         self.reference

@@ -330,7 +330,7 @@ impl Model {
 
     /// Compares an ended operation; returns its deadline.
     pub(super) fn departed(&mut self, ended: Ended, outcome: &Outcome) -> u64 {
-        let number = ended.to_release.permit.expect("it was parked"); // with its number as its weight
+        let number = ended.to_release.weight.expect("it was parked"); // with its number as its weight
         let id = self.reference.handle_of(number);
         let moved_up = self.reference.moved_up(id);
         let (parked, left) = self.reference.remove_ended(id, outcome);

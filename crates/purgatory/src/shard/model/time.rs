@@ -115,7 +115,7 @@ impl Model {
         }
         for (ended, deadline) in called {
             assert!(deadline <= self.now, "early");
-            let number = ended.to_release.permit.expect("it was parked"); // with its number as its weight
+            let number = ended.to_release.weight.expect("it was parked"); // with its number as its weight
             let handle = self.reference.handle_of(number);
             let is_last = !turn.last_check || behind.contains(&handle);
             assert!(is_last, "ended without a last check");
