@@ -202,7 +202,11 @@ fn main() -> anyhow::Result<()> {
         args.only.is_empty() || args.only.iter().any(|part| name.contains(part))
     };
     let wanted: Vec<_> = rows.into_iter().filter(wants).collect();
-    ensure!(!wanted.is_empty(), "no row contains {:?}", args.only);
+    ensure!(
+        !wanted.is_empty(),
+        "no row contains {:?}; see --list",
+        args.only
+    );
     let names = names(&args);
     ensure!(!names.is_empty(), "no contender: {:?}", args.contender);
 
