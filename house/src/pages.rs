@@ -97,7 +97,8 @@ fn invariants_are_defined_where_the_table_says() {
 
 /// The rows of the table of invariants.
 fn invariants(page: &str) -> impl Iterator<Item = &str> {
-    let table = page.split("## Invariants").nth(1).unwrap();
+    let section = page.split("## Invariants").nth(1).unwrap();
+    let table = section.split("\n## ").next().unwrap();
     let rows = table.lines().filter(|line| line.starts_with("| "));
     rows.skip(1)
 }
@@ -267,6 +268,35 @@ fn readme_is_read_in_a_minute() {
     const LINES: usize = 120;
     let lines = text("README.md").lines().count();
     assert!(lines <= LINES, "README.md: {lines} lines, at most {LINES}");
+}
+
+/// The README and the crate's documentation recommend the same.
+#[test]
+fn readme_and_crate_documentation_agree() {
+    let readme = text("README.md");
+    let documentation = text("crates/purgatory/src/lib.rs").replace("//! ", "");
+    for heading in ["# Which type\n", "# When not to use it\n"] {
+        let recommended = advice(&readme, heading);
+        assert!(recommended.len() > 4, "{heading}{recommended:?}");
+        assert_eq!(recommended, advice(&documentation, heading));
+    }
+}
+
+/// The need and the remedy in each row of a section's table, without links and backticks.
+fn advice(page: &str, heading: &str) -> Vec<String> {
+    let section = page.split(heading).nth(1).unwrap();
+    let rows = section.split("\n#").next().unwrap().lines();
+    let mut advice = Vec::new();
+    for row in rows.filter(|line| line.starts_with("| ")) {
+        let columns = [column(row, 1), column(row, 2)].join(" | ");
+        let mut plain = String::new();
+        for (at, part) in columns.split("](").enumerate() {
+            let after_target = part.split_once(')').filter(|_| at > 0);
+            plain.push_str(after_target.map_or(part, |(_, rest)| rest));
+        }
+        advice.push(plain.replace(['[', ']', '`'], ""));
+    }
+    advice
 }
 
 #[test]

@@ -36,18 +36,28 @@
 //!
 //! # Which type
 //!
-//! | I have | Type |
+//! | You have | Take |
 //! |---|---|
-//! | values that only advance, one for each key | [`Watermarks`]: wait for a value, or for k of n |
+//! | values that only advance, one for each key | [`Watermarks`]: wait for a value, or for k of n keys |
 //! | requests, and replies in any order | [`Replies`]; over several connections [`ReplyScope`] |
 //! | shared state that requests wait on | [`Monitor`], a condition variable for tasks and threads |
 //! | a number of permits, for requests in turn | [`Permits`], a semaphore |
-//! | a condition of my own | [`Purgatory::wait`], for tasks and threads |
+//! | a condition of your own | [`Purgatory::wait`], for tasks and threads |
 //! | a request with a callback of its own | [`DelayedOperation`], or [`when`] with two closures |
 //!
 //! A change of a [`Monitor`] checks every waiter of the keys that it signals, as any event of a
 //! [plain key](guide::watches#which) does. With a waiter under each of 1000 keys
 //! [`update_key`](Monitor::update_key) runs one check, [`update`](Monitor::update) 1000.
+//!
+//! # When not to use it
+//!
+//! | You need | Use |
+//! |---|---|
+//! | one answer that always comes, for one task | a oneshot; a [safe map of them](guide::migrating) |
+//! | the latest value, or one event, for all tasks | tokio's `watch`, `Notify` |
+//! | a condition for a few threads | a condition variable |
+//! | cleanup when a client disconnects | a drop guard |
+//! | answers that may be late | a [loop that polls](guide::hand_written) |
 //!
 //! # How do I
 //!
@@ -74,14 +84,15 @@
 //! - **Test without sleeping:** [`ManualTimer`](timer_core::ManualTimer):
 //!   [testing](guide::testing).
 //! - **See what waits:** [`Purgatory::snapshot`], [`Purgatory::stats`], [`Watches::labelled`].
-//! - **Find lost wakeups:** [`Builder::check_at_expiry`] (on for waits),
+//! - **Find missed events:** [`Builder::check_at_expiry`] (on for waits),
 //!   [`Builder::recheck_every`]: [operating](guide::operating).
 //!
 //! # Promises
 //!
 //! - **One outcome.** Every accepted operation ends exactly once, whatever races, through panics
 //!   and shutdown too.
-//! - **No lost wakeup.** See [the one rule](Purgatory#the-one-rule).
+//! - **No lost event.** An event between check and registration is not lost:
+//!   [the one rule](Purgatory#the-one-rule).
 //! - **Never early.** No operation expires before its deadline, in nanoseconds.
 //! - **No thread blocks** while another runs a check or callback, and neither runs under a lock of
 //!   the purgatory. (The closures of a [`Monitor`] run under the monitor's own lock.)
@@ -101,7 +112,7 @@
 //! - `tokio`: a runtime's `Handle` is an [executor][executor], for callbacks inside it; and [a
 //!   timer][timer] on its clock.
 //! - `tracing`: events for operations that are not parked (debug), checks and callbacks that panic
-//!   (error), callbacks that run for 100 ms or longer, lost wakeups and, in debug builds, checks
+//!   (error), callbacks that run for 100 ms or longer, missed events and, in debug builds, checks
 //!   that take more than a second (warn), and shutdown (info).
 //!
 #![cfg_attr(feature = "metrics", doc = "[publish]: Purgatory::publish")]
