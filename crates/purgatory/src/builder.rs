@@ -134,7 +134,8 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// processor, at least 64 and at most 256.
     ///
     /// A key's hash chooses its shard. Each shard has a lock, so more shards reduce contention
-    /// between threads. An empty shard takes 384 bytes, and its versions 64.
+    /// between threads. An empty shard takes about 580 bytes with keys of 8 bytes, and its versions
+    /// 64.
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = Some(count);
         self
@@ -148,7 +149,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// operations have it only with this setting.
     ///
     /// An operation whose *last check* comes true ends as Completed. Unless an event came
-    /// meanwhile, that is a *lost wakeup*: the condition came true without an event, and the
+    /// meanwhile, that is a *missed event*: the condition came true without an event, and the
     /// operation waited out its timeout. It is counted
     /// ([`missed_events`](crate::Stats::missed_events), `purgatory_missed_events_total`) and
     /// reported to `hook`, on the executor, with nothing locked, before the operation's callback. A
@@ -193,11 +194,11 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
         self
     }
 
-    /// Checks each operation again after every interval of `every` that it waits, so that a lost
-    /// wakeup costs at most that interval. Off by default.
+    /// Checks each operation again after every interval of `every` that it waits, so that a missed
+    /// event costs at most that interval. Off by default.
     ///
     /// An operation whose *recheck* comes true ends as Completed. Unless an event came meanwhile,
-    /// that is a lost wakeup, counted and reported as by
+    /// that is a missed event, counted and reported as by
     /// [`check_at_expiry`](Self::check_at_expiry). Without `check_at_expiry` there is no hook and
     /// no last check.
     ///

@@ -146,7 +146,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     ///
     /// Waits have a [last check](crate::Builder::check_at_expiry) when their timeout fires, so a
     /// key that [`update_key`](Self::update_key) or [`update_keys`](Self::update_keys) forgets is
-    /// counted as a lost wakeup.
+    /// counted as a missed event.
     ///
     /// # Errors
     /// Returns an error as [`Purgatory::new`] does.

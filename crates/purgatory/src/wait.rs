@@ -316,7 +316,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         O: Yields<R::Answer>,
     {
         let waiting = Waiting::new(condition, rechecked);
-        // An operation with a condition finds a lost wakeup before it expires.
+        // An operation with a condition finds a missed event before it expires.
         watches.last_check = rechecked;
         watches.needs_value = true;
         // A key's `Clone` may panic: nothing is parked yet.
