@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::tree::{files, none, text};
+use crate::tree::{files, is_test, none};
 
 /// Letters of a test's name.
 const LETTERS: usize = 50;
@@ -40,31 +40,72 @@ fn test_names_are_short() {
     );
 }
 
-/// A word of a page with this number of underscores is a test's name. An ellipsis at its end stands
-/// for the rest of the name.
+/// An ellipsis at the end of a test's name stands for the rest of it.
 #[test]
 fn tests_named_in_the_pages_exist() {
-    const UNDERSCORES: usize = 4;
     let tests: BTreeSet<String> = tests().into_iter().map(|(_, name)| name).collect();
+    let mut files_of_tests = BTreeSet::new();
+    for (path, _) in files(".rs").into_iter().filter(|(path, _)| is_test(path)) {
+        let name = path.rsplit('/').next().unwrap();
+        files_of_tests.insert(name.trim_end_matches(".rs").to_owned());
+    }
+
     let (mut wrong, mut found) = (Vec::new(), 0);
-    for path in ["docs/RELIABILITY.md", "docs/ARCHITECTURE.md"] {
-        let text = text(path);
-        for word in text.split('`').skip(1).step_by(2) {
-            let (start, all) = (word.trim_end_matches('…'), !word.ends_with('…'));
-            let plain = start.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-            if !plain || start.matches('_').count() < UNDERSCORES {
-                continue;
-            }
+    for (path, text) in files(".md") {
+        for (word, is_in_column) in cited(&text) {
             found += 1;
-            let mut from = tests.range(start.to_owned()..);
-            if !from
-                .next()
-                .is_some_and(|test| test == start || !all && test.starts_with(start))
-            {
+            let begins = |start: &str| {
+                let first = tests.range(start.to_owned()..).next();
+                first.is_some_and(|test| test.starts_with(start))
+            };
+            let is_there = match word.strip_suffix('…') {
+                Some(start) => begins(start),
+                None => tests.contains(word) || is_in_column && files_of_tests.contains(word),
+            };
+            if !is_there {
                 wrong.push(format!("{path}: no test `{word}`"));
             }
         }
     }
     assert!(found > 10, "{found} tests are named");
     none(wrong);
+}
+
+/// The names of tests in a page: in backticks, words with some underscores that are no counter of
+/// the metrics, and all words in the column of a table whose head is `Test`. True for those, which
+/// may name a file of tests.
+fn cited(page: &str) -> Vec<(&str, bool)> {
+    const UNDERSCORES: usize = 4;
+    const HEADS: [&str; 2] = ["Test", "Plain test"];
+    let mut cited = Vec::new();
+    let mut column = None;
+    for line in page.lines() {
+        // 1. The first line of a table has its heads.
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        if !line.starts_with('|') {
+            column = None;
+        } else if column.is_none() {
+            column = cells.iter().position(|cell| HEADS.contains(cell));
+        }
+        // 2. Any other line is one cell.
+        for (at, cell) in cells.into_iter().enumerate() {
+            let is_in_column = column == Some(at);
+            for word in cell.split('`').skip(1).step_by(2) {
+                let name = word.trim_end_matches('…');
+                let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+                let is_long = name.matches('_').count() >= UNDERSCORES && !name.ends_with("_total");
+                if plain && (is_in_column || is_long) {
+                    cited.push((word, is_in_column));
+                }
+            }
+        }
+    }
+    cited
+}
+
+#[test]
+fn names_are_cited_in_prose_and_in_columns() {
+    let page =
+        "| a | Test |\n|---|---|\n| `b` | `c`, `d/e` |\n\n| a |\n| `f` | `g` |\n`h_i_j_k_l…`\n";
+    assert_eq!(cited(page), [("c", true), ("h_i_j_k_l…", false)]);
 }
