@@ -1,15 +1,14 @@
 //! acks=all: a produce is answered once every in-sync replica has its record, or when its timeout
-//! fires.
-//! Here a leader and two followers are threads of one process.
+//! fires. Here a leader and two followers are threads of one process.
 //!
 //! This file is all that a broker writes to use the purgatory. The way of a record:
 //! 1. [`Leader::produce`] appends it to the log of a [`Partition`], and parks a [`DelayedProduce`]
-//!    under the partition's key, until the high watermark has passed it;
-//! 2. each follower fetches it, writes it to a log of its own, and says so with its next
-//!    [fetch](Leader::fetch), which may advance the high watermark: the event;
-//!    So does a follower that [falls out](Leader::falls_out) of the in-sync set: the produces that
-//!    waited for it go on with the replicas that are left;
-//! 3. the event completes the produces that it reaches, or the timing wheel expires them first.
+//!    under the partition's key, until the high watermark has passed it.
+//! 2. Each follower fetches it, writes it to a log of its own, and says so with its next
+//!    [fetch](Leader::fetch), which may advance the high watermark: the event. A follower that
+//!    [falls out](Leader::falls_out) of the in-sync set may advance it, too: the produces that
+//!    waited for that follower go on with the replicas that are left.
+//! 3. The event completes the produces that it reaches, or the timing wheel expires them first.
 //!    Both end in [`on_complete`](DelayedProduce::on_complete), which answers.
 //!
 //! [`partition`] is what the leader knows: logs and high watermarks. The [`verifier`] is the rest
