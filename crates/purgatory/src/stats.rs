@@ -64,7 +64,11 @@ pub struct Stats {
     pub refused_full: u64,
     /// Operations handed back because all together would have been too heavy.
     pub refused_too_heavy: u64,
-    /// Operations handed back because they had too many threshold watches.
+    /// Operations handed back because they had too many threshold watches. Refusals of a call
+    /// itself are not counted: [`AlreadyExpected`](RefusedReason::AlreadyExpected),
+    /// [`ScopeClosed`](RefusedReason::ScopeClosed), [`NoQuorum`](RefusedReason::NoQuorum),
+    /// [`RepeatedKey`](RefusedReason::RepeatedKey),
+    /// [`TurnOfOneKey`](RefusedReason::TurnOfOneKey).
     pub refused_too_many_watermarks: u64,
     /// Callbacks and rechecks that were handed to the executor and have not begun: those of expired
     /// operations, or all
