@@ -12,6 +12,14 @@ use crate::operation::opaque;
 /// A key's `Hash` runs with nothing locked. Its `Eq` and `Clone` run under the lock of the key's
 /// shard and must not call back into the purgatory.
 ///
+/// # Keys from clients
+/// Keys are hashed by rapidhash, with a random seed for each purgatory and random secrets for each
+/// process. So a client cannot prepare keys that collide. It is no cryptographic hash: a client
+/// that measures the times of many answers may learn enough to find some, and then each of them
+/// costs a comparison with the others, under a lock. If that matters, let the key's `Hash` write
+/// its hash by std's [`RandomState`](std::hash::RandomState). Bound the number of keys by
+/// [`max_parked`](crate::Builder::max_parked).
+///
 /// ```
 /// fn is_a_key<K: purgatory::WatchKey>() {}
 ///
@@ -139,10 +147,9 @@ impl<'a, K> Watches<'a, K> {
     ///   of an operation that is not the head, and needs a check, gives
     ///   [`NoValue`](crate::EndResult::NoValue).
     /// - A [`WaitFuture`](crate::WaitFuture) in turn that has waited, was completed, and is dropped
-    ///   before its value was taken, passes its turn on: first the value is dropped, then the head
-    ///   is checked as by an event for one. A value that is a guard counts once, as that check
-    ///   finds only what the guard has returned. (A future whose operation was taken out, and has
-    ///   not been answered, does the same.)
+    ///   with its value, passes its turn on: the value is dropped, then the head is checked. A
+    ///   guard that signals the key as it is dropped counts once. (A future whose operation was
+    ///   taken out, and has not been answered, passes it on, too.)
     ///
     /// "Ahead" is decided under the lock of the key's shard as the call begins. Of calls that
     /// overlap, either may be first. Operations that wait under the key otherwise are checked as
