@@ -26,9 +26,8 @@ pub(crate) use opaque;
 /// operation, so it need not be `Sync`.
 ///
 /// # Size
-/// An operation is moved by value from call to call. One of 4 KB takes up to 256 KB of a thread's
-/// stack. A release build with one of 16 KB takes about 40 seconds of processor time, with one of
-/// 64 KB more than twelve minutes. Keep large state in a `Box`.
+/// An operation is moved by value from call to call, so a large one takes stack space and slows
+/// release builds down. Keep large state in a `Box`.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};

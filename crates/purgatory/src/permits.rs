@@ -27,10 +27,10 @@ use crate::{
 /// First come, first served, whatever a request's size: one that waits for more than are free keeps
 /// later ones waiting, too, so it does not starve. A [`Permit`] returns what it holds when it is
 /// dropped, and the requests that then fit are served on that thread. A future that is dropped
-/// leaves the queue, with or without its permit.
+/// leaves the queue, and returns permits that it was given.
 ///
-/// This is a handle: clones share the permits. Dropping the last handle does not end the waits
-/// while permits are out, as those serve them when they return.
+/// This is a handle: clones share the permits. A [`Permit`] keeps the semaphore open: waits are
+/// cancelled only once the last handle and the last permit are dropped.
 ///
 /// ```
 /// use std::time::Duration;
@@ -209,7 +209,7 @@ impl Permits {
             .await_end(watches, timeout.into(), condition, true, PermitWait)
     }
 
-    /// Takes `weight` permits if they are free and nobody waits for some. O(1), and no allocation.
+    /// Takes `weight` permits if they are free and no request is waiting. O(1), and no allocation.
     /// After [`close`](Self::close) it takes none.
     pub fn try_acquire(&self, weight: u64) -> Option<Permit> {
         if self.shared.purgatory.core.keeps_waiting(&()) {

@@ -32,7 +32,7 @@ use crate::{
 ///
 /// # The one rule
 /// Make the condition true *first*, then signal the key, and hold no lock that a check needs while
-/// you signal. Then no wakeup is lost: when `check_and_complete` returns, every operation parked
+/// you signal. Then no event is lost: when `check_and_complete` returns, every operation parked
 /// under the key before the call has ended, was seen unsatisfied, or is checked again by the thread
 /// that has it under check.
 ///
@@ -43,10 +43,10 @@ use crate::{
 /// runs a check or callback. A key's `Eq` and `Clone` run under a lock and must not call back.
 ///
 /// # Calls from inside a check or callback
-/// Re-entrant calls are allowed. Their callbacks are queued until the outermost call returns, so a
-/// nested event returns 0, and the waiters of its key are checked then, too. A nested event stands
-/// for changes made before it; changes that the callback makes later need another event. A chain of
-/// completions needs no stack, however long it is.
+/// Re-entrant calls are allowed; their callbacks are queued. A nested event returns 0: its checks
+/// are queued, too. Both run when the outermost call returns. Signal after the change, as always; a
+/// change that follows needs another event. A chain of completions needs no stack, however long it
+/// is.
 ///
 /// # Cost
 /// Parking and completing under one key takes three locks and a clock read. Up to four keys need no
@@ -346,11 +346,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
 /// Shutdown.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Cancels all parked operations ([`Shutdown`](CancelReason::Shutdown)), refuses operations
-    /// that would have to wait from now on, and waits at most `limit` until checks and callbacks
-    /// have returned. Returns what was left; the rest still ends, once, as it would have. This is
-    /// for good: to empty a purgatory and use it again, call [`cancel_all`](Self::cancel_all) or
-    /// [`complete_all`](Self::complete_all).
+    /// Cancels all parked operations ([`Shutdown`](CancelReason::Shutdown)), refuses later ones
+    /// that would have to wait, and waits until checks and callbacks have returned, for at most
+    /// `limit`. The rest still ends, once; the result counts it. To empty a purgatory and use it
+    /// again, call [`cancel_all`](Self::cancel_all) or [`complete_all`](Self::complete_all)
+    /// instead.
     ///
     /// `limit` may be [`Duration::MAX`]; with zero this does not wait. A second call only waits.
     ///

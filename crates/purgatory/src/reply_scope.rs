@@ -50,8 +50,8 @@ impl serde::Serialize for RequestId {
 /// The requests of one connection: numbers them, matches their replies, and fails them together.
 /// All connections share one [`Replies`].
 ///
-/// The scope hands out the numbers, from 1 on. So a reply is delivered only to a request of its own
-/// connection, however often that reconnects, and one without a waiter is known to be
+/// The scope numbers its requests from 1. A reply therefore reaches only a request of its own
+/// connection, however often that reconnects. A reply without a waiter is known to be
 /// [late](Undelivered::is_late) or never asked for.
 ///
 /// This is a handle: clones share the same requests. Dropping the last handle ends all of them as

@@ -50,7 +50,7 @@ use crate::{
 /// ```
 ///
 /// # Locks
-/// A key's `Hash`, `Eq` and `Clone` run under locks and must not call back. Callbacks and wakers
+/// A key's `Eq` and `Clone` run under its shard's lock and must not call back. Callbacks and wakers
 /// run with nothing locked, on the threads where those of any [`Purgatory`] run.
 #[derive(Clone)]
 pub struct Watermarks<K: WatchKey + Sync, V: WatermarkValue = u64> {

@@ -37,10 +37,12 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         Moment::from_nanos(self.inner().driver.now_ns())
     }
 
-    /// Ends the timer: later tasks are refused, sleeps are woken, owners of wheels on it are
-    /// closed, and the tasks that never fired are handed back. Then waits until the timer's threads
-    /// have run the expired tasks and those that the closing ended, for at most `limit`;
-    /// [`Duration::MAX`] waits until that is over. The rest goes on, and its thread ends after it.
+    /// Ends the timer. Later tasks are refused, sleeps are woken, owners of wheels on it are
+    /// closed. Returns the tasks that never fired.
+    ///
+    /// Waits, for at most `limit`, until the timer's threads have run the tasks that fired and
+    /// those that the closing ended. The rest still runs, and its thread ends after it. With
+    /// [`Duration::MAX`] there is no rest.
     ///
     /// On a thread of a timer this does not wait. A timer on a tokio runtime, or with an
     /// [executor](crate::SystemTimerBuilder::executor) of yours, has no worker to wait for. Jobs
