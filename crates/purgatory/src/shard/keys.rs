@@ -80,7 +80,6 @@ impl<K> Record<K> {
 struct RecordSlot<K>(Option<Record<K>>);
 
 impl<K> PageSlot for RecordSlot<K> {
-    const PAGE_BITS: u32 = 4;
     const MAX: u32 = WAITERS_MAX as u32;
 
     fn vacant() -> Self {
@@ -89,11 +88,14 @@ impl<K> PageSlot for RecordSlot<K> {
 }
 
 /// The first key of each `hash % NEAR` is near: as many as a page has slots.
-pub(super) const NEAR: usize = 1 << RecordSlot::<()>::PAGE_BITS;
+pub(super) const NEAR: usize = 16;
+
+/// The records of a shard's keys.
+type Records<K> = Pages<RecordSlot<K>, NEAR>;
 
 #[derive(Debug)]
 pub(super) struct Keys<K> {
-    records: Pages<RecordSlot<K>>,
+    records: Records<K>,
     distant: Distant,
 }
 
@@ -154,7 +156,7 @@ impl DistantKeys {
     }
 
     #[inline(never)]
-    fn remove<K>(&mut self, records: &Pages<RecordSlot<K>>, hash: u64, number: u32) {
+    fn remove<K>(&mut self, records: &Records<K>, hash: u64, number: u32) {
         // 1. The table's entry. Numbers are compared, no keys: this runs no user code.
         let table = &mut self.table;
         if let Ok(entry) = table.find_entry(hash, |&other| other == number) {
@@ -170,7 +172,7 @@ impl DistantKeys {
 impl<K: Eq> Keys<K> {
     pub(super) fn new() -> Self {
         Keys {
-            records: Pages::default(),
+            records: Records::default(),
             distant: Distant::default(),
         }
     }
@@ -466,7 +468,7 @@ fn near(hash: u64) -> u32 {
 }
 
 #[inline]
-fn linked_mut<K>(records: &mut Pages<RecordSlot<K>>, number: u32) -> &mut Record<K> {
+fn linked_mut<K>(records: &mut Records<K>, number: u32) -> &mut Record<K> {
     records
         .at_mut(number)
         .0
@@ -474,7 +476,7 @@ fn linked_mut<K>(records: &mut Pages<RecordSlot<K>>, number: u32) -> &mut Record
         .expect("Linked: a link names a record")
 }
 
-fn hash_of<K>(records: &Pages<RecordSlot<K>>, number: u32) -> u64 {
+fn hash_of<K>(records: &Records<K>, number: u32) -> u64 {
     records
         .at(number)
         .0

@@ -5,7 +5,10 @@
 
 use std::num::NonZeroU32;
 
-use timer_core::{TimerHandle, driver::PageSlot};
+use timer_core::{
+    TimerHandle,
+    driver::{PageSlot, Pages},
+};
 
 use super::watermark_queue::{Ends, NONE, Watermark, WatermarkList};
 
@@ -168,8 +171,10 @@ pub(super) struct SecondaryWatch {
     pub(super) before: Option<SecondaryId>,
 }
 
+/// The secondary watches of a shard.
+pub(super) type SecondaryWatches = Pages<SecondaryWatch, 64>;
+
 impl PageSlot for SecondaryWatch {
-    const PAGE_BITS: u32 = 6;
     const MAX: u32 = WAITERS_MAX as u32;
 
     fn vacant() -> Self {

@@ -33,14 +33,14 @@ use smallvec::SmallVec;
 use timer_core::{
     MAX_TASKS, TickLength, TimerHandle, TimingWheel,
     driver::{
-        Pages, ShardState,
+        ShardState,
         sync::{Latch, UnderWay},
     },
 };
 
 use self::{
     keys::Keys,
-    links::{Link, SLOT, SecondaryWatch, WalkCursor},
+    links::{Link, SLOT, SecondaryWatches, WalkCursor},
     watermark_queue::Ends,
 };
 use crate::{
@@ -74,7 +74,7 @@ pub(crate) struct Shard<K, O> {
 /// The parts that an operation with one key that completes does not touch.
 #[derive(Debug)]
 struct ColdParts {
-    secondary: Pages<SecondaryWatch>,
+    secondary: SecondaryWatches,
     /// The walks under way. A shard seldom has any.
     walks: Vec<WalkCursor>,
     walks_begun: u64,
@@ -258,7 +258,7 @@ impl<K, O> ShardState for Shard<K, O> {
 impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<O>>) -> Self {
         let cold = ColdParts {
-            secondary: Pages::default(),
+            secondary: SecondaryWatches::default(),
             walks: Vec::new(),
             walks_begun: 0,
             emptied: None,

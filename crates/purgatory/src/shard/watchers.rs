@@ -21,15 +21,15 @@
 use std::{hint, mem};
 
 use hashbrown::Equivalent;
-use timer_core::{TimerHandle, TimingWheel, driver::Pages};
+use timer_core::{TimerHandle, TimingWheel};
 
 use super::{
     ColdParts, Shard, Watch,
     entries::{Entries, Inserted},
     entry::{Entry, ParkTimes, State, Waiter},
     links::{
-        Link, ListEnd, Popped, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, WalkCursor, WalkId,
-        WatchList,
+        Link, ListEnd, Popped, SLOT, SecondaryId, SecondaryWatch, SecondaryWatches, WAITERS_MAX,
+        WalkCursor, WalkId, WatchList,
     },
     watermark_queue::{Ends, Lowest, NONE, Unmet, UnmetWaiter, Watermark, WatermarkKind},
 };
@@ -44,7 +44,7 @@ const READ_AHEAD: usize = 32;
 /// The links of a shard, in entries and in secondary watches.
 pub(super) struct Links<'a, O> {
     wheel: &'a mut TimingWheel<Entry<O>>,
-    secondary: &'a mut Pages<SecondaryWatch>,
+    secondary: &'a mut SecondaryWatches,
 }
 
 impl<'a, O> Links<'a, O> {

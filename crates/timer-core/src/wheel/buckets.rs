@@ -27,7 +27,7 @@
 
 use crate::wheel::{
     geometry::{DueBucket, Geometry},
-    node::{MAX_TASKS, NO_PLACE, Node},
+    node::{MAX_TASKS, NO_PLACE, Node, Nodes},
     pages::{PageSlot, Pages},
     step,
 };
@@ -67,8 +67,10 @@ struct Chunk {
     owner: u32,
 }
 
+/// The chunks of a wheel.
+type Chunks = Pages<Chunk, 8>;
+
 impl PageSlot for Chunk {
-    const PAGE_BITS: u32 = 3;
     const MAX: u32 = MAX_TASKS; // one a task would do
 
     fn vacant() -> Self {
@@ -102,7 +104,7 @@ impl TimerTaskList {
 
     /// Adds an entry of bucket `owner`; returns its place. O(1), but for the making of a page.
     #[inline(always)]
-    fn push(&mut self, chunks: &mut Pages<Chunk>, owner: u32, entry: Entry) -> u32 {
+    fn push(&mut self, chunks: &mut Chunks, owner: u32, entry: Entry) -> u32 {
         // The first entry lies in the list itself, without a chunk.
         if self.is_empty() {
             self.first = entry;
@@ -126,7 +128,7 @@ impl TimerTaskList {
 
     /// Takes the last entry out. O(1), but for the freeing of a page.
     #[inline(always)]
-    fn pop(&mut self, chunks: &mut Pages<Chunk>) -> Option<Entry> {
+    fn pop(&mut self, chunks: &mut Chunks) -> Option<Entry> {
         if self.is_empty() {
             return None;
         }
@@ -150,7 +152,7 @@ impl TimerTaskList {
 
     /// Reads the nodes of the last [`AHEAD`] entries, so that their cache misses overlap.
     #[inline]
-    fn read_ahead<T>(&self, chunks: &Pages<Chunk>, nodes: &Pages<Node<T>>) {
+    fn read_ahead<T>(&self, chunks: &Chunks, nodes: &Nodes<T>) {
         let mut last = self.last;
         let mut left = AHEAD;
         let mut seen = 0;
@@ -169,7 +171,7 @@ impl TimerTaskList {
     }
 
     /// The places of its entries, the last one first.
-    fn places<'a>(&self, chunks: &'a Pages<Chunk>) -> impl Iterator<Item = u32> + 'a {
+    fn places<'a>(&self, chunks: &'a Chunks) -> impl Iterator<Item = u32> + 'a {
         let previous = |&place: &u32| match place {
             _ if place & FIRST != 0 => None,
             _ if place % SPAN == 0 => Some(chunks.at(place / SPAN).previous),
@@ -189,7 +191,7 @@ pub(super) struct Buckets {
     /// up.
     lists: Box<[TimerTaskList]>,
     occupied: Box<[u64]>,
-    chunks: Pages<Chunk>,
+    chunks: Chunks,
 }
 
 impl Buckets {
@@ -199,7 +201,7 @@ impl Buckets {
             geometry,
             lists: Box::default(),
             occupied: Box::default(),
-            chunks: Pages::default(),
+            chunks: Chunks::default(),
         }
     }
 
@@ -343,7 +345,7 @@ impl Buckets {
     /// Takes a node out of its bucket, by the place that the node had and has forgotten; false if
     /// it is in none. O(1).
     #[inline(always)]
-    pub(super) fn remove<T>(&mut self, nodes: &mut Pages<Node<T>>, index: u32, place: u32) -> bool {
+    pub(super) fn remove<T>(&mut self, nodes: &mut Nodes<T>, index: u32, place: u32) -> bool {
         if place == NO_PLACE {
             return false;
         }
@@ -366,7 +368,7 @@ impl Buckets {
     /// reaches its deadline from `now`. Returns how many. O(max).
     pub(super) fn hand_down<T>(
         &mut self,
-        nodes: &mut Pages<Node<T>>,
+        nodes: &mut Nodes<T>,
         bucket: DueBucket,
         now: u64,
         max: usize,
@@ -399,10 +401,10 @@ impl Buckets {
     #[inline]
     pub(super) fn hand_over<T>(
         &mut self,
-        nodes: &mut Pages<Node<T>>,
+        nodes: &mut Nodes<T>,
         bucket: DueBucket,
         max: usize,
-        mut sink: impl FnMut(&mut Pages<Node<T>>, Entry),
+        mut sink: impl FnMut(&mut Nodes<T>, Entry),
     ) -> usize {
         let list = &mut self.lists[bucket.slot];
         let mut fired = 0;
@@ -473,7 +475,7 @@ impl Buckets {
 
     /// Checks One round, Occupied, Owned and every Place; returns how many nodes are in buckets.
     /// O(n + buckets).
-    pub(super) fn assert_valid<T>(&self, nodes: &Pages<Node<T>>, now: u64) -> usize {
+    pub(super) fn assert_valid<T>(&self, nodes: &Nodes<T>, now: u64) -> usize {
         let mut count = 0;
         let mut chunks = 0;
         for (number, list) in self.lists.iter().enumerate() {
@@ -493,7 +495,7 @@ impl Buckets {
     }
 
     /// Checks the entry at a place against its node.
-    fn assert_placed<T>(&self, nodes: &Pages<Node<T>>, now: u64, place: u32) {
+    fn assert_placed<T>(&self, nodes: &Nodes<T>, now: u64, place: u32) {
         step();
         let entry = self.entry(place);
         let node = nodes.at(entry.index);
@@ -541,16 +543,16 @@ mod tests {
     use super::*;
     use crate::wheel::{geometry::WheelSize, pages::PageSlot};
 
-    fn buckets() -> (Pages<Node<()>>, Buckets) {
+    fn buckets() -> (Nodes<()>, Buckets) {
         (
-            Pages::default(),
+            Nodes::default(),
             Buckets::new(Geometry::new(WheelSize::KAFKA)),
         )
     }
 
     /// Puts a node into its bucket; returns when that is due.
     fn place(
-        nodes: &mut Pages<Node<()>>,
+        nodes: &mut Nodes<()>,
         buckets: &mut Buckets,
         index: u32,
         deadline: u64,
@@ -565,7 +567,7 @@ mod tests {
         due
     }
 
-    fn node(nodes: &mut Pages<Node<()>>, deadline: u64) -> u32 {
+    fn node(nodes: &mut Nodes<()>, deadline: u64) -> u32 {
         let index = nodes.claim().unwrap();
         *nodes.at_mut(index) = Node {
             high: (deadline >> 32) as u32,

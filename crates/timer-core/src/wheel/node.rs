@@ -7,7 +7,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::wheel::pages::PageSlot;
+use crate::wheel::pages::{PageSlot, Pages};
 
 /// The most tasks that one wheel holds: 2^26, about 67 million.
 pub const MAX_TASKS: u32 = 1 << 26;
@@ -119,8 +119,10 @@ impl<T> Node<T> {
     }
 }
 
+/// The nodes of a wheel.
+pub(super) type Nodes<T> = Pages<Node<T>, 64>;
+
 impl<T> PageSlot for Node<T> {
-    const PAGE_BITS: u32 = 6;
     const MAX: u32 = MAX_TASKS;
 
     fn vacant() -> Self {

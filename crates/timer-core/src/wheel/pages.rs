@@ -3,19 +3,17 @@
 //! The slab under the nodes of [`TimingWheel`](crate::TimingWheel), and for owners of wheels.
 //! Pages (not one doubling vector) grow without copying a slot. While nothing leaves they cost at
 //! most a page above what is live. They also let a peak go: every page that empties gives its
-//! memory back, but for the first, and one other while something is live. A record of 32 bytes a
+//! memory back, but for the first, and one other while something is live. A record of 24 bytes a
 //! page stays of a peak, until nothing is in use.
 //!
 //! - **Listed**: a page is on one list at most: `partial` (it has a free slot, or had one) or
 //!   `vacant` (it has no memory). A page with a free slot is on `partial`.
 
-use std::ops::{Index, IndexMut};
+use std::{iter, mem};
 
 /// A slot of [`Pages`].
 pub trait PageSlot {
-    /// log2 of the slots in a page; at most 6.
-    const PAGE_BITS: u32;
-    /// The most slots of a page.
+    /// The most slots of all pages.
     const MAX: u32;
 
     /// A free slot.
@@ -25,13 +23,18 @@ pub trait PageSlot {
 /// Pages whose records are kept when nothing is in use.
 const KEPT_PAGES: usize = 64;
 
+/// Why a look-up finds a page: only a page in which nothing is in use gives its memory back.
+const IN_USE: &str = "the page of a slot in use has memory";
+
 /// The end of a list of pages.
 const END: u32 = u32::MAX;
 
-#[derive(Debug)]
-struct Page<N> {
-    /// Empty when the memory was given back.
-    slots: Box<[N]>,
+/// The slots of a page; `None` without memory.
+type Slots<N, const SIZE: usize> = Option<Box<[N; SIZE]>>;
+
+/// The bookkeeping of a page.
+#[derive(Clone, Copy, Debug)]
+struct PageRecord {
     /// A bit for each slot that is not in use; none without memory.
     free: u64,
     /// The next page on the list this one is on.
@@ -39,82 +42,108 @@ struct Page<N> {
     listed: bool,
 }
 
-impl<N> Page<N> {
-    /// A record without memory.
-    fn without_memory() -> Self {
-        Page {
-            slots: Box::default(),
-            free: 0,
-            next: END,
-            listed: true,
-        }
-    }
+impl PageRecord {
+    const WITHOUT_MEMORY: PageRecord = PageRecord {
+        free: 0,
+        next: END,
+        listed: true,
+    };
+}
 
-    /// Frees its memory. It stays on the list `partial`.
-    fn give_back(&mut self) {
-        self.slots = Box::default();
-        self.free = 0;
+/// Pages in a group.
+const GROUP: usize = 8;
+
+/// Some pages. What a look-up reads is one cache line for all of them; their bookkeeping, which
+/// only claims and releases read, lies behind it.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct PageGroup<N, const SIZE: usize> {
+    slots: [Slots<N, SIZE>; GROUP],
+    records: [PageRecord; GROUP],
+}
+
+impl<N, const SIZE: usize> PageGroup<N, SIZE> {
+    fn without_memory() -> Self {
+        PageGroup {
+            slots: [const { None }; GROUP],
+            records: [PageRecord::WITHOUT_MEMORY; GROUP],
+        }
     }
 }
 
-/// The records of all pages, by their numbers.
+/// All pages, by their numbers.
 ///
 /// The first lies here: most owners never need another, whose look-up is one comparison then, and
-/// costs one cache line less.
+/// costs one cache line less. Its place in the first group is not used.
 #[derive(Debug)]
-struct PageTable<N> {
-    first: Page<N>,
-    others: Vec<Page<N>>,
+struct PageTable<N, const SIZE: usize> {
+    first: Slots<N, SIZE>,
+    first_record: PageRecord,
+    groups: Vec<PageGroup<N, SIZE>>,
+    /// The number of pages, of which some have no memory.
+    len: u32,
 }
 
-impl<N> PageTable<N> {
-    fn len(&self) -> usize {
-        1 + self.others.len()
+impl<N, const SIZE: usize> PageTable<N, SIZE> {
+    /// Adds a page without memory.
+    fn add(&mut self) {
+        if self.len as usize >= self.groups.len() * GROUP {
+            self.groups.push(PageGroup::without_memory());
+        }
+        self.len += 1;
     }
 
+    /// Returns the slots of a page that has memory.
     #[inline]
-    fn get(&self, number: u32) -> Option<&Page<N>> {
-        match number.checked_sub(1) {
-            None => Some(&self.first),
-            Some(other) => self.others.get(other as usize),
+    fn slots(&self, number: u32) -> Option<&[N; SIZE]> {
+        let slots = match number {
+            0 => &self.first,
+            _ => &self.groups.get(group_of(number))?.slots[place_of(number)],
+        };
+        slots.as_deref()
+    }
+
+    /// See [`slots`](Self::slots).
+    #[inline]
+    fn slots_mut(&mut self, number: u32) -> Option<&mut [N; SIZE]> {
+        let slots = match number {
+            0 => &mut self.first,
+            _ => &mut self.groups.get_mut(group_of(number))?.slots[place_of(number)],
+        };
+        slots.as_deref_mut()
+    }
+
+    fn record(&self, number: u32) -> Option<&PageRecord> {
+        match number {
+            0 => Some(&self.first_record),
+            _ => Some(&self.groups.get(group_of(number))?.records[place_of(number)]),
         }
     }
 
+    /// Returns the slots of a page, and its record.
     #[inline]
-    fn get_mut(&mut self, number: u32) -> Option<&mut Page<N>> {
-        match number.checked_sub(1) {
-            None => Some(&mut self.first),
-            Some(other) => self.others.get_mut(other as usize),
+    fn page_mut(&mut self, number: u32) -> Option<(&mut Slots<N, SIZE>, &mut PageRecord)> {
+        if number == 0 {
+            return Some((&mut self.first, &mut self.first_record));
         }
+        let group = self.groups.get_mut(group_of(number))?;
+        let place = place_of(number);
+        Some((&mut group.slots[place], &mut group.records[place]))
     }
 }
 
-impl<N> Index<u32> for PageTable<N> {
-    type Output = Page<N>;
-
-    #[inline]
-    fn index(&self, number: u32) -> &Page<N> {
-        match number.checked_sub(1) {
-            None => &self.first,
-            Some(other) => &self.others[other as usize],
-        }
-    }
+fn group_of(page: u32) -> usize {
+    page as usize / GROUP
 }
 
-impl<N> IndexMut<u32> for PageTable<N> {
-    #[inline]
-    fn index_mut(&mut self, number: u32) -> &mut Page<N> {
-        match number.checked_sub(1) {
-            None => &mut self.first,
-            Some(other) => &mut self.others[other as usize],
-        }
-    }
+fn place_of(page: u32) -> usize {
+    page as usize % GROUP
 }
 
-/// Slots `N` with stable indices.
+/// Slots `N` with stable indices, in pages of `SIZE` slots: a power of two, at most 64.
 #[derive(Debug)]
-pub struct Pages<N> {
-    pages: PageTable<N>,
+pub struct Pages<N, const SIZE: usize> {
+    pages: PageTable<N, SIZE>,
     partial: u32,
     vacant: u32,
     len: u32,
@@ -122,9 +151,11 @@ pub struct Pages<N> {
     spare: bool,
 }
 
-impl<N: PageSlot> Pages<N> {
+impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
+    /// log2 of the slots in a page.
+    const BITS: u32 = SIZE.trailing_zeros();
     /// The free slots of a page with nothing live.
-    const ALL: u64 = u64::MAX >> (64 - (1u32 << N::PAGE_BITS));
+    const ALL: u64 = u64::MAX >> (64 - SIZE);
 
     /// Returns the number of slots in use.
     pub fn len(&self) -> usize {
@@ -147,11 +178,11 @@ impl<N: PageSlot> Pages<N> {
     /// Takes a free slot into use, as [`claim`](Self::claim) does, and returns it with its index.
     #[inline]
     pub fn claim_slot(&mut self) -> Option<(u32, &mut N)> {
-        let number = match self.pages.get(self.partial) {
-            Some(page) if page.free != 0 => self.partial,
-            _ => self.page_with_room()?,
-        };
-        let page = &mut self.pages[number];
+        let mut number = self.partial;
+        if self.pages.record(number).is_none_or(|page| page.free == 0) {
+            number = self.page_with_room()?;
+        }
+        let (slots, page) = self.pages.page_mut(number)?;
         // An empty page beyond the first is the spare one, which comes into use.
         if page.free == Self::ALL && number > 0 {
             self.spare = false;
@@ -165,18 +196,18 @@ impl<N: PageSlot> Pages<N> {
             self.partial = page.next;
         }
         self.len += 1;
-        let slot = page.slots.get_mut(offset as usize)?;
-        Some((number << N::PAGE_BITS | offset, slot))
+        let index = number << Self::BITS | offset;
+        Some((index, &mut slots.as_mut()?[offset_of::<SIZE>(index)]))
     }
 
     /// Takes a slot of the first page into use: `None` if it is in use already. O(1).
     #[inline]
     pub fn claim_near(&mut self, index: u32) -> Option<&mut N> {
         // Before its first slot is claimed no page has memory, and the first is made first.
-        if self.pages.first.slots.is_empty() {
+        if self.pages.first.is_none() {
             self.page_with_room();
         }
-        let page = &mut self.pages.first;
+        let page = &mut self.pages.first_record;
         let bit = 1 << index;
         // An early return, not `len += u32::from(is_free)`: with that form an optimised build of
         // rustc 1.95 lost the count on x86-64 (the models' release tests notice).
@@ -185,7 +216,7 @@ impl<N: PageSlot> Pages<N> {
         }
         page.free ^= bit;
         self.len += 1;
-        page.slots.get_mut(index as usize)
+        Some(&mut self.pages.first.as_mut()?[offset_of::<SIZE>(index)])
     }
 
     /// The page at the head of `partial`, made if need be.
@@ -193,71 +224,73 @@ impl<N: PageSlot> Pages<N> {
     fn page_with_room(&mut self) -> Option<u32> {
         // `claim_near` and `give_back` leave pages on the list that have no free slot any more:
         // those at its head go to where they belong (Listed).
-        while let Some(page) = self.pages.get_mut(self.partial) {
+        let mut number = self.partial;
+        while let Some((slots, page)) = self.pages.page_mut(number) {
             if page.free != 0 {
-                return Some(self.partial);
+                self.partial = number;
+                return Some(number);
             }
             let next = page.next;
-            if page.slots.is_empty() {
-                page.next = self.vacant;
-                self.vacant = self.partial;
-            } else {
+            if slots.is_some() {
                 page.listed = false; // full
+            } else {
+                page.next = mem::replace(&mut self.vacant, number);
             }
-            self.partial = next;
+            number = next;
         }
-        // A record without memory is used again before another one is added.
+        // A page without memory is used again before another one is added.
         let number = if self.vacant == END {
-            self.pages.len() as u32
+            self.pages.len
         } else {
             self.vacant
         };
-        if number >= N::MAX >> N::PAGE_BITS {
+        if number >= N::MAX >> Self::BITS {
             return None;
         }
-        // All of its slots are made at once, in one block.
-        let slots = std::iter::repeat_with(N::vacant)
-            .take(1 << N::PAGE_BITS)
-            .collect();
-        let page = Page {
-            slots,
-            free: Self::ALL,
-            next: END,
-            listed: true,
-        };
-        // The new page takes the place of its record, or adds one.
-        match self.pages.get_mut(number) {
-            Some(vacant) => self.vacant = std::mem::replace(vacant, page).next,
-            None => self.pages.others.push(page),
+        if self.vacant == END {
+            self.pages.add();
         }
-        self.partial = number; // nothing else was on it
+        // All of its slots are made at once, in one block.
+        let made: Box<[N]> = iter::repeat_with(N::vacant).take(SIZE).collect();
+        let (slots, page) = self.pages.page_mut(number)?;
+        *slots = made.try_into().ok();
+        page.free = Self::ALL;
+        // It moves from `vacant`, if it was there, to `partial`, which is empty.
+        self.vacant = mem::replace(&mut page.next, END);
+        self.partial = number;
         Some(number)
     }
 
     /// Returns the slot at `index`, in use or not, unless its page has no memory.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&N> {
-        let page = self.pages.get(index >> N::PAGE_BITS)?;
-        page.slots.get(offset::<N>(index))
+        let slots = self.pages.slots(index >> Self::BITS)?;
+        Some(&slots[offset_of::<SIZE>(index)])
     }
 
     /// See [`get`](Self::get).
     #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut N> {
-        let page = self.pages.get_mut(index >> N::PAGE_BITS)?;
-        page.slots.get_mut(offset::<N>(index))
+        let slots = self.pages.slots_mut(index >> Self::BITS)?;
+        Some(&mut slots[offset_of::<SIZE>(index)])
     }
 
     /// Returns the slot at an index that is in use.
+    ///
+    /// # Panics
+    /// When its page has no memory.
     #[inline]
     pub fn at(&self, index: u32) -> &N {
-        &self.pages[index >> N::PAGE_BITS].slots[offset::<N>(index)]
+        self.get(index).expect(IN_USE)
     }
 
     /// See [`at`](Self::at).
+    ///
+    /// # Panics
+    /// As that does.
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> &mut N {
-        &mut self.pages[index >> N::PAGE_BITS].slots[offset::<N>(index)]
+        self.get_mut(index).expect(IN_USE)
     }
 
     /// Frees a slot that is in use. O(1), but for the freeing of an emptied page, and with the
@@ -271,22 +304,19 @@ impl<N: PageSlot> Pages<N> {
     /// [`release`](Self::release). Does nothing for an index whose page has no memory.
     #[inline(always)]
     pub fn release_if(&mut self, index: u32, is_over: impl FnOnce(&mut N) -> bool) {
-        let number = index >> N::PAGE_BITS;
-        let Some(page) = self.pages.get_mut(number) else {
+        let number = index >> Self::BITS;
+        let Some((Some(slots), page)) = self.pages.page_mut(number) else {
             return;
         };
-        let Some(slot) = page.slots.get_mut(offset::<N>(index)) else {
-            return;
-        };
-        if !is_over(slot) {
+        if !is_over(&mut slots[offset_of::<SIZE>(index)]) {
             return;
         }
         debug_assert!(
-            page.free & 1 << offset::<N>(index) == 0,
+            page.free & 1 << offset_of::<SIZE>(index) == 0,
             "only a slot in use is released"
         );
         // The slot is free for the next claim.
-        page.free |= 1 << offset::<N>(index);
+        page.free |= 1 << offset_of::<SIZE>(index);
         self.len -= 1;
         // It was full, and now has a free slot (Listed).
         if !page.listed {
@@ -295,7 +325,7 @@ impl<N: PageSlot> Pages<N> {
             self.partial = number;
         }
         // As long as it is the only one, the first page keeps its memory.
-        if page.free == Self::ALL && self.pages.len() > 1 {
+        if page.free == Self::ALL && self.pages.len > 1 {
             self.emptied(number);
         }
     }
@@ -303,36 +333,44 @@ impl<N: PageSlot> Pages<N> {
     /// Frees the memory of a page in which nothing is live, except the first page's and, while
     /// something is live, one other's.
     fn emptied(&mut self, number: u32) {
-        if self.len == 0 && self.pages.len() > KEPT_PAGES {
+        if self.len == 0 && self.pages.len as usize > KEPT_PAGES {
             // After a peak even the records go.
             *self = Pages::default();
         } else if self.len == 0 {
-            for page in &mut self.pages.others {
-                page.give_back();
+            for number in 1..self.pages.len {
+                self.give_back(number);
             }
             self.spare = false;
-        } else if number > 0 && std::mem::replace(&mut self.spare, true) {
-            self.pages[number].give_back();
+        } else if number > 0 && mem::replace(&mut self.spare, true) {
+            self.give_back(number);
+        }
+    }
+
+    /// Frees a page's memory. It stays on the list `partial`.
+    fn give_back(&mut self, number: u32) {
+        if let Some((slots, page)) = self.pages.page_mut(number) {
+            *slots = None;
+            page.free = 0;
         }
     }
 
     /// Returns the first index in use at or after `index`.
     pub fn first_from(&self, index: u32) -> Option<u32> {
-        let first = index >> N::PAGE_BITS;
-        for number in first..self.pages.len() as u32 {
-            let page = &self.pages[number];
+        let first = index >> Self::BITS;
+        for number in first..self.pages.len {
+            let page = self.pages.record(number)?;
             // Without memory a page has no free bits either, and nothing live.
-            let mut live = if page.slots.is_empty() {
+            let mut live = if self.pages.slots(number).is_none() {
                 0
             } else {
                 !page.free & Self::ALL
             };
             if number == first {
                 // Without the slots before `index`.
-                live &= u64::MAX << offset::<N>(index);
+                live &= u64::MAX << offset_of::<SIZE>(index);
             }
             if live != 0 {
-                return Some(number << N::PAGE_BITS | live.trailing_zeros());
+                return Some(number << Self::BITS | live.trailing_zeros());
             }
         }
         None
@@ -340,18 +378,19 @@ impl<N: PageSlot> Pages<N> {
 
     /// Returns the number of pages that have memory, for tests.
     pub fn pages_with_memory(&self) -> usize {
-        let has_memory = |page: &&Page<N>| !page.slots.is_empty();
-        let others = self.pages.others.iter().filter(has_memory).count();
-        others + usize::from(has_memory(&&self.pages.first))
+        let has_memory = |&number: &u32| self.pages.slots(number).is_some();
+        (0..self.pages.len).filter(has_memory).count()
     }
 }
 
-impl<N> Default for Pages<N> {
+impl<N, const SIZE: usize> Default for Pages<N, SIZE> {
     /// No page has memory yet.
     fn default() -> Self {
         let pages = PageTable {
-            first: Page::without_memory(),
-            others: Vec::new(),
+            first: None,
+            first_record: PageRecord::WITHOUT_MEMORY,
+            groups: Vec::new(),
+            len: 1,
         };
         Pages {
             pages,
@@ -363,8 +402,10 @@ impl<N> Default for Pages<N> {
     }
 }
 
-fn offset<N: PageSlot>(index: u32) -> usize {
-    (index & ((1 << N::PAGE_BITS) - 1)) as usize
+/// The place of a slot in its page.
+#[inline]
+fn offset_of<const SIZE: usize>(index: u32) -> usize {
+    index as usize & (SIZE - 1)
 }
 
 #[cfg(test)]
@@ -375,7 +416,6 @@ mod tests {
     struct Slot;
 
     impl PageSlot for Slot {
-        const PAGE_BITS: u32 = 4;
         const MAX: u32 = 1 << 12;
 
         fn vacant() -> Self {
@@ -385,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_peak_is_given_back_but_for_one_page() {
-        let mut pages = Pages::<Slot>::default();
+        let mut pages = Pages::<Slot, 16>::default();
         let indices: Vec<_> = (0..4000).map(|_| pages.claim().unwrap()).collect();
         assert_eq!(pages.pages_with_memory(), 250);
         // In an order unlike that of claiming.
@@ -393,7 +433,7 @@ mod tests {
             pages.release(indices[step * 1009 % 4000]);
         }
         assert_eq!(
-            (pages.len(), pages.pages_with_memory(), pages.pages.len()),
+            (pages.len(), pages.pages_with_memory(), pages.pages.len),
             (1, 2, 250)
         );
         pages.release(indices[0]);
@@ -401,7 +441,7 @@ mod tests {
             (
                 pages.len(),
                 pages.pages_with_memory(),
-                pages.pages.others.capacity()
+                pages.pages.groups.capacity()
             ),
             (0, 0, 0)
         );
@@ -410,13 +450,13 @@ mod tests {
     }
 
     #[test]
-    fn a_page_costs_32_bytes() {
-        assert_eq!(size_of::<Page<Slot>>(), 32);
+    fn eight_pages_cost_192_bytes() {
+        assert_eq!(size_of::<PageGroup<Slot, 16>>(), 8 * 24);
     }
 
     #[test]
     fn the_first_page_and_one_other_stay() {
-        let mut pages = Pages::<Slot>::default();
+        let mut pages = Pages::<Slot, 16>::default();
         for _ in 0..96 {
             pages.claim();
         }
@@ -437,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_near_slot_is_claimed_once() {
-        let mut pages = Pages::<Slot>::default();
+        let mut pages = Pages::<Slot, 16>::default();
         let mut claims = |index| pages.claim_near(index).is_some();
         assert!(claims(5) && !claims(5) && claims(6));
         let others: Vec<_> = (0..14).map(|_| pages.claim().unwrap()).collect();
@@ -448,7 +488,7 @@ mod tests {
 
     #[test]
     fn when_all_are_in_use_there_is_none_to_claim() {
-        let mut pages = Pages::<Slot>::default();
+        let mut pages = Pages::<Slot, 16>::default();
         for _ in 0..Slot::MAX {
             assert!(pages.claim().is_some());
         }

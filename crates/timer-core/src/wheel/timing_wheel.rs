@@ -20,8 +20,7 @@ use std::convert::identity;
 use crate::wheel::{
     buckets::{Buckets, Entry},
     geometry::{DueBucket, Geometry, WheelSize},
-    node::{MAX_TASKS, NO_PLACE, Node, TaskId},
-    pages::Pages,
+    node::{MAX_TASKS, NO_PLACE, Node, Nodes, TaskId},
     step,
 };
 
@@ -56,7 +55,7 @@ use crate::wheel::{
 pub struct TimingWheel<T> {
     /// Boxed: what many wheels lie in is small.
     buckets: Box<Buckets>,
-    nodes: Pages<Node<T>>,
+    nodes: Nodes<T>,
     now: u64,
     /// A lower bound of the tick at which the first bucket is due; exact after `advance`.
     due_bound: u64,
@@ -108,7 +107,7 @@ pub enum Fate<R> {
 /// until it is cancelled or rescheduled by its id.
 #[derive(Debug)]
 pub struct DueTask<'a, T> {
-    nodes: &'a mut Pages<Node<T>>,
+    nodes: &'a mut Nodes<T>,
     entry: Entry,
 }
 
@@ -141,7 +140,7 @@ impl<T> DueTask<'_, T> {
 /// Takes a task out of its node, which is in no bucket, and the node out of memory. O(1), but for
 /// the freeing of an emptied page.
 #[inline]
-fn release_task<T>(nodes: &mut Pages<Node<T>>, index: u32) -> T {
+fn release_task<T>(nodes: &mut Nodes<T>, index: u32) -> T {
     let mut task = None;
     nodes.release_if(index, |node| {
         task = Some(node.take_task());
@@ -170,7 +169,7 @@ impl<T> TimingWheel<T> {
     fn on(geometry: Geometry, start: u64) -> Self {
         TimingWheel {
             buckets: Box::new(Buckets::new(geometry)),
-            nodes: Pages::default(),
+            nodes: Nodes::default(),
             now: start,
             due_bound: u64::MAX,
             sequence: 0,
@@ -522,7 +521,7 @@ impl<T> TimingWheel<T> {
         }
         debug_assert!(bucket.expiration <= self.now, "Never early");
         let scheduled = &mut self.scheduled_count;
-        let hand_over = |nodes: &mut Pages<Node<T>>, entry| {
+        let hand_over = |nodes: &mut Nodes<T>, entry| {
             *scheduled -= 1;
             sink(DueTask { nodes, entry });
         };
