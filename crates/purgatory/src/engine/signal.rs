@@ -285,7 +285,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return None;
         }
         let record = shard.find(key, hash)?;
-        let signalled = shard.signalled(record);
+        let signalled = shard.record_event(record);
         Some(Begun {
             shard,
             record,
@@ -351,7 +351,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.versions.count_event(hash);
         loop {
             let record = shard.find(key, hash)?;
-            shard.signalled(record);
+            // An advance is an event: the key is not quiet.
+            shard.record_event(record);
             let popped = shard.pop_up_to(record, value, MET_BATCH, |handle| {
                 taken.push(handle);
             });

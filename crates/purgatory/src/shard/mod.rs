@@ -403,10 +403,10 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         })
     }
 
-    /// Wipes the quiet time of a key that has waiters: an event came. Returns whether one of them
-    /// is alone, or waits in turn.
+    /// Records an event of a key that has waiters, which wipes its quiet time. Returns whether one
+    /// of them is alone, or waits in turn.
     #[inline]
-    pub(crate) fn signalled(&mut self, record: u32) -> Signalled {
+    pub(crate) fn record_event(&mut self, record: u32) -> Signalled {
         let record = self.keys.at_mut(record);
         record.quiet_since = None;
         Signalled {
