@@ -361,7 +361,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Returns true when an event came by while this thread held the operation.
     fn event_came(&self, handle: TimerHandle) -> bool {
         match self.first_shard_of(handle).get_mut(handle) {
-            Some(entry) => entry.event_noted(),
+            Some(entry) => entry.event_is_pending(),
             None => true,
         }
     }

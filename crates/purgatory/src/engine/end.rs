@@ -166,7 +166,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 Some(entry) if Self::needs_value(entry) && !O::CHECKED => {}
                 // In turn, it is checked once it has moved up.
                 Some(entry) if Self::needs_value(entry) && entry.waits_behind() => {
-                    entry.note_event();
+                    entry.request_check();
                 }
                 Some(entry) if Self::needs_value(entry) => to_check.push(handle),
                 _ => claimed.extend(self.claim_in(first_shard, handle, completed, now_ns)),

@@ -85,7 +85,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Claims an operation under its first shard's lock. Returns `None` when its holder was left a
-    /// note, or it is gone.
+    /// request, or it is gone.
     #[inline]
     pub(super) fn claim_in(
         &self,

@@ -491,13 +491,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         shard.counts.checks += u64::from(!first.is_skipped);
         let event_passed = self.versions.changed(watch);
 
-        // 1. Behind others: it is checked once it has moved up. An event that came by stays noted.
+        // 1. Behind others: it is checked once it has moved up. An event that came by stays
+        //    pending.
         if shard.has_in_turn(record) {
             let state = State::Parked(operation);
             let handle = self.put_in_turn(&mut shard, record, times, state);
             if let Some(entry) = shard.get_mut(handle) {
                 if event_passed {
-                    entry.note_event();
+                    entry.request_check();
                 }
             }
             return Ok(ParkedUnder {

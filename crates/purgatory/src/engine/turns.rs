@@ -12,7 +12,7 @@
 //! checked. Operations that have no condition but the event itself ([`next_event`]) need to know
 //! more: whether the one that moved up is due to an event that was not used up. An event for one is
 //! used up by the first check that comes true, an event for all never. An event that finds the head
-//! held is noted there, and handed on as the head ends.
+//! held leaves its holder a request, and is handed on as the head ends.
 //!
 //! [`next_event`]: crate::Purgatory::next_event
 

@@ -13,7 +13,7 @@ use super::{
     Ended, EndedAt, Shard, ToRelease,
     awaited::{Answered, NoAnswer, last_waker_of},
     count_end,
-    entry::{Entry, Notes, State},
+    entry::{Entry, Flags, State},
 };
 use crate::operation::{CancelReason, DelayedOperation, Outcome};
 
@@ -52,7 +52,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         // Its future's: the entry is there, unless its payload was taken out of it.
         let mut no_answer = NoAnswer::Lost;
         let is_answered = |entry: &mut Entry<O>| {
-            let is_answered = entry.notes.has(Notes::ANSWERED);
+            let is_answered = entry.flags.has(Flags::ANSWERED);
             if !is_answered {
                 no_answer = entry.poll(waker, clone);
             }
@@ -81,9 +81,9 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         let has_ended = |entry: &mut Entry<O>| {
             let has_ended = entry.has_ended();
             if !has_ended {
-                abandoned.is_replaced = entry.notes.has(Notes::ABANDONED);
+                abandoned.is_replaced = entry.flags.has(Flags::ABANDONED);
                 // Its holder, if it is held, does not keep it either.
-                entry.notes.set(Notes::ABANDONED);
+                entry.flags.set(Flags::ABANDONED);
                 abandoned.waker = entry.cold.as_mut().and_then(|cold| cold.waker.take());
             }
             has_ended
@@ -146,7 +146,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             let mut waker = answer(payload);
             if payload.waker().is_none() {
                 waker = last_waker_of(&mut entry.cold, waker);
-                entry.notes.set(Notes::ANSWERED);
+                entry.flags.set(Flags::ANSWERED);
             }
             // 2. The entry stays.
             let completed = &Outcome::Completed;
@@ -169,7 +169,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         match &mut entry.state {
             State::Parked(payload) => {
                 let waker = answer(payload);
-                entry.notes.set(Notes::ANSWERED);
+                entry.flags.set(Flags::ANSWERED);
                 Some(last_waker_of(&mut entry.cold, waker))
             }
             State::Held => None,
@@ -188,7 +188,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         };
         debug_assert!(entry.has_ended() && entry.is_held());
         entry.state = State::Parked(answered);
-        entry.notes.set(Notes::ANSWERED);
+        entry.flags.set(Flags::ANSWERED);
         if failpoint!(AnswerMissesPoll) {
             return Ok(None);
         }

@@ -11,7 +11,7 @@
 
 use std::{mem, ptr, task::Waker};
 
-use super::entry::{ColdState, Entry, Notes, State};
+use super::entry::{ColdState, Entry, Flags, State};
 use crate::operation::DelayedOperation;
 
 /// The answer of an operation, out of its entry.
@@ -69,7 +69,7 @@ impl<O: DelayedOperation> Entry<O> {
     /// Keeps a clone of a polling task's waker; see [`Shard::poll`](super::Shard::poll).
     #[inline(always)]
     pub(super) fn poll(&mut self, waker: &Waker, clone: &mut Option<Waker>) -> NoAnswer {
-        if self.notes.has(Notes::ABANDONED) {
+        if self.flags.has(Flags::ABANDONED) {
             return NoAnswer::Lost;
         }
         if failpoint!(PollLeavesNoWaker) {
@@ -111,7 +111,7 @@ impl<O: DelayedOperation> Entry<O> {
                 None
             }
             _ => {
-                self.notes.set(Notes::ABANDONED);
+                self.flags.set(Flags::ABANDONED);
                 last_waker_of(&mut self.cold, waker)
             }
         }

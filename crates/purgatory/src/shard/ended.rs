@@ -7,7 +7,7 @@ use super::{
     Ended, Shard, Then, ToRelease,
     awaited::{keep_waker, last_waker_of},
     entries::{Entries, Remains},
-    entry::{Entry, Notes, State},
+    entry::{Entry, Flags, State},
     links::Link,
 };
 use crate::operation::{Answering, DelayedOperation, Outcome};
@@ -47,7 +47,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         // 1. Its waker stays, since the payload is out.
         let index = handle.id().index();
         let ended = self.entries.end_in_place(index, |entry| {
-            if entry.notes.has(Notes::ABANDONED) {
+            if entry.flags.has(Flags::ABANDONED) {
                 return None;
             }
             keep_waker(&mut entry.cold, payload.waker()?);
@@ -77,7 +77,9 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         // In turn: the next is the head once this one has left, and is checked by its finisher.
         let mut moved_up = None;
         if O::CHECKED && remains.link.is_head_in_turn() {
-            moved_up = self.entries.moved_up(remains.link, remains.noted_turn);
+            moved_up = self
+                .entries
+                .moved_up(remains.link, remains.pending_turn_cause);
         }
         ToRelease {
             moved_up,
@@ -151,7 +153,7 @@ impl<O: DelayedOperation> Entries<O> {
             Answering::NotAwaited => return Err(payload),
             Answering::Unmade => Then::Answer { payload, handle },
             Answering::Made(waker) => {
-                entry.notes.set(Notes::ANSWERED);
+                entry.flags.set(Flags::ANSWERED);
                 entry.state = State::Parked(payload);
                 Then::Wake(last_waker_of(&mut entry.cold, waker))
             }
@@ -200,7 +202,7 @@ impl<O: DelayedOperation> Entry<O> {
     /// Turns a payload that is out, and that ends, into its answer, if a future waits for it.
     #[inline(always)]
     fn answer(&self, payload: &mut O, outcome: &Outcome) -> Answering {
-        if self.notes.has(Notes::ABANDONED) {
+        if self.flags.has(Flags::ABANDONED) {
             return Answering::NotAwaited;
         }
         // The answer of a condition waits until the operation is off all of its keys.
@@ -218,7 +220,7 @@ impl<O: DelayedOperation> Entry<O> {
     #[inline(always)]
     fn keep_ended(&mut self) -> Remains {
         let remains = self.remains();
-        self.notes.set(Notes::ENDED);
+        self.flags.set(Flags::ENDED);
         self.link = Link::NOWHERE;
         self.last_secondary = None;
         remains

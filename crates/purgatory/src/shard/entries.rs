@@ -35,7 +35,7 @@ pub(super) struct Remains {
     pub(super) last_secondary: Option<SecondaryId>,
     pub(super) deadline: u64,
     /// Why the next in turn is to be checked, if this one was its head.
-    pub(super) noted_turn: TurnCause,
+    pub(super) pending_turn_cause: TurnCause,
     /// The cold part of an entry that goes.
     pub(super) cold: Option<Box<ColdState>>,
 }
@@ -47,7 +47,7 @@ impl<O> Entries<O> {
     }
 
     /// Checks the operation of the entry at `index` out for an event. If it is held, its holder is
-    /// left a note.
+    /// left a request.
     #[inline(always)]
     pub(crate) fn check_out(&mut self, index: u32) -> Option<CheckedOut<O>> {
         let (id, entry) = self.wheel.named_at_mut(index);
@@ -118,7 +118,7 @@ impl<O> Entry<O> {
             weight: self.info().weight,
             last_secondary: self.last_secondary,
             deadline: self.deadline,
-            noted_turn: self.noted_turn(),
+            pending_turn_cause: self.pending_turn_cause(),
             cold: None,
         }
     }

@@ -8,13 +8,13 @@
 //! for its last check counts as held: its payload travels with the queued job.
 //!
 //! - **Holder removes**: while an entry is held, only its holder ends or removes it. Every other
-//!   thread leaves a *note*, a pending request: to check again (an event or a recheck came by), or
-//!   to end (expiry or cancel; the first one wins).
-//! - **Notes are read**: the holder acts on the notes in the same lock hold in which it checks the
+//!   thread leaves its holder a *request*: to check again (an event or a recheck came by), or to
+//!   end (expiry or cancel; the first one wins).
+//! - **Requests are read**: the holder acts on them in the same lock hold in which it checks the
 //!   payload in. A check that came true beats a pending end; a pending end beats a pending check.
 //! - **Counted down**: `remaining` watermark watches must be met, each taken off its key by one
-//!   thread, which counts it down here. The last one ends the operation as Completed, or leaves
-//!   that as a note.
+//!   thread, which counts it down here. The last one ends the operation as Completed, or leaves its
+//!   holder a request to do so.
 //! - **One outcome**: it is decided when the payload is taken for good, or answered in place: once.
 
 use std::{mem, task::Waker};
@@ -86,7 +86,7 @@ impl<O> CheckedOut<O> {
 
 /// The state of an operation while it has an entry.
 ///
-/// The notes lie beside the state, not in `Held`: a box has one spare value only, so a second
+/// The requests lie beside the state, not in `Held`: a box has one spare value only, so a second
 /// variant with data would add 8 bytes to every entry.
 #[derive(Debug)]
 pub(crate) enum State<O> {
@@ -114,7 +114,7 @@ pub(crate) struct Entry<O> {
     /// Watermark watches still to be met. An operation in turn has none, and uses a bit above the
     /// count: [`FOR_ALL`].
     remaining: u16,
-    pub(super) notes: Notes,
+    pub(super) flags: Flags,
 }
 
 /// The parts that few entries need.
@@ -142,44 +142,53 @@ impl ColdState {
     }
 }
 
-/// Yes-or-no notes of an entry, a bit each.
+/// Yes-or-no properties of an entry, a bit each.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Notes(u16);
+pub(super) struct Flags(u16);
 
-impl Notes {
-    /// An event came by while the entry was held, or an advance is about to have it checked.
+impl Flags {
+    // Pending requests for a check. A pending end is in the cold part.
+
+    /// An event came by while the entry was held, or waited behind others in turn; or an advance is
+    /// about to have it checked.
     const EVENT: u16 = 1;
     /// A recheck came by while the entry was held.
     const RECHECK: u16 = 1 << 1;
+
+    // Marks.
+
     /// A recheck is queued on the executor.
     const RECHECK_QUEUED: u16 = 1 << 2;
     /// A snapshot has seen the check that is under way.
     const SEEN: u16 = 1 << 3;
-    /// It is checked once more when its time is up. Set for good.
+    /// It is checked once more when its time is up. Set at parking, for good.
     const LAST_CHECK: u16 = 1 << 4;
-    /// True when only a check gives the value that it yields. Set for good.
+    /// Only a check gives the value that it yields. Set at parking, for good.
     const NEEDS_VALUE: u16 = 1 << 5;
-    /// Its operation has ended, and it is kept for its future. Set for good.
+
+    // The life cycle, each set for good.
+
+    /// Its operation has ended, and it is kept for its future.
     pub(super) const ENDED: u16 = 1 << 6;
     /// No future waits for it: that was dropped, so its holder does not keep it, or another payload
-    /// was put in its place. Set for good.
+    /// was put in its place.
     pub(super) const ABANDONED: u16 = 1 << 7;
-    /// It has ended, and has its answer. Set for good.
+    /// It has ended, and has its answer.
     pub(super) const ANSWERED: u16 = 1 << 8;
 
     #[inline(always)]
-    pub(super) fn has(self, note: u16) -> bool {
-        self.0 & note != 0
+    pub(super) fn has(self, flag: u16) -> bool {
+        self.0 & flag != 0
     }
 
     #[inline(always)]
-    pub(super) fn set(&mut self, note: u16) {
-        self.0 |= note;
+    pub(super) fn set(&mut self, flags: u16) {
+        self.0 |= flags;
     }
 
     #[inline(always)]
-    fn clear(&mut self, notes: u16) {
-        self.0 &= !notes;
+    fn clear(&mut self, flags: u16) {
+        self.0 &= !flags;
     }
 }
 
@@ -220,7 +229,7 @@ impl ParkInfo {
 /// The most watermark watches that an entry can count.
 pub(crate) const COUNTED_MAX: usize = (1 << 14) - 1;
 
-/// The event that is noted for an operation in turn is for all in turn.
+/// The pending event of an operation in turn is for all in turn.
 const FOR_ALL: u16 = 1 << 15;
 
 /// The entry's decision on a payload that is checked in.
@@ -257,7 +266,7 @@ pub(super) enum Visited<O> {
     LastCheck(O),
     /// Its time is up, and it has ended.
     Expired(O),
-    /// Its time is up, and its holder was left a note to end it.
+    /// Its time is up, and its holder was left a request to end it.
     LeftToHolder,
 }
 
@@ -279,18 +288,18 @@ impl<O> Entry<O> {
     pub(super) fn new(state: State<O>, times: &ParkTimes, link: Link) -> Self {
         debug_assert!(times.counted <= COUNTED_MAX);
         let info = times.info;
-        // Most operations are plain. They get a box when an end is left as a note, if at all.
+        // Most operations are plain. They get a box when an end is requested, if at all.
         let cold = if info == ParkInfo::PLAIN {
             None
         } else {
             Some(ColdState::new(info))
         };
-        let mut notes = Notes::default();
+        let mut flags = Flags::default();
         if times.last_check {
-            notes.set(Notes::LAST_CHECK);
+            flags.set(Flags::LAST_CHECK);
         }
         if times.needs_value {
-            notes.set(Notes::NEEDS_VALUE);
+            flags.set(Flags::NEEDS_VALUE);
         }
         Entry {
             state,
@@ -300,19 +309,19 @@ impl<O> Entry<O> {
             deadline: times.deadline.unwrap_or(u64::MAX),
             parked_ns: times.parked_ns,
             remaining: times.counted as u16,
-            notes,
+            flags,
         }
     }
 
     /// True when only a check gives the value that it yields.
     pub(crate) fn needs_value(&self) -> bool {
-        self.notes.has(Notes::NEEDS_VALUE)
+        self.flags.has(Flags::NEEDS_VALUE)
     }
 
     /// True if its operation has ended, and the entry is kept for its future.
     #[inline(always)]
     pub(super) fn has_ended(&self) -> bool {
-        self.notes.has(Notes::ENDED)
+        self.flags.has(Flags::ENDED)
     }
 
     /// Returns the payload, unless the entry is held.
@@ -348,14 +357,14 @@ impl<O> Entry<O> {
         self.last_secondary = last_secondary;
         // A version that moved counts as an event that found the entry held.
         if event_passed {
-            self.notes.set(Notes::EVENT);
+            self.flags.set(Flags::EVENT);
         }
     }
 
-    /// Notes an event for an operation that waits behind others in turn: it is checked for that
-    /// once it has moved up.
-    pub(crate) fn note_event(&mut self) {
-        self.notes.set(Notes::EVENT);
+    /// Requests the check for an event of an operation that waits behind others in turn, for when
+    /// it has moved up.
+    pub(crate) fn request_check(&mut self) {
+        self.flags.set(Flags::EVENT);
     }
 
     /// Takes the payload out, and leaves the entry held.
@@ -367,47 +376,47 @@ impl<O> Entry<O> {
         }
     }
 
-    /// Checks the payload out for an event. If the entry is held, its holder is left a note to
+    /// Checks the payload out for an event. If the entry is held, its holder is left a request to
     /// check again.
     #[inline]
     pub(crate) fn check_out(&mut self) -> Option<O> {
         let payload = self.take();
         if payload.is_some() {
             // An advance may have asked for a check. This is it.
-            self.notes.clear(Notes::EVENT);
-        } else if !failpoint!(EventLeavesNoNote) {
-            // Holder removes: only a note.
-            self.notes.set(Notes::EVENT);
+            self.flags.clear(Flags::EVENT);
+        } else if !failpoint!(EventLeavesNoRequest) {
+            // Holder removes: only a request.
+            self.flags.set(Flags::EVENT);
         }
         payload
     }
 
     /// Checks out the payload of a head of those in turn. If the entry is held, its holder is left
-    /// a note of the event. One that moved up needs none: it is held as the head, so its holder
+    /// a request for the event. One that moved up needs none: it is held as the head, so its holder
     /// checks it, or ends it.
     pub(crate) fn check_out_in_turn(&mut self, cause: TurnCause) -> Option<(O, Cause)> {
-        let noted = self.noted_turn();
+        let pending = self.pending_turn_cause();
         let Some(payload) = self.take() else {
-            if cause != TurnCause::MovedUp && !failpoint!(EventLeavesNoNote) {
-                self.notes.set(Notes::EVENT);
+            if cause != TurnCause::MovedUp && !failpoint!(EventLeavesNoRequest) {
+                self.flags.set(Flags::EVENT);
             }
             if cause == TurnCause::EventForAll {
                 self.remaining |= FOR_ALL;
             }
             return None;
         };
-        self.notes.clear(Notes::EVENT);
+        self.flags.clear(Flags::EVENT);
         self.remaining &= !FOR_ALL;
         // An event that came by while it was parked, behind others, is its own.
-        match cause.max(noted) {
+        match cause.max(pending) {
             TurnCause::MovedUp => Some((payload, Cause::MovedUp)),
             _ => Some((payload, Cause::Event)),
         }
     }
 
-    /// Returns the cause to check the next in turn, once this entry has left.
-    pub(super) fn noted_turn(&self) -> TurnCause {
-        if !self.notes.has(Notes::EVENT) {
+    /// Returns the cause to check the next in turn once this entry has left, by its pending event.
+    pub(super) fn pending_turn_cause(&self) -> TurnCause {
+        if !self.flags.has(Flags::EVENT) {
             TurnCause::MovedUp
         } else if self.remaining & FOR_ALL != 0 {
             TurnCause::EventForAll
@@ -421,18 +430,18 @@ impl<O> Entry<O> {
         self.link.waits_behind()
     }
 
-    /// Checks the payload out for a queued recheck. If the entry is held, its holder is left a note
-    /// to check again. An operation that waits behind others is not checked.
+    /// Checks the payload out for a queued recheck. If the entry is held, its holder is left a
+    /// request to check again. An operation that waits behind others is not checked.
     pub(super) fn check_out_for_recheck(&mut self) -> Option<O> {
-        self.notes.clear(Notes::RECHECK_QUEUED);
+        self.flags.clear(Flags::RECHECK_QUEUED);
         if self.waits_behind() {
             return None;
         }
         let payload = self.take();
-        if payload.is_none() && !failpoint!(RecheckLeavesNoNote) {
-            // The condition may have come true behind the check that is under way. It is not noted
-            // as an event: what this recheck finds was missed.
-            self.notes.set(Notes::RECHECK);
+        if payload.is_none() && !failpoint!(RecheckLeavesNoRequest) {
+            // The condition may have come true behind the check that is under way. It is no pending
+            // event: what this recheck finds was missed.
+            self.flags.set(Flags::RECHECK);
         }
         payload
     }
@@ -442,38 +451,38 @@ impl<O> Entry<O> {
     pub(super) fn visit(&mut self, now: u64, last_check: bool) -> Visited<O> {
         // 1. Early: the wheel visits it for a recheck. One that is queued will do.
         if self.deadline > now {
-            let queued = self.notes.has(Notes::RECHECK_QUEUED);
-            self.notes.set(Notes::RECHECK_QUEUED);
+            let queued = self.flags.has(Flags::RECHECK_QUEUED);
+            self.flags.set(Flags::RECHECK_QUEUED);
             return Visited::Early { queued };
         }
         // 2. Its time is up. Whichever thread holds it ends it.
         let Some(payload) = self.claim(&Outcome::Expired) else {
             return Visited::LeftToHolder;
         };
-        // 3. With a last check the job is the holder, and this note makes it end the operation.
+        // 3. With a last check the job is the holder, and this request makes it end the operation.
         //    One that waits behind others would be served ahead of them.
-        let is_checked = last_check || self.notes.has(Notes::LAST_CHECK);
+        let is_checked = last_check || self.flags.has(Flags::LAST_CHECK);
         if is_checked && !self.waits_behind() {
-            self.note_end(&Outcome::Expired);
+            self.request_end(&Outcome::Expired);
             return Visited::LastCheck(payload);
         }
         Visited::Expired(payload)
     }
 
     /// True when an event came by, or is about to, since its holder took the payload out.
-    pub(crate) fn event_noted(&self) -> bool {
-        self.notes.has(Notes::EVENT)
+    pub(crate) fn event_is_pending(&self) -> bool {
+        self.flags.has(Flags::EVENT)
     }
 
     /// Counts down a watermark watch that was met and taken off its key.
     pub(super) fn count_down(&mut self) -> CountedDown {
         debug_assert!(self.remaining > 0, "each counted watch is taken once");
         self.remaining -= u16::from(!failpoint!(MetWatchNotCounted));
-        // The advance checks it, or ends it, in its next step. Until then this note stands for
-        // that: a holder that comes first checks again, and a recheck that comes first missed no
-        // event.
-        if !failpoint!(EventLeavesNoNote) {
-            self.notes.set(Notes::EVENT);
+        // The advance checks it, or ends it, in its next step. Until then the pending event stands
+        // for that: a holder that comes first checks again, and a recheck that comes first missed
+        // no event.
+        if !failpoint!(EventLeavesNoRequest) {
+            self.flags.set(Flags::EVENT);
         }
         if self.remaining == 0 {
             CountedDown::Last
@@ -483,20 +492,20 @@ impl<O> Entry<O> {
     }
 
     /// Takes the payload out for good, for expiry and cancel. If the entry is held, its holder is
-    /// left a note to end it.
+    /// left a request to end it.
     #[inline]
     pub(super) fn claim(&mut self, outcome: &Outcome) -> Option<O> {
         let payload = self.take();
-        // Holder removes: only a note.
-        if payload.is_none() && !failpoint!(ExpiryLeavesNoNote) {
-            self.note_end(outcome);
+        // Holder removes: only a request.
+        if payload.is_none() && !failpoint!(ExpiryLeavesNoRequest) {
+            self.request_end(outcome);
         }
         payload
     }
 
-    /// Leaves a note to end it. The first one wins.
+    /// Leaves its holder a request to end it. The first one wins.
     #[cold]
-    fn note_end(&mut self, outcome: &Outcome) {
+    fn request_end(&mut self, outcome: &Outcome) {
         let cold = self.cold.get_or_insert_with(ColdState::plain);
         if cold.end.is_none() {
             // An outcome has a reason of the user's, which may be a `String`: cloned here only.
@@ -504,11 +513,11 @@ impl<O> Entry<O> {
         }
     }
 
-    /// Checks the payload in with the result of its check, and acts on the notes. Only the holder
-    /// calls this.
+    /// Checks the payload in with the result of its check, and acts on the requests. Only the
+    /// holder calls this.
     #[inline]
     pub(super) fn check_in(&mut self, payload: O, verdict: Verdict) -> Decision<O> {
-        // 1. A check that came true beats every note.
+        // 1. A check that came true beats every request.
         if verdict == Verdict::Satisfied {
             return Decision::Ended(payload, Outcome::Completed);
         }
@@ -521,10 +530,10 @@ impl<O> Entry<O> {
         }
         // 3. A pending check: the caller goes on holding. One check answers both kinds of request;
         //    an event's check is the one that does for both, as a recheck may have nothing to ask.
-        let event = self.notes.has(Notes::EVENT);
-        let recheck = self.notes.has(Notes::RECHECK);
-        self.notes
-            .clear(Notes::EVENT | Notes::RECHECK | Notes::SEEN);
+        let event = self.flags.has(Flags::EVENT);
+        let recheck = self.flags.has(Flags::RECHECK);
+        self.flags
+            .clear(Flags::EVENT | Flags::RECHECK | Flags::SEEN);
         if event {
             return Decision::CheckAgain(payload, Cause::Event);
         }
@@ -547,8 +556,8 @@ impl<O> Entry<O> {
             return Look::Parked;
         }
         // The check that is under way wipes the mark as it ends, so the mark means this check.
-        let seen = self.notes.has(Notes::SEEN);
-        self.notes.set(Notes::SEEN);
+        let seen = self.flags.has(Flags::SEEN);
+        self.flags.set(Flags::SEEN);
         if seen {
             Look::SameCheck
         } else {
@@ -580,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn satisfied_check_beats_every_note() {
+    fn satisfied_check_beats_every_request() {
         let mut entry = entry(State::Held, 0);
         assert_eq!(entry.claim(&Outcome::Expired), None);
         assert_eq!(
@@ -590,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn recheck_of_held_entry_leaves_a_note() {
+    fn recheck_of_held_entry_leaves_a_request() {
         let mut entry = entry(State::Parked(7), 0);
         assert_eq!(entry.check_out(), Some(7));
         assert!(matches!(
@@ -602,14 +611,14 @@ mod tests {
             Visited::Early { queued: true }
         ));
         assert_eq!(entry.check_out_for_recheck(), None);
-        assert!(!entry.event_noted(), "a recheck is no event");
+        assert!(!entry.event_is_pending(), "a recheck is no event");
         let again = entry.check_in(7, Verdict::Unsatisfied);
         assert_eq!(again, Decision::CheckAgain(7, Cause::Recheck));
         assert_eq!(entry.check_in(7, Verdict::Unsatisfied), Decision::Parked);
     }
 
     #[test]
-    fn event_note_beats_recheck_note() {
+    fn requested_event_beats_requested_recheck() {
         let mut entry = entry(State::Held, 0);
         assert_eq!(entry.check_out_for_recheck(), None);
         assert_eq!(entry.check_out(), None);
@@ -634,14 +643,14 @@ mod tests {
     #[test]
     fn entry_may_ask_for_a_last_check_itself() {
         let mut entry = entry(State::Parked(7), 0);
-        entry.notes.set(Notes::LAST_CHECK);
+        entry.flags.set(Flags::LAST_CHECK);
         assert!(matches!(entry.visit(9, false), Visited::Early { .. }));
         assert!(matches!(entry.visit(10, false), Visited::LastCheck(7)));
         assert!(entry.is_held() && entry.is_ending());
     }
 
     #[test]
-    fn notes_do_not_touch_the_count() {
+    fn flags_do_not_touch_the_count() {
         let mut entry = entry(State::Held, COUNTED_MAX);
         entry.watched(None, true);
         assert_eq!(entry.look(), Look::NewCheck);

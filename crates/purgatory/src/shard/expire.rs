@@ -2,7 +2,7 @@
 //!
 //! The wheel visits the entries that are due, one at a time. An entry that it visits early is due
 //! for a recheck and goes back on the wheel. One whose time is up has its last check, if that is
-//! asked for, or ends. One that is held is left a note. The rest of an operation's expiry is a
+//! asked for, or ends. One that is held is left a request. The rest of an operation's expiry is a
 //! [`CallbackJob`], for the executor.
 
 use timer_core::{Advanced, DueTask, TimerHandle};

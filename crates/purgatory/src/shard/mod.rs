@@ -416,7 +416,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Checks the operation of an entry here out for an event. If it is held, its holder is left a
-    /// note.
+    /// request.
     #[inline]
     pub(crate) fn check_out_here(&mut self, index: u32) -> Option<CheckedOut<O>> {
         self.entries.check_out(index)
@@ -448,14 +448,14 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             .map(|(_, record)| (&record.key, record.waiters as usize))
     }
 
-    /// Checks an operation out for an event. If it is held, its holder is left a note.
+    /// Checks an operation out for an event. If it is held, its holder is left a request.
     #[inline]
     pub(crate) fn check_out(&mut self, handle: TimerHandle) -> Option<CheckedOut<O>> {
         let payload = self.get_mut(handle)?.check_out()?;
         Some(CheckedOut::new(handle, payload, Cause::Event))
     }
 
-    /// Checks an operation out for a queued recheck. If it is held, its holder is left a note.
+    /// Checks an operation out for a queued recheck. If it is held, its holder is left a request.
     pub(crate) fn check_out_for_recheck(&mut self, handle: TimerHandle) -> Option<CheckedOut<O>> {
         let payload = self.get_mut(handle)?.check_out_for_recheck()?;
         Some(CheckedOut::new(handle, payload, Cause::Recheck))
@@ -488,7 +488,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                 to_release,
             });
         }
-        // 2. Otherwise the entry decides, by its notes.
+        // 2. Otherwise the entry decides, by its pending requests.
         let handle = held.handle;
         let entry = self
             .get_mut(handle)
@@ -510,8 +510,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Checks a payload in whose check came true, of an operation that does not wait in turn. That
-    /// beats every request in its notes, so none is read: the entry goes, or stays with the answer
-    /// for its future.
+    /// beats every request, so none is read: the entry goes, or stays with the answer for its
+    /// future.
     #[inline(always)]
     pub(crate) fn check_in_true(
         &mut self,
@@ -529,7 +529,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         )
     }
 
-    /// Ends an operation from outside. Returns `None` when its holder was left a note, or it is
+    /// Ends an operation from outside. Returns `None` when its holder was left a request, or it is
     /// gone. The outcome stays with the caller: it may have a reason of the user's.
     #[inline]
     pub(crate) fn claim(

@@ -3,7 +3,7 @@
 //! shard of half the keys, so operations with several keys are foreign waiters of the other.
 //!
 //! After every step all links are walked (`assert_valid`), and these are compared: for each key the
-//! plain waiters, those in turn, the met and the unmet ones, in order; each entry with its notes,
+//! plain waiters, those in turn, the met and the unmet ones, in order; each entry with its flags,
 //! deadline and secondary watches; the wheel's next tick; every count; and that no key's clone is
 //! kept or lost. Each step also compares the results of its calls, and the waiters that a walk
 //! found.

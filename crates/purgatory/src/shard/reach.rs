@@ -25,7 +25,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         let Some(entry) = self.get_mut(handle) else {
             return ReachResult::Gone;
         };
-        // Holder removes: no note, since the caller cannot be given the payload later.
+        // Holder removes: no request, since the caller cannot be given the payload later.
         let Some(mut payload) = entry.take() else {
             return ReachResult::UnderCheck;
         };

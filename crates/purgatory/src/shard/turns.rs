@@ -46,7 +46,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Checks the head of those in turn out, for a signal of their key. If it is held, its holder
-    /// is left a note.
+    /// is left a request.
     pub(crate) fn check_out_head(
         &mut self,
         record: u32,
@@ -57,7 +57,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.check_out_in_turn(handle, cause)
     }
 
-    /// Checks the head of those in turn out. If it is held, its holder is left a note of an event.
+    /// Checks the head of those in turn out. If it is held, its holder is left a request for an
+    /// event.
     pub(crate) fn check_out_in_turn(
         &mut self,
         handle: TimerHandle,

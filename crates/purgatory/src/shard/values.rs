@@ -19,7 +19,7 @@ use super::{
     awaited::last_waker_of,
     count_end,
     entries::Entries,
-    entry::{Entry, Notes, State},
+    entry::{Entry, Flags, State},
     links::{Link, Popped, WatchList},
     watchers::Links,
     watermark_queue::{Lowest, Unmet, WatermarkKind},
@@ -85,8 +85,8 @@ impl<O> MetWait<O> {
 
 impl<O: DelayedOperation> Entries<O> {
     /// Ends a wait for one key's value as Completed, which `meet` gives the value, and adds it to
-    /// `met`. `count` counts the end. If it is held, its holder is left a note to end it. Returns
-    /// false if its watch had left. O(1).
+    /// `met`. `count` counts the end. If it is held, its holder is left a request to end it.
+    /// Returns false if its watch had left. O(1).
     #[inline(always)]
     fn end_met(
         &mut self,
@@ -107,7 +107,7 @@ impl<O: DelayedOperation> Entries<O> {
             entry.link = Link::NOWHERE;
             // 1. The holder of a held one ends it.
             let weight = entry.info().weight;
-            let is_abandoned = entry.notes.has(Notes::ABANDONED);
+            let is_abandoned = entry.flags.has(Flags::ABANDONED);
             let State::Parked(payload) = &mut entry.state else {
                 entry.claim(&Outcome::Completed);
                 return Fate::Stays;
@@ -119,7 +119,7 @@ impl<O: DelayedOperation> Entries<O> {
                     met.waits.push(MetWait::Wake(waker));
                     met.answered += 1;
                     met.answered_weight += weight;
-                    entry.notes.set(Notes::ENDED | Notes::ANSWERED);
+                    entry.flags.set(Flags::ENDED | Flags::ANSWERED);
                     *ended += 1;
                     count(entry);
                     return Fate::Stopped(());

@@ -26,14 +26,14 @@ pub enum Failpoint {
     ParkSkipsVersionCheck,
     /// An event does not count in its key's version.
     EventLeavesVersion,
-    /// An event that finds an operation under check leaves its holder no note.
-    EventLeavesNoNote,
-    /// A recheck that finds an operation under check leaves its holder no note.
-    RecheckLeavesNoNote,
+    /// An event that finds an operation under check leaves its holder no request.
+    EventLeavesNoRequest,
+    /// A recheck that finds an operation under check leaves its holder no request.
+    RecheckLeavesNoRequest,
     /// A watermark watch that was taken off its key is not counted down.
     MetWatchNotCounted,
-    /// An end that finds an operation under check leaves its holder no note.
-    ExpiryLeavesNoNote,
+    /// An end that finds an operation under check leaves its holder no request.
+    ExpiryLeavesNoRequest,
     /// An operation that ended stays on the list of its first key.
     EndedStaysListed,
     /// An expiry removes the entry of an operation that is under check.

@@ -33,7 +33,7 @@ fn park_against_advance() {
 /// Faults that a park under two keys notices.
 const TWO_KEYS: [Failpoint; 2] = [
     Failpoint::ParkSkipsVersionCheck,
-    Failpoint::EventLeavesNoNote,
+    Failpoint::EventLeavesNoRequest,
 ];
 
 /// Both watermarks are reached while the operation is being watched.
@@ -103,7 +103,7 @@ fn advance_against_cancel_and_expiry() {
 
 #[test]
 fn advance_against_cancel_for_key() {
-    let faults = [Failpoint::ExpiryLeavesNoNote];
+    let faults = [Failpoint::ExpiryLeavesNoRequest];
     let park = &[ParkChecked(BOTH, &[(1, 5)])];
     race(
         &faults,

@@ -80,12 +80,12 @@ fn told_of_both(faults: &[Failpoint], parked_first: bool, keys: &'static [u8]) {
 
 #[test]
 fn event_with_argument_against_another() {
-    told_of_both(&[Failpoint::EventLeavesNoNote], true, &[1]);
-    told_of_both(&[Failpoint::EventLeavesNoNote], true, &[2, 1]);
+    told_of_both(&[Failpoint::EventLeavesNoRequest], true, &[1]);
+    told_of_both(&[Failpoint::EventLeavesNoRequest], true, &[2, 1]);
 }
 
 #[test]
 fn park_against_events_with_arguments() {
     told_of_both(&[Failpoint::ParkSkipsVersionCheck], false, &[1]);
-    told_of_both(&[Failpoint::EventLeavesNoNote], false, &[2, 1]);
+    told_of_both(&[Failpoint::EventLeavesNoRequest], false, &[2, 1]);
 }

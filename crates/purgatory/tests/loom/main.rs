@@ -311,7 +311,7 @@ const MISSED: [Failpoint; 2] = [
 const WHILE_WATCHING: [Failpoint; 3] = [
     Failpoint::ParkSkipsVersionCheck,
     Failpoint::EventLeavesVersion,
-    Failpoint::EventLeavesNoNote,
+    Failpoint::EventLeavesNoRequest,
 ];
 
 /// An operation, as it is parked, against the event of one of its keys.
@@ -401,8 +401,8 @@ fn park_against_two_events() {
 fn park_against_expiry() {
     for (fault, keys) in [
         (Failpoint::EndedStaysListed, ONE_KEY),
-        (Failpoint::ExpiryLeavesNoNote, TWO_SHARDS),
-        (Failpoint::ExpiryLeavesNoNote, ONE_SHARD),
+        (Failpoint::ExpiryLeavesNoRequest, TWO_SHARDS),
+        (Failpoint::ExpiryLeavesNoRequest, ONE_SHARD),
     ] {
         check(&[fault], move || {
             let setup = Setup::new().race([Time], &[Park(&[0], keys)]);
@@ -417,9 +417,9 @@ fn park_against_expiry() {
 fn park_against_cancel() {
     for (fault, keys, key) in [
         (Failpoint::EndedStaysListed, ONE_KEY, 1),
-        (Failpoint::ExpiryLeavesNoNote, TWO_SHARDS, 1),
-        (Failpoint::ExpiryLeavesNoNote, TWO_SHARDS, 2),
-        (Failpoint::ExpiryLeavesNoNote, ONE_SHARD, 3),
+        (Failpoint::ExpiryLeavesNoRequest, TWO_SHARDS, 1),
+        (Failpoint::ExpiryLeavesNoRequest, TWO_SHARDS, 2),
+        (Failpoint::ExpiryLeavesNoRequest, ONE_SHARD, 3),
     ] {
         check(&[fault], move || {
             let setup = Setup::new();
@@ -440,7 +440,10 @@ fn park_against_cancel() {
 /// The first key is cancelled while its operation is attempted for the second, in another shard.
 #[test]
 fn cancel_in_one_shard_against_event_in_another() {
-    let faults = [Failpoint::ExpiryLeavesNoNote, Failpoint::EndedStaysListed];
+    let faults = [
+        Failpoint::ExpiryLeavesNoRequest,
+        Failpoint::EndedStaysListed,
+    ];
     race(
         &faults,
         &[Park(BOTH, TWO_SHARDS)],
@@ -455,7 +458,7 @@ fn cancel_in_one_shard_against_event_in_another() {
 #[test]
 fn expiry_in_one_shard_against_event_in_another() {
     let faults = [
-        Failpoint::ExpiryLeavesNoNote,
+        Failpoint::ExpiryLeavesNoRequest,
         Failpoint::ExpiryRemovesCheckedOut,
     ];
     race(
@@ -471,7 +474,7 @@ fn expiry_in_one_shard_against_event_in_another() {
 #[test]
 fn event_against_expiry_and_cancel() {
     for (end, outcome) in [(Time, &[Expired]), (Cancel(1), &CANCELLED_ONLY)] {
-        check(&[Failpoint::ExpiryLeavesNoNote], move || {
+        check(&[Failpoint::ExpiryLeavesNoRequest], move || {
             let setup = Setup::new().alone(&[Park(BOTH, ONE_KEY)]);
             setup.race([Event(0, 1)], &[end]).assert_ended_once(outcome);
         });
@@ -524,7 +527,7 @@ fn weight_against_weight() {
 
 #[test]
 fn event_against_event() {
-    let faults = [Failpoint::EventLeavesNoNote];
+    let faults = [Failpoint::EventLeavesNoRequest];
     let others = [Event(0, 1), Event(1, 2)];
     race(
         &faults,
@@ -545,7 +548,7 @@ fn completing_event_against_expiry() {
 /// Three at once: one parks, one completes, and time runs out.
 #[test]
 fn park_against_event_against_expiry() {
-    check(&[Failpoint::ExpiryLeavesNoNote], || {
+    check(&[Failpoint::ExpiryLeavesNoRequest], || {
         let setup = Setup::new().race([Event(0, 1), Time], &[Park(BOTH, ONE_KEY)]);
         // Once more, when it was parked after the other's step.
         setup.alone(&[Time]).assert_ended_once(&[Expired]);
@@ -555,7 +558,7 @@ fn park_against_event_against_expiry() {
 /// A check that panics while another event finds it under way.
 #[test]
 fn panicking_check_against_event() {
-    check(&[Failpoint::EventLeavesNoNote], || {
+    check(&[Failpoint::EventLeavesNoRequest], || {
         let setup = Setup::new();
         setup.park(
             Op {
@@ -580,11 +583,11 @@ fn recheck_against_event_and_cancel() {
         setup
     };
     for keys in [ONE_KEY, TWO_SHARDS] {
-        check(&[Failpoint::EventLeavesNoNote], move || {
+        check(&[Failpoint::EventLeavesNoRequest], move || {
             let setup = parked(rechecking(), keys).race([Event(0, 1)], &[Time]);
             setup.assert_ended_once(&[Completed]);
         });
-        check(&[Failpoint::ExpiryLeavesNoNote], move || {
+        check(&[Failpoint::ExpiryLeavesNoRequest], move || {
             let setup = parked(rechecking(), keys).race([Cancel(1)], &[Time]);
             setup.assert_ended_once(&CANCELLED_ONLY);
         });
@@ -596,7 +599,7 @@ fn recheck_against_event_and_cancel() {
 #[test]
 fn recheck_against_an_early_check() {
     for keys in [ONE_KEY, TWO_SHARDS] {
-        check(&[Failpoint::RecheckLeavesNoNote], move || {
+        check(&[Failpoint::RecheckLeavesNoRequest], move || {
             let setup = Setup::with(|builder| builder.recheck_every(MS));
             setup.park(setup.op(&[0]), keys, 3 * MS);
             let setup = setup.race([Signal(1)], &[Set(0), Time]);

@@ -60,7 +60,7 @@ fn update_of_a_key_against_wait() {
 /// Two updates each bring half of the state for which a parked wait waits.
 #[test]
 fn two_updates_against_each_other() {
-    check(&[Failpoint::EventLeavesNoNote], || {
+    check(&[Failpoint::EventLeavesNoRequest], || {
         let (_timer, jobs) = jobs();
         let mut wait = jobs.wait(&[1], MS, |jobs| (*jobs == 2).then_some(()));
         let adding = jobs.clone();

@@ -11,15 +11,15 @@ use super::{MS, ONE_KEY, ONE_SHARD, Setup, TWO_SHARDS, check};
 #[test]
 fn park_against_shutdown() {
     let no_shard: &[Failpoint] = &[Failpoint::ShutdownClosesNoShard];
-    let no_note = [
+    let no_request = [
         Failpoint::ShutdownClosesNoShard,
-        Failpoint::ExpiryLeavesNoNote,
+        Failpoint::ExpiryLeavesNoRequest,
     ];
     for (faults, keys) in [
         (no_shard, ONE_KEY),
-        (&no_note, TWO_SHARDS),
-        (&no_note, &[2, 1]),
-        (&no_note, ONE_SHARD),
+        (&no_request, TWO_SHARDS),
+        (&no_request, &[2, 1]),
+        (&no_request, ONE_SHARD),
     ] {
         check(faults, move || {
             let setup = Setup::new();

@@ -161,7 +161,7 @@ fn expiry_of_head_against_event() {
 /// Two events, each for one, against two that wait: the second event finds the first held.
 #[test]
 fn two_events_in_turn_complete_two() {
-    check(&[Failpoint::EventLeavesNoNote], || {
+    check(&[Failpoint::EventLeavesNoRequest], || {
         let (_timer, waits) = by_hand::<BoxedOperation>();
         let next = || waits.next_event(Watches::keys(IN_TURN).in_turn(), MS);
         let [mut first, mut second] = [(); 2].map(|()| next());

@@ -155,7 +155,7 @@ fn future_drop_against_event() {
 #[test]
 fn complete_of_a_wait_against_its_event() {
     for by_key in [false, true] {
-        check(&[Failpoint::EventLeavesNoNote], move || {
+        check(&[Failpoint::EventLeavesNoRequest], move || {
             let (_timer, purgatory) = by_hand::<BoxedOperation>();
             let flag = Arc::new(AtomicBool::new(false));
             let seen = flag.clone();

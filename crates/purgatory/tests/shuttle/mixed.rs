@@ -25,9 +25,9 @@ use crate::{
 const FAULTS: [&str; 7] = [
     "ParkSkipsVersionCheck",
     "EventLeavesVersion",
-    "EventLeavesNoNote",
+    "EventLeavesNoRequest",
     "MetWatchNotCounted",
-    "ExpiryLeavesNoNote",
+    "ExpiryLeavesNoRequest",
     "ExpiryRemovesCheckedOut",
     "ShutdownClosesNoShard",
 ];
@@ -48,7 +48,7 @@ fn by_hand() {
 /// A walk holds its place while operations leave and come.
 #[test]
 fn walks_over_many() {
-    check(20, &["EventLeavesNoNote"], || {
+    check(20, &["EventLeavesNoRequest"], || {
         let world = World::on(ManualTimer::new());
         park_many(&world);
         let events = [1, 2].map(|key| world.thread(move |world| world.event(key)));

@@ -127,8 +127,8 @@ pub(super) struct Walk {
 pub(super) struct Expiry {
     /// Operations whose time is up, and which are not held.
     pub(super) due: Vec<TimerHandle>,
-    /// The number that were left a note.
-    pub(super) noted: usize,
+    /// The number that were left a request.
+    pub(super) left_to_holder: usize,
     /// Operations that are due for a recheck that was not queued before, each with its tick.
     pub(super) rechecks: Vec<(TimerHandle, u64)>,
 }
@@ -379,8 +379,8 @@ impl Reference {
         let second = parked.end.is_some();
         let arrives = parked.to_watch.is_some();
         parked.end.get_or_insert_with(|| outcome.clone());
-        self.count_if(second, "a second end noted");
-        self.count_if(arrives, "an end noted while it arrives");
+        self.count_if(second, "a second end requested");
+        self.count_if(arrives, "an end requested while it arrives");
         false
     }
 
@@ -402,7 +402,7 @@ impl Reference {
     }
 
     /// Visits the scheduled operations of a shard that are due. An early one is put back, a held
-    /// one is left a note; the others are returned, for the shard's results to be compared with.
+    /// one is left a request; the others are returned, for the shard's results to be compared with.
     pub(super) fn expire(&mut self, shard: usize, turn: Turn) -> Expiry {
         let mut expiry = Expiry::default();
         for parked in &mut self.all {
@@ -417,12 +417,12 @@ impl Reference {
             } else if parked.held {
                 parked.end.get_or_insert(Outcome::Expired);
                 parked.scheduled = false;
-                expiry.noted += 1;
+                expiry.left_to_holder += 1;
             } else {
                 expiry.due.push(parked.id);
             }
         }
-        self.count_if(expiry.noted > 0, "expired while held");
+        self.count_if(expiry.left_to_holder > 0, "expired while held");
         self.count_if(!expiry.rechecks.is_empty(), "due again");
         expiry
     }
@@ -442,19 +442,19 @@ impl Reference {
                 .or(Some(Outcome::Cancelled(CancelReason::Panicked))),
             Verdict::Unsatisfied => end.clone(),
         };
-        // 2. Without one the notes are read: it is held for one more check, or parked.
+        // 2. Without one the requests are read: it is held for one more check, or parked.
         if outcome.is_none() {
             parked.event = false;
             parked.recheck = false;
             parked.held = event || recheck;
         }
         let came_true = verdict == Verdict::Satisfied;
-        self.count_if(came_true && end.is_some(), "true, and an end noted");
+        self.count_if(came_true && end.is_some(), "true, and an end requested");
         let beaten = verdict == Verdict::Unsatisfied && end.is_some() && event;
-        self.count_if(beaten, "an end and an event noted");
+        self.count_if(beaten, "an end and an event requested");
         self.count_if(
             verdict == Verdict::Panicked && end.is_some(),
-            "panicked, and an end noted",
+            "panicked, and an end requested",
         );
         match outcome {
             Some(outcome) => Decision::Ended(payload, outcome),

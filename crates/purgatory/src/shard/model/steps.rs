@@ -271,8 +271,8 @@ impl Model {
             held.as_ref().map(|held| (held.handle, held.payload.number)),
             expected.map(|of| (id, of))
         );
-        let noted = held.is_none() && self.reference.get(id).is_some();
-        self.reference.count_if(noted, "an event found it held");
+        let requested = held.is_none() && self.reference.get(id).is_some();
+        self.reference.count_if(requested, "an event found it held");
         self.held.extend(held);
     }
 

@@ -92,7 +92,7 @@ impl Model {
         assert_eq!(advanced.next_due, shard.entries.wheel.next_due());
         // 2. The reference, and what both say.
         let mut expected = self.reference.expire(number, turn);
-        assert_eq!(advanced.fired, expected.due.len() + expected.noted);
+        assert_eq!(advanced.fired, expected.due.len() + expected.left_to_holder);
         rechecks.sort();
         expected.rechecks.sort();
         assert_eq!(rechecks, expected.rechecks);
