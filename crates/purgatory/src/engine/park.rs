@@ -26,8 +26,8 @@ use crate::{
     error::{Refused, RefusedReason},
     operation::{Came, DelayedOperation, Outcome, ParkResult, Timeout, ToPark, Verdict},
     shard::{
-        COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, SecondaryId, State,
-        Then, WAITERS_MAX, Watch, Watermark,
+        COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, Payload,
+        SecondaryId, Then, WAITERS_MAX, Watch, Watermark,
     },
     sync::Ordering,
     watches::{WatchKey, Watches},
@@ -418,8 +418,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let event_passed = O::CHECKED && self.versions.changed(first);
         if others.is_empty() && !event_passed {
             shard.counts.checks += u64::from(O::CHECKED);
-            let state = State::Parked(operation);
-            let handle = self.put_in(&mut shard, record, times, state, first.watermark);
+            let payload = Payload::Here(operation);
+            let handle = self.put_in(&mut shard, record, times, payload, first.watermark);
             return Ok(PutIn::Parked(handle));
         }
         // Otherwise this thread holds it until all keys are watched.
@@ -494,8 +494,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 1. Behind others: it is checked once it has moved up. An event that came by stays
         //    pending.
         if shard.has_in_turn(record) {
-            let state = State::Parked(operation);
-            let handle = self.put_in_turn(&mut shard, record, times, state);
+            let payload = Payload::Here(operation);
+            let handle = self.put_in_turn(&mut shard, record, times, payload);
             if let Some(entry) = shard.get_mut(handle) {
                 if event_passed {
                     entry.request_check();
@@ -510,15 +510,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 2. The head, and nothing has changed since its check.
         let was_behind = first.is_behind && !failpoint!(NewcomerTrustsQueue);
         if !event_passed && !was_behind {
-            let state = State::Parked(operation);
+            let payload = Payload::Here(operation);
             return Ok(ParkedUnder {
-                handle: self.put_in_turn(&mut shard, record, times, state),
+                handle: self.put_in_turn(&mut shard, record, times, payload),
                 checked_in: CheckedIn::Parked,
             });
         }
 
         // 3. The head, since those ahead have left, or an event came by: this thread checks it.
-        let handle = self.put_in_turn(&mut shard, record, times, State::Held);
+        let handle = self.put_in_turn(&mut shard, record, times, Payload::Out);
         shard.arrived(handle, None, false);
         let cause = if event_passed {
             Cause::Event
@@ -557,10 +557,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         shard: &mut LockedShard<'_, K, O>,
         record: u32,
         times: &ParkTimes,
-        state: State<O>,
+        payload: Payload<O>,
         watermark: Option<Watermark>,
     ) -> TimerHandle {
-        let inserted = shard.park_at(record, times, self.follows(), state, watermark);
+        let inserted = shard.park_at(record, times, self.follows(), payload, watermark);
         Self::work_at(shard, times, inserted.due);
         inserted.handle
     }
@@ -574,7 +574,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         times: &ParkTimes,
         watermark: Option<Watermark>,
     ) -> TimerHandle {
-        self.put_in(shard, record, times, State::Held, watermark)
+        self.put_in(shard, record, times, Payload::Out, watermark)
     }
 
     /// Puts an operation in turn into the shard of its key, as [`put_in`](Self::put_in) does.
@@ -583,10 +583,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         shard: &mut LockedShard<'_, K, O>,
         record: u32,
         times: &ParkTimes,
-        state: State<O>,
+        payload: Payload<O>,
     ) -> TimerHandle {
         let follows = self.follows();
-        let inserted = shard.park_in_turn(record, times, follows, state);
+        let inserted = shard.park_in_turn(record, times, follows, payload);
         Self::work_at(shard, times, inserted.due);
         inserted.handle
     }

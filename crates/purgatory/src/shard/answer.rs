@@ -13,7 +13,7 @@ use super::{
     Ended, EndedAt, Shard, ToRelease,
     awaited::{Answered, NoAnswer, last_waker_of},
     count_end,
-    entry::{Entry, Flags, State},
+    entry::{Entry, Flags, Payload},
 };
 use crate::operation::{CancelReason, DelayedOperation, Outcome};
 
@@ -140,7 +140,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             ..
         } = self;
         let (waker, remains) = entries.end_in_place(index, |entry| {
-            let State::Parked(payload) = &mut entry.state else {
+            let Payload::Here(payload) = &mut entry.payload else {
                 return None;
             };
             let mut waker = answer(payload);
@@ -166,13 +166,13 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         answer: impl FnOnce(&mut O) -> Option<Waker>,
     ) -> Option<Option<Waker>> {
         let entry = self.entries.wheel.get_mut(handle.id())?;
-        match &mut entry.state {
-            State::Parked(payload) => {
+        match &mut entry.payload {
+            Payload::Here(payload) => {
                 let waker = answer(payload);
                 entry.flags.set(Flags::ANSWERED);
                 Some(last_waker_of(&mut entry.cold, waker))
             }
-            State::Held => None,
+            Payload::Out => None,
         }
     }
 
@@ -187,7 +187,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             return Err(answered);
         };
         debug_assert!(entry.has_ended() && entry.is_held());
-        entry.state = State::Parked(answered);
+        entry.payload = Payload::Here(answered);
         entry.flags.set(Flags::ANSWERED);
         if failpoint!(AnswerMissesPoll) {
             return Ok(None);

@@ -11,7 +11,7 @@
 
 use std::{mem, ptr, task::Waker};
 
-use super::entry::{ColdState, Entry, Flags, State};
+use super::entry::{ColdState, Entry, Flags, Payload};
 use crate::operation::DelayedOperation;
 
 /// The answer of an operation, out of its entry.
@@ -39,9 +39,9 @@ impl<O> Entry<O> {
     /// Returns everything of the user's in it.
     #[inline(always)] // what is not needed is not moved
     pub(super) fn into_answered(self) -> Answered<O> {
-        let payload = match self.state {
-            State::Parked(payload) => Some(payload),
-            State::Held => None,
+        let payload = match self.payload {
+            Payload::Here(payload) => Some(payload),
+            Payload::Out => None,
         };
         Answered {
             payload,
@@ -57,7 +57,7 @@ impl<O: DelayedOperation> Entry<O> {
         // Last waker: one in the cold part is younger than one in the payload.
         let is_cold = self.cold.as_ref().is_some_and(|cold| cold.waker.is_some());
         if !is_cold {
-            if let State::Parked(payload) = &mut self.state {
+            if let Payload::Here(payload) = &mut self.payload {
                 if let Some(waker) = payload.waker() {
                     return waker;
                 }

@@ -7,7 +7,7 @@ use super::{
     Ended, Shard, Then, ToRelease,
     awaited::{keep_waker, last_waker_of},
     entries::{Entries, Remains},
-    entry::{Entry, Flags, State},
+    entry::{Entry, Flags, Payload},
     links::Link,
 };
 use crate::operation::{Answering, DelayedOperation, Outcome};
@@ -154,7 +154,7 @@ impl<O: DelayedOperation> Entries<O> {
             Answering::Unmade => Then::Answer { payload, handle },
             Answering::Made(waker) => {
                 entry.flags.set(Flags::ANSWERED);
-                entry.state = State::Parked(payload);
+                entry.payload = Payload::Here(payload);
                 Then::Wake(last_waker_of(&mut entry.cold, waker))
             }
         };

@@ -3,7 +3,7 @@
 use timer_core::{TimerHandle, TimingWheel};
 
 use super::{
-    entry::{Cause, CheckedOut, ColdState, Entry, MovedUp, ParkTimes, State, TurnCause, Waiter},
+    entry::{Cause, CheckedOut, ColdState, Entry, MovedUp, ParkTimes, Payload, TurnCause, Waiter},
     links::{Link, SecondaryId},
 };
 use crate::operation::DelayedOperation;
@@ -77,7 +77,7 @@ impl<O> Entries<O> {
         &mut self,
         times: &ParkTimes,
         follows: Option<u64>,
-        state: State<O>,
+        payload: Payload<O>,
         link: Link,
     ) -> Inserted {
         // 1. Tell the wheel what the parker knows: the tick, and the order.
@@ -88,7 +88,7 @@ impl<O> Entries<O> {
         }
         // 2. Put it in.
         let (inserted, place) = wheel.insert_place(times.armed);
-        *place = Some(Entry::new(state, times, link));
+        *place = Some(Entry::new(payload, times, link));
         let handle = TimerHandle::new(self.shard as usize, inserted.id);
         Inserted {
             handle,

@@ -3,8 +3,8 @@
 //! around each call, and no user code runs in here.
 //!
 //! An entry is *parked*, with its payload in it, or *held*: a thread took the payload out, to check
-//! it or because it still watches its keys ([`State`]; the engine's head draws the whole life of an
-//! operation). These are the only two states of an operation that has not ended. An entry queued
+//! it or because it still watches its keys ([`Payload`]; the engine's head draws the whole life of
+//! an operation). These are the only two states of an operation that has not ended. An entry queued
 //! for its last check counts as held: its payload travels with the queued job.
 //!
 //! - **Holder removes**: while an entry is held, only its holder ends or removes it. Every other
@@ -84,23 +84,23 @@ impl<O> CheckedOut<O> {
     }
 }
 
-/// The state of an operation while it has an entry.
+/// The payload of an entry.
 ///
-/// The requests lie beside the state, not in `Held`: a box has one spare value only, so a second
+/// Requests to a holder lie beside it, not in `Out`: a box has one spare value only, so a second
 /// variant with data would add 8 bytes to every entry.
 #[derive(Debug)]
-pub(crate) enum State<O> {
-    /// The operation waits, and its payload lies here.
-    Parked(O),
+pub(crate) enum Payload<O> {
+    /// The operation waits, or has ended and this is its answer.
+    Here(O),
     /// A thread holds the payload: the thread that parks or checks it, or the job of its last
     /// check.
-    Held,
+    Out,
 }
 
 /// A parked operation, as it lies on its shard's wheel.
 #[derive(Debug)]
 pub(crate) struct Entry<O> {
-    pub(super) state: State<O>,
+    pub(super) payload: Payload<O>,
     /// The watch of its last key, if it has several: each names the one that was set before.
     pub(crate) last_secondary: Option<SecondaryId>,
     /// The watch of its first key.
@@ -285,7 +285,7 @@ impl<O> Entry<O> {
     /// Makes an entry with up to [`COUNTED_MAX`] watermark watches to be counted down. If it is
     /// held, the thread that parks it has the payload.
     #[inline]
-    pub(super) fn new(state: State<O>, times: &ParkTimes, link: Link) -> Self {
+    pub(super) fn new(payload: Payload<O>, times: &ParkTimes, link: Link) -> Self {
         debug_assert!(times.counted <= COUNTED_MAX);
         let info = times.info;
         // Most operations are plain. They get a box when an end is requested, if at all.
@@ -302,7 +302,7 @@ impl<O> Entry<O> {
             flags.set(Flags::NEEDS_VALUE);
         }
         Entry {
-            state,
+            payload,
             last_secondary: None,
             link,
             cold,
@@ -326,17 +326,17 @@ impl<O> Entry<O> {
 
     /// Returns the payload, unless the entry is held.
     pub(crate) fn payload(&self) -> Option<&O> {
-        match &self.state {
-            State::Parked(payload) => Some(payload),
-            State::Held => None,
+        match &self.payload {
+            Payload::Here(payload) => Some(payload),
+            Payload::Out => None,
         }
     }
 
     /// Returns the payload to be changed, unless the entry is held.
     pub(crate) fn payload_mut(&mut self) -> Option<&mut O> {
-        match &mut self.state {
-            State::Parked(payload) => Some(payload),
-            State::Held => None,
+        match &mut self.payload {
+            Payload::Here(payload) => Some(payload),
+            Payload::Out => None,
         }
     }
 
@@ -370,9 +370,9 @@ impl<O> Entry<O> {
     /// Takes the payload out, and leaves the entry held.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<O> {
-        match mem::replace(&mut self.state, State::Held) {
-            State::Parked(payload) => Some(payload),
-            State::Held => None,
+        match mem::replace(&mut self.payload, Payload::Out) {
+            Payload::Here(payload) => Some(payload),
+            Payload::Out => None,
         }
     }
 
@@ -541,7 +541,7 @@ impl<O> Entry<O> {
             return Decision::CheckAgain(payload, Cause::Recheck);
         }
         // 4. Nothing is asked for: it waits on.
-        self.state = State::Parked(payload);
+        self.payload = Payload::Here(payload);
         Decision::Parked
     }
 
@@ -566,7 +566,7 @@ impl<O> Entry<O> {
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        matches!(self.state, State::Held)
+        matches!(self.payload, Payload::Out)
     }
 }
 
@@ -574,7 +574,7 @@ impl<O> Entry<O> {
 mod tests {
     use super::*;
 
-    fn entry(state: State<u8>, counted: usize) -> Entry<u8> {
+    fn entry(payload: Payload<u8>, counted: usize) -> Entry<u8> {
         let times = ParkTimes {
             now: 0,
             deadline: Some(10),
@@ -585,12 +585,12 @@ mod tests {
             last_check: false,
             needs_value: false,
         };
-        Entry::new(state, &times, Link::NOWHERE)
+        Entry::new(payload, &times, Link::NOWHERE)
     }
 
     #[test]
     fn satisfied_check_beats_every_request() {
-        let mut entry = entry(State::Held, 0);
+        let mut entry = entry(Payload::Out, 0);
         assert_eq!(entry.claim(&Outcome::Expired), None);
         assert_eq!(
             entry.check_in(7, Verdict::Satisfied),
@@ -600,7 +600,7 @@ mod tests {
 
     #[test]
     fn recheck_of_held_entry_leaves_a_request() {
-        let mut entry = entry(State::Parked(7), 0);
+        let mut entry = entry(Payload::Here(7), 0);
         assert_eq!(entry.check_out(), Some(7));
         assert!(matches!(
             entry.visit(1, false),
@@ -619,7 +619,7 @@ mod tests {
 
     #[test]
     fn requested_event_beats_requested_recheck() {
-        let mut entry = entry(State::Held, 0);
+        let mut entry = entry(Payload::Out, 0);
         assert_eq!(entry.check_out_for_recheck(), None);
         assert_eq!(entry.check_out(), None);
         let again = entry.check_in(7, Verdict::Unsatisfied);
@@ -629,7 +629,7 @@ mod tests {
 
     #[test]
     fn entry_queued_for_last_check_is_held() {
-        let mut entry = entry(State::Parked(7), 0);
+        let mut entry = entry(Payload::Here(7), 0);
         assert!(matches!(entry.visit(10, true), Visited::LastCheck(7)));
         assert!(entry.is_held() && entry.is_ending());
         let cancelled = Outcome::Cancelled(CancelReason::Shutdown);
@@ -642,7 +642,7 @@ mod tests {
 
     #[test]
     fn entry_may_ask_for_a_last_check_itself() {
-        let mut entry = entry(State::Parked(7), 0);
+        let mut entry = entry(Payload::Here(7), 0);
         entry.flags.set(Flags::LAST_CHECK);
         assert!(matches!(entry.visit(9, false), Visited::Early { .. }));
         assert!(matches!(entry.visit(10, false), Visited::LastCheck(7)));
@@ -651,7 +651,7 @@ mod tests {
 
     #[test]
     fn flags_do_not_touch_the_count() {
-        let mut entry = entry(State::Held, COUNTED_MAX);
+        let mut entry = entry(Payload::Out, COUNTED_MAX);
         entry.watched(None, true);
         assert_eq!(entry.look(), Look::NewCheck);
         assert_eq!(entry.look(), Look::SameCheck);
@@ -667,7 +667,7 @@ mod tests {
 
     #[test]
     fn entry_is_no_larger_than_its_parts() {
-        assert_eq!(size_of::<State<Box<u64>>>(), 8);
+        assert_eq!(size_of::<Payload<Box<u64>>>(), 8);
         assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 8 + 12 + 8 + 8 + 8 + 4);
     }
 }

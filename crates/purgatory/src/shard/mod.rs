@@ -53,7 +53,7 @@ pub(crate) use awaited::NoAnswer;
 pub(crate) use entries::{Entries, Inserted};
 pub(crate) use entry::{
     COUNTED_MAX, Cause, CheckedOut, ColdState, CountedDown, Entry, Look, MovedUp, ParkInfo,
-    ParkTimes, State, TurnCause, Waiter,
+    ParkTimes, Payload, TurnCause, Waiter,
 };
 pub(crate) use links::{Popped, SecondaryId, WAITERS_MAX, WalkId, WatchList};
 pub(crate) use quiet::QuietClock;
@@ -355,8 +355,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         let record = self.keys.add(key, hash);
         self.counts.parked += 1;
         let link = Link::new(WatchList::Plain, record);
-        let state = State::Parked(payload);
-        let inserted = self.entries.insert(times, follows, state, link);
+        let payload = Payload::Here(payload);
+        let inserted = self.entries.insert(times, follows, payload, link);
         self.keys.watch_alone(record, inserted.handle.id().index());
         inserted
     }
@@ -368,10 +368,10 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         record: u32,
         times: &ParkTimes,
         follows: Option<u64>,
-        state: State<O>,
+        payload: Payload<O>,
     ) -> Inserted {
-        self.counts.parked += u64::from(matches!(state, State::Parked(_)));
-        let inserted = self.entries.insert(times, follows, state, Link::NOWHERE);
+        self.counts.parked += u64::from(matches!(payload, Payload::Here(_)));
+        let inserted = self.entries.insert(times, follows, payload, Link::NOWHERE);
         self.link_in_turn(record, inserted.handle.id().index());
         inserted
     }

@@ -24,7 +24,7 @@ use std::{
     sync::Arc,
 };
 
-use futures::Payload;
+use futures::Operation;
 use reference::{Linked, Parked, Paths, Reference};
 use timer_core::{TimerHandle, TimingWheel, WheelSize};
 
@@ -74,7 +74,7 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-type Shard = super::Shard<Key, Payload>;
+type Shard = super::Shard<Key, Operation>;
 
 struct Model {
     shards: [Shard; HOMES],
@@ -97,9 +97,9 @@ struct Model {
     /// Values are up to this below a threshold.
     behind: u64,
     /// Payloads that a thread, or a queued job, holds.
-    held: Vec<CheckedOut<Payload>>,
+    held: Vec<CheckedOut<Operation>>,
     /// Payloads of operations that have ended, for which user code makes the answers.
-    unmade: Vec<(TimerHandle, Payload)>,
+    unmade: Vec<(TimerHandle, Operation)>,
     /// Operations whose watermark watch was taken: to be counted down or, if true, cancelled.
     taken: Vec<(TimerHandle, bool)>,
 }

@@ -19,7 +19,7 @@ use super::{
     awaited::last_waker_of,
     count_end,
     entries::Entries,
-    entry::{Entry, Flags, State},
+    entry::{Entry, Flags, Payload},
     links::{Link, Popped, WatchList},
     watchers::Links,
     watermark_queue::{Lowest, Unmet, WatermarkKind},
@@ -108,7 +108,7 @@ impl<O: DelayedOperation> Entries<O> {
             // 1. The holder of a held one ends it.
             let weight = entry.info().weight;
             let is_abandoned = entry.flags.has(Flags::ABANDONED);
-            let State::Parked(payload) = &mut entry.state else {
+            let Payload::Here(payload) = &mut entry.payload else {
                 entry.claim(&Outcome::Completed);
                 return Fate::Stays;
             };
@@ -198,8 +198,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.counts.parked += 1;
         let watermarks = self.keys.watermarks_end(record);
         let link = Link::new(WatchList::Unmet, record);
-        let state = State::Parked(payload);
-        let inserted = self.entries.insert(times, follows, state, link);
+        let payload = Payload::Here(payload);
+        let inserted = self.entries.insert(times, follows, payload, link);
         let watermark = Watermark {
             threshold,
             kind: WatermarkKind::Threshold,

@@ -26,7 +26,7 @@ use timer_core::{TimerHandle, TimingWheel};
 use super::{
     ColdParts, Shard, Watch,
     entries::{Entries, Inserted},
-    entry::{Entry, ParkTimes, State, Waiter},
+    entry::{Entry, ParkTimes, Payload, Waiter},
     links::{
         Link, ListEnd, Popped, SLOT, SecondaryId, SecondaryWatch, SecondaryWatches, WAITERS_MAX,
         WalkCursor, WalkId, WatchList,
@@ -165,8 +165,8 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Puts an operation in and watches its first key, which has this record. The shard must not
     /// refuse it.
     ///
-    /// An operation with one key comes as [`State::Parked`], checked. Otherwise its parker holds
-    /// the payload ([`State::Held`]), and goes on with [`watch`](Self::watch) for the other keys,
+    /// An operation with one key comes as [`Payload::Here`], checked. Otherwise its parker holds
+    /// the payload ([`Payload::Out`]), and goes on with [`watch`](Self::watch) for the other keys,
     /// [`arrived`](Self::arrived) and [`check_in`](Self::check_in). `follows` is the sequence of
     /// the operation before, when order matters over several shards.
     #[inline(always)]
@@ -175,14 +175,14 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         record: u32,
         times: &ParkTimes,
         follows: Option<u64>,
-        state: State<O>,
+        payload: Payload<O>,
         watermark: Option<Watermark>,
     ) -> Inserted {
-        self.counts.parked += u64::from(matches!(state, State::Parked(_)));
+        self.counts.parked += u64::from(matches!(payload, Payload::Here(_)));
         // The record is at hand while the entry is put in, with its link.
         let end = self.keys.list_end(record, watermark);
         let link = end.link(record);
-        let inserted = self.entries.insert(times, follows, state, link);
+        let inserted = self.entries.insert(times, follows, payload, link);
         let handle = inserted.handle;
         let mut links = Links::new(&mut self.entries, &mut self.cold);
         links.add(end, handle, handle.id().index());

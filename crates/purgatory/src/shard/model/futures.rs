@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     super::{
-        NoAnswer, State,
+        NoAnswer, Payload,
         answer::{Abandoned, Completed},
     },
     reference::Answered,
@@ -17,7 +17,7 @@ use crate::operation::{Answering, CancelReason, DelayedOperation, Outcome};
 
 /// The payload of an operation.
 #[derive(Debug)]
-pub(in crate::shard) struct Payload {
+pub(in crate::shard) struct Operation {
     pub(super) number: u64,
     stage: Stage,
 }
@@ -40,14 +40,14 @@ impl Wake for Task {
     fn wake(self: Arc<Self>) {}
 }
 
-impl Payload {
+impl Operation {
     pub(super) fn new(number: u64, awaited: bool) -> Self {
         let stage = if awaited {
             Stage::Awaited(None)
         } else {
             Stage::Plain
         };
-        Payload { number, stage }
+        Operation { number, stage }
     }
 
     /// True if its answer takes user code, and so is put in after it has ended.
@@ -64,7 +64,7 @@ impl Payload {
     }
 }
 
-impl DelayedOperation for Payload {
+impl DelayedOperation for Operation {
     const AWAITED: bool = true;
 
     fn try_complete(&mut self) -> bool {
@@ -82,7 +82,7 @@ impl DelayedOperation for Payload {
         if !matches!(self.stage, Stage::Awaited(_)) {
             return Answering::NotAwaited;
         }
-        if Payload::is_slow(self.number) {
+        if Operation::is_slow(self.number) {
             return Answering::Unmade;
         }
         Answering::Made(self.complete(outcome.clone()))
@@ -139,7 +139,7 @@ impl Model {
         }
     }
 
-    fn answered(&mut self, found: super::super::awaited::Answered<Payload>, expected: Answered) {
+    fn answered(&mut self, found: super::super::awaited::Answered<Operation>, expected: Answered) {
         let Some(payload) = found.payload else {
             assert_eq!(expected.outcome, None, "its answer is made elsewhere");
             return;
@@ -238,7 +238,7 @@ impl Model {
                 shard.put_answer(id, payload).unwrap().or(before)
             }
             None => {
-                let complete = |payload: &mut Payload| payload.complete(Outcome::Completed);
+                let complete = |payload: &mut Operation| payload.complete(Outcome::Completed);
                 shard.answer_ended(id, complete).unwrap()
             }
         };
@@ -247,12 +247,12 @@ impl Model {
         answered.outcome = Some(Outcome::Completed);
     }
 
-    /// Makes the state in which an operation comes to its shard.
-    pub(super) fn state_of(payload: u64, awaited: bool, at_once: bool) -> State<Payload> {
+    /// Makes the payload with which an operation comes to its shard.
+    pub(super) fn payload_of(payload: u64, awaited: bool, at_once: bool) -> Payload<Operation> {
         if at_once {
-            State::Parked(Payload::new(payload, awaited))
+            Payload::Here(Operation::new(payload, awaited))
         } else {
-            State::Held
+            Payload::Out
         }
     }
 }

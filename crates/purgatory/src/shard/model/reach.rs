@@ -97,12 +97,12 @@ impl Model {
     fn show(&mut self, id: TimerHandle) {
         let replaces = self.random.bool();
         let mut shown = None;
-        let look = |it: InPlace<'_, Key, Payload>| {
+        let look = |it: InPlace<'_, Key, Operation>| {
             let first_key = it.first_key.map(|key| key.number);
             let payload = it.payload.map(|payload| {
                 let number = payload.number;
                 if replaces {
-                    *payload = Payload::new(number, false);
+                    *payload = Operation::new(number, false);
                 }
                 number
             });

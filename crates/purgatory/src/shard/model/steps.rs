@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        CheckedIn, CountedDown, Inserted, ParkTimes, Popped, State, Then, TurnCause, Verdict,
+        CheckedIn, CountedDown, Inserted, ParkTimes, Payload, Popped, Then, TurnCause, Verdict,
         WatchList,
         entry::{Cause, Decision},
         watchers::SecondaryKey,
@@ -16,7 +16,7 @@ use crate::{
     shard::WatermarkKind,
 };
 
-type Ended = super::super::Ended<Key, Payload>;
+type Ended = super::super::Ended<Key, Operation>;
 
 impl Model {
     pub(super) fn step(&mut self) {
@@ -116,8 +116,8 @@ impl Model {
         // 2. The shard.
         let in_turn = to_watch.is_empty() && watermark.is_none() && self.random.bool();
         let awaited = self.random.bool();
-        let state = Model::state_of(payload, awaited, at_once);
-        let inserted = self.put_in(key, watermark, in_turn, times, state);
+        let operation = Model::payload_of(payload, awaited, at_once);
+        let inserted = self.put_in(key, watermark, in_turn, times, operation);
         let armed = times.armed.unwrap_or(u64::MAX);
         // 3. The reference.
         let id = inserted.handle;
@@ -151,7 +151,7 @@ impl Model {
         watermark: Option<Watermark>,
         in_turn: bool,
         times: ParkTimes,
-        state: State<Payload>,
+        payload: Payload<Operation>,
     ) -> Inserted {
         // 1. Put it in.
         let of = self.key(key);
@@ -164,15 +164,15 @@ impl Model {
         let shard = &mut self.shards[key.shard()];
         assert_eq!(shard.refuses(), None);
         let record = shard.record_of(&watch);
-        let inserted = match (state, watermark) {
-            (state, _) if in_turn => shard.park_in_turn(record, &times, None, state),
+        let inserted = match (payload, watermark) {
+            (payload, _) if in_turn => shard.park_in_turn(record, &times, None, payload),
             // As a wait for a value is.
-            (State::Parked(payload), Some(watermark))
+            (Payload::Here(payload), Some(watermark))
                 if watermark.kind == WatermarkKind::Threshold && self.random.bool() =>
             {
                 shard.park_for_value(record, watermark.threshold, &times, None, payload)
             }
-            (state, _) => shard.park_at(record, &times, None, state, watermark),
+            (payload, _) => shard.park_at(record, &times, None, payload, watermark),
         };
         // 2. The wheel knows of it, unless it is never due.
         assert_eq!(
@@ -241,7 +241,7 @@ impl Model {
     fn all_watched(&mut self, id: TimerHandle) {
         let passed = self.random.u8(..4) == 0;
         let parked = self.reference.get(id).unwrap();
-        let payload = Payload::new(parked.payload, parked.awaited);
+        let payload = Operation::new(parked.payload, parked.awaited);
         let last = parked.tickets.last().copied();
         parked.to_watch = None;
         parked.event |= passed;
@@ -304,7 +304,7 @@ impl Model {
         self.check_in_as(held);
     }
 
-    fn check_in_as(&mut self, held: CheckedOut<Payload>) {
+    fn check_in_as(&mut self, held: CheckedOut<Operation>) {
         let id = held.handle;
         let verdict = held.verdict;
         let checked_in = self.shards[id.shard()].check_in(held, None);
@@ -348,7 +348,7 @@ impl Model {
             outcome: None,
             waker: None,
         };
-        let is_slow = Payload::is_slow(payload) || !parked.tickets.is_empty();
+        let is_slow = Operation::is_slow(payload) || !parked.tickets.is_empty();
         match ended.then {
             Then::CallBack {
                 payload: called,

@@ -126,7 +126,7 @@ impl Model {
     }
 
     /// Keeps the payload of a last check as its job does, until a later step checks it in.
-    fn queue_last_check(&mut self, held: CheckedOut<Payload>, deadline: u64) {
+    fn queue_last_check(&mut self, held: CheckedOut<Operation>, deadline: u64) {
         let parked = self.reference.get(held.handle).unwrap();
         assert_eq!(
             (held.payload.number, deadline, held.cause),
