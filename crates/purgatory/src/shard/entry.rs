@@ -111,8 +111,7 @@ pub(crate) struct Entry<O> {
     pub(crate) deadline: u64,
     /// The nanosecond of the timer's clock at which it was parked.
     parked_ns: u64,
-    /// Watermark watches still to be met. An operation in turn has none, and uses a bit above the
-    /// count: [`FOR_ALL`].
+    /// Watermark watches still to be met.
     remaining: u16,
     pub(super) flags: Flags,
 }
@@ -152,29 +151,31 @@ impl Flags {
     /// An event came by while the entry was held, or waited behind others in turn; or an advance is
     /// about to have it checked.
     const EVENT: u16 = 1;
+    /// The pending event of an operation in turn is for all in turn. Means nothing without `EVENT`.
+    const EVENT_FOR_ALL: u16 = 1 << 1;
     /// A recheck came by while the entry was held.
-    const RECHECK: u16 = 1 << 1;
+    const RECHECK: u16 = 1 << 2;
 
     // Marks.
 
     /// A recheck is queued on the executor.
-    const RECHECK_QUEUED: u16 = 1 << 2;
+    const RECHECK_QUEUED: u16 = 1 << 3;
     /// A snapshot has seen the check that is under way.
-    const SEEN: u16 = 1 << 3;
+    const SEEN: u16 = 1 << 4;
     /// It is checked once more when its time is up. Set at parking, for good.
-    const LAST_CHECK: u16 = 1 << 4;
+    const LAST_CHECK: u16 = 1 << 5;
     /// Only a check gives the value that it yields. Set at parking, for good.
-    const NEEDS_VALUE: u16 = 1 << 5;
+    const NEEDS_VALUE: u16 = 1 << 6;
 
     // The life cycle, each set for good.
 
     /// Its operation has ended, and it is kept for its future.
-    pub(super) const ENDED: u16 = 1 << 6;
+    pub(super) const ENDED: u16 = 1 << 7;
     /// No future waits for it: that was dropped, so its holder does not keep it, or another payload
     /// was put in its place.
-    pub(super) const ABANDONED: u16 = 1 << 7;
+    pub(super) const ABANDONED: u16 = 1 << 8;
     /// It has ended, and has its answer.
-    pub(super) const ANSWERED: u16 = 1 << 8;
+    pub(super) const ANSWERED: u16 = 1 << 9;
 
     #[inline(always)]
     pub(super) fn has(self, flag: u16) -> bool {
@@ -226,11 +227,8 @@ impl ParkInfo {
     };
 }
 
-/// The most watermark watches that an entry can count.
+/// The most watermark watches that an entry counts.
 pub(crate) const COUNTED_MAX: usize = (1 << 14) - 1;
-
-/// The pending event of an operation in turn is for all in turn.
-const FOR_ALL: u16 = 1 << 15;
 
 /// The entry's decision on a payload that is checked in.
 #[derive(Debug, PartialEq, Eq)]
@@ -401,12 +399,11 @@ impl<O> Entry<O> {
                 self.flags.set(Flags::EVENT);
             }
             if cause == TurnCause::EventForAll {
-                self.remaining |= FOR_ALL;
+                self.flags.set(Flags::EVENT_FOR_ALL);
             }
             return None;
         };
-        self.flags.clear(Flags::EVENT);
-        self.remaining &= !FOR_ALL;
+        self.flags.clear(Flags::EVENT | Flags::EVENT_FOR_ALL);
         // An event that came by while it was parked, behind others, is its own.
         match cause.max(pending) {
             TurnCause::MovedUp => Some((payload, Cause::MovedUp)),
@@ -418,7 +415,7 @@ impl<O> Entry<O> {
     pub(super) fn pending_turn_cause(&self) -> TurnCause {
         if !self.flags.has(Flags::EVENT) {
             TurnCause::MovedUp
-        } else if self.remaining & FOR_ALL != 0 {
+        } else if self.flags.has(Flags::EVENT_FOR_ALL) {
             TurnCause::EventForAll
         } else {
             TurnCause::EventForOne
