@@ -89,7 +89,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// purgatory still full. An executor that falls behind leads to refusals, not to memory use.
     /// With a limit, all threads share a counter.
     pub fn max_parked(mut self, max: usize) -> Self {
-        self.settings.permits = Some(Limit::new(max as u64));
+        self.settings.max_parked = Some(Limit::new(max as u64));
         self
     }
 
@@ -126,7 +126,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn max_weight(mut self, max: u64) -> Self {
-        self.settings.weights = Some(Limit::new(max));
+        self.settings.max_weight = Some(Limit::new(max));
         self
     }
 
@@ -272,8 +272,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         let settings = Settings {
             name: name.into().into(),
             callbacks_on_executor: false,
-            permits: None,
-            weights: None,
+            max_parked: None,
+            max_weight: None,
             recheck_every: None,
             on_missed: None,
         };

@@ -318,7 +318,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 CheckedIn::Parked => {}
                 CheckedIn::CheckAgain(held) => check_again.push(held),
                 CheckedIn::Ended(mut over) => {
-                    self.return_place(&over.then, &mut over.to_release);
+                    self.return_answered_place(&over.then, &mut over.to_release);
                     ended.push(over);
                 }
             },

@@ -95,7 +95,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         now_ns: EndedAt,
     ) -> Option<Ended<K, O>> {
         let (then, mut to_release) = first_shard.claim(handle, outcome, now_ns)?;
-        self.return_place(&then, &mut to_release);
+        self.return_answered_place(&then, &mut to_release);
         Some(Ended {
             then,
             outcome: outcome.clone(),
@@ -112,7 +112,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         then: &Then<O>,
         to_release: &mut ToRelease<K>,
     ) {
-        self.return_place(then, to_release);
+        self.return_answered_place(then, to_release);
         drop(first_shard);
     }
 
@@ -120,21 +120,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// lock hold. Once unlocked, its future may take the answer, and go on to park another
     /// operation.
     #[inline(always)]
-    pub(super) fn return_place(&self, then: &Then<O>, to_release: &mut ToRelease<K>) {
+    pub(super) fn return_answered_place(&self, then: &Then<O>, to_release: &mut ToRelease<K>) {
         if O::AWAITED && matches!(then, Then::Wake(_)) && !failpoint!(AnsweredKeepsPlace) {
-            self.release_permit(to_release.weight.take());
+            self.return_place(to_release.weight.take());
         }
     }
 
     /// Unlocks the shard of an operation whose answer is in its entry. Its place is returned before
-    /// that, as [`return_place`](Self::return_place) says.
+    /// that, as [`return_answered_place`](Self::return_answered_place) says.
     #[inline(always)]
-    pub(super) fn unlock_answered(&self, first_shard: LockedShard<'_, K, O>, permit: Option<u64>) {
+    pub(super) fn unlock_answered(&self, first_shard: LockedShard<'_, K, O>, weight: Option<u64>) {
         if failpoint!(AnsweredKeepsPlace) {
             drop(first_shard);
-            return self.release_permit(permit);
+            return self.return_place(weight);
         }
-        self.release_permit(permit);
+        self.return_place(weight);
     }
 
     /// Unlocks the shard of a key whose value has met waits. Places of answered ones are returned
@@ -143,16 +143,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(super) fn unlock_met(&self, shard: LockedShard<'_, K, O>, met: &MetWaits<O>) {
         if failpoint!(AnsweredKeepsPlace) {
             drop(shard);
-            return self.release_met(met);
+            return self.return_met_places(met);
         }
-        self.release_met(met);
+        self.return_met_places(met);
     }
 
     /// Returns the places of the met waits that are answered.
     #[inline]
-    pub(super) fn release_met(&self, met: &MetWaits<O>) {
+    pub(super) fn return_met_places(&self, met: &MetWaits<O>) {
         if met.answered > 0 {
-            self.release_permits(met.answered, met.answered_weight);
+            self.return_places(met.answered, met.answered_weight);
         }
     }
 
@@ -218,7 +218,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         to_release: ToRelease<K>,
     ) {
         drop(to_release.emptied_key);
-        self.release_permit(to_release.weight);
+        self.return_place(to_release.weight);
         self.report_outcome(then, outcome);
         if let Some(cold) = to_release.cold {
             self.drop_cold(cold);
@@ -294,8 +294,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.finish(call, wait.into_ended());
             return;
         }
-        let (permit, then) = wait.into_parts();
-        self.release_permit(permit);
+        let (weight, then) = wait.into_parts();
+        self.return_place(weight);
         self.report_outcome(then, Outcome::Completed);
     }
 

@@ -287,8 +287,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         for shard in 0..self.shards.count() {
             self.shards.lock(shard).add_to(&mut stats);
         }
-        if let Some(weights) = &self.settings.weights {
-            stats.weight = weights.taken();
+        if let Some(max_weight) = &self.settings.max_weight {
+            stats.weight = max_weight.taken();
         }
         // 2. The others. Each operation that ended at once or was refused is taken for checked;
         //    those that were not are subtracted.

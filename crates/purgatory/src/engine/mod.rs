@@ -111,9 +111,9 @@ pub(crate) struct Settings<K> {
     /// Every callback runs on the executor, not only those of expired operations.
     pub(crate) callbacks_on_executor: bool,
     /// The bound on the number of parked operations.
-    pub(crate) permits: Option<Limit>,
+    pub(crate) max_parked: Option<Limit>,
     /// The bound on the sum of the parked operations' weights.
-    pub(crate) weights: Option<Limit>,
+    pub(crate) max_weight: Option<Limit>,
     /// The interval of checks without an event; `None` for none.
     pub(crate) recheck_every: Option<Duration>,
     /// The hook of the last check when time is up; the hook is called for each operation
@@ -335,22 +335,22 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         now_ns
     }
 
-    /// Returns the place and weight of an operation that has ended, if it was parked.
+    /// Returns the place of an operation that has ended, if it has one, and so a weight.
     #[inline]
-    fn release_permit(&self, permit: Option<u64>) {
-        if let Some(weight) = permit {
-            self.release_permits(1, weight);
+    fn return_place(&self, weight: Option<u64>) {
+        if let Some(weight) = weight {
+            self.return_places(1, weight);
         }
     }
 
     /// Returns the places of operations that have ended, and the sum of their weights.
     #[inline]
-    fn release_permits(&self, count: u64, weight: u64) {
-        if let Some(permits) = &self.settings.permits {
-            permits.release(count);
+    fn return_places(&self, count: u64, weight: u64) {
+        if let Some(max_parked) = &self.settings.max_parked {
+            max_parked.release(count);
         }
-        if let Some(weights) = &self.settings.weights {
-            weights.release(weight);
+        if let Some(max_weight) = &self.settings.max_weight {
+            max_weight.release(weight);
         }
     }
 

@@ -35,14 +35,14 @@ use crate::{
 
 /// A place among `max_parked` and a part of `max_weight`. Dropped, when nothing is parked after
 /// all, it returns both.
-pub(super) struct PermitGuard<'a, K: WatchKey, O: DelayedOperation> {
+pub(super) struct PlaceGuard<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
     pub(super) weight: u64,
 }
 
-impl<K: WatchKey, O: DelayedOperation> Drop for PermitGuard<'_, K, O> {
+impl<K: WatchKey, O: DelayedOperation> Drop for PlaceGuard<'_, K, O> {
     fn drop(&mut self) {
-        self.core.release_permit(Some(self.weight));
+        self.core.return_place(Some(self.weight));
     }
 }
 
@@ -217,15 +217,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return Ok(at_once(&call, to_park, outcome));
         }
 
-        // 2. Take a place. Dropped before the operation is parked, the permit returns it.
+        // 2. Take a place. Dropped before the operation is parked, the guard returns it.
         let operation = to_park.into_operation();
         let counted = threshold_watches(rules, watch_set);
         if counted > COUNTED_MAX {
             let too_many = RefusedReason::TooManyWatermarks { limit: COUNTED_MAX };
             return Err(Refused::new(operation, too_many));
         }
-        let permit = match self.permit(&operation) {
-            Ok(permit) => permit,
+        let place = match self.take_place(&operation) {
+            Ok(place) => place,
             Err(full) => {
                 self.count_if_skipped(&first);
                 return Err(Refused::new(operation, full));
@@ -238,7 +238,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         times.last_check = rules.last_check;
         times.needs_value = rules.needs_value;
         times.info = ParkInfo {
-            weight: permit.weight,
+            weight: place.weight,
             label: rules.label,
         };
         let parked = if rules.in_turn {
@@ -246,7 +246,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         } else {
             match self.park_under(operation, watch_set, &times)? {
                 PutIn::Parked(handle) => {
-                    forget(permit); // the ending returns it
+                    forget(place); // the ending returns it
                     return Ok(ParkResult::Parked(self.id(handle)).into());
                 }
                 PutIn::Held(handle, operation, changed) => {
@@ -254,7 +254,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 }
             }
         };
-        forget(permit); // the ending returns it
+        forget(place); // the ending returns it
 
         // 4. Check again if an event came by meanwhile.
         Ok(self.check_again(&call, parked).into())
@@ -330,26 +330,26 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Takes a place for an operation. Asks for its weight, if that is bounded.
     #[inline]
-    pub(super) fn permit(&self, operation: &O) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
+    pub(super) fn take_place(&self, operation: &O) -> Result<PlaceGuard<'_, K, O>, RefusedReason> {
         let mut weight = 1;
         // The weight first, so that an operation that is too heavy takes no place from others.
-        if let Some(weights) = &self.settings.weights {
+        if let Some(max_weight) = &self.settings.max_weight {
             weight = operation.weight();
-            if !weights.acquire(weight) {
-                let limit = weights.max();
+            if !max_weight.acquire(weight) {
+                let limit = max_weight.max();
                 return Err(RefusedReason::TooHeavy { weight, limit });
             }
         }
-        if let Some(permits) = &self.settings.permits {
-            if !permits.acquire(1) {
-                if let Some(weights) = &self.settings.weights {
-                    weights.release(weight);
+        if let Some(max_parked) = &self.settings.max_parked {
+            if !max_parked.acquire(1) {
+                if let Some(max_weight) = &self.settings.max_weight {
+                    max_weight.release(weight);
                 }
-                let limit = permits.max() as usize;
+                let limit = max_parked.max() as usize;
                 return Err(RefusedReason::Full { limit });
             }
         }
-        Ok(PermitGuard { core: self, weight })
+        Ok(PlaceGuard { core: self, weight })
     }
 
     /// Parks an operation without a check, alone under its key, which is handed back if it is
@@ -368,13 +368,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return Ok(ParkResult::Ended(outcome));
         }
 
-        // 2. Take a place. Dropped before the operation is parked, the permit returns it.
-        let permit = match self.permit(&operation) {
-            Ok(permit) => permit,
+        // 2. Take a place. Dropped before the operation is parked, the guard returns it.
+        let place = match self.take_place(&operation) {
+            Ok(place) => place,
             Err(full) => return Err(self.refused_alone(key, full)),
         };
         let mut times = self.park_times(now_ns, timeout);
-        times.info.weight = permit.weight;
+        times.info.weight = place.weight;
 
         // 3. Put it in, unless another one waits for the key.
         let hash = self.versions.hash(&key);
@@ -386,7 +386,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let inserted = shard.park_alone(&times, self.follows(), operation, key, hash);
         Self::work_at(&mut shard, &times, inserted.due);
         drop(shard);
-        forget(permit); // the ending returns it
+        forget(place); // the ending returns it
         Ok(ParkResult::Parked(self.id(inserted.handle)))
     }
 

@@ -89,14 +89,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             stats.callbacks_waiting as f64,
         );
         // The bounds add up as the numbers do that they bound.
-        if let Some(permits) = &self.settings.permits {
+        if let Some(max_parked) = &self.settings.max_parked {
             sum(
                 "purgatory_max_parked",
                 "Bound on operations",
-                permits.max() as f64,
+                max_parked.max() as f64,
             );
         }
-        if let Some(weights) = &self.settings.weights {
+        if let Some(max_weight) = &self.settings.max_weight {
             sum(
                 "purgatory_weight",
                 "Weight of operations now",
@@ -105,7 +105,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             sum(
                 "purgatory_max_weight",
                 "Bound on weight",
-                weights.max() as f64,
+                max_weight.max() as f64,
             );
         }
         self.add_surveyed(samples);

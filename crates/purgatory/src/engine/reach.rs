@@ -107,7 +107,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// turn is checked, inside a callback when the outermost call returns.
     fn hand_out(self: &Arc<Self>, mut ended: Ended<K, O>) -> O {
         self.release(&mut ended.to_release);
-        self.release_permit(ended.to_release.weight);
+        self.return_place(ended.to_release.weight);
         if let Some(moved_up) = ended.to_release.moved_up {
             let _call = Call::enter(&self.executors);
             self.queue_moved_up(moved_up);

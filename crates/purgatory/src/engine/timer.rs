@@ -66,7 +66,7 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         let mut shard = self.shards.lock(shard);
         let advanced = shard.expire(turn, |mut job, order| {
             if let CallbackJob::Call(ended) = &mut job {
-                self.return_place(&ended.then, &mut ended.to_release);
+                self.return_answered_place(&ended.then, &mut ended.to_release);
             }
             due.push(job, order);
         });

@@ -19,7 +19,7 @@ use crate::{
     engine::{
         Core, LockedShard,
         nested::Call,
-        park::{ParkedUnder, PermitGuard},
+        park::{ParkedUnder, PlaceGuard},
         walk::{MET_BATCH, Unfinished},
     },
     error::{Refused, RefusedReason},
@@ -124,12 +124,12 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     }
 
     /// Replaces the key's value by `to` of it, and completes the waits that it reaches; returns how
-    /// many. A missing value is 0. A new one takes a place among `places`. With an epoch, only if
-    /// that is the key's.
+    /// many. A missing value is 0. A new one counts against `max_keys`. With an epoch, only if that
+    /// is the key's.
     pub(crate) fn change_value<Q>(
         self: &Arc<Self>,
         key: &Q,
-        places: &Limit,
+        max_keys: &Limit,
         epoch: Option<u64>,
         to: impl Fn(u64) -> u64,
     ) -> Result<usize, RefusedReason>
@@ -154,11 +154,12 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             found = shard.find(key, hash);
         }
 
-        // 2. The new value. The first one takes a place.
+        // 2. The new value. The first one counts against `max_keys`.
         let changed = match found.and_then(|record| shard.change_value(record, &to)) {
             Some(changed) => changed,
             None => {
-                let (locked_again, record) = self.place_for(shard, found, key, hash, places)?;
+                let (locked_again, record) =
+                    self.record_for_value(shard, found, key, hash, max_keys)?;
                 shard = locked_again;
                 shard.set_value(record, to(0))
             }
@@ -177,7 +178,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     pub(crate) fn begin_epoch<Q>(
         self: &Arc<Self>,
         key: &Q,
-        places: &Limit,
+        max_keys: &Limit,
         epoch: u64,
         value: u64,
         cancel: Option<&CancelReason>,
@@ -198,7 +199,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         // 2. The new value. Unless waits are cancelled, this is an advance from here on.
         let (mut shard, record) = match found {
             Some(record) if shard.value(record).is_some() => (shard, record),
-            _ => self.place_for(shard, found, key, hash, places)?,
+            _ => self.record_for_value(shard, found, key, hash, max_keys)?,
         };
         self.versions.count_event(hash);
         let changed = shard.begin_epoch(record, epoch, value);
@@ -214,7 +215,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let mut met = MetWaits::new();
         let meet = |wait: &mut O| wait.meet(value);
         shard.take_met(record, value, usize::MAX, now_ns, &mut met, meet);
-        self.release_met(&met);
+        self.return_met_places(&met);
         let unmet = shard.unmet(record);
 
         // 4. Finish what ended, and cancel the others.
@@ -232,15 +233,15 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         Ok(ended + self.judge_all_ended(&call, met.quorums))
     }
 
-    /// Takes a place among `places` for a key that is to get its first value. Returns its record.
+    /// Counts a key that is to get its first value against `max_keys`. Returns its record.
     #[inline(never)]
-    fn place_for<'a, Q>(
+    fn record_for_value<'a, Q>(
         &self,
         mut shard: LockedShard<'a, K, O>,
         found: Option<u32>,
         key: &Q,
         hash: u64,
-        places: &Limit,
+        max_keys: &Limit,
     ) -> Result<(LockedShard<'a, K, O>, u32), RefusedReason>
     where
         Q: ToOwned<Owned = K> + ?Sized,
@@ -250,10 +251,10 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             Some(_) => None,
             None => Some(key.to_owned()),
         };
-        if !places.acquire(1) {
+        if !max_keys.acquire(1) {
             drop(shard);
             drop(copy); // with nothing locked
-            let limit = places.max() as usize;
+            let limit = max_keys.max() as usize;
             return Err(RefusedReason::TooManyKeys { limit });
         }
         let record = match (found, copy) {
@@ -314,7 +315,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     pub(crate) fn remove_value<Q: Hash + Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
-        places: &Limit,
+        max_keys: &Limit,
         reason: &CancelReason,
     ) -> usize {
         let call = Call::enter(&self.executors);
@@ -330,7 +331,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         drop(shard);
         drop(emptied_key); // with nothing locked
         if value.is_some() {
-            places.release(1);
+            max_keys.release(1);
         }
 
         // 2. The watches. A quorum waits on without this one, if it can.
@@ -458,19 +459,19 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             drop(shard);
             return Err(self.refuse(operation, reason));
         }
-        let permit = match self.permit(&operation) {
-            Ok(permit) => permit,
+        let place = match self.take_place(&operation) {
+            Ok(place) => place,
             Err(full) => {
                 drop(shard);
                 return Err(self.refuse(operation, full));
             }
         };
-        let times = self.value_times(now_ns, timeout, &operation, &permit);
+        let times = self.value_times(now_ns, timeout, &operation, &place);
         // The key's `Clone` may panic: nothing is parked yet.
         let record = found.unwrap_or_else(|| shard.add_key(key.to_owned(), hash));
         let inserted = shard.park_for_value(record, threshold, &times, self.follows(), operation);
         Self::work_at(&mut shard, &times, inserted.due);
-        mem::forget(permit); // the ending returns it
+        mem::forget(place); // the ending returns it
         Ok(ForValue::Parked(self.id(inserted.handle)))
     }
 
@@ -488,11 +489,11 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         now_ns: u64,
         timeout: Timeout,
         operation: &O,
-        permit: &PermitGuard<'_, K, O>,
+        place: &PlaceGuard<'_, K, O>,
     ) -> ParkTimes {
         let mut times = self.park_times(now_ns, timeout);
         times.needs_value = operation.needs_value();
-        times.info.weight = permit.weight;
+        times.info.weight = place.weight;
         times
     }
 
@@ -518,17 +519,17 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         }
 
         // 2. Take a place.
-        let permit = match self.permit(&operation) {
-            Ok(permit) => permit,
+        let place = match self.take_place(&operation) {
+            Ok(place) => place,
             Err(full) => return Err(self.refuse(operation, full)),
         };
-        let times = self.value_times(now_ns, timeout, &operation, &permit);
+        let times = self.value_times(now_ns, timeout, &operation, &place);
 
         // 3. Watch the keys.
         let parked = self
             .watch_members(operation, watermarks, &times)
             .inspect_err(|refused| self.report_refusal(refused.reason))?;
-        mem::forget(permit); // the ending returns it
+        mem::forget(place); // the ending returns it
 
         // 4. Judge it: members may have been reached, or removed, since step 1.
         let handle = parked.handle;

@@ -196,8 +196,8 @@ pub(crate) struct ToRelease<K> {
 }
 
 impl<K> ToRelease<K> {
-    /// Makes that of an operation that is under no key, and has a place if it has a weight.
-    pub(crate) fn place(weight: Option<u64>) -> Self {
+    /// Makes that of an operation that is under no key: of its place only, if it has a weight.
+    pub(crate) fn place_only(weight: Option<u64>) -> Self {
         ToRelease {
             weight,
             last_secondary: None,
@@ -242,7 +242,7 @@ impl<K, O> Ended<K, O> {
                 deadline: u64::MAX,
             },
             outcome,
-            to_release: ToRelease::place(None),
+            to_release: ToRelease::place_only(None),
         }
     }
 }
@@ -399,7 +399,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         Some(ToRelease {
             emptied_key,
             cold: entry.cold,
-            ..ToRelease::place(None)
+            ..ToRelease::place_only(None)
         })
     }
 

@@ -78,7 +78,7 @@ impl<O> MetWait<O> {
         Ended {
             then,
             outcome: Outcome::Completed,
-            to_release: ToRelease::place(weight),
+            to_release: ToRelease::place_only(weight),
         }
     }
 }

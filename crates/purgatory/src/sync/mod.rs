@@ -179,7 +179,7 @@ impl std::hash::Hasher for Number {
     }
 }
 
-/// A bound on places, or on weight, that are taken at a time.
+/// A bound on the operations, weight or keys that are taken at a time.
 #[derive(Debug)]
 pub(crate) struct Limit {
     max: u64,
