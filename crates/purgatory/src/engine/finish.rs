@@ -104,7 +104,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Unlocks the shard of an operation that ended. One whose answer is in its entry returns its
-    /// place before that.
+    /// place before that: see [`return_answered_place`](Self::return_answered_place).
     #[inline(always)]
     pub(super) fn unlock_ended(
         &self,
@@ -126,26 +126,29 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Unlocks the shard of an operation whose answer is in its entry. Its place is returned before
-    /// that, as [`return_answered_place`](Self::return_answered_place) says.
+    /// Unlocks the shard of an operation whose answer is in its entry.
     #[inline(always)]
     pub(super) fn unlock_answered(&self, first_shard: LockedShard<'_, K, O>, weight: Option<u64>) {
-        if failpoint!(AnsweredKeepsPlace) {
-            drop(first_shard);
-            return self.return_place(weight);
-        }
-        self.return_place(weight);
+        Self::unlock_after(first_shard, || self.return_place(weight));
     }
 
-    /// Unlocks the shard of a key whose value has met waits. Places of answered ones are returned
-    /// before that, as in [`unlock_answered`](Self::unlock_answered).
+    /// Unlocks the shard of a key whose value has met waits, of which some are answered.
     #[inline(always)]
     pub(super) fn unlock_met(&self, shard: LockedShard<'_, K, O>, met: &MetWaits<O>) {
+        Self::unlock_after(shard, || self.return_met_places(met));
+    }
+
+    /// Returns the places of operations whose answers are in their entries, then unlocks the shard.
+    #[inline(always)]
+    fn unlock_after(shard: LockedShard<'_, K, O>, return_places: impl FnOnce()) {
         if failpoint!(AnsweredKeepsPlace) {
             drop(shard);
-            return self.return_met_places(met);
+            return_places();
+            return;
         }
-        self.return_met_places(met);
+        return_places();
+        // Not before: a future that takes its answer may park again, and finds the place free.
+        drop(shard);
     }
 
     /// Returns the places of the met waits that are answered.
