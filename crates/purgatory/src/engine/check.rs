@@ -6,8 +6,8 @@
 //! payload in.
 //!
 //! *Not in turn*: a plain event finds plain watches only. The operations that `check_batch` and
-//! `check_alone` check never wait in turn, so their ends do not look for the next in turn. An
-//! operation that may wait in turn is checked by `check_held` or `check_many`.
+//! `check_single` check never wait in turn, so their ends do not look for the next in turn. An
+//! operation that may wait in turn is checked by `check_held` or `check_together`.
 
 use std::{any::Any, collections::HashSet, sync::Arc};
 
@@ -198,10 +198,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.check_out_elsewhere(batch);
         }
         if batch.found.len() > 1 {
-            return self.check_many(call, batch, O::try_complete);
+            return self.check_together(call, batch, O::try_complete);
         }
         match batch.pop() {
-            Some(held) => self.check_alone(call, held),
+            Some(held) => self.check_single(call, held),
             None => 0,
         }
     }
@@ -209,15 +209,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Checks an operation for an event, and finishes it if it ended. It does not wait in turn.
     /// Returns 1 if it completed.
     #[inline]
-    pub(super) fn check_alone(self: &Arc<Self>, call: &Call<'_>, mut held: CheckedOut<O>) -> usize {
+    pub(super) fn check_single(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        mut held: CheckedOut<O>,
+    ) -> usize {
         held.verdict = self.check(&mut held.payload, O::try_complete);
         // The common case apart: what ended goes straight to its finish.
         if held.verdict == Verdict::Satisfied {
             let now_ns = self.ending_at();
             let mut first_shard = self.first_shard_of(held.handle);
-            let (then, mut to_release) = first_shard.check_in_true(held, now_ns);
+            let (then, mut to_release) = first_shard.check_in_satisfied(held, now_ns);
             self.unlock_ended(first_shard, &then, &mut to_release);
-            self.finish_true(call, then, to_release);
+            self.finish_satisfied(call, then, to_release);
             return 1;
         }
         match self.check_in(held).ended {
@@ -237,7 +241,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if batch.elsewhere {
             self.check_out_elsewhere(batch);
         }
-        self.check_many(call, batch, |operation| operation.try_complete_with(event))
+        self.check_together(call, batch, |operation| operation.try_complete_with(event))
     }
 
     /// Checks operations, each once however often it is listed; returns how many completed.
@@ -258,7 +262,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
             self.check_out_elsewhere(&mut batch);
             // Some may wait in turn, so `check_batch` is not for them.
-            completed += self.check_many(call, &mut batch, O::try_complete);
+            completed += self.check_together(call, &mut batch, O::try_complete);
         }
         completed
     }
@@ -266,7 +270,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Checks the one waiter of a batch, if it can be checked out, and finishes it if it ended.
     /// Returns true when this check came true: an operation that another thread completed meanwhile
     /// has not used the event up.
-    pub(super) fn check_one(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> bool {
+    pub(super) fn check_for_one_event(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        batch: &mut Batch<O>,
+    ) -> bool {
         self.check_out_elsewhere(batch);
         let Some(held) = batch.pop() else {
             return false;
@@ -296,7 +304,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Checks a batch by `check`, unlocked, then checks it back in, locking each shard once per run
     /// of neighbours. Returns how many completed.
-    fn check_many(
+    fn check_together(
         self: &Arc<Self>,
         call: &Call<'_>,
         batch: &mut Batch<O>,

@@ -51,7 +51,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Finishes an operation whose check came true, as [`finish`](Self::finish) does. Most
     /// operations end so: it is inlined, and takes them in parts, which stay in registers.
     #[inline(always)]
-    pub(super) fn finish_true(
+    pub(super) fn finish_satisfied(
         self: &Arc<Self>,
         call: &Call<'_>,
         then: Then<O>,

@@ -419,11 +419,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if others.is_empty() && !event_passed {
             shard.counts.checks += u64::from(O::CHECKED);
             let payload = Payload::Here(operation);
-            let handle = self.put_in(&mut shard, record, times, payload, first.watermark);
+            let handle = self.insert_entry(&mut shard, record, times, payload, first.watermark);
             return Ok(PutIn::Parked(handle));
         }
         // Otherwise this thread holds it until all keys are watched.
-        let handle = self.put_in_held(&mut shard, record, times, first.watermark);
+        let handle = self.insert_held(&mut shard, record, times, first.watermark);
         Ok(PutIn::Held(handle, operation, event_passed))
     }
 
@@ -495,7 +495,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         //    pending.
         if shard.has_in_turn(record) {
             let payload = Payload::Here(operation);
-            let handle = self.put_in_turn(&mut shard, record, times, payload);
+            let handle = self.insert_in_turn(&mut shard, record, times, payload);
             if let Some(entry) = shard.get_mut(handle) {
                 if event_passed {
                     entry.request_check();
@@ -512,13 +512,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if !event_passed && !was_behind {
             let payload = Payload::Here(operation);
             return Ok(ParkedUnder {
-                handle: self.put_in_turn(&mut shard, record, times, payload),
+                handle: self.insert_in_turn(&mut shard, record, times, payload),
                 checked_in: CheckedIn::Parked,
             });
         }
 
         // 3. The head, since those ahead have left, or an event came by: this thread checks it.
-        let handle = self.put_in_turn(&mut shard, record, times, Payload::Out);
+        let handle = self.insert_in_turn(&mut shard, record, times, Payload::Out);
         shard.arrived(handle, None, false);
         let cause = if event_passed {
             Cause::Event
@@ -552,7 +552,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Puts an operation into the shard of its first key, whose record this is, or an entry for one
     /// that its parker holds. Always inlined: most parking is this.
     #[inline(always)]
-    fn put_in(
+    fn insert_entry(
         &self,
         shard: &mut LockedShard<'_, K, O>,
         record: u32,
@@ -567,18 +567,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Puts an entry for an operation that its parker holds into the shard of its first key.
     #[inline(never)]
-    pub(super) fn put_in_held(
+    pub(super) fn insert_held(
         &self,
         shard: &mut LockedShard<'_, K, O>,
         record: u32,
         times: &ParkTimes,
         watermark: Option<Watermark>,
     ) -> TimerHandle {
-        self.put_in(shard, record, times, Payload::Out, watermark)
+        self.insert_entry(shard, record, times, Payload::Out, watermark)
     }
 
-    /// Puts an operation in turn into the shard of its key, as [`put_in`](Self::put_in) does.
-    fn put_in_turn(
+    /// Puts an operation in turn into the shard of its key, as [`insert_entry`](Self::insert_entry)
+    /// does.
+    fn insert_in_turn(
         &self,
         shard: &mut LockedShard<'_, K, O>,
         record: u32,

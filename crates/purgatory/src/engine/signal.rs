@@ -225,7 +225,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let held = begun.shard.check_out_here(only);
             drop(begun.shard);
             return match held {
-                Some(held) => self.check_alone(call, held),
+                Some(held) => self.check_single(call, held),
                 None => 0,
             };
         }
@@ -259,7 +259,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut batch = Batch::new();
         let mut walk = begun.walk(self, 1, &mut batch);
         loop {
-            if self.check_one(call, &mut batch) {
+            if self.check_for_one_event(call, &mut batch) {
                 return true;
             }
             if !walk.next_into(1, &mut batch) {

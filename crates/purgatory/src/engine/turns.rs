@@ -60,11 +60,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let head = shard.check_out_head(record, cause);
         drop(shard);
-        self.check_in_turn(call, head, cause)
+        self.serve_heads(call, head, cause)
     }
 
     /// Checks a head that this thread holds, then each that moves up, until a check is false.
-    fn check_in_turn(
+    fn serve_heads(
         self: &Arc<Self>,
         call: &Call<'_>,
         mut head: Option<CheckedOut<O>>,
@@ -101,6 +101,6 @@ impl<K: WatchKey, O: DelayedOperation> Turns for Core<K, O> {
         let call = Call::enter(&self.executors);
         let MovedUp { handle, cause } = moved_up;
         let head = self.first_shard_of(handle).check_out_in_turn(handle, cause);
-        self.check_in_turn(&call, head, cause);
+        self.serve_heads(&call, head, cause);
     }
 }

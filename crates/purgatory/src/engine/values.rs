@@ -576,7 +576,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         // The key's `Eq` or `Clone` may panic here. The shard is unlocked then, before the
         // operation is dropped.
         let record = shard.record_of(first);
-        let handle = self.put_in_held(&mut shard, record, times, first.watermark);
+        let handle = self.insert_held(&mut shard, record, times, first.watermark);
         drop(shard);
         self.watch_others(operation, handle, others, false)
     }

@@ -513,7 +513,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// beats every request, so none is read: the entry goes, or stays with the answer for its
     /// future.
     #[inline(always)]
-    pub(crate) fn check_in_true(
+    pub(crate) fn check_in_satisfied(
         &mut self,
         held: CheckedOut<O>,
         now_ns: EndedAt,

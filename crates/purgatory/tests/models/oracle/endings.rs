@@ -184,7 +184,7 @@ impl Reference {
                 Work::CallBack(number, outcome) => self.call_back_now(number, outcome),
                 Work::Event(key, event) => _ = self.event(true, key, event),
                 Work::MovedUpBehind(number) => self.check_behind(number),
-                Work::MovedUp(handle) => _ = self.check_in_turn(true, Some(handle)),
+                Work::MovedUp(handle) => _ = self.serve_heads(true, Some(handle)),
             }
         }
         self.inside = false;

@@ -82,7 +82,7 @@ impl Reference {
         let check = Saw::Check(next.number, self.all[next.number].look + 1);
         if is_last || self.seen.get(self.log.len()) == Some(&check) {
             self.left_together.swap_remove(at);
-            self.check_in_turn(true, Some(next));
+            self.serve_heads(true, Some(next));
         }
     }
 
@@ -100,11 +100,11 @@ impl Reference {
     /// Checks the head of those in turn for an event, if some waited in turn as it began.
     pub fn event_in_turn(&mut self, nested: bool, key: Key, began: bool) -> Served {
         let head = self.handles(self.line(key)).first().copied();
-        self.check_in_turn(nested, head.filter(|_| began))
+        self.serve_heads(nested, head.filter(|_| began))
     }
 
     /// Checks a head, and the next as long as heads end. One that has left had the next checked.
-    pub fn check_in_turn(&mut self, nested: bool, mut head: Option<Handle>) -> Served {
+    pub fn serve_heads(&mut self, nested: bool, mut head: Option<Handle>) -> Served {
         let mut served = Served::default();
         while let Some(handle) = head.take() {
             let number = handle.number;
