@@ -43,8 +43,8 @@
 //! Files call only files further left; the test `house/calls` follows each call:
 //!
 //! ```text
-//! mod < inspect < finish < answer, check < turns, walk < signal, park, end, reach < values, timer
-//!   < publish
+//! mod < inspect, places < finish < answer, check < turns, walk < signal, park, end, reach
+//!   < values, timer < publish
 //! ```
 //!
 //! [`nested`], [`versions`], [`watch_set`] and [`trace`] know no purgatory.
@@ -56,6 +56,7 @@ pub(crate) mod finish;
 mod inspect;
 mod nested;
 mod park;
+mod places;
 #[cfg(feature = "metrics")]
 mod publish;
 mod reach;
@@ -333,25 +334,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut now_ns = None;
         self.call(|| now_ns = Some(self.driver().now_ns()));
         now_ns
-    }
-
-    /// Returns the place of an operation that has ended, if it has one, and so a weight.
-    #[inline]
-    fn return_place(&self, weight: Option<u64>) {
-        if let Some(weight) = weight {
-            self.return_places(1, weight);
-        }
-    }
-
-    /// Returns the places of operations that have ended, and the sum of their weights.
-    #[inline]
-    fn return_places(&self, count: u64, weight: u64) {
-        if let Some(max_parked) = &self.settings.max_parked {
-            max_parked.release(count);
-        }
-        if let Some(max_weight) = &self.settings.max_weight {
-            max_weight.release(weight);
-        }
     }
 
     /// Counts a contained panic of a check or callback, and calls the timer's hook.

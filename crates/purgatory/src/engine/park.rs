@@ -33,19 +33,6 @@ use crate::{
     watches::{WatchKey, Watches},
 };
 
-/// A place among `max_parked` and a part of `max_weight`. Dropped, when nothing is parked after
-/// all, it returns both.
-pub(super) struct PlaceGuard<'a, K: WatchKey, O: DelayedOperation> {
-    core: &'a Core<K, O>,
-    pub(super) weight: u64,
-}
-
-impl<K: WatchKey, O: DelayedOperation> Drop for PlaceGuard<'_, K, O> {
-    fn drop(&mut self) {
-        self.core.return_place(Some(self.weight));
-    }
-}
-
 /// An operation whose keys are not all watched yet. Dropped then, as when a key's `Eq` panics, it
 /// takes the operation's entry and watches away.
 struct Arriving<'a, K: WatchKey, O: DelayedOperation> {
@@ -326,30 +313,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         self.finish(call, ended);
         ParkResult::Parked(self.id(handle))
-    }
-
-    /// Takes a place for an operation. Asks for its weight, if that is bounded.
-    #[inline]
-    pub(super) fn take_place(&self, operation: &O) -> Result<PlaceGuard<'_, K, O>, RefusedReason> {
-        let mut weight = 1;
-        // The weight first, so that an operation that is too heavy takes no place from others.
-        if let Some(max_weight) = &self.settings.max_weight {
-            weight = operation.weight();
-            if !max_weight.acquire(weight) {
-                let limit = max_weight.max();
-                return Err(RefusedReason::TooHeavy { weight, limit });
-            }
-        }
-        if let Some(max_parked) = &self.settings.max_parked {
-            if !max_parked.acquire(1) {
-                if let Some(max_weight) = &self.settings.max_weight {
-                    max_weight.release(weight);
-                }
-                let limit = max_parked.max() as usize;
-                return Err(RefusedReason::Full { limit });
-            }
-        }
-        Ok(PlaceGuard { core: self, weight })
     }
 
     /// Parks an operation without a check, alone under its key, which is handed back if it is

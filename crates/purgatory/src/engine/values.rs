@@ -19,7 +19,8 @@ use crate::{
     engine::{
         Core, LockedShard,
         nested::Call,
-        park::{ParkedUnder, PlaceGuard},
+        park::ParkedUnder,
+        places::PlaceGuard,
         walk::{MET_BATCH, Unfinished},
     },
     error::{Refused, RefusedReason},
