@@ -59,13 +59,30 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
     }
 }
 
-/// The first check of an operation.
-struct FirstCheck {
-    verdict: Verdict,
-    /// It did not run.
-    is_skipped: bool,
+/// The check of an operation before it is parked.
+#[derive(Clone, Copy)]
+enum FirstCheck {
+    Ran(Verdict),
+    /// It is not asked for.
+    Skipped,
     /// It did not run, since others are ahead in turn.
-    is_behind: bool,
+    BehindOthers,
+}
+
+impl FirstCheck {
+    /// Returns its verdict. One that did not run leaves the operation unsatisfied.
+    #[inline]
+    fn verdict(self) -> Verdict {
+        match self {
+            FirstCheck::Ran(verdict) => verdict,
+            FirstCheck::Skipped | FirstCheck::BehindOthers => Verdict::Unsatisfied,
+        }
+    }
+
+    #[inline]
+    fn ran(self) -> bool {
+        matches!(self, FirstCheck::Ran(_))
+    }
 }
 
 /// An operation whose entry is in its first key's shard.
@@ -112,16 +129,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         })
     }
 
-    /// Parks an operation; `at_once` finishes one that ends at once.
+    /// Parks an operation; `finish_now` finishes one that ends at once.
     #[inline(always)]
     fn park_or<P: ToPark<O>, R: From<ParkResult>>(
         self: &Arc<Self>,
         to_park: P,
         watches: Watches<'_, K>,
         timeout: Timeout,
-        at_once: impl FnOnce(&Call<'_>, P, Outcome) -> R,
+        finish_now: impl FnOnce(&Call<'_>, P, Outcome) -> R,
     ) -> Result<R, Refused<O>> {
-        let parked = self.try_park(to_park, watches, timeout, at_once);
+        let parked = self.try_park(to_park, watches, timeout, finish_now);
         if let Err(refused) = &parked {
             self.report_refusal(refused.reason);
         }
@@ -135,51 +152,55 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         trace::refused(&self.settings.name, reason);
     }
 
+    /// Parks an operation, as [`park_or`](Self::park_or) does, but for the count of a refusal.
     #[inline]
     fn try_park<P: ToPark<O>, R: From<ParkResult>>(
         self: &Arc<Self>,
         to_park: P,
-        rules: Watches<'_, K>,
+        watches: Watches<'_, K>,
         timeout: Timeout,
-        at_once: impl FnOnce(&Call<'_>, P, Outcome) -> R,
+        finish_now: impl FnOnce(&Call<'_>, P, Outcome) -> R,
     ) -> Result<R, Refused<O>> {
-        if let Some(reason) = unfit(&rules) {
+        if let Some(reason) = unfit(&watches) {
             return Err(Refused::new(to_park.into_operation(), reason));
         }
         // The clock first, since the deadline counts from the call.
         let now_ns = self.driver().now_ns();
         // Most operations have one key: no list is made for it.
-        let only = match (rules.keys, rules.watermarks) {
+        let only = match (watches.keys, watches.watermarks) {
             ([key], []) => self.versions.watch(key, None),
             ([], [(key, threshold)]) => {
-                let watermark = watermark_of(*threshold, &rules);
+                let watermark = watermark_of(*threshold, &watches);
                 self.versions.watch(key, Some(watermark))
             }
-            _ => return self.park_under_several(to_park, &rules, timeout, now_ns, at_once),
+            _ => {
+                return self.park_under_several(to_park, &watches, timeout, now_ns, finish_now);
+            }
         };
         let watch_set = slice::from_ref(&only);
-        self.park_watching(to_park, watch_set, &rules, timeout, now_ns, at_once)
+        self.park_watching(to_park, watch_set, &watches, timeout, now_ns, finish_now)
     }
 
+    /// Parks an operation that has several keys, or watermarks, each of which it watches once.
     #[inline(never)]
     fn park_under_several<P: ToPark<O>, R: From<ParkResult>>(
         self: &Arc<Self>,
         to_park: P,
-        rules: &Watches<'_, K>,
+        watches: &Watches<'_, K>,
         timeout: Timeout,
         now_ns: u64,
-        at_once: impl FnOnce(&Call<'_>, P, Outcome) -> R,
+        finish_now: impl FnOnce(&Call<'_>, P, Outcome) -> R,
     ) -> Result<R, Refused<O>> {
         let mut watch_set = WatchSet::new();
-        for key in rules.keys {
+        for key in watches.keys {
             watch_set.push(self.versions.watch(key, None));
         }
-        for (key, threshold) in rules.watermarks {
-            let watermark = watermark_of(*threshold, rules);
+        for (key, threshold) in watches.watermarks {
+            let watermark = watermark_of(*threshold, watches);
             watch_set.push(self.versions.watch(key, Some(watermark)));
         }
         remove_repeated(&mut watch_set);
-        self.park_watching(to_park, &watch_set, rules, timeout, now_ns, at_once)
+        self.park_watching(to_park, &watch_set, watches, timeout, now_ns, finish_now)
     }
 
     /// Parks an operation under these watches, unless it ends at once. Inlined twice: what is known
@@ -190,23 +211,23 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self: &Arc<Self>,
         mut to_park: P,
         watch_set: &[Watch<'_, K>],
-        rules: &Watches<'_, K>,
+        watches: &Watches<'_, K>,
         timeout: Timeout,
         now_ns: u64,
-        at_once: impl FnOnce(&Call<'_>, P, Outcome) -> R,
+        finish_now: impl FnOnce(&Call<'_>, P, Outcome) -> R,
     ) -> Result<R, Refused<O>> {
         // 1. Check, unless others are ahead. An operation that ends here was never parked.
         let call = Call::enter(&self.executors);
-        let first = self.first_check(&mut to_park, watch_set, rules);
-        if let Some(outcome) = timeout.at_once(first.verdict, now_ns) {
+        let first = self.first_check(&mut to_park, watch_set, watches);
+        if let Some(outcome) = timeout.at_once(first.verdict(), now_ns) {
             self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
-            self.count_if_skipped(&first);
-            return Ok(at_once(&call, to_park, outcome));
+            self.count_if_skipped(first);
+            return Ok(finish_now(&call, to_park, outcome));
         }
 
         // 2. Take a place. Dropped before the operation is parked, the guard returns it.
         let operation = to_park.into_operation();
-        let counted = threshold_watches(rules, watch_set);
+        let counted = threshold_watches(watches, watch_set);
         if counted > COUNTED_MAX {
             let too_many = RefusedReason::TooManyWatermarks { limit: COUNTED_MAX };
             return Err(Refused::new(operation, too_many));
@@ -214,7 +235,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let place = match self.take_place(&operation) {
             Ok(place) => place,
             Err(full) => {
-                self.count_if_skipped(&first);
+                self.count_if_skipped(first);
                 return Err(Refused::new(operation, full));
             }
         };
@@ -222,14 +243,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 3. Watch the keys.
         let mut times = self.park_times(now_ns, timeout);
         times.counted = counted;
-        times.last_check = rules.last_check;
-        times.needs_value = rules.needs_value;
+        times.last_check = watches.last_check;
+        times.needs_value = watches.needs_value;
         times.info = ParkInfo {
             weight: place.weight,
-            label: rules.label,
+            label: watches.label,
         };
-        let parked = if rules.in_turn {
-            self.park_in_turn(operation, &watch_set[0], &times, &first)?
+        let parked = if watches.in_turn {
+            self.park_in_turn(operation, &watch_set[0], &times, first)?
         } else {
             match self.park_under(operation, watch_set, &times)? {
                 PutIn::Parked(handle) => {
@@ -268,27 +289,22 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         to_park: &mut P,
         watch_set: &[Watch<'_, K>],
-        rules: &Watches<'_, K>,
+        watches: &Watches<'_, K>,
     ) -> FirstCheck {
-        let mut first = FirstCheck {
-            verdict: Verdict::Unsatisfied,
-            is_skipped: true,
-            is_behind: false,
-        };
-        if !rules.unchecked {
-            first.is_behind = rules.in_turn && self.is_behind(&watch_set[0]);
-            first.is_skipped = first.is_behind;
+        if watches.unchecked {
+            return FirstCheck::Skipped;
         }
-        if !first.is_skipped {
-            first.verdict = self.check(to_park, P::check);
+        if watches.in_turn && self.is_behind(&watch_set[0]) {
+            return FirstCheck::BehindOthers;
         }
-        first
+        FirstCheck::Ran(self.check(to_park, P::check))
     }
 
-    /// Counts an operation that is neither parked nor checked: [`stats`](Self::stats) subtracts it.
+    /// Counts an operation that ended at once, or is refused, without a check. Nearly all of those
+    /// were checked, so [`stats`](Self::stats) takes each for one check, and subtracts this count.
     #[inline]
-    fn count_if_skipped(&self, first: &FirstCheck) {
-        if first.is_skipped {
+    fn count_if_skipped(&self, first: FirstCheck) {
+        if !first.ran() {
             self.counts.unchecked.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -441,7 +457,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         operation: O,
         watch: &Watch<'_, K>,
         times: &ParkTimes,
-        first: &FirstCheck,
+        first: FirstCheck,
     ) -> Result<ParkedUnder<K, O>, Refused<O>> {
         let mut shard = self.shard_of(watch.hash);
         if let Some(reason) = Self::refusal(&shard, watch.key, watch.hash) {
@@ -451,7 +467,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         // As in `park_under`, a panic of the key unlocks before the operation is dropped.
         let record = shard.record_of(watch);
-        shard.counts.checks += u64::from(!first.is_skipped);
+        shard.counts.checks += u64::from(first.ran());
         let event_passed = self.versions.changed(watch);
 
         // 1. Behind others: it is checked once it has moved up. An event that came by stays
@@ -471,7 +487,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
 
         // 2. The head, and nothing has changed since its check.
-        let was_behind = first.is_behind && !failpoint!(NewcomerTrustsQueue);
+        let was_behind =
+            matches!(first, FirstCheck::BehindOthers) && !failpoint!(NewcomerTrustsQueue);
         if !event_passed && !was_behind {
             let payload = Payload::Here(operation);
             return Ok(ParkedUnder {

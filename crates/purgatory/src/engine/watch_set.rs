@@ -25,19 +25,19 @@ fn differ<K>(watch_set: &[Watch<'_, K>]) -> bool {
 
 /// The reason why an operation cannot be parked under these watches, unless it can.
 #[inline]
-pub(super) fn unfit<K>(rules: &Watches<'_, K>) -> Option<RefusedReason> {
-    match (rules.keys, rules.watermarks) {
+pub(super) fn unfit<K>(watches: &Watches<'_, K>) -> Option<RefusedReason> {
+    match (watches.keys, watches.watermarks) {
         ([], []) => Some(RefusedReason::NoKeys),
         ([_], []) => None,
-        _ if rules.in_turn => Some(RefusedReason::TurnOfOneKey),
+        _ if watches.in_turn => Some(RefusedReason::TurnOfOneKey),
         _ => None,
     }
 }
 
 /// Returns the watermark that is to be watched for this threshold.
 #[inline]
-pub(super) fn watermark_of<K>(threshold: u64, rules: &Watches<'_, K>) -> Watermark {
-    let kind = if rules.counted {
+pub(super) fn watermark_of<K>(threshold: u64, watches: &Watches<'_, K>) -> Watermark {
+    let kind = if watches.counted {
         WatermarkKind::Threshold
     } else {
         WatermarkKind::Checked
@@ -47,8 +47,8 @@ pub(super) fn watermark_of<K>(threshold: u64, rules: &Watches<'_, K>) -> Waterma
 
 /// The number of watermarks that are counted down.
 #[inline]
-pub(super) fn threshold_watches<K>(rules: &Watches<'_, K>, watch_set: &[Watch<'_, K>]) -> usize {
-    if !rules.counted {
+pub(super) fn threshold_watches<K>(watches: &Watches<'_, K>, watch_set: &[Watch<'_, K>]) -> usize {
+    if !watches.counted {
         return 0;
     }
     let is_counted = |watch: &&Watch<'_, K>| {
