@@ -156,6 +156,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.check_in(held)
     }
 
+    /// Checks an operation again if its check-in asks for it. Returns its ending, if it ended.
+    pub(super) fn check_until_parked(&self, checked_in: CheckedIn<K, O>) -> Option<Ended<K, O>> {
+        match checked_in {
+            CheckedIn::Parked => None,
+            CheckedIn::CheckAgain(held) => self.check_held(held).ended,
+            CheckedIn::Ended(ended) => Some(ended),
+        }
+    }
+
     fn check_for_cause(&self, held: &mut CheckedOut<O>) {
         held.verdict = match held.cause {
             Cause::Event => self.check(&mut held.payload, O::try_complete),

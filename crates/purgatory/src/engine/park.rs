@@ -272,12 +272,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// if it has ended.
     #[inline(never)]
     fn check_again(self: &Arc<Self>, call: &Call<'_>, parked: ParkedUnder<K, O>) -> ParkResult {
-        let ended = match parked.checked_in {
-            CheckedIn::Parked => None,
-            CheckedIn::CheckAgain(held) => self.check_held(held).ended,
-            CheckedIn::Ended(ended) => Some(ended),
-        };
-        match ended {
+        match self.check_until_parked(parked.checked_in) {
             None => ParkResult::Parked(self.id(parked.handle)),
             Some(ended) => self.end_parked(call, parked.handle, ended),
         }

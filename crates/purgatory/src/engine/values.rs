@@ -29,7 +29,7 @@ use crate::{
         Verdict,
     },
     shard::{
-        AllEnded, CheckedIn, Ended, EndedAt, ParkTimes, Watch, Watermark, WatermarkKind,
+        AllEnded, Ended, EndedAt, ParkTimes, Watch, Watermark, WatermarkKind,
         values::{ChangedValue, Member, MetWait, MetWaits},
     },
     sync::{Limit, Ordering},
@@ -534,12 +534,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
 
         // 4. Judge it: members may have been reached, or removed, since step 1.
         let handle = parked.handle;
-        let ended = match parked.checked_in {
-            CheckedIn::Parked => None,
-            CheckedIn::CheckAgain(held) => self.check_held(held).ended,
-            CheckedIn::Ended(ended) => Some(ended),
-        };
-        let ended = match ended {
+        let ended = match self.check_until_parked(parked.checked_in) {
             None if !failpoint!(QuorumTrustsItsFirstLook) => self.judge(handle),
             ended => ended,
         };
