@@ -19,7 +19,10 @@ use crate::{
     engine::{Core, nested::Call},
     error::WaitError,
     operation::{CancelReason, DelayedOperation},
-    shard::{NoAnswer, answer::Completed},
+    shard::{
+        Answered, NoAnswer,
+        answer::{AbandonedOperation, Completed},
+    },
     watches::WatchKey,
 };
 
@@ -93,24 +96,32 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let abandoned = self.first_shard_of(handle).abandon(handle, now_ns);
         // From here on nothing is locked.
         drop(abandoned.waker);
-        if let Some(ended) = abandoned.cancelled {
-            self.finish(&call, ended);
-            return Abandonment::Cancelled;
+        match abandoned.operation {
+            AbandonedOperation::Cancelled(ended) => {
+                self.finish(&call, ended);
+                Abandonment::Cancelled
+            }
+            AbandonedOperation::HadEnded(answered) => Self::drop_answer(answered),
+            AbandonedOperation::LeftToHolder => Abandonment::Untaken,
+            AbandonedOperation::Replaced => Abandonment::Failed,
         }
-        if abandoned.is_replaced {
-            return Abandonment::Failed;
+    }
+
+    /// Drops the answer of an operation that ended before its future was dropped.
+    fn drop_answer<T>(answered: Answered<O>) -> Abandonment
+    where
+        O: Yields<T>,
+    {
+        drop(answered.cold);
+        let Some(mut payload) = answered.payload else {
+            return Abandonment::Untaken;
+        };
+        if payload.waker().is_some() {
+            return Abandonment::Untaken; // its answer is still being made
         }
-        // An answer that is still being made is none.
-        let mut answered = abandoned.answered.and_then(|answered| answered.payload);
-        if answered
-            .as_mut()
-            .is_some_and(|payload| payload.waker().is_some())
-        {
-            answered = None;
-        }
-        match answered.map(Yields::into_answer) {
-            Some(Err(_)) => Abandonment::Failed,
-            Some(Ok(_)) | None => Abandonment::Untaken,
+        match payload.into_answer() {
+            Ok(_) => Abandonment::Untaken,
+            Err(_) => Abandonment::Failed,
         }
     }
 

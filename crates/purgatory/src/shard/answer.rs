@@ -20,14 +20,22 @@ use crate::operation::{CancelReason, DelayedOperation, Outcome};
 /// The remains of a wait whose future is dropped: to be dropped, too, with nothing locked.
 #[derive(Debug)]
 pub(crate) struct Abandoned<K, O> {
-    /// The operation, if this cancelled it. A held one is ended by its holder.
-    pub(crate) cancelled: Option<Ended<K, O>>,
-    /// Its answer, if the operation had ended before.
-    pub(crate) answered: Option<Answered<O>>,
+    pub(crate) operation: AbandonedOperation<K, O>,
     /// A waker that waits for nothing any more.
     pub(crate) waker: Option<Waker>,
+}
+
+/// The operation of a wait whose future is dropped.
+#[derive(Debug)]
+pub(crate) enum AbandonedOperation<K, O> {
+    /// It had ended before: its answer, if that is there.
+    HadEnded(Answered<O>),
+    /// The drop cancelled it.
+    Cancelled(Ended<K, O>),
+    /// A thread holds it, and ends it; or it is gone, since it was taken out.
+    LeftToHolder,
     /// Another operation was put in its place before, and is left alone.
-    pub(crate) is_replaced: bool,
+    Replaced,
 }
 
 /// An operation that ended with a value.
@@ -51,7 +59,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     ) -> Result<Answered<O>, NoAnswer> {
         // Its future's: the entry is there, unless its payload was taken out of it.
         let mut no_answer = NoAnswer::Lost;
-        let is_answered = |entry: &mut Entry<O>| {
+        // Returns true when the entry leaves the wheel.
+        let take_or_keep_waker = |entry: &mut Entry<O>| {
             let is_answered = entry.flags.has(Flags::ANSWERED);
             if !is_answered {
                 no_answer = entry.poll(waker, clone);
@@ -59,7 +68,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             is_answered
         };
         let wheel = &mut self.entries.wheel;
-        match wheel.cancel_if(handle.id(), is_answered, Entry::into_answered) {
+        match wheel.cancel_if(handle.id(), take_or_keep_waker, Entry::into_answered) {
             Some(answered) => {
                 self.entries.ended -= 1;
                 Ok(answered)
@@ -71,42 +80,50 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Ends the wait of a future that is dropped. One that has not ended is cancelled, unless
     /// another operation was put in its place, and its entry is not kept. O(1).
     pub(crate) fn abandon(&mut self, handle: TimerHandle, now_ns: EndedAt) -> Abandoned<K, O> {
-        let mut abandoned = Abandoned {
-            cancelled: None,
-            answered: None,
-            waker: None,
-            is_replaced: false,
-        };
         // 1. One that has ended: its entry goes.
-        let has_ended = |entry: &mut Entry<O>| {
+        let mut waker = None;
+        let mut is_replaced = false;
+        // Returns true when the entry leaves the wheel.
+        let take_or_mark_abandoned = |entry: &mut Entry<O>| {
             let has_ended = entry.has_ended();
             if !has_ended {
-                abandoned.is_replaced = entry.flags.has(Flags::ABANDONED);
+                is_replaced = entry.flags.has(Flags::ABANDONED);
                 // Its holder, if it is held, does not keep it either.
                 entry.flags.set(Flags::ABANDONED);
-                abandoned.waker = entry.cold.as_mut().and_then(|cold| cold.waker.take());
+                waker = entry.cold.as_mut().and_then(|cold| cold.waker.take());
             }
             has_ended
         };
         let wheel = &mut self.entries.wheel;
-        abandoned.answered = wheel.cancel_if(handle.id(), has_ended, Entry::into_answered);
-        if abandoned.answered.is_some() {
+        let answered = wheel.cancel_if(handle.id(), take_or_mark_abandoned, Entry::into_answered);
+
+        // 2. Any other is cancelled, unless it is another wait's by now.
+        let operation = if let Some(answered) = answered {
             self.entries.ended -= 1;
-            return abandoned;
-        }
-        if abandoned.is_replaced {
-            return abandoned;
-        }
-        // 2. Any other is cancelled.
+            AbandonedOperation::HadEnded(answered)
+        } else if is_replaced {
+            AbandonedOperation::Replaced
+        } else {
+            self.cancel_abandoned(handle, now_ns)
+        };
+        Abandoned { operation, waker }
+    }
+
+    /// Cancels an operation that has not ended and whose future is dropped.
+    fn cancel_abandoned(
+        &mut self,
+        handle: TimerHandle,
+        now_ns: EndedAt,
+    ) -> AbandonedOperation<K, O> {
         let outcome = Outcome::Cancelled(CancelReason::FutureDropped);
-        if let Some((then, to_release)) = self.claim(handle, &outcome, now_ns) {
-            abandoned.cancelled = Some(Ended {
+        match self.claim(handle, &outcome, now_ns) {
+            Some((then, to_release)) => AbandonedOperation::Cancelled(Ended {
                 then,
                 outcome,
                 to_release,
-            });
+            }),
+            None => AbandonedOperation::LeftToHolder,
         }
-        abandoned
     }
 
     /// Ends the operation that waits alone for a key as Completed, unless it is held. `answer`

@@ -49,7 +49,7 @@ use crate::{
     stats::{Counts, OtherEnds, Stats, Times},
 };
 
-pub(crate) use awaited::NoAnswer;
+pub(crate) use awaited::{Answered, NoAnswer};
 pub(crate) use entries::{Entries, Inserted};
 pub(crate) use entry::{
     COUNTED_MAX, Cause, CheckedOut, ColdState, CountedDown, Entry, Look, MovedUp, ParkInfo,

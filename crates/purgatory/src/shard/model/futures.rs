@@ -8,7 +8,7 @@ use std::{
 use super::{
     super::{
         NoAnswer, Payload,
-        answer::{Abandoned, Completed},
+        answer::{AbandonedOperation, Completed},
     },
     reference::Answered,
     *,
@@ -156,37 +156,36 @@ impl Model {
     pub(super) fn abandon(&mut self, id: TimerHandle) {
         let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
         let abandoned = self.shards[id.shard()].abandon(id, None);
-        let Abandoned {
-            cancelled,
-            answered,
-            waker: _,
-            is_replaced,
-        } = abandoned;
-        assert!(!is_replaced);
+        let operation = abandoned.operation;
         // 1. One that has ended: its answer goes.
         if let Some(at) = self.reference.answered.iter().position(|of| of.id == id) {
             let expected = self.reference.answered.swap_remove(at);
             let unmade = expected.outcome.is_none();
             self.reference
                 .count_if(unmade, "a future goes while its value is made");
-            assert!(cancelled.is_none());
             if let Some(at) = self.unmade.iter().position(|(of, _)| *of == id) {
                 let (_, payload) = self.unmade.swap_remove(at);
                 let late = self.shards[id.shard()].put_answer(id, payload);
                 assert_eq!(late.unwrap_err().number, expected.payload);
             }
-            return self.answered(answered.unwrap(), expected);
+            let AbandonedOperation::HadEnded(answered) = operation else {
+                panic!("{operation:?}")
+            };
+            return self.answered(answered, expected);
         }
         // 2. Any other is cancelled, and not kept.
-        assert!(answered.is_none());
         let parked = self.reference.get(id).unwrap();
         parked.awaited = false;
         let held = parked.held;
         self.reference
             .count_if(held, "a future goes while it is held");
-        assert_eq!(cancelled.is_some(), self.reference.claim(id, &dropped));
-        if let Some(ended) = cancelled {
-            self.departed(ended, &dropped);
+        let is_claimed = self.reference.claim(id, &dropped);
+        match operation {
+            AbandonedOperation::Cancelled(ended) if is_claimed => {
+                self.departed(ended, &dropped);
+            }
+            AbandonedOperation::LeftToHolder if !is_claimed => {}
+            other => panic!("{other:?}"),
         }
     }
 
