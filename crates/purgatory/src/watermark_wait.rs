@@ -199,7 +199,10 @@ impl<K: Send + 'static, V: WatermarkValue> QuorumWait for QuorumOf<K, V> {
             Needed::All => left.max(1),
         };
         if left < needed {
-            Judgement::Lost { left, needed }
+            Judgement::Lost {
+                remaining: left,
+                needed,
+            }
         } else if met >= needed {
             Judgement::Met
         } else {

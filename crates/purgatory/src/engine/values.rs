@@ -91,11 +91,11 @@ pub(crate) enum Judgement {
     Waits,
     /// Enough members have reached their thresholds.
     Met,
-    /// Too few are left.
+    /// Too few remain.
     Lost {
-        /// The number that is left.
-        left: usize,
-        /// The number that is needed.
+        /// The number of members that remain.
+        remaining: usize,
+        /// The number of members that are needed.
         needed: usize,
     },
 }
@@ -412,9 +412,10 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let outcome = match wait.judge(&members) {
             Judgement::Waits => return None,
             Judgement::Met => Outcome::Completed,
-            Judgement::Lost { left, needed } => {
-                Outcome::Cancelled(CancelReason::QuorumLost { left, needed })
-            }
+            Judgement::Lost { remaining, needed } => Outcome::Cancelled(CancelReason::QuorumLost {
+                left: remaining,
+                needed,
+            }),
         };
         self.claim_in(&mut first_shard, quorum, &outcome, now_ns)
     }

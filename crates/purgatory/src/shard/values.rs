@@ -321,7 +321,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             return false;
         };
         let mut has_more = true;
-        let mut left = 0;
+        let mut ended = 0;
         for _ in 0..limit {
             // 1. Take the lowest watch off the queue, if it is met. One that has left counts as a
             //    step, so that a call is bounded.
@@ -337,7 +337,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                     watermarks.push_reached(unmet);
                     met.quorums.push(unmet.handle);
                 } else {
-                    watermarks.was_gone();
+                    watermarks.drop_gone();
                 }
                 continue;
             }
@@ -348,15 +348,15 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             let count =
                 |entry: &Entry<O>| count_end(counts, cold, completed, now_ns, || Some(entry));
             if self.entries.end_met(&unmet, record, &mut meet, count, met) {
-                left += 1;
+                ended += 1;
             } else {
-                watermarks.was_gone();
+                watermarks.drop_gone();
             }
         }
         // 4. A peak of the queue is given back. The key stays, since it has a value.
         watermarks.shrink();
-        if left > 0 {
-            let emptied_key = self.keys.remove_waiters(record, left);
+        if ended > 0 {
+            let emptied_key = self.keys.remove_waiters(record, ended);
             debug_assert!(emptied_key.is_none(), "Gone: it has a value");
             self.entry_left();
         }

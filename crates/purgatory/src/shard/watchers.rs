@@ -255,12 +255,12 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             }
             WatchList::Unmet => {
                 let watermarks = self.keys.watermarks_mut(record);
-                watermarks.one_left(|unmet| links.waits(unmet, record));
+                watermarks.mark_gone(|unmet| links.waits(unmet, record));
             }
             WatchList::Reached => {
                 let watermarks = self.keys.watermarks_mut(record);
                 watermarks
-                    .reached_one_left(|member| links.is_on(member, WatchList::Reached, record));
+                    .mark_member_gone(|member| links.is_on(member, WatchList::Reached, record));
             }
         }
     }

@@ -171,12 +171,12 @@ impl WatermarkList {
         if waits(&lowest) {
             return Lowest::Met(lowest);
         }
-        self.was_gone();
+        self.drop_gone();
         Lowest::Gone
     }
 
     /// Takes off the lowest watch if its threshold is at most `value`, though it may have left. The
-    /// caller says so by [`was_gone`](Self::was_gone), and shrinks the queue. O(1) from the run,
+    /// caller says so by [`drop_gone`](Self::drop_gone), and shrinks the queue. O(1) from the run,
     /// O(log n) from the heap.
     #[inline(always)]
     pub(super) fn take_lowest(&mut self, value: u64) -> Option<Unmet> {
@@ -195,9 +195,9 @@ impl WatermarkList {
         }
     }
 
-    /// Counts a watch that was taken off and had left.
+    /// Counts a watch that was taken off the queue and had left: it is kept no more.
     #[inline]
-    pub(super) fn was_gone(&mut self) {
+    pub(super) fn drop_gone(&mut self) {
         self.gone -= 1; // Left behind
     }
 
@@ -235,7 +235,7 @@ impl WatermarkList {
 
     /// Counts a watch that has left, and drops all such watches when they are the most. O(1)
     /// amortised.
-    pub(super) fn one_left(&mut self, mut waits: impl FnMut(&Unmet) -> bool) {
+    pub(super) fn mark_gone(&mut self, mut waits: impl FnMut(&Unmet) -> bool) {
         self.gone += 1; // Left behind
         if self.gone > KEPT.max((self.run.len() + self.heap.len()) / 2) {
             // Half of the queue goes at least, so this pays for itself.
@@ -304,8 +304,8 @@ impl WatermarkList {
         unmet.into_iter().map(|unmet| unmet.handle).collect()
     }
 
-    /// Counts a reached watch that has left, as [`one_left`](Self::one_left) does.
-    pub(super) fn reached_one_left(&mut self, waits: impl FnMut(&Unmet) -> bool) {
+    /// Counts a reached watch that has left, as [`mark_gone`](Self::mark_gone) does.
+    pub(super) fn mark_member_gone(&mut self, waits: impl FnMut(&Unmet) -> bool) {
         self.reached_gone += 1; // Left behind
         if self.reached_gone > KEPT.max(self.reached.len() / 2) {
             self.reached.retain(waits);
@@ -336,7 +336,7 @@ impl WatermarkList {
             } else {
                 self.run.pop_front();
             }
-            self.was_gone();
+            self.drop_gone();
             self.shrink();
         }
     }
@@ -441,7 +441,7 @@ mod tests {
         fn remove(&mut self, nth: usize) {
             self.live.remove(nth);
             let live = self.waiting();
-            self.watermarks.one_left(|unmet| live.contains(&unmet.at));
+            self.watermarks.mark_gone(|unmet| live.contains(&unmet.at));
         }
 
         fn pop_all_up_to(&mut self, value: u64) {
