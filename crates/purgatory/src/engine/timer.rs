@@ -26,7 +26,7 @@ use crate::{
     operation::{CancelReason, DelayedOperation},
     shard::{
         EndedAt,
-        expire::{CallbackJob, Turn},
+        expire::{AdvanceLimits, CallbackJob},
     },
     watches::WatchKey,
 };
@@ -49,22 +49,22 @@ struct QueuedJobs<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     fn advance(&self, shard: usize, now: u64) -> Advanced {
-        // 1. The bounds of the turn. The clock is read before the lock is taken.
+        // 1. The limits of the advance. The clock is read before the lock is taken.
         self.warn_stuck_checks();
         let driver = self.driver();
         let now_ns = driver.now_ns();
         let every = self.settings.recheck_every;
-        let turn = Turn {
+        let limits = AdvanceLimits {
             now,
             now_ns,
             budget: self.due.budget(BUDGET),
             recheck_every: every.map_or(1, |every| driver.config.tick.deadline(0, every)),
             last_check: O::CHECKED && self.settings.on_missed.is_some(),
         };
-        // 2. Turn the wheel, and keep what it finds until the round is over.
+        // 2. Advance the wheel, and keep what it finds until the round is over.
         let mut due = self.due.lock();
         let mut shard = self.shards.lock(shard);
-        let advanced = shard.expire(turn, |mut job, order| {
+        let advanced = shard.expire(limits, |mut job, order| {
             if let CallbackJob::Call(ended) = &mut job {
                 self.return_answered_place(&ended.then, &mut ended.to_release);
             }

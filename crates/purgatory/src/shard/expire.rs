@@ -16,9 +16,9 @@ use crate::{
     stats::Counts,
 };
 
-/// One turn of a wheel: to the tick `now`, within `budget` steps.
+/// The limits of one advance of a wheel: to the tick `now`, within `budget` steps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct AdvanceLimits {
     pub(crate) now: u64,
     pub(crate) now_ns: u64,
     pub(crate) budget: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Turn {
     pub(crate) last_check: bool,
 }
 
-/// Work from one wheel turn, for the executor.
+/// Work from one advance of a wheel, for the executor.
 #[derive(Debug)]
 pub(crate) enum CallbackJob<K, O> {
     /// It has expired: call it back.
@@ -56,11 +56,11 @@ struct ExpiredVisit<O> {
     order: Order,
 }
 
-/// The visits of one turn.
+/// The visits of one advance.
 struct Visits<'a, O> {
     shard: usize,
     now: u64,
-    turn: Turn,
+    limits: AdvanceLimits,
     counts: &'a mut Counts,
     cold: &'a mut ColdParts,
     early: Vec<EarlyVisit>,
@@ -78,12 +78,12 @@ impl<O> Visits<'_, O> {
         let handle = TimerHandle::new(self.shard, task.id());
         let visit_order = (task.deadline(), task.id().sequence());
         let entry = task.get_mut();
-        // A wheel that was not turned for long visits after the deadline for a recheck: what ends
+        // A wheel that was not advanced for long visits after the deadline for a recheck: what ends
         // is ordered by its own deadline.
         let end_order = (entry.deadline, visit_order.1);
-        match entry.visit(self.now, self.turn.last_check) {
+        match entry.visit(self.now, self.limits.last_check) {
             Visited::Early { queued } => {
-                let next = self.now.saturating_add(self.turn.recheck_every);
+                let next = self.now.saturating_add(self.limits.recheck_every);
                 let armed = next.min(entry.deadline);
                 self.early.push(EarlyVisit { handle, armed });
                 if !queued {
@@ -97,7 +97,7 @@ impl<O> Visits<'_, O> {
             Visited::Expired(payload) => {
                 // Counted and timed while the entry is at hand.
                 let expired = &Outcome::Expired;
-                let now_ns = Some(self.turn.now_ns);
+                let now_ns = Some(self.limits.now_ns);
                 count_end(self.counts, self.cold, expired, now_ns, || Some(entry));
                 self.expired.push(ExpiredVisit {
                     handle,
@@ -115,27 +115,28 @@ impl<O> Visits<'_, O> {
 }
 
 impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
-    /// Turns the wheel, and calls `report` with the work that this makes, in no order: each with
+    /// Advances the wheel, and calls `report` with the work that this makes, in no order: each with
     /// its deadline and, if the wheel keeps order, its sequence. O(budget), and O(levels) for each
     /// entry that is put back.
     pub(crate) fn expire(
         &mut self,
-        turn: Turn,
+        limits: AdvanceLimits,
         mut report: impl FnMut(CallbackJob<K, O>, Order),
     ) -> Advanced {
         // 1. Visit what is due. A parker may have seen a later tick than the timer.
         let wheel = &mut self.entries.wheel;
-        let now = turn.now.max(wheel.now());
+        let now = limits.now.max(wheel.now());
         let mut visits = Visits {
             shard: self.entries.shard as usize,
             now,
-            turn,
+            limits,
             counts: &mut self.counts,
             cold: &mut self.cold,
             early: Vec::new(),
             expired: Vec::new(),
         };
-        let mut advanced = wheel.advance(now, turn.budget, |task| visits.visit(task, &mut report));
+        let mut advanced =
+            wheel.advance(now, limits.budget, |task| visits.visit(task, &mut report));
         let Visits { early, expired, .. } = visits;
         // 2. Put the early ones back on the wheel, for the next recheck or the deadline.
         self.put_back(early, &mut advanced);
@@ -160,7 +161,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
         advanced.fired -= early.len();
         advanced.cascaded += early.len();
-        // Later than `now`, all of them: this turn does not come by again.
+        // Later than `now`, all of them: this advance does not come by again.
         let wheel = &mut self.entries.wheel;
         for visit in early {
             wheel.reschedule(visit.handle.id(), visit.armed);

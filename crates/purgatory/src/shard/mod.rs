@@ -8,7 +8,7 @@
 //!
 //! The parts: [`entry`] is the state machine of one operation, [`entries`] has them all.
 //! [`awaited`], [`ended`] and [`answer`] keep the entries of those that futures wait for.
-//! [`expire`] turns the wheel, [`keys`] finds a key's record, [`watchers`] keeps the lists of
+//! [`expire`] advances the wheel, [`keys`] finds a key's record, [`watchers`] keeps the lists of
 //! watches and the walks over them, [`watermark_queue`] the watermark watches of a key that are not
 //! met, and [`values`] advances the values of keys.
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, task::Waker};
 use timer_core::TimerHandle;
 
 use super::{
-    super::{expire::Turn, links::SLOT, *},
+    super::{expire::AdvanceLimits, links::SLOT, *},
     HOMES, Number,
 };
 use crate::operation::CancelReason;
@@ -122,7 +122,7 @@ pub(super) struct Walk {
     pub(super) rest: Vec<Linked>,
 }
 
-/// The results of a turn of a wheel.
+/// The results of an advance of a wheel.
 #[derive(Debug, Default)]
 pub(super) struct Expiry {
     /// Operations whose time is up, and which are not held.
@@ -403,17 +403,17 @@ impl Reference {
 
     /// Visits the scheduled operations of a shard that are due. An early one is put back, a held
     /// one is left a request; the others are returned, for the shard's results to be compared with.
-    pub(super) fn expire(&mut self, shard: usize, turn: Turn) -> Expiry {
+    pub(super) fn expire(&mut self, shard: usize, limits: AdvanceLimits) -> Expiry {
         let mut expiry = Expiry::default();
         for parked in &mut self.all {
-            if parked.id.shard() != shard || !parked.scheduled || parked.armed > turn.now {
+            if parked.id.shard() != shard || !parked.scheduled || parked.armed > limits.now {
                 continue;
             }
-            if turn.now < parked.deadline {
+            if limits.now < parked.deadline {
                 if !std::mem::replace(&mut parked.due_again, true) {
                     expiry.rechecks.push((parked.id, parked.armed));
                 }
-                parked.armed = (turn.now + turn.recheck_every).min(parked.deadline);
+                parked.armed = (limits.now + limits.recheck_every).min(parked.deadline);
             } else if parked.held {
                 parked.end.get_or_insert(Outcome::Expired);
                 parked.scheduled = false;

@@ -1,9 +1,9 @@
-//! Steps in time: deadlines, rechecks, turns of the wheels.
+//! Steps in time: deadlines, rechecks, advances of the wheels.
 
 use super::{
     super::{
         Cause, ParkInfo, ParkTimes,
-        expire::{CallbackJob, Turn},
+        expire::{AdvanceLimits, CallbackJob},
     },
     *,
 };
@@ -72,7 +72,7 @@ impl Model {
     pub(super) fn expire(&mut self) {
         self.now += [0, 1, 20, 300][self.random.usize(..4)];
         let number = self.random.usize(..HOMES);
-        let turn = Turn {
+        let limits = AdvanceLimits {
             now: self.now,
             now_ns: 0,
             budget: usize::MAX,
@@ -84,14 +84,14 @@ impl Model {
         let mut rechecks = Vec::new();
         let mut last_checks = Vec::new();
         let shard = &mut self.shards[number];
-        let advanced = shard.expire(turn, |job, (tick, _)| match job {
+        let advanced = shard.expire(limits, |job, (tick, _)| match job {
             CallbackJob::Call(ended) => called.push((ended, tick)),
             CallbackJob::Recheck(handle) => rechecks.push((handle, tick)),
             CallbackJob::LastCheck(held) => last_checks.push((held, tick)),
         });
         assert_eq!(advanced.next_due, shard.entries.wheel.next_due());
         // 2. The reference, and what both say.
-        let mut expected = self.reference.expire(number, turn);
+        let mut expected = self.reference.expire(number, limits);
         assert_eq!(advanced.fired, expected.due.len() + expected.left_to_holder);
         rechecks.sort();
         expected.rechecks.sort();
@@ -102,12 +102,12 @@ impl Model {
         // An operation behind others in turn has no last check.
         let mut behind = due.clone();
         behind.retain(|&id| self.reference.is_behind(id));
-        let ends_behind = turn.last_check && !behind.is_empty();
+        let ends_behind = limits.last_check && !behind.is_empty();
         self.reference
             .count_if(ends_behind, "behind others without a last check");
         for (held, deadline) in last_checks {
             assert!(
-                turn.last_check && !behind.contains(&held.handle),
+                limits.last_check && !behind.contains(&held.handle),
                 "not asked for"
             );
             due.retain(|&other| other != held.handle);
@@ -117,7 +117,7 @@ impl Model {
             assert!(deadline <= self.now, "early");
             let number = ended.to_release.weight.expect("it was parked"); // with its number as its weight
             let handle = self.reference.handle_of(number);
-            let is_last = !turn.last_check || behind.contains(&handle);
+            let is_last = !limits.last_check || behind.contains(&handle);
             assert!(is_last, "ended without a last check");
             due.retain(|&other| other != handle);
             assert_eq!(self.departed(ended, &Outcome::Expired), deadline);
