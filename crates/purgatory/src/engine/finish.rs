@@ -21,7 +21,7 @@ use crate::{
     },
     operation::{Answering, DelayedOperation, Outcome},
     shard::{
-        AllEnded, ColdState, Ended, EndedAt, MovedUp, SecondaryId, Shard, Then, ToRelease,
+        AllEnded, ColdState, Ended, EndedAt, NewHead, SecondaryId, Shard, Then, ToRelease,
         values::{MetWait, MetWaits},
     },
     watches::WatchKey,
@@ -31,7 +31,7 @@ use crate::{
 /// and so comes back here: by the queue of the outermost call, with no deeper stack.
 pub(super) trait Turns: Send + Sync {
     /// Checks it, and those behind it as long as their checks come true.
-    fn check_moved_up(self: Arc<Self>, moved_up: MovedUp);
+    fn check_new_head(self: Arc<Self>, new_head: NewHead);
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -227,8 +227,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.drop_cold(cold);
         }
         // The next one in turn is checked behind the work that is queued.
-        if let Some(moved_up) = to_release.moved_up {
-            self.queue_moved_up(moved_up);
+        if let Some(new_head) = to_release.new_head {
+            self.queue_new_head(new_head);
         }
     }
 
@@ -304,9 +304,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Leaves the check of the next in turn to the outermost call.
     #[cold]
-    pub(super) fn queue_moved_up(self: &Arc<Self>, moved_up: MovedUp) {
+    pub(super) fn queue_new_head(self: &Arc<Self>, new_head: NewHead) {
         let turns: Arc<dyn Turns> = self.clone();
-        enqueue(move || turns.check_moved_up(moved_up));
+        enqueue(move || turns.check_new_head(new_head));
     }
 
     /// Returns the time since a deadline, a tick.

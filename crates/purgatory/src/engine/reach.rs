@@ -108,9 +108,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn hand_out(self: &Arc<Self>, mut ended: Ended<K, O>) -> O {
         self.release(&mut ended.to_release);
         self.return_place(ended.to_release.weight);
-        if let Some(moved_up) = ended.to_release.moved_up {
+        if let Some(new_head) = ended.to_release.new_head {
             let _call = Call::enter(&self.executors);
-            self.queue_moved_up(moved_up);
+            self.queue_new_head(new_head);
         }
         match ended.then {
             Then::CallBack { payload, .. } => payload,

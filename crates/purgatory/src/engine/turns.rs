@@ -23,7 +23,7 @@ use hashbrown::Equivalent;
 use crate::{
     engine::{Core, finish::Turns, nested::Call},
     operation::{DelayedOperation, Verdict},
-    shard::{CheckedOut, MovedUp, TurnCause},
+    shard::{CheckedOut, NewHead, TurnCause},
     watches::WatchKey,
 };
 
@@ -80,26 +80,26 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 break;
             };
             // 2. Finish it. The one behind it is this thread's to check, here.
-            let moved_up = ended.to_release.moved_up.take();
+            let new_head = ended.to_release.new_head.take();
             served.completed += self.finish(call, ended);
-            let Some(moved_up) = moved_up else { break };
+            let Some(new_head) = new_head else { break };
             // 3. The event goes on, unless it was for one and was used up.
             if cause == TurnCause::EventForOne && came_true {
-                cause = TurnCause::MovedUp;
+                cause = TurnCause::HeadLeft;
             }
-            cause = cause.max(moved_up.cause);
+            cause = cause.max(new_head.cause);
             head = self
-                .first_shard_of(moved_up.handle)
-                .check_out_in_turn(moved_up.handle, cause);
+                .first_shard_of(new_head.handle)
+                .check_out_in_turn(new_head.handle, cause);
         }
         served
     }
 }
 
 impl<K: WatchKey, O: DelayedOperation> Turns for Core<K, O> {
-    fn check_moved_up(self: Arc<Self>, moved_up: MovedUp) {
+    fn check_new_head(self: Arc<Self>, new_head: NewHead) {
         let call = Call::enter(&self.executors);
-        let MovedUp { handle, cause } = moved_up;
+        let NewHead { handle, cause } = new_head;
         let head = self.first_shard_of(handle).check_out_in_turn(handle, cause);
         self.serve_heads(&call, head, cause);
     }

@@ -75,14 +75,14 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     #[inline(always)]
     pub(super) fn unlink_ended(&mut self, index: u32, remains: Remains) -> ToRelease<K> {
         // In turn: the next is the head once this one has left, and is checked by its finisher.
-        let mut moved_up = None;
+        let mut new_head = None;
         if O::CHECKED && remains.link.is_head_in_turn() {
-            moved_up = self
+            new_head = self
                 .entries
-                .moved_up(remains.link, remains.pending_turn_cause);
+                .new_head(remains.link, remains.pending_turn_cause);
         }
         ToRelease {
-            moved_up,
+            new_head,
             ..self.unlink_not_in_turn(index, remains)
         }
     }
@@ -102,7 +102,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             weight: Some(remains.weight),
             last_secondary: remains.last_secondary,
             emptied_key,
-            moved_up: None,
+            new_head: None,
             cold: remains.cold,
         }
     }

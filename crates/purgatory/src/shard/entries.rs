@@ -3,7 +3,7 @@
 use timer_core::{TimerHandle, TimingWheel};
 
 use super::{
-    entry::{Cause, CheckedOut, ColdState, Entry, MovedUp, ParkTimes, Payload, TurnCause, Waiter},
+    entry::{Cause, CheckedOut, ColdState, Entry, NewHead, ParkTimes, Payload, TurnCause, Waiter},
     links::{Link, SecondaryId},
 };
 use crate::operation::DelayedOperation;
@@ -59,12 +59,12 @@ impl<O> Entries<O> {
     /// Returns the operation behind a head of those in turn that leaves, to be checked for this
     /// cause.
     #[cold]
-    pub(super) fn moved_up(&self, head: Link, cause: TurnCause) -> Option<MovedUp> {
+    pub(super) fn new_head(&self, head: Link, cause: TurnCause) -> Option<NewHead> {
         let next = head.behind()?;
         if failpoint!(HeadLeavesTurn) {
             return None;
         }
-        Some(MovedUp {
+        Some(NewHead {
             handle: self.handle_at(next),
             cause,
         })

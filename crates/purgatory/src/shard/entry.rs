@@ -35,7 +35,7 @@ pub(crate) enum Waiter {
 
 /// The new head of those that wait in turn, and why it is to be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MovedUp {
+pub(crate) struct NewHead {
     pub(crate) handle: TimerHandle,
     pub(crate) cause: TurnCause,
 }
@@ -55,7 +55,7 @@ pub(crate) enum Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TurnCause {
     /// The one ahead has left, so what it waited for may do for the next.
-    MovedUp,
+    HeadLeft,
     /// An event came by that no operation has used up.
     EventForOne,
     /// An event came by that is for all.
@@ -395,7 +395,7 @@ impl<O> Entry<O> {
     pub(crate) fn check_out_in_turn(&mut self, cause: TurnCause) -> Option<(O, Cause)> {
         let pending = self.pending_turn_cause();
         let Some(payload) = self.take() else {
-            if cause != TurnCause::MovedUp && !failpoint!(EventLeavesNoRequest) {
+            if cause != TurnCause::HeadLeft && !failpoint!(EventLeavesNoRequest) {
                 self.flags.set(Flags::EVENT);
             }
             if cause == TurnCause::EventForAll {
@@ -406,7 +406,7 @@ impl<O> Entry<O> {
         self.flags.clear(Flags::EVENT | Flags::EVENT_FOR_ALL);
         // An event that came by while it was parked, behind others, is its own.
         match cause.max(pending) {
-            TurnCause::MovedUp => Some((payload, Cause::MovedUp)),
+            TurnCause::HeadLeft => Some((payload, Cause::MovedUp)),
             _ => Some((payload, Cause::Event)),
         }
     }
@@ -414,7 +414,7 @@ impl<O> Entry<O> {
     /// Returns the cause to check the next in turn once this entry has left, by its pending event.
     pub(super) fn pending_turn_cause(&self) -> TurnCause {
         if !self.flags.has(Flags::EVENT) {
-            TurnCause::MovedUp
+            TurnCause::HeadLeft
         } else if self.flags.has(Flags::EVENT_FOR_ALL) {
             TurnCause::EventForAll
         } else {

@@ -52,7 +52,7 @@ use crate::{
 pub(crate) use awaited::{Answered, NoAnswer};
 pub(crate) use entries::{Entries, Inserted};
 pub(crate) use entry::{
-    COUNTED_MAX, Cause, CheckedOut, ColdState, CountedDown, Entry, Look, MovedUp, ParkInfo,
+    COUNTED_MAX, Cause, CheckedOut, ColdState, CountedDown, Entry, Look, NewHead, ParkInfo,
     ParkTimes, Payload, TurnCause, Waiter,
 };
 pub(crate) use links::{Popped, SecondaryId, WAITERS_MAX, WalkId, WatchList};
@@ -189,7 +189,7 @@ pub(crate) struct ToRelease<K> {
     /// Its first key, if no watch of that is left.
     pub(crate) emptied_key: Option<K>,
     /// The operation behind it, if it was the head of those in turn: still to be checked.
-    pub(crate) moved_up: Option<MovedUp>,
+    pub(crate) new_head: Option<NewHead>,
     /// The cold part of its entry, which may have a reason or a waker of the user's: to be dropped
     /// with nothing locked.
     pub(crate) cold: Option<Box<ColdState>>,
@@ -202,7 +202,7 @@ impl<K> ToRelease<K> {
             weight,
             last_secondary: None,
             emptied_key: None,
-            moved_up: None,
+            new_head: None,
             cold: None,
         }
     }

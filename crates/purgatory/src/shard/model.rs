@@ -228,7 +228,7 @@ impl Model {
         }
         for answered in &self.reference.answered {
             let shard = &mut self.shards[answered.id.shard()];
-            let in_turn = shard.check_out_in_turn(answered.id, super::TurnCause::MovedUp);
+            let in_turn = shard.check_out_in_turn(answered.id, super::TurnCause::HeadLeft);
             assert!(
                 in_turn.is_none() && shard.get_mut(answered.id).is_none(),
                 "an operation that has ended is its future's"

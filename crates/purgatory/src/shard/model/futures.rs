@@ -194,7 +194,7 @@ impl Model {
         let at_once = self.random.bool();
         let shard = &mut self.shards[id.shard()];
         let held = self.reference.get(id).unwrap().held;
-        let moved_up = self.reference.moved_up(id);
+        let new_head = self.reference.new_head(id);
         let completed = shard.complete_at(id.id().index(), None, |payload| {
             let answer = at_once.then_some(Outcome::Completed)?;
             payload.complete(answer)
@@ -208,7 +208,7 @@ impl Model {
             assert!(same(waker.as_ref(), expected.as_ref()), "the last waker");
         }
         let (parked, left) = self.reference.remove_ended(id, &Outcome::Completed);
-        assert_eq!(to_release.moved_up, moved_up);
+        assert_eq!(to_release.new_head, new_head);
         assert_eq!(to_release.weight, Some(parked.payload));
         assert_eq!(to_release.last_secondary, parked.tickets.last().copied());
         assert_eq!(to_release.emptied_key.map(|key| key.number), left);

@@ -50,11 +50,11 @@ impl Model {
             | (ReachResult::Gone, ReachResult::Gone) => return,
             (found, expected) => panic!("{found:?}, and expected {expected:?}"),
         };
-        let moved_up = self.reference.moved_up(id);
+        let new_head = self.reference.new_head(id);
         let (parked, left) = self.reference.remove(id);
         self.reference.homes[id.shard()].taken += 1;
         let released = ended.to_release;
-        assert_eq!(released.moved_up, moved_up);
+        assert_eq!(released.new_head, new_head);
         assert_eq!(released.weight, Some(parked.payload)); // with its number as its weight
         assert_eq!(released.last_secondary, parked.tickets.last().copied());
         assert_eq!(released.emptied_key.map(|key| key.number), left);

@@ -250,7 +250,7 @@ impl Reference {
     }
 
     /// Returns the operation behind a head that is about to leave, and why it is to be checked.
-    pub(super) fn moved_up(&mut self, id: TimerHandle) -> Option<MovedUp> {
+    pub(super) fn new_head(&mut self, id: TimerHandle) -> Option<NewHead> {
         let &[head, next, ..] = self.line_of(id) else {
             return None;
         };
@@ -259,15 +259,15 @@ impl Reference {
         }
         let parked = self.get(id)?;
         let cause = match (parked.event, parked.for_all) {
-            (false, _) => TurnCause::MovedUp,
+            (false, _) => TurnCause::HeadLeft,
             (true, false) => TurnCause::EventForOne,
             (true, true) => TurnCause::EventForAll,
         };
-        self.count_if(cause == TurnCause::MovedUp, "moved up");
+        self.count_if(cause == TurnCause::HeadLeft, "moved up");
         self.count_if(cause == TurnCause::EventForOne, "moved up, and an event");
         self.count_if(cause == TurnCause::EventForAll, "moved up, and one for all");
         let handle = next.handle;
-        Some(MovedUp { handle, cause })
+        Some(NewHead { handle, cause })
     }
 
     /// Checks an operation in turn out. Returns its payload, and the cause of its check.
@@ -278,14 +278,14 @@ impl Reference {
     ) -> Option<(u64, Cause)> {
         let parked = self.get(id)?;
         if parked.held {
-            parked.event |= cause != TurnCause::MovedUp;
+            parked.event |= cause != TurnCause::HeadLeft;
             parked.for_all |= cause == TurnCause::EventForAll;
             return None;
         }
         parked.held = true;
         parked.for_all = false;
         let had_event = std::mem::take(&mut parked.event);
-        let cause = if had_event || cause != TurnCause::MovedUp {
+        let cause = if had_event || cause != TurnCause::HeadLeft {
             Cause::Event
         } else {
             Cause::MovedUp

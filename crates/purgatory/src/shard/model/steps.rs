@@ -282,7 +282,7 @@ impl Model {
             return;
         }
         let causes = [
-            TurnCause::MovedUp,
+            TurnCause::HeadLeft,
             TurnCause::EventForOne,
             TurnCause::EventForAll,
         ];
@@ -332,9 +332,9 @@ impl Model {
     pub(super) fn departed(&mut self, ended: Ended, outcome: &Outcome) -> u64 {
         let number = ended.to_release.weight.expect("it was parked"); // with its number as its weight
         let id = self.reference.handle_of(number);
-        let moved_up = self.reference.moved_up(id);
+        let new_head = self.reference.new_head(id);
         let (parked, left) = self.reference.remove_ended(id, outcome);
-        assert_eq!(ended.to_release.moved_up, moved_up);
+        assert_eq!(ended.to_release.new_head, new_head);
         let payload = parked.payload;
         assert_eq!((number, &ended.outcome), (payload, outcome));
         assert_eq!(
