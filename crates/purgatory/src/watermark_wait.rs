@@ -187,7 +187,7 @@ impl<K: Send + 'static, V: WatermarkValue> QuorumWait for QuorumOf<K, V> {
             members.iter().zip(&self.watermarks).zip(&mut self.met)
         {
             *value = match member {
-                Member::Reached(present) if present >= threshold => Some(*present),
+                Member::Met(present) if present >= threshold => Some(*present),
                 _ => None,
             };
             left += usize::from(*member != Member::Removed);

@@ -21,7 +21,7 @@ use crate::{
         Core, LockedShard,
         check::Batch,
         nested::{Call, enqueue},
-        trace::Unreached,
+        trace::WrongSignal,
         walk::{MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{DelayedOperation, Outcome},
@@ -79,7 +79,7 @@ impl<'a, K: WatchKey, O: DelayedOperation> Begun<'a, K, O> {
 }
 
 /// Operations whose threshold watches an advance has met.
-struct Reached<'a, K: WatchKey, O: DelayedOperation> {
+struct MetByAdvance<'a, K: WatchKey, O: DelayedOperation> {
     /// Their last watermark was met. Also finished when a key's `Eq` panics.
     completed: Unfinished<'a, K, O>,
     /// They wait for other watermarks, but their check may be true already.
@@ -176,13 +176,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn warn<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64, event: Event) {
         self.warn_stuck_checks();
         if cfg!(debug_assertions) && O::CHECKED {
-            self.warn_unreached(key, hash, event);
+            self.warn_wrong_signal(key, hash, event);
         }
     }
 
     /// Warns once a key of a signal that reaches none of the key's watches, since they wait for
     /// another call. In debug builds only: this takes the shard's lock once more.
-    fn warn_unreached<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64, event: Event) {
+    fn warn_wrong_signal<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64, event: Event) {
         // Which kinds of watches does the key have?
         let shard = self.shard_of(hash);
         let Some(record) = shard.find(key, hash) else {
@@ -197,15 +197,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
         // Warn with nothing locked: a subscriber is user code.
         if !is_reached {
-            let unreached = match event {
-                Event::All => Unreached::watermarks("check_and_complete", watches),
-                Event::One => Unreached::watermarks("check_and_complete_one", watches),
-                Event::Advance(_) => Unreached::plain("complete_up_to", watches),
+            let wrong_signal = match event {
+                Event::All => WrongSignal::watermarks("check_and_complete", watches),
+                Event::One => WrongSignal::watermarks("check_and_complete_one", watches),
+                Event::Advance(_) => WrongSignal::plain("complete_up_to", watches),
             };
             self.counts
                 .cold()
                 .warned
-                .unreached(&self.settings.name, hash, unreached);
+                .wrong_signal(&self.settings.name, hash, wrong_signal);
         }
     }
 
@@ -302,17 +302,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         value: u64,
     ) -> usize {
         // 1. Take the watches that the value meets, and count each down.
-        let mut reached = Reached {
+        let mut met = MetByAdvance {
             completed: Unfinished::new(self, call),
             to_check: Vec::new(),
         };
         let mut batch = Batch::new();
-        let met_watches = self.take_reached(key, hash, value, &mut reached, &mut batch);
+        let met_watches = self.take_met_watches(key, hash, value, &mut met, &mut batch);
 
         // 2. Finish the operations whose last watermark was met, and check those that wait for
         //    others.
-        let mut completed = reached.completed.finish();
-        completed += self.check_each_once(call, reached.to_check);
+        let mut completed = met.completed.finish();
+        completed += self.check_each_once(call, met.to_check);
 
         // 3. Check the operations with a checked watch that is met, as an event does.
         completed += self.check_batch(call, &mut batch);
@@ -327,12 +327,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes every watch that `value` meets off a key, some under one lock hold. Threshold watches
     /// are counted down; checked watches move to the key's met list, over which a walk begins. No
     /// user code runs in between: a watch that it parked would be taken, too.
-    fn take_reached<Q: Equivalent<K> + ?Sized>(
+    fn take_met_watches<Q: Equivalent<K> + ?Sized>(
         &self,
         key: &Q,
         hash: u64,
         value: u64,
-        reached: &mut Reached<'_, K, O>,
+        met: &mut MetByAdvance<'_, K, O>,
         batch: &mut Batch<O>,
     ) -> Option<WaiterWalk<'_, K, O>> {
         let now_ns = self.ending_at();
@@ -340,9 +340,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             |first_shard: &mut Shard<K, O>, handle| match first_shard.count_down(handle) {
                 CountedDown::Last => {
                     let ended = self.claim_in(first_shard, handle, &Outcome::Completed, now_ns);
-                    reached.completed.ended.extend(ended);
+                    met.completed.ended.extend(ended);
                 }
-                CountedDown::OthersRemain => reached.to_check.push(handle),
+                CountedDown::OthersRemain => met.to_check.push(handle),
                 CountedDown::Gone => {}
             };
         let mut taken = Taken::new();

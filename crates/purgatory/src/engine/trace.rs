@@ -22,7 +22,7 @@ const SLOW_NS: u64 = 100_000_000;
 const STUCK_NS: u64 = 1_000_000_000;
 
 /// The number of keys of a purgatory that are reported as signalled by the wrong call.
-const UNREACHED_MAX: usize = 100;
+const WRONG_SIGNALS_MAX: usize = 100;
 
 /// Calls the subscriber, if the feature is on.
 macro_rules! tell {
@@ -141,7 +141,7 @@ fn warn_stuck_check(purgatory: &str, on: &Thread, seen_by: &Thread) {
 
 /// A signal that reaches none of its key's watches.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unreached {
+pub(super) struct WrongSignal {
     call: &'static str,
     /// The number of the key's watches.
     watches: usize,
@@ -150,10 +150,10 @@ pub(super) struct Unreached {
     reached_by: &'static str,
 }
 
-impl Unreached {
+impl WrongSignal {
     /// All watches are watermark watches.
     pub(super) fn watermarks(call: &'static str, watches: usize) -> Self {
-        Unreached {
+        WrongSignal {
             call,
             watches,
             kind: "watermark",
@@ -163,7 +163,7 @@ impl Unreached {
 
     /// All watches are plain.
     pub(super) fn plain(call: &'static str, watches: usize) -> Self {
-        Unreached {
+        WrongSignal {
             call,
             watches,
             kind: "plain",
@@ -172,7 +172,7 @@ impl Unreached {
     }
 }
 
-impl fmt::Display for Unreached {
+impl fmt::Display for WrongSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -186,7 +186,7 @@ impl fmt::Display for Unreached {
 #[derive(Debug, Default)]
 pub(crate) struct Warned {
     /// The hashes of the keys that were signalled by a call that reaches none of their watches.
-    unreached: plain::Mutex<BTreeSet<u64>>,
+    wrongly_signalled: plain::Mutex<BTreeSet<u64>>,
     /// A thread that runs a runtime's tasks was blocked.
     runtime: AtomicBool,
 }
@@ -194,12 +194,12 @@ pub(crate) struct Warned {
 impl Warned {
     /// Warns, once a key, of a signal that reaches none of the key's watches.
     #[cold]
-    pub(super) fn unreached(&self, purgatory: &str, hash: u64, unreached: Unreached) {
-        let mut keys = self.unreached.lock();
-        let is_first = keys.len() < UNREACHED_MAX && keys.insert(hash);
+    pub(super) fn wrong_signal(&self, purgatory: &str, hash: u64, wrong_signal: WrongSignal) {
+        let mut keys = self.wrongly_signalled.lock();
+        let is_first = keys.len() < WRONG_SIGNALS_MAX && keys.insert(hash);
         drop(keys);
         if is_first {
-            warn(purgatory, &unreached.to_string());
+            warn(purgatory, &wrong_signal.to_string());
         }
     }
 

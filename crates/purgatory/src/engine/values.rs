@@ -89,7 +89,7 @@ impl<K: WatchKey, O: ValueWait> Drop for Unjudged<'_, K, O> {
 pub(crate) enum Judgement {
     /// It waits on.
     Waits,
-    /// Enough members have reached their thresholds.
+    /// Enough members are met.
     Met,
     /// Too few remain.
     Lost {
@@ -509,7 +509,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     ) -> Result<ForValue<O>, Refused<O>> {
         // 1. It may be over: read each value.
         let now_ns = self.driver().now_ns();
-        let value_of = |(key, _): &(&K, u64)| Member::Reached(self.value(*key).unwrap_or(0));
+        let value_of = |(key, _): &(&K, u64)| Member::Met(self.value(*key).unwrap_or(0));
         let members: Members = watermarks.iter().map(value_of).collect();
         let is_met = match operation.judge(&members) {
             Judgement::Met => Verdict::Satisfied,
@@ -533,7 +533,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             .inspect_err(|refused| self.report_refusal(refused.reason))?;
         mem::forget(place); // the ending returns it
 
-        // 4. Judge it: members may have been reached, or removed, since step 1.
+        // 4. Judge it: members may have been met, or removed, since step 1.
         let handle = parked.handle;
         let ended = match self.check_until_parked(parked.checked_in) {
             None if !failpoint!(QuorumTrustsItsFirstLook) => self.judge(handle),

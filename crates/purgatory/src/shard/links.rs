@@ -37,8 +37,8 @@ pub(crate) enum WatchList {
     Met,
     /// Watermark watches that are not met.
     Unmet,
-    /// Watches of quorums' members that their key's value has reached.
-    Reached,
+    /// Watches of quorums' members that are met.
+    MemberMet,
     /// Watches of operations that are checked in turn: the first one alone.
     InTurn,
 }
@@ -105,7 +105,7 @@ impl Link {
             0 => WatchList::Plain,
             1 => WatchList::Met,
             2 => WatchList::Unmet,
-            3 => WatchList::Reached,
+            3 => WatchList::MemberMet,
             _ => WatchList::InTurn,
         }
     }
@@ -114,7 +114,7 @@ impl Link {
 /// The list of a key to which a watch is being added.
 pub(super) enum ListEnd<'a> {
     Plain(&'a mut Ends),
-    /// Not met, or reached.
+    /// Not met, or a member's.
     Watermarks(&'a mut WatermarkList, Watermark),
 }
 
@@ -128,8 +128,8 @@ impl ListEnd<'_> {
                 ..Link::new(WatchList::Plain, record)
             },
             // The queue is no linked list: the link only says where the watch is.
-            ListEnd::Watermarks(watermarks, watermark) if watermarks.has_reached(*watermark) => {
-                Link::new(WatchList::Reached, record)
+            ListEnd::Watermarks(watermarks, watermark) if watermarks.is_met_member(*watermark) => {
+                Link::new(WatchList::MemberMet, record)
             }
             ListEnd::Watermarks(..) => Link::new(WatchList::Unmet, record),
         }
@@ -205,7 +205,7 @@ pub(super) struct WalkCursor {
 pub(crate) enum Popped<K> {
     /// The limit was used up, and more can be taken.
     More,
-    /// No watch in reach remains.
+    /// No watch that is met remains.
     Done,
     /// No watch of the key remains: the key, to be dropped after the unlock.
     Emptied(K),

@@ -2,11 +2,11 @@
 //! them.
 //!
 //! Value and watches are under one lock, so a wait compares its threshold and parks in one step,
-//! and an advance stores the value and takes what it reaches in one step.
+//! and an advance stores the value and takes what it meets in one step.
 //!
 //! A *quorum* has a watch under each of its keys, its members. The place of such a watch is the
-//! state of the member: unmet, *reached*, or nowhere, once its key was removed. So a quorum keeps
-//! no state of its own that could differ.
+//! state of the member: unmet, *met*, or nowhere, once its key was removed. So a quorum keeps no
+//! state of its own that could differ.
 
 use std::task::Waker;
 
@@ -150,8 +150,8 @@ pub(crate) struct ChangedValue {
 pub(crate) enum Member {
     /// Its value is below the threshold.
     Unmet,
-    /// It was reached, and its key's value is this now.
-    Reached(u64),
+    /// It was met, and its key's value is this now.
+    Met(u64),
     /// Its key was removed.
     Removed,
 }
@@ -261,14 +261,14 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Begins an epoch of a key with a value: stores both, and puts the members back that this
-    /// value has not reached. O(n log n) for n members of quorums.
+    /// value does not meet. O(n log n) for n members of quorums.
     pub(crate) fn begin_epoch(&mut self, record: u32, epoch: u64, value: u64) -> ChangedValue {
         let changed = self.set_value(record, value);
         let mut links = Links::new(&mut self.entries, &mut self.cold);
         let watermarks = self.keys.watermarks_mut(record);
         watermarks.epoch = epoch;
-        let is_reached = |of: &_| links.is_on(of, WatchList::Reached, record);
-        for member in watermarks.unreach(value, is_reached) {
+        let is_met_member = |of: &_| links.is_on(of, WatchList::MemberMet, record);
+        for member in watermarks.unmeet_members(value, is_met_member) {
             *links.at_mut(member.at) = Link::new(WatchList::Unmet, record);
         }
         changed
@@ -304,8 +304,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
 
     /// Takes up to `limit` watches that `value` meets off a key with a value, in the order of
     /// (threshold, parking). Ends the waits for this key alone as Completed, after `meet` has given
-    /// each the value; keeps the members of quorums, as reached. Returns true when the limit was
-    /// used up, so that more may be left.
+    /// each the value; keeps the members of quorums, as met. Returns true when the limit was used
+    /// up, so that more may be left.
     ///
     /// O(k log n) for k of n watches of the key.
     pub(crate) fn take_met(
@@ -333,8 +333,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             if unmet.kind == WatermarkKind::Member {
                 let mut links = Links::new(&mut self.entries, &mut self.cold);
                 if links.is_on(&unmet, WatchList::Unmet, record) {
-                    *links.at_mut(unmet.at) = Link::new(WatchList::Reached, record);
-                    watermarks.push_reached(unmet);
+                    *links.at_mut(unmet.at) = Link::new(WatchList::MemberMet, record);
+                    watermarks.push_met_member(unmet);
                     met.quorums.push(unmet.handle);
                 } else {
                     watermarks.drop_gone();
@@ -363,8 +363,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         has_more
     }
 
-    /// Takes up to `limit` watermark watches off a key, whether its value has reached them or not,
-    /// and calls `taken` with their operations.
+    /// Takes up to `limit` watermark watches off a key, whether its value meets them or not, and
+    /// calls `taken` with their operations.
     pub(crate) fn take_all(
         &mut self,
         record: u32,
@@ -376,10 +376,11 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             let Some(watermarks) = &mut self.keys.at_mut(record).watermarks else {
                 return Popped::Done;
             };
-            // 1. The reached ones first, then the queue.
-            let reached = watermarks.pop_reached(|of| links.is_on(of, WatchList::Reached, record));
-            let watch = match reached {
-                Some(reached) => reached,
+            // 1. The met members first, then the queue.
+            let met_member =
+                watermarks.pop_met_member(|of| links.is_on(of, WatchList::MemberMet, record));
+            let watch = match met_member {
+                Some(met_member) => met_member,
                 None => {
                     let is_unmet = |unmet: &_| links.is_on(unmet, WatchList::Unmet, record);
                     match watermarks.pop_up_to(u64::MAX, is_unmet) {
@@ -398,7 +399,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
         // 3. The limit is used up: is there more?
         match &self.keys.at(record).watermarks {
-            Some(watermarks) if watermarks.keeps_reached() || watermarks.reaches(u64::MAX) => {
+            Some(watermarks) if watermarks.keeps_met_members() || watermarks.reaches(u64::MAX) => {
                 Popped::More
             }
             _ => Popped::Done,
@@ -436,7 +437,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             return Member::Removed;
         }
         match (link.list(), self.value(link.record())) {
-            (WatchList::Reached, value) => Member::Reached(value.unwrap_or(0)),
+            (WatchList::MemberMet, value) => Member::Met(value.unwrap_or(0)),
             _ => Member::Unmet,
         }
     }

@@ -9,7 +9,7 @@
 //! - on the list of the key's watches *in turn*, of which only the first is checked;
 //! - among the watermark watches that are not met ([`watermark_queue`](super::watermark_queue));
 //! - on the list of the *met* ones, which wait for their check to come true;
-//! - among the *reached* ones, whose quorum waits for other members ([`values`](super::values));
+//! - among the *met members*, whose quorum waits for others ([`values`](super::values));
 //! - nowhere, once it was taken.
 //!
 //! Invariants:
@@ -257,10 +257,10 @@ impl<K: Eq + Clone, O> Shard<K, O> {
                 let watermarks = self.keys.watermarks_mut(record);
                 watermarks.mark_gone(|unmet| links.waits(unmet, record));
             }
-            WatchList::Reached => {
+            WatchList::MemberMet => {
                 let watermarks = self.keys.watermarks_mut(record);
                 watermarks
-                    .mark_member_gone(|member| links.is_on(member, WatchList::Reached, record));
+                    .mark_member_gone(|member| links.is_on(member, WatchList::MemberMet, record));
             }
         }
     }
@@ -392,7 +392,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     ) -> Popped<K> {
         let mut links = Links::new(&mut self.entries, &mut self.cold);
         for _ in 0..limit {
-            // 1. Take the lowest watch off the queue, if it is in reach.
+            // 1. Take the lowest watch off the queue, if it is met.
             let Some(watermarks) = &mut self.keys.at_mut(record).watermarks else {
                 return Popped::Done;
             };
@@ -588,7 +588,7 @@ mod tests {
                     &waiting.plain,
                     &waiting.in_turn,
                     &waiting.met,
-                    &waiting.reached,
+                    &waiting.met_members,
                 ];
                 let all = listed.into_iter().flatten().chain(unmet);
                 linked.extend(all.map(|waiter| waiter.at));
@@ -656,12 +656,12 @@ mod tests {
                     unmet.push((watermark, Linked { at, handle }));
                 }
             }
-            // 3. The reached ones.
-            let mut reached = Vec::new();
+            // 3. The met members.
+            let mut met_members = Vec::new();
             if let Some(watermarks) = &self.keys.at(number).watermarks {
-                let is_reached = |of: &Unmet| links.is_on(of, WatchList::Reached, number);
-                for Unmet { at, handle, .. } in watermarks.assert_valid_reached(is_reached) {
-                    reached.push(Linked { at, handle });
+                let is_met_member = |of: &Unmet| links.is_on(of, WatchList::MemberMet, number);
+                for Unmet { at, handle, .. } in watermarks.assert_valid_met_members(is_met_member) {
+                    met_members.push(Linked { at, handle });
                 }
             }
             Waiting {
@@ -669,7 +669,7 @@ mod tests {
                 in_turn,
                 unmet,
                 met,
-                reached,
+                met_members,
             }
         }
 

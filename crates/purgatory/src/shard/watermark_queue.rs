@@ -7,8 +7,8 @@
 //! goes to the end of a sorted *run*, and an advance of the watermark takes the run's front. The
 //! others go into a heap.
 //!
-//! A key that keeps its value has it here, too, and a list of the *reached* watches of quorums'
-//! members.
+//! A key that keeps its value has it here, too, and a list of the *met members*, the watches of
+//! quorums.
 //!
 //! - **Left behind**: a watch whose operation has ended is not searched for. It is skipped when its
 //!   turn comes, and all such watches go when they are most of the queue.
@@ -36,8 +36,8 @@ pub(crate) enum WatermarkKind {
     Threshold,
     /// A checked watch stays, met, until its operation ends.
     Checked,
-    /// The watch of a quorum's member stays, reached, until the quorum is over or its key is
-    /// removed. Only a key that keeps its value has one.
+    /// The watch of a quorum's member stays, met, until the quorum is over or its key is removed.
+    /// Only a key that keeps its value has one.
     Member,
 }
 
@@ -106,10 +106,10 @@ pub(super) struct WatermarkList {
     pub(super) value: Option<u64>,
     /// The epoch of the value. Forgotten with it.
     pub(super) epoch: u64,
-    /// The members' watches that the value has reached. Left behind, as in the queue.
-    reached: Vec<Unmet>,
-    /// The number of reached ones that have left.
-    reached_gone: usize,
+    /// The watches of quorums' members that are met. Left behind, as in the queue.
+    met_members: Vec<Unmet>,
+    /// The number of met members that have left.
+    met_members_gone: usize,
     /// The list of the key's watches in turn, which have no watermark.
     pub(super) in_turn: Ends,
 }
@@ -124,17 +124,17 @@ impl Default for WatermarkList {
             met: Ends::EMPTY,
             value: None,
             epoch: 0,
-            reached: Vec::new(),
-            reached_gone: 0,
+            met_members: Vec::new(),
+            met_members_gone: 0,
             in_turn: Ends::EMPTY,
         }
     }
 }
 
 impl WatermarkList {
-    /// True for a watch that is added as reached: a member's whose threshold the value meets.
+    /// True for a watch that is added as met: a member's whose threshold the value meets.
     #[inline]
-    pub(super) fn has_reached(&self, watermark: Watermark) -> bool {
+    pub(super) fn is_met_member(&self, watermark: Watermark) -> bool {
         watermark.kind == WatermarkKind::Member && self.value.unwrap_or(0) >= watermark.threshold
     }
 
@@ -148,8 +148,8 @@ impl WatermarkList {
             handle,
             at,
         };
-        if self.has_reached(watermark) {
-            self.reached.push(unmet);
+        if self.is_met_member(watermark) {
+            self.met_members.push(unmet);
             return;
         }
         // Offsets rise: nearly all go to the run.
@@ -216,10 +216,10 @@ impl WatermarkList {
         self.run.len() + self.heap.len() == self.gone && self.met.head == NONE
     }
 
-    /// Returns the operations of the watches that are not met, and of those that are reached, those
-    /// left behind included.
+    /// Returns the operations of the watches that are not met, and of the met members, those left
+    /// behind included.
     pub(super) fn all(&self) -> impl Iterator<Item = UnmetWaiter> {
-        let all = self.run.iter().chain(&self.heap).chain(&self.reached);
+        let all = self.run.iter().chain(&self.heap).chain(&self.met_members);
         all.map(|unmet| UnmetWaiter {
             rank: unmet.rank.0,
             handle: unmet.handle,
@@ -251,37 +251,41 @@ impl WatermarkList {
         self.run.clear();
         self.heap.clear();
         self.gone = 0;
-        self.reached = Vec::new();
-        self.reached_gone = 0;
+        self.met_members = Vec::new();
+        self.met_members_gone = 0;
         self.shrink();
     }
 
-    /// Keeps a member's watch that the value has reached.
-    pub(super) fn push_reached(&mut self, member: Unmet) {
-        self.reached.push(member);
+    /// Keeps a member's watch that is met.
+    pub(super) fn push_met_member(&mut self, member: Unmet) {
+        self.met_members.push(member);
     }
 
-    /// True when a reached watch is here, or one that has left.
-    pub(super) fn keeps_reached(&self) -> bool {
-        !self.reached.is_empty()
+    /// True when a met member is here, or one that has left.
+    pub(super) fn keeps_met_members(&self) -> bool {
+        !self.met_members.is_empty()
     }
 
-    /// Takes the last reached watch, and drops those after it that have left.
-    pub(super) fn pop_reached(&mut self, waits: impl Fn(&Unmet) -> bool) -> Option<Unmet> {
-        while let Some(member) = self.reached.pop() {
+    /// Takes the last met member, and drops those after it that have left.
+    pub(super) fn pop_met_member(&mut self, waits: impl Fn(&Unmet) -> bool) -> Option<Unmet> {
+        while let Some(member) = self.met_members.pop() {
             if waits(&member) {
                 return Some(member);
             }
-            self.reached_gone -= 1; // Left behind
+            self.met_members_gone -= 1; // Left behind
         }
         None
     }
 
-    /// Puts the reached watches back whose threshold is above `value`, and returns them; drops
-    /// those that have left. O(n log n) for n reached ones.
-    pub(super) fn unreach(&mut self, value: u64, waits: impl Fn(&Unmet) -> bool) -> Vec<Unmet> {
+    /// Puts the met members back whose threshold is above `value`, and returns them; drops those
+    /// that have left. O(n log n) for n met members.
+    pub(super) fn unmeet_members(
+        &mut self,
+        value: u64,
+        waits: impl Fn(&Unmet) -> bool,
+    ) -> Vec<Unmet> {
         let mut back = Vec::new();
-        for member in mem::take(&mut self.reached) {
+        for member in mem::take(&mut self.met_members) {
             if !waits(&member) {
                 continue; // Left behind
             }
@@ -289,10 +293,10 @@ impl WatermarkList {
                 self.heap.push(member);
                 back.push(member);
             } else {
-                self.reached.push(member);
+                self.met_members.push(member);
             }
         }
-        self.reached_gone = 0;
+        self.met_members_gone = 0;
         back
     }
 
@@ -304,14 +308,16 @@ impl WatermarkList {
         unmet.into_iter().map(|unmet| unmet.handle).collect()
     }
 
-    /// Counts a reached watch that has left, as [`mark_gone`](Self::mark_gone) does.
+    /// Counts a met member that has left, as [`mark_gone`](Self::mark_gone) does.
     pub(super) fn mark_member_gone(&mut self, waits: impl FnMut(&Unmet) -> bool) {
-        self.reached_gone += 1; // Left behind
-        if self.reached_gone > KEPT.max(self.reached.len() / 2) {
-            self.reached.retain(waits);
-            self.reached_gone = 0;
-            if let Some(capacity) = shrinks_to(self.reached.capacity(), self.reached.len(), KEPT) {
-                self.reached.shrink_to(capacity);
+        self.met_members_gone += 1; // Left behind
+        if self.met_members_gone > KEPT.max(self.met_members.len() / 2) {
+            self.met_members.retain(waits);
+            self.met_members_gone = 0;
+            if let Some(capacity) =
+                shrinks_to(self.met_members.capacity(), self.met_members.len(), KEPT)
+            {
+                self.met_members.shrink_to(capacity);
             }
         }
     }
@@ -372,12 +378,12 @@ impl WatermarkList {
         live
     }
 
-    /// Returns the reached watches of members that wait, in the order they were reached in.
+    /// Returns the met members that wait, in the order they were met in.
     #[cfg(test)]
-    pub(super) fn assert_valid_reached(&self, waits: impl Fn(&Unmet) -> bool) -> Vec<Unmet> {
+    pub(super) fn assert_valid_met_members(&self, waits: impl Fn(&Unmet) -> bool) -> Vec<Unmet> {
         let (live, gone): (Vec<Unmet>, Vec<Unmet>) =
-            self.reached.iter().partition(|member| waits(member));
-        assert_eq!(gone.len(), self.reached_gone, "Left behind");
+            self.met_members.iter().partition(|member| waits(member));
+        assert_eq!(gone.len(), self.met_members_gone, "Left behind");
         live
     }
 }

@@ -27,7 +27,7 @@ pub(in crate::shard) struct Waiting {
     pub(in crate::shard) in_turn: Vec<Linked>,
     pub(in crate::shard) unmet: Vec<(Watermark, Linked)>,
     pub(in crate::shard) met: Vec<Linked>,
-    pub(in crate::shard) reached: Vec<Linked>,
+    pub(in crate::shard) met_members: Vec<Linked>,
 }
 
 impl Linked {
@@ -49,7 +49,7 @@ impl Linked {
 impl Waiting {
     pub(in crate::shard) fn len(&self) -> usize {
         let listed = self.plain.len() + self.in_turn.len() + self.met.len();
-        listed + self.unmet.len() + self.reached.len()
+        listed + self.unmet.len() + self.met_members.len()
     }
 
     pub(super) fn has(&self, waiter: Linked) -> bool {
@@ -310,7 +310,7 @@ impl Reference {
         Some(key)
     }
 
-    /// Takes watches in reach, `limit` at most. Returns their operations and the key's state.
+    /// Takes watches that are met, `limit` at most. Returns their operations and the key's state.
     pub(super) fn pop_up_to(
         &mut self,
         key: Number,
@@ -338,7 +338,7 @@ impl Reference {
                 moved += 1;
             }
         }
-        // 2. Is another one in reach, and is the key still watched?
+        // 2. Is another one met, and is the key still watched?
         let done = waiting
             .unmet
             .first()
