@@ -13,9 +13,9 @@ use hashbrown::{Equivalent, HashTable};
 use timer_core::driver::{PageSlot, Pages};
 
 use super::{
-    links::{ListEnd, WAITERS_MAX},
+    key_extras::{KeyExtras, Watermark, shrinks_to},
+    links::{Ends, Link, NONE, WAITERS_MAX, WatchList},
     quiet::QuietClock,
-    watermark_queue::{Ends, NONE, Watermark, WatermarkList, shrinks_to},
 };
 
 /// The capacity up to which the table keeps its memory; above, it shrinks after a peak. Smaller in
@@ -32,22 +32,20 @@ pub(super) struct Record<K> {
     pub(super) quiet_since: Option<QuietClock>,
     pub(super) plain: Ends,
     /// Made when the first watermark watch comes, or watch in turn, or a value.
-    pub(super) watermarks: Option<Box<WatermarkList>>,
+    pub(super) extras: Option<Box<KeyExtras>>,
 }
 
 impl<K> Record<K> {
     /// Returns the value of a key that keeps it here.
     #[inline]
     pub(super) fn value(&self) -> Option<u64> {
-        self.watermarks.as_ref()?.value
+        self.extras.as_ref()?.value
     }
 
     /// True when its value meets watches, or watches that have left, which are still to be taken.
     fn has_met(&self) -> bool {
-        match &self.watermarks {
-            Some(watermarks) => watermarks
-                .value
-                .is_some_and(|value| watermarks.reaches(value)),
+        match &self.extras {
+            Some(extras) => extras.value.is_some_and(|value| extras.reaches(value)),
             None => false,
         }
     }
@@ -61,17 +59,42 @@ impl<K> Record<K> {
     /// True when watches in turn are among its watches.
     #[inline]
     pub(super) fn has_in_turn(&self) -> bool {
-        match &self.watermarks {
-            Some(lists) => lists.in_turn.head != NONE,
+        match &self.extras {
+            Some(extras) => extras.in_turn.head != NONE,
             None => false,
         }
     }
 
     #[inline]
-    fn watermarks_mut(&mut self, distant: &mut Distant) -> &mut WatermarkList {
+    fn extras_mut(&mut self, distant: &mut Distant) -> &mut KeyExtras {
         // The spare one keeps its memory, so a key that comes and goes does not allocate each time.
-        self.watermarks
+        self.extras
             .get_or_insert_with(|| distant.take_spare().unwrap_or_default())
+    }
+}
+
+/// The list of a key to which a watch is being added.
+pub(super) enum ListEnd<'a> {
+    Plain(&'a mut Ends),
+    /// Not met, or a member's.
+    Watermarks(&'a mut KeyExtras, Watermark),
+}
+
+impl ListEnd<'_> {
+    /// Returns the link of the watch.
+    #[inline(always)]
+    pub(super) fn link(&self, record: u32) -> Link {
+        match self {
+            ListEnd::Plain(plain) => Link {
+                prev: plain.tail,
+                ..Link::new(WatchList::Plain, record)
+            },
+            // The queue is no linked list: the link only says where the watch is.
+            ListEnd::Watermarks(extras, watermark) if extras.is_met_member(*watermark) => {
+                Link::new(WatchList::MemberMet, record)
+            }
+            ListEnd::Watermarks(..) => Link::new(WatchList::Unmet, record),
+        }
     }
 }
 
@@ -107,8 +130,8 @@ struct Distant(Option<Box<DistantKeys>>);
 struct DistantKeys {
     /// The numbers of the records that are not near.
     table: HashTable<u32>,
-    /// The empty list of the last record that had watermark watches, kept for the next one.
-    spare: Option<Box<WatermarkList>>,
+    /// The extras of the last record that had any, emptied, kept for the next one.
+    spare: Option<Box<KeyExtras>>,
     /// The number of records with a value and no waiters.
     unwaited: usize,
 }
@@ -119,7 +142,7 @@ impl Distant {
         self.0.get_or_insert_default()
     }
 
-    fn take_spare(&mut self) -> Option<Box<WatermarkList>> {
+    fn take_spare(&mut self) -> Option<Box<KeyExtras>> {
         self.0.as_mut()?.spare.take()
     }
 
@@ -131,10 +154,10 @@ impl Distant {
     /// and its queue is cleared.
     #[inline]
     fn keep_value<K>(&mut self, record: &mut Record<K>) -> bool {
-        match &mut record.watermarks {
-            Some(watermarks) if watermarks.value.is_some() => {
+        match &mut record.extras {
+            Some(extras) if extras.value.is_some() => {
                 // Nothing but its value stays: what its queue holds has left.
-                watermarks.clear();
+                extras.clear();
                 record.quiet_since = None;
                 self.made().unwaited += 1;
                 true
@@ -145,14 +168,14 @@ impl Distant {
 }
 
 impl DistantKeys {
-    /// Keeps the list of a record that is gone, for the next key.
+    /// Keeps the extras of a record that is gone, for the next key.
     #[inline(never)]
-    fn spare(&mut self, mut watermarks: Box<WatermarkList>) {
+    fn spare(&mut self, mut extras: Box<KeyExtras>) {
         // Its queue may hold watches that have left.
-        watermarks.clear();
-        watermarks.value = None;
-        watermarks.epoch = 0;
-        self.spare = Some(watermarks);
+        extras.clear();
+        extras.value = None;
+        extras.epoch = 0;
+        self.spare = Some(extras);
     }
 
     #[inline(never)]
@@ -245,10 +268,10 @@ impl<K: Eq> Keys<K> {
         linked_mut(&mut self.records, number)
     }
 
-    /// Returns the watermark watches of a key, and its list in turn, to be added to or taken from.
-    pub(super) fn watermarks_mut(&mut self, number: u32) -> &mut WatermarkList {
+    /// Returns the extras of a key, to be added to or taken from.
+    pub(super) fn extras_mut(&mut self, number: u32) -> &mut KeyExtras {
         let Keys { records, distant } = self;
-        linked_mut(records, number).watermarks_mut(distant)
+        linked_mut(records, number).extras_mut(distant)
     }
 
     /// Adds a record for a key that has none. Returns its number.
@@ -260,7 +283,7 @@ impl<K: Eq> Keys<K> {
             waiters: 0,
             quiet_since: None,
             plain: Ends::EMPTY,
-            watermarks: None,
+            extras: None,
         };
         // The near place, if it is free.
         let near = near(hash);
@@ -338,48 +361,48 @@ impl<K: Eq> Keys<K> {
     #[inline(always)]
     pub(super) fn list_end(&mut self, number: u32, watermark: Option<Watermark>) -> ListEnd<'_> {
         if let Some(watermark) = watermark {
-            return ListEnd::Watermarks(self.watermarks_end(number), watermark);
+            return ListEnd::Watermarks(self.extras_end(number), watermark);
         }
         let record = self.at_mut(number);
         record.waiters += 1;
         ListEnd::Plain(&mut record.plain)
     }
 
-    /// Counts one waiter more, and returns the watermark watches to which its watch is added.
+    /// Counts one waiter more, and returns the extras to whose queue its watch is added.
     #[inline(always)]
-    pub(super) fn watermarks_end(&mut self, number: u32) -> &mut WatermarkList {
+    pub(super) fn extras_end(&mut self, number: u32) -> &mut KeyExtras {
         let Keys { records, distant } = self;
         let record = linked_mut(records, number);
         record.waiters += 1;
         let is_first = record.waiters == 1;
-        let watermarks = record.watermarks_mut(distant);
-        if is_first && watermarks.value.is_some() {
+        let extras = record.extras_mut(distant);
+        if is_first && extras.value.is_some() {
             distant.made().unwaited -= 1;
         }
-        watermarks
+        extras
     }
 
     /// Sets a key's value, and wipes its quiet time: that is an event, met or not. Returns its
-    /// watermark watches.
-    pub(super) fn set_value(&mut self, number: u32, value: u64) -> &mut WatermarkList {
+    /// extras.
+    pub(super) fn set_value(&mut self, number: u32, value: u64) -> &mut KeyExtras {
         let Keys { records, distant } = self;
         let record = linked_mut(records, number);
         record.quiet_since = None;
         let is_unwaited = record.waiters == 0;
-        let watermarks = record.watermarks_mut(distant);
-        if watermarks.value.replace(value).is_none() && is_unwaited {
+        let extras = record.extras_mut(distant);
+        if extras.value.replace(value).is_none() && is_unwaited {
             distant.made().unwaited += 1;
         }
-        watermarks
+        extras
     }
 
     /// Takes the value of a key. Returns it with the key, if that has no waiters and so goes.
     pub(super) fn take_value(&mut self, number: u32) -> (Option<u64>, Option<K>) {
-        let Some(watermarks) = &mut self.at_mut(number).watermarks else {
+        let Some(extras) = &mut self.at_mut(number).extras else {
             return (None, None);
         };
-        let value = watermarks.value.take();
-        watermarks.epoch = 0;
+        let value = extras.value.take();
+        extras.epoch = 0;
         if value.is_none() || self.at(number).waiters > 0 {
             return (value, None);
         }
@@ -402,8 +425,8 @@ impl<K: Eq> Keys<K> {
         if number != near(record.hash) {
             distant.made().remove(records, record.hash, number);
         }
-        if let Some(watermarks) = record.watermarks {
-            distant.made().spare(watermarks);
+        if let Some(extras) = record.extras {
+            distant.made().spare(extras);
         }
         Some(record.key)
     }
@@ -446,7 +469,7 @@ impl<K: Eq> Keys<K> {
         let distant = self.distant.0.as_ref();
         let distant_count = distant.map_or(0, |made| made.table.len());
         assert_eq!(near_count + distant_count, self.records.len());
-        // The spare list is empty.
+        // The spare extras are empty.
         if let Some(spare) = distant.and_then(|made| made.spare.as_ref()) {
             assert!(spare.assert_valid(|_| true).is_empty() && spare.met.is_empty());
         }

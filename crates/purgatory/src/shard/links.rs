@@ -1,7 +1,7 @@
 //! Links, which tie a watch to its key's record, and secondary watches.
 //!
 //! The lists that links make up are in [`watchers`](super::watchers) and
-//! [`watermark_queue`](super::watermark_queue).
+//! [`key_extras`](super::key_extras).
 
 use std::num::NonZeroU32;
 
@@ -10,10 +10,30 @@ use timer_core::{
     driver::{PageSlot, Pages},
 };
 
-use super::watermark_queue::{Ends, NONE, Watermark, WatermarkList};
-
 /// The most secondary watches that one shard can have, and the most keys.
 pub(crate) const WAITERS_MAX: usize = 1 << 28;
+
+/// No link.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// The ends of a list of watches: its first and its last link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) head: u32,
+    pub(super) tail: u32,
+}
+
+impl Ends {
+    pub(super) const EMPTY: Ends = Ends {
+        head: NONE,
+        tail: NONE,
+    };
+
+    #[cfg(test)]
+    pub(super) fn is_empty(self) -> bool {
+        (self.head, self.tail) == (NONE, NONE)
+    }
+}
 
 /// Set in the number of a secondary watch's link; without it the number is an entry's index.
 pub(super) const SLOT: u32 = 1 << 31;
@@ -107,31 +127,6 @@ impl Link {
             2 => WatchList::Unmet,
             3 => WatchList::MemberMet,
             _ => WatchList::InTurn,
-        }
-    }
-}
-
-/// The list of a key to which a watch is being added.
-pub(super) enum ListEnd<'a> {
-    Plain(&'a mut Ends),
-    /// Not met, or a member's.
-    Watermarks(&'a mut WatermarkList, Watermark),
-}
-
-impl ListEnd<'_> {
-    /// Returns the link of the watch.
-    #[inline(always)]
-    pub(super) fn link(&self, record: u32) -> Link {
-        match self {
-            ListEnd::Plain(plain) => Link {
-                prev: plain.tail,
-                ..Link::new(WatchList::Plain, record)
-            },
-            // The queue is no linked list: the link only says where the watch is.
-            ListEnd::Watermarks(watermarks, watermark) if watermarks.is_met_member(*watermark) => {
-                Link::new(WatchList::MemberMet, record)
-            }
-            ListEnd::Watermarks(..) => Link::new(WatchList::Unmet, record),
         }
     }
 }

@@ -9,8 +9,8 @@
 //! The parts: [`entry`] is the state machine of one operation, [`entries`] has them all.
 //! [`awaited`], [`ended`] and [`answer`] keep the entries of those that futures wait for.
 //! [`expire`] advances the wheel, [`keys`] finds a key's record, [`watchers`] keeps the lists of
-//! watches and the walks over them, [`watermark_queue`] the watermark watches of a key that are not
-//! met, and [`values`] advances the values of keys.
+//! watches and the walks over them, [`key_extras`] the watermark watches of a key and its value,
+//! and [`values`] advances the values of keys.
 
 pub(crate) mod answer;
 mod awaited;
@@ -18,6 +18,7 @@ mod ended;
 mod entries;
 mod entry;
 pub(crate) mod expire;
+mod key_extras;
 mod keys;
 mod links;
 mod quiet;
@@ -25,7 +26,6 @@ pub(crate) mod reach;
 mod turns;
 pub(crate) mod values;
 mod watchers;
-mod watermark_queue;
 
 use std::{task::Waker, time::Duration};
 
@@ -40,8 +40,7 @@ use timer_core::{
 
 use self::{
     keys::Keys,
-    links::{Link, SLOT, SecondaryWatches, WalkCursor},
-    watermark_queue::Ends,
+    links::{Ends, Link, SLOT, SecondaryWatches, WalkCursor},
 };
 use crate::{
     error::RefusedReason,
@@ -55,9 +54,9 @@ pub(crate) use entry::{
     COUNTED_MAX, Cause, CheckedOut, ColdState, CountedDown, Entry, Look, NewHead, ParkInfo,
     ParkTimes, Payload, TurnCause, Waiter,
 };
+pub(crate) use key_extras::{Watermark, WatermarkKind};
 pub(crate) use links::{Popped, SecondaryId, WAITERS_MAX, WalkId, WatchList};
 pub(crate) use quiet::QuietClock;
-pub(crate) use watermark_queue::{Watermark, WatermarkKind};
 
 use entry::Decision;
 

@@ -7,9 +7,8 @@ use timer_core::TimerHandle;
 use super::{
     Shard,
     entry::{CheckedOut, TurnCause},
-    links::WatchList,
+    links::{NONE, WatchList},
     watchers::Links,
-    watermark_queue::NONE,
 };
 use crate::operation::DelayedOperation;
 
@@ -19,7 +18,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     pub(super) fn link_in_turn(&mut self, record: u32, at: u32) {
         self.keys.at_mut(record).waiters += 1;
         let mut links = Links::new(&mut self.entries, &mut self.cold);
-        let in_turn = &mut self.keys.watermarks_mut(record).in_turn;
+        let in_turn = &mut self.keys.extras_mut(record).in_turn;
         links.append(in_turn, at, WatchList::InTurn, record);
     }
 
@@ -27,8 +26,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     #[inline]
     fn head_in_turn(&self, record: u32) -> Option<u32> {
         // Only a first watch is in turn, so the link lies in an entry.
-        match &self.keys.at(record).watermarks {
-            Some(lists) if lists.in_turn.head != NONE => Some(lists.in_turn.head),
+        match &self.keys.at(record).extras {
+            Some(extras) if extras.in_turn.head != NONE => Some(extras.in_turn.head),
             _ => None,
         }
     }

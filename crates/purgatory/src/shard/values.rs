@@ -20,9 +20,9 @@ use super::{
     count_end,
     entries::Entries,
     entry::{Entry, Flags, Payload},
+    key_extras::{Lowest, Unmet, WatermarkKind},
     links::{Link, Popped, WatchList},
     watchers::Links,
-    watermark_queue::{Lowest, Unmet, WatermarkKind},
 };
 use crate::operation::{Answering, DelayedOperation, Outcome};
 
@@ -196,7 +196,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         payload: O,
     ) -> Inserted {
         self.counts.parked += 1;
-        let watermarks = self.keys.watermarks_end(record);
+        let extras = self.keys.extras_end(record);
         let link = Link::new(WatchList::Unmet, record);
         let payload = Payload::Here(payload);
         let inserted = self.entries.insert(times, follows, payload, link);
@@ -205,7 +205,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             kind: WatermarkKind::Threshold,
         };
         let handle = inserted.handle;
-        watermarks.push(watermark, handle, handle.id().index());
+        extras.push(watermark, handle, handle.id().index());
         inserted
     }
 
@@ -222,14 +222,14 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         to: impl FnOnce(u64) -> u64,
     ) -> Option<ChangedValue> {
         let at = self.keys.at_mut(record);
-        let watermarks = at.watermarks.as_mut()?;
-        let value = to(watermarks.value?);
-        watermarks.value = Some(value);
+        let extras = at.extras.as_mut()?;
+        let value = to(extras.value?);
+        extras.value = Some(value);
         at.quiet_since = None; // that is an event, met or not
         Some(ChangedValue {
             record,
             value,
-            meets_watches: watermarks.reaches(value),
+            meets_watches: extras.reaches(value),
         })
     }
 
@@ -256,8 +256,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Returns the epoch of a key's value: 0 if it was never reset.
     #[inline]
     pub(crate) fn epoch(&self, record: u32) -> u64 {
-        let watermarks = &self.keys.at(record).watermarks;
-        watermarks.as_ref().map_or(0, |list| list.epoch)
+        let extras = &self.keys.at(record).extras;
+        extras.as_ref().map_or(0, |extras| extras.epoch)
     }
 
     /// Begins an epoch of a key with a value: stores both, and puts the members back that this
@@ -265,10 +265,10 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn begin_epoch(&mut self, record: u32, epoch: u64, value: u64) -> ChangedValue {
         let changed = self.set_value(record, value);
         let mut links = Links::new(&mut self.entries, &mut self.cold);
-        let watermarks = self.keys.watermarks_mut(record);
-        watermarks.epoch = epoch;
+        let extras = self.keys.extras_mut(record);
+        extras.epoch = epoch;
         let is_met_member = |of: &_| links.is_on(of, WatchList::MemberMet, record);
-        for member in watermarks.unmeet_members(value, is_met_member) {
+        for member in extras.unmeet_members(value, is_met_member) {
             *links.at_mut(member.at) = Link::new(WatchList::Unmet, record);
         }
         changed
@@ -278,8 +278,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// parking). O(n log n).
     pub(crate) fn unmet(&mut self, record: u32) -> Vec<TimerHandle> {
         let links = Links::new(&mut self.entries, &mut self.cold);
-        match &self.keys.at(record).watermarks {
-            Some(watermarks) => watermarks.waiting(|of| links.is_on(of, WatchList::Unmet, record)),
+        match &self.keys.at(record).extras {
+            Some(extras) => extras.waiting(|of| links.is_on(of, WatchList::Unmet, record)),
             None => Vec::new(),
         }
     }
@@ -298,8 +298,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     ) -> Option<u64> {
         let record = self.find(key, hash)?;
         let links = Links::new(&mut self.entries, &mut self.cold);
-        let watermarks = self.keys.at_mut(record).watermarks.as_mut()?;
-        watermarks.lowest(|unmet| links.is_on(unmet, WatchList::Unmet, record))
+        let extras = self.keys.at_mut(record).extras.as_mut()?;
+        extras.lowest(|unmet| links.is_on(unmet, WatchList::Unmet, record))
     }
 
     /// Takes up to `limit` watches that `value` meets off a key with a value, in the order of
@@ -317,7 +317,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         met: &mut MetWaits<O>,
         mut meet: impl FnMut(&mut O) -> Answering,
     ) -> bool {
-        let Some(watermarks) = &mut self.keys.at_mut(record).watermarks else {
+        let Some(extras) = &mut self.keys.at_mut(record).extras else {
             return false;
         };
         let mut has_more = true;
@@ -325,7 +325,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         for _ in 0..limit {
             // 1. Take the lowest watch off the queue, if it is met. One that has left counts as a
             //    step, so that a call is bounded.
-            let Some(unmet) = watermarks.take_lowest(value) else {
+            let Some(unmet) = extras.take_lowest(value) else {
                 has_more = false;
                 break;
             };
@@ -334,10 +334,10 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                 let mut links = Links::new(&mut self.entries, &mut self.cold);
                 if links.is_on(&unmet, WatchList::Unmet, record) {
                     *links.at_mut(unmet.at) = Link::new(WatchList::MemberMet, record);
-                    watermarks.push_met_member(unmet);
+                    extras.push_met_member(unmet);
                     met.quorums.push(unmet.handle);
                 } else {
-                    watermarks.drop_gone();
+                    extras.drop_gone();
                 }
                 continue;
             }
@@ -350,11 +350,11 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             if self.entries.end_met(&unmet, record, &mut meet, count, met) {
                 ended += 1;
             } else {
-                watermarks.drop_gone();
+                extras.drop_gone();
             }
         }
         // 4. A peak of the queue is given back. The key stays, since it has a value.
-        watermarks.shrink();
+        extras.shrink();
         if ended > 0 {
             let emptied_key = self.keys.remove_waiters(record, ended);
             debug_assert!(emptied_key.is_none(), "Gone: it has a value");
@@ -373,17 +373,17 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     ) -> Popped<K> {
         for _ in 0..limit {
             let mut links = Links::new(&mut self.entries, &mut self.cold);
-            let Some(watermarks) = &mut self.keys.at_mut(record).watermarks else {
+            let Some(extras) = &mut self.keys.at_mut(record).extras else {
                 return Popped::Done;
             };
             // 1. The met members first, then the queue.
             let met_member =
-                watermarks.pop_met_member(|of| links.is_on(of, WatchList::MemberMet, record));
+                extras.pop_met_member(|of| links.is_on(of, WatchList::MemberMet, record));
             let watch = match met_member {
                 Some(met_member) => met_member,
                 None => {
                     let is_unmet = |unmet: &_| links.is_on(unmet, WatchList::Unmet, record);
-                    match watermarks.pop_up_to(u64::MAX, is_unmet) {
+                    match extras.pop_up_to(u64::MAX, is_unmet) {
                         Lowest::Met(unmet) => unmet,
                         Lowest::Gone => continue, // a step, too
                         Lowest::Above => return Popped::Done,
@@ -398,10 +398,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             }
         }
         // 3. The limit is used up: is there more?
-        match &self.keys.at(record).watermarks {
-            Some(watermarks) if watermarks.keeps_met_members() || watermarks.reaches(u64::MAX) => {
-                Popped::More
-            }
+        match &self.keys.at(record).extras {
+            Some(extras) if extras.keeps_met_members() || extras.reaches(u64::MAX) => Popped::More,
             _ => Popped::Done,
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! - on the list of its key's *plain* watches, in the order they were parked;
 //! - on the list of the key's watches *in turn*, of which only the first is checked;
-//! - among the watermark watches that are not met ([`watermark_queue`](super::watermark_queue));
+//! - among the watermark watches that are not met ([`key_extras`](super::key_extras));
 //! - on the list of the *met* ones, which wait for their check to come true;
 //! - among the *met members*, whose quorum waits for others ([`values`](super::values));
 //! - nowhere, once it was taken.
@@ -27,11 +27,12 @@ use super::{
     ColdParts, Shard, Watch,
     entries::{Entries, Inserted},
     entry::{Entry, ParkTimes, Payload, Waiter},
+    key_extras::{Lowest, Unmet, UnmetWaiter, Watermark, WatermarkKind},
+    keys::ListEnd,
     links::{
-        Link, ListEnd, Popped, SLOT, SecondaryId, SecondaryWatch, SecondaryWatches, WAITERS_MAX,
+        Ends, Link, NONE, Popped, SLOT, SecondaryId, SecondaryWatch, SecondaryWatches, WAITERS_MAX,
         WalkCursor, WalkId, WatchList,
     },
-    watermark_queue::{Ends, Lowest, NONE, Unmet, UnmetWaiter, Watermark, WatermarkKind},
 };
 
 /// The number of entries from which on a shard's links are seldom in cache. Smaller in tests, so
@@ -90,7 +91,7 @@ impl<'a, O> Links<'a, O> {
     pub(super) fn add(&mut self, end: ListEnd<'_>, handle: TimerHandle, at: u32) {
         match end {
             ListEnd::Plain(plain) => self.name_last(plain, at),
-            ListEnd::Watermarks(watermarks, watermark) => watermarks.push(watermark, handle, at),
+            ListEnd::Watermarks(extras, watermark) => extras.push(watermark, handle, at),
         }
     }
 
@@ -246,21 +247,20 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         match link.list() {
             WatchList::Plain => unreachable!("it was taken off"),
             WatchList::Met => {
-                let met = &mut self.keys.watermarks_mut(record).met;
+                let met = &mut self.keys.extras_mut(record).met;
                 links.unlink(met, link.prev, link.next);
             }
             WatchList::InTurn => {
-                let in_turn = &mut self.keys.watermarks_mut(record).in_turn;
+                let in_turn = &mut self.keys.extras_mut(record).in_turn;
                 links.unlink(in_turn, link.prev, link.next);
             }
             WatchList::Unmet => {
-                let watermarks = self.keys.watermarks_mut(record);
-                watermarks.mark_gone(|unmet| links.waits(unmet, record));
+                let extras = self.keys.extras_mut(record);
+                extras.mark_gone(|unmet| links.waits(unmet, record));
             }
             WatchList::MemberMet => {
-                let watermarks = self.keys.watermarks_mut(record);
-                watermarks
-                    .mark_member_gone(|member| links.is_on(member, WatchList::MemberMet, record));
+                let extras = self.keys.extras_mut(record);
+                extras.mark_member_gone(|member| links.is_on(member, WatchList::MemberMet, record));
             }
         }
     }
@@ -301,15 +301,17 @@ impl<K: Eq + Clone, O> Shard<K, O> {
 
     /// Returns true when watermark watches are among a key's watches.
     pub(crate) fn has_watermarks(&self, record: u32) -> bool {
-        let watermarks = &self.keys.at(record).watermarks;
-        watermarks.as_ref().is_some_and(|list| !list.is_empty())
+        let extras = &self.keys.at(record).extras;
+        extras
+            .as_ref()
+            .is_some_and(|extras| extras.has_watermarks())
     }
 
     /// Returns the operations of a key's watermark watches that are not met, to be sorted by the
     /// caller, and perhaps some that have ended. O(n): each is copied.
     pub(crate) fn unmet_waiters(&self, record: u32) -> Vec<UnmetWaiter> {
-        match &self.keys.at(record).watermarks {
-            Some(watermarks) => watermarks.all().collect(),
+        match &self.keys.at(record).extras {
+            Some(extras) => extras.all().collect(),
             None => Vec::new(),
         }
     }
@@ -393,10 +395,10 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         let mut links = Links::new(&mut self.entries, &mut self.cold);
         for _ in 0..limit {
             // 1. Take the lowest watch off the queue, if it is met.
-            let Some(watermarks) = &mut self.keys.at_mut(record).watermarks else {
+            let Some(extras) = &mut self.keys.at_mut(record).extras else {
                 return Popped::Done;
             };
-            let unmet = match watermarks.pop_up_to(value, |unmet| links.waits(unmet, record)) {
+            let unmet = match extras.pop_up_to(value, |unmet| links.waits(unmet, record)) {
                 Lowest::Met(unmet) => unmet,
                 Lowest::Gone => continue, // it counts as a step, so that a call is bounded
                 Lowest::Above => return Popped::Done,
@@ -404,7 +406,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             // 2. A checked watch moves to the met list, within this lock hold: an advance that
             //    comes next finds it there.
             if unmet.kind == WatermarkKind::Checked {
-                links.append(&mut watermarks.met, unmet.at, WatchList::Met, record);
+                links.append(&mut extras.met, unmet.at, WatchList::Met, record);
                 continue;
             }
             // 3. Any other leaves its key for good, and with the last one the key goes.
@@ -415,8 +417,8 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             }
         }
         // 4. The limit is used up: is there more?
-        match &self.keys.at(record).watermarks {
-            Some(watermarks) if watermarks.reaches(value) => Popped::More,
+        match &self.keys.at(record).extras {
+            Some(extras) if extras.reaches(value) => Popped::More,
             _ => Popped::Done,
         }
     }
@@ -435,9 +437,9 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         let record = self.keys.at(record);
         let ends = match list {
             WatchList::Plain => record.plain,
-            _ => match &record.watermarks {
-                Some(lists) if list == WatchList::InTurn => lists.in_turn,
-                Some(lists) => lists.met,
+            _ => match &record.extras {
+                Some(extras) if list == WatchList::InTurn => extras.in_turn,
+                Some(extras) => extras.met,
                 None => Ends::EMPTY,
             },
         };
@@ -636,8 +638,8 @@ mod tests {
             // 1. The three lists.
             let record = self.keys.at(number);
             let plain = record.plain;
-            let (met, in_turn) = match &record.watermarks {
-                Some(lists) => (lists.met, lists.in_turn),
+            let (met, in_turn) = match &record.extras {
+                Some(extras) => (extras.met, extras.in_turn),
                 None => (Ends::EMPTY, Ends::EMPTY),
             };
             let plain = self.linked(number, WatchList::Plain, plain);
@@ -646,8 +648,8 @@ mod tests {
             // 2. The queue.
             let mut unmet = Vec::new();
             let links = Links::new(&mut self.entries, &mut self.cold);
-            if let Some(watermarks) = &self.keys.at(number).watermarks {
-                for of in watermarks.assert_valid(|unmet| links.waits(unmet, number)) {
+            if let Some(extras) = &self.keys.at(number).extras {
+                for of in extras.assert_valid(|unmet| links.waits(unmet, number)) {
                     let watermark = Watermark {
                         threshold: of.threshold(),
                         kind: of.kind,
@@ -658,9 +660,9 @@ mod tests {
             }
             // 3. The met members.
             let mut met_members = Vec::new();
-            if let Some(watermarks) = &self.keys.at(number).watermarks {
+            if let Some(extras) = &self.keys.at(number).extras {
                 let is_met_member = |of: &Unmet| links.is_on(of, WatchList::MemberMet, number);
-                for Unmet { at, handle, .. } in watermarks.assert_valid_met_members(is_met_member) {
+                for Unmet { at, handle, .. } in extras.assert_valid_met_members(is_met_member) {
                     met_members.push(Linked { at, handle });
                 }
             }

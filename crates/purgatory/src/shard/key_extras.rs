@@ -1,14 +1,13 @@
-//! The watermark watches of one key: a queue of those not met yet, lowest threshold first and,
-//! where thresholds are equal, in the order of parking; and the ends of the list of the met ones,
-//! which wait for their check. The ends of the list of watches in turn are kept here, too, as few
-//! keys have any.
+//! The extras of a key, which few keys have: its watermark watches, its value, and the list of its
+//! watches in turn. The watermark watches are a queue of those not met yet, lowest threshold first
+//! and, where thresholds are equal, in the order of parking; and the ends of the list of the met
+//! ones, which wait for their check.
 //!
 //! Offsets rise, so nearly every watch comes with a threshold at or above all others. Such a watch
 //! goes to the end of a sorted *run*, and an advance of the watermark takes the run's front. The
 //! others go into a heap.
 //!
-//! A key that keeps its value has it here, too, and a list of the *met members*, the watches of
-//! quorums.
+//! A key that keeps its value has a list of the *met members*, too, the watches of quorums.
 //!
 //! - **Left behind**: a watch whose operation has ended is not searched for. It is skipped when its
 //!   turn comes, and all such watches go when they are most of the queue.
@@ -20,6 +19,8 @@ use std::{
 };
 
 use timer_core::TimerHandle;
+
+use super::links::{Ends, NONE};
 
 /// The value that a watermark watch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,28 +40,6 @@ pub(crate) enum WatermarkKind {
     /// The watch of a quorum's member stays, met, until the quorum is over or its key is removed.
     /// Only a key that keeps its value has one.
     Member,
-}
-
-/// No link.
-pub(super) const NONE: u32 = u32::MAX;
-
-/// The ends of a list of watches: its first and its last link.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ends {
-    pub(super) head: u32,
-    pub(super) tail: u32,
-}
-
-impl Ends {
-    pub(super) const EMPTY: Ends = Ends {
-        head: NONE,
-        tail: NONE,
-    };
-
-    #[cfg(test)]
-    pub(super) fn is_empty(self) -> bool {
-        (self.head, self.tail) == (NONE, NONE)
-    }
 }
 
 /// A queue with room for more than this gives a peak back, and keeps at most as many watches that
@@ -92,46 +71,51 @@ pub(crate) struct UnmetWaiter {
     pub(crate) handle: TimerHandle,
 }
 
-/// The watermark watches of a key.
+/// The parts of a key's record that few keys have.
 #[derive(Debug)]
-pub(super) struct WatermarkList {
+pub(super) struct KeyExtras {
+    // The queue of the watermark watches that are not met.
     run: VecDeque<Unmet>,
     heap: BinaryHeap<Unmet>,
     pushed: u64,
     /// The number of watches in both that have left.
     gone: usize,
-    /// The list of the met watches, which wait for their check to come true.
+
+    // The watermark watches that are met.
+    /// The list of the checked ones, which wait for their check to come true.
     pub(super) met: Ends,
-    /// The value of a key that keeps it here.
-    pub(super) value: Option<u64>,
-    /// The epoch of the value. Forgotten with it.
-    pub(super) epoch: u64,
-    /// The watches of quorums' members that are met. Left behind, as in the queue.
+    /// The watches of quorums' members. Left behind, as in the queue.
     met_members: Vec<Unmet>,
     /// The number of met members that have left.
     met_members_gone: usize,
-    /// The list of the key's watches in turn, which have no watermark.
+
+    // The value of a key that keeps one.
+    pub(super) value: Option<u64>,
+    /// The epoch of the value. Forgotten with it.
+    pub(super) epoch: u64,
+
+    /// The list of the watches in turn, which have no watermark.
     pub(super) in_turn: Ends,
 }
 
-impl Default for WatermarkList {
+impl Default for KeyExtras {
     fn default() -> Self {
-        WatermarkList {
+        KeyExtras {
             run: VecDeque::new(),
             heap: BinaryHeap::new(),
             pushed: 0,
             gone: 0,
             met: Ends::EMPTY,
-            value: None,
-            epoch: 0,
             met_members: Vec::new(),
             met_members_gone: 0,
+            value: None,
+            epoch: 0,
             in_turn: Ends::EMPTY,
         }
     }
 }
 
-impl WatermarkList {
+impl KeyExtras {
     /// True for a watch that is added as met: a member's whose threshold the value meets.
     #[inline]
     pub(super) fn is_met_member(&self, watermark: Watermark) -> bool {
@@ -211,9 +195,9 @@ impl WatermarkList {
         }
     }
 
-    /// Returns true when no watch is left, met or not. O(1).
-    pub(super) fn is_empty(&self) -> bool {
-        self.run.len() + self.heap.len() == self.gone && self.met.head == NONE
+    /// True when watermark watches wait, met or not, but for met members. O(1).
+    pub(super) fn has_watermarks(&self) -> bool {
+        self.run.len() + self.heap.len() != self.gone || self.met.head != NONE
     }
 
     /// Returns the operations of the watches that are not met, and of the met members, those left
@@ -419,7 +403,7 @@ mod tests {
     /// The watches beside a sorted list of (threshold, link).
     #[derive(Default)]
     struct Checked {
-        watermarks: WatermarkList,
+        extras: KeyExtras,
         live: Vec<(u64, u32)>,
         at: u32,
     }
@@ -428,7 +412,7 @@ mod tests {
         fn push(&mut self, threshold: u64) {
             self.at += 1;
             let handle = TimerHandle::new(0, TaskId::from_parts(self.at, 0));
-            self.watermarks.push(
+            self.extras.push(
                 Watermark {
                     threshold,
                     kind: WatermarkKind::Threshold,
@@ -447,7 +431,7 @@ mod tests {
         fn remove(&mut self, nth: usize) {
             self.live.remove(nth);
             let live = self.waiting();
-            self.watermarks.mark_gone(|unmet| live.contains(&unmet.at));
+            self.extras.mark_gone(|unmet| live.contains(&unmet.at));
         }
 
         fn pop_all_up_to(&mut self, value: u64) {
@@ -459,7 +443,7 @@ mod tests {
                     .filter(|(threshold, _)| *threshold <= value)
                     .copied();
                 match self
-                    .watermarks
+                    .extras
                     .pop_up_to(value, |unmet| live.contains(&unmet.at))
                 {
                     Lowest::Met(unmet) => {
@@ -475,7 +459,7 @@ mod tests {
         fn assert_same(&self) {
             let waiting = self.waiting();
             let live = self
-                .watermarks
+                .extras
                 .assert_valid(|unmet| waiting.contains(&unmet.at));
             assert!(
                 live.iter()
@@ -487,7 +471,7 @@ mod tests {
         }
 
         fn kept(&self) -> usize {
-            self.watermarks.run.capacity() + self.watermarks.heap.capacity()
+            self.extras.run.capacity() + self.extras.heap.capacity()
         }
     }
 
