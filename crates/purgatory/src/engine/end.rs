@@ -22,7 +22,7 @@ use crate::{
         walk::{LIST_BATCH, MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
-    shard::{AllEnded, CheckedOut, Ended, Entry, ParkTimes, Popped, Shard, WatchList},
+    shard::{AllEnded, CheckedOut, Ended, Entry, ParkOptions, Popped, Shard, WatchList},
     watches::WatchKey,
 };
 
@@ -100,8 +100,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Reschedules one operation of this purgatory, as [`reschedule`](Self::reschedule).
     pub(crate) fn reschedule_one(&self, handle: TimerHandle, timeout: Timeout) -> bool {
-        let times = self.park_times(self.driver().now_ns(), timeout);
-        self.reschedule_to(handle, &times)
+        let options = self.park_options(self.driver().now_ns(), timeout);
+        self.reschedule_to(handle, &options)
     }
 
     /// Reschedules every operation parked under `key`; returns how many.
@@ -111,20 +111,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         timeout: Timeout,
     ) -> usize {
         let hash = self.versions.hash(key);
-        let times = self.park_times(self.driver().now_ns(), timeout);
+        let options = self.park_options(self.driver().now_ns(), timeout);
         let mut rescheduled = 0;
         for handle in self.waiters_of(key, hash) {
-            rescheduled += usize::from(self.reschedule_to(handle, &times));
+            rescheduled += usize::from(self.reschedule_to(handle, &options));
         }
         rescheduled
     }
 
-    fn reschedule_to(&self, handle: TimerHandle, times: &ParkTimes) -> bool {
+    fn reschedule_to(&self, handle: TimerHandle, options: &ParkOptions) -> bool {
         let mut first_shard = self.first_shard_of(handle);
-        let Some(due) = first_shard.reschedule(handle, *times) else {
+        let Some(due) = first_shard.reschedule(handle, *options) else {
             return false;
         };
-        Self::work_at(&mut first_shard, times, due);
+        Self::work_at(&mut first_shard, options, due);
         true
     }
 

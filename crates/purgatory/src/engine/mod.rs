@@ -91,7 +91,7 @@ use crate::{
         versions::Versions,
     },
     operation::{DelayedOperation, OperationId, Timeout},
-    shard::{EndedAt, ParkInfo, ParkTimes, Shard, expire::CallbackJob},
+    shard::{EndedAt, ParkInfo, ParkOptions, Shard, expire::CallbackJob},
     stats::{Parked, Stats},
     sync::{AtomicU64, Limit, Ordering, plain},
     watches::WatchKey,
@@ -284,23 +284,23 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         None
     }
 
-    /// The times of an operation that is parked at `now_ns`, in ticks.
+    /// The options of an operation that is parked at `now_ns`: its times, in ticks.
     #[inline]
-    pub(super) fn park_times(&self, now_ns: u64, timeout: Timeout) -> ParkTimes {
+    pub(super) fn park_options(&self, now_ns: u64, timeout: Timeout) -> ParkOptions {
         let tick = self.driver().config.tick;
-        let deadline = timeout.deadline(tick, now_ns);
+        let deadline_tick = timeout.deadline(tick, now_ns);
         // The wheel comes by at the deadline, or earlier for a recheck.
-        let armed = match self.settings.recheck_every {
+        let visit_tick = match self.settings.recheck_every {
             Some(every) => {
                 let recheck = tick.deadline(now_ns, every);
-                Some(recheck.min(deadline.unwrap_or(u64::MAX)))
+                Some(recheck.min(deadline_tick.unwrap_or(u64::MAX)))
             }
-            None => deadline,
+            None => deadline_tick,
         };
-        ParkTimes {
-            now: tick.round_down(now_ns),
-            deadline,
-            armed,
+        ParkOptions {
+            now_tick: tick.round_down(now_ns),
+            deadline_tick,
+            visit_tick,
             parked_ns: now_ns,
             info: ParkInfo::PLAIN,
             counted: 0,
@@ -311,8 +311,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Reports to the timer that a shard has work at tick `due`, unless that is never.
     #[inline]
-    pub(super) fn work_at(shard: &mut LockedShard<'_, K, O>, times: &ParkTimes, due: u64) {
-        if times.armed.is_some() {
+    pub(super) fn work_at(shard: &mut LockedShard<'_, K, O>, options: &ParkOptions, due: u64) {
+        if options.visit_tick.is_some() {
             shard.work_at(due);
         }
     }

@@ -26,7 +26,7 @@ use crate::{
     error::{Refused, RefusedReason},
     operation::{Came, DelayedOperation, Outcome, ParkResult, Timeout, ToPark, Verdict},
     shard::{
-        COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkTimes, Payload,
+        COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkOptions, Payload,
         SecondaryId, Then, WAITERS_MAX, Watch, Watermark,
     },
     sync::Ordering,
@@ -241,18 +241,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
 
         // 3. Watch the keys.
-        let mut times = self.park_times(now_ns, timeout);
-        times.counted = counted;
-        times.last_check = watches.last_check;
-        times.needs_value = watches.needs_value;
-        times.info = ParkInfo {
+        let mut options = self.park_options(now_ns, timeout);
+        options.counted = counted;
+        options.last_check = watches.last_check;
+        options.needs_value = watches.needs_value;
+        options.info = ParkInfo {
             weight: place.weight,
             label: watches.label,
         };
         let parked = if watches.in_turn {
-            self.park_in_turn(operation, &watch_set[0], &times, first)?
+            self.park_in_turn(operation, &watch_set[0], &options, first)?
         } else {
-            match self.park_under(operation, watch_set, &times)? {
+            match self.park_under(operation, watch_set, &options)? {
                 PutIn::Parked(handle) => {
                     forget(place); // the ending returns it
                     return Ok(ParkResult::Parked(self.id(handle)).into());
@@ -347,8 +347,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Ok(place) => place,
             Err(full) => return Err(self.refused_alone(key, full)),
         };
-        let mut times = self.park_times(now_ns, timeout);
-        times.info.weight = place.weight;
+        let mut options = self.park_options(now_ns, timeout);
+        options.info.weight = place.weight;
 
         // 3. Put it in, unless another one waits for the key.
         let hash = self.versions.hash(&key);
@@ -357,8 +357,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             drop(shard);
             return Err(self.refused_alone(key, reason));
         }
-        let inserted = shard.park_alone(&times, self.follows(), operation, key, hash);
-        Self::work_at(&mut shard, &times, inserted.due);
+        let inserted = shard.park_alone(&options, self.follows(), operation, key, hash);
+        Self::work_at(&mut shard, &options, inserted.due);
         drop(shard);
         forget(place); // the ending returns it
         Ok(ParkResult::Parked(self.id(inserted.handle)))
@@ -377,7 +377,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         operation: O,
         watch_set: &[Watch<'_, K>],
-        times: &ParkTimes,
+        options: &ParkOptions,
     ) -> Result<PutIn<O>, Refused<O>> {
         let (first, others) = watch_set.split_first().expect("an operation has keys");
         let mut shard = self.shard_of(first.hash);
@@ -393,11 +393,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if others.is_empty() && !event_passed {
             shard.counts.checks += u64::from(O::CHECKED);
             let payload = Payload::Here(operation);
-            let handle = self.insert_entry(&mut shard, record, times, payload, first.watermark);
+            let handle = self.insert_entry(&mut shard, record, options, payload, first.watermark);
             return Ok(PutIn::Parked(handle));
         }
         // Otherwise this thread holds it until all keys are watched.
-        let handle = self.insert_held(&mut shard, record, times, first.watermark);
+        let handle = self.insert_held(&mut shard, record, options, first.watermark);
         Ok(PutIn::Held(handle, operation, event_passed))
     }
 
@@ -451,7 +451,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         operation: O,
         watch: &Watch<'_, K>,
-        times: &ParkTimes,
+        options: &ParkOptions,
         first: FirstCheck,
     ) -> Result<ParkedUnder<K, O>, Refused<O>> {
         let mut shard = self.shard_of(watch.hash);
@@ -469,7 +469,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         //    pending.
         if shard.has_in_turn(record) {
             let payload = Payload::Here(operation);
-            let handle = self.insert_in_turn(&mut shard, record, times, payload);
+            let handle = self.insert_in_turn(&mut shard, record, options, payload);
             if let Some(entry) = shard.get_mut(handle) {
                 if event_passed {
                     entry.request_check();
@@ -487,13 +487,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if !event_passed && !was_behind {
             let payload = Payload::Here(operation);
             return Ok(ParkedUnder {
-                handle: self.insert_in_turn(&mut shard, record, times, payload),
+                handle: self.insert_in_turn(&mut shard, record, options, payload),
                 checked_in: CheckedIn::Parked,
             });
         }
 
         // 3. The head, since those ahead have left, or an event came by: this thread checks it.
-        let handle = self.insert_in_turn(&mut shard, record, times, Payload::Out);
+        let handle = self.insert_in_turn(&mut shard, record, options, Payload::Out);
         shard.arrived(handle, None, false);
         let cause = if event_passed {
             Cause::Event
@@ -531,12 +531,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         shard: &mut LockedShard<'_, K, O>,
         record: u32,
-        times: &ParkTimes,
+        options: &ParkOptions,
         payload: Payload<O>,
         watermark: Option<Watermark>,
     ) -> TimerHandle {
-        let inserted = shard.park_at(record, times, self.follows(), payload, watermark);
-        Self::work_at(shard, times, inserted.due);
+        let inserted = shard.park_at(record, options, self.follows(), payload, watermark);
+        Self::work_at(shard, options, inserted.due);
         inserted.handle
     }
 
@@ -546,10 +546,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         shard: &mut LockedShard<'_, K, O>,
         record: u32,
-        times: &ParkTimes,
+        options: &ParkOptions,
         watermark: Option<Watermark>,
     ) -> TimerHandle {
-        self.insert_entry(shard, record, times, Payload::Out, watermark)
+        self.insert_entry(shard, record, options, Payload::Out, watermark)
     }
 
     /// Puts an operation in turn into the shard of its key, as [`insert_entry`](Self::insert_entry)
@@ -558,12 +558,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         shard: &mut LockedShard<'_, K, O>,
         record: u32,
-        times: &ParkTimes,
+        options: &ParkOptions,
         payload: Payload<O>,
     ) -> TimerHandle {
         let follows = self.follows();
-        let inserted = shard.park_in_turn(record, times, follows, payload);
-        Self::work_at(shard, times, inserted.due);
+        let inserted = shard.park_in_turn(record, options, follows, payload);
+        Self::work_at(shard, options, inserted.due);
         inserted.handle
     }
 }

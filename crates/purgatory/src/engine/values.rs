@@ -29,7 +29,7 @@ use crate::{
         Verdict,
     },
     shard::{
-        AllEnded, Ended, EndedAt, ParkTimes, Watch, Watermark, WatermarkKind,
+        AllEnded, Ended, EndedAt, ParkOptions, Watch, Watermark, WatermarkKind,
         values::{ChangedValue, Member, MetWait, MetWaits},
     },
     sync::{Limit, Ordering},
@@ -468,11 +468,11 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
                 return Err(self.refuse(operation, full));
             }
         };
-        let times = self.value_times(now_ns, timeout, &operation, &place);
+        let options = self.value_options(now_ns, timeout, &operation, &place);
         // The key's `Clone` may panic: nothing is parked yet.
         let record = found.unwrap_or_else(|| shard.add_key(key.to_owned(), hash));
-        let inserted = shard.park_for_value(record, threshold, &times, self.follows(), operation);
-        Self::work_at(&mut shard, &times, inserted.due);
+        let inserted = shard.park_for_value(record, threshold, &options, self.follows(), operation);
+        Self::work_at(&mut shard, &options, inserted.due);
         mem::forget(place); // the ending returns it
         Ok(ForValue::Parked(self.id(inserted.handle)))
     }
@@ -484,19 +484,19 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         Refused::new(operation, reason)
     }
 
-    /// The times of a wait for values that has a place.
+    /// The options of a wait for values that has a place.
     #[inline]
-    fn value_times(
+    fn value_options(
         &self,
         now_ns: u64,
         timeout: Timeout,
         operation: &O,
         place: &PlaceGuard<'_, K, O>,
-    ) -> ParkTimes {
-        let mut times = self.park_times(now_ns, timeout);
-        times.needs_value = operation.needs_value();
-        times.info.weight = place.weight;
-        times
+    ) -> ParkOptions {
+        let mut options = self.park_options(now_ns, timeout);
+        options.needs_value = operation.needs_value();
+        options.info.weight = place.weight;
+        options
     }
 
     /// Parks a wait for several keys, each with the rank of its threshold, unless it ends at once.
@@ -525,11 +525,11 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             Ok(place) => place,
             Err(full) => return Err(self.refuse(operation, full)),
         };
-        let times = self.value_times(now_ns, timeout, &operation, &place);
+        let options = self.value_options(now_ns, timeout, &operation, &place);
 
         // 3. Watch the keys.
         let parked = self
-            .watch_members(operation, watermarks, &times)
+            .watch_members(operation, watermarks, &options)
             .inspect_err(|refused| self.report_refusal(refused.reason))?;
         mem::forget(place); // the ending returns it
 
@@ -551,7 +551,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         &self,
         operation: O,
         watermarks: &[(&K, u64)],
-        times: &ParkTimes,
+        options: &ParkOptions,
     ) -> Result<ParkedUnder<K, O>, Refused<O>> {
         // 1. The hashes are made with nothing locked.
         let mut watches: SmallVec<[Watch<'_, K>; 4]> = SmallVec::new();
@@ -573,7 +573,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         // The key's `Eq` or `Clone` may panic here. The shard is unlocked then, before the
         // operation is dropped.
         let record = shard.record_of(first);
-        let handle = self.insert_held(&mut shard, record, times, first.watermark);
+        let handle = self.insert_held(&mut shard, record, options, first.watermark);
         drop(shard);
         self.watch_others(operation, handle, others, false)
     }

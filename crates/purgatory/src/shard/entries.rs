@@ -3,7 +3,9 @@
 use timer_core::{TimerHandle, TimingWheel};
 
 use super::{
-    entry::{Cause, CheckedOut, ColdState, Entry, NewHead, ParkTimes, Payload, TurnCause, Waiter},
+    entry::{
+        Cause, CheckedOut, ColdState, Entry, NewHead, ParkOptions, Payload, TurnCause, Waiter,
+    },
     links::{Link, SecondaryId},
 };
 use crate::operation::DelayedOperation;
@@ -75,20 +77,20 @@ impl<O> Entries<O> {
     #[inline(always)]
     pub(super) fn insert(
         &mut self,
-        times: &ParkTimes,
+        options: &ParkOptions,
         follows: Option<u64>,
         payload: Payload<O>,
         link: Link,
     ) -> Inserted {
         // 1. Tell the wheel what the parker knows: the tick, and the order.
         let wheel = &mut self.wheel;
-        wheel.catch_up(times.now);
+        wheel.catch_up(options.now_tick);
         if let Some(sequence) = follows {
             wheel.follow(sequence);
         }
         // 2. Put it in.
-        let (inserted, place) = wheel.insert_place(times.armed);
-        *place = Some(Entry::new(payload, times, link));
+        let (inserted, place) = wheel.insert_place(options.visit_tick);
+        *place = Some(Entry::new(payload, options, link));
         let handle = TimerHandle::new(self.shard as usize, inserted.id);
         Inserted {
             handle,

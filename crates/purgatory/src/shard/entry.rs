@@ -193,13 +193,15 @@ impl Flags {
     }
 }
 
-/// The times and properties an operation is parked with; its times are in ticks (`None`: never).
+/// The times and properties that an operation is parked with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ParkTimes {
-    pub(crate) now: u64,
-    pub(crate) deadline: Option<u64>,
-    /// The tick of the wheel's next visit: the deadline, or earlier for a recheck.
-    pub(crate) armed: Option<u64>,
+pub(crate) struct ParkOptions {
+    pub(crate) now_tick: u64,
+    /// `None` for never.
+    pub(crate) deadline_tick: Option<u64>,
+    /// The tick of the wheel's next visit: the deadline, or earlier for a recheck. `None` for
+    /// never.
+    pub(crate) visit_tick: Option<u64>,
     /// The time by the timer's clock.
     pub(crate) parked_ns: u64,
     pub(crate) info: ParkInfo,
@@ -283,9 +285,9 @@ impl<O> Entry<O> {
     /// Makes an entry with up to [`COUNTED_MAX`] watermark watches to be counted down. If it is
     /// held, the thread that parks it has the payload.
     #[inline]
-    pub(super) fn new(payload: Payload<O>, times: &ParkTimes, link: Link) -> Self {
-        debug_assert!(times.counted <= COUNTED_MAX);
-        let info = times.info;
+    pub(super) fn new(payload: Payload<O>, options: &ParkOptions, link: Link) -> Self {
+        debug_assert!(options.counted <= COUNTED_MAX);
+        let info = options.info;
         // Most operations are plain. They get a box when an end is requested, if at all.
         let cold = if info == ParkInfo::PLAIN {
             None
@@ -293,10 +295,10 @@ impl<O> Entry<O> {
             Some(ColdState::new(info))
         };
         let mut flags = Flags::default();
-        if times.last_check {
+        if options.last_check {
             flags.set(Flags::LAST_CHECK);
         }
-        if times.needs_value {
+        if options.needs_value {
             flags.set(Flags::NEEDS_VALUE);
         }
         Entry {
@@ -304,9 +306,9 @@ impl<O> Entry<O> {
             last_secondary: None,
             link,
             cold,
-            deadline: times.deadline.unwrap_or(u64::MAX),
-            parked_ns: times.parked_ns,
-            remaining: times.counted as u16,
+            deadline: options.deadline_tick.unwrap_or(u64::MAX),
+            parked_ns: options.parked_ns,
+            remaining: options.counted as u16,
             flags,
         }
     }
@@ -572,17 +574,17 @@ mod tests {
     use super::*;
 
     fn entry(payload: Payload<u8>, counted: usize) -> Entry<u8> {
-        let times = ParkTimes {
-            now: 0,
-            deadline: Some(10),
-            armed: None,
+        let options = ParkOptions {
+            now_tick: 0,
+            deadline_tick: Some(10),
+            visit_tick: None,
             parked_ns: 0,
             info: ParkInfo::PLAIN,
             counted,
             last_check: false,
             needs_value: false,
         };
-        Entry::new(payload, &times, Link::NOWHERE)
+        Entry::new(payload, &options, Link::NOWHERE)
     }
 
     #[test]

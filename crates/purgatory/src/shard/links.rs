@@ -64,7 +64,7 @@ pub(crate) enum WatchList {
 }
 
 /// The bits of a link that say its list. [`NONE`] is no list.
-const LIST: u32 = 7;
+const LIST_BITS: u32 = 7;
 
 impl Link {
     /// The link of a watch that is on no list.
@@ -88,7 +88,7 @@ impl Link {
     /// True for the first watch of a list in turn.
     #[inline]
     pub(super) fn is_head_in_turn(&self) -> bool {
-        self.list_of_record & LIST == WatchList::InTurn as u32 && self.prev == NONE
+        self.list_of_record & LIST_BITS == WatchList::InTurn as u32 && self.prev == NONE
     }
 
     /// Returns the link behind it on its list.
@@ -102,7 +102,7 @@ impl Link {
 
     /// True for a watch in turn that is not the first.
     pub(super) fn waits_behind(&self) -> bool {
-        self.list() == WatchList::InTurn && self.prev != NONE
+        self.list_of_record & LIST_BITS == WatchList::InTurn as u32 && self.prev != NONE
     }
 
     /// True when it is on this list of this record.
@@ -117,16 +117,18 @@ impl Link {
     /// True for a watch without a watermark, as most are.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        self.list_of_record & LIST == WatchList::Plain as u32
+        self.list_of_record & LIST_BITS == WatchList::Plain as u32
     }
 
+    /// Returns the list of a watch that is on one.
     pub(super) fn list(&self) -> WatchList {
-        match self.list_of_record & LIST {
+        match self.list_of_record & LIST_BITS {
             0 => WatchList::Plain,
             1 => WatchList::Met,
             2 => WatchList::Unmet,
             3 => WatchList::MemberMet,
-            _ => WatchList::InTurn,
+            4 => WatchList::InTurn,
+            _ => unreachable!("nowhere is on no list"),
         }
     }
 }

@@ -52,7 +52,7 @@ pub(crate) use awaited::{Answered, NoAnswer};
 pub(crate) use entries::{Entries, Inserted};
 pub(crate) use entry::{
     COUNTED_MAX, Cause, CheckedOut, ColdState, CountedDown, Entry, Look, NewHead, ParkInfo,
-    ParkTimes, Payload, TurnCause, Waiter,
+    ParkOptions, Payload, TurnCause, Waiter,
 };
 pub(crate) use key_extras::{Watermark, WatermarkKind};
 pub(crate) use links::{Popped, SecondaryId, WAITERS_MAX, WalkId, WatchList};
@@ -345,7 +345,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     #[inline]
     pub(crate) fn park_alone(
         &mut self,
-        times: &ParkTimes,
+        options: &ParkOptions,
         follows: Option<u64>,
         payload: O,
         key: K,
@@ -355,7 +355,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.counts.parked += 1;
         let link = Link::new(WatchList::Plain, record);
         let payload = Payload::Here(payload);
-        let inserted = self.entries.insert(times, follows, payload, link);
+        let inserted = self.entries.insert(options, follows, payload, link);
         self.keys.watch_alone(record, inserted.handle.id().index());
         inserted
     }
@@ -365,12 +365,14 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn park_in_turn(
         &mut self,
         record: u32,
-        times: &ParkTimes,
+        options: &ParkOptions,
         follows: Option<u64>,
         payload: Payload<O>,
     ) -> Inserted {
         self.counts.parked += u64::from(matches!(payload, Payload::Here(_)));
-        let inserted = self.entries.insert(times, follows, payload, Link::NOWHERE);
+        let inserted = self
+            .entries
+            .insert(options, follows, payload, Link::NOWHERE);
         self.link_in_turn(record, inserted.handle.id().index());
         inserted
     }
@@ -566,17 +568,17 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
 
     /// Reschedules an operation, unless its end is decided or pending. Returns the tick
     /// at which the wheel has work for it, `u64::MAX` for never.
-    pub(crate) fn reschedule(&mut self, handle: TimerHandle, times: ParkTimes) -> Option<u64> {
+    pub(crate) fn reschedule(&mut self, handle: TimerHandle, options: ParkOptions) -> Option<u64> {
         // 1. The entry's own deadline. A pending end is decided already: it stands.
         let entry = self.get_mut(handle)?;
         if entry.is_ending() {
             return None;
         }
-        entry.deadline = times.deadline.unwrap_or(u64::MAX);
+        entry.deadline = options.deadline_tick.unwrap_or(u64::MAX);
         // 2. The wheel's visit, at the deadline or before it for a recheck, or never.
         let wheel = &mut self.entries.wheel;
-        wheel.catch_up(times.now);
-        if let Some(armed) = times.armed {
+        wheel.catch_up(options.now_tick);
+        if let Some(armed) = options.visit_tick {
             return wheel.reschedule(handle.id(), armed);
         }
         if wheel.unschedule(handle.id()) {

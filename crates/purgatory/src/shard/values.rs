@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::Fate};
 
 use super::{
-    Ended, EndedAt, Inserted, ParkTimes, SecondaryId, Shard, Then, ToRelease, Watermark,
+    Ended, EndedAt, Inserted, ParkOptions, SecondaryId, Shard, Then, ToRelease, Watermark,
     awaited::last_waker_of,
     count_end,
     entries::Entries,
@@ -191,7 +191,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         &mut self,
         record: u32,
         threshold: u64,
-        times: &ParkTimes,
+        options: &ParkOptions,
         follows: Option<u64>,
         payload: O,
     ) -> Inserted {
@@ -199,7 +199,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         let extras = self.keys.extras_end(record);
         let link = Link::new(WatchList::Unmet, record);
         let payload = Payload::Here(payload);
-        let inserted = self.entries.insert(times, follows, payload, link);
+        let inserted = self.entries.insert(options, follows, payload, link);
         let watermark = Watermark {
             threshold,
             kind: WatermarkKind::Threshold,

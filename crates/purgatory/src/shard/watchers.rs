@@ -26,7 +26,7 @@ use timer_core::{TimerHandle, TimingWheel};
 use super::{
     ColdParts, Shard, Watch,
     entries::{Entries, Inserted},
-    entry::{Entry, ParkTimes, Payload, Waiter},
+    entry::{Entry, ParkOptions, Payload, Waiter},
     key_extras::{Lowest, Unmet, UnmetWaiter, Watermark, WatermarkKind},
     keys::ListEnd,
     links::{
@@ -174,7 +174,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     pub(crate) fn park_at(
         &mut self,
         record: u32,
-        times: &ParkTimes,
+        options: &ParkOptions,
         follows: Option<u64>,
         payload: Payload<O>,
         watermark: Option<Watermark>,
@@ -183,7 +183,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         // The record is at hand while the entry is put in, with its link.
         let end = self.keys.list_end(record, watermark);
         let link = end.link(record);
-        let inserted = self.entries.insert(times, follows, payload, link);
+        let inserted = self.entries.insert(options, follows, payload, link);
         let handle = inserted.handle;
         let mut links = Links::new(&mut self.entries, &mut self.cold);
         links.add(end, handle, handle.id().index());

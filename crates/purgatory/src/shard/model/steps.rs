@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        CheckedIn, CountedDown, Inserted, ParkTimes, Payload, Popped, Then, TurnCause, Verdict,
+        CheckedIn, CountedDown, Inserted, ParkOptions, Payload, Popped, Then, TurnCause, Verdict,
         WatchList,
         entry::{Cause, Decision},
         watchers::SecondaryKey,
@@ -109,16 +109,16 @@ impl Model {
         let at_once = to_watch.is_empty() && self.random.u8(..4) > 0;
         let payload = self.made;
         let deadline = self.any_tick();
-        let times = ParkTimes {
+        let options = ParkOptions {
             counted,
-            ..self.times(deadline)
+            ..self.options(deadline)
         };
         // 2. The shard.
         let in_turn = to_watch.is_empty() && watermark.is_none() && self.random.bool();
         let awaited = self.random.bool();
         let operation = Model::payload_of(payload, awaited, at_once);
-        let inserted = self.put_in(key, watermark, in_turn, times, operation);
-        let armed = times.armed.unwrap_or(u64::MAX);
+        let inserted = self.put_in(key, watermark, in_turn, options, operation);
+        let armed = options.visit_tick.unwrap_or(u64::MAX);
         // 3. The reference.
         let id = inserted.handle;
         self.reference.watch_first(key, watermark, in_turn, id);
@@ -150,7 +150,7 @@ impl Model {
         key: Number,
         watermark: Option<Watermark>,
         in_turn: bool,
-        times: ParkTimes,
+        options: ParkOptions,
         payload: Payload<Operation>,
     ) -> Inserted {
         // 1. Put it in.
@@ -165,19 +165,19 @@ impl Model {
         assert_eq!(shard.refuses(), None);
         let record = shard.record_of(&watch);
         let inserted = match (payload, watermark) {
-            (payload, _) if in_turn => shard.park_in_turn(record, &times, None, payload),
+            (payload, _) if in_turn => shard.park_in_turn(record, &options, None, payload),
             // As a wait for a value is.
             (Payload::Here(payload), Some(watermark))
                 if watermark.kind == WatermarkKind::Threshold && self.random.bool() =>
             {
-                shard.park_for_value(record, watermark.threshold, &times, None, payload)
+                shard.park_for_value(record, watermark.threshold, &options, None, payload)
             }
-            (payload, _) => shard.park_at(record, &times, None, payload, watermark),
+            (payload, _) => shard.park_at(record, &options, None, payload, watermark),
         };
         // 2. The wheel knows of it, unless it is never due.
         assert_eq!(
             inserted.due == u64::MAX,
-            times.armed.unwrap_or(u64::MAX) == u64::MAX
+            options.visit_tick.unwrap_or(u64::MAX) == u64::MAX
         );
         if inserted.due < u64::MAX {
             let next = shard.entries.wheel.next_due().expect("it is scheduled");

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Cause, ParkInfo, ParkTimes,
+        Cause, ParkInfo, ParkOptions,
         expire::{AdvanceLimits, CallbackJob},
     },
     *,
@@ -23,8 +23,8 @@ impl Model {
         }
     }
 
-    /// Makes the times of an operation. One of three is to be rechecked before its time is up.
-    pub(super) fn times(&mut self, deadline: Option<u64>) -> ParkTimes {
+    /// Makes the options of an operation. One of three is to be rechecked before its time is up.
+    pub(super) fn options(&mut self, deadline: Option<u64>) -> ParkOptions {
         let again = self.random.u8(..3) == 0;
         let first = self.now + self.random.u64(1..150);
         let armed = if again {
@@ -32,10 +32,10 @@ impl Model {
         } else {
             deadline
         };
-        ParkTimes {
-            now: self.now,
-            deadline,
-            armed,
+        ParkOptions {
+            now_tick: self.now,
+            deadline_tick: deadline,
+            visit_tick: armed,
             parked_ns: 0,
             info: ParkInfo {
                 weight: self.made,
@@ -49,9 +49,9 @@ impl Model {
 
     pub(super) fn reschedule(&mut self, id: TimerHandle) {
         let deadline = self.any_tick();
-        let times = self.times(deadline);
+        let options = self.options(deadline);
         let shard = &mut self.shards[id.shard()];
-        let due = shard.reschedule(id, times);
+        let due = shard.reschedule(id, options);
         let next_due = shard.entries.wheel.next_due();
         let parked = self.reference.get(id).unwrap();
         let too_late = parked.end.is_some();
@@ -59,7 +59,7 @@ impl Model {
         self.reference.count_if(too_late, "rescheduled too late");
         let Some(due) = due else { return };
         let to = deadline.unwrap_or(u64::MAX);
-        let armed = times.armed.unwrap_or(u64::MAX);
+        let armed = options.visit_tick.unwrap_or(u64::MAX);
         assert!(due <= armed.max(self.now));
         assert!(due == u64::MAX || next_due.is_some_and(|next| next <= due));
         let parked = self.reference.get(id).unwrap();
