@@ -198,7 +198,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // A watch that an advance meets meanwhile moves from the first of these to the second.
         self.claim_unmet(key, hash, &mut claim);
         self.claim_listed(key, hash, WatchList::Met, &mut claim);
-        unfinished.ended.len()
+        let count = unfinished.ended.len();
+        unfinished.finish();
+        count
     }
 
     /// Applies `claim` to each waiter on one list of a key, in its operation's first shard.
@@ -327,6 +329,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let count = old.len();
         for ended in old {
+            // No callback of the user's runs, so none is left to an outermost call or an executor:
+            // a reply's task is woken.
             self.call_back(ended.then, ended.outcome, ended.to_release);
         }
         count

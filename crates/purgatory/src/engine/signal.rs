@@ -122,19 +122,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Some(begun) = self.begin_event(key, hash) else {
             return 0;
         };
-        let has_in_turn = begun.signalled.has_in_turn;
-        let mut batch = begun.batch();
-        let mut walk = begun.walk(self, CHECK_BATCH, &mut batch);
-        let mut completed = self.check_batch_with(&call, &mut batch, event);
-        while walk.next_into(CHECK_BATCH, &mut batch) {
-            completed += self.check_batch_with(&call, &mut batch, event);
-        }
-        if has_in_turn {
-            // An event that is handed on has no argument.
-            let served = self.signal_in_turn(&call, key, hash, TurnCause::EventForAll);
-            completed += served.completed;
-        }
-        completed
+        self.check_waiters(&call, key, hash, begun, |batch| {
+            self.check_batch_with(&call, batch, event)
+        })
     }
 
     /// Leaves a signal inside a check or callback to the outermost call. If nothing waits for its
@@ -230,13 +220,31 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             };
         }
 
+        self.check_waiters(call, key, hash, begun, |batch| {
+            self.check_batch(call, batch)
+        })
+    }
+
+    /// Checks every waiter of a key whose event has begun, a batch at a time by `check_batch`;
+    /// returns how many completed.
+    #[inline(always)]
+    fn check_waiters<'a, Q: Equivalent<K> + ?Sized>(
+        self: &'a Arc<Self>,
+        call: &Call<'_>,
+        key: &Q,
+        hash: u64,
+        begun: Begun<'a, K, O>,
+        mut check_batch: impl FnMut(&mut Batch<O>) -> usize,
+    ) -> usize {
+        // 1. The plain ones.
         let has_in_turn = begun.signalled.has_in_turn;
         let mut batch = begun.batch();
         let mut walk = begun.walk(self, CHECK_BATCH, &mut batch);
-        let mut completed = self.check_batch(call, &mut batch);
+        let mut completed = check_batch(&mut batch);
         while walk.next_into(CHECK_BATCH, &mut batch) {
-            completed += self.check_batch(call, &mut batch);
+            completed += check_batch(&mut batch);
         }
+        // 2. Those in turn. An event that is handed on has no argument.
         if has_in_turn {
             let served = self.signal_in_turn(call, key, hash, TurnCause::EventForAll);
             completed += served.completed;
