@@ -27,8 +27,9 @@ use crate::{
     watches::WatchKey,
 };
 
-/// The check of an operation that waits in turn and is the first now. A check may end an operation,
-/// and so comes back here: by the queue of the outermost call, with no deeper stack.
+/// The check, which lies above this file, of an operation that waits in turn and is the first now.
+/// By this trait `finish` queues it: a check may end an operation, and so comes back here, by the
+/// queue of the outermost call, with no deeper stack.
 pub(super) trait Turns: Send + Sync {
     /// Checks it, and those behind it as long as their checks come true.
     fn check_new_head(self: Arc<Self>, new_head: NewHead);

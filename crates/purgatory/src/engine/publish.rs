@@ -204,7 +204,7 @@ fn endings(stats: &Stats) -> Vec<Sample> {
             ("cancelled", stats.cancelled),
         ],
     );
-    // The others were cancelled on request.
+    // The others were cancelled on request, or are quorums that were lost.
     let by_itself = stats.cancelled_by_future_drop
         + stats.cancelled_by_shutdown
         + stats.cancelled_by_drop

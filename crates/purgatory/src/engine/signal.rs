@@ -165,7 +165,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     fn warn<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64, event: Event) {
         self.warn_stuck_checks();
-        if cfg!(debug_assertions) && O::CHECKED {
+        if cfg!(debug_assertions) {
             self.warn_wrong_signal(key, hash, event);
         }
     }
@@ -286,12 +286,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         hash: u64,
     ) -> Option<Begun<'_, K, O>> {
+        const { assert!(O::CHECKED, "an event checks operations") };
         let mut shard = self.shard_of(hash);
         // The condition is true by now: a thread that parks sees that, or this count.
         self.versions.count_event(hash);
-        if !O::CHECKED {
-            return None;
-        }
         let record = shard.find(key, hash)?;
         let signalled = shard.record_event(record);
         Some(Begun {

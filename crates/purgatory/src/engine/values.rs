@@ -1,8 +1,8 @@
 //! Values of keys, which the shards keep, and the waits for them.
 //!
 //! A wait for one key compares and parks under one lock. An advance stores the value and takes the
-//! waits that it reaches under one lock. So neither misses the other, and nothing is checked: these
-//! operations are never checked out.
+//! waits that it reaches under one lock. So neither misses the other, and nothing is checked. Only
+//! a quorum is ever held: by its parker, until all of its keys are watched.
 //!
 //! A quorum waits under several keys, in several shards. It is *judged* each time one of its
 //! members changes its place: the states of all members are read, one lock after the other, and the

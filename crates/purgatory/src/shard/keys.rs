@@ -453,7 +453,7 @@ impl<K: Eq> Keys<K> {
         }
     }
 
-    /// Asserts that every record is found by its key and has waiters.
+    /// Asserts that every record is found by its key, and has waiters or a value.
     #[cfg(test)]
     pub(super) fn assert_valid(&self) {
         for (number, record) in self.iter() {

@@ -85,8 +85,7 @@ impl<O> MetWait<O> {
 
 impl<O: DelayedOperation> Entries<O> {
     /// Ends a wait for one key's value as Completed, which `meet` gives the value, and adds it to
-    /// `met`. `count` counts the end. If it is held, its holder is left a request to end it.
-    /// Returns false if its watch had left. O(1).
+    /// `met`. `count` counts the end. Returns false if its watch had left. O(1).
     #[inline(always)]
     fn end_met(
         &mut self,
@@ -105,14 +104,12 @@ impl<O: DelayedOperation> Entries<O> {
                 return Fate::Stays;
             }
             entry.link = Link::NOWHERE;
-            // 1. The holder of a held one ends it.
             let weight = entry.info().weight;
             let is_abandoned = entry.flags.has(Flags::ABANDONED);
             let Payload::Here(payload) = &mut entry.payload else {
-                entry.claim(&Outcome::Completed);
-                return Fate::Stays;
+                unreachable!("a wait for one key is parked in one lock hold, and has no check");
             };
-            // 2. One that a future waits for is the answer, and stays in the entry.
+            // 1. One that a future waits for is the answer, and stays in the entry.
             if !is_abandoned {
                 if let Answering::Made(waker) = meet(payload) {
                     let waker = last_waker_of(&mut entry.cold, waker);
@@ -125,7 +122,7 @@ impl<O: DelayedOperation> Entries<O> {
                     return Fate::Stopped(());
                 }
             }
-            // 3. Any other leaves with its payload.
+            // 2. Any other leaves with its payload.
             if let Some(payload) = entry.take() {
                 met.waits.push(MetWait::CallBack { payload, weight });
             }

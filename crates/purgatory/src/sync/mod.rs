@@ -89,36 +89,6 @@ pub fn plant(fault: Option<Failpoint>) {
 /// True in a build for a model checker.
 const MODEL: bool = cfg!(any(loom, shuttle));
 
-/// A lock that only models have, around steps whose own locks a model does not see. In a program it
-/// is nothing.
-#[allow(dead_code, reason = "for maps whose locks a model does not see")]
-pub(crate) struct ModelLock {
-    #[cfg(any(loom, shuttle))]
-    lock: Mutex<()>,
-}
-
-#[allow(dead_code, reason = "for maps whose locks a model does not see")]
-impl ModelLock {
-    /// Makes a lock that is free.
-    pub(crate) fn new() -> Self {
-        ModelLock {
-            #[cfg(any(loom, shuttle))]
-            lock: Mutex::new(()),
-        }
-    }
-
-    /// Locks, in a model.
-    #[cfg(any(loom, shuttle))]
-    pub(crate) fn lock(&self) -> impl Sized + '_ {
-        self.lock.lock()
-    }
-
-    /// Does nothing, in a program.
-    #[cfg(not(any(loom, shuttle)))]
-    #[inline(always)]
-    pub(crate) fn lock(&self) -> impl Sized + '_ {}
-}
-
 /// Versions of a shard: a power of two, and no more than a cache line holds. A model has one, so
 /// that keys share it.
 pub(crate) const VERSIONS_PER_SHARD: usize = if MODEL { 1 } else { 8 };
