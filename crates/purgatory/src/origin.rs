@@ -67,7 +67,7 @@ impl<K: WatchKey, O: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Core<K, O>>> {
     }
 
     fn must_not_block(&self) -> bool {
-        let must_not = self.executors.must_not_block();
+        let must_not = self.job_executor.must_not_block();
         if cfg!(debug_assertions) && !must_not {
             self.counts
                 .cold()

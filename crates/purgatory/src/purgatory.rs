@@ -382,7 +382,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     pub fn shutdown(&self, limit: Duration) -> ShutdownLeft {
         let core = &self.core;
         let clock = SystemClock::new();
-        let limit = if core.executors.must_not_block() {
+        let limit = if core.job_executor.must_not_block() {
             Duration::ZERO
         } else {
             limit

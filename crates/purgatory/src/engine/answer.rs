@@ -16,7 +16,7 @@ use hashbrown::Equivalent;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, nested::Call},
+    engine::{Core, trampoline::Call},
     error::WaitError,
     operation::{CancelReason, DelayedOperation},
     shard::{
@@ -91,7 +91,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     where
         O: Yields<T>,
     {
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         let now_ns = self.ending_at();
         let abandoned = self.first_shard_of(handle).abandon(handle, now_ns);
         // From here on nothing is locked.

@@ -17,8 +17,8 @@ use timer_core::{TimerHandle, driver::contain};
 use crate::{
     engine::{
         Core,
-        nested::Call,
         trace::{self, Checking},
+        trampoline::Call,
     },
     operation::{DelayedOperation, Verdict},
     shard::{AllEnded, Cause, CheckedIn, CheckedOut, Ended, Entries, Waiter},

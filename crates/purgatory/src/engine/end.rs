@@ -16,9 +16,9 @@ use timer_core::TimerHandle;
 
 use crate::{
     engine::{
-        Core, Tour,
-        nested::{Call, must_be_unlocked},
-        trace,
+        Core, Tour, trace,
+        trampoline::Call,
+        under_lock::must_be_unlocked,
         walk::{LIST_BATCH, MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
@@ -32,7 +32,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Some(handle) = self.handle(id) else {
             return EndResult::Gone;
         };
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         let now_ns = self.ending_at();
         let mut first_shard = self.first_shard_of(handle);
         let Some(entry) = first_shard.get_mut(handle) else {
@@ -133,14 +133,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self: &Arc<Self>,
         key: &Q,
     ) -> usize {
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         let listed = self.waiters_of(key, self.versions.hash(key));
         self.complete_listed(&call, listed)
     }
 
     /// Completes everything parked, as [`complete_listed`](Self::complete_listed).
     pub(crate) fn complete_all(self: &Arc<Self>) -> usize {
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         let mut listed = Vec::new();
         let mut tour = Tour::default();
         while let Some((_shard, handles)) = self.next_parked(&mut tour) {
@@ -185,7 +185,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         reason: CancelReason,
     ) -> usize {
         let outcome = Outcome::Cancelled(reason);
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         let hash = self.versions.hash(key);
         let now_ns = self.ending_at();
         let mut unfinished = Unfinished::new(self, &call);
@@ -262,7 +262,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Cancels everything parked; returns how many this call ended. All are claimed before the
     /// first is called back, so operations that callbacks park stay.
     pub(crate) fn cancel_all(self: &Arc<Self>, reason: CancelReason) -> usize {
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         let mut claimed = self.claim_all(&Outcome::Cancelled(reason), |_| true);
         let count = claimed.len();
         self.finish_all(&call, &mut claimed);
@@ -271,7 +271,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Cancels everything parked and refuses operations that come later.
     pub(crate) fn close(self: &Arc<Self>, reason: CancelReason) {
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         let mut claimed = self.close_and_claim(reason);
         self.finish_all(&call, &mut claimed);
     }

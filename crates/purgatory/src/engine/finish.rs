@@ -15,9 +15,8 @@ use timer_core::{Job, TimerHandle};
 
 use crate::{
     engine::{
-        Core, LockedShard,
-        nested::{Call, enqueue},
-        trace,
+        Core, LockedShard, trace,
+        trampoline::{Call, enqueue},
     },
     operation::{Answering, DelayedOperation, Outcome},
     shard::{
@@ -321,7 +320,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn call_back_on_executor(self: &Arc<Self>, ended: Ended<K, O>) {
         let queued_ns = self.callbacks_queued(1);
         let core = self.clone();
-        self.executors.execute(Job::new(move || {
+        self.job_executor.execute(Job::new(move || {
             core.run_queued(queued_ns, |call| core.call_back_in(call, ended));
         }));
     }
@@ -344,7 +343,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             delays.record(delay_ns);
         }
         trace::slow(&self.settings.name, now_ns, || {
-            run(&Call::enter(&self.executors));
+            run(&Call::enter(&self.job_executor));
         });
     }
 }

@@ -18,7 +18,7 @@ use std::{
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, Seen, Tour, nested::must_be_unlocked},
+    engine::{Core, Seen, Tour, under_lock::must_be_unlocked},
     operation::DelayedOperation,
     shard::{Look, QuietClock, SecondaryId, Shard},
     stats::{Parked, Snapshot, Stats, Times},

@@ -47,14 +47,15 @@
 //!   < values, timer < publish
 //! ```
 //!
-//! [`nested`], [`versions`], [`watch_set`] and [`trace`] know no purgatory.
+//! [`job_executor`], [`under_lock`], [`trampoline`], [`versions`], [`watch_set`] and [`trace`] know
+//! no purgatory.
 
 pub(crate) mod answer;
 pub(crate) mod check;
 pub(crate) mod end;
 pub(crate) mod finish;
 mod inspect;
-mod nested;
+mod job_executor;
 mod park;
 mod places;
 #[cfg(feature = "metrics")]
@@ -63,7 +64,9 @@ mod reach;
 pub(crate) mod signal;
 pub(crate) mod timer;
 mod trace;
+mod trampoline;
 mod turns;
+mod under_lock;
 pub(crate) mod values;
 pub(crate) mod versions;
 mod walk;
@@ -86,10 +89,7 @@ use timer_core::{
 };
 
 use crate::{
-    engine::{
-        nested::{Executors, must_be_unlocked},
-        versions::Versions,
-    },
+    engine::{job_executor::JobExecutor, under_lock::must_be_unlocked, versions::Versions},
     operation::{DelayedOperation, OperationId, Timeout},
     shard::{EndedAt, ParkInfo, ParkOptions, Shard, expire::CallbackJob},
     stats::{Parked, Stats},
@@ -138,7 +138,7 @@ pub(crate) struct Core<K, O> {
     pub(crate) due: DueQueue<CallbackJob<K, O>>,
     /// Set once the program has asked for times.
     pub(crate) timed: AtomicBool,
-    pub(crate) executors: Arc<Executors>,
+    pub(crate) job_executor: Arc<JobExecutor>,
     /// The driver's timer, when it is not shared.
     pub(crate) own_timer: Option<SystemTimer>,
     pub(crate) counts: SharedCounts,
@@ -182,7 +182,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             sequence: driver.config.manual.then(|| AtomicU64::new(0)),
             due: DueQueue::new(&driver.config),
             timed: AtomicBool::new(false),
-            executors: Arc::new(Executors::new(driver, executor)),
+            job_executor: Arc::new(JobExecutor::new(driver, executor)),
             own_timer,
             settings,
             counts: SharedCounts::default(),
@@ -218,7 +218,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     pub(crate) fn driver(&self) -> &Driver {
-        &self.executors.driver
+        &self.job_executor.driver
     }
 
     /// Locks the shard of the keys of this hash.

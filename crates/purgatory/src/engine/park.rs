@@ -18,9 +18,8 @@ use timer_core::TimerHandle;
 
 use crate::{
     engine::{
-        Core, LockedShard,
-        nested::Call,
-        trace,
+        Core, LockedShard, trace,
+        trampoline::Call,
         watch_set::{WatchSet, remove_repeated, threshold_watches, unfit, watermark_of},
     },
     error::{Refused, RefusedReason},
@@ -217,7 +216,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         finish_now: impl FnOnce(&Call<'_>, P, Outcome) -> R,
     ) -> Result<R, Refused<O>> {
         // 1. Check, unless others are ahead. An operation that ends here was never parked.
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         let first = self.first_check(&mut to_park, watch_set, watches);
         if let Some(outcome) = timeout.at_once(first.verdict(), now_ns) {
             self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);

@@ -2,8 +2,8 @@
 //!
 //! A closure on an operation where it lies runs under the lock of the operation's first shard. A
 //! call from inside it would wait for that lock: debug builds panic instead
-//! ([`must_be_unlocked`](super::nested::must_be_unlocked)). An operation that a thread holds is not
-//! there to be reached, and the caller is told so.
+//! ([`must_be_unlocked`](super::under_lock::must_be_unlocked)). An operation that a thread holds is
+//! not there to be reached, and the caller is told so.
 
 use std::{
     any::Any,
@@ -19,10 +19,7 @@ use hashbrown::Equivalent;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{
-        Core, Handles, Tour,
-        nested::{Call, UnderLock},
-    },
+    engine::{Core, Handles, Tour, trampoline::Call, under_lock::UnderLock},
     operation::{DelayedOperation, OperationId, ReachResult, TakenForKey},
     shard::{Ended, Shard, Then, reach::InPlace},
     watches::WatchKey,
@@ -109,7 +106,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.release(&mut ended.to_release);
         self.return_place(ended.to_release.weight);
         if let Some(new_head) = ended.to_release.new_head {
-            let _call = Call::enter(&self.executors);
+            let _call = Call::enter(&self.job_executor);
             self.queue_new_head(new_head);
         }
         match ended.then {

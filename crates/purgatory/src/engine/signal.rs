@@ -20,8 +20,8 @@ use crate::{
     engine::{
         Core, LockedShard,
         check::Batch,
-        nested::{Call, enqueue},
         trace::WrongSignal,
+        trampoline::{Call, enqueue},
         walk::{MET_BATCH, Taken, Unfinished, WaiterWalk},
     },
     operation::{DelayedOperation, Outcome},
@@ -95,7 +95,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         event: Event,
     ) -> usize {
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         let hash = self.versions.hash(key);
         if call.is_nested() {
             self.queue_signal(key, hash, event);
@@ -110,7 +110,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         event: &dyn Any,
     ) -> usize {
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         let hash = self.versions.hash(key);
         if call.is_nested() {
             // The argument is the caller's and stays here: the queued event is one without.
@@ -139,7 +139,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         drop(shard);
         let core = self.clone();
         enqueue(move || {
-            let call = Call::enter(&core.executors);
+            let call = Call::enter(&core.job_executor);
             core.signal_now::<K>(&call, &key, hash, event);
         });
     }

@@ -21,7 +21,7 @@ use timer_core::{
 use crate::{
     engine::{
         BUDGET, Core,
-        nested::{Call, enqueue},
+        trampoline::{Call, enqueue},
     },
     operation::{CancelReason, DelayedOperation},
     shard::{
@@ -76,7 +76,7 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
 
     fn round_over(self: Arc<Self>) {
         self.queue_all(self.due.take(), None);
-        let driver = self.executors.driver.clone();
+        let driver = self.job_executor.driver.clone();
         driver.release(self);
     }
 
@@ -104,7 +104,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Leaves work to the executor, in as many jobs as it has threads.
     fn queue_all(self: &Arc<Self>, due: Due<CallbackJob<K, O>>, latch: Option<&Latch>) {
-        for jobs in due.into_jobs(self.executors.parallelism()) {
+        for jobs in due.into_jobs(self.job_executor.parallelism()) {
             self.queue(jobs, latch);
         }
     }
@@ -138,7 +138,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             under_way,
         };
         let core = self.clone();
-        self.executors.execute(Job::new(move || {
+        self.job_executor.execute(Job::new(move || {
             drop(emptied_keys);
             core.run_jobs(queued);
         }));
@@ -148,7 +148,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// executor goes on.
     fn run_jobs(self: Arc<Self>, mut queued: QueuedJobs<K, O>) {
         let mut budget = RELEASED_BY_JOB;
-        if self.executors.is_here() {
+        if self.job_executor.runs_in_place() {
             budget = usize::MAX;
         }
         while let Some(mut job) = queued.jobs.pop_front() {
@@ -160,7 +160,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     queued.jobs.push_front(job);
                     let core = self.clone();
                     let rest = Job::new(move || core.run_jobs(queued));
-                    self.executors.execute(rest);
+                    self.job_executor.execute(rest);
                     return;
                 }
             }

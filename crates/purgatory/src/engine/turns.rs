@@ -21,7 +21,7 @@ use std::{hash::Hash, sync::Arc};
 use hashbrown::Equivalent;
 
 use crate::{
-    engine::{Core, finish::Turns, nested::Call},
+    engine::{Core, finish::Turns, trampoline::Call},
     operation::{DelayedOperation, Verdict},
     shard::{CheckedOut, NewHead, TurnCause},
     watches::WatchKey,
@@ -98,7 +98,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> Turns for Core<K, O> {
     fn check_new_head(self: Arc<Self>, new_head: NewHead) {
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         let NewHead { handle, cause } = new_head;
         let head = self.first_shard_of(handle).check_out_in_turn(handle, cause);
         self.serve_heads(&call, head, cause);

@@ -18,9 +18,9 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{
         Core, LockedShard,
-        nested::Call,
         park::ParkedUnder,
         places::PlaceGuard,
+        trampoline::Call,
         walk::{MET_BATCH, Unfinished},
     },
     error::{Refused, RefusedReason},
@@ -220,7 +220,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         let unmet = shard.unmet(record);
 
         // 4. Finish what ended, and cancel the others.
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         let mut unfinished = Unfinished::new(self, &call);
         let met_waits = met.waits.into_iter().map(MetWait::into_ended);
         unfinished.ended.extend(met_waits);
@@ -276,7 +276,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         mut changed: ChangedValue,
         now_ns: EndedAt,
     ) -> usize {
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         let mut completed = 0;
         loop {
             // 1. Take some off the key.
@@ -319,7 +319,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         max_keys: &Limit,
         reason: &CancelReason,
     ) -> usize {
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         let hash = self.versions.hash(key);
         let now_ns = self.ending_at();
 
@@ -541,7 +541,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         };
         // 5. Its future finds the answer in its entry.
         if let Some(ended) = ended {
-            self.finish(&Call::enter(&self.executors), ended);
+            self.finish(&Call::enter(&self.job_executor), ended);
         }
         Ok(ForValue::Parked(self.id(handle)))
     }
@@ -580,7 +580,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
 
     /// Calls back an operation that was never parked.
     pub(crate) fn call_at_once(self: &Arc<Self>, operation: O, outcome: Outcome) -> ParkResult {
-        let call = Call::enter(&self.executors);
+        let call = Call::enter(&self.job_executor);
         self.end_parking(&call, Ended::at_once(operation, outcome))
     }
 }

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::Shards};
 
 use crate::{
-    engine::{Core, LockedShard, check::Batch, nested::Call},
+    engine::{Core, LockedShard, check::Batch, trampoline::Call},
     operation::DelayedOperation,
     shard::{AllEnded, Entries, Shard, Waiter, WalkId, WatchList},
     watches::WatchKey,

@@ -19,11 +19,11 @@ use std::{
 };
 
 use timer_core::{
-    Executor, Job,
-    driver::{self, Driver, contain},
+    Job,
+    driver::{Driver, contain},
 };
 
-use crate::sync::thread_local;
+use crate::{engine::job_executor::JobExecutor, sync::thread_local};
 
 /// Queued pieces of work that one outermost call runs itself.
 const QUEUE_BUDGET: usize = 1024;
@@ -31,23 +31,20 @@ const QUEUE_BUDGET: usize = 1024;
 type Work = Box<dyn FnOnce() + Send>;
 
 /// The calls of one thread.
-struct Thread {
+struct CallState {
     /// A call is under way.
     active: Cell<bool>,
     /// The thread's destructors run: its queue keeps no memory any more.
     ending: Cell<bool>,
-    /// A closure of the user's runs under a shard's lock.
-    under_lock: Cell<bool>,
     /// Never dropped, so that it is there for the thread's destructors. [`QueueMemory`] frees it.
     queue: ManuallyDrop<RefCell<VecDeque<Work>>>,
 }
 
-impl Thread {
+impl CallState {
     const fn new() -> Self {
-        Thread {
+        CallState {
             active: Cell::new(false),
             ending: Cell::new(false),
-            under_lock: Cell::new(false),
             queue: ManuallyDrop::new(RefCell::new(VecDeque::new())),
         }
     }
@@ -84,10 +81,10 @@ struct QueueMemory;
 
 impl Drop for QueueMemory {
     fn drop(&mut self) {
-        let _ = THREAD.try_with(|thread| {
-            thread.ending.set(true);
+        let _ = CALL_STATE.try_with(|state| {
+            state.ending.set(true);
             // A call is under way if a callback ends the process.
-            if let Ok(mut queue) = thread.queue.try_borrow_mut() {
+            if let Ok(mut queue) = state.queue.try_borrow_mut() {
                 if queue.is_empty() {
                     *queue = VecDeque::new();
                 }
@@ -97,67 +94,32 @@ impl Drop for QueueMemory {
 }
 
 thread_local! {
-    static THREAD: Thread = const { Thread::new() };
+    static CALL_STATE: CallState = const { CallState::new() };
     static QUEUE_MEMORY: QueueMemory = const { QueueMemory };
 }
 
-/// The executor for work that the calling thread is not to do: the purgatory's own, or the timer's.
-pub(crate) struct Executors {
-    pub(super) driver: Arc<Driver>,
-    /// `None`: the timer's.
-    own: Option<Box<driver::Executors>>,
-}
-
-impl Executors {
-    /// Returns the purgatory's own executor, or without one the timer's.
-    pub(crate) fn new(driver: Arc<Driver>, own: Option<Arc<dyn Executor>>) -> Self {
-        let own = own.map(|own| Box::new(driver.executors().with_own(own)));
-        Executors { driver, own }
-    }
-
-    fn of_jobs(&self) -> &driver::Executors {
-        match &self.own {
-            Some(own) => own,
-            None => self.driver.executors(),
-        }
-    }
-
-    /// Hands a job over. An executor that panics has dropped the job, and so run it.
-    pub(super) fn execute(&self, job: Job) {
-        self.of_jobs().execute(job);
-    }
-
-    /// Returns how many threads run jobs; 1 if the executor panics.
-    pub(super) fn parallelism(&self) -> usize {
-        self.of_jobs().parallelism()
-    }
-
+impl JobExecutor {
     /// Returns true where the end of a blocking wait may itself wait for the calling thread.
     pub(crate) fn must_not_block(&self) -> bool {
-        let in_call = THREAD.try_with(|thread| thread.active.get());
-        in_call.unwrap_or(false) || Driver::on_timer_thread() || self.of_jobs().need_this_thread()
-    }
-
-    /// Returns true if jobs run on the thread that hands them over.
-    pub(super) fn is_here(&self) -> bool {
-        self.of_jobs().run_in_place()
+        let in_call = CALL_STATE.try_with(|state| state.active.get());
+        in_call.unwrap_or(false) || Driver::on_timer_thread() || self.needs_this_thread()
     }
 }
 
 /// A call into a purgatory, outermost on its thread or nested.
 pub(super) struct Call<'a> {
     is_outermost: bool,
-    executors: &'a Arc<Executors>,
+    executor: &'a Arc<JobExecutor>,
 }
 
 impl<'a> Call<'a> {
-    /// Enters a call. Work beyond its budget moves to one of `executors`.
+    /// Enters a call. Work beyond its budget moves to `executor`.
     #[inline]
-    pub(super) fn enter(executors: &'a Arc<Executors>) -> Call<'a> {
-        let is_outermost = THREAD.try_with(|thread| !thread.active.replace(true));
+    pub(super) fn enter(executor: &'a Arc<JobExecutor>) -> Call<'a> {
+        let is_outermost = CALL_STATE.try_with(|state| !state.active.replace(true));
         Call {
             is_outermost: is_outermost.unwrap_or(true),
-            executors,
+            executor,
         }
     }
 
@@ -169,7 +131,7 @@ impl<'a> Call<'a> {
     /// Runs queued work, and the work that it queues, until the queue is empty or has moved.
     #[cold]
     fn work_off_queue(&self) {
-        let budget = if self.executors.is_here() {
+        let budget = if self.executor.runs_in_place() {
             usize::MAX
         } else {
             QUEUE_BUDGET
@@ -177,13 +139,15 @@ impl<'a> Call<'a> {
         loop {
             // 1. Run what is queued here, up to the budget.
             for _ in 0..budget {
-                let work = THREAD.try_with(Thread::pop).ok().flatten();
+                let work = CALL_STATE.try_with(CallState::pop).ok().flatten();
                 let Some(work) = work else { break };
                 let _ = contain(work);
             }
 
             // 2. Without a rest the call is over.
-            let rest = THREAD.try_with(Thread::take_rest).unwrap_or_default();
+            let rest = CALL_STATE
+                .try_with(CallState::take_rest)
+                .unwrap_or_default();
             if rest.is_empty() {
                 return;
             }
@@ -191,9 +155,9 @@ impl<'a> Call<'a> {
             // 3. Hand the rest over. An executor that runs it here and now (one that is shut down,
             // say) finds this call still under way and puts the work back into this queue, instead
             // of nesting deeper.
-            let executors = self.executors.clone();
-            self.executors.execute(Job::new(move || {
-                let _call = Call::enter(&executors);
+            let executor = self.executor.clone();
+            self.executor.execute(Job::new(move || {
+                let _call = Call::enter(&executor);
                 resume(rest);
             }));
         }
@@ -203,39 +167,9 @@ impl<'a> Call<'a> {
 impl Drop for Call<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.is_outermost && THREAD.try_with(Thread::has_work).unwrap_or(false) {
+        if self.is_outermost && CALL_STATE.try_with(CallState::has_work).unwrap_or(false) {
             self.work_off_queue();
         }
-    }
-}
-
-/// A closure of the user's that runs under a shard's lock on this thread, until this is dropped.
-#[must_use = "dropped at once, the closure counts as over"]
-pub(super) struct UnderLock;
-
-impl UnderLock {
-    pub(super) fn enter() -> UnderLock {
-        let _ = THREAD.try_with(|thread| thread.under_lock.set(true));
-        UnderLock
-    }
-}
-
-impl Drop for UnderLock {
-    fn drop(&mut self) {
-        let _ = THREAD.try_with(|thread| thread.under_lock.set(false));
-    }
-}
-
-/// Panics in debug builds if a closure of this thread has a shard locked, since the caller may wait
-/// for that lock. Free in release builds.
-#[inline(always)]
-pub(super) fn must_be_unlocked() {
-    if cfg!(debug_assertions) {
-        let under_lock = THREAD.try_with(|thread| thread.under_lock.get());
-        assert!(
-            !under_lock.unwrap_or(false),
-            "a purgatory is called inside a closure of `with` or `for_each`"
-        );
     }
 }
 
@@ -243,13 +177,13 @@ pub(super) fn must_be_unlocked() {
 pub(super) fn enqueue(work: impl FnOnce() + Send + 'static) {
     let work: Work = Box::new(work);
     let _ = QUEUE_MEMORY.try_with(|_| ()); // from now on it frees the queue
-    THREAD.with(|thread| thread.queue.borrow_mut().push_back(work));
+    CALL_STATE.with(|state| state.queue.borrow_mut().push_back(work));
 }
 
 /// Puts work that was handed over at the end of this thread's queue.
 fn resume(mut work: VecDeque<Work>) {
     let _ = QUEUE_MEMORY.try_with(|_| ());
-    let queued = THREAD.try_with(|thread| thread.queue.borrow_mut().append(&mut work));
+    let queued = CALL_STATE.try_with(|state| state.queue.borrow_mut().append(&mut work));
     if queued.is_err() {
         // A platform whose thread-locals go even without a destructor.
         for work in work {
@@ -264,14 +198,14 @@ mod tests {
     use std::sync::{Mutex, mpsc};
     use timer_core::{ManualTimer, SystemTimer, Timer};
 
-    fn on(timer: &impl Timer) -> Arc<Executors> {
-        Arc::new(Executors::new(timer.driver(), None))
+    fn on(timer: &impl Timer) -> Arc<JobExecutor> {
+        Arc::new(JobExecutor::new(timer.driver(), None))
     }
 
     /// A chain of `left` links, each queued by the one before.
-    fn link(executors: Arc<Executors>, left: usize, done: mpsc::Sender<()>) {
-        let _call = Call::enter(&executors);
-        let next = executors.clone();
+    fn link(executor: Arc<JobExecutor>, left: usize, done: mpsc::Sender<()>) {
+        let _call = Call::enter(&executor);
+        let next = executor.clone();
         enqueue(move || match left {
             0 => done.send(()).unwrap(),
             _ => link(next, left - 1, done),
@@ -288,10 +222,10 @@ mod tests {
     #[test]
     fn a_chain_beyond_its_budget_goes_on_elsewhere() {
         let timer = SystemTimer::new().unwrap();
-        let executors = on(&timer);
+        let executor = on(&timer);
         let order = Arc::new(Mutex::new(Vec::new()));
         {
-            let call = Call::enter(&executors);
+            let call = Call::enter(&executor);
             for number in 0..QUEUE_BUDGET + 10 {
                 let order = order.clone();
                 enqueue(move || order.lock().unwrap().push(number));
@@ -311,11 +245,11 @@ mod tests {
 
     #[test]
     fn a_panic_in_a_queued_callback_reaches_no_other() {
-        let executors = on(&ManualTimer::new());
+        let executor = on(&ManualTimer::new());
         let (done, ended) = mpsc::channel();
         {
-            let _call = Call::enter(&executors);
-            assert!(Call::enter(&executors).is_nested());
+            let _call = Call::enter(&executor);
+            assert!(Call::enter(&executor).is_nested());
             enqueue(|| panic!("queued"));
             enqueue(move || done.send(()).unwrap());
         }
