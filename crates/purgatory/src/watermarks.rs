@@ -3,7 +3,7 @@
 //! The value of a key lies in the key's shard, beside the waits for it: the engine's
 //! [`values`](crate::engine::values) compares, parks and completes under that lock.
 
-use std::{borrow::Borrow, collections::HashSet, hash::Hash, marker::PhantomData, sync::Arc};
+use std::{borrow::Borrow, collections::HashSet, hash::Hash, marker::PhantomData};
 
 use smallvec::SmallVec;
 use timer_core::BuildError;
@@ -13,7 +13,6 @@ use crate::{
     error::{Refused, RefusedReason},
     operation::{CancelReason, DelayedOperation, Outcome, ParkResult, Timeout, opaque},
     purgatory::Purgatory,
-    sync::Limit,
     wait::WaitFuture,
     watches::WatchKey,
     watermark_value::{WatermarkValue, rank},
@@ -55,8 +54,8 @@ use crate::{
 #[derive(Clone)]
 pub struct Watermarks<K: WatchKey + Sync, V: WatermarkValue = u64> {
     purgatory: Purgatory<K, WatermarkWait>,
-    /// Limits and counts the keys with a value.
-    keys: Arc<Limit>,
+    /// The most keys that have a value at a time.
+    keys_max: usize,
     /// It is neither kept nor shared: the shards keep ranks.
     values: PhantomData<fn() -> V>,
 }
@@ -89,12 +88,12 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     }
 
     /// Makes `Watermarks` [over](Self::over) a purgatory, with values for at most `keys_max` keys
-    /// at a time. Waits under a key without a value do not count;
-    /// [`max_parked`](crate::Builder::max_parked) limits those.
+    /// at a time. Keys of other `Watermarks` over it count, too. Waits under a key without a value
+    /// do not; [`max_parked`](crate::Builder::max_parked) limits those.
     pub fn with_keys_max(purgatory: Purgatory<K, WatermarkWait>, keys_max: usize) -> Self {
         Watermarks {
             purgatory,
-            keys: Arc::new(Limit::new(keys_max as u64)),
+            keys_max,
             values: PhantomData,
         }
     }
@@ -121,7 +120,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     pub fn with_values<V: WatermarkValue>(self) -> Watermarks<K, V> {
         Watermarks {
             purgatory: self.purgatory,
-            keys: self.keys,
+            keys_max: self.keys_max,
             values: PhantomData,
         }
     }
@@ -188,7 +187,7 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
 
     /// Returns the number of keys that have a value. Exact when idle. O(1).
     pub fn keys(&self) -> usize {
-        self.keys.taken() as usize
+        self.purgatory.core.valued_keys.taken() as usize
     }
 
     /// Advances the key's value and completes the waits that it reaches, lowest threshold first;
@@ -211,7 +210,7 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
         let to = rank(value);
         self.purgatory
             .core
-            .change_value(key, &self.keys, None, |before| to.max(before))
+            .change_value(key, self.keys_max, None, |before| to.max(before))
     }
 
     /// Advances the key's value if it is in this epoch, which [`reset`](Self::reset) began; 0 is
@@ -229,7 +228,7 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
         let to = rank(value);
         self.purgatory
             .core
-            .change_value(key, &self.keys, Some(epoch), |before| to.max(before))
+            .change_value(key, self.keys_max, Some(epoch), |before| to.max(before))
     }
 
     /// Begins an epoch of the key with this value, which may be lower than before: a log that was
@@ -270,7 +269,7 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let core = &self.purgatory.core;
-        core.begin_epoch(key, &self.keys, epoch, rank(value), None)
+        core.begin_epoch(key, self.keys_max, epoch, rank(value), None)
     }
 
     /// Begins an epoch as [`reset`](Self::reset) does, and cancels the waits for more than the
@@ -286,7 +285,7 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     {
         let reason = CancelReason::Requested("its key was reset".into());
         let core = &self.purgatory.core;
-        core.begin_epoch(key, &self.keys, epoch, rank(value), Some(&reason))
+        core.begin_epoch(key, self.keys_max, epoch, rank(value), Some(&reason))
     }
 
     /// Removes the key's value and cancels the waits for it; returns how many waits this call
@@ -321,7 +320,7 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
         K: Borrow<Q>,
     {
         let reason = CancelReason::Requested("its key was removed".into());
-        self.purgatory.core.remove_value(key, &self.keys, &reason)
+        self.purgatory.core.remove_value(key, &reason)
     }
 
     /// Returns a future of the key's value, ready once the value is at least `threshold`. O(log n)
@@ -513,7 +512,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     {
         self.purgatory
             .core
-            .change_value(key, &self.keys, None, |before| before.saturating_add(by))
+            .change_value(key, self.keys_max, None, |before| before.saturating_add(by))
     }
 }
 

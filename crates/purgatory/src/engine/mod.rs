@@ -93,7 +93,7 @@ use crate::{
     operation::{DelayedOperation, OperationId, Timeout},
     shard::{EndedAt, ParkInfo, ParkOptions, Shard, expire::CallbackJob},
     stats::{Parked, Stats},
-    sync::{AtomicU64, Limit, Ordering, plain},
+    sync::{AtomicU64, Limit, Ordering, Places, plain},
     watches::WatchKey,
 };
 
@@ -152,6 +152,8 @@ pub(crate) struct Core<K, O> {
     generation: AtomicU64,
     /// The number of the next scope of replies.
     scopes: AtomicU64,
+    /// The number of keys with a value.
+    pub(crate) valued_keys: Places,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -191,6 +193,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             under_check: Latch::default(),
             generation: AtomicU64::new(0),
             scopes: AtomicU64::new(0),
+            valued_keys: Places::new(),
         });
         if core.driver().attach(&core, &core.shards) {
             Ok(core)

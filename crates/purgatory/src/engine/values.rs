@@ -32,7 +32,7 @@ use crate::{
         AllEnded, Ended, EndedAt, ParkOptions, Watch, Watermark, WatermarkKind,
         values::{ChangedValue, Member, MetWait, MetWaits},
     },
-    sync::{Limit, Ordering},
+    sync::Ordering,
     watches::WatchKey,
 };
 
@@ -125,12 +125,12 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     }
 
     /// Replaces the key's value by `to` of it, and completes the waits that it reaches; returns how
-    /// many. A missing value is 0. A new one counts against `max_keys`. With an epoch, only if that
-    /// is the key's.
+    /// many. A missing value is 0. At most `keys_max` keys have one. With an epoch, only if that is
+    /// the key's.
     pub(crate) fn change_value<Q>(
         self: &Arc<Self>,
         key: &Q,
-        max_keys: &Limit,
+        keys_max: usize,
         epoch: Option<u64>,
         to: impl Fn(u64) -> u64,
     ) -> Result<usize, RefusedReason>
@@ -155,12 +155,12 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             found = shard.find(key, hash);
         }
 
-        // 2. The new value. The first one counts against `max_keys`.
+        // 2. The new value. The first one counts against `keys_max`.
         let changed = match found.and_then(|record| shard.change_value(record, &to)) {
             Some(changed) => changed,
             None => {
                 let (locked_again, record) =
-                    self.record_for_value(shard, found, key, hash, max_keys)?;
+                    self.record_for_value(shard, found, key, hash, keys_max)?;
                 shard = locked_again;
                 shard.set_value(record, to(0))
             }
@@ -179,7 +179,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     pub(crate) fn begin_epoch<Q>(
         self: &Arc<Self>,
         key: &Q,
-        max_keys: &Limit,
+        keys_max: usize,
         epoch: u64,
         value: u64,
         cancel: Option<&CancelReason>,
@@ -200,7 +200,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         // 2. The new value. Unless waits are cancelled, this is an advance from here on.
         let (mut shard, record) = match found {
             Some(record) if shard.value(record).is_some() => (shard, record),
-            _ => self.record_for_value(shard, found, key, hash, max_keys)?,
+            _ => self.record_for_value(shard, found, key, hash, keys_max)?,
         };
         self.versions.count_event(hash);
         let changed = shard.begin_epoch(record, epoch, value);
@@ -234,7 +234,8 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         Ok(ended + self.judge_all_ended(&call, met.quorums))
     }
 
-    /// Counts a key that is to get its first value against `max_keys`. Returns its record.
+    /// Counts a key that is to get its first value against `keys_max`. Returns its
+    /// record.
     #[inline(never)]
     fn record_for_value<'a, Q>(
         &self,
@@ -242,7 +243,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         found: Option<u32>,
         key: &Q,
         hash: u64,
-        max_keys: &Limit,
+        keys_max: usize,
     ) -> Result<(LockedShard<'a, K, O>, u32), RefusedReason>
     where
         Q: ToOwned<Owned = K> + ?Sized,
@@ -252,11 +253,10 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             Some(_) => None,
             None => Some(key.to_owned()),
         };
-        if !max_keys.acquire(1) {
+        if !self.valued_keys.acquire(1, keys_max as u64) {
             drop(shard);
             drop(copy); // with nothing locked
-            let limit = max_keys.max() as usize;
-            return Err(RefusedReason::TooManyKeys { limit });
+            return Err(RefusedReason::TooManyKeys { limit: keys_max });
         }
         let record = match (found, copy) {
             (None, Some(copy)) => shard.add_key(copy, hash),
@@ -316,7 +316,6 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
     pub(crate) fn remove_value<Q: Hash + Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
-        max_keys: &Limit,
         reason: &CancelReason,
     ) -> usize {
         let call = Call::enter(&self.job_executor);
@@ -330,10 +329,10 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         };
         let (value, emptied_key) = shard.take_value(record);
         drop(shard);
-        drop(emptied_key); // with nothing locked
         if value.is_some() {
-            max_keys.release(1);
+            self.valued_keys.release(1);
         }
+        drop(emptied_key); // with nothing locked
 
         // 2. The watches. A quorum waits on without this one, if it can.
         let mut unfinished = Unfinished::new(self, &call);

@@ -149,11 +149,45 @@ impl std::hash::Hasher for Number {
     }
 }
 
+/// A number of places, or a weight, that is taken now.
+#[derive(Debug)]
+pub(crate) struct Places(AtomicU64);
+
+impl Places {
+    /// Makes one of nothing.
+    pub(crate) fn new() -> Self {
+        Places(AtomicU64::new(0))
+    }
+
+    /// Takes `count`, unless more than `max` would be taken then. Returns whether it did.
+    #[inline]
+    #[must_use = "what was taken has to be released"]
+    pub(crate) fn acquire(&self, count: u64, max: u64) -> bool {
+        // Checked: a weight is the user's, and may be any number.
+        let more = |taken: u64| taken.checked_add(count).filter(|&taken| taken <= max);
+        self.0
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    /// Returns the number taken.
+    #[inline]
+    pub(crate) fn taken(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Returns `count` that was taken.
+    #[inline]
+    pub(crate) fn release(&self, count: u64) {
+        self.0.fetch_sub(count, Ordering::AcqRel);
+    }
+}
+
 /// A bound on the operations, weight or keys that are taken at a time.
 #[derive(Debug)]
 pub(crate) struct Limit {
     max: u64,
-    taken: AtomicU64,
+    places: Places,
 }
 
 impl Limit {
@@ -161,7 +195,7 @@ impl Limit {
     pub(crate) fn new(max: u64) -> Self {
         Limit {
             max,
-            taken: AtomicU64::new(0),
+            places: Places::new(),
         }
     }
 
@@ -173,20 +207,16 @@ impl Limit {
     /// Takes `count`, unless more than `max` would be taken then. Returns whether it did.
     #[must_use = "what was taken has to be released"]
     pub(crate) fn acquire(&self, count: u64) -> bool {
-        // Checked: a weight is the user's, and may be any number.
-        let more = |taken: u64| taken.checked_add(count).filter(|&taken| taken <= self.max);
-        self.taken
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, more)
-            .is_ok()
+        self.places.acquire(count, self.max)
     }
 
     /// Returns the number taken.
     pub(crate) fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+        self.places.taken()
     }
 
     /// Returns `count` to the bound.
     pub(crate) fn release(&self, count: u64) {
-        self.taken.fetch_sub(count, Ordering::AcqRel);
+        self.places.release(count);
     }
 }

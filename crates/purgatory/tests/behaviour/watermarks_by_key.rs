@@ -530,3 +530,19 @@ fn an_expired_waits_place_is_free_once_it_is_ready() {
     assert_eq!(fails(wait), WaitError::Expired);
     assert!(poll(&mut values.wait_for(&1, 5, SECOND)).is_pending());
 }
+
+/// The values lie in the purgatory, and so does their number.
+#[test]
+fn watermarks_over_one_purgatory_count_together() {
+    let (_timer, waits) = by_hand();
+    let first = Watermarks::over(waits.clone());
+    let second = Watermarks::with_keys_max(waits, 1);
+    assert_eq!(first.advance(&1, 1), Ok(0));
+    assert_eq!((first.keys(), second.keys()), (1, 1));
+    let full = RefusedReason::TooManyKeys { limit: 1 };
+    assert_eq!(second.advance(&2, 1), Err(full));
+    assert_eq!(second.remove(&1), 0);
+    assert_eq!((first.keys(), second.keys()), (0, 0));
+    assert_eq!(second.advance(&2, 1), Ok(0));
+    assert_eq!(first.advance(&3, 1), Ok(0)); // it has no bound
+}
