@@ -64,7 +64,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let polled = self.first_shard_of(handle).poll(handle, waker, &mut clone);
         match polled {
             Ok(answered) => {
-                drop(answered.cold);
+                if let Some(cold) = answered.cold {
+                    self.drop_cold(cold);
+                }
                 match answered.payload {
                     Some(payload) => Poll::Ready(payload.into_answer()),
                     None => unreachable!("it was answered"),
@@ -94,35 +96,40 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let call = Call::enter(&self.job_executor);
         let now_ns = self.ending_at();
         let abandoned = self.first_shard_of(handle).abandon(handle, now_ns);
-        // From here on nothing is locked.
-        drop(abandoned.waker);
+        // From here on nothing is locked. A panic of what is dropped keeps nothing from its end.
+        self.call(|| drop(abandoned.waker));
         match abandoned.operation {
             AbandonedOperation::Cancelled(ended) => {
                 self.finish(&call, ended);
                 Abandonment::Cancelled
             }
-            AbandonedOperation::HadEnded(answered) => Self::drop_answer(answered),
+            AbandonedOperation::HadEnded(answered) => self.drop_answer(answered),
             AbandonedOperation::LeftToHolder => Abandonment::Untaken,
             AbandonedOperation::Replaced => Abandonment::Failed,
         }
     }
 
-    /// Drops the answer of an operation that ended before its future was dropped.
-    fn drop_answer<T>(answered: Answered<O>) -> Abandonment
+    /// Drops the answer of a wait whose future is dropped.
+    fn drop_answer<T>(&self, answered: Answered<O>) -> Abandonment
     where
         O: Yields<T>,
     {
-        drop(answered.cold);
-        let Some(mut payload) = answered.payload else {
-            return Abandonment::Untaken;
-        };
-        if payload.waker().is_some() {
-            return Abandonment::Untaken; // its answer is still being made
+        let mut abandonment = Abandonment::Untaken;
+        let Answered { mut payload, cold } = answered;
+        if let Some(cold) = cold {
+            self.drop_cold(cold);
         }
-        match payload.into_answer() {
-            Ok(_) => Abandonment::Untaken,
-            Err(_) => Abandonment::Failed,
-        }
+        // An answer that is still being made is none.
+        let has_answer = payload
+            .as_mut()
+            .is_some_and(|payload| payload.waker().is_none());
+        self.call(|| {
+            let Some(payload) = payload else { return };
+            if has_answer && payload.into_answer().is_err() {
+                abandonment = Abandonment::Failed;
+            }
+        });
+        abandonment
     }
 
     /// Delivers a value to the operation that waits alone for a key, and ends it as Completed:

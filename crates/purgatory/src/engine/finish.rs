@@ -235,7 +235,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Drops the cold part of an entry, in which an end that was beaten, or a waker, may be left.
     #[cold]
     #[inline(never)]
-    fn drop_cold(&self, cold: Box<ColdState>) {
+    pub(super) fn drop_cold(&self, cold: Box<ColdState>) {
         self.call(|| drop(cold));
     }
 
@@ -277,7 +277,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(super) fn put_made(&self, handle: TimerHandle, payload: O, waker: Option<Waker>) {
         let put = self.first_shard_of(handle).put_answer(handle, payload);
         match put {
-            Ok(last) => self.wake(last.or(waker)),
+            Ok(Some(last)) => {
+                self.wake(Some(last));
+                self.call(|| drop(waker)); // of an earlier poll
+            }
+            Ok(None) => self.wake(waker),
             Err(abandoned) => self.call(|| drop(abandoned)),
         }
     }

@@ -9,6 +9,7 @@ mod arguments;
 mod blocking;
 mod costs;
 mod counts;
+mod drops_that_panic;
 mod endings;
 mod errors;
 mod fair_ends;

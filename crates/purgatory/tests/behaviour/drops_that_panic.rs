@@ -1,0 +1,129 @@
+//! Wakers, conditions and values that panic as they are dropped: the wait ends as any other.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Wake, Waker},
+};
+
+use purgatory::{Purgatory, WaitFuture, Watches};
+
+use crate::support::{MINUTE, Woken, assert_empty, by_hand, by_hand_with, over, poll};
+
+type Waits = Purgatory<u64>;
+
+/// A task whose last waker panics as it is dropped; or a value that does.
+struct PanicsOnDrop;
+
+impl Wake for PanicsOnDrop {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for PanicsOnDrop {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+/// Polls as such a task.
+fn poll_to_panic<T>(future: &mut WaitFuture<T>) {
+    let waker = Waker::from(Arc::new(PanicsOnDrop));
+    let polled = Pin::new(future).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+}
+
+/// Fails if this panics.
+#[track_caller]
+fn contained<T>(call: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(call)).expect("the panic is contained")
+}
+
+/// A place for a future that its own condition reaches.
+type Slot<T> = Arc<Mutex<Option<WaitFuture<T>>>>;
+
+/// Parks a wait whose first check that finds its future here polls that as such a task. The check
+/// returns this then, and false before.
+fn polled_under_check(waits: &Waits, watches: Watches<'_, u64>, comes_true: bool) -> Slot<()> {
+    let slot: Slot<()> = Arc::default();
+    let polled = slot.clone();
+    let condition = move || match polled.lock().unwrap().as_mut() {
+        Some(future) => {
+            poll_to_panic(future);
+            comes_true
+        }
+        None => false,
+    };
+    *slot.lock().unwrap() = Some(waits.wait(watches, MINUTE, condition));
+    slot
+}
+
+#[test]
+fn dropped_future_ends_though_its_waker_panics() {
+    let (_timer, waits) = by_hand_with(|builder| builder.max_parked(1));
+    let slot = polled_under_check(&waits, Watches::keys(&[1, 2]), false);
+    assert_eq!(waits.check_and_complete(&1), 0);
+    let future = slot.lock().unwrap().take();
+    contained(|| drop(future));
+    assert_empty(&waits);
+    assert!(waits.next_event(&[1], MINUTE).id().is_some(), "no place");
+    assert_eq!(waits.stats().panics, 1);
+}
+
+/// The first task's waker is in the operation, the second one's in its entry.
+#[test]
+fn last_task_is_woken_though_the_one_before_panics() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let task = Woken::task();
+    let slot: Slot<()> = Arc::default();
+    let (polled, second) = (slot.clone(), task.clone());
+    let condition = move || {
+        if let Some(future) = polled.lock().unwrap().as_mut() {
+            assert!(second.poll(future).is_pending());
+        }
+        false
+    };
+    let mut future = waits.wait(&[1], MINUTE, condition);
+    poll_to_panic(&mut future);
+    *slot.lock().unwrap() = Some(future);
+    assert_eq!(waits.check_and_complete(&1), 0);
+    let mut others = [(); 3].map(|()| waits.next_event(&[1], MINUTE));
+    assert_eq!(contained(|| waits.cancel_all("over")), 4);
+    assert_eq!(task.times(), 1);
+    assert!(others.iter_mut().all(|other| poll(other).is_ready()));
+    assert_eq!(waits.stats().panics, 1);
+}
+
+/// The waker that was replaced stays in the entry until the answer is taken.
+#[test]
+fn answer_is_taken_though_an_old_waker_panics() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let slot: Slot<()> = Arc::default();
+    let polled = slot.clone();
+    let condition = move || match polled.lock().unwrap().as_mut() {
+        Some(future) => poll(future).is_pending(), // as another task
+        None => false,
+    };
+    let mut future = waits.wait(&[1], MINUTE, condition);
+    poll_to_panic(&mut future);
+    *slot.lock().unwrap() = Some(future);
+    assert_eq!(waits.check_and_complete(&1), 1);
+    let mut future = slot.lock().unwrap().take().unwrap();
+    assert_eq!(contained(|| over(&mut future)), Ok(()));
+    assert_eq!(waits.stats().panics, 1);
+}
+
+#[test]
+fn turn_is_passed_on_though_the_value_panics() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let in_turn = || Watches::keys(&[1]).in_turn();
+    let mut is_parked = false;
+    let condition = move || std::mem::replace(&mut is_parked, true).then(|| PanicsOnDrop);
+    let head = waits.wait(in_turn(), MINUTE, condition);
+    let mut next = waits.next_event(in_turn(), MINUTE);
+    assert!(waits.check_and_complete_one(&1));
+    assert!(poll(&mut next).is_pending());
+    contained(|| drop(head));
+    assert_eq!(over(&mut next), Ok(()));
+    assert_empty(&waits);
+}
