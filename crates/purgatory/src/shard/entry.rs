@@ -415,12 +415,13 @@ impl<O> Entry<O> {
 
     /// Returns the cause to check the next in turn once this entry has left, by its pending event.
     pub(super) fn pending_turn_cause(&self) -> TurnCause {
-        if !self.flags.has(Flags::EVENT) {
-            TurnCause::HeadLeft
-        } else if self.flags.has(Flags::EVENT_FOR_ALL) {
+        // No check uses an event for all up: it goes on although this one was checked for it.
+        if self.flags.has(Flags::EVENT_FOR_ALL) {
             TurnCause::EventForAll
-        } else {
+        } else if self.flags.has(Flags::EVENT) {
             TurnCause::EventForOne
+        } else {
+            TurnCause::HeadLeft
         }
     }
 
@@ -539,7 +540,8 @@ impl<O> Entry<O> {
         if recheck {
             return Decision::CheckAgain(payload, Cause::Recheck);
         }
-        // 4. Nothing is asked for: it waits on.
+        // 4. Nothing is asked for: it waits on, and so do those behind it.
+        self.flags.clear(Flags::EVENT_FOR_ALL);
         self.payload = Payload::Here(payload);
         Decision::Parked
     }

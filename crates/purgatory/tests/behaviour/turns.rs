@@ -5,6 +5,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
+    thread,
     time::Duration,
 };
 
@@ -354,4 +355,56 @@ fn chain_of_turns_needs_no_stack() {
     waits.cancel(head, "test"); // its end begins the chain
     assert!(order.lock().unwrap().iter().copied().eq(0..CHAIN));
     assert_empty(&waits);
+}
+
+/// Does this on another thread, and waits for it.
+fn elsewhere<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|threads| threads.spawn(act).join().unwrap())
+}
+
+/// The event for all came while the head was checked for another one.
+#[test]
+fn event_for_all_under_check_reaches_the_line() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let in_turn = || Watches::keys(&[KEY]).in_turn();
+    let signals = waits.clone();
+    let mut checks = 0;
+    let condition = move || {
+        checks += 1;
+        if checks == 2 {
+            elsewhere(|| signals.check_and_complete(&KEY));
+        }
+        checks == 3
+    };
+    let mut head = waits.wait(in_turn(), MINUTE, condition);
+    let mut line = [(); 2].map(|()| waits.next_event(in_turn(), MINUTE));
+    assert!(waits.check_and_complete_one(&KEY));
+    assert_eq!(over(&mut head), Ok(()));
+    assert_eq!(line.each_mut().map(over), [Ok(()), Ok(())]);
+    assert_empty(&waits);
+}
+
+/// A head that waits on has used the event for all up: the next event is one for one again.
+#[test]
+fn event_for_all_ends_with_a_head_that_waits_on() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let in_turn = || Watches::keys(&[KEY]).in_turn();
+    let signals = waits.clone();
+    let mut checks = 0;
+    let condition = move || {
+        checks += 1;
+        match checks {
+            2 => _ = elsewhere(|| signals.check_and_complete(&KEY)),
+            4 => _ = elsewhere(|| signals.check_and_complete_one(&KEY)),
+            _ => {}
+        }
+        checks == 4
+    };
+    let mut head = waits.wait(in_turn(), MINUTE, condition);
+    let mut line = [(); 2].map(|()| waits.next_event(in_turn(), MINUTE));
+    assert!(!waits.check_and_complete_one(&KEY)); // checks 2 and 3
+    assert_eq!(waits.complete(head.id().unwrap()), EndResult::Ended);
+    assert_eq!(over(&mut head), Ok(()));
+    let ready = line.each_mut().map(|wait| poll(wait).is_ready());
+    assert_eq!(ready, [true, false]);
 }

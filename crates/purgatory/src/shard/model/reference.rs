@@ -259,9 +259,9 @@ impl Reference {
         }
         let parked = self.get(id)?;
         let cause = match (parked.event, parked.for_all) {
-            (false, _) => TurnCause::HeadLeft,
+            (_, true) => TurnCause::EventForAll,
             (true, false) => TurnCause::EventForOne,
-            (true, true) => TurnCause::EventForAll,
+            (false, false) => TurnCause::HeadLeft,
         };
         self.count_if(cause == TurnCause::HeadLeft, "moved up");
         self.count_if(cause == TurnCause::EventForOne, "moved up, and an event");
@@ -447,6 +447,7 @@ impl Reference {
             parked.event = false;
             parked.recheck = false;
             parked.held = event || recheck;
+            parked.for_all &= parked.held; // it goes on to those behind as long as this is held
         }
         let came_true = verdict == Verdict::Satisfied;
         self.count_if(came_true && end.is_some(), "true, and an end requested");
