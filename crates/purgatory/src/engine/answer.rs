@@ -114,12 +114,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     where
         O: Yields<T>,
     {
-        let mut abandonment = Abandonment::Untaken;
-        let Answered { mut payload, cold } = answered;
-        if let Some(cold) = cold {
+        // 1. A value may still be being made, on another thread.
+        let mut abandonment = if answered.has_failed {
+            Abandonment::Failed
+        } else {
+            Abandonment::Untaken
+        };
+        if let Some(cold) = answered.cold {
             self.drop_cold(cold);
         }
-        // An answer that is still being made is none.
+
+        // 2. Drop the answer that is there. One that is still being made is none.
+        let mut payload = answered.payload;
         let has_answer = payload
             .as_mut()
             .is_some_and(|payload| payload.waker().is_none());

@@ -147,17 +147,24 @@ impl<O: DelayedOperation> Entries<O> {
         mut payload: O,
         outcome: &Outcome,
     ) -> Result<(Then<O>, Remains), O> {
+        // 1. The answer, if it is there.
         let index = handle.id().index();
         let entry = self.wheel.at_mut(index);
         let then = match entry.answer(&mut payload, outcome) {
             Answering::NotAwaited => return Err(payload),
-            Answering::Unmade => Then::Answer { payload, handle },
+            Answering::Unmade => {
+                if !matches!(outcome, Outcome::Completed) {
+                    entry.flags.set(Flags::FAILED);
+                }
+                Then::Answer { payload, handle }
+            }
             Answering::Made(waker) => {
                 entry.flags.set(Flags::ANSWERED);
                 entry.payload = Payload::Here(payload);
                 Then::Wake(last_waker_of(&mut entry.cold, waker))
             }
         };
+        // 2. The entry stays.
         let remains = entry.keep_ended();
         self.wheel.stop_at(index);
         self.ended += 1;

@@ -151,7 +151,8 @@ impl Flags {
     /// An event came by while the entry was held, or waited behind others in turn; or an advance is
     /// about to have it checked.
     const EVENT: u16 = 1;
-    /// The pending event of an operation in turn is for all in turn. Means nothing without `EVENT`.
+    /// An event for all in turn came by while an operation in turn was held. No check uses it up: it
+    /// is kept until the operation is parked.
     const EVENT_FOR_ALL: u16 = 1 << 1;
     /// A recheck came by while the entry was held.
     const RECHECK: u16 = 1 << 2;
@@ -176,6 +177,8 @@ impl Flags {
     pub(super) const ABANDONED: u16 = 1 << 8;
     /// It has ended, and has its answer.
     pub(super) const ANSWERED: u16 = 1 << 9;
+    /// It has ended, its answer is still to be made, and that will be no value.
+    pub(super) const FAILED: u16 = 1 << 10;
 
     #[inline(always)]
     pub(super) fn has(self, flag: u16) -> bool {

@@ -408,3 +408,39 @@ fn event_for_all_ends_with_a_head_that_waits_on() {
     let ready = line.each_mut().map(|wait| poll(wait).is_ready());
     assert_eq!(ready, [true, false]);
 }
+
+/// Drops a future as it is dropped itself.
+struct DropsFuture(Arc<Mutex<Option<WaitFuture<()>>>>);
+
+impl Drop for DropsFuture {
+    fn drop(&mut self) {
+        let future = self.0.lock().unwrap().take();
+        drop(future);
+    }
+}
+
+/// It has no value, so there is no turn to pass on.
+#[test]
+fn dropped_failing_wait_makes_no_event() {
+    for expires in [true, false] {
+        let (timer, waits): (_, Waits) = by_hand();
+        let in_turn = || Watches::keys(&[KEY]).in_turn();
+        let slot = Arc::default();
+        let drops_future = DropsFuture(Arc::clone(&slot));
+        let condition = move || {
+            let _captured = &drops_future; // dropped as the answer is made
+            false
+        };
+        *slot.lock().unwrap() = Some(waits.wait(in_turn(), SECOND, condition));
+        let mut next = waits.next_event(in_turn(), MINUTE);
+        if expires {
+            timer.advance(SECOND);
+        } else {
+            let head = slot.lock().unwrap().as_ref().and_then(WaitFuture::id);
+            assert_eq!(waits.cancel(head.unwrap(), "test"), EndResult::Ended);
+        }
+        assert!(slot.lock().unwrap().is_none());
+        assert!(poll(&mut next).is_pending(), "no event came");
+        assert_eq!(waits.len(), 1);
+    }
+}
