@@ -247,10 +247,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if !O::HAS_EVENTS {
             return Vec::new();
         }
+        // The clock is read before a lock is taken. To a look that came later, no time has passed.
+        let since_built_ns = self.driver().now_ns().saturating_sub(self.built_ns);
+        let now = QuietClock::at_ns(since_built_ns);
         let quietest = self.highest(limit, |shard, rank| {
-            // The clock is read under the lock, so no other look was later.
-            let since_built_ns = self.driver().now_ns().saturating_sub(self.built_ns);
-            let now = QuietClock::at_ns(since_built_ns);
             shard.quiet(now, |key, quiet| rank(key, quiet.as_millis() as u64));
         });
         quietest

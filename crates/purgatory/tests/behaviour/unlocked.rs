@@ -238,3 +238,22 @@ fn a_clock_that_panics_leaves_no_operation_held() {
         assert_eq!((waits.len(), waits.stats().panics), (0, 1));
     }
 }
+
+/// Looks into these at each clock read of this thread from now on.
+fn look_at_each_read(waits: Waits) {
+    at_next_read(move || {
+        waits.waiters(&1);
+        look_at_each_read(waits);
+    });
+}
+
+#[test]
+fn the_clock_is_read_unlocked_for_a_snapshot() {
+    in_time(|| {
+        let waits: Waits = timed();
+        waits.park(never(), &[1], MINUTE);
+        look_at_each_read(waits.clone());
+        assert_eq!(waits.snapshot(1).quietest.len(), 1);
+        AT_NEXT_READ.set(None);
+    });
+}
