@@ -277,8 +277,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Checks the one waiter of a batch, if it can be checked out, and finishes it if it ended.
-    /// Returns true when this check came true: an operation that another thread completed meanwhile
-    /// has not used the event up.
+    /// Returns true when this check came true and has used the event up: an operation that another
+    /// thread completed meanwhile has not, nor has one whose future was dropped meanwhile.
     pub(super) fn check_for_one_event(
         self: &Arc<Self>,
         call: &Call<'_>,
@@ -288,11 +288,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Some(held) = batch.pop() else {
             return false;
         };
-        let checked = self.check_held(held);
-        if let Some(ended) = checked.ended {
-            self.finish(call, ended);
-        }
-        checked.verdict == Verdict::Satisfied
+        let Checked { verdict, ended } = self.check_held(held);
+        let Some(mut ended) = ended else {
+            return false;
+        };
+        let is_abandoned = ended.then.is_abandoned();
+        self.finish(call, ended);
+        verdict == Verdict::Satisfied && !is_abandoned
     }
 
     /// Checks out the waiters whose first key is in another shard. The holder of one that is held

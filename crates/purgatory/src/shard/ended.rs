@@ -108,6 +108,17 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     }
 }
 
+impl<O: DelayedOperation> Then<O> {
+    /// Returns true if a future waited for the operation, and was dropped while the operation was
+    /// held: no task has the answer.
+    pub(crate) fn is_abandoned(&mut self) -> bool {
+        match self {
+            Then::CallBack { payload, .. } => payload.waker().is_some(),
+            Then::Answer { .. } | Then::Wake(_) => false,
+        }
+    }
+}
+
 impl<O: DelayedOperation> Entries<O> {
     /// Ends an operation whose payload is out for good, and removes its entry unless a future waits
     /// for it. O(1).

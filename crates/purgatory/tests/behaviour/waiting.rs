@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::support::{MINUTE, MS, SECOND, Woken, assert_empty, by_hand, over, poll};
-use purgatory::{EndResult, Purgatory, WaitError, Watches, when};
+use purgatory::{EndResult, Purgatory, WaitError, WaitFuture, Watches, when};
 
 type Waits = Purgatory<&'static str>;
 
@@ -168,5 +168,22 @@ fn next_event_ends_at_an_event_after_registration() {
         (waits.complete_up_to(&"c", 5), over(&mut other)),
         (1, Ok(()))
     );
+    assert_empty(&waits);
+}
+
+/// Its check comes true, but nobody has what it took.
+#[test]
+fn event_of_a_wait_dropped_under_check_goes_on() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let slot = Arc::new(Mutex::new(None::<WaitFuture<()>>));
+    let own = slot.clone();
+    let condition = move || {
+        let future = own.lock().unwrap().take();
+        future.is_some()
+    };
+    *slot.lock().unwrap() = Some(waits.wait(&["a"], MINUTE, condition));
+    let mut next = waits.next_event(&["a"], MINUTE);
+    assert!(waits.check_and_complete_one(&"a"));
+    assert_eq!(over(&mut next), Ok(()));
     assert_empty(&waits);
 }
