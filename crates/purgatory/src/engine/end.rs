@@ -288,17 +288,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         claimed
     }
 
-    /// Claims everything parked, without the operations that `is_meant` refuses under the lock.
-    fn claim_all(&self, outcome: &Outcome, is_meant: impl Fn(&O) -> bool) -> AllEnded<K, O> {
+    /// Claims everything parked that `is_meant`, under the lock. It is asked with `None` for an
+    /// operation that is held.
+    fn claim_all(
+        &self,
+        outcome: &Outcome,
+        is_meant: impl Fn(Option<&O>) -> bool,
+    ) -> AllEnded<K, O> {
         let mut ended = AllEnded::new();
         let mut tour = Tour::default();
         // The clock is read before a lock is taken.
         let now_ns = self.ending_at();
         while let Some((mut shard, handles)) = self.next_parked(&mut tour) {
             for handle in handles {
-                // An operation that is held cannot be asked: it counts as meant.
                 let payload = shard.get_mut(handle).and_then(|entry| entry.payload());
-                if payload.is_none_or(&is_meant) {
+                if is_meant(payload) {
                     ended.extend(self.claim_in(&mut shard, handle, outcome, now_ns));
                 }
             }
@@ -320,8 +324,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         generation_of: impl Fn(&O) -> u64,
     ) -> usize {
         let current = self.generation.fetch_add(1, AcqRel);
-        let is_old =
-            |operation: &O| generation_of(operation) <= current || failpoint!(FailsWhatCameAfter);
+        // One that is held is still being parked, so it does not come before this call.
+        let is_old = |operation: Option<&O>| {
+            operation.is_some_and(|operation| generation_of(operation) <= current)
+                || failpoint!(FailsWhatCameAfter)
+        };
         let mut old = self.claim_all(outcome, is_old);
         // All of them are out of every list before the first task is woken.
         for ended in &mut old {

@@ -12,10 +12,10 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{MINUTE, Park, by_hand, never, over};
+use crate::support::{MINUTE, Park, by_hand, never, over, poll};
 use purgatory::{
     DelayedOperation, EndResult, Expected, OperationId, Purgatory, ReachResult, Reason, Replies,
-    WaitFuture, WatermarkWait, Watermarks, when,
+    RequestId, WaitFuture, WatchKey, WatermarkWait, Watermarks, when,
 };
 use timer_core::{Clock, SystemClock, SystemTimer};
 
@@ -191,7 +191,7 @@ impl Clock for Acting {
 }
 
 /// Creates a purgatory by that clock, whose ends are timed.
-fn timed<O: DelayedOperation + Send>() -> Purgatory<u64, O> {
+fn timed<K: WatchKey + Send, O: DelayedOperation + Send>() -> Purgatory<K, O> {
     let clock = Acting(SystemClock::default());
     let timer = SystemTimer::builder().clock(clock).build().unwrap();
     let purgatory = Purgatory::builder("timed").timer(&timer).build().unwrap();
@@ -255,5 +255,39 @@ fn the_clock_is_read_unlocked_for_a_snapshot() {
         look_at_each_read(waits.clone());
         assert_eq!(waits.snapshot(1).quietest.len(), 1);
         AT_NEXT_READ.set(None);
+    });
+}
+
+/// It was asked after the call had begun, and its asker still watches its keys.
+#[test]
+fn fail_all_spares_a_later_request_that_is_held() {
+    in_time(|| {
+        let waits: Purgatory<RequestId, Expected<()>> = timed();
+        let replies = Replies::over(waits.clone());
+        let scope = replies.scope();
+        let (begin, begins) = mpsc::channel();
+        let (hold, is_held) = mpsc::channel();
+        let (fail, has_failed) = mpsc::channel();
+        let asked_by = scope.clone();
+        let asks = thread::spawn(move || {
+            begins.recv().unwrap();
+            // The first read is for the deadline. At the second one all keys are watched.
+            at_next_read(|| {
+                at_next_read(move || {
+                    hold.send(()).unwrap();
+                    has_failed.recv().unwrap();
+                });
+            });
+            asked_by.expect(MINUTE).unwrap().1
+        });
+        at_next_read(move || {
+            begin.send(()).unwrap();
+            is_held.recv().unwrap();
+        });
+        assert_eq!(replies.fail_all("closed"), 0);
+        fail.send(()).unwrap();
+        let mut reply = asks.join().unwrap();
+        assert!(poll(&mut reply).is_pending());
+        assert_eq!(waits.len(), 1);
     });
 }
