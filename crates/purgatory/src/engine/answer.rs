@@ -37,7 +37,7 @@ pub(crate) trait Yields<T>: DelayedOperation {
 pub(crate) enum Abandonment {
     /// The drop cancelled it.
     Cancelled,
-    /// It had ended without a value, or another operation had taken its place.
+    /// It had ended without a value or was taken out, or another operation had taken its place.
     Failed,
     /// It had a value that nobody takes, or may still get one: another thread holds it.
     Untaken,
@@ -115,7 +115,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         O: Yields<T>,
     {
         // 1. A value may still be being made, on another thread.
-        let mut abandonment = if answered.has_failed {
+        let mut abandonment = if answered.has_no_turn {
             Abandonment::Failed
         } else {
             Abandonment::Untaken

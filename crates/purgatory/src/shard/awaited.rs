@@ -19,8 +19,8 @@ use crate::operation::DelayedOperation;
 pub(crate) struct Answered<O> {
     /// With the answer in it. `None` if the answer was still to be put in.
     pub(crate) payload: Option<O>,
-    /// The answer that was still to be put in is no value.
-    pub(crate) has_failed: bool,
+    /// The operation ended without a value, or left its turn to be answered by a caller.
+    pub(crate) has_no_turn: bool,
     /// It may have a waker that was replaced.
     pub(crate) cold: Option<Box<ColdState>>,
 }
@@ -47,7 +47,7 @@ impl<O> Entry<O> {
         };
         Answered {
             payload,
-            has_failed: self.flags.has(Flags::FAILED),
+            has_no_turn: self.flags.has(Flags::NO_TURN),
             cold: self.cold,
         }
     }

@@ -51,6 +51,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                 return None;
             }
             keep_waker(&mut entry.cold, payload.waker()?);
+            entry.flags.set(Flags::NO_TURN);
             Some(())
         });
         let Some(((), remains)) = ended else {
@@ -165,7 +166,7 @@ impl<O: DelayedOperation> Entries<O> {
             Answering::NotAwaited => return Err(payload),
             Answering::Unmade => {
                 if !matches!(outcome, Outcome::Completed) {
-                    entry.flags.set(Flags::FAILED);
+                    entry.flags.set(Flags::NO_TURN);
                 }
                 Then::Answer { payload, handle }
             }

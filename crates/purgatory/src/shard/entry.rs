@@ -177,8 +177,9 @@ impl Flags {
     pub(super) const ABANDONED: u16 = 1 << 8;
     /// It has ended, and has its answer.
     pub(super) const ANSWERED: u16 = 1 << 9;
-    /// It has ended, its answer is still to be made, and that will be no value.
-    pub(super) const FAILED: u16 = 1 << 10;
+    /// Its answer was still to be made as it ended, and is no value, or is made by a caller that took
+    /// it out: there is no turn to pass on.
+    pub(super) const NO_TURN: u16 = 1 << 10;
 
     #[inline(always)]
     pub(super) fn has(self, flag: u16) -> bool {

@@ -13,7 +13,8 @@ use crate::support::{
     MINUTE, MS, NEVER, SECOND, assert_empty, by_hand, by_hand_with, over, poll, refused,
 };
 use purgatory::{
-    BoxedOperation, EndResult, Purgatory, RefusedReason, WaitError, WaitFuture, Watches, when,
+    BoxedOperation, DelayedOperation, EndResult, Outcome::Completed, Purgatory, RefusedReason,
+    WaitError, WaitFuture, Watches, when,
 };
 
 const KEY: &str = "key";
@@ -443,4 +444,25 @@ fn dropped_failing_wait_makes_no_event() {
         assert!(poll(&mut next).is_pending(), "no event came");
         assert_eq!(waits.len(), 1);
     }
+}
+
+/// It has left the line, whatever the caller does with it.
+#[test]
+fn dropped_future_of_a_taken_wait_makes_no_event() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let in_turn = || Watches::keys(&[KEY]).in_turn();
+    for is_answered in [false, true] {
+        let head = waits.next_event(in_turn(), MINUTE);
+        let mut next = waits.next_event(in_turn(), MINUTE);
+        let taken = waits.take(head.id().unwrap()).parked().unwrap();
+        if is_answered {
+            taken.on_complete(Completed);
+            drop(head);
+        } else {
+            drop(head);
+            drop(taken);
+        }
+        assert!(poll(&mut next).is_pending(), "{is_answered}");
+    }
+    assert_empty(&waits);
 }
