@@ -281,6 +281,21 @@ impl Default for TickLength {
     }
 }
 
+/// A deadline, and the present from which a wheel looks at it; both in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticks {
+    pub(crate) now: u64,
+    pub(crate) deadline: u64,
+}
+
+impl Ticks {
+    /// A deadline for which no clock was read: the wheel keeps its own present, which is later.
+    #[inline]
+    pub(crate) fn without_now(deadline: u64) -> Ticks {
+        Ticks { now: 0, deadline }
+    }
+}
+
 /// The moment `delay` after another, in nanoseconds; `u64::MAX` when it lies beyond them.
 pub(crate) fn later_ns(from_ns: u64, delay: Duration) -> u64 {
     from_ns.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     driver::{
-        clock::{Clock, SystemClock, TickLength},
+        clock::{Clock, SystemClock, TickLength, Ticks},
         config::Config,
         executor::{Inline, Job, Threads, Workers, on_timer_thread},
         executors::Executors,
@@ -122,12 +122,15 @@ impl Driver {
         self.clock.now_ns()
     }
 
-    /// The present and a deadline, in ticks.
+    /// Reads the clock once, for the deadline `delay` from now and for the present.
     #[inline]
-    pub(crate) fn now_and_deadline(&self, delay: Duration) -> (u64, u64) {
+    pub(crate) fn ticks_after(&self, delay: Duration) -> Ticks {
         let now_ns = self.now_ns();
         let tick = self.config.tick;
-        (tick.round_down(now_ns), tick.deadline(now_ns, delay))
+        Ticks {
+            now: tick.round_down(now_ns),
+            deadline: tick.deadline(now_ns, delay),
+        }
     }
 
     /// True after shutdown.

@@ -153,9 +153,9 @@ impl<T> DelayQueue<T> {
     #[inline]
     pub fn insert(&mut self, value: T, delay: Duration) -> Result<TaskId, ScheduleError<T>> {
         // After an idle time the wheel lags behind the present.
-        let (now, deadline) = self.driver().now_and_deadline(delay);
-        self.wheel.catch_up(now);
-        self.put(deadline, value)
+        let ticks = self.driver().ticks_after(delay);
+        self.wheel.catch_up(ticks.now);
+        self.put(ticks.deadline, value)
     }
 
     /// Inserts as [`insert`](Self::insert) does, at a moment of the timer's clock; one in
@@ -190,9 +190,9 @@ impl<T> DelayQueue<T> {
     /// Reschedules a value to `delay` from now, earlier or later, due already or not; it keeps
     /// its key. False if the queue no longer has it. O(1).
     pub fn reset(&mut self, key: &TaskId, delay: Duration) -> bool {
-        let (now, deadline) = self.driver().now_and_deadline(delay);
-        self.wheel.catch_up(now);
-        self.move_to(key, deadline)
+        let ticks = self.driver().ticks_after(delay);
+        self.wheel.catch_up(ticks.now);
+        self.move_to(key, ticks.deadline)
     }
 
     /// Resets as [`reset`](Self::reset) does, to a moment of the timer's clock, as in

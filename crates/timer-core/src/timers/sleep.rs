@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     driver::{
-        clock::{Moment, TickLength, later_ns},
+        clock::{Moment, TickLength, Ticks, later_ns},
         driver::Driver,
         shards::TimerHandle,
     },
@@ -131,13 +131,14 @@ impl Sleep {
     /// past is due at once, and [`Moment::NEVER`] never. Reads no clock.
     pub fn reset_to(&mut self, deadline: Moment) {
         self.deadline_ns = deadline.as_nanos();
-        self.registration = match self.registration {
-            Registration::On(handle) if self.wakers.reschedule_at(handle, 0, self.deadline()) => {
-                self.registration
+        if let Registration::On(handle) = self.registration {
+            let ticks = Ticks::without_now(self.deadline());
+            if self.wakers.reschedule_at(handle, ticks) {
+                return;
             }
-            // A waker that left the wheel is called: a poll follows.
-            _ => Registration::Off,
-        };
+        }
+        // A waker that left the wheel is called: a poll follows.
+        self.registration = Registration::Off;
     }
 
     /// The present, on the timer's clock.
@@ -190,15 +191,17 @@ impl Future for Sleep {
             Registration::On(handle) if self.keep(handle, context.waker()) => return Poll::Pending,
             Registration::On(_) | Registration::Off => self.now_ns(),
         };
-        let now = self.tick().round_down(now_ns);
-        let deadline = self.deadline();
+        let ticks = Ticks {
+            now: self.tick().round_down(now_ns),
+            deadline: self.deadline(),
+        };
         self.registration = Registration::Off;
-        if now >= deadline {
+        if ticks.now >= ticks.deadline {
             return Poll::Ready(Ok(()));
         }
         // Early: the waker goes onto the wheel.
         let waker = context.waker().clone();
-        match self.wakers.tasks.insert(now, deadline, waker) {
+        match self.wakers.tasks.insert(ticks, waker) {
             Ok(handle) => {
                 self.registration = Registration::On(handle);
                 Poll::Pending

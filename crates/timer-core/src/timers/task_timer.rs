@@ -15,7 +15,7 @@ use std::{
 use crate::{driver::SourceName, observe::metrics::timer_samples};
 use crate::{
     driver::{
-        clock::Moment,
+        clock::{Moment, Ticks},
         driver::Driver,
         executor::Job,
         executors::{Due, DueQueue},
@@ -129,8 +129,8 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// # Errors
     /// [`ScheduleError`] hands the task back after shutdown, or when the timer is full.
     pub fn schedule(&self, delay: Duration, task: T) -> Result<TimerHandle, ScheduleError<T>> {
-        let (now, deadline) = self.tasks.driver.now_and_deadline(delay);
-        self.tasks.insert(now, deadline, task)
+        self.tasks
+            .insert(self.tasks.driver.ticks_after(delay), task)
     }
 
     /// Schedules `task` for the handler, at a moment of the timer's clock; one in the past is due
@@ -140,7 +140,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// Returns an error as [`schedule`](Self::schedule) does.
     pub fn schedule_at(&self, deadline: Moment, task: T) -> Result<TimerHandle, ScheduleError<T>> {
         let deadline = self.tasks.driver.config.tick.round_up(deadline.as_nanos());
-        self.tasks.insert(0, deadline, task)
+        self.tasks.insert(Ticks::without_now(deadline), task)
     }
 
     /// Takes a pending task back; `None` if it is no longer pending. O(1).
@@ -176,8 +176,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle, and
     /// nothing is allocated. Returns false if it is no longer pending. O(1).
     pub fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
-        let (now, deadline) = self.tasks.driver.now_and_deadline(delay);
-        self.reschedule_at(handle, now, deadline)
+        self.reschedule_at(handle, self.tasks.driver.ticks_after(delay))
     }
 
     /// Returns true until the task falls due or is cancelled. O(1).
@@ -211,12 +210,12 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.tasks.close_and_drain()
     }
 
-    /// Reschedules a pending task to another tick, seen from `now`. False if it is not pending.
-    pub(super) fn reschedule_at(&self, handle: TimerHandle, now: u64, deadline: u64) -> bool {
+    /// Reschedules a pending task to another tick. False if it is not pending.
+    pub(super) fn reschedule_at(&self, handle: TimerHandle, ticks: Ticks) -> bool {
         let mut shard = self.tasks.shards.lock(handle.shard());
-        shard.wheel.catch_up(now);
+        shard.wheel.catch_up(ticks.now);
         // Earlier or later, the task keeps its node.
-        let Some(due) = shard.wheel.reschedule(handle.id(), deadline) else {
+        let Some(due) = shard.wheel.reschedule(handle.id(), ticks.deadline) else {
             return false;
         };
         shard.work_at(due);
@@ -334,14 +333,9 @@ impl Drop for TimerInner {
 }
 
 impl<T: Send + 'static> Tasks<T> {
-    /// Schedules `task` for the handler at a tick, seen from another.
+    /// Schedules `task` for the handler at a tick.
     #[inline]
-    pub(super) fn insert(
-        &self,
-        now_tick: u64,
-        deadline: u64,
-        task: T,
-    ) -> Result<TimerHandle, ScheduleError<T>> {
+    pub(super) fn insert(&self, ticks: Ticks, task: T) -> Result<TimerHandle, ScheduleError<T>> {
         // Each thread has a shard of its own, as long as there are enough.
         let mut shard = self.shards.lock(thread_slot());
         if shard.closed {
@@ -349,8 +343,8 @@ impl<T: Send + 'static> Tasks<T> {
             return Err(ScheduleError::new(task, TimerError::Closed));
         }
         // After an idle time the wheel lags behind the present.
-        shard.wheel.catch_up(now_tick);
-        let scheduled = shard.wheel.insert(deadline, task).map_err(|task| {
+        shard.wheel.catch_up(ticks.now);
+        let scheduled = shard.wheel.insert(ticks.deadline, task).map_err(|task| {
             let reason = TimerError::Full {
                 limit: MAX_TASKS as usize,
             };

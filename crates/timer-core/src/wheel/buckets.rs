@@ -57,6 +57,23 @@ impl Entry {
     const VACANT: Entry = Entry { index: 0, low: 0 };
 }
 
+/// The place of an entry that was put into a bucket.
+#[derive(Clone, Copy)]
+pub(super) struct Placed {
+    /// The node is to keep it; `NO_PLACE` in no bucket.
+    pub(super) place: u32,
+    /// The tick at which the bucket is due; `u64::MAX` for never.
+    pub(super) due: u64,
+}
+
+impl Placed {
+    /// In no bucket.
+    pub(super) const NEVER: Placed = Placed {
+        place: NO_PLACE,
+        due: u64::MAX,
+    };
+}
+
 /// A part of a list.
 #[derive(Debug)]
 struct Chunk {
@@ -279,8 +296,7 @@ impl Buckets {
     /// Puts the index of a node into the bucket of its deadline, seen from `now`. One in the past
     /// is due at once. Beyond the last tick the node is never due, and takes no bucket.
     ///
-    /// Returns the place, which the node is to keep, and the tick at which the bucket is due, to
-    /// which it lowers `due_bound`. O(levels).
+    /// Lowers `due_bound` to the tick at which the bucket is due. O(levels).
     #[inline(always)]
     pub(super) fn put(
         &mut self,
@@ -288,30 +304,30 @@ impl Buckets {
         deadline: u64,
         now: u64,
         due_bound: &mut u64,
-    ) -> (u32, u64) {
+    ) -> Placed {
         let low = deadline as u32;
         let deadline = deadline.max(now);
         if deadline > self.last_tick() {
-            return (NO_PLACE, u64::MAX);
+            return Placed::NEVER;
         }
-        let (place, due) = self.push(Entry { index, low }, deadline, now);
-        *due_bound = due.min(*due_bound);
-        (place, due)
+        let placed = self.push(Entry { index, low }, deadline, now);
+        *due_bound = placed.due.min(*due_bound);
+        placed
     }
 
-    /// Puts an entry into the bucket of `deadline`, which is not before `now`.
-    ///
-    /// Returns the place, which the node is to keep, and the tick at which the bucket is due.
-    /// O(levels).
+    /// Puts an entry into the bucket of `deadline`, which is not before `now`. O(levels).
     #[inline]
-    fn push(&mut self, entry: Entry, deadline: u64, now: u64) -> (u32, u64) {
+    fn push(&mut self, entry: Entry, deadline: u64, now: u64) -> Placed {
         // The lowest level that reaches the deadline. It may be a new one.
         let bucket = self.geometry.bucket(deadline, now);
         let number = self.number(bucket);
         if number >= self.lists.len() {
             self.make_levels(bucket.level + 1);
         }
-        (self.push_to(number, entry), self.due(bucket))
+        Placed {
+            place: self.push_to(number, entry),
+            due: self.due(bucket),
+        }
     }
 
     /// Puts an entry into a bucket; returns its place. O(1).
@@ -562,9 +578,9 @@ mod tests {
             index,
             low: deadline as u32,
         };
-        let (place, due) = buckets.push(entry, deadline, now);
-        nodes.at_mut(index).place = place;
-        due
+        let placed = buckets.push(entry, deadline, now);
+        nodes.at_mut(index).place = placed.place;
+        placed.due
     }
 
     fn node(nodes: &mut Nodes<()>, deadline: u64) -> u32 {

@@ -18,7 +18,7 @@
 use std::convert::identity;
 
 use crate::wheel::{
-    buckets::{Buckets, Entry},
+    buckets::{Buckets, Entry, Placed},
     geometry::{DueBucket, Geometry, WheelSize},
     node::{MAX_TASKS, NO_PLACE, Node, Nodes, TaskId},
     step,
@@ -262,19 +262,22 @@ impl<T> TimingWheel<T> {
         let (index, node) = self.nodes.claim_slot().expect("the wheel is not full");
         // 2. Its bucket.
         let due_bound = &mut self.due_bound;
-        let (place, due) = match deadline {
+        let placed = match deadline {
             Some(deadline) => self.buckets.put(index, deadline, self.now, due_bound),
-            None => (NO_PLACE, u64::MAX),
+            None => Placed::NEVER,
         };
-        self.scheduled_count += u32::from(place != NO_PLACE);
+        self.scheduled_count += u32::from(placed.place != NO_PLACE);
         // 3. The node itself.
         self.sequence += 1;
         let sequence = self.sequence;
         node.sequence = sequence;
-        node.place = place;
+        node.place = placed.place;
         node.high = (deadline.unwrap_or(u64::MAX) >> 32) as u32;
-        let id = TaskId { index, sequence };
-        (Scheduled { id, due }, &mut node.task)
+        let scheduled = Scheduled {
+            id: TaskId { index, sequence },
+            due: placed.due,
+        };
+        (scheduled, &mut node.task)
     }
 
     /// Takes a node off the bucket that it had this place in; false if it was in none.
@@ -433,12 +436,12 @@ impl<T> TimingWheel<T> {
         // Off the old bucket, into the new one; the node and its id stay.
         self.unlink(id.index, place);
         let due_bound = &mut self.due_bound;
-        let (place, due) = self.buckets.put(id.index, deadline, self.now, due_bound);
-        self.scheduled_count += u32::from(place != NO_PLACE);
+        let placed = self.buckets.put(id.index, deadline, self.now, due_bound);
+        self.scheduled_count += u32::from(placed.place != NO_PLACE);
         let node = self.nodes.at_mut(id.index);
-        node.place = place;
+        node.place = placed.place;
         node.high = (deadline >> 32) as u32;
-        Some(due)
+        Some(placed.due)
     }
 
     /// Moves the present up to `now` without handing anything over, as far as the earliest bucket
