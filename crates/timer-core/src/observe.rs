@@ -20,7 +20,7 @@ pub struct TimerStats {
     pub cascaded: u64,
     /// Times that the reaper woke up.
     pub wake_ups: u64,
-    /// Wake-ups that found no work: nothing was due any more, and no thread had rung.
+    /// Wake-ups that found no work: nothing was due any more, and no thread had called.
     pub spurious_wake_ups: u64,
     /// Panics of tasks scheduled on the timer itself, and on its reaper: of its clock, say.
     pub panics: u64,

@@ -3,7 +3,7 @@
 //!
 //! Each model is run as it is, where no interleaving may fail or stop, and then with a failpoint
 //! set in the very line it is about, where one must. Time stands still at 0, and a sleeping reaper
-//! is woken by the bell alone: a ring that is missed is a model that stops.
+//! is woken by a signal alone: one that is missed is a model that stops.
 
 #![cfg(loom)]
 
@@ -121,7 +121,7 @@ fn schedule_against_turn() {
 /// The reaper means to sleep for an hour when another thread has something for now.
 #[test]
 fn the_reapers_sleep_against_an_earlier_arrival() {
-    check("NobodyRings", || {
+    check("EarlierWorkSendsNoSignal", || {
         let timer = timer();
         timer.schedule(HOUR, || ()).unwrap();
         let (other, fired) = (timer.clone(), Fired::new());

@@ -59,7 +59,8 @@ fn walks_over_many() {
 
 #[test]
 fn with_a_reaper_and_a_worker() {
-    check(1, &[&FAULTS[..], &["NobodyRings"]].concat(), || {
+    let faults = [&FAULTS[..], &["EarlierWorkSendsNoSignal"]].concat();
+    check(1, &faults, || {
         let (timer, working) = Working::timer();
         let world = World::on(timer);
         park_counted(&world);

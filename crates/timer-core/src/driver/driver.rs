@@ -12,8 +12,8 @@ use crate::{
         config::Config,
         executor::{Inline, Job, Threads, Workers, on_timer_thread},
         executors::Executors,
-        reaper::{Rounds, Shared},
-        shards::{Bell, ShardState, Shards, Wake, WheelOwner},
+        reaper::{Attached, Rounds, Shared},
+        shards::{ShardState, Shards, Wake, WheelOwner},
     },
     observe::TimerStats,
     panics::contain,
@@ -105,7 +105,7 @@ impl Driver {
 
     /// Starts a thread that advances the wheels.
     pub(crate) fn start_reaper(&mut self) -> io::Result<()> {
-        // A ring unparks the thread.
+        // A signal unparks the thread.
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
         self.reaper.wake = self.waker(move || unparker.unpark());
@@ -162,10 +162,9 @@ impl Driver {
             let wheel = TimingWheel::with_phase(config.wheel_size, now_tick, phase);
             make(number, wheel)
         };
-        // The bell wakes this driver's reaper.
+        // Their signal wakes this driver's reaper.
         let cancelled = self.reaper.shared.cancelled.clone();
-        let bell = Bell::new(count, self.reaper.wake.clone(), cancelled);
-        Shards::new(bell, make_shard)
+        Shards::new(count, self.reaper.wake.clone(), cancelled, make_shard)
     }
 
     /// Attaches an owner, whose `shards` are advanced from now on, until it is dropped. Nothing may
@@ -173,7 +172,11 @@ impl Driver {
     #[must_use = "after shutdown nothing is attached"]
     pub fn attach<S: ShardState>(&self, owner: &Arc<impl WheelOwner>, shards: &Shards<S>) -> bool {
         let wheels: Weak<dyn WheelOwner> = Arc::downgrade(owner) as _;
-        self.reaper.shared.attach(&shards.bell, wheels)
+        self.reaper.shared.attach(Attached {
+            wheels,
+            shard_count: shards.count(),
+            signal: shards.signal.clone(),
+        })
     }
 
     /// Returns true on a reaper or worker of any timer, and in a runtime's task while it does their

@@ -2,9 +2,9 @@
 //! be a task of a tokio runtime. A manual timer has none.
 //!
 //! It sleeps until the next bucket of any shard is due (not until the next tick: an idle timer
-//! wakes no thread). Then it advances the shards that are due or rang, a bounded amount of work
-//! each, and sleeps again. A shard with more due is visited again in the next round, after the
-//! others.
+//! wakes no thread). Then it advances the shards that are due or signalled earlier work, a bounded
+//! amount each, and sleeps again. A shard with more due is visited again in the next round, after
+//! the others.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use crate::{
         clock::{Clock, TickLength},
         config::{Config, PanicHook},
         grace::Grace,
-        shards::{Bell, WheelOwner},
+        shards::{WakeSignal, WheelOwner},
     },
     observe::TimerStats,
     panics::contain,
@@ -28,9 +28,10 @@ use crate::{
 
 /// One owner of wheels.
 #[derive(Clone)]
-struct Attached {
-    bell: Arc<Bell>,
-    wheels: Weak<dyn WheelOwner>,
+pub(super) struct Attached {
+    pub(super) wheels: Weak<dyn WheelOwner>,
+    pub(super) shard_count: usize,
+    pub(super) signal: Arc<WakeSignal>,
 }
 
 impl Attached {
@@ -76,8 +77,8 @@ impl Shared {
     }
 
     /// Adds an owner; false after [`close`](Self::close). The reaper is not woken: it learns of the
-    /// owner when that rings.
-    pub(super) fn attach(&self, bell: &Arc<Bell>, wheels: Weak<dyn WheelOwner>) -> bool {
+    /// owner by its first signal.
+    pub(super) fn attach(&self, attached: Attached) -> bool {
         let mut owners = self.owners.lock();
         if owners.closed {
             return false;
@@ -88,12 +89,8 @@ impl Shared {
             owners.arrivals.retain(Attached::is_alive);
             owners.sweep_at = 2 * owners.all.len() + 16;
         }
-        let attached = Attached {
-            bell: bell.clone(),
-            wheels,
-        };
         // Without a reaper no arrival would ever be taken in.
-        if bell.wake.is_some() {
+        if attached.signal.has_reaper() {
             owners.arrivals.push(attached.clone());
         }
         owners.all.push(attached);
@@ -116,7 +113,7 @@ impl Shared {
     /// All owners, in the order in which they were attached, with their numbers of shards.
     pub(crate) fn owners(&self) -> Vec<(Arc<dyn WheelOwner>, usize)> {
         let owners = self.owners.lock();
-        let alive = |owner: &Attached| Some((owner.wheels.upgrade()?, owner.bell.shard_count));
+        let alive = |owner: &Attached| Some((owner.wheels.upgrade()?, owner.shard_count));
         owners.all.iter().filter_map(alive).collect()
     }
 
@@ -184,7 +181,7 @@ struct Visited {
     next_due: Vec<Option<u64>>,
 }
 
-/// A round that panicked may have left work for which no bell rings any more, so it is tried again
+/// A round that panicked may have left work that no signal announces any more, so it is tried again
 /// this much later. Not at once: it may panic for ever.
 const AFTER_PANIC: Duration = Duration::from_millis(100);
 
@@ -237,7 +234,7 @@ impl Rounds {
         if let Some(wait) = self.grace_period(now_ns) {
             return Pause::For(wait);
         }
-        // 2. Advance the wheels that are due or rang. Owners that are gone fall out.
+        // 2. Advance the wheels that are due or signalled. Owners that are gone fall out.
         let mut round = Round {
             shared: &self.shared,
             on_panic: &self.on_panic,
@@ -312,7 +309,7 @@ impl Rounds {
         drop(owners);
         let welcomed = !arrivals.is_empty();
         for attached in arrivals {
-            let next_due = vec![None; attached.bell.shard_count];
+            let next_due = vec![None; attached.shard_count];
             self.visited.push(Visited { attached, next_due });
         }
         Some(welcomed)
@@ -363,7 +360,7 @@ fn report(shared: &Shared, on_panic: &Option<PanicHook>, panicked: &str) {
 /// The sums of a round.
 #[derive(Clone, Copy)]
 struct Totals {
-    /// A shard rang, or an owner came.
+    /// A shard signalled earlier work, or an owner came.
     called: bool,
     fired: u64,
     cascaded: u64,
@@ -401,20 +398,20 @@ impl Round<'_> {
 }
 
 impl Visited {
-    /// Advances the shards that are due or rang. False when their owner is gone.
+    /// Advances the shards that are due or signalled. False when their owner is gone.
     fn advance_due(&mut self, round: &mut Round<'_>) -> bool {
-        let mut rung = 0;
+        let mut signalled = 0;
         let mut advanced_wheels = None;
         for (shard, next_due) in self.next_due.iter_mut().enumerate() {
-            // The bell has a bit for each shard, 64 a word.
+            // The signal has a bit for each shard, 64 a word.
             if shard % 64 == 0 {
-                rung = self.attached.bell.take(shard / 64);
-                round.called |= rung != 0;
+                signalled = self.attached.signal.take(shard / 64);
+                round.called |= signalled != 0;
             }
-            let rang = rung & 1 == 1;
+            let has_earlier_work = signalled & 1 == 1;
             // The next shard's bit.
-            rung >>= 1;
-            if !rang && next_due.is_none_or(|due| due > round.now_tick) {
+            signalled >>= 1;
+            if !has_earlier_work && next_due.is_none_or(|due| due > round.now_tick) {
                 continue;
             }
             let Some(wheels) = self.attached.wheels.upgrade() else {
@@ -506,7 +503,7 @@ mod tests {
         // The process is stopped, and goes on after both deadlines.
         assert_eq!(reaper.round_after(1600 * MS), (Pause::For(100 * MS), 0));
         assert_eq!(reaper.driver.stats(0).graces, 1);
-        // A thread reads the heartbeat that came meanwhile. A ring does not shorten the rest.
+        // A thread reads the heartbeat that came meanwhile. A signal does not shorten the rest.
         assert!(reaper.tasks.reschedule(kept_alive, 1000 * MS));
         assert_eq!(reaper.round_after(60 * MS), (Pause::For(40 * MS), 0));
 

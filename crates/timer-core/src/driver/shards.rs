@@ -1,13 +1,13 @@
 //! Wheels for many threads: several [`TimingWheel`]s, each under its own lock, in its own cache
-//! lines, with one bell for all.
+//! lines, with one signal for all.
 //!
 //! A thread that starts a timer locks one shard and nothing else, so threads do not write to the
 //! same memory. One tick for the reaper lies under the same lock:
 //!
 //! - **Wake before**: each shard holds the tick by which its reaper means to visit it. A thread
-//!   that gives the shard earlier work lowers the tick and, after unlocking, rings. So no earlier
-//!   arrival is missed, and no later one rings. When tasks are cancelled the tick stays, and costs
-//!   at most one needless visit.
+//!   that gives the shard earlier work lowers the tick and, after unlocking, signals. So no earlier
+//!   arrival is missed, and no later one wakes the reaper. When tasks are cancelled the tick stays,
+//!   and costs at most one needless visit.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -67,50 +67,48 @@ impl<T> ShardState for TimingWheel<T> {
 /// Wakes the reaper of a timer; `None` for a manual timer, which has none.
 pub(super) type Wake = Option<Arc<dyn Fn() + Send + Sync>>;
 
-/// The signal that a wheel has work earlier than its reaper expects.
-pub(crate) struct Bell {
+/// Wakes the reaper, and notes for it which shards of one owner have earlier work than it expects.
+pub(crate) struct WakeSignal {
     /// A bit for each shard, 64 a word.
-    rung: Box<[AtomicU64]>,
-    pub(super) shard_count: usize,
-    pub(super) wake: Wake,
-    /// The timer's count of tasks cancelled on wheels that are gone.
-    cancelled: Arc<atomic::AtomicU64>,
+    words: Box<[AtomicU64]>,
+    wake: Wake,
 }
 
-impl Bell {
-    pub(crate) fn new(
-        shard_count: usize,
-        wake: Wake,
-        cancelled: Arc<atomic::AtomicU64>,
-    ) -> Arc<Bell> {
-        // A bit a shard.
+impl WakeSignal {
+    fn new(shard_count: usize, wake: Wake) -> Self {
         let words = std::iter::repeat_with(|| AtomicU64::new(0)).take(shard_count.div_ceil(64));
-        Arc::new(Bell {
-            rung: words.collect(),
-            shard_count,
+        WakeSignal {
+            words: words.collect(),
             wake,
-            cancelled,
-        })
+        }
     }
 
-    fn ring(&self, shard: usize) {
+    /// Returns true when a reaper takes what is signalled: not on a manual timer.
+    pub(super) fn has_reaper(&self) -> bool {
+        self.wake.is_some()
+    }
+
+    /// Marks a shard, and wakes the reaper.
+    fn send(&self, shard: usize) {
         // The bit before the wake-up, so that the woken reaper finds it.
-        self.rung[shard / 64].fetch_or(1 << (shard % 64), Ordering::Release);
+        self.words[shard / 64].fetch_or(1 << (shard % 64), Ordering::Release);
         if let Some(wake) = &self.wake {
             wake();
         }
     }
 
-    /// Takes the bits of 64 shards: those that rang since the last call.
-    pub(crate) fn take(&self, word: usize) -> u64 {
-        self.rung[word].swap(0, Ordering::Acquire)
+    /// Takes the bits of 64 shards: those that signalled since the last call.
+    pub(super) fn take(&self, word: usize) -> u64 {
+        self.words[word].swap(0, Ordering::Acquire)
     }
 }
 
 /// Sharded wheels: an `S`, which has a wheel, under each shard's lock.
 pub struct Shards<S: ShardState> {
     shards: Box<[CachePadded<Mutex<Shard<S>>>]>,
-    pub(super) bell: Arc<Bell>,
+    pub(super) signal: Arc<WakeSignal>,
+    /// The timer's count of tasks cancelled on wheels that are gone.
+    cancelled: Arc<atomic::AtomicU64>,
 }
 
 struct Shard<S> {
@@ -120,15 +118,22 @@ struct Shard<S> {
 }
 
 impl<S: ShardState> Shards<S> {
-    pub(crate) fn new(bell: Arc<Bell>, make: impl Fn(usize) -> S) -> Self {
+    /// Makes `count` shards, each from its number, whose signal calls `wake`.
+    pub(super) fn new(
+        count: usize,
+        wake: Wake,
+        cancelled: Arc<atomic::AtomicU64>,
+        make: impl Fn(usize) -> S,
+    ) -> Self {
         let shard = |number| Shard {
             state: make(number),
             wake_before_tick: u64::MAX,
         };
         let locked = |number| CachePadded::new(Mutex::new(shard(number)));
         Shards {
-            shards: (0..bell.shard_count).map(locked).collect(),
-            bell,
+            shards: (0..count).map(locked).collect(),
+            signal: Arc::new(WakeSignal::new(count, wake)),
+            cancelled,
         }
     }
 
@@ -144,10 +149,10 @@ impl<S: ShardState> Shards<S> {
         let shard = shard & (self.shards.len() - 1);
         ShardGuard {
             guard: self.shards[shard].lock(),
-            ringer: Ringer {
-                bell: &self.bell,
+            unlocked: SignalAfter {
+                signal: &self.signal,
                 shard,
-                ring: false,
+                has_earlier_work: false,
             },
         }
     }
@@ -181,31 +186,31 @@ impl<S: ShardState> Drop for Shards<S> {
         // The count of cancelled tasks outlives the wheels.
         let mut stats = TimerStats::default();
         self.add_to(&mut stats);
-        self.bell
-            .cancelled
+        self.cancelled
             .fetch_add(stats.cancelled, atomic::Ordering::Relaxed);
     }
 }
 
-/// A locked shard. Unlocks when dropped, and then rings if it was given earlier work.
+/// A locked shard. Unlocks when dropped, and then signals if it was given earlier work.
 #[must_use = "dropped at once, it unlocks at once"]
 pub struct ShardGuard<'a, S> {
-    // In this order: the lock is released before the bell is rung.
+    // In this order: the lock is released before the signal is sent.
     guard: MutexGuard<'a, Shard<S>>,
-    ringer: Ringer<'a>,
+    unlocked: SignalAfter<'a>,
 }
 
-struct Ringer<'a> {
-    bell: &'a Bell,
+/// Sends a shard's signal when it is dropped, if the shard was given earlier work.
+struct SignalAfter<'a> {
+    signal: &'a WakeSignal,
     shard: usize,
-    ring: bool,
+    has_earlier_work: bool,
 }
 
-impl Drop for Ringer<'_> {
+impl Drop for SignalAfter<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.ring && !failpoint!(NobodyRings) {
-            self.bell.ring(self.shard);
+        if self.has_earlier_work && !failpoint!(EarlierWorkSendsNoSignal) {
+            self.signal.send(self.shard);
         }
     }
 }
@@ -229,21 +234,21 @@ impl<S> DerefMut for ShardGuard<'_, S> {
 impl<S> ShardGuard<'_, S> {
     /// This shard's number.
     pub fn number(&self) -> usize {
-        self.ringer.shard
+        self.unlocked.shard
     }
 
     /// Returns the public name of a task on this shard's wheel.
     pub fn handle(&self, id: TaskId) -> TimerHandle {
-        TimerHandle::new(self.ringer.shard, id)
+        TimerHandle::new(self.unlocked.shard, id)
     }
 
     /// Notes that the wheel was given work that is due at this tick (Wake before).
     #[inline]
     pub fn work_at(&mut self, due_tick: u64) {
         if due_tick < self.guard.wake_before_tick {
-            // The bell rings once the lock is released.
+            // The signal is sent once the lock is released.
             self.guard.wake_before_tick = due_tick;
-            self.ringer.ring = true;
+            self.unlocked.has_earlier_work = true;
         }
     }
 

@@ -146,7 +146,7 @@ pub(crate) fn start_reaper(driver: &mut Driver, runtime: &Handle) -> bool {
     if !has_time {
         return false;
     }
-    // A ring notifies the task.
+    // A signal notifies the task.
     let called = Arc::new(Notify::new());
     let notify = called.clone();
     driver.executors.advances_here = runs_tasks_here;

@@ -350,7 +350,7 @@ impl<T: Send + 'static> Tasks<T> {
             };
             ScheduleError::new(task, reason)
         })?;
-        // Earlier work than the reaper expects rings, after unlocking (Wake before).
+        // Earlier work than the reaper expects wakes it, after unlocking (Wake before).
         shard.work_at(scheduled.due);
         Ok(shard.handle(scheduled.id))
     }

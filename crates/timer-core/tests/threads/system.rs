@@ -73,7 +73,7 @@ fn starting_and_stopping_timers_wakes_nobody() {
     for number in 0..10_000 {
         assert!(timer.cancel(start(2 + number % 2)));
         if number % 100 == 0 {
-            thread::yield_now(); // a reaper that was rung for wakes up
+            thread::yield_now(); // a reaper that was signalled wakes up
         }
     }
     assert!(timers.into_iter().all(|handle| timer.cancel(handle)));
