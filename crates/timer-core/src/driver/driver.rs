@@ -10,7 +10,7 @@ use crate::{
     driver::{
         clock::{Clock, SystemClock, TickLength, Ticks},
         config::Config,
-        executor::{Inline, Job, Threads, Workers, on_timer_thread},
+        executor::{Job, Threads, Workers, on_timer_thread},
         executors::Executors,
         reaper::{Attached, Rounds, Shared},
         shards::{ShardState, Shards, Wake, WheelOwner},
@@ -74,7 +74,7 @@ impl Driver {
                 wake: None,
                 threads: Threads::new(),
             },
-            executors: Executors::of_timer(Arc::new(Inline)),
+            executors: Executors::inline(),
             workers: None,
             #[cfg(feature = "metrics")]
             published: Default::default(),

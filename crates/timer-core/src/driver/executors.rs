@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::{
     driver::{
         config::Config,
-        executor::{Executor, JOB_TASKS, Job},
+        executor::{Executor, Inline, JOB_TASKS, Job},
     },
     panics::contain,
     sync::{Mutex, MutexGuard},
@@ -17,37 +17,46 @@ use crate::{
 /// contained.
 #[derive(Clone, Debug)]
 pub struct Executors {
-    timers: Arc<dyn Executor>,
-    own: Option<Arc<dyn Executor>>,
+    of_timer: Arc<dyn Executor>,
+    of_owner: Option<Arc<dyn Executor>>,
     /// The timer's executor runs jobs on the thread that hands them in.
-    pub(crate) inline: bool,
+    timer_runs_in_place: bool,
     /// True on a thread that advances the timer's wheels between two of its tasks.
     pub(super) advances_here: fn() -> bool,
 }
 
 impl Executors {
-    /// The timer's executor, for tasks scheduled on the timer.
+    /// Makes the executors of a timer whose tasks run on `executor`.
     pub(crate) fn of_timer(executor: Arc<dyn Executor>) -> Self {
         Executors {
-            timers: executor,
-            own: None,
-            inline: false,
+            of_timer: executor,
+            of_owner: None,
+            timer_runs_in_place: false,
             advances_here: || false,
+        }
+    }
+
+    /// Makes the executors of a timer whose tasks run on the thread that advances its wheels.
+    pub(crate) fn inline() -> Self {
+        Executors {
+            timer_runs_in_place: true,
+            ..Executors::of_timer(Arc::new(Inline))
         }
     }
 
     /// Returns the executors of an owner of wheels that has its own.
     pub fn with_own(&self, own: Arc<dyn Executor>) -> Self {
         Executors {
-            own: Some(own),
+            of_owner: Some(own),
             ..self.clone()
         }
     }
 
+    /// Returns the executor that runs the owner's jobs.
     fn executor(&self) -> &dyn Executor {
-        match &self.own {
+        match &self.of_owner {
             Some(own) => &**own,
-            None => &*self.timers,
+            None => &*self.of_timer,
         }
     }
 
@@ -73,10 +82,10 @@ impl Executors {
         // An executor that panics needs no thread.
         let needs = |executor: &dyn Executor| contain(|| executor.needs_this_thread());
         // Wheels are advanced here, or expired tasks of the timer run here.
-        if (self.advances_here)() || needs(&*self.timers).unwrap_or(false) {
+        if (self.advances_here)() || needs(&*self.of_timer).unwrap_or(false) {
             return true;
         }
-        match &self.own {
+        match &self.of_owner {
             Some(own) => needs(&**own).unwrap_or(false),
             None => false,
         }
@@ -84,7 +93,7 @@ impl Executors {
 
     /// Returns true when jobs run on the thread that hands them in.
     pub fn run_in_place(&self) -> bool {
-        self.own.is_none() && self.inline
+        self.of_owner.is_none() && self.timer_runs_in_place
     }
 }
 

@@ -154,7 +154,7 @@ pub(super) struct Rounds {
     tick: TickLength,
     on_panic: Option<PanicHook>,
     grace: Option<Grace>,
-    visited: Vec<Visited>,
+    owners: Vec<OwnerSchedule>,
     /// The next round is the first after a sleep.
     woken: bool,
 }
@@ -176,7 +176,7 @@ pub(super) enum Pause {
 }
 
 /// An owner of wheels, and when each of its shards is next due.
-struct Visited {
+struct OwnerSchedule {
     attached: Attached,
     next_due: Vec<Option<u64>>,
 }
@@ -194,7 +194,7 @@ impl Rounds {
             clock,
             tick: config.tick,
             on_panic: config.on_panic.clone(),
-            visited: Vec::new(),
+            owners: Vec::new(),
             woken: false,
         }
     }
@@ -240,14 +240,16 @@ impl Rounds {
             on_panic: &self.on_panic,
             now_tick: self.tick.round_down(now_ns),
             again_tick: self.tick.deadline(now_ns, AFTER_PANIC),
-            called,
-            fired: 0,
-            cascaded: 0,
+            totals: Totals {
+                called,
+                fired: 0,
+                cascaded: 0,
+            },
         };
-        self.visited
-            .retain_mut(|visited| visited.advance_due(&mut round));
+        self.owners
+            .retain_mut(|owner| owner.advance_due(&mut round));
         // 3. Count the work, and plan the next round.
-        let totals = round.totals();
+        let totals = round.totals;
         self.count(totals, now_ns);
         let pause = self.pause(totals);
         self.woken = !matches!(pause, Pause::None | Pause::Yield);
@@ -310,7 +312,7 @@ impl Rounds {
         let welcomed = !arrivals.is_empty();
         for attached in arrivals {
             let next_due = vec![None; attached.shard_count];
-            self.visited.push(Visited { attached, next_due });
+            self.owners.push(OwnerSchedule { attached, next_due });
         }
         Some(welcomed)
     }
@@ -318,7 +320,7 @@ impl Rounds {
     /// The time until the next bucket of any shard is due.
     fn pause(&mut self, totals: Totals) -> Pause {
         // The earliest tick of any shard.
-        let dues = self.visited.iter().flat_map(|visited| &visited.next_due);
+        let dues = self.owners.iter().flat_map(|owner| &owner.next_due);
         let Some(next_tick) = dues.filter_map(|&due| due).min() else {
             return Pause::UntilWoken;
         };
@@ -373,20 +375,10 @@ struct Round<'a> {
     now_tick: u64,
     /// The next visit of a shard whose advance panics.
     again_tick: u64,
-    called: bool,
-    fired: u64,
-    cascaded: u64,
+    totals: Totals,
 }
 
 impl Round<'_> {
-    fn totals(&self) -> Totals {
-        Totals {
-            called: self.called,
-            fired: self.fired,
-            cascaded: self.cascaded,
-        }
-    }
-
     /// Runs a part of the round in which code of an owner's may panic.
     fn contained(&mut self, work: impl FnOnce(&mut Self)) {
         let shared = self.shared;
@@ -397,7 +389,7 @@ impl Round<'_> {
     }
 }
 
-impl Visited {
+impl OwnerSchedule {
     /// Advances the shards that are due or signalled. False when their owner is gone.
     fn advance_due(&mut self, round: &mut Round<'_>) -> bool {
         let mut signalled = 0;
@@ -406,7 +398,7 @@ impl Visited {
             // The signal has a bit for each shard, 64 a word.
             if shard % 64 == 0 {
                 signalled = self.attached.signal.take(shard / 64);
-                round.called |= signalled != 0;
+                round.totals.called |= signalled != 0;
             }
             let has_earlier_work = signalled & 1 == 1;
             // The next shard's bit.
@@ -422,8 +414,8 @@ impl Visited {
             round.contained(|round| {
                 let advanced = wheels.advance(shard, round.now_tick);
                 *next_due = advanced.next_due;
-                round.fired += advanced.fired as u64;
-                round.cascaded += advanced.cascaded as u64;
+                round.totals.fired += advanced.fired as u64;
+                round.totals.cascaded += advanced.cascaded as u64;
             });
             advanced_wheels = Some(wheels);
         }

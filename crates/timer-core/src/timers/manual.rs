@@ -56,14 +56,13 @@ impl ManualTimer {
 
     /// Makes a timer at time 0 with this tick and wheel size.
     pub fn with(tick: TickLength, wheel_size: WheelSize) -> Self {
-        // Jobs run in place: on the advancing thread, before `advance` returns.
+        // A new driver's jobs run in place: on the advancing thread, before `advance` returns.
         let clock = ManualClock::default();
         let mut driver = Driver::new();
         driver.clock = Arc::new(clock.clone());
         driver.config.tick = tick;
         driver.config.wheel_size = wheel_size;
         driver.config.manual = true;
-        driver.executors.inline = true;
         let inner = TimerInner::new(driver);
         inner.tasks(); // attached first, they come first in a tick
         ManualTimer {

@@ -9,7 +9,7 @@ use crate::{
     driver::{
         clock::{Clock, TickLength},
         driver::Driver,
-        executor::{Executor, Inline, Workers},
+        executor::{Executor, Workers},
         executors::Executors,
         shards::MAX_SHARDS,
     },
@@ -149,7 +149,6 @@ impl SystemTimerBuilder {
     /// Tasks that fall due together are split among them. If this, [`executor`](Self::executor)
     /// and [`inline`](Self::inline) are called, the last call counts.
     pub fn workers(mut self, count: usize) -> Self {
-        self.driver.executors.inline = false;
         self.workers = Some(count);
         self
     }
@@ -164,8 +163,8 @@ impl SystemTimerBuilder {
     /// Runs expired tasks on the reaper thread itself. A slow task then delays all others: only for
     /// a timer with a single user.
     pub fn inline(mut self) -> Self {
-        self = self.executor(Inline);
-        self.driver.executors.inline = true;
+        self.driver.executors = Executors::inline();
+        self.workers = None;
         self
     }
 
