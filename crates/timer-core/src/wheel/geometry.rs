@@ -176,8 +176,8 @@ impl Geometry {
         }
     }
 
-    /// A geometry with a phase and a double ring a level.
-    pub(super) fn with_phase(size: WheelSize, phase: u64) -> Self {
+    /// Makes a geometry with a double ring a level, shifted by a phase.
+    pub(super) fn with_double_ring(size: WheelSize, phase: u64) -> Self {
         Geometry {
             ring: 2 * u32::from(size.slots),
             phase,

@@ -150,20 +150,23 @@ fn release_task<T>(nodes: &mut Nodes<T>, index: u32) -> T {
 }
 
 impl<T> TimingWheel<T> {
-    /// Makes an empty wheel whose present is `start`.
+    /// Makes an empty wheel whose present is the tick `start`.
     pub fn new(size: WheelSize, start: u64) -> Self {
         TimingWheel::on(Geometry::new(size), start)
     }
 
-    /// Makes a wheel of a timer, which hands down its coarse buckets ahead of time: from a quarter
-    /// of their span before they expire, after the tasks that are due. Each level has twice as many
-    /// slots.
+    /// Makes an empty wheel as the shards of a timer have it; its present is the tick `start`. It
+    /// differs from a [`new`](Self::new) one in three ways, the first two also with a phase of 0:
     ///
-    /// Its coarse buckets begin `phase` ticks earlier than those of an unshifted one. Give each of
-    /// several wheels another phase, and their cascades do not fall on one tick. The last `phase`
-    /// ticks of `u64` mean "never" to such a wheel.
+    /// - Each level has twice as many slots as `size` says, so that it overlaps the level above.
+    /// - A coarse bucket is handed down early: from a quarter of its span before it expires, within
+    ///   the part of the budget that due tasks leave. [`next_due`](Self::next_due) and
+    ///   [`Scheduled::due`] return the tick at which that begins.
+    /// - Its coarse buckets begin `phase` ticks earlier. Give each of several wheels another phase,
+    ///   and their cascades do not fall on one tick. The last `phase` ticks of `u64` mean "never"
+    ///   to such a wheel.
     pub fn with_phase(size: WheelSize, start: u64, phase: u64) -> Self {
-        TimingWheel::on(Geometry::with_phase(size, phase), start)
+        TimingWheel::on(Geometry::with_double_ring(size, phase), start)
     }
 
     fn on(geometry: Geometry, start: u64) -> Self {
