@@ -99,6 +99,13 @@ impl<T> Node<T> {
         self.task.take().expect("Live: only a live node is removed")
     }
 
+    /// Drops the task. The node is free then.
+    #[inline]
+    pub(super) fn free(&mut self) {
+        self.sequence = 0;
+        self.task = None;
+    }
+
     /// Forgets its position, and returns it.
     #[inline]
     pub(super) fn take_place(&mut self) -> u32 {

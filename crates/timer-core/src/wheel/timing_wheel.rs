@@ -368,33 +368,24 @@ impl<T> TimingWheel<T> {
         self.cancel_if(id, |_| true, identity)
     }
 
-    /// Looks a task up once, and takes it out as [`cancel`](Self::cancel) does if `is_over` returns
-    /// true. Returns what `keep` keeps of it; `None` if the task stays, or is gone already. O(1).
+    /// Looks a task up once, calls `visit` with it, and takes it out as [`cancel`](Self::cancel)
+    /// does if that returns true. Returns what `keep` keeps of it; `None` if the task stays, or is
+    /// gone already. O(1).
     #[doc(hidden)]
     #[inline(always)] // as `cancel`
     pub fn cancel_if<R>(
         &mut self,
         id: TaskId,
-        is_over: impl FnOnce(&mut T) -> bool,
+        visit: impl FnOnce(&mut T) -> bool,
         keep: impl FnOnce(T) -> R,
     ) -> Option<R> {
-        step();
-        let mut taken = None;
-        let mut place = NO_PLACE;
-        // 1. The node, looked up once, and out of memory if its task goes.
-        self.nodes.release_if(id.index, |node| {
-            // An index may be a later task's.
-            if node.sequence != id.sequence || !is_over(node.task_mut()) {
-                return false;
+        self.end_node(id, |node| {
+            if visit(node.task_mut()) {
+                Fate::Gone(keep(node.take_task()))
+            } else {
+                Fate::Stays
             }
-            place = node.take_place();
-            taken = Some(keep(node.take_task()));
-            true
-        });
-        let taken = taken?;
-        // 2. Off its bucket.
-        self.cancelled_count += u64::from(self.unlink(id.index, place));
-        Some(taken)
+        })
     }
 
     /// Looks a task up once, and does with it what `decide` says. Returns what `decide` took out of
@@ -402,6 +393,23 @@ impl<T> TimingWheel<T> {
     #[doc(hidden)]
     #[inline(always)] // as `cancel`
     pub fn end_with<R>(&mut self, id: TaskId, decide: impl FnOnce(&mut T) -> Fate<R>) -> Option<R> {
+        self.end_node(id, |node| {
+            let fate = decide(node.task_mut());
+            if matches!(fate, Fate::Gone(_)) {
+                node.free();
+            }
+            fate
+        })
+    }
+
+    /// Looks a node up once, and does with it what `decide` says, which frees the node of a task
+    /// that is gone. Returns what `decide` took out of it.
+    #[inline(always)] // as `cancel`
+    fn end_node<R>(
+        &mut self,
+        id: TaskId,
+        decide: impl FnOnce(&mut Node<T>) -> Fate<R>,
+    ) -> Option<R> {
         step();
         let mut taken = None;
         let mut place = NO_PLACE;
@@ -410,7 +418,7 @@ impl<T> TimingWheel<T> {
             if node.sequence != id.sequence {
                 return false; // a later task's
             }
-            match decide(node.task_mut()) {
+            match decide(node) {
                 Fate::Stays => false,
                 Fate::Stopped(of) => {
                     taken = Some(of);
@@ -420,8 +428,6 @@ impl<T> TimingWheel<T> {
                 Fate::Gone(of) => {
                     taken = Some(of);
                     place = node.take_place();
-                    node.sequence = 0;
-                    node.task = None;
                     true
                 }
             }
