@@ -2,6 +2,7 @@
 
 mod buckets;
 pub(crate) mod geometry;
+mod in_place;
 pub(crate) mod node;
 pub(crate) mod pages;
 pub(crate) mod timing_wheel;

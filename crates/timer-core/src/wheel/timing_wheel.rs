@@ -15,8 +15,6 @@
 //! - **Due first**: a bucket that is handed down ahead of its expiration gets the part of the
 //!   budget that due tasks leave.
 
-use std::convert::identity;
-
 use crate::wheel::{
     buckets::{Buckets, Entry, Placed},
     geometry::{DueBucket, Geometry, WheelSize},
@@ -291,6 +289,12 @@ impl<T> TimingWheel<T> {
         unlinked
     }
 
+    /// Takes a node off its bucket, as [`unlink`](Self::unlink) does, and counts it as cancelled.
+    #[inline]
+    pub(super) fn unlink_cancelled(&mut self, index: u32, place: u32) {
+        self.cancelled_count += u64::from(self.unlink(index, place));
+    }
+
     #[inline]
     fn node(&self, id: TaskId) -> Option<&Node<T>> {
         step();
@@ -309,6 +313,21 @@ impl<T> TimingWheel<T> {
         Some(node)
     }
 
+    /// Returns the node at the index of a task that the wheel keeps. O(1).
+    ///
+    /// # Panics
+    /// When it never kept one there.
+    #[inline]
+    pub(super) fn node_at(&self, index: u32) -> &Node<T> {
+        self.nodes.at(index)
+    }
+
+    /// Returns the node at an index, as [`node_at`](Self::node_at) does.
+    #[inline]
+    pub(super) fn node_at_mut(&mut self, index: u32) -> &mut Node<T> {
+        self.nodes.at_mut(index)
+    }
+
     /// Returns the task of `id`, if the wheel still keeps it. O(1).
     pub fn get(&self, id: TaskId) -> Option<&T> {
         self.node(id).map(Node::task)
@@ -320,42 +339,6 @@ impl<T> TimingWheel<T> {
         Some(self.node_mut(id)?.task_mut())
     }
 
-    /// Returns the task at the index of a task that the wheel keeps. O(1).
-    ///
-    /// # Panics
-    /// When it keeps none there.
-    #[doc(hidden)]
-    #[inline]
-    pub fn at(&self, index: u32) -> &T {
-        self.nodes.at(index).task()
-    }
-
-    /// See [`at`](Self::at).
-    #[doc(hidden)]
-    #[inline]
-    pub fn at_mut(&mut self, index: u32) -> &mut T {
-        self.nodes.at_mut(index).task_mut()
-    }
-
-    /// Returns the task at an index, as in [`at`](Self::at), with its id.
-    #[doc(hidden)]
-    #[inline]
-    pub fn named_at_mut(&mut self, index: u32) -> (TaskId, &mut T) {
-        let node = self.nodes.at_mut(index);
-        let sequence = node.sequence;
-        (TaskId { index, sequence }, node.task_mut())
-    }
-
-    /// Returns the id of the task at an index, as in [`at`](Self::at).
-    #[doc(hidden)]
-    #[inline]
-    pub fn id_at(&self, index: u32) -> TaskId {
-        TaskId {
-            index,
-            sequence: self.nodes.at(index).sequence,
-        }
-    }
-
     /// Returns the deadline of `id` in ticks, as it was given, if it is to fall due. O(1).
     pub fn deadline(&self, id: TaskId) -> Option<u64> {
         self.buckets.deadline_of(self.node(id)?)
@@ -365,47 +348,13 @@ impl<T> TimingWheel<T> {
     /// O(1).
     #[inline(always)] // a task that goes through memory on its way costs 50 instructions
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
-        self.cancel_if(id, |_| true, identity)
-    }
-
-    /// Looks a task up once, calls `visit` with it, and takes it out as [`cancel`](Self::cancel)
-    /// does if that returns true. Returns what `keep` keeps of it; `None` if the task stays, or is
-    /// gone already. O(1).
-    #[doc(hidden)]
-    #[inline(always)] // as `cancel`
-    pub fn cancel_if<R>(
-        &mut self,
-        id: TaskId,
-        visit: impl FnOnce(&mut T) -> bool,
-        keep: impl FnOnce(T) -> R,
-    ) -> Option<R> {
-        self.end_node(id, |node| {
-            if visit(node.task_mut()) {
-                Fate::Gone(keep(node.take_task()))
-            } else {
-                Fate::Stays
-            }
-        })
-    }
-
-    /// Looks a task up once, and does with it what `decide` says. Returns what `decide` took out of
-    /// it; `None` if the task stays, or is gone already. O(1).
-    #[doc(hidden)]
-    #[inline(always)] // as `cancel`
-    pub fn end_with<R>(&mut self, id: TaskId, decide: impl FnOnce(&mut T) -> Fate<R>) -> Option<R> {
-        self.end_node(id, |node| {
-            let fate = decide(node.task_mut());
-            if matches!(fate, Fate::Gone(_)) {
-                node.free();
-            }
-            fate
-        })
+        self.end_node(id, |node| Fate::Gone(node.take_task()))
     }
 
     /// Looks a node up once, and does with it what `decide` says, which frees the node of a task
     /// that is gone. Returns what `decide` took out of it.
     #[inline(always)] // as `cancel`
-    fn end_node<R>(
+    pub(super) fn end_node<R>(
         &mut self,
         id: TaskId,
         decide: impl FnOnce(&mut Node<T>) -> Fate<R>,
@@ -434,7 +383,7 @@ impl<T> TimingWheel<T> {
         });
         let taken = taken?;
         // 2. Off its bucket.
-        self.cancelled_count += u64::from(self.unlink(id.index, place));
+        self.unlink_cancelled(id.index, place);
         Some(taken)
     }
 
@@ -553,15 +502,6 @@ impl<T> TimingWheel<T> {
         true
     }
 
-    /// Takes the task at an index, as in [`at`](Self::at), off its bucket. It counts as cancelled,
-    /// but stays in the wheel's keeping. O(1).
-    #[doc(hidden)]
-    #[inline]
-    pub fn stop_at(&mut self, index: u32) {
-        let place = self.nodes.at_mut(index).take_place();
-        self.cancelled_count += u64::from(self.unlink(index, place));
-    }
-
     /// Takes out a task that is in no bucket: one that was found due and left, say. `None` if it is
     /// gone, or in a bucket. O(1).
     #[inline]
@@ -577,7 +517,10 @@ impl<T> TimingWheel<T> {
     /// then one above each id found, every task is visited, in no meaningful order.
     pub fn first_from(&self, index: u32) -> Option<TaskId> {
         let index = self.nodes.first_from(index)?;
-        Some(self.id_at(index))
+        Some(TaskId {
+            index,
+            sequence: self.node_at(index).sequence,
+        })
     }
 
     /// Walks every link and checks every invariant, for tests. O(n + buckets).
