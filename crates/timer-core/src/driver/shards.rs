@@ -295,13 +295,19 @@ impl TimerHandle {
         (self.high >> SHARD_AT) as usize
     }
 
+    /// Returns the index of the task on that shard's wheel: that of its [`id`](Self::id).
+    #[inline]
+    pub fn index(self) -> u32 {
+        self.index.get()
+    }
+
     /// Returns the task's name on that shard's wheel.
     #[inline]
     pub fn id(self) -> TaskId {
         // The sequence's 24 upper bits lie below the shard.
         let upper = self.high & ((1 << SHARD_AT) - 1);
         let sequence = u64::from(upper) << 32 | u64::from(self.low);
-        TaskId::from_parts(self.index.get(), sequence)
+        TaskId::from_parts(self.index(), sequence)
     }
 
     /// Returns the handle as a number. From the top: shard (8 bits), sequence (56), and one above
@@ -325,6 +331,7 @@ mod tests {
                     let id = TaskId::from_parts(index, sequence);
                     let handle = TimerHandle::new(shard, id);
                     assert_eq!((handle.shard(), handle.id()), (shard, id));
+                    assert_eq!(handle.index(), index);
                 }
             }
         }
