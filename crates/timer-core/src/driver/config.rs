@@ -2,10 +2,27 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{driver::clock::TickLength, wheel::geometry::WheelSize};
+use crate::{driver::clock::TickLength, panics::contain, wheel::geometry::WheelSize};
 
-/// Called with the message of each contained panic.
-pub(super) type PanicHook = Arc<dyn Fn(&str) + Send + Sync>;
+/// A function for the message of each contained panic.
+type Hook = dyn Fn(&str) + Send + Sync;
+
+/// The program's function for contained panics, if it has set one.
+#[derive(Clone, Default)]
+pub(crate) struct PanicHook(Option<Arc<Hook>>);
+
+impl PanicHook {
+    pub(crate) fn new(hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        PanicHook(Some(Arc::new(hook)))
+    }
+
+    /// Calls the hook. A panic in it is contained.
+    pub(super) fn report(&self, message: &str) {
+        if let Some(hook) = &self.0 {
+            let _ = contain(|| hook(message));
+        }
+    }
+}
 
 /// The settings of a timer.
 pub struct Config {
@@ -24,5 +41,5 @@ pub struct Config {
     pub name: String,
     /// See [`SystemTimerBuilder::grace`](crate::SystemTimerBuilder::grace).
     pub(crate) grace: Option<Duration>,
-    pub(crate) on_panic: Option<PanicHook>,
+    pub(crate) on_panic: PanicHook,
 }

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     driver::{
         clock::{Clock, SystemClock, TickLength, Ticks},
-        config::Config,
+        config::{Config, PanicHook},
         executor::{Job, Threads, Workers, on_timer_thread},
         executors::Executors,
         reaper::{Attached, Rounds, Shared},
@@ -66,7 +66,7 @@ impl Driver {
                 manual: false,
                 name: "timer".to_owned(),
                 grace: None,
-                on_panic: None,
+                on_panic: PanicHook::default(),
             },
             clock: Arc::new(SystemClock::new()),
             reaper: Reaper {
@@ -207,9 +207,7 @@ impl Driver {
 
     /// Calls the timer's hook with the message of a contained panic.
     pub fn report_panic(&self, message: &str) {
-        if let Some(hook) = &self.config.on_panic {
-            let _ = contain(|| hook(message));
-        }
+        self.config.on_panic.report(message);
     }
 
     /// Counts of all wheels and of the reaper; `panics` are those of tasks.

@@ -54,7 +54,7 @@
 //! ```
 
 pub(crate) mod clock;
-mod config;
+pub(crate) mod config;
 #[expect(clippy::module_inception, reason = "the folder is named after it")]
 pub(crate) mod driver;
 pub(crate) mod executor;

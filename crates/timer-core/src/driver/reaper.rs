@@ -122,6 +122,12 @@ impl Shared {
         self.called_ns.fetch_min(now_ns, Ordering::AcqRel);
     }
 
+    /// Counts a contained panic of the reaper's, and calls the timer's hook.
+    fn report_panic(&self, hook: &PanicHook, message: &str) {
+        self.counts.lock().panics += 1;
+        hook.report(message);
+    }
+
     /// Counts the work of one advance of a wheel.
     pub(crate) fn count(&self, fired: usize, cascaded: usize) {
         let mut counts = self.counts.lock();
@@ -152,7 +158,7 @@ pub(super) struct Rounds {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     tick: TickLength,
-    on_panic: Option<PanicHook>,
+    on_panic: PanicHook,
     grace: Option<Grace>,
     owners: Vec<OwnerSchedule>,
     /// The next round is the first after a sleep.
@@ -217,7 +223,7 @@ impl Rounds {
         match contain(|| self.advance_all()) {
             Ok(pause) => pause,
             Err(panicked) => {
-                report(&self.shared, &self.on_panic, &panicked);
+                self.shared.report_panic(&self.on_panic, &panicked);
                 self.woken = true;
                 Pause::For(AFTER_PANIC)
             }
@@ -351,14 +357,6 @@ impl Rounds {
     }
 }
 
-/// Counts a contained panic of the reaper's, and calls the timer's hook.
-fn report(shared: &Shared, on_panic: &Option<PanicHook>, panicked: &str) {
-    shared.counts.lock().panics += 1;
-    if let Some(hook) = on_panic {
-        let _ = contain(|| hook(panicked));
-    }
-}
-
 /// The sums of a round.
 #[derive(Clone, Copy)]
 struct Totals {
@@ -371,7 +369,7 @@ struct Totals {
 /// A round over all wheels.
 struct Round<'a> {
     shared: &'a Shared,
-    on_panic: &'a Option<PanicHook>,
+    on_panic: &'a PanicHook,
     now_tick: u64,
     /// The next visit of a shard whose advance panics.
     again_tick: u64,
@@ -384,7 +382,7 @@ impl Round<'_> {
         let shared = self.shared;
         let on_panic = self.on_panic;
         if let Err(panicked) = contain(|| work(self)) {
-            report(shared, on_panic, &panicked);
+            shared.report_panic(on_panic, &panicked);
         }
     }
 }
@@ -557,10 +555,10 @@ mod tests {
         let mut reaper = reaper(|driver, clock| {
             driver.clock = Arc::new(Panicking(clock, panics.clone()));
             let reported = reported.clone();
-            driver.config.on_panic = Some(Arc::new(move |message| {
+            driver.config.on_panic = PanicHook::new(move |message| {
                 assert_eq!(message, "the clock panics");
                 reported.fetch_add(1, Ordering::Relaxed);
-            }));
+            });
         });
         reaper.schedule(50 * MS);
         reaper.round_after(NONE);

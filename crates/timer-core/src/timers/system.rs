@@ -8,6 +8,7 @@ use crate::observe::metrics::timer_samples;
 use crate::{
     driver::{
         clock::{Clock, TickLength},
+        config::PanicHook,
         driver::Driver,
         executor::{Executor, Workers},
         executors::Executors,
@@ -200,7 +201,7 @@ impl SystemTimerBuilder {
     /// Calls `hook` with the message of each contained panic, on the thread that panicked, after
     /// the program's panic hook.
     pub fn on_panic(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.driver.config.on_panic = Some(Arc::new(hook));
+        self.driver.config.on_panic = PanicHook::new(hook);
         self
     }
 
