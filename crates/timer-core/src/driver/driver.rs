@@ -229,8 +229,15 @@ impl Driver {
     /// Attaches no more, closes all owners, and waits for the threads, for at most `limit`. Returns
     /// what `take` took before the workers were closed, and how many threads have not ended.
     pub(crate) fn shutdown<T>(&self, limit: Duration, take: impl FnOnce() -> T) -> (T, usize) {
-        // 1. No owner is attached any more, the rounds end, and the owners close.
+        // A timer's thread may be one of those that would be waited for.
+        let limit = if on_timer_thread() {
+            Duration::ZERO
+        } else {
+            limit
+        };
         let clock = SystemClock::new();
+        let end = clock.now() + limit;
+        // 1. No owner is attached any more, the rounds end, and the owners close.
         self.close();
         for (owner, _) in self.reaper.shared.owners() {
             owner.timer_closed();
@@ -240,17 +247,10 @@ impl Driver {
         if let Some(workers) = &self.workers {
             workers.close();
         }
-        // A timer's thread may be one of those that would be waited for.
-        let limit = if on_timer_thread() {
-            Duration::ZERO
-        } else {
-            limit
-        };
         // 2. Wait for the threads, the reaper first: it may still hand jobs over.
-        let remaining = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
-        let mut threads = self.reaper.threads.join(remaining());
+        let mut threads = self.reaper.threads.join(end.since(clock.now()));
         if let Some(workers) = &self.workers {
-            threads += workers.join(remaining());
+            threads += workers.join(end.since(clock.now()));
         }
         (taken, threads)
     }

@@ -170,17 +170,16 @@ impl ManualTimer {
     /// }
     /// ```
     pub async fn settle(&self, by: Duration) {
-        let target_ns = later_ns(self.clock.now_ns(), by);
-        let remaining = || Duration::from_nanos(target_ns.saturating_sub(self.clock.now_ns()));
+        let end = self.clock.now() + by;
         loop {
             self.let_tasks_run().await;
             match self.next_due_in() {
-                Some(next) if next <= remaining() => self.advance(next),
+                Some(next) if next <= end.since(self.clock.now()) => self.advance(next),
                 _ => break,
             }
         }
         // No work lies on the last stretch.
-        self.advance(remaining());
+        self.advance(end.since(self.clock.now()));
     }
 
     /// Yields until nothing of this timer has changed for a while.
