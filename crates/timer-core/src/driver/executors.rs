@@ -151,8 +151,7 @@ impl<T> Due<T> {
     }
 
     /// Returns the tasks in jobs of [`JOB_TASKS`](crate::JOB_TASKS) at most, and small enough that
-    /// each of
-    /// `parallelism` threads gets one.
+    /// each of `parallelism` threads gets one.
     pub fn into_jobs(self, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
         // Where order matters, the shards' tasks are sorted together.
         let mut tasks = self.tasks;

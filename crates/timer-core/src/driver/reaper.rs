@@ -165,7 +165,7 @@ pub(super) struct Rounds {
     woken: bool,
 }
 
-/// Returns how long to sleep before the next round.
+/// The reaper's next step after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
     /// There is more to do now.

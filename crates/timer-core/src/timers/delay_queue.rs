@@ -158,8 +158,8 @@ impl<T> DelayQueue<T> {
         self.put(ticks.deadline, value)
     }
 
-    /// Inserts as [`insert`](Self::insert) does, at a moment of the timer's clock; one in
-    /// the past is due at once, after those that were due before. Reads no clock.
+    /// Inserts as [`insert`](Self::insert) does, at a moment of the timer's clock; one in the past
+    /// is due at once, after those that were due before. Reads no clock.
     ///
     /// # Errors
     /// Returns an error as [`insert`](Self::insert) does.

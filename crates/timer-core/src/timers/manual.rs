@@ -87,8 +87,8 @@ impl ManualTimer {
         while self.step() {}
     }
 
-    /// Advances the clock by `by`, but not the wheels, as a slow task does. Tasks that
-    /// fell due meanwhile run late, in the running or the next [`advance`](Self::advance).
+    /// Advances the clock by `by`, but not the wheels, as a slow task does. Tasks that fell due
+    /// meanwhile run late, in the running or the next [`advance`](Self::advance).
     pub fn pass(&self, by: Duration) {
         let mut target_ns = self.target_ns.lock();
         self.clock.advance_to(later_ns(self.clock.now_ns(), by));
@@ -112,9 +112,8 @@ impl ManualTimer {
     }
 
     /// Returns the time until any wheel has work: a task is due, or tasks are handed down to a
-    /// finer level.
-    /// `None` when nothing is pending. An event loop sleeps for this long at most, then calls
-    /// [`advance`](Self::advance). O(wheels); each wheel is locked for a moment.
+    /// finer level. `None` when nothing is pending. An event loop sleeps for this long at most,
+    /// then calls [`advance`](Self::advance). O(wheels); each wheel is locked for a moment.
     ///
     /// ```
     /// use std::time::Duration;

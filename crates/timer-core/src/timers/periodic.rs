@@ -271,8 +271,8 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
     }
 }
 
-/// Yields a tick each period. Made by [`Timer::interval`](crate::Timer::interval).
-/// `Send`, `Sync` and `Unpin`, for any runtime.
+/// Yields a tick each period. Made by [`Timer::interval`](crate::Timer::interval). `Send`, `Sync`
+/// and `Unpin`, for any runtime.
 ///
 /// A tick is due a whole number of periods after the first, to the nanosecond, however late the
 /// others were taken. Ticks that were not taken before the next was due are skipped, as the starts

@@ -127,8 +127,8 @@ impl Sleep {
         self.reset_to(Moment::from_nanos(later_ns(self.now_ns(), delay)));
     }
 
-    /// Resets as [`reset`](Self::reset) does, to a moment of the timer's clock; one in the
-    /// past is due at once, and [`Moment::NEVER`] never. Reads no clock.
+    /// Resets as [`reset`](Self::reset) does, to a moment of the timer's clock; one in the past is
+    /// due at once, and [`Moment::NEVER`] never. Reads no clock.
     pub fn reset_to(&mut self, deadline: Moment) {
         self.deadline_ns = deadline.as_nanos();
         if let Registration::On(handle) = self.registration {

@@ -151,8 +151,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         Sleep::after(self.inner(), delay)
     }
 
-    /// Sleeps as [`sleep`](Self::sleep) does, until a moment of the timer's clock; one in
-    /// the past is due at once, and [`Moment::NEVER`] never. Reads no clock.
+    /// Sleeps as [`sleep`](Self::sleep) does, until a moment of the timer's clock; one in the past
+    /// is due at once, and [`Moment::NEVER`] never. Reads no clock.
     fn sleep_until(&self, deadline: Moment) -> Sleep {
         Sleep::until(self.inner(), deadline.as_nanos())
     }
@@ -185,8 +185,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.inner().tasks().is_empty()
     }
 
-    /// Returns the timer's counts, over all wheels that it advances. O(wheels × shards),
-    /// each shard locked for a moment, one after the other.
+    /// Returns the timer's counts, over all wheels that it advances. O(wheels × shards), each shard
+    /// locked for a moment, one after the other.
     fn stats(&self) -> TimerStats {
         self.inner().stats()
     }

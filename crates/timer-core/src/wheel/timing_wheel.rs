@@ -387,8 +387,8 @@ impl<T> TimingWheel<T> {
         Some(taken)
     }
 
-    /// Reschedules a task, earlier or later; it keeps its id. Returns when the wheel
-    /// next has work for it, or `None` if it is gone. O(levels), without an allocation of a node.
+    /// Reschedules a task, earlier or later; it keeps its id. Returns when the wheel next has work
+    /// for it, or `None` if it is gone. O(levels), without an allocation of a node.
     pub fn reschedule(&mut self, id: TaskId, deadline: u64) -> Option<u64> {
         let place = self.node_mut(id)?.take_place();
         // Off the old bucket, into the new one; the node and its id stay.
@@ -424,8 +424,8 @@ impl<T> TimingWheel<T> {
     }
 
     /// Returns the tick of the earliest bucket, exactly: when to call [`advance`](Self::advance)
-    /// next.
-    /// `None` when nothing is scheduled. O(levels), and O(1) once for each bucket that has emptied.
+    /// next. `None` when nothing is scheduled. O(levels), and O(1) once for each bucket that has
+    /// emptied.
     pub fn next_due(&mut self) -> Option<u64> {
         self.buckets.next_due(self.now).map(|due| due.max(self.now))
     }
