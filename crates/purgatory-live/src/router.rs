@@ -123,7 +123,7 @@ impl Feed {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The latest event, if it is later than number `seen`.
+    /// Returns the latest event, if it is later than number `seen`.
     fn made_after(&self, seen: u64) -> Option<Made> {
         let made = self.latest().made.clone();
         made.filter(|made| made.number > seen)

@@ -107,9 +107,9 @@ impl TimeHistogram {
         }
     }
 
-    /// The counts since `earlier`, an older state of the same histogram: for each bucket that has
-    /// grown, by how many, and their mean in seconds, which lies in the bucket. A recorder that
-    /// records the mean that many times ends with the same buckets, count and sum.
+    /// Returns the counts since `earlier`, an older state of the same histogram: for each bucket
+    /// that has grown, by how many, and their mean in seconds, which lies in the bucket. A recorder
+    /// that records the mean that many times ends with the same buckets, count and sum.
     #[cfg(any(test, feature = "metrics"))]
     pub(crate) fn since(&self, earlier: &TimeHistogram) -> impl Iterator<Item = (u64, f64)> {
         (0..BUCKETS).filter_map(|at| {

@@ -289,14 +289,14 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    /// A deadline for which no clock was read: the wheel keeps its own present, which is later.
+    /// Makes ticks for which no clock was read: the wheel keeps its own present, which is later.
     #[inline]
     pub(crate) fn without_now(deadline: u64) -> Ticks {
         Ticks { now: 0, deadline }
     }
 }
 
-/// The moment `delay` after another, in nanoseconds; `u64::MAX` when it lies beyond them.
+/// Returns the moment `delay` after another, in nanoseconds; `u64::MAX` when it lies beyond them.
 pub(crate) fn later_ns(from_ns: u64, delay: Duration) -> u64 {
     from_ns.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
 }

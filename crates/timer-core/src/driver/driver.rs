@@ -55,7 +55,8 @@ impl fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// A driver of one shard by the machine's clock, without a reaper, with jobs that run in place.
+    /// Makes a driver of one shard by the machine's clock, without a reaper, with jobs that run in
+    /// place.
     pub(crate) fn new() -> Self {
         Driver {
             // Builders change these before the threads start.
@@ -81,7 +82,7 @@ impl Driver {
         }
     }
 
-    /// The rounds of a thread or task.
+    /// Makes the rounds of a thread or task.
     pub(super) fn rounds(&self) -> Rounds {
         Rounds::new(self.reaper.shared.clone(), self.clock.clone(), &self.config)
     }
@@ -133,7 +134,7 @@ impl Driver {
         }
     }
 
-    /// True after shutdown.
+    /// Returns true after shutdown.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.reaper.shared.is_closed()

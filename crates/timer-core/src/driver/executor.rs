@@ -247,7 +247,7 @@ pub(super) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// True on a timer's thread: see [`Driver::on_timer_thread`](crate::driver::Driver).
+/// Returns true on a timer's thread: see [`Driver::on_timer_thread`](crate::driver::Driver).
 pub(crate) fn on_timer_thread() -> bool {
     OF_A_TIMER.try_with(Cell::get).unwrap_or(true)
 }

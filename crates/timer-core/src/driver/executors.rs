@@ -168,7 +168,7 @@ impl<T> Due<T> {
     }
 }
 
-/// The tasks, sorted by the key of each.
+/// Returns the tasks, sorted by the key of each.
 fn sorted<T>(tasks: Vec<T>, order: &[(u64, u64)]) -> Vec<T> {
     // By deadline, then by insertion.
     let mut keyed: Vec<_> = order.iter().zip(tasks).collect();

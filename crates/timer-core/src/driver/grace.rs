@@ -20,7 +20,7 @@ pub(super) struct Grace {
 }
 
 impl Grace {
-    /// The reaper means to begin at once.
+    /// Begins without a period: the reaper means to begin its first round at once.
     pub(crate) fn new(bound: Duration, now_ns: u64) -> Self {
         Grace {
             bound,
@@ -41,7 +41,7 @@ impl Grace {
         wait
     }
 
-    /// The rest of the grace period, if the wheels are not to be advanced yet. A call at
+    /// Returns the rest of the grace period, if the wheels are not to be advanced yet. A call at
     /// `called_ns` (`u64::MAX` for none) meant the reaper to come at once.
     pub(super) fn wait(&mut self, now_ns: u64, called_ns: u64) -> Option<Duration> {
         // A round plans the next one anew; one that finds nothing pending plans none.

@@ -104,13 +104,14 @@ impl Shared {
         !was_closed
     }
 
-    /// True after [`close`](Self::close). Locks nothing: a close at the same time may be missed.
+    /// Returns true after [`close`](Self::close). Locks nothing: a close at the same time may be
+    /// missed.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// All owners, in the order in which they were attached, with their numbers of shards.
+    /// Returns all owners, in the order in which they were attached, with their numbers of shards.
     pub(crate) fn owners(&self) -> Vec<(Arc<dyn WheelOwner>, usize)> {
         let owners = self.owners.lock();
         let alive = |owner: &Attached| Some((owner.wheels.upgrade()?, owner.shard_count));
@@ -135,7 +136,7 @@ impl Shared {
         counts.cascaded += cascaded as u64;
     }
 
-    /// All counts but those of the tasks' panics and of the executor.
+    /// Returns all counts but those of the tasks' panics and of the executor.
     pub(crate) fn stats(&self) -> TimerStats {
         // The owners are kept until the end: one dropped meanwhile would be counted twice.
         let owners = self.owners();
@@ -262,7 +263,7 @@ impl Rounds {
         pause
     }
 
-    /// The rest of a grace period that is under way or begins now.
+    /// Returns the rest of a grace period that is under way or begins now.
     fn grace_period(&mut self, now_ns: u64) -> Option<Duration> {
         // Without a grace there is nothing to notice.
         let grace = self.grace.as_mut()?;
@@ -323,7 +324,7 @@ impl Rounds {
         Some(welcomed)
     }
 
-    /// The time until the next bucket of any shard is due.
+    /// Returns the time until the next bucket of any shard is due.
     fn pause(&mut self, totals: Totals) -> Pause {
         // The earliest tick of any shard.
         let dues = self.owners.iter().flat_map(|owner| &owner.next_due);
@@ -472,7 +473,7 @@ mod tests {
             self.tasks.schedule(delay, ()).unwrap()
         }
 
-        /// A round after `by`: the pause that follows, and the runs so far.
+        /// Runs a round after `by`; returns the pause that follows, and the runs so far.
         fn round_after(&mut self, by: Duration) -> (Pause, usize) {
             let now_ns = self.clock.now_ns() + by.as_nanos() as u64;
             self.clock.advance_to(now_ns);

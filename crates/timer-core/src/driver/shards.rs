@@ -36,7 +36,7 @@ pub trait WheelOwner: Send + Sync + 'static {
     /// shards. Called with nothing locked.
     fn round_over(self: Arc<Self>);
 
-    /// The tick at which a shard next has work.
+    /// Returns the tick at which a shard next has work.
     fn next_due(&self, shard: usize) -> Option<u64>;
 
     /// Adds the counts of pending and of cancelled tasks; nothing by default. O(shards).
@@ -52,7 +52,7 @@ pub trait ShardState {
     /// A task on the wheel.
     type Task;
 
-    /// The wheel.
+    /// Returns the wheel.
     fn wheel(&mut self) -> &mut TimingWheel<Self::Task>;
 }
 
@@ -232,7 +232,7 @@ impl<S> DerefMut for ShardGuard<'_, S> {
 }
 
 impl<S> ShardGuard<'_, S> {
-    /// This shard's number.
+    /// Returns this shard's number.
     pub fn number(&self) -> usize {
         self.unlocked.shard
     }

@@ -130,7 +130,7 @@ impl TokioClock {
 }
 
 impl Clock for TokioClock {
-    /// A paused clock is seen from inside its runtime alone.
+    /// Reads the clock inside its runtime: a paused one is seen from there alone.
     fn now_ns(&self) -> u64 {
         let _inside = self.handle.enter();
         u64::try_from((Instant::now() - self.origin).as_nanos()).unwrap_or(u64::MAX)

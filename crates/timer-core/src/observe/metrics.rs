@@ -343,7 +343,7 @@ impl Series {
     }
 }
 
-/// The samples of a timer.
+/// Returns the samples of a timer.
 pub(crate) fn timer_samples(stats: TimerStats) -> Vec<Sample> {
     // Each with the help text that docs/METRICS.md begins with.
     let mut samples = vec![

@@ -201,7 +201,7 @@ impl ManualTimer {
         .await;
     }
 
-    /// The tick at which any wheel next has work.
+    /// Returns the tick at which any wheel next has work.
     fn next_tick(&self) -> Option<u64> {
         // The earliest of all shards of all owners.
         let owners = self.inner.driver.reaper.shared.owners();

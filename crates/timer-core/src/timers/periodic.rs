@@ -42,7 +42,7 @@ pub(super) enum Pace {
 }
 
 impl Pace {
-    /// The start after the one that was due at `last_ns`, its run having ended at `now_ns`.
+    /// Returns the start after the one that was due at `last_ns`, its run having ended at `now_ns`.
     fn next_ns(self, last_ns: u64, now_ns: u64) -> u64 {
         match self {
             Pace::Delay(delay) => later_ns(now_ns, delay),

@@ -141,12 +141,12 @@ impl Sleep {
         self.registration = Registration::Off;
     }
 
-    /// The present, on the timer's clock.
+    /// Returns the present, on the timer's clock.
     pub(crate) fn now_ns(&self) -> u64 {
         self.driver().now_ns()
     }
 
-    /// The inside of the timer.
+    /// Returns the inside of the timer.
     #[inline]
     pub(super) fn driver(&self) -> &Driver {
         self.wakers.driver()
@@ -156,7 +156,7 @@ impl Sleep {
         self.driver().config.tick
     }
 
-    /// The first tick at or after the deadline. The end of time is never reached.
+    /// Returns the first tick at or after the deadline. The end of time is never reached.
     fn deadline(&self) -> u64 {
         match self.deadline_ns {
             u64::MAX => u64::MAX,

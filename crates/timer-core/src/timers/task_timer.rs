@@ -263,7 +263,7 @@ pub struct TimerInner {
 pub(super) type Wakers = Share<TaskTimer<Waker>>;
 
 impl TimerInner {
-    /// The inside of a new timer.
+    /// Makes the inside of a new timer.
     pub(crate) fn new(driver: Driver) -> Arc<Self> {
         let driver = Arc::new(driver);
         Arc::new(TimerInner {
@@ -273,13 +273,13 @@ impl TimerInner {
         })
     }
 
-    /// The timer's own tasks.
+    /// Returns the timer's own tasks, which are made by the first call.
     pub(super) fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
         self.tasks
             .get_or_init(|| TaskTimer::on(self.driver.clone(), <dyn TimerTask>::run, false))
     }
 
-    /// The wakers for sleeps that this thread makes.
+    /// Returns the wakers for sleeps that this thread makes.
     pub(super) fn wakers(&self) -> &Wakers {
         // The same wheels for all shares. Sleepers are woken at shutdown.
         let shares = self.wakers.get_or_init(|| {
@@ -289,12 +289,12 @@ impl TimerInner {
         shares.of_this_thread()
     }
 
-    /// All counts.
+    /// Returns all counts.
     pub(crate) fn stats(&self) -> TimerStats {
         self.driver.stats(self.panics())
     }
 
-    /// The label of the timer's metrics.
+    /// Returns the label of the timer's metrics.
     #[cfg(feature = "metrics")]
     pub(super) fn source_name(&self) -> SourceName {
         SourceName {
@@ -315,7 +315,7 @@ impl TimerInner {
         self.driver.shutdown(limit, tasks)
     }
 
-    /// A number of the sleepers; 0 when there never was one.
+    /// Returns a number of the sleepers; 0 when there never was one.
     pub(super) fn of_sleepers<N: Default>(&self, number: impl Fn(&TaskTimer<Waker>) -> N) -> N {
         match self.wakers.get() {
             Some(shares) => number(shares.value()),

@@ -22,7 +22,8 @@ use crate::{
 /// included. The trait is not dyn compatible: a function that takes any timer is generic over it,
 /// and a struct that holds one holds an [`AnyTimer`](crate::AnyTimer).
 pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
-    /// The inside of the timer, which is the same for all: only the timers of this crate have one.
+    /// Returns the inside of the timer, which is the same for all: only the timers of this crate
+    /// have one.
     #[doc(hidden)]
     fn inner(&self) -> &TimerInner;
 

@@ -187,7 +187,7 @@ impl TimerTaskList {
         std::hint::black_box(seen);
     }
 
-    /// The places of its entries, the last one first.
+    /// Returns the places of its entries, the last one first.
     fn places<'a>(&self, chunks: &'a Chunks) -> impl Iterator<Item = u32> + 'a {
         let previous = |&place: &u32| match place {
             _ if place & FIRST != 0 => None,
@@ -222,13 +222,13 @@ impl Buckets {
         }
     }
 
-    /// The last tick that has a bucket.
+    /// Returns the last tick that has a bucket.
     #[inline]
     pub(super) fn last_tick(&self) -> u64 {
         self.geometry.last_tick()
     }
 
-    /// Words of `occupied` a level.
+    /// Returns the words of `occupied` a level.
     #[inline]
     fn words(&self) -> usize {
         self.stride as usize / 64
@@ -239,7 +239,7 @@ impl Buckets {
         bucket.level * self.stride as usize + bucket.slot
     }
 
-    /// Level and slot of a node's bucket, if it is in one. O(1).
+    /// Returns level and slot of a node's bucket, if it is in one. O(1).
     pub(super) fn bucket_of<T>(&self, node: &Node<T>) -> Option<(usize, usize)> {
         if node.place == NO_PLACE {
             return None;
@@ -247,7 +247,7 @@ impl Buckets {
         Some(self.level_and_slot(self.owner(node.place)))
     }
 
-    /// The number of the bucket that a place is in.
+    /// Returns the number of the bucket that a place is in.
     #[inline]
     fn owner(&self, place: u32) -> usize {
         let owner = if place & FIRST == 0 {
@@ -258,7 +258,7 @@ impl Buckets {
         owner as usize
     }
 
-    /// The entry at a place.
+    /// Returns the entry at a place.
     #[inline]
     fn entry(&self, place: u32) -> Entry {
         if place & FIRST == 0 {
@@ -276,7 +276,7 @@ impl Buckets {
         }
     }
 
-    /// The deadline of a node, if it is in a bucket. O(1).
+    /// Returns the deadline of a node, if it is in a bucket. O(1).
     pub(super) fn deadline_of<T>(&self, node: &Node<T>) -> Option<u64> {
         if node.place == NO_PLACE {
             return None;
@@ -438,8 +438,8 @@ impl Buckets {
         fired
     }
 
-    /// The earliest bucket of each level that holds anything and when it is due, the coarsest level
-    /// first. O(levels), and O(1) for each bucket that has emptied since.
+    /// Returns the earliest bucket of each level that holds anything and when it is due, the
+    /// coarsest level first. O(levels), and O(1) for each bucket that has emptied since.
     #[inline]
     fn earliest(&mut self, now: u64) -> impl Iterator<Item = (DueBucket, u64)> {
         (0..self.level_count()).rev().filter_map(move |level| {
@@ -448,7 +448,7 @@ impl Buckets {
         })
     }
 
-    /// The earliest bucket of a level that holds anything. Clears the bits before it.
+    /// Returns the earliest bucket of a level that holds anything. Clears the bits before it.
     #[inline]
     fn earliest_of(&mut self, level: usize, now: u64) -> Option<DueBucket> {
         let words = self.words();
@@ -464,7 +464,7 @@ impl Buckets {
         }
     }
 
-    /// The tick from which a bucket is emptied: its expiration, or before it its lead.
+    /// Returns the tick from which a bucket is emptied: its expiration, or before it its lead.
     #[inline]
     fn due(&self, bucket: DueBucket) -> u64 {
         bucket
@@ -478,7 +478,7 @@ impl Buckets {
         self.earliest(now).map(|(_, due)| due).min()
     }
 
-    /// The bucket due at `tick` that expires first (Cascade first). O(levels).
+    /// Returns the bucket due at `tick` that expires first (Cascade first). O(levels).
     ///
     /// So due tasks come before those handed down ahead of their time.
     #[inline]
@@ -525,7 +525,7 @@ impl Buckets {
     }
 }
 
-/// The first bit set at or after `start`, going round once.
+/// Returns the first bit set at or after `start`, going round once.
 #[inline]
 fn first_from(words: &[u64], start: usize) -> Option<usize> {
     let first = start / 64;
@@ -544,7 +544,7 @@ fn first_from(words: &[u64], start: usize) -> Option<usize> {
     first_bit(words, first, !ahead)
 }
 
-/// The first bit set in one word under a mask, numbered over all words.
+/// Returns the first bit set in one word under a mask, numbered over all words.
 #[inline]
 fn first_bit(words: &[u64], number: usize, mask: u64) -> Option<usize> {
     let word = words[number] & mask;

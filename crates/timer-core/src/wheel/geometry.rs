@@ -37,7 +37,7 @@ pub struct OutOfBounds<T> {
 }
 
 impl<T: PartialOrd + Copy> OutOfBounds<T> {
-    /// An error, unless `min <= value <= max`.
+    /// Returns an error, unless `min <= value <= max`.
     pub(crate) fn check(value: T, min: T, max: T) -> Result<(), OutOfBounds<T>> {
         if value < min || value > max {
             return Err(OutOfBounds { value, min, max });
@@ -93,7 +93,7 @@ impl WheelSize {
         usize::from(self.slots)
     }
 
-    /// The phase of one of `count` wheels: a fraction of a bucket of levels 1 to 3 each.
+    /// Returns the phase of one of `count` wheels: a fraction of a bucket of levels 1 to 3 each.
     pub(crate) fn phase(self, number: usize, count: usize) -> u64 {
         let slots = u64::from(self.slots);
         let number = number as u64;
@@ -131,7 +131,7 @@ pub(crate) struct DueBucket {
 }
 
 impl DueBucket {
-    /// The deadline in the bucket with this lower half. The bucket's level is
+    /// Returns the deadline in the bucket with this lower half. The bucket's level is
     /// [narrow](Geometry::is_narrow), so there is one.
     #[inline]
     pub(crate) fn deadline(self, low: u32) -> u64 {
@@ -185,13 +185,13 @@ impl Geometry {
         }
     }
 
-    /// The slots of a level.
+    /// Returns the slots of a level.
     #[inline]
     pub(super) fn ring(&self) -> usize {
         self.ring as usize
     }
 
-    /// Ticks before its expiry at which a bucket may be handed down.
+    /// Returns how many ticks before its expiry a bucket may be handed down.
     #[inline]
     pub(super) fn lead(&self, level: usize) -> u64 {
         if self.ring > self.size {
@@ -201,12 +201,12 @@ impl Geometry {
         }
     }
 
-    /// The last tick that has a place; only a shifted wheel has any beyond it.
+    /// Returns the last tick that has a place; only a shifted wheel has any beyond it.
     pub(super) fn last_tick(&self) -> u64 {
         u64::MAX - self.phase
     }
 
-    /// The ticks of a bucket of `level`.
+    /// Returns the ticks of a bucket of `level`.
     #[inline]
     fn bucket_ticks(&self, level: usize) -> u64 {
         match &self.scale {
@@ -215,13 +215,13 @@ impl Geometry {
         }
     }
 
-    /// True when no two deadlines of one bucket have the same lower half.
+    /// Returns true when no two deadlines of one bucket have the same lower half.
     #[inline]
     pub(super) fn is_narrow(&self, level: usize) -> bool {
         self.bucket_ticks(level) <= 1 << 32
     }
 
-    /// `time`, at most `last_tick`, in units of `level`.
+    /// Converts `time`, at most `last_tick`, to units of `level`.
     #[inline]
     fn unit(&self, level: usize, time: u64) -> u64 {
         let shifted = time.saturating_add(self.phase);
@@ -231,7 +231,7 @@ impl Geometry {
         }
     }
 
-    /// The unit of the level above that a unit is in.
+    /// Returns the unit of the level above that a unit is in.
     #[inline]
     fn coarser(&self, unit: u64) -> u64 {
         match &self.scale {
@@ -249,7 +249,7 @@ impl Geometry {
         shifted.saturating_sub(self.phase)
     }
 
-    /// The slot of a unit: `unit` modulo the ring.
+    /// Returns the slot of a unit: `unit` modulo the ring.
     #[inline]
     fn slot(&self, unit: u64) -> usize {
         match self.scale {
@@ -258,13 +258,13 @@ impl Geometry {
         }
     }
 
-    /// The slot of `now` on `level`.
+    /// Returns the slot of `now` on `level`.
     #[inline]
     pub(super) fn slot_now(&self, level: usize, now: u64) -> usize {
         self.slot(self.unit(level, now))
     }
 
-    /// The bucket at a slot that is less than a round of the ring ahead of `now`.
+    /// Returns the bucket at a slot that is less than a round of the ring ahead of `now`.
     #[inline]
     pub(super) fn bucket_at(&self, level: usize, slot: usize, now: u64) -> DueBucket {
         // The slot of the present, on this level.
@@ -283,13 +283,15 @@ impl Geometry {
         }
     }
 
-    /// True when a deadline belongs into a bucket. One that has passed belongs into the present's.
+    /// Returns true when a deadline belongs into a bucket. One that has passed belongs into the
+    /// present's.
     pub(super) fn holds(&self, bucket: DueBucket, deadline: u64, now: u64) -> bool {
         let unit = |time| self.unit(bucket.level, time);
         unit(deadline.max(now)) == unit(bucket.expiration)
     }
 
-    /// The bucket of a deadline, seen from `now`; `now <= deadline <= last_tick`. O(levels).
+    /// Returns the bucket of a deadline, seen from `now`; `now <= deadline <= last_tick`.
+    /// O(levels).
     ///
     /// It begins at or after `now`: above level 0 a deadline in the present unit belongs to the
     /// level below.

@@ -26,7 +26,7 @@ mod tests {
         static STEPS: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// A node or level is looked at.
+    /// Counts a node or level that is looked at.
     pub(super) fn count() {
         STEPS.with(|steps| steps.set(steps.get() + 1));
     }
@@ -37,7 +37,7 @@ mod tests {
         (result, STEPS.get() - before)
     }
 
-    /// A wheel with `pending` tasks over an hour at 1 ms, and the ids of some.
+    /// Makes a wheel with `pending` tasks over an hour at 1 ms, and the ids of some.
     fn wheel(pending: u64) -> (TimingWheel<u64>, Vec<TaskId>) {
         let mut wheel = TimingWheel::new(WheelSize::default(), 0);
         let mut random = fastrand::Rng::with_seed(pending);
@@ -54,7 +54,7 @@ mod tests {
         (wheel, ids)
     }
 
-    /// The most steps that schedule, cancel, reschedule and an idle advance take.
+    /// Returns the most steps that schedule, cancel, reschedule and an idle advance take.
     fn most_steps(pending: u64) -> [u64; 4] {
         let (mut wheel, ids) = wheel(pending);
         let mut most = [0; 4];

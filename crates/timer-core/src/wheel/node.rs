@@ -112,8 +112,8 @@ impl<T> Node<T> {
         std::mem::replace(&mut self.place, NO_PLACE)
     }
 
-    /// The tick at which the task is due, as asked (it may lie in the past), of which its entry has
-    /// the lower half.
+    /// Returns the tick at which the task is due, as asked (it may lie in the past), of which its
+    /// entry has the lower half.
     #[inline]
     pub(crate) fn deadline(&self, low: u32) -> u64 {
         u64::from(self.high) << 32 | u64::from(low)
