@@ -143,6 +143,19 @@ const QUEUE_KEPT: usize = 64;
 /// The default executor: worker threads on one queue. Idle workers sleep.
 ///
 /// Dropping it (or [`close`](Self::close)) lets the workers finish what is queued and end.
+///
+/// ```
+/// use std::{sync::mpsc, time::Duration};
+/// use timer_core::{Executor, Job, Workers};
+///
+/// let workers = Workers::start("callbacks", 2)?; // threads callbacks-0 and callbacks-1
+/// let (send, done) = mpsc::channel();
+/// workers.execute(Job::new(move || send.send("done").unwrap()));
+/// assert_eq!(done.recv()?, "done");
+/// workers.close();
+/// assert_eq!(workers.join(Duration::MAX), 0); // all have ended
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Workers {
     queue: Arc<Queue>,

@@ -75,6 +75,9 @@ impl ManualTimer {
     /// Advances the clock by `by`. All tasks that fall due run here, in order, before this returns.
     /// Called inside one of those tasks (or on another thread meanwhile), it only moves the running
     /// call's goal further and returns at once.
+    ///
+    /// Time jumps from one tick that has work to the next, however long `by` is. O(wheels) for each
+    /// of these ticks, beside the tasks that are due or handed down.
     pub fn advance(&self, by: Duration) {
         {
             let mut target_ns = self.target_ns.lock();
@@ -88,7 +91,7 @@ impl ManualTimer {
     }
 
     /// Advances the clock by `by`, but not the wheels, as a slow task does. Tasks that fell due
-    /// meanwhile run late, in the running or the next [`advance`](Self::advance).
+    /// meanwhile run late, in the running or the next [`advance`](Self::advance). O(1).
     pub fn pass(&self, by: Duration) {
         let mut target_ns = self.target_ns.lock();
         self.clock.advance_to(later_ns(self.clock.now_ns(), by));
@@ -147,6 +150,11 @@ impl ManualTimer {
     /// zero only due tasks run. For tests on a runtime of one thread.
     ///
     /// Tasks count as waiting once they were let run 64 times and nothing of this timer changed.
+    ///
+    /// # Cancel safety
+    /// A dropped call leaves the clock part-way, at the last moment whose work it has done. No work
+    /// is lost and none is done twice, but nothing goes on by itself either: the next call counts
+    /// `by` from where the clock is ([`Timer::now`]).
     ///
     /// ```
     /// use std::time::Duration;

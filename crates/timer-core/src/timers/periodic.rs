@@ -328,7 +328,9 @@ impl Interval {
     }
 
     /// Waits for the next tick, and yields the moment at which it was due, on the timer's clock.
-    /// Dropped before it is ready, it takes no tick.
+    ///
+    /// # Cancel safety
+    /// A dropped call takes no tick: the next call waits for the same one.
     ///
     /// # Errors
     /// Returns an error as a [`Sleep`] does, when the tick is not due yet. Called again, it waits

@@ -124,7 +124,8 @@ impl<T: Send + 'static> TaskTimer<T> {
     }
 
     /// Schedules `task` for the handler, once `delay` has passed, as
-    /// [`Timer::schedule`](crate::Timer::schedule) does.
+    /// [`Timer::schedule`](crate::Timer::schedule) does. O(1) for common timeouts: a clock read,
+    /// one uncontended lock, a place in the wheel.
     ///
     /// # Errors
     /// [`ScheduleError`] hands the task back after shutdown, or when the timer is full.
@@ -134,7 +135,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     }
 
     /// Schedules `task` for the handler, at a moment of the timer's clock; one in the past is due
-    /// at once. Reads no clock.
+    /// at once. Reads no clock. O(1) for common timeouts.
     ///
     /// # Errors
     /// Returns an error as [`schedule`](Self::schedule) does.
@@ -164,6 +165,10 @@ impl<T: Send + 'static> TaskTimer<T> {
 
     /// Calls `reach` with a pending task; returns `None` if it is no longer pending. `reach` runs
     /// under the shard's lock: it must be short and must not call the timer. O(1).
+    ///
+    /// # Panics
+    /// A panic of `reach` reaches the caller, with nothing locked. The task stays pending, as
+    /// `reach` left it.
     pub fn with<R>(&self, handle: TimerHandle, reach: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.tasks
             .shards
@@ -199,13 +204,14 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.len() == 0
     }
 
-    /// Returns the number of tasks that panicked. Each panic was contained.
+    /// Returns the number of tasks that panicked. Each panic was contained. O(1).
     pub fn panicked(&self) -> u64 {
         self.tasks.run.panicked.load(Ordering::Relaxed)
     }
 
     /// Refuses tasks from now on and hands back those that never fired, in no order. The timer
-    /// itself goes on.
+    /// itself goes on. O(n + shards) for n pending tasks; a shard is locked for a few hundred of
+    /// them at a time.
     pub fn shutdown(&self) -> Vec<T> {
         self.tasks.close_and_drain()
     }

@@ -205,8 +205,14 @@ impl<T> TimingWheel<T> {
         self.cancelled_count
     }
 
-    /// Sets the sequence that the next task's one follows. So several wheels can count together, as
-    /// long as none is given the same twice.
+    /// Sets the sequence that the next task's one follows. So several wheels can count together.
+    ///
+    /// Never let a sequence come twice in one wheel, which does not check it: the id of a task that
+    /// is gone then names a later one with its index.
+    ///
+    /// # Panics
+    /// After `u64::MAX` the next insertion panics, if overflows are checked. Else its id has the
+    /// sequence 0, for which methods of the wheel panic.
     pub fn follow(&mut self, sequence: u64) {
         self.sequence = sequence;
     }
@@ -492,7 +498,18 @@ impl<T> TimingWheel<T> {
     }
 
     /// Takes a task off its bucket, so that it never falls due until it is rescheduled. False if it
-    /// is gone. O(1).
+    /// is gone. It does not count as cancelled. O(1).
+    ///
+    /// ```
+    /// use timer_core::{TimingWheel, WheelSize};
+    ///
+    /// let mut wheel = TimingWheel::new(WheelSize::default(), 0);
+    /// let id = wheel.insert(5, "paused").unwrap().id;
+    /// assert!(wheel.unschedule(id));
+    /// assert_eq!((wheel.next_due(), wheel.get(id)), (None, Some(&"paused")));
+    /// wheel.reschedule(id, 9);
+    /// assert_eq!(wheel.next_due(), Some(9));
+    /// ```
     pub fn unschedule(&mut self, id: TaskId) -> bool {
         let Some(node) = self.node_mut(id) else {
             return false;
@@ -514,7 +531,24 @@ impl<T> TimingWheel<T> {
     }
 
     /// Returns the first task in the wheel's keeping whose index is `index` or above. With `0`,
-    /// then one above each id found, every task is visited, in no meaningful order.
+    /// then one above each id found, every task is visited, in no meaningful order. O(p) for the p
+    /// pages of 64 tasks that it passes over: O(1) while most hold a task.
+    ///
+    /// ```
+    /// use timer_core::{TimingWheel, WheelSize};
+    ///
+    /// let mut wheel = TimingWheel::new(WheelSize::default(), 0);
+    /// for task in [1, 2, 3] {
+    ///     wheel.insert(100 * task, task).unwrap();
+    /// }
+    /// let mut sum = 0;
+    /// let mut from = 0;
+    /// while let Some(id) = wheel.first_from(from) {
+    ///     sum += wheel.get(id).unwrap();
+    ///     from = id.index() + 1;
+    /// }
+    /// assert_eq!(sum, 1 + 2 + 3);
+    /// ```
     pub fn first_from(&self, index: u32) -> Option<TaskId> {
         let index = self.nodes.first_from(index)?;
         Some(TaskId {
