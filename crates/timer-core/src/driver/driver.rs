@@ -240,8 +240,8 @@ impl Driver {
         let end = clock.now() + limit;
         // 1. No owner is attached any more, the rounds end, and the owners close.
         self.close();
-        for (owner, _) in self.reaper.shared.owners() {
-            owner.timer_closed();
+        for owner in self.reaper.shared.owners() {
+            owner.wheels.timer_closed();
         }
         // Jobs of what the closing ended are queued by now; the workers finish those.
         let taken = take();

@@ -24,9 +24,10 @@ use crate::{
     observe::TimerStats,
     panics::contain,
     sync::{Mutex, Parker, plain},
+    wheel::timing_wheel::Advanced,
 };
 
-/// One owner of wheels.
+/// One owner of wheels, as it was attached.
 #[derive(Clone)]
 pub(super) struct Attached {
     pub(super) wheels: Weak<dyn WheelOwner>,
@@ -37,6 +38,28 @@ pub(super) struct Attached {
 impl Attached {
     fn is_alive(&self) -> bool {
         self.wheels.strong_count() > 0
+    }
+
+    fn upgrade(&self) -> Option<LiveOwner> {
+        Some(LiveOwner {
+            wheels: self.wheels.upgrade()?,
+            shard_count: self.shard_count,
+        })
+    }
+}
+
+/// An owner of wheels that is kept alive for now.
+pub(crate) struct LiveOwner {
+    pub(crate) wheels: Arc<dyn WheelOwner>,
+    pub(crate) shard_count: usize,
+}
+
+impl LiveOwner {
+    /// Returns the tick at which any of its shards next has work.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        (0..self.shard_count)
+            .filter_map(|shard| self.wheels.next_due(shard))
+            .min()
     }
 }
 
@@ -111,11 +134,10 @@ impl Shared {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// Returns all owners, in the order in which they were attached, with their numbers of shards.
-    pub(crate) fn owners(&self) -> Vec<(Arc<dyn WheelOwner>, usize)> {
+    /// Returns all owners, in the order in which they were attached.
+    pub(crate) fn owners(&self) -> Vec<LiveOwner> {
         let owners = self.owners.lock();
-        let alive = |owner: &Attached| Some((owner.wheels.upgrade()?, owner.shard_count));
-        owners.all.iter().filter_map(alive).collect()
+        owners.all.iter().filter_map(Attached::upgrade).collect()
     }
 
     /// Notes that the reaper was called, before it is woken.
@@ -130,10 +152,10 @@ impl Shared {
     }
 
     /// Counts the work of one advance of a wheel.
-    pub(crate) fn count(&self, fired: usize, cascaded: usize) {
+    pub(crate) fn count(&self, advanced: Advanced) {
         let mut counts = self.counts.lock();
-        counts.fired += fired as u64;
-        counts.cascaded += cascaded as u64;
+        counts.fired += advanced.fired as u64;
+        counts.cascaded += advanced.cascaded as u64;
     }
 
     /// Returns all counts but those of the tasks' panics and of the executor.
@@ -141,8 +163,8 @@ impl Shared {
         // The owners are kept until the end: one dropped meanwhile would be counted twice.
         let owners = self.owners();
         let mut living = TimerStats::default();
-        for (owner, _) in &owners {
-            owner.add_to(&mut living);
+        for owner in &owners {
+            owner.wheels.add_to(&mut living);
         }
         let mut counts = self.counts.lock();
         let cancelled = living.cancelled + self.cancelled.load(Ordering::Relaxed);
@@ -206,6 +228,7 @@ impl Rounds {
         }
     }
 
+    /// Runs rounds on a thread, until the timer is closed.
     pub(super) fn run(mut self, parker: Parker) {
         loop {
             match self.round() {
@@ -231,9 +254,10 @@ impl Rounds {
         }
     }
 
+    /// Runs one round over all owners.
     fn advance_all(&mut self) -> Pause {
         // 1. Take in new owners.
-        let Some(called) = self.welcome() else {
+        let Some(called) = self.take_in_owners() else {
             return Pause::Over;
         };
         let now_ns = self.clock.now_ns();
@@ -258,12 +282,12 @@ impl Rounds {
         // 3. Count the work, and plan the next round.
         let totals = round.totals;
         self.count(totals, now_ns);
-        let pause = self.pause(totals);
+        let pause = self.plan(totals);
         self.woken = !matches!(pause, Pause::None | Pause::Yield);
         pause
     }
 
-    /// Returns the rest of a grace period that is under way or begins now.
+    /// Returns the rest of a grace period that is under way or begins now. Counts one that begins.
     fn grace_period(&mut self, now_ns: u64) -> Option<Duration> {
         // Without a grace there is nothing to notice.
         let grace = self.grace.as_mut()?;
@@ -281,12 +305,13 @@ impl Rounds {
     #[cfg(feature = "tokio")]
     pub(crate) fn abandon(&mut self) {
         if self.shared.close() {
-            for (owner, _) in self.shared.owners() {
-                let _ = contain(|| owner.timer_closed());
+            for owner in self.shared.owners() {
+                let _ = contain(|| owner.wheels.timer_closed());
             }
         }
     }
 
+    /// Counts a round and its work.
     fn count(&self, totals: Totals, began_ns: u64) {
         // The clock is read, and may panic, with nothing locked.
         let worked = totals.fired + totals.cascaded > 0;
@@ -308,7 +333,7 @@ impl Rounds {
     }
 
     /// Takes in new owners; true when there are some, `None` when the timer was closed.
-    fn welcome(&mut self) -> Option<bool> {
+    fn take_in_owners(&mut self) -> Option<bool> {
         // Locked for a moment only: owners are attached meanwhile.
         let mut owners = self.shared.owners.lock();
         if owners.closed {
@@ -316,23 +341,23 @@ impl Rounds {
         }
         let arrivals = std::mem::take(&mut owners.arrivals);
         drop(owners);
-        let welcomed = !arrivals.is_empty();
+        let some_came = !arrivals.is_empty();
         for attached in arrivals {
             let next_due = vec![None; attached.shard_count];
             self.owners.push(OwnerSchedule { attached, next_due });
         }
-        Some(welcomed)
+        Some(some_came)
     }
 
-    /// Returns the time until the next bucket of any shard is due.
-    fn pause(&mut self, totals: Totals) -> Pause {
-        // The earliest tick of any shard.
+    /// Plans the next round, also for the grace: it comes when the next bucket of any shard is due.
+    fn plan(&mut self, totals: Totals) -> Pause {
+        // 1. The earliest tick of any shard.
         let dues = self.owners.iter().flat_map(|owner| &owner.next_due);
         let Some(next_tick) = dues.filter_map(|&due| due).min() else {
             return Pause::UntilWoken;
         };
         let now_ns = self.clock.now_ns();
-        // There is more to do now: a budget was used up, or time went on meanwhile.
+        // 2. There is more to do now: a budget was used up, or time went on meanwhile.
         if next_tick <= self.tick.round_down(now_ns) {
             if let Some(grace) = &mut self.grace {
                 grace.plan(now_ns, Duration::ZERO);
@@ -342,7 +367,7 @@ impl Rounds {
             }
             return Pause::None;
         }
-        // Beyond the end of time (u64 nanoseconds) it is never.
+        // 3. A sleep until then. Beyond the end of time (u64 nanoseconds) it is never.
         let mut wait = match self.tick.start_ns(next_tick).checked_sub(now_ns) {
             None | Some(0) => Duration::MAX,
             Some(wait_ns) => Duration::from_nanos(wait_ns),
@@ -390,11 +415,13 @@ impl Round<'_> {
 
 impl OwnerSchedule {
     /// Advances the shards that are due or signalled. False when their owner is gone.
+    ///
+    /// A shard whose advance panics is visited again later; the others go on.
     fn advance_due(&mut self, round: &mut Round<'_>) -> bool {
         let mut signalled = 0;
         let mut advanced_wheels = None;
         for (shard, next_due) in self.next_due.iter_mut().enumerate() {
-            // The signal has a bit for each shard, 64 a word.
+            // 1. The signal has a bit for each shard, 64 a word.
             if shard % 64 == 0 {
                 signalled = self.attached.signal.take(shard / 64);
                 round.totals.called |= signalled != 0;
@@ -405,10 +432,10 @@ impl OwnerSchedule {
             if !has_earlier_work && next_due.is_none_or(|due| due > round.now_tick) {
                 continue;
             }
+            // 2. This shard has work. Its next visit is set first: that stays if this one panics.
             let Some(wheels) = self.attached.wheels.upgrade() else {
                 return false;
             };
-            // This stays if it panics.
             *next_due = Some(round.again_tick);
             round.contained(|round| {
                 let advanced = wheels.advance(shard, round.now_tick);
@@ -418,7 +445,7 @@ impl OwnerSchedule {
             });
             advanced_wheels = Some(wheels);
         }
-        // The due tasks of all its shards are handed over at once.
+        // 3. The due tasks of all its shards are handed over at once.
         if let Some(wheels) = advanced_wheels {
             round.contained(|_| wheels.round_over());
         }

@@ -7,7 +7,7 @@ use crate::{
     driver::{
         clock::{Clock, ManualClock, TickLength, later_ns},
         driver::Driver,
-        shards::WheelOwner,
+        reaper::LiveOwner,
     },
     sync::plain::Mutex,
     timers::{task_timer::TimerInner, timer::Timer},
@@ -211,12 +211,8 @@ impl ManualTimer {
 
     /// Returns the tick at which any wheel next has work.
     fn next_tick(&self) -> Option<u64> {
-        // The earliest of all shards of all owners.
         let owners = self.inner.driver.reaper.shared.owners();
-        let dues = |(owner, shards): &(Arc<dyn WheelOwner>, usize)| {
-            (0..*shards).filter_map(|shard| owner.next_due(shard)).min()
-        };
-        owners.iter().filter_map(dues).min()
+        owners.iter().filter_map(LiveOwner::next_due).min()
     }
 
     /// Advances to one tick that has work, or over the last stretch to the goal; false when there.
@@ -234,14 +230,18 @@ impl ManualTimer {
         let now_tick = tick.round_down(self.clock.now_ns());
         // The owners' tasks run one owner after the other.
         let shared = &self.inner.driver.reaper.shared;
-        for (owner, shards) in shared.owners() {
-            // Only the shards that are due.
-            let is_due = |shard: &usize| owner.next_due(*shard).is_some_and(|due| due <= now_tick);
-            for shard in (0..shards).filter(is_due) {
-                let advanced = owner.advance(shard, now_tick);
-                shared.count(advanced.fired, advanced.cascaded);
+        for owner in shared.owners() {
+            for shard in 0..owner.shard_count {
+                // Only the shards that are due.
+                if owner
+                    .wheels
+                    .next_due(shard)
+                    .is_some_and(|due| due <= now_tick)
+                {
+                    shared.count(owner.wheels.advance(shard, now_tick));
+                }
             }
-            owner.round_over();
+            owner.wheels.round_over();
         }
         true
     }
