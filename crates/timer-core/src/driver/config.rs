@@ -1,4 +1,5 @@
-//! [`Config`]: the settings of a timer.
+//! [`Config`]: the settings of a timer, which its builder changes and which stay as they are once
+//! its threads run. One of them is the program's hook for contained panics.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,8 @@
-//! [`Driver`]: the inside of every timer.
+//! [`Driver`]: the inside of every timer. It has the clock, the reaper that advances all wheels as
+//! that clock goes on, and the executors that run due tasks; it ends them at shutdown.
+//!
+//! A timer's handles, its sleeps, and each owner of wheels on it hold the driver. A builder makes
+//! one, changes its parts, and only then starts the reaper.
 
 use std::{
     fmt, io,

@@ -1,5 +1,6 @@
-//! The way of due tasks to an executor: [`DueQueue`], the tasks that fell due in a round, and
-//! [`Executors`], which run them.
+//! Due tasks on their way to an executor. [`DueQueue`] gathers the tasks that fall due in a round
+//! of the reaper, [`Due`] splits them into jobs, and [`Executors`] run these: the executor of the
+//! timer, or one of the wheels' owner.
 
 use std::sync::Arc;
 

@@ -460,7 +460,7 @@ mod tests {
     use super::*;
     use crate::{
         driver::{clock::ManualClock, driver::Driver},
-        timers::task_timer::TaskTimer,
+        timers::task_timer::{AtShutdown, TaskTimer},
     };
 
     const MS: Duration = Duration::from_millis(1);
@@ -485,7 +485,7 @@ mod tests {
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = runs.clone();
         let count = move |()| _ = counted.fetch_add(1, Ordering::Relaxed);
-        let tasks = TaskTimer::on(driver.clone(), count, false);
+        let tasks = TaskTimer::on(driver.clone(), count, AtShutdown::Keep);
         Reaper {
             rounds: driver.rounds(),
             clock,

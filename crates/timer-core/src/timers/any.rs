@@ -1,4 +1,5 @@
-//! `AnyTimer`: a timer of either kind, for a struct without a type parameter.
+//! `AnyTimer`: a timer of either kind, for a struct without a type parameter. Both kinds have the
+//! same inside, so this is that inside alone.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Tasks that run again and again, and [`Interval`], a beat to be awaited.
+//! Tasks that run again and again ([`Periodic`]), and the same to be awaited: [`Interval`], a
+//! [`Sleep`] that each tick resets.
 //!
-//! Each run puts its task back onto the wheel at its end. So a run never overlaps the next, runs do
-//! not pile up behind a slow one, and stopping from inside the task is no special case. The task is
-//! boxed once and moves between wheel and executor.
+//! Each run of a periodic task puts it back onto the wheel at its end. So a run never overlaps the
+//! next, runs do not pile up behind a slow one, and stopping from inside the task is no special
+//! case. The task is boxed once and moves between wheel and executor.
 
 use std::{
     future::poll_fn,

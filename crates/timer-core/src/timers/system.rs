@@ -1,5 +1,5 @@
 //! `SystemTimer`: a clock, a reaper thread that advances the wheels, and workers that run the due
-//! tasks.
+//! tasks. Its builder replaces each of the three.
 
 use std::{sync::Arc, time::Duration};
 

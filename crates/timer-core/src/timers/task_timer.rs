@@ -1,5 +1,9 @@
-//! `TaskTimer`: tasks of one type on a timer, run by one handler. A timer's own tasks are boxed
-//! [`TimerTask`](crate::TimerTask)s on one of these.
+//! `TaskTimer`: tasks of one type on a timer, run by one handler. And [`TimerInner`], what the
+//! handles of a timer share: its driver, and two of these. One has its own tasks, each a boxed
+//! [`TimerTask`], the other the wakers of its sleeps.
+//!
+//! A task lies on the wheel of one shard, under that shard's lock. When it falls due the reaper
+//! takes it off, and hands it over in a job, which calls the handler with nothing locked.
 
 use std::{
     fmt,
@@ -70,9 +74,17 @@ pub(super) struct Tasks<T> {
     shards: Shards<Shard<T>>,
     driver: Arc<Driver>,
     run: Arc<Run<T>>,
-    /// Runs pending tasks at the timer's shutdown. Otherwise they stay, to be taken back.
-    run_at_close: bool,
+    at_shutdown: AtShutdown,
     due: DueQueue<T>,
+}
+
+/// The fate of tasks that are pending when the timer is shut down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtShutdown {
+    /// They stay, to be taken back.
+    Keep,
+    /// They run early.
+    Run,
 }
 
 /// A shard, under its lock.
@@ -96,11 +108,11 @@ struct Run<T> {
 }
 
 impl<T: Send + 'static> TaskTimer<T> {
-    /// Creates a task timer. With `run_at_close`, pending tasks run early at shutdown.
+    /// Makes a task timer, which is closed from the beginning after the timer's shutdown.
     pub(crate) fn on(
         driver: Arc<Driver>,
         handler: impl Fn(T) + Send + Sync + 'static,
-        run_at_close: bool,
+        at_shutdown: AtShutdown,
     ) -> Self {
         // Wheels, the queue of a round, and the handler, which jobs hold alone.
         let tasks = Arc::new(Tasks {
@@ -109,14 +121,14 @@ impl<T: Send + 'static> TaskTimer<T> {
                 closed: false,
             }),
             due: DueQueue::new(&driver.config),
-            run_at_close,
+            at_shutdown,
             run: Arc::new(Run {
                 handler: Box::new(handler),
                 panicked: AtomicU64::new(0),
             }),
             driver,
         });
-        // After the timer's shutdown these are closed from the beginning.
+        // After the timer's shutdown nothing else would close them.
         if !tasks.driver.attach(&tasks, &tasks.shards) {
             tasks.clone().timer_closed();
         }
@@ -281,15 +293,16 @@ impl TimerInner {
 
     /// Returns the timer's own tasks, which are made by the first call.
     pub(super) fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
-        self.tasks
-            .get_or_init(|| TaskTimer::on(self.driver.clone(), <dyn TimerTask>::run, false))
+        self.tasks.get_or_init(|| {
+            TaskTimer::on(self.driver.clone(), <dyn TimerTask>::run, AtShutdown::Keep)
+        })
     }
 
     /// Returns the wakers for sleeps that this thread makes.
     pub(super) fn wakers(&self) -> &Wakers {
         // The same wheels for all shares. Sleepers are woken at shutdown.
         let shares = self.wakers.get_or_init(|| {
-            let wakers = TaskTimer::on(self.driver.clone(), Waker::wake, true);
+            let wakers = TaskTimer::on(self.driver.clone(), Waker::wake, AtShutdown::Run);
             Shares::new(&wakers, self.driver.config.shard_count)
         });
         shares.of_this_thread()
@@ -433,7 +446,7 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
         for number in 0..self.shards.count() {
             self.shards.lock(number).closed = true; // pending tasks can still be taken back
         }
-        if self.run_at_close && !failpoint!(ShutdownWakesNoSleeper) {
+        if self.at_shutdown == AtShutdown::Run && !failpoint!(ShutdownWakesNoSleeper) {
             let early = self.close_and_drain();
             self.execute(early.into_iter().collect());
         }
@@ -464,7 +477,8 @@ mod tests {
     /// Then no thread waits long for a wheel's lock.
     #[test]
     fn one_advance_hands_over_a_bounded_number_of_tasks() {
-        let tasks = TaskTimer::on(Arc::new(Driver::new()), drop::<()>, false); // without a reaper
+        // Without a reaper.
+        let tasks = TaskTimer::on(Arc::new(Driver::new()), drop::<()>, AtShutdown::Keep);
         for _ in 0..1000 {
             tasks.schedule_at(Moment::default(), ()).unwrap();
         }

@@ -1,4 +1,6 @@
-//! [`Timer`]: schedules tasks, and advances the wheels of other owners.
+//! [`Timer`]: schedules tasks, makes sleeps and intervals, and advances the wheels of other owners.
+//! All of it is in the trait: the kinds of timer differ in how they are built, and by what their
+//! wheels are advanced.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,7 +11,7 @@ use crate::{
         ScheduleError, TimerError, TimerTask,
         periodic::{self, Interval, Pace, Periodic},
         sleep::Sleep,
-        task_timer::{TaskTimer, TimerInner},
+        task_timer::{AtShutdown, TaskTimer, TimerInner},
     },
 };
 
@@ -194,7 +196,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         &self,
         handler: impl Fn(T) + Send + Sync + 'static,
     ) -> TaskTimer<T> {
-        TaskTimer::on(self.driver(), handler, false)
+        TaskTimer::on(self.driver(), handler, AtShutdown::Keep)
     }
 
     /// Returns the number of tasks scheduled here and not yet due. O(shards).
