@@ -17,13 +17,13 @@ const KEYS_MAX: usize = 6;
 pub(crate) struct Event {
     /// Seconds since the `Live` was created.
     pub(crate) at_s: f64,
-    pub(crate) timers: Vec<TimerLook>,
-    pub(crate) purgatories: Vec<PurgatoryLook>,
+    pub(crate) timers: Vec<TimerView>,
+    pub(crate) purgatories: Vec<PurgatoryView>,
 }
 
 /// One observation of a timer.
 #[derive(Serialize)]
-pub(crate) struct TimerLook {
+pub(crate) struct TimerView {
     name: String,
     /// Seconds on the timer's own clock, which give the position in the current bucket.
     now_s: f64,
@@ -33,11 +33,11 @@ pub(crate) struct TimerLook {
 
 /// One observation of a purgatory.
 #[derive(Serialize)]
-pub(crate) struct PurgatoryLook {
+pub(crate) struct PurgatoryView {
     name: String,
     stats: Stats,
     key_count: usize,
-    busiest: Vec<Busy>,
+    busiest: Vec<KeyWaiters>,
     oldest: Vec<Operation>,
     under_check: Vec<Operation>,
     times: Times,
@@ -45,7 +45,7 @@ pub(crate) struct PurgatoryLook {
 
 /// A key, and how many operations wait under it.
 #[derive(Serialize)]
-struct Busy {
+struct KeyWaiters {
     key: String,
     waiters: usize,
 }
@@ -62,14 +62,14 @@ struct Operation {
 }
 
 /// A timer or purgatory that a `Live` observes.
-pub(crate) trait Source<Look>: Send + Sync {
+pub(crate) trait Source<View>: Send + Sync {
     /// Observes it, with at most `limit` keys and operations in each list.
-    fn look(&self, limit: usize) -> Look;
+    fn observe(&self, limit: usize) -> View;
 }
 
-impl Source<TimerLook> for SystemTimer {
-    fn look(&self, _limit: usize) -> TimerLook {
-        TimerLook {
+impl Source<TimerView> for SystemTimer {
+    fn observe(&self, _limit: usize) -> TimerView {
+        TimerView {
             name: self.name().to_owned(),
             now_s: Duration::from_nanos(self.driver().now_ns()).as_secs_f64(),
             tick_s: self.driver().config.tick.length().as_secs_f64(),
@@ -79,32 +79,32 @@ impl Source<TimerLook> for SystemTimer {
 }
 
 /// A purgatory, and the function that writes its keys.
-pub(crate) struct WithKeys<K: WatchKey + Send, O: DelayedOperation + Send> {
+pub(crate) struct ShownPurgatory<K: WatchKey + Send, O: DelayedOperation + Send> {
     pub(crate) purgatory: Purgatory<K, O>,
     pub(crate) show: Box<Show<K>>,
 }
 
-impl<K, O> Source<PurgatoryLook> for WithKeys<K, O>
+impl<K, O> Source<PurgatoryView> for ShownPurgatory<K, O>
 where
     K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
-    fn look(&self, limit: usize) -> PurgatoryLook {
-        PurgatoryLook::of(self.purgatory.snapshot(limit), &*self.show)
+    fn observe(&self, limit: usize) -> PurgatoryView {
+        PurgatoryView::of(self.purgatory.snapshot(limit), &*self.show)
     }
 }
 
-impl PurgatoryLook {
-    fn of<K>(snapshot: Snapshot<K>, show: &Show<K>) -> PurgatoryLook {
+impl PurgatoryView {
+    fn of<K>(snapshot: Snapshot<K>, show: &Show<K>) -> PurgatoryView {
         // Keys become text, without a lock.
         let mut busiest = Vec::with_capacity(snapshot.busiest.len());
         for (key, waiters) in &snapshot.busiest {
-            busiest.push(Busy {
+            busiest.push(KeyWaiters {
                 key: shown(key, show),
                 waiters: *waiters,
             });
         }
-        PurgatoryLook {
+        PurgatoryView {
             busiest,
             oldest: operations(&snapshot.oldest, show),
             under_check: operations(&snapshot.under_check, show),

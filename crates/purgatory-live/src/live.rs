@@ -5,7 +5,7 @@ use std::{fmt, fmt::Debug, sync::Arc, time::Duration};
 use purgatory::{DelayedOperation, Purgatory, WatchKey};
 use timer_core::{Clock, SystemClock, SystemTimer};
 
-use crate::event::{Event, PurgatoryLook, Source, TimerLook, WithKeys};
+use crate::event::{Event, PurgatoryView, ShownPurgatory, Source, TimerView};
 
 /// The purgatories and timers that the page shows. It is a handle: clones show the same.
 ///
@@ -15,8 +15,8 @@ use crate::event::{Event, PurgatoryLook, Source, TimerLook, WithKeys};
 pub struct Live {
     clock: SystemClock,
     limit: usize,
-    timers: Vec<Arc<dyn Source<TimerLook>>>,
-    purgatories: Vec<Arc<dyn Source<PurgatoryLook>>>,
+    timers: Vec<Arc<dyn Source<TimerView>>>,
+    purgatories: Vec<Arc<dyn Source<PurgatoryView>>>,
 }
 
 impl Live {
@@ -80,7 +80,7 @@ impl Live {
             self = self.timer(timer);
         }
         let purgatory = purgatory.clone();
-        self.purgatories.push(Arc::new(WithKeys {
+        self.purgatories.push(Arc::new(ShownPurgatory {
             purgatory,
             show: Box::new(show),
         }));
@@ -119,8 +119,8 @@ impl Live {
     /// When a key's `Clone` panics, which runs under a lock, or the function that writes keys,
     /// which runs under none.
     pub fn event(&self) -> String {
-        let timers = self.timers.iter().map(|timer| timer.look(self.limit));
-        let purgatories = self.purgatories.iter().map(|one| one.look(self.limit));
+        let timers = self.timers.iter().map(|timer| timer.observe(self.limit));
+        let purgatories = self.purgatories.iter().map(|one| one.observe(self.limit));
         let event = Event {
             at_s: Duration::from_nanos(self.clock.now_ns()).as_secs_f64(),
             timers: timers.collect(),

@@ -1,8 +1,11 @@
 //! The page and its events as routes (feature `axum`).
+//!
+//! One [`Feed`] serves all clients. Each asks it for an event later than the last one that it has
+//! sent on; the first to ask makes it, on a blocking thread, and the others get the same.
 
 use std::{
     convert::Infallible,
-    sync::{self as plain, Arc, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -17,15 +20,15 @@ use axum::{
 };
 use futures_util::{Stream, stream};
 use tokio::{
-    sync::Mutex,
+    sync::Mutex as AsyncMutex,
     task::spawn_blocking,
     time::{Instant, sleep_until},
 };
 
 use crate::live::Live;
 
-/// Making events may take at most one part in this many of the time.
-const SHARE: u32 = 5;
+/// From one event to the next passes at least this many times as long as making it took.
+const PAUSE_FACTOR: u32 = 5;
 /// The pause after which the browser reconnects.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -77,7 +80,7 @@ async fn page() -> impl IntoResponse {
 /// Serves the stream of events to one client.
 fn events(feed: Arc<Feed>) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
     let events = stream::unfold((feed, 0), |(feed, seen)| async move {
-        let Made { number, event } = feed.after(seen).await?;
+        let NumberedEvent { number, event } = feed.after(seen).await?;
         let event = sse::Event::default().data(&*event);
         // The first event tells the browser how soon to reconnect.
         let event = if seen == 0 { event.retry(RETRY) } else { event };
@@ -89,23 +92,23 @@ fn events(feed: Arc<Feed>) -> Sse<impl Stream<Item = Result<sse::Event, Infallib
 /// One event for all clients of the page.
 struct Feed {
     live: Live,
-    latest: plain::Mutex<Latest>,
+    latest: Mutex<Latest>,
     /// Held by the client that makes the next event or waits for its time. If that client is
     /// dropped meanwhile, another one makes it.
-    making: Mutex<()>,
+    making: AsyncMutex<()>,
 }
 
 /// The latest event, and when the next one may be made.
 #[derive(Default)]
 struct Latest {
-    made: Option<Made>,
+    event: Option<NumberedEvent>,
     number: u64,
     next_at: Option<Instant>,
 }
 
 /// An event with its number.
 #[derive(Clone)]
-struct Made {
+struct NumberedEvent {
     number: u64,
     event: Arc<str>,
 }
@@ -114,8 +117,8 @@ impl Feed {
     fn new(live: Live) -> Feed {
         Feed {
             live,
-            latest: plain::Mutex::default(),
-            making: Mutex::default(),
+            latest: Mutex::default(),
+            making: AsyncMutex::default(),
         }
     }
 
@@ -124,23 +127,23 @@ impl Feed {
     }
 
     /// Returns the latest event, if it is later than number `seen`.
-    fn made_after(&self, seen: u64) -> Option<Made> {
-        let made = self.latest().made.clone();
-        made.filter(|made| made.number > seen)
+    fn latest_after(&self, seen: u64) -> Option<NumberedEvent> {
+        let latest = self.latest().event.clone();
+        latest.filter(|latest| latest.number > seen)
     }
 
     /// Returns an event later than number `seen`; `None` when it cannot be made.
     ///
     /// # Cancellation
     /// A dropped call leaves the event to the next one, after the usual pause.
-    async fn after(&self, seen: u64) -> Option<Made> {
+    async fn after(&self, seen: u64) -> Option<NumberedEvent> {
         // 1. While another client makes the next event, a new client gets the latest at once: it is
         //    of now. The others wait for the next.
         let _making = match self.making.try_lock() {
             Ok(making) => making,
             Err(_) => {
-                if let Some(made) = self.made_after(seen) {
-                    return Some(made);
+                if let Some(latest) = self.latest_after(seen) {
+                    return Some(latest);
                 }
                 self.making.lock().await
             }
@@ -150,8 +153,8 @@ impl Feed {
         let next_at = self.latest().next_at;
         if let Some(next_at) = next_at {
             if Instant::now() < next_at {
-                if let Some(made) = self.made_after(seen) {
-                    return Some(made);
+                if let Some(latest) = self.latest_after(seen) {
+                    return Some(latest);
                 }
             }
             sleep_until(next_at).await;
@@ -166,13 +169,13 @@ impl Feed {
 
         // 4. A slow event is followed by a longer pause.
         let mut latest = self.latest();
-        latest.next_at = Some(begun + Live::PAUSE.max(begun.elapsed() * SHARE));
+        latest.next_at = Some(begun + Live::PAUSE.max(begun.elapsed() * PAUSE_FACTOR));
         latest.number += 1;
-        let made = Made {
+        let made = NumberedEvent {
             number: latest.number,
             event: event.into(),
         };
-        latest.made = Some(made.clone());
+        latest.event = Some(made.clone());
         Some(made)
     }
 }

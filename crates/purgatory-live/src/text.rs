@@ -1,4 +1,5 @@
-//! Keys as text of limited length.
+//! Keys as text of limited length. The program's function writes a key, and is stopped at the
+//! limit.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -7,13 +8,13 @@ const CHARS_MAX: usize = 120;
 
 /// A writer that accepts what fits and refuses the rest, so that a key of a megabyte is not written
 /// out to be cut.
-struct Short {
+struct LimitedText {
     text: String,
     /// Characters that still fit.
     remaining: usize,
 }
 
-impl Write for Short {
+impl Write for LimitedText {
     fn write_str(&mut self, more: &str) -> fmt::Result {
         for character in more.chars() {
             if self.remaining == 0 {
@@ -30,6 +31,7 @@ impl Write for Short {
 /// A function that writes keys: their `Debug`, their `Display`, or a closure.
 pub(crate) type Show<K> = dyn Fn(&K, &mut Formatter<'_>) -> fmt::Result + Send + Sync;
 
+/// A key as `show` writes it.
 struct Shown<'a, K> {
     key: &'a K,
     show: &'a Show<K>,
@@ -43,13 +45,13 @@ impl<K> Display for Shown<'_, K> {
 
 /// Writes a key with `show`; cuts it when it is long.
 pub(crate) fn shown<K>(key: &K, show: &Show<K>) -> String {
-    let mut short = Short {
+    let mut limited = LimitedText {
         text: String::new(),
         remaining: CHARS_MAX,
     };
     // An error is the cut, or the key's own: the text so far is shown either way.
-    _ = write!(short, "{}", Shown { key, show });
-    short.text
+    _ = write!(limited, "{}", Shown { key, show });
+    limited.text
 }
 
 #[cfg(test)]

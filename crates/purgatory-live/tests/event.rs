@@ -49,8 +49,8 @@ fn event_has_the_snapshot_with_keys_as_text() {
     assert_eq!(*timers, json!([]), "a shared timer is added separately");
 
     // Counts.
-    let look = &event["purgatories"][0];
-    assert_eq!(look["name"], "orders");
+    let seen = &event["purgatories"][0];
+    assert_eq!(seen["name"], "orders");
     let counts = [
         "parked",
         "parked_total",
@@ -60,14 +60,14 @@ fn event_has_the_snapshot_with_keys_as_text() {
         "taken",
     ];
     assert_eq!(
-        counts.map(|name| look["stats"][name].as_u64().unwrap()),
+        counts.map(|name| seen["stats"][name].as_u64().unwrap()),
         [1, 3, 1, 0, 0, 1]
     );
-    assert_eq!(look["stats"]["refused_full"], 0);
-    assert_eq!(look["key_count"], 2);
+    assert_eq!(seen["stats"]["refused_full"], 0);
+    assert_eq!(seen["key_count"], 2);
 
     // The busiest keys, as text.
-    let busiest = look["busiest"].as_array().unwrap();
+    let busiest = seen["busiest"].as_array().unwrap();
     assert!(
         busiest.contains(&json!({"key": "\"a\"", "waiters": 1})),
         "{busiest:?}"
@@ -78,23 +78,23 @@ fn event_has_the_snapshot_with_keys_as_text() {
     );
 
     // The operation that is left, with its times in seconds.
-    let oldest = &look["oldest"][0];
+    let oldest = &seen["oldest"][0];
     assert_eq!(oldest["keys"], json!(["\"a\"", r#""<b>\"</b>""#]));
     assert_eq!(oldest["age"], 0.055);
     assert_eq!(oldest["expires_in"], 0.045);
     assert_eq!(oldest["under_check"], Value::Null);
     assert_eq!(oldest["keys_left_out"], 0);
     assert!(oldest["id"].is_string());
-    assert_eq!(look["oldest"].as_array().unwrap().len(), 1);
-    assert_eq!(look["under_check"], json!([]));
+    assert_eq!(seen["oldest"].as_array().unwrap().len(), 1);
+    assert_eq!(seen["under_check"], json!([]));
 
     // The other waited 30 ms.
     let bounds = TimeHistogram::BOUNDS_S;
     let bucket = bounds.iter().position(|&bound_s| bound_s == 0.05).unwrap();
-    let expired = &look["times"]["expired"];
+    let expired = &seen["times"]["expired"];
     assert_eq!(expired["buckets"][bucket], 1);
     assert_eq!(expired["sums_s"][bucket], 0.03);
-    assert_eq!(look["times"]["lateness"]["count"], 1);
+    assert_eq!(seen["times"]["lateness"]["count"], 1);
 }
 
 #[test]
@@ -124,13 +124,13 @@ fn lists_of_keys_and_operations_are_limited() {
     }
 
     // Ten of each unless set otherwise; six keys of an operation.
-    let look = |live: &Live| event(live)["purgatories"][0].clone();
-    let lengths = |look: &Value| ["busiest", "oldest"].map(|of| look[of].as_array().unwrap().len());
+    let seen = |live: &Live| event(live)["purgatories"][0].clone();
+    let lengths = |seen: &Value| ["busiest", "oldest"].map(|of| seen[of].as_array().unwrap().len());
     let live = Live::new().purgatory(&purgatory);
-    assert_eq!(lengths(&look(&live)), [10, 10]);
+    assert_eq!(lengths(&seen(&live)), [10, 10]);
     let live = live.limit(2);
-    assert_eq!(lengths(&look(&live)), [2, 2]);
-    let oldest = &look(&live)["oldest"][0];
+    assert_eq!(lengths(&seen(&live)), [2, 2]);
+    let oldest = &seen(&live)["oldest"][0];
     assert_eq!(oldest["keys"].as_array().unwrap().len(), 6);
     assert_eq!(oldest["keys_left_out"], 7);
 }
