@@ -50,6 +50,14 @@ pub struct Driver {
     pub(crate) published: crate::observe::metrics::Published,
 }
 
+/// The tasks and threads that the shutdown of a driver leaves.
+pub(crate) struct DriverLeft<T> {
+    /// The tasks that its caller took back.
+    pub(crate) taken: T,
+    /// Threads that have not ended.
+    pub(crate) threads: usize,
+}
+
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver")
@@ -224,6 +232,7 @@ impl Driver {
         stats
     }
 
+    /// Ends the rounds of the reaper, and attaches no more owners.
     fn close(&self) {
         self.reaper.shared.close();
         if let Some(wake) = &self.reaper.wake {
@@ -231,9 +240,9 @@ impl Driver {
         }
     }
 
-    /// Attaches no more, closes all owners, and waits for the threads, for at most `limit`. Returns
-    /// what `take` took before the workers were closed, and how many threads have not ended.
-    pub(crate) fn shutdown<T>(&self, limit: Duration, take: impl FnOnce() -> T) -> (T, usize) {
+    /// Attaches no more, closes all owners, calls `take` before the workers are closed, and waits
+    /// for the threads, for at most `limit`.
+    pub(crate) fn shutdown<T>(&self, limit: Duration, take: impl FnOnce() -> T) -> DriverLeft<T> {
         // A timer's thread may be one of those that would be waited for.
         let limit = if on_timer_thread() {
             Duration::ZERO
@@ -257,7 +266,7 @@ impl Driver {
         if let Some(workers) = &self.workers {
             threads += workers.join(end.since(clock.now()));
         }
-        (taken, threads)
+        DriverLeft { taken, threads }
     }
 }
 

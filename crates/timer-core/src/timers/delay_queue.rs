@@ -168,6 +168,7 @@ impl<T> DelayQueue<T> {
         self.put(deadline, value)
     }
 
+    /// Adds a value that is due at a tick.
     #[inline]
     fn put(&mut self, deadline: u64, value: T) -> Result<TaskId, ScheduleError<T>> {
         if self.driver().is_closed() {
@@ -202,6 +203,7 @@ impl<T> DelayQueue<T> {
         self.move_to(key, deadline)
     }
 
+    /// Reschedules a value to a tick. False if the queue no longer has it.
     fn move_to(&mut self, key: &TaskId, deadline: u64) -> bool {
         let Some(due) = self.wheel.reschedule(*key, deadline) else {
             return false;
@@ -345,12 +347,14 @@ impl<T> DelayQueue<T> {
         }
     }
 
+    /// Sets the owner's wake-up to a tick (Wake before).
     fn sleep_until(&mut self, tick: u64) {
         self.wake_tick = tick;
         let until_ns = self.driver().config.tick.start_ns(tick);
         self.sleep.reset_to(Moment::from_nanos(until_ns));
     }
 
+    /// Reads the clock.
     fn now_tick(&self) -> u64 {
         let driver = self.driver();
         driver.config.tick.round_down(driver.now_ns())

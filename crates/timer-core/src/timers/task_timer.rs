@@ -20,7 +20,7 @@ use crate::{driver::SourceName, observe::metrics::timer_samples};
 use crate::{
     driver::{
         clock::{Moment, Ticks},
-        driver::Driver,
+        driver::{Driver, DriverLeft},
         executor::Job,
         executors::{Due, DueQueue},
         shards::{ShardState, Shards, TimerHandle, WheelOwner},
@@ -328,8 +328,8 @@ impl TimerInner {
         of_tasks + self.of_sleepers(TaskTimer::panicked)
     }
 
-    /// Ends the timer. Returns the tasks that never fired, and how many threads have not ended.
-    pub(crate) fn shutdown(&self, limit: Duration) -> (Vec<Box<dyn TimerTask>>, usize) {
+    /// Ends the timer, and takes back its own tasks that never fired.
+    pub(crate) fn shutdown(&self, limit: Duration) -> DriverLeft<Vec<Box<dyn TimerTask>>> {
         let tasks = || self.tasks.get().map_or_else(Vec::new, TaskTimer::shutdown);
         self.driver.shutdown(limit, tasks)
     }

@@ -70,8 +70,11 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn shutdown(&self, limit: Duration) -> TimerLeft {
-        let (unfired, threads) = self.inner().shutdown(limit);
-        TimerLeft { unfired, threads }
+        let left = self.inner().shutdown(limit);
+        TimerLeft {
+            unfired: left.taken,
+            threads: left.threads,
+        }
     }
 
     /// Runs `task` once `delay` has passed: never early, and at most one tick late on a machine

@@ -199,6 +199,7 @@ impl TimerTaskList {
     }
 }
 
+/// The buckets of a wheel. A bucket's number counts through the levels, the finest first.
 #[derive(Debug)]
 pub(super) struct Buckets {
     geometry: Geometry,
@@ -234,6 +235,7 @@ impl Buckets {
         self.stride as usize / 64
     }
 
+    /// Returns the number of a bucket over all levels: its index in `lists`.
     #[inline]
     fn number(&self, bucket: DueBucket) -> usize {
         bucket.level * self.stride as usize + bucket.slot
@@ -267,6 +269,7 @@ impl Buckets {
         self.lists[(place ^ FIRST) as usize].first
     }
 
+    /// Puts another entry at a place.
     #[inline]
     fn set_entry(&mut self, place: u32, entry: Entry) {
         if place & FIRST == 0 {
@@ -284,11 +287,13 @@ impl Buckets {
         Some(node.deadline(self.entry(node.place).low))
     }
 
+    /// Returns level and slot of the bucket of this number.
     fn level_and_slot(&self, number: usize) -> (usize, usize) {
         let stride = self.stride as usize;
         (number / stride, number % stride)
     }
 
+    /// Returns the number of levels made so far.
     pub(super) fn level_count(&self) -> usize {
         self.occupied.len() / self.words()
     }
@@ -346,6 +351,7 @@ impl Buckets {
         list.push(&mut self.chunks, number as u32, entry)
     }
 
+    /// Adds empty levels, up to this number of them.
     #[cold]
     fn make_levels(&mut self, levels: usize) {
         // Both are whole words a level, so that a bucket's number finds its bit.

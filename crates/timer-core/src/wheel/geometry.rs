@@ -139,6 +139,7 @@ impl DueBucket {
     }
 }
 
+/// The sizes of a wheel's levels, and the arithmetic of their units.
 #[derive(Debug)]
 pub(super) struct Geometry {
     size: u32,
@@ -158,6 +159,7 @@ enum Scale {
 }
 
 impl Geometry {
+    /// Makes a geometry whose rings have `size` slots each.
     pub(crate) fn new(size: WheelSize) -> Self {
         let slots = size.slots() as u64;
         // Most sizes are powers of two, for which a shift divides.
@@ -240,6 +242,7 @@ impl Geometry {
         }
     }
 
+    /// Returns the first tick of a unit.
     #[inline]
     fn start(&self, level: usize, unit: u64) -> u64 {
         let shifted = match &self.scale {

@@ -301,6 +301,7 @@ impl<T> TimingWheel<T> {
         self.cancelled_count += u64::from(self.unlink(index, place));
     }
 
+    /// Returns the node of a task, if the wheel still keeps it.
     #[inline]
     fn node(&self, id: TaskId) -> Option<&Node<T>> {
         step();
@@ -309,6 +310,7 @@ impl<T> TimingWheel<T> {
             .filter(|node| node.sequence == id.sequence)
     }
 
+    /// Returns the node of a task, if the wheel still keeps it.
     #[inline]
     fn node_mut(&mut self, id: TaskId) -> Option<&mut Node<T>> {
         step();
