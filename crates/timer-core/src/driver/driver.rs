@@ -123,10 +123,8 @@ impl Driver {
         let unparker = parker.unparker().clone();
         self.reaper.wake = self.waker(move || unparker.unpark());
         let rounds = self.rounds();
-        self.reaper.threads.start(
-            &format!("{}-reaper", self.config.name),
-            Job::new(move || rounds.run(parker)),
-        )
+        let name = format!("{}-reaper", self.config.name);
+        self.reaper.threads.start(&name, move || rounds.run(parker))
     }
 
     /// Returns the present, in nanoseconds since its clock's origin.

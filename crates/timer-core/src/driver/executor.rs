@@ -111,11 +111,13 @@ impl Threads {
         }
     }
 
-    pub(super) fn start(&self, name: &str, work: Job) -> io::Result<()> {
+    /// Runs `work` on a thread of this name. Refused by the operating system, it is dropped; a
+    /// [`Job`] would run here.
+    pub(super) fn start(&self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         // Counted from here on, also if the thread has not begun yet.
         let running = self.running.begin();
         let thread = spawn(name, move || {
-            inside_timer(|| work.run());
+            let _ = inside_timer(|| contain(work));
             drop(running);
         })?;
         self.handles.lock().push(thread);
@@ -211,9 +213,7 @@ impl Workers {
                     job.run();
                 }
             };
-            workers
-                .threads
-                .start(&format!("{name}-{number}"), Job::new(work))?;
+            workers.threads.start(&format!("{name}-{number}"), work)?;
         }
         Ok(workers)
     }

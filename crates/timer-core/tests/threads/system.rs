@@ -1,6 +1,9 @@
 //! The timer on real threads: nothing here sleeps, and nothing asserts how long anything took.
 
 use std::{
+    env,
+    io::Read,
+    process::{Command, Stdio},
     sync::{
         Arc, Barrier, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -11,8 +14,8 @@ use std::{
 };
 
 use timer_core::{
-    Advanced, Clock, Executor, Job, ManualTimer, Moment, SystemClock, SystemTimer, TaskTimer,
-    TickLength, Timer, TimerError, TimingWheel,
+    Advanced, BuildError, Clock, Executor, Job, ManualTimer, Moment, SystemClock, SystemTimer,
+    TaskTimer, TickLength, Timer, TimerError, TimingWheel,
     driver::{Shards, WheelOwner},
 };
 
@@ -300,6 +303,35 @@ fn a_shutdown_waits_for_what_is_running_or_its_limit() {
             assert_eq!(caller.join().unwrap(), (0, true));
         }
     });
+}
+
+/// In a process of its own, whose threads would need a stack that no machine has.
+#[test]
+fn a_timer_without_threads_is_an_error() {
+    const STACK: &str = "RUST_MIN_STACK";
+    let huge = (1_u64 << 60).to_string();
+    if env::var(STACK).is_ok_and(|stack| stack == huge) {
+        for builder in [SystemTimer::builder(), SystemTimer::builder().inline()] {
+            assert!(matches!(builder.build(), Err(BuildError::Thread(_))));
+        }
+        return;
+    }
+    let mut again = Command::new(env::current_exe().unwrap());
+    again.args(["--exact", "system::a_timer_without_threads_is_an_error"]);
+    let piped = again.env(STACK, &huge).stdout(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    // Its output ends with it, which may be never.
+    let mut stdout = child.stdout.take().unwrap();
+    let (send, output) = mpsc::channel();
+    thread::spawn(move || {
+        let mut said = String::new();
+        stdout.read_to_string(&mut said).unwrap();
+        send.send(said)
+    });
+    let said = output.recv_timeout(MINUTE);
+    let _ = child.kill(); // it may have ended
+    assert!(child.wait().unwrap().success(), "{said:?}");
+    assert!(said.is_ok_and(|said| said.contains("1 passed")));
 }
 
 /// The wheels of an owner whose first turn panics, and the end of each round.
