@@ -427,9 +427,9 @@ impl Timeout {
     #[inline]
     pub(crate) fn deadline(self, tick: TickLength, now_ns: u64) -> Option<u64> {
         match self {
+            Timeout::Never | Timeout::At(Moment::NEVER) => None,
             Timeout::At(deadline) => Some(tick.round_up(deadline.as_nanos())),
             Timeout::After(delay) => Some(tick.deadline(now_ns, delay)),
-            Timeout::Never => None,
         }
     }
 

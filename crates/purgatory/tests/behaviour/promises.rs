@@ -136,6 +136,22 @@ fn nothing_expires_early() {
     assert_eq!(past.unwrap(), ParkResult::Ended(Expired));
 }
 
+#[test]
+fn a_timeout_at_the_end_of_time_is_never_work() {
+    let (timer, purgatory) = waiting();
+    for timeout in [
+        Timeout::After(Duration::MAX),
+        Timeout::At(Moment::NEVER),
+        Timeout::Never,
+    ] {
+        Probe::parked(&purgatory, &["a"], timeout);
+        assert_eq!(
+            (timer.next_due_in(), timer.advance_to_next()),
+            (None, false)
+        );
+    }
+}
+
 /// One thread is inside a check, another inside a callback: events, cancels and the timer go on.
 #[test]
 fn no_thread_waits_for_a_check_or_a_callback() {

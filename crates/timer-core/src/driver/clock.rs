@@ -268,6 +268,16 @@ impl TickLength {
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
+    /// Returns the tick of a deadline at a moment, rounded up; `u64::MAX` for the end of time,
+    /// which no clock reaches.
+    #[inline]
+    pub(crate) fn deadline_at(self, deadline: Moment) -> u64 {
+        match deadline {
+            Moment::NEVER => u64::MAX,
+            Moment(deadline_ns) => self.round_up(deadline_ns),
+        }
+    }
+
     /// Returns the moment at which `tick` begins, in nanoseconds; `u64::MAX` when it lies beyond
     /// them.
     pub fn start_ns(self, tick: u64) -> u64 {

@@ -164,7 +164,7 @@ impl<T> DelayQueue<T> {
     /// # Errors
     /// Returns an error as [`insert`](Self::insert) does.
     pub fn insert_at(&mut self, value: T, deadline: Moment) -> Result<TaskId, ScheduleError<T>> {
-        let deadline = self.driver().config.tick.round_up(deadline.as_nanos());
+        let deadline = self.driver().config.tick.deadline_at(deadline);
         self.put(deadline, value)
     }
 
@@ -199,7 +199,7 @@ impl<T> DelayQueue<T> {
     /// Resets as [`reset`](Self::reset) does, to a moment of the timer's clock, as in
     /// [`insert_at`](Self::insert_at).
     pub fn reset_at(&mut self, key: &TaskId, deadline: Moment) -> bool {
-        let deadline = self.driver().config.tick.round_up(deadline.as_nanos());
+        let deadline = self.driver().config.tick.deadline_at(deadline);
         self.move_to(key, deadline)
     }
 

@@ -115,8 +115,9 @@ impl ManualTimer {
     }
 
     /// Returns the time until any wheel has work: a task is due, or tasks are handed down to a
-    /// finer level. `None` when nothing is pending. An event loop sleeps for this long at most,
-    /// then calls [`advance`](Self::advance). O(wheels); each wheel is locked for a moment.
+    /// finer level. `None` when nothing is pending, or only at the end of time. An event loop
+    /// sleeps for this long at most, then calls [`advance`](Self::advance). O(wheels); each wheel
+    /// is locked for a moment.
     ///
     /// ```
     /// use std::time::Duration;
@@ -209,10 +210,15 @@ impl ManualTimer {
         .await;
     }
 
-    /// Returns the tick at which any wheel next has work.
+    /// Returns the tick at which any wheel next has work; `None` for never.
     fn next_tick(&self) -> Option<u64> {
         let owners = self.inner.driver.reaper.shared.owners();
-        owners.iter().filter_map(LiveOwner::next_due).min()
+        let next_tick = owners.iter().filter_map(LiveOwner::next_due).min()?;
+        // No clock reaches the end of time.
+        match self.inner.driver.config.tick.start_ns(next_tick) {
+            u64::MAX => None,
+            _ => Some(next_tick),
+        }
     }
 
     /// Advances to one tick that has work, or over the last stretch to the goal; false when there.

@@ -158,10 +158,8 @@ impl Sleep {
 
     /// Returns the first tick at or after the deadline. The end of time is never reached.
     fn deadline(&self) -> u64 {
-        match self.deadline_ns {
-            u64::MAX => u64::MAX,
-            deadline_ns => self.tick().round_up(deadline_ns),
-        }
+        self.tick()
+            .deadline_at(Moment::from_nanos(self.deadline_ns))
     }
 
     /// Leaves this waker on the wheel. False if the sleep is no longer registered.

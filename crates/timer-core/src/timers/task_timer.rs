@@ -152,7 +152,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// # Errors
     /// Returns an error as [`schedule`](Self::schedule) does.
     pub fn schedule_at(&self, deadline: Moment, task: T) -> Result<TimerHandle, ScheduleError<T>> {
-        let deadline = self.tasks.driver.config.tick.round_up(deadline.as_nanos());
+        let deadline = self.tasks.driver.config.tick.deadline_at(deadline);
         self.tasks.insert(Ticks::without_now(deadline), task)
     }
 

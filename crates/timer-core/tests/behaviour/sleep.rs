@@ -106,10 +106,14 @@ fn what_lies_beyond_the_end_of_time_never_comes() {
         let mut beat = timer.interval(Duration::MAX).unwrap();
         assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_pending()));
         assert!(tick(&mut beat, &task).is_pending());
+        assert_eq!(
+            (timer.next_due_in(), timer.advance_to_next()),
+            (None, false)
+        );
         timer.advance(Duration::MAX);
         assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_pending()));
         assert!(tick(&mut beat, &task).is_pending());
-        assert_eq!(task.times(), 0);
+        assert_eq!((task.times(), timer.advance_to_next()), (0, false));
         timer.shutdown(Duration::MAX);
         assert_eq!(task.times(), 3);
     }
