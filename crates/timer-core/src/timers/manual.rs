@@ -115,9 +115,9 @@ impl ManualTimer {
     }
 
     /// Returns the time until any wheel has work: a task is due, or tasks are handed down to a
-    /// finer level. `None` when nothing is pending, or only at the end of time. An event loop
-    /// sleeps for this long at most, then calls [`advance`](Self::advance). O(wheels); each wheel
-    /// is locked for a moment.
+    /// finer level. `None` when nothing is pending, or only at the end of time, and after shutdown.
+    /// An event loop sleeps for this long at most, then calls [`advance`](Self::advance).
+    /// O(wheels); each wheel is locked for a moment.
     ///
     /// ```
     /// use std::time::Duration;
@@ -210,8 +210,11 @@ impl ManualTimer {
         .await;
     }
 
-    /// Returns the tick at which any wheel next has work; `None` for never.
+    /// Returns the tick at which any wheel next has work; `None` for never, and after shutdown.
     fn next_tick(&self) -> Option<u64> {
+        if self.inner.driver.is_closed() {
+            return None;
+        }
         let owners = self.inner.driver.reaper.shared.owners();
         let next_tick = owners.iter().filter_map(LiveOwner::next_due).min()?;
         // No clock reaches the end of time.
@@ -234,9 +237,12 @@ impl ManualTimer {
         // While its tasks run, the clock shows their tick.
         self.clock.advance_to(tick.start_ns(next_tick));
         let now_tick = tick.round_down(self.clock.now_ns());
-        // The owners' tasks run one owner after the other.
+        // The owners' tasks run one owner after the other, unless one of them shuts the timer down.
         let shared = &self.inner.driver.reaper.shared;
         for owner in shared.owners() {
+            if shared.is_closed() {
+                break;
+            }
             for shard in 0..owner.shard_count {
                 // Only the shards that are due.
                 if owner

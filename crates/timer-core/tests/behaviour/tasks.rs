@@ -10,7 +10,7 @@ use timer_core::{
     WheelSize,
 };
 
-use crate::support::{HOUR, MS, SECOND, over, poll};
+use crate::support::{HOUR, MINUTE, MS, SECOND, over, poll};
 
 /// Times at which tasks ran, in ms.
 #[derive(Clone, Default)]
@@ -124,6 +124,35 @@ fn a_task_at_the_end_of_time_is_never_work() {
         assert!(poll(&mut Box::pin(queue.next())).is_pending());
         assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 3);
     }
+}
+
+#[test]
+fn a_closed_manual_timer_fires_nothing() {
+    let timer = ManualTimer::new();
+    let (send, fired) = mpsc::channel();
+    let tasks = timer.with_handler(move |number: u64| send.send(number).unwrap());
+    // One in the tick of the shutdown, by a task that runs before it, and one later.
+    for delay in [MS, SECOND] {
+        tasks.schedule(delay, delay.as_millis() as u64).unwrap();
+    }
+    let own = timer.schedule(HOUR, || ()).unwrap();
+    let inside = timer.clone();
+    let (hand_back, left) = mpsc::channel();
+    let shut_down = move || hand_back.send(inside.shutdown(Duration::MAX).unfired.len());
+    timer.schedule(MS, move || shut_down().unwrap()).unwrap();
+    timer.advance(MINUTE);
+    assert_eq!((left.try_recv(), timer.cancel(own)), (Ok(1), false));
+    assert_eq!(
+        (timer.next_due_in(), timer.advance_to_next()),
+        (None, false)
+    );
+
+    // Time goes on, and what never fired can still be taken back.
+    assert_eq!(timer.now().as_nanos(), 60_000_000_000);
+    assert_eq!(fired.try_iter().count(), 0);
+    let mut unfired = tasks.shutdown();
+    unfired.sort_unstable();
+    assert_eq!(unfired, [1, 1000]);
 }
 
 #[test]
