@@ -182,12 +182,11 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// A panic of `reach` reaches the caller, with nothing locked. The task stays pending, as
     /// `reach` left it.
     pub fn with<R>(&self, handle: TimerHandle, reach: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.tasks
-            .shards
-            .lock(handle.shard())
-            .wheel
-            .get_mut(handle.id())
-            .map(reach)
+        // Unused, it is dropped after unlocking.
+        let mut reach = Some(reach);
+        let mut shard = self.tasks.shards.lock(handle.shard());
+        let task = shard.wheel.get_mut(handle.id())?;
+        reach.take().map(|reach| reach(task))
     }
 
     /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle, and

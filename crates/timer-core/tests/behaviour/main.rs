@@ -12,4 +12,5 @@ mod kafka_regressions;
 mod sleep;
 mod stats;
 mod tasks;
+mod unlocked;
 mod worked_numbers;
