@@ -264,10 +264,13 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
         let Some(tasks) = self.shared.tasks() else {
             return;
         };
-        self.due_ns = self.pace.next_ns(self.due_ns, tasks.driver().now_ns());
+        // By a clock that panics, the run took no time.
+        let ended_ns = contain(|| tasks.driver().now_ns());
+        let counted_ns = *ended_ns.as_ref().unwrap_or(&self.due_ns);
+        self.due_ns = self.pace.next_ns(self.due_ns, counted_ns);
         let _ = self.put_back(&tasks); // refused: the timer was shut down
-        if let Err(message) = result {
-            tasks.report(&message);
+        for panicked in [result.err(), ended_ns.err()].into_iter().flatten() {
+            tasks.report(&panicked);
         }
     }
 }
@@ -357,7 +360,49 @@ impl Interval {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
     use super::*;
+    use crate::{
+        driver::{clock::Clock, driver::Driver, shards::WheelOwner},
+        sync::plain,
+    };
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A clock that stands at 0, and panics once after it was told to.
+    #[derive(Debug)]
+    struct Panicking(Arc<AtomicBool>);
+
+    impl Clock for Panicking {
+        fn now_ns(&self) -> u64 {
+            assert!(!self.0.swap(false, SeqCst), "the clock panics");
+            0
+        }
+    }
+
+    #[test]
+    fn a_clock_that_panics_after_a_run_ends_no_task() {
+        for pace in [Pace::Rate(MS), Pace::Delay(MS)] {
+            let panics = Arc::new(AtomicBool::new(false));
+            let reported = Arc::new(plain::Mutex::default());
+            let mut driver = Driver::new();
+            driver.clock = Arc::new(Panicking(panics.clone()));
+            let hook: Arc<plain::Mutex<Vec<String>>> = reported.clone();
+            driver.config.on_panic = Some(Arc::new(move |said| hook.lock().push(said.to_owned())));
+            let tasks = TaskTimer::on(Arc::new(driver), <dyn TimerTask>::run, false);
+            let act = move || panics.store(true, SeqCst);
+            let beat = start(&tasks, MS, pace, act).unwrap();
+            // Each run is followed by a clock that panics, and by the next run.
+            for run in 1..=3 {
+                assert_eq!(tasks.tasks.advance(0, run).fired, 1, "{pace:?}, run {run}");
+                tasks.tasks.clone().round_over();
+                assert_eq!((tasks.panicked(), tasks.len()), (run, 1));
+            }
+            assert_eq!(*reported.lock(), ["the clock panics"; 3]);
+            assert!(beat.cancel() && tasks.is_empty());
+        }
+    }
 
     #[test]
     fn a_fixed_rate_keeps_its_beat_and_skips_missed_runs() {
