@@ -117,7 +117,9 @@ impl Threads {
         // Counted from here on, also if the thread has not begun yet.
         let running = self.running.begin();
         let thread = spawn(name, move || {
-            let _ = inside_timer(|| contain(work));
+            // For good: thread-locals are dropped after the work.
+            let _ = OF_A_TIMER.try_with(|of_a_timer| of_a_timer.set(true));
+            let _ = contain(work);
             drop(running);
         })?;
         self.handles.lock().push(thread);
@@ -239,25 +241,8 @@ impl Drop for Workers {
 
 thread_local! {
     #[allow(clippy::missing_const_for_thread_local, reason = "a model's cannot be")]
-    static OF_A_TIMER: Cell<bool> = Cell::new(false);
-}
-
-/// Marks the thread as a timer's while `work` runs: the whole of a thread that a timer started, or
-/// a part of a runtime's task.
-pub(super) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
-    /// Restores the mark, also when `work` panics.
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            let _ = OF_A_TIMER.try_with(|of_a_timer| of_a_timer.set(self.0));
-        }
-    }
-    // A thread that ends has no mark any more, and counts as a timer's.
-    let before = OF_A_TIMER
-        .try_with(|of_a_timer| of_a_timer.replace(true))
-        .unwrap_or(true);
-    let _restore = Restore(before);
-    work()
+    /// True on a timer's own threads, and on others in the parts that do its work.
+    pub(super) static OF_A_TIMER: Cell<bool> = Cell::new(false);
 }
 
 /// Returns true on a timer's thread: see [`Driver::on_timer_thread`](crate::driver::Driver).

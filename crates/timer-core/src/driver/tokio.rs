@@ -22,11 +22,28 @@ use crate::{
     driver::{
         clock::Clock,
         driver::Driver,
-        executor::{Executor, Job, inside_timer},
+        executor::{Executor, Job, OF_A_TIMER},
         reaper::{Pause, Rounds},
     },
     panics::contain,
 };
+
+/// Marks the thread as a timer's while `work` runs, which is a part of a runtime's task.
+fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
+    /// Restores the mark, also when `work` panics.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let _ = OF_A_TIMER.try_with(|of_a_timer| of_a_timer.set(self.0));
+        }
+    }
+    // A thread that ends has no mark any more, and counts as a timer's.
+    let before = OF_A_TIMER
+        .try_with(|of_a_timer| of_a_timer.replace(true))
+        .unwrap_or(true);
+    let _restore = Restore(before);
+    work()
+}
 
 /// A job that runs when it is dropped, with its runtime entered.
 struct JobInRuntime {

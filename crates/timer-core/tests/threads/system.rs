@@ -1,6 +1,7 @@
 //! The timer on real threads: nothing here sleeps, and nothing asserts how long anything took.
 
 use std::{
+    cell::RefCell,
     env,
     io::Read,
     process::{Command, Stdio},
@@ -303,6 +304,34 @@ fn a_shutdown_waits_for_what_is_running_or_its_limit() {
             assert_eq!(caller.join().unwrap(), (0, true));
         }
     });
+}
+
+thread_local! {
+    /// Dropped as its thread ends.
+    static AT_THREADS_END: RefCell<Option<ShutsDown>> = const { RefCell::new(None) };
+}
+
+/// Shuts its timer down as it is dropped, and sends how many threads had not ended.
+struct ShutsDown(SystemTimer, mpsc::Sender<usize>);
+
+impl Drop for ShutsDown {
+    fn drop(&mut self) {
+        let _ = self.1.send(self.0.shutdown(Duration::MAX).threads);
+    }
+}
+
+#[test]
+fn a_shutdown_at_a_workers_end_does_not_wait() {
+    let timer = SystemTimer::new().unwrap();
+    let (send, left) = mpsc::channel();
+    let shuts_down = ShutsDown(timer.clone(), send);
+    let keep = move || AT_THREADS_END.set(Some(shuts_down));
+    timer.schedule(Duration::ZERO, keep).unwrap();
+    while timer.stats().fired == 0 {
+        thread::yield_now();
+    }
+    timer.shutdown(Duration::ZERO);
+    left.recv().unwrap(); // a thread that joins itself ends the process
 }
 
 /// In a process of its own, whose threads would need a stack that no machine has.
