@@ -6,7 +6,7 @@
 
 use std::{
     fmt, io,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 
@@ -105,12 +105,13 @@ impl Driver {
         if self.config.grace.is_none() {
             return Some(Arc::new(wake));
         }
-        let shared = self.reaper.shared.clone();
+        // Not all of what is shared: that has the bells, and they have this function.
+        let called_ns = self.reaper.shared.called_ns.clone();
         let clock = self.clock.clone();
         Some(Arc::new(move || {
             // Without a time, of a clock that panics, it is only woken.
             if let Ok(now_ns) = contain(|| clock.now_ns()) {
-                shared.note_call(now_ns);
+                called_ns.fetch_min(now_ns, Ordering::AcqRel);
             }
             wake();
         }))

@@ -83,7 +83,7 @@ pub(crate) struct Shared {
     /// Tasks cancelled on wheels that are gone.
     pub(crate) cancelled: Arc<AtomicU64>,
     /// The first call of the reaper since its last round, with a grace; `u64::MAX` for never.
-    called_ns: AtomicU64,
+    pub(super) called_ns: Arc<AtomicU64>,
     /// A copy of `closed`, read without the lock to refuse early.
     is_closed: AtomicBool,
 }
@@ -94,7 +94,7 @@ impl Shared {
             owners: Mutex::new(Owners::default()),
             counts: plain::Mutex::default(),
             cancelled: Arc::default(),
-            called_ns: AtomicU64::new(u64::MAX),
+            called_ns: Arc::new(AtomicU64::new(u64::MAX)),
             is_closed: AtomicBool::new(false),
         })
     }
@@ -138,11 +138,6 @@ impl Shared {
     pub(crate) fn owners(&self) -> Vec<LiveOwner> {
         let owners = self.owners.lock();
         owners.all.iter().filter_map(Attached::upgrade).collect()
-    }
-
-    /// Notes that the reaper was called, before it is woken.
-    pub(super) fn note_call(&self, now_ns: u64) {
-        self.called_ns.fetch_min(now_ns, Ordering::AcqRel);
     }
 
     /// Counts a contained panic of the reaper's, and calls the timer's hook.

@@ -20,7 +20,7 @@ use timer_core::{
     driver::{Shards, WheelOwner},
 };
 
-use crate::support::{HOUR, Later, MINUTE, MS, Stop, TellsWhere, race};
+use crate::support::{HOUR, Later, MINUTE, MS, SECOND, Stop, TellsWhere, poll, race};
 
 /// Schedules a task that sends a value.
 fn send<V: Send + 'static>(timer: &impl Timer, after: Duration, to: &mpsc::Sender<V>, value: V) {
@@ -304,6 +304,34 @@ fn a_shutdown_waits_for_what_is_running_or_its_limit() {
             assert_eq!(caller.join().unwrap(), (0, true));
         }
     });
+}
+
+/// A clock that stands still, and shows whether anything still has it.
+#[derive(Debug)]
+struct Counted(#[expect(dead_code, reason = "counted")] Arc<()>);
+
+impl Clock for Counted {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_timer_that_is_gone_leaves_nothing_behind() {
+    let alive = Arc::new(());
+    for grace in [None, Some(SECOND)] {
+        let mut builder = SystemTimer::builder().clock(Counted(alive.clone()));
+        if let Some(bound) = grace {
+            builder = builder.grace(bound);
+        }
+        let timer = builder.build().unwrap();
+        let beat = timer.schedule_at_fixed_rate(MS, MS, || ()).unwrap();
+        assert!(poll(&mut timer.sleep(HOUR)).is_pending());
+        timer.shutdown(Duration::MAX);
+        drop(timer);
+        assert_eq!(Arc::strong_count(&alive), 1, "grace: {grace:?}");
+        assert!(beat.cancel());
+    }
 }
 
 thread_local! {
