@@ -1,7 +1,13 @@
 //! `ManualTimer`: the same wheels and the same hand-over, with a clock that the program advances.
 //! For tests, simulations and event loops.
 
-use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use crate::{
     driver::{
@@ -87,7 +93,12 @@ impl ManualTimer {
                 return;
             }
         }
-        while self.step() {}
+        // A panic of an owner of wheels ends this call, and no later one takes it for running.
+        let stepped = catch_unwind(AssertUnwindSafe(|| while self.step() {}));
+        if let Err(panicked) = stepped {
+            *self.target_ns.lock() = None;
+            resume_unwind(panicked);
+        }
     }
 
     /// Advances the clock by `by`, but not the wheels, as a slow task does. Tasks that fell due

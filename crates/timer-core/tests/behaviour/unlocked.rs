@@ -1,11 +1,23 @@
 //! Code of the user's that is dropped or called by the timer: nothing is locked meanwhile, and its
 //! panics leave the timer working.
 
-use std::{sync::mpsc, thread, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
 
-use timer_core::{ManualTimer, TaskTimer, Timer};
+use timer_core::{
+    Advanced, ManualTimer, TaskTimer, Timer, TimingWheel,
+    driver::{Shards, WheelOwner},
+};
 
-use crate::support::MS;
+use crate::support::{MS, SECOND};
 
 /// Fails if `run` panics, or waits for a lock that it has.
 fn in_time(run: impl FnOnce() + Send + 'static) {
@@ -48,4 +60,64 @@ fn a_closure_for_a_gone_task_is_dropped_unlocked() {
         let unused = OnDrop::looks_into(&tasks);
         assert_eq!(tasks.with(handle, move |_| drop(unused)), None);
     });
+}
+
+/// An owner of wheels that panics where it is told to.
+struct Panicking {
+    shards: Shards<TimingWheel<()>>,
+    in_advance: AtomicBool,
+    at_close: bool,
+    fired: AtomicUsize,
+    closed: AtomicBool,
+}
+
+impl Panicking {
+    /// Attached, with a task that is due after 5 ms.
+    fn on(timer: &ManualTimer, in_advance: bool, at_close: bool) -> Arc<Self> {
+        let driver = timer.driver();
+        let owner = Arc::new(Panicking {
+            shards: driver.shards(1, |_, wheel| wheel),
+            in_advance: in_advance.into(),
+            at_close,
+            fired: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+        });
+        assert!(driver.attach(&owner, &owner.shards));
+        owner.shards.lock(0).insert(5, ()).unwrap();
+        owner
+    }
+}
+
+impl WheelOwner for Panicking {
+    fn advance(&self, shard: usize, now_tick: u64) -> Advanced {
+        assert!(!self.in_advance.swap(false, SeqCst), "in an advance");
+        let mut shard = self.shards.lock(shard);
+        let advanced = shard.advance(now_tick, usize::MAX, |task| task.take());
+        self.fired.fetch_add(advanced.fired, SeqCst);
+        advanced
+    }
+
+    fn round_over(self: Arc<Self>) {}
+
+    fn next_due(&self, shard: usize) -> Option<u64> {
+        self.shards.next_due(shard)
+    }
+
+    fn timer_closed(self: Arc<Self>) {
+        assert!(!self.at_close, "at the close");
+        self.closed.store(true, SeqCst);
+    }
+}
+
+#[test]
+fn a_panic_ends_one_advance_of_a_manual_timer() {
+    let timer = ManualTimer::new();
+    let owner = Panicking::on(&timer, true, false);
+    let advanced = catch_unwind(AssertUnwindSafe(|| timer.advance(SECOND)));
+    assert!(advanced.is_err());
+    assert_eq!(timer.now().as_nanos(), 5_000_000);
+    // The next one is a call of its own, and makes up for it.
+    timer.advance(SECOND);
+    assert_eq!(owner.fired.load(SeqCst), 1);
+    assert_eq!(timer.now().as_nanos(), 1_005_000_000);
 }
