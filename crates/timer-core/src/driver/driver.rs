@@ -252,9 +252,7 @@ impl Driver {
         let end = clock.now() + limit;
         // 1. No owner is attached any more, the rounds end, and the owners close.
         self.close();
-        for owner in self.reaper.shared.owners() {
-            owner.wheels.timer_closed();
-        }
+        self.reaper.shared.close_owners(&self.config.on_panic);
         // Jobs of what the closing ended are queued by now; the workers finish those.
         let taken = take();
         if let Some(workers) = &self.workers {

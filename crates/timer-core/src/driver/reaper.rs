@@ -146,6 +146,15 @@ impl Shared {
         hook.report(message);
     }
 
+    /// Closes the wheels of all owners. A panic of one is reported, and does not reach the next.
+    pub(super) fn close_owners(&self, on_panic: &PanicHook) {
+        for owner in self.owners() {
+            if let Err(panicked) = contain(|| owner.wheels.timer_closed()) {
+                self.report_panic(on_panic, &panicked);
+            }
+        }
+    }
+
     /// Counts the work of one advance of a wheel.
     pub(crate) fn count(&self, advanced: Advanced) {
         let mut counts = self.counts.lock();
@@ -300,9 +309,7 @@ impl Rounds {
     #[cfg(feature = "tokio")]
     pub(crate) fn abandon(&mut self) {
         if self.shared.close() {
-            for owner in self.shared.owners() {
-                let _ = contain(|| owner.wheels.timer_closed());
-            }
+            self.shared.close_owners(&self.on_panic);
         }
     }
 

@@ -364,8 +364,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        driver::{clock::Clock, driver::Driver, shards::WheelOwner},
+        driver::{clock::Clock, config::PanicHook, driver::Driver, shards::WheelOwner},
         sync::plain,
+        timers::task_timer::AtShutdown,
     };
 
     const MS: Duration = Duration::from_millis(1);
@@ -389,8 +390,8 @@ mod tests {
             let mut driver = Driver::new();
             driver.clock = Arc::new(Panicking(panics.clone()));
             let hook: Arc<plain::Mutex<Vec<String>>> = reported.clone();
-            driver.config.on_panic = Some(Arc::new(move |said| hook.lock().push(said.to_owned())));
-            let tasks = TaskTimer::on(Arc::new(driver), <dyn TimerTask>::run, false);
+            driver.config.on_panic = PanicHook::new(move |said| hook.lock().push(said.to_owned()));
+            let tasks = TaskTimer::on(Arc::new(driver), <dyn TimerTask>::run, AtShutdown::Keep);
             let act = move || panics.store(true, SeqCst);
             let beat = start(&tasks, MS, pace, act).unwrap();
             // Each run is followed by a clock that panics, and by the next run.

@@ -121,3 +121,14 @@ fn a_panic_ends_one_advance_of_a_manual_timer() {
     assert_eq!(owner.fired.load(SeqCst), 1);
     assert_eq!(timer.now().as_nanos(), 1_005_000_000);
 }
+
+#[test]
+fn a_panic_at_the_close_of_one_closes_the_others() {
+    let timer = ManualTimer::new();
+    let owners = [true, false, true].map(|at_close| Panicking::on(&timer, false, at_close));
+    let left = timer.schedule(SECOND, || ()).unwrap();
+    assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 1);
+    let closed = owners.map(|owner| owner.closed.load(SeqCst));
+    assert_eq!((closed, timer.stats().panics), ([false, true, false], 2));
+    assert!(!timer.cancel(left));
+}
