@@ -315,23 +315,20 @@ impl Rounds {
 
     /// Counts a round and its work.
     fn count(&self, totals: Totals, began_ns: u64) {
-        // The clock is read, and may panic, with nothing locked.
-        let worked = totals.fired + totals.cascaded > 0;
-        let ended_ns = if worked {
-            self.clock.now_ns()
-        } else {
-            began_ns
-        };
         // A round without work counts as a wake-up alone.
+        let worked = totals.fired + totals.cascaded > 0;
         let mut counts = self.shared.counts.lock();
         counts.wake_ups += u64::from(self.woken);
-        if worked {
-            counts.fired += totals.fired;
-            counts.cascaded += totals.cascaded;
-            counts.turns.record(ended_ns.saturating_sub(began_ns));
-        } else {
+        if !worked {
             counts.spurious_wake_ups += u64::from(self.woken && !totals.called);
+            return;
         }
+        counts.fired += totals.fired;
+        counts.cascaded += totals.cascaded;
+        drop(counts);
+        // The clock is read, and may panic, with nothing locked. Then the round is not timed.
+        let took_ns = self.clock.now_ns().saturating_sub(began_ns);
+        self.shared.counts.lock().turns.record(took_ns);
     }
 
     /// Takes in new owners; true when there are some, `None` when the timer was closed.

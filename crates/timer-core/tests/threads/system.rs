@@ -306,6 +306,38 @@ fn a_shutdown_waits_for_what_is_running_or_its_limit() {
     });
 }
 
+/// The machine's clock, which panics once after it was told to.
+#[derive(Debug)]
+struct PanicsOnce(SystemClock, Arc<AtomicBool>);
+
+impl Clock for PanicsOnce {
+    fn now_ns(&self) -> u64 {
+        assert!(!self.1.swap(false, SeqCst), "the clock panics");
+        self.0.now_ns()
+    }
+}
+
+#[test]
+fn a_round_whose_clock_panics_is_counted() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let clock = PanicsOnce(SystemClock::new(), panics.clone());
+    let builder = SystemTimer::builder().clock(clock).inline();
+    let timer = builder.build().unwrap();
+    // The reaper runs the task, and reads the clock then.
+    timer
+        .schedule(MS, move || panics.store(true, SeqCst))
+        .unwrap();
+    while timer.stats().panics == 0 {
+        thread::yield_now();
+    }
+    let stats = timer.stats();
+    assert_eq!((stats.fired, stats.pending), (1, 0));
+    // It goes on.
+    let (to, fired) = mpsc::channel();
+    send(&timer, MS, &to, ());
+    fired.recv().unwrap();
+}
+
 /// A clock that stands still, and shows whether anything still has it.
 #[derive(Debug)]
 struct Counted(#[expect(dead_code, reason = "counted")] Arc<()>);
