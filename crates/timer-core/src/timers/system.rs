@@ -170,7 +170,7 @@ impl SystemTimerBuilder {
     }
 
     /// After a pause of the process, gives its threads `bound` to read what arrived meanwhile
-    /// before anything expires. Off by default.
+    /// before anything expires. Off by default, and with a bound of zero.
     ///
     /// A process that is stopped for a while (SIGSTOP, a debugger, a frozen container) finds many
     /// deadlines passed as it goes on, while heartbeats that came in time lie unread in its
@@ -194,7 +194,8 @@ impl SystemTimerBuilder {
     /// # Ok::<(), timer_core::BuildError>(())
     /// ```
     pub fn grace(mut self, bound: Duration) -> Self {
-        self.driver.config.grace = Some(bound);
+        // Each round would be later than a bound of zero, and begin another period.
+        self.driver.config.grace = Some(bound).filter(|bound| !bound.is_zero());
         self
     }
 

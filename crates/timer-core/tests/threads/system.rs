@@ -88,6 +88,21 @@ fn starting_and_stopping_timers_wakes_nobody() {
 }
 
 #[test]
+fn a_grace_of_zero_does_not_keep_the_reaper_awake() {
+    let builder = SystemTimer::builder().grace(Duration::ZERO);
+    let timer = builder.build().unwrap();
+    timer.schedule(HOUR, || unreachable!("shut down")).unwrap();
+    let (to, fired) = mpsc::channel();
+    for _ in 0..100 {
+        send(&timer, MS, &to, ());
+        fired.recv().unwrap();
+    }
+    timer.shutdown(Duration::MAX);
+    let stats = timer.stats();
+    assert!(stats.wake_ups < 1000 && stats.graces == 0, "{stats:?}");
+}
+
+#[test]
 fn each_task_of_many_threads_runs_or_is_cancelled() {
     let timer = SystemTimer::builder().workers(2).build().unwrap();
     let (send, fired) = mpsc::channel();
