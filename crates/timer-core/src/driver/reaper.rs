@@ -417,6 +417,10 @@ impl OwnerSchedule {
     ///
     /// A shard whose advance panics is visited again later; the others go on.
     fn advance_due(&mut self, round: &mut Round<'_>) -> bool {
+        // A task that runs in place may have shut the timer down in this round.
+        if round.shared.is_closed() {
+            return true;
+        }
         let mut signalled = 0;
         let mut advanced_wheels = None;
         for (shard, next_due) in self.next_due.iter_mut().enumerate() {

@@ -169,6 +169,25 @@ fn a_shutdown_in_a_task_does_not_wait_for_itself() {
     assert_eq!(done.recv().unwrap(), 0);
 }
 
+/// Both are due in one round, in which the first owner of wheels shuts the timer down.
+#[test]
+fn a_shutdown_in_a_round_fires_nothing_after_it() {
+    let hand = ManualTimer::new();
+    let builder = SystemTimer::builder().clock(hand.clock()).inline();
+    let timer = builder.build().unwrap();
+    let inside = timer.clone();
+    let (send, done) = mpsc::channel();
+    let shut_down = move || send.send(inside.shutdown(Duration::MAX).threads).unwrap();
+    timer.schedule(MS, shut_down).unwrap();
+    let (send, fired) = mpsc::channel();
+    let tasks = timer.with_handler(move |number: u64| send.send(number).unwrap());
+    tasks.schedule(MS, 7).unwrap();
+    hand.pass(MS);
+    assert_eq!(done.recv(), Ok(1)); // its own thread
+    timer.shutdown(Duration::MAX);
+    assert_eq!((fired.try_iter().count(), tasks.shutdown()), (0, vec![7]));
+}
+
 /// Tasks due in one tick go to as many workers as there are: each task waits for three others.
 #[test]
 fn what_falls_due_together_is_spread_over_the_workers() {
