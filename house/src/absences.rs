@@ -97,7 +97,7 @@ fn only_reaper_workers_waits_and_shutdown_block() {
         &["parker.park", ".join(", ".recv(", "thread::sleep"],
         |_| true,
     );
-    let futures = ["wait", "purgatory", "builder", "monitor", "watermarks"];
+    let futures = ["purgatory/end", "monitor"];
     absent("purgatory", &[".wait("], |name| !futures.contains(&name));
     absent("purgatory", &["thread::park"], |name| name != "wait");
 }

@@ -139,17 +139,14 @@ pub mod sync;
 
 mod boxed;
 mod builder;
-mod ends;
 mod engine;
 mod error;
-mod events;
 pub mod guide;
 mod monitor;
 mod operation;
 mod origin;
 mod permits;
 mod purgatory;
-mod reach;
 mod reason;
 mod replies;
 mod reply_scope;
@@ -170,7 +167,7 @@ pub use operation::{
     TakenForKey, Timeout,
 };
 pub use permits::{Permit, PermitWait, Permits};
-pub use purgatory::{Purgatory, ShutdownLeft};
+pub use purgatory::{Purgatory, end::ShutdownLeft};
 pub use reason::Reason;
 pub use replies::{Expected, Replies};
 pub use reply_scope::{ReplyScope, RequestId, Undelivered};

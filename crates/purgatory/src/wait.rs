@@ -11,7 +11,6 @@
 
 use std::{
     any::Any,
-    convert::identity,
     future::Future,
     mem,
     pin::Pin,
@@ -33,7 +32,7 @@ use crate::{
     origin::{AnswerOrigin, EntryAnswer, TurnOrigin},
     purgatory::Purgatory,
     sync::HandedBack,
-    watches::{IntoWatches, WatchKey, Watches},
+    watches::{WatchKey, Watches},
 };
 
 /// The result of a condition of [`Purgatory::wait`] or [`Monitor::wait`](crate::Monitor::wait).
@@ -348,136 +347,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Makes a future that yields this refusal.
     pub(crate) fn refused<T>(&self, reason: RefusedReason) -> WaitFuture<T> {
         WaitFuture::ready(Err(WaitError::Refused(reason)))
-    }
-}
-
-impl<K: WatchKey> Purgatory<K> {
-    /// Waits until `condition` gives a value or `true`: now, or at an event of one of the keys.
-    ///
-    /// This call, not the first poll, evaluates the condition and parks the wait; the timeout
-    /// counts from here. The future works on any runtime, or none. Called inside an `async fn` or
-    /// block, it runs when *that* future is polled first: to park at once, call `wait` in a plain
-    /// function that returns the future.
-    ///
-    /// The condition runs like a [check](DelayedOperation::try_complete): on the threads that
-    /// signal the keys, with nothing locked. When the timeout fires it is evaluated once more, on
-    /// the executor (the [last check](crate::Builder::check_at_expiry)). It is not evaluated again
-    /// once it has given a value. The task is woken where a callback would run, with nothing
-    /// locked.
-    ///
-    /// Costs one allocation, for the condition and, in its place, the value, unless it ends at
-    /// once; otherwise as much as [`try_complete_else_watch`](Self::try_complete_else_watch), and
-    /// one lock for each poll.
-    ///
-    /// # Errors
-    /// The future yields a [`WaitError`] if the wait expired, was cancelled or was refused.
-    ///
-    /// ```
-    /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, time::Duration};
-    /// use purgatory::{Purgatory, WaitError};
-    ///
-    /// # fn block_on<F: Future>(future: F) -> F::Output {
-    /// #     struct Unpark(std::thread::Thread);
-    /// #     impl std::task::Wake for Unpark { fn wake(self: Arc<Self>) { self.0.unpark() } }
-    /// #     let waker = Arc::new(Unpark(std::thread::current())).into();
-    /// #     let mut context = std::task::Context::from_waker(&waker);
-    /// #     let mut future = std::pin::pin!(future);
-    /// #     loop {
-    /// #         match future.as_mut().poll(&mut context) {
-    /// #             std::task::Poll::Ready(output) => return output,
-    /// #             std::task::Poll::Pending => std::thread::park(),
-    /// #         }
-    /// #     }
-    /// # }
-    /// let purgatory: Purgatory<&str> = Purgatory::new("waits")?;
-    /// let log_end = Arc::new(AtomicU64::new(0));
-    /// let seen = log_end.clone();
-    /// let enough = move || Some(seen.load(SeqCst)).filter(|&end| end > 0);
-    /// let bytes = purgatory.wait(&["log"], Duration::from_secs(1), enough);
-    /// log_end.store(7, SeqCst);
-    /// purgatory.check_and_complete(&"log");
-    /// assert_eq!(block_on(bytes), Ok(7));
-    ///
-    /// let never = purgatory.wait(&["log"], Duration::from_millis(5), || false);
-    /// assert_eq!(block_on(never), Err(WaitError::Expired));
-    /// # Ok::<(), purgatory::timer_core::BuildError>(())
-    /// ```
-    ///
-    /// An asynchronous condition is evaluated by a task, which stores the result and signals the
-    /// key.
-    pub fn wait<'a, R: IntoAnswer<Answer: Send + 'static>>(
-        &self,
-        watches: impl IntoWatches<'a, K>,
-        timeout: impl Into<Timeout>,
-        condition: impl FnMut() -> R + Send + 'static,
-    ) -> WaitFuture<R::Answer>
-    where
-        K: 'a,
-    {
-        self.await_end(
-            watches.into_watches(),
-            timeout.into(),
-            condition,
-            true,
-            identity,
-        )
-    }
-
-    /// Returns a future of the next event of one of the keys. This call registers it; it ends at
-    /// the first event after that, at its timeout, or at shutdown. O(keys).
-    ///
-    /// Use it for a condition that must be awaited, such as a read from storage: register, read,
-    /// and await the event only if the data read does not suffice. An event that comes during the
-    /// read is not lost.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use purgatory::{Purgatory, WaitError};
-    ///
-    /// # struct Storage;
-    /// # impl Storage { async fn read(&self) -> Vec<u8> { Vec::new() } }
-    /// /// A fetch: waits until there are enough bytes, or yields what is there in the end.
-    /// async fn fetch(
-    ///     appends: &Purgatory<&'static str>,
-    ///     storage: &Storage,
-    ///     min_bytes: usize,
-    ///     max_wait: Duration,
-    /// ) -> Result<Vec<u8>, WaitError> {
-    ///     let deadline = Instant::now() + max_wait;
-    ///     loop {
-    ///         let left = deadline.saturating_duration_since(Instant::now());
-    ///         let appended = appends.next_event(&["orders-0"], left); // registered ...
-    ///         let bytes = storage.read().await; // ... before the log is read
-    ///         if bytes.len() >= min_bytes {
-    ///             return Ok(bytes);
-    ///         }
-    ///         match appended.await {
-    ///             Err(error) if error.is_expired() => return Ok(bytes),
-    ///             ended => ended?, // another error would come again at once
-    ///         }
-    ///     }
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// The future yields an error as that of [`wait`](Self::wait) does.
-    pub fn next_event<'a>(
-        &self,
-        watches: impl IntoWatches<'a, K>,
-        timeout: impl Into<Timeout>,
-    ) -> WaitFuture<()>
-    where
-        K: 'a,
-    {
-        let watches = watches.into_watches();
-        // In turn it may not be checked as it is parked, so it is never: an event is an event.
-        let mut registered = watches.in_turn;
-        let watches = Watches {
-            unchecked: watches.in_turn,
-            ..watches
-        };
-        let was_registered = move || mem::replace(&mut registered, true);
-        self.await_end(watches, timeout.into(), was_registered, false, identity)
     }
 }
 

@@ -1,0 +1,323 @@
+//! Ending operations from outside, and giving them new deadlines: by id, by key, or all; and the
+//! shutdown.
+
+use std::{borrow::Borrow, hash::Hash, time::Duration};
+
+use timer_core::{Clock, SystemClock, Timer};
+
+use crate::{
+    operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
+    purgatory::Purgatory,
+    reason::Reason,
+    watches::WatchKey,
+};
+
+/// Cancelling.
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
+    /// Cancels one operation with this reason, unless it has ended. See [`EndResult`].
+    ///
+    /// O(k + w log n) for its k keys and w watermarks with up to n waiters each.
+    pub fn cancel(&self, id: OperationId, reason: impl Into<Reason>) -> EndResult {
+        let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
+        self.core.end(id, cancelled)
+    }
+
+    /// Cancels all operations parked under `key` with this reason; returns how many this call
+    /// ended. Operations with plain watches and with watermark watches are cancelled alike.
+    ///
+    /// The callback of each runs with [`Cancelled`](Outcome::Cancelled). An operation under check
+    /// records the cancel; it still ends as Completed if that check comes true. The set is fixed
+    /// before any callback runs, so operations parked by callbacks are not cancelled. This is not
+    /// an event: operations that other threads park meanwhile may stay.
+    ///
+    /// An operation that has expired is not reached: its callback may still run after this returns,
+    /// with [`Expired`](Outcome::Expired) ([a guard](crate::guide::recipes#sessions)).
+    ///
+    /// O(n log n) for n watches of the key.
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use purgatory::{CancelReason, Outcome, Purgatory, when};
+    ///
+    /// let fetches = Purgatory::new("fetch")?;
+    /// let (sender, outcomes) = mpsc::channel();
+    /// for keys in [["orders-0", "orders-1"], ["orders-1", "orders-2"]] {
+    ///     let sender = sender.clone();
+    ///     let fetch = when(|| false, move |outcome| sender.send(outcome).unwrap());
+    ///     fetches.try_complete_else_watch(fetch, &keys, Duration::from_secs(30))?;
+    /// }
+    /// assert_eq!(fetches.cancel_for_key(&"orders-2", "no longer the leader"), 1);
+    /// let reason = CancelReason::Requested("no longer the leader".into());
+    /// assert_eq!(outcomes.recv()?, Outcome::Cancelled(reason));
+    /// assert_eq!((fetches.len(), fetches.waiters(&"orders-1")), (1, 1)); // off its other key, too
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Panics as [`check_and_complete`](Self::check_and_complete) does.
+    pub fn cancel_for_key<Q: Hash + Eq + ?Sized>(&self, key: &Q, reason: impl Into<Reason>) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        self.core
+            .cancel_for_key(key, CancelReason::Requested(reason.into()))
+    }
+
+    /// Cancels all parked operations with this reason; returns how many this call ended. The
+    /// purgatory is empty then, but for operations under check, and stays open to be used again,
+    /// unlike after [`shutdown`](Self::shutdown).
+    ///
+    /// Each operation is cancelled as by [`cancel_for_key`](Self::cancel_for_key). An operation
+    /// that has expired is not reached: its callback may still run after this returns, with
+    /// [`Expired`](Outcome::Expired) ([a guard](crate::guide::recipes#sessions)).
+    ///
+    /// O(parked + shards), with memory for all operations until their callbacks run. Shards are
+    /// locked one after another, for 64 operations each time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{CancelReason, Outcome, Purgatory, when};
+    ///
+    /// let fetches = Purgatory::new("fetch")?;
+    /// let gone = Outcome::Cancelled(CancelReason::Requested("not the leader".into()));
+    /// let fetch = when(|| false, move |outcome| assert_eq!(outcome, gone));
+    /// fetches.try_complete_else_watch(fetch, &["orders-0"], Duration::from_secs(30))?;
+    /// assert_eq!((fetches.cancel_all("not the leader"), fetches.len()), (1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_all(&self, reason: impl Into<Reason>) -> usize {
+        self.core.cancel_all(CancelReason::Requested(reason.into()))
+    }
+}
+
+/// Completing without a check.
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
+    /// Completes one operation without a check, unless it has ended. See [`EndResult`].
+    ///
+    /// A [`wait`](Purgatory::wait) needs a value, so its condition is checked here. If that gives
+    /// none, this returns [`NoValue`](EndResult::NoValue) and the wait goes on. Costs as much as
+    /// [`cancel`](Self::cancel).
+    pub fn complete(&self, id: OperationId) -> EndResult {
+        self.core.end(id, Outcome::Completed)
+    }
+
+    /// Completes all operations parked under `key` without a check; returns how many this call
+    /// ended. Use it for an event that *is* the condition: a door that is open, a log that was
+    /// closed.
+    ///
+    /// The set is fixed before any callback runs, as for
+    /// [`cancel_for_key`](Self::cancel_for_key). This is not an event: an operation that another
+    /// thread is parking meanwhile may stay, unless its check sees the condition. O(n log n) for n
+    /// watches of the key, with memory for all of them; the key's shard is locked while its
+    /// watermark watches are copied.
+    ///
+    /// A [`wait`](Purgatory::wait) needs a value, so its condition is checked here, after the
+    /// callbacks of the others. If that gives none, the wait goes on and is not counted, as with
+    /// [`complete`](Self::complete).
+    ///
+    /// ```
+    /// use purgatory::{Purgatory, Timeout, when};
+    ///
+    /// let openings = Purgatory::<&str>::new("openings")?;
+    /// for door in ["front", "front", "back"] {
+    ///     let waits = when(|| false, |outcome| println!("go in: {outcome}"));
+    ///     openings.try_complete_else_watch(waits, &[door], Timeout::Never)?;
+    /// }
+    /// assert_eq!((openings.complete_for_key(&"front"), openings.len()), (2, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Panics as [`check_and_complete`](Self::check_and_complete) does.
+    pub fn complete_for_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner completes them") };
+        self.core.complete_for_key(key)
+    }
+
+    /// Completes all parked operations without a check; returns how many this call ended. The
+    /// purgatory stays open, to be used again, as after [`cancel_all`](Self::cancel_all).
+    ///
+    /// Each operation completes as by [`complete_for_key`](Self::complete_for_key): a
+    /// [`wait`](Purgatory::wait) whose condition gives no value goes on. The set is fixed before
+    /// any callback runs.
+    ///
+    /// O(parked + shards), with memory for all operations until their callbacks run. Shards are
+    /// locked one after another, for 64 operations each time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Outcome, Purgatory, when};
+    ///
+    /// let pulls = Purgatory::new("pulls")?;
+    /// let pull = when(|| false, |outcome| assert_eq!(outcome, Outcome::Completed));
+    /// pulls.try_complete_else_watch(pull, &["orders-0"], Duration::from_secs(30))?;
+    /// assert_eq!((pulls.complete_all(), pulls.len()), (1, 0)); // a broker stops: answer them all
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn complete_all(&self) -> usize {
+        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner completes them") };
+        self.core.complete_all()
+    }
+}
+
+/// Giving a new deadline.
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
+    /// Reschedules one operation: a new timeout from now, longer, shorter, or none. Returns
+    /// false if it has ended or its end is decided.
+    ///
+    /// A timeout of zero, or a moment in the past, expires it at the next tick without another
+    /// check, except for the [last check](crate::Builder::check_at_expiry). O(levels of the wheel).
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use purgatory::{Outcome, Purgatory, when};
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let sessions = Purgatory::builder("sessions").timer(&timer).build()?;
+    /// let (sender, outcomes) = mpsc::channel();
+    /// let session = when(|| false, move |outcome| sender.send(outcome).unwrap());
+    /// let timeout = Duration::from_secs(30);
+    /// let parked = sessions.try_complete_else_watch(session, &["alice"], timeout)?;
+    /// let id = parked.id().expect("its check is never true");
+    ///
+    /// timer.advance(Duration::from_secs(20));
+    /// assert!(sessions.reschedule(id, Duration::from_secs(30))); // a heartbeat: until second 50
+    /// timer.advance(Duration::from_secs(29));
+    /// assert!(outcomes.try_recv().is_err());
+    /// timer.advance(Duration::from_secs(1));
+    /// assert_eq!(outcomes.try_recv(), Ok(Outcome::Expired));
+    /// assert!(!sessions.reschedule(id, Duration::from_secs(30))); // too late
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reschedule(&self, id: OperationId, timeout: impl Into<Timeout>) -> bool {
+        self.core.reschedule(id, timeout.into())
+    }
+
+    /// Reschedules all operations parked under `key`: a new timeout, counted from now, as
+    /// [`reschedule`](Self::reschedule) does with one; returns how many got it. They share one
+    /// deadline. Operations whose end is decided are not among them.
+    ///
+    /// O(n log n) for n watches of the key, with memory for all of them.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Purgatory, Timeout, when};
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let leases = Purgatory::builder("leases").timer(&timer).build()?;
+    /// let second = Duration::from_secs(1);
+    /// for resource in ["disk", "port"] {
+    ///     let lease = when(|| false, drop);
+    ///     leases.try_complete_else_watch(lease, &["alice", resource], 10 * second)?;
+    /// }
+    /// timer.advance(9 * second);
+    /// assert_eq!(leases.reschedule_for_key(&"alice", 10 * second), 2); // one heartbeat for both
+    /// timer.advance(9 * second);
+    /// assert_eq!(leases.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash` or `Eq` panics.
+    pub fn reschedule_for_key<Q: Hash + Eq + ?Sized>(
+        &self,
+        key: &Q,
+        timeout: impl Into<Timeout>,
+    ) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        self.core.reschedule_for_key(key, timeout.into())
+    }
+}
+
+/// Shutting down.
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
+    /// Cancels all parked operations ([`Shutdown`](CancelReason::Shutdown)), refuses later ones
+    /// that would have to wait, and waits until checks and callbacks have returned, for at most
+    /// `limit`. The rest still ends, once; the result counts it. To empty a purgatory and use it
+    /// again, call [`cancel_all`](Self::cancel_all) or [`complete_all`](Self::complete_all)
+    /// instead.
+    ///
+    /// `limit` may be [`Duration::MAX`]; with zero this does not wait. A second call only waits.
+    ///
+    /// An operation under check is ended by the thread that checks it. Callbacks run on the
+    /// executor, or here if the executor runs jobs in place (a
+    /// [`ManualTimer`](timer_core::ManualTimer), an inline timer, or one that was shut down); the
+    /// limit does not apply to those. The purgatory's own timer is shut down, too; a shared one
+    /// goes on. Inside a check, a callback or a timer's task this does not wait, nor in async code
+    /// that it [would block](crate::WaitError::MustNotBlock).
+    ///
+    /// O(parked + shards). This blocks: in async code, call it from `spawn_blocking`.
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use purgatory::{Purgatory, when};
+    ///
+    /// let purgatory = Purgatory::new("orders")?;
+    /// let (release, blocked) = mpsc::channel::<()>();
+    /// let stuck = when(|| false, move |_| _ = blocked.recv());
+    /// purgatory.try_complete_else_watch(stuck, &["orders-0"], Duration::from_secs(30))?;
+    ///
+    /// let left = purgatory.shutdown(Duration::from_millis(10));
+    /// assert_eq!((left.callbacks, left.under_check), (1, 0));
+    /// assert!(left.threads >= 1); // the one that runs it
+    /// release.send(())?;
+    /// assert!(purgatory.shutdown(Duration::from_secs(60)).is_nothing());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown(&self, limit: Duration) -> ShutdownLeft {
+        let core = &self.core;
+        let clock = SystemClock::new();
+        let limit = if core.job_executor.must_not_block() {
+            Duration::ZERO
+        } else {
+            limit
+        };
+        let remaining = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
+
+        core.close_on_executor(CancelReason::Shutdown);
+
+        // The last callback and the last thread with an operation under check end these waits.
+        core.closing.wait(remaining());
+        core.under_check.wait(remaining());
+
+        let mut threads = 0;
+        if let Some(timer) = &core.own_timer {
+            threads = timer.shutdown(remaining()).threads;
+        }
+        ShutdownLeft {
+            under_check: self.len(),
+            callbacks: core.closing.wait(Duration::ZERO),
+            threads,
+        }
+    }
+}
+
+/// Operations, callbacks and threads that a [`shutdown`](Purgatory::shutdown) did not wait for.
+///
+/// They end by themselves, once the checks or callbacks that hold them up return.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownLeft {
+    /// Operations still under check. Each ends when its check returns, on the thread that runs it.
+    pub under_check: usize,
+    /// Callbacks of operations that shutdowns ended, and that have not returned. Callbacks of
+    /// operations that had expired before are not among them; see
+    /// [`Stats::callbacks_waiting`](crate::Stats::callbacks_waiting).
+    pub callbacks: usize,
+    /// Threads of the purgatory's own timer that have not ended.
+    pub threads: usize,
+}
+
+impl ShutdownLeft {
+    /// Returns true when nothing was left.
+    pub fn is_nothing(&self) -> bool {
+        *self == ShutdownLeft::default()
+    }
+}

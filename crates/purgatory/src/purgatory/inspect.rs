@@ -1,0 +1,121 @@
+//! Looking at a purgatory as a whole: its counts, times and snapshots.
+
+use std::{borrow::Borrow, hash::Hash};
+
+use timer_core::SystemTimer;
+
+use crate::{
+    operation::DelayedOperation,
+    purgatory::Purgatory,
+    stats::{Snapshot, Stats, Times},
+    watches::WatchKey,
+};
+
+/// Counts, times and snapshots.
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
+    /// Returns the number of operations parked now. Exact when idle. O(shards). Do not use it to
+    /// decide [whether to signal a key](Self::waiters).
+    pub fn len(&self) -> usize {
+        self.core.sum_over_shards(|shard| shard.len())
+    }
+
+    /// Returns true when no operation is parked. O(shards). Do not use it to decide [whether to
+    /// signal a key](Self::waiters).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the number of watches of the operations parked now: one for each key and one for
+    /// each watermark of an operation, until the operation ends. Exact when idle. O(shards).
+    pub fn watched(&self) -> usize {
+        self.core.sum_over_shards(|shard| shard.watched())
+    }
+
+    /// Returns the number of watches on `key`. An operation with two watches counts twice. O(1).
+    ///
+    /// Do not use it to decide whether to signal the key: a thread that has checked its operation
+    /// and does not watch the key yet is not counted, and would miss the event.
+    pub fn waiters<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.core.versions.hash(key);
+        let shard = self.core.shard_of(hash);
+        shard
+            .find(key, hash)
+            .map_or(0, |record| shard.waiters(record))
+    }
+
+    /// Returns the number of keys that have waiters now. Exact when idle. O(shards).
+    pub fn keys(&self) -> usize {
+        self.core.keys()
+    }
+
+    /// Returns the counts of the purgatory. O(shards); shards are locked one after another.
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+
+    /// Returns how long operations waited, by outcome, and how late they expired. O(shards).
+    ///
+    /// Timing begins with the first call of this, [`snapshot`](Self::snapshot) or `publish`.
+    pub fn times(&self) -> Times {
+        self.core.times()
+    }
+
+    /// Takes a snapshot of the parked operations, for a debug page, a health check or a test that
+    /// hangs.
+    ///
+    /// It holds up to `limit` of each: the keys with the most waiters, the keys without an event
+    /// for longest, the operations parked for longest, and the operations under check.
+    ///
+    /// The snapshot is not atomic: shards are locked one after another, for up to 64 operations or
+    /// the keys of one shard, so counts may disagree by what changes meanwhile. A check's duration
+    /// counts from the first snapshot that found it: two snapshots a second apart distinguish a
+    /// stuck check from a short one. Keys are cloned under a lock.
+    ///
+    /// O(parked + keys).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Purgatory, Watches, when};
+    ///
+    /// let purgatory = Purgatory::new("orders")?;
+    /// let waits = when(|| false, drop);
+    /// let timeout = Duration::from_secs(30);
+    /// purgatory.try_complete_else_watch(waits, &["orders-0", "orders-1"], timeout)?;
+    ///
+    /// let snapshot = purgatory.snapshot(10);
+    /// assert_eq!((snapshot.stats.parked, snapshot.key_count), (1, 2));
+    /// assert_eq!(snapshot.busiest[0].1, 1);
+    /// assert_eq!(snapshot.oldest[0].keys, ["orders-0", "orders-1"]);
+    /// assert!(snapshot.oldest[0].expires_in > Some(Duration::from_secs(29)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn snapshot(&self, limit: usize) -> Snapshot<K> {
+        self.core.snapshot(limit)
+    }
+
+    /// Returns the timer that [`new`](Self::new) started; `None` when the timer is shared.
+    pub fn own_timer(&self) -> Option<&SystemTimer> {
+        self.core.own_timer.as_ref()
+    }
+
+    /// (Feature `metrics`.) Publishes counts and times to the installed `metrics` recorder,
+    /// labelled with the purgatory's name, together with those of its [own timer](Self::own_timer).
+    /// `docs/METRICS.md` lists them.
+    ///
+    /// Call it once at start-up, which enables timing, then before each scrape, always from one
+    /// place. Nothing else publishes, and no operation touches a shared metric. Each wait is
+    /// recorded in a histogram once, by the recorder that is installed then.
+    ///
+    /// O(parked + keys + shards + e) for e endings since the last call. It looks for the oldest
+    /// operation and the quietest key, and clones keys under a lock.
+    #[cfg(feature = "metrics")]
+    pub fn publish(&self) {
+        self.core.publish();
+        if let Some(timer) = &self.core.own_timer {
+            timer.publish();
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Signalling a key: [`check_and_complete`](Purgatory::check_and_complete) and its kin,
+//! [`complete_up_to`](Purgatory::complete_up_to).
+
+use std::{any::Any, borrow::Borrow, hash::Hash};
+
+use crate::{
+    engine::signal::Event, operation::DelayedOperation, purgatory::Purgatory, watches::WatchKey,
+};
+
+/// Signalling.
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
+    /// Signals a key: checks the operations parked under it, in the order of parking, and returns
+    /// how many this call completed.
+    ///
+    /// Call it after any change that may have made their conditions true. An operation that another
+    /// thread is checking right now is checked again by that thread. An operation whose deadline
+    /// has passed can still complete until the reaper expires it.
+    ///
+    /// Checks and callbacks run here, with nothing of the purgatory locked. Do not hold a lock that
+    /// a check needs: [collect the keys and signal them
+    /// later](crate::guide::recipes#signal-after-unlock). Inside a check or callback this returns
+    /// 0, and the operations that wait now are checked when the outermost call returns.
+    ///
+    /// Watermark watches of the key are not touched; use [`complete_up_to`](Self::complete_up_to)
+    /// for them. Debug builds warn, once a key, of a signal that reaches none of the key's watches.
+    ///
+    /// `key` can be any borrowed form of the key type, as in a `HashMap`, so signalling allocates
+    /// no `String`. The same holds for every method that only looks a key up.
+    ///
+    /// ```
+    /// use purgatory::{Purgatory, Timeout, when};
+    ///
+    /// let fetches = Purgatory::<String>::new("fetch")?;
+    /// let fetch = when(|| false, drop);
+    /// fetches.try_complete_else_watch(fetch, &["orders-0".to_owned()], Timeout::Never)?;
+    /// assert_eq!((fetches.check_and_complete("orders-0"), fetches.waiters("orders-0")), (0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// O(n) for n plain watches of the key; one lock if there are none.
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash`, `Eq` or `Clone` panics. Panics of checks and callbacks
+    /// are contained, and the remaining operations are checked.
+    pub fn check_and_complete<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner signals these keys") };
+        self.core.signal(key, Event::All)
+    }
+
+    /// Signals a key for a change that can complete one operation only, such as one more job or one
+    /// free lease. Checks operations in the order of parking until a check comes true; returns true
+    /// if one did.
+    ///
+    /// Like `notify_one`, it is right only if the operations wait under this key alone, their
+    /// checks *take* what they wait for, and nothing else completes them. Otherwise signal all: an
+    /// operation that is not checked waits for the next event or its timeout.
+    ///
+    /// An operation that another thread is checking right now is left to that thread, and the next
+    /// one is checked. Of operations [in turn](crate::Watches::in_turn) the first alone is checked,
+    /// and the next one after it has ended. A future that is dropped while it waits or is under
+    /// check takes nothing: the next waiter is checked. A future may be dropped with the value that
+    /// it took; make the value a [guard that is returned on drop](crate::guide::recipes#leases) and
+    /// signals the key again.
+    ///
+    /// Inside a check or callback this returns false, and the first operation is completed when the
+    /// outermost call returns.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, Mutex}, time::Duration};
+    /// use purgatory::Purgatory;
+    ///
+    /// let waits: Purgatory<&str> = Purgatory::new("jobs")?;
+    /// let jobs = Arc::new(Mutex::new(Vec::new()));
+    /// let take = || {
+    ///     let jobs = jobs.clone();
+    ///     waits.wait(&["job"], Duration::from_secs(30), move || jobs.lock().unwrap().pop())
+    /// };
+    /// let first = take();
+    /// let second = take();
+    /// jobs.lock().unwrap().push("a job");
+    /// assert!(waits.check_and_complete_one(&"job"));
+    /// assert_eq!((first.wait_blocking(), waits.len()), (Ok("a job"), 1));
+    /// # drop(second);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// O(c) for c checks; one lock if there are no waiters.
+    ///
+    /// # Panics
+    /// Panics as [`check_and_complete`](Self::check_and_complete) does.
+    pub fn check_and_complete_one<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner signals these keys") };
+        self.core.signal(key, Event::One) > 0
+    }
+
+    /// Signals a key as [`check_and_complete`](Self::check_and_complete) does, and tells each
+    /// operation's check what has happened
+    /// ([`try_complete_with`](DelayedOperation::try_complete_with)): the tag of a message, say, so
+    /// that only the pulls that want it read the queue.
+    ///
+    /// The one rule holds as for every event: change the state first. An argument may not arrive.
+    /// Events that come while an operation is under check, or is being parked, are merged: its
+    /// check runs once more, without an argument
+    /// ([`try_complete`](DelayedOperation::try_complete)), and looks at the state. Inside a check
+    /// or callback this returns 0, and the queued event has no argument.
+    ///
+    /// O(n) for n plain watches of the key; one lock if there are none. The argument is borrowed
+    /// and never cloned.
+    ///
+    /// ```
+    /// use std::{any::Any, collections::VecDeque, sync::{Arc, Mutex}, time::Duration};
+    /// use purgatory::{DelayedOperation, Outcome, Purgatory};
+    ///
+    /// type Queue = Arc<Mutex<VecDeque<(&'static str, u32)>>>; // tags and messages
+    ///
+    /// struct Pull { tag: &'static str, queue: Queue }
+    ///
+    /// impl DelayedOperation for Pull {
+    ///     fn try_complete(&mut self) -> bool {
+    ///         self.queue.lock().unwrap().iter().any(|(tag, _)| *tag == self.tag)
+    ///     }
+    ///
+    ///     fn try_complete_with(&mut self, event: &dyn Any) -> bool {
+    ///         event.downcast_ref() == Some(&self.tag) && self.try_complete()
+    ///     }
+    ///
+    ///     fn on_complete(self, _: Outcome) {}
+    /// }
+    ///
+    /// let queue = Queue::default();
+    /// let pulls = Purgatory::new("pulls")?;
+    /// for tag in ["red", "blue"] {
+    ///     let pull = Pull { tag, queue: queue.clone() };
+    ///     pulls.try_complete_else_watch(pull, &["orders"], Duration::from_secs(30))?;
+    /// }
+    /// queue.lock().unwrap().push_back(("red", 7));
+    /// assert_eq!(pulls.check_and_complete_with(&"orders", &"red"), 1); // "blue" did not look
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Panics as [`check_and_complete`](Self::check_and_complete) does.
+    pub fn check_and_complete_with<Q: Hash + Eq + ?Sized, E: Any>(
+        &self,
+        key: &Q,
+        event: &E,
+    ) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner signals these keys") };
+        self.core.signal_with(key, event)
+    }
+
+    /// Advances a watermark: the key's value, which only rises, is now at least `value`. Returns
+    /// how many operations this call completed.
+    ///
+    /// Only watches whose threshold is reached are touched; a value lower than before reaches
+    /// nothing new. In this order:
+    ///
+    /// 1. operations whose last threshold watch is reached complete, without a check;
+    /// 2. operations with further threshold watches are checked;
+    /// 3. operations with a checked watch of the key that is reached, now or earlier, are checked.
+    ///
+    /// Within each group, newly reached watches come in the order of (threshold, parking).
+    ///
+    /// Change the value that the operations' checks read *first*, as with every event. Inside a
+    /// check or callback this returns 0, and the operations that wait now are completed when the
+    /// outermost call returns.
+    ///
+    /// O(r log n) for r reached of n waiters; one lock if none is reached. The call goes on while
+    /// other threads keep parking at or below `value`, but not for operations that its own
+    /// callbacks park.
+    ///
+    /// # Panics
+    /// Panics as [`check_and_complete`](Self::check_and_complete) does.
+    pub fn complete_up_to<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: u64) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner signals these keys") };
+        self.core.signal(key, Event::Advance(value))
+    }
+}
