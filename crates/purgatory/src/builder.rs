@@ -247,7 +247,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
         if !shards.is_power_of_two() || shards > MAX_SHARDS {
             return Err(BuildError::Shards(shards));
         }
-        Core::new(self.settings, self.driver, self.executor, shards).map(Purgatory::handle_of)
+        Core::new(self.settings, self.driver, self.executor, shards).map(Purgatory::from_core)
     }
 }
 

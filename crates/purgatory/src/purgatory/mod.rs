@@ -61,16 +61,16 @@ use crate::{
 /// ([`Builder::shards`](crate::Builder::shards)).
 pub struct Purgatory<K: WatchKey, O: DelayedOperation = BoxedOperation> {
     pub(crate) core: Arc<Core<K, O>>,
-    handle: Arc<Handle<K, O>>,
+    closes_on_drop: Arc<ClosesOnDrop<K, O>>,
 }
 
 /// The part that all handles share. Closes the purgatory when the last handle is dropped.
-struct Handle<K: WatchKey, O: DelayedOperation> {
+struct ClosesOnDrop<K: WatchKey, O: DelayedOperation> {
     /// Shares for futures. Each thread takes one, so that threads count on different words.
     shares: Shares<Arc<Core<K, O>>>,
 }
 
-impl<K: WatchKey, O: DelayedOperation> Drop for Handle<K, O> {
+impl<K: WatchKey, O: DelayedOperation> Drop for ClosesOnDrop<K, O> {
     fn drop(&mut self) {
         let core = self.shares.value();
         core.close(CancelReason::Dropped);
@@ -84,18 +84,18 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Handle<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Makes the first handle of a core.
-    pub(crate) fn handle_of(core: Arc<Core<K, O>>) -> Self {
+    pub(crate) fn from_core(core: Arc<Core<K, O>>) -> Self {
         let count = core.driver().config.shard_count.min(core.shards.count());
         let shares = Shares::new(&core, count);
         Purgatory {
-            handle: Arc::new(Handle { shares }),
+            closes_on_drop: Arc::new(ClosesOnDrop { shares }),
             core,
         }
     }
 
     /// Returns this thread's reference to the core.
     pub(crate) fn share(&self) -> Share<Arc<Core<K, O>>> {
-        self.handle.shares.of_this_thread().clone()
+        self.closes_on_drop.shares.of_this_thread().clone()
     }
 }
 
@@ -103,7 +103,7 @@ impl<K: WatchKey, O: DelayedOperation> Clone for Purgatory<K, O> {
     fn clone(&self) -> Self {
         Purgatory {
             core: self.core.clone(),
-            handle: self.handle.clone(),
+            closes_on_drop: self.closes_on_drop.clone(),
         }
     }
 }
