@@ -64,6 +64,18 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// [`Workers`](timer_core::Workers) is an executor. [`execute`](Executor::execute) is called
     /// with nothing locked. A panic in it is contained, and a job that it drops runs on the
     /// dropping thread.
+    ///
+    /// ```
+    /// use purgatory::Purgatory;
+    /// use purgatory::timer_core::{SystemTimer, Workers};
+    ///
+    /// let timer = SystemTimer::new()?;
+    /// // Its slow callbacks delay no other purgatory of this timer.
+    /// let workers = Workers::start("reports", 4)?;
+    /// let reports: Purgatory<u64> =
+    ///     Purgatory::builder("reports").timer(&timer).executor(workers).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(Arc::new(executor));
         self
@@ -88,6 +100,21 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// When one event ends several operations, their first callbacks may therefore find the
     /// purgatory still full. An executor that falls behind leads to refusals, not to memory use.
     /// With a limit, all threads share a counter.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Purgatory, RefusedReason, when};
+    ///
+    /// let polls = Purgatory::builder("polls").max_parked(1).build()?;
+    /// let timeout = Duration::from_secs(30);
+    /// polls.try_complete_else_watch(when(|| false, drop), &["orders"], timeout)?;
+    /// let second = polls.try_complete_else_watch(when(|| false, drop), &["orders"], timeout);
+    /// let refused = second.expect_err("one is parked");
+    /// assert_eq!(refused.reason, RefusedReason::Full { limit: 1 });
+    /// let poll = refused.into_inner(); // answer it: try again later
+    /// # drop(poll);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn max_parked(mut self, max: usize) -> Self {
         self.settings.max_parked = Some(Limit::new(max as u64));
         self
@@ -136,6 +163,16 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// A key's hash chooses its shard. Each shard has a lock, so more shards reduce contention
     /// between threads. An empty shard takes about 580 bytes with keys of 8 bytes, and its versions
     /// 64.
+    ///
+    /// ```
+    /// use purgatory::Purgatory;
+    /// use purgatory::timer_core::SystemTimer;
+    ///
+    /// let timer = SystemTimer::new()?;
+    /// // One of thousands: a purgatory for each tenant.
+    /// let tenant: Purgatory<u64> = Purgatory::builder("tenant").timer(&timer).shards(1).build()?;
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = Some(count);
         self

@@ -127,7 +127,7 @@ pub trait DelayedOperation: Send + 'static {
     /// Returns its part of [`max_weight`](crate::Builder::max_weight): 1 by default, or the number
     /// of bytes it keeps. May be 0.
     ///
-    /// Called once, by the thread that parks the operation and before it locks anything, if the
+    /// Runs once, on the thread that parks the operation and before it locks anything, if the
     /// purgatory has that bound and the operation must wait. Later changes have no effect. A panic
     /// reaches the parking thread; nothing was parked.
     fn weight(&self) -> u64 {
@@ -185,9 +185,9 @@ pub trait DelayedOperation: Send + 'static {
         self.try_complete()
     }
 
-    /// Called just before [`on_complete`](Self::on_complete) with [`Outcome::Expired`], on the same
-    /// thread. `late` reads the timer's clock and returns the time since the deadline, which was
-    /// rounded up to a tick. Does nothing by default.
+    /// Learns that the operation expires, just before [`on_complete`](Self::on_complete) is called
+    /// with [`Outcome::Expired`], on the same thread. `late` reads the timer's clock and returns
+    /// the time since the deadline, which was rounded up to a tick. Does nothing by default.
     ///
     /// An expiry that is late by far more than its executor's delay indicates a
     /// [pause of the process](crate::guide::time#a-pause-of-the-process).
@@ -198,7 +198,7 @@ pub trait DelayedOperation: Send + 'static {
         let _ = late;
     }
 
-    /// Called exactly once, with the outcome. The operation is out of every list by then.
+    /// Receives the outcome, exactly once. The operation is out of every list by then.
     ///
     /// Runs on the thread that completed or cancelled the operation. Runs on the executor after a
     /// timeout, or [always](crate::Builder::callbacks_on_executor). It may park, signal keys and

@@ -142,7 +142,8 @@ impl Shared {
 }
 
 impl Permits {
-    /// Makes this many permits, with a timer of their own; `name` labels the metrics.
+    /// Makes `limit` permits, with a timer of their own; `name` labels the metrics. With 0 none is
+    /// free: requests wait until a [`resize`](Self::resize) or [`refill`](Self::refill).
     ///
     /// # Errors
     /// Returns an error as [`Purgatory::new`] does.
@@ -150,7 +151,7 @@ impl Permits {
         Purgatory::new(name).map(|purgatory| Permits::over(purgatory, limit))
     }
 
-    /// Makes this many permits over a purgatory with other settings, such as a shared timer, an
+    /// Makes `limit` permits over a purgatory with other settings, such as a shared timer, an
     /// executor or a bound of what waits.
     ///
     /// ```
@@ -238,6 +239,21 @@ impl Permits {
     /// valid: below a lowered limit, none is given out until enough have returned.
     ///
     /// O(1) plus the checks of the requests that are served.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Permits;
+    ///
+    /// let workers = Permits::new("workers", 1)?;
+    /// let first = workers.try_acquire(1).expect("one is free");
+    /// let second = workers.acquire(1, Duration::from_secs(30));
+    /// workers.resize(2); // one more worker
+    /// let second = second.wait_blocking()?;
+    /// workers.resize(1); // one less: both go on, and the next waits for both
+    /// assert_eq!((workers.taken(), workers.free()), (2, 0));
+    /// # drop((first, second));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn resize(&self, limit: u64) {
         self.shared.change(|counts| counts.limit = limit);
     }
@@ -245,6 +261,21 @@ impl Permits {
     /// Sets the number of free permits, then serves the requests that fit. Use it for a rate limit,
     /// where permits are [used up](Permit::forget) and each period brings new ones. O(1) plus those
     /// checks.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Permits;
+    ///
+    /// let sends = Permits::new("sends", 2)?; // two a second
+    /// for _ in 0..2 {
+    ///     sends.try_acquire(1).expect("two are free").forget(); // used up by a send
+    /// }
+    /// let third = sends.acquire(1, Duration::from_secs(30));
+    /// sends.refill(2); // at each second
+    /// third.wait_blocking()?.forget();
+    /// assert_eq!(sends.free(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn refill(&self, free: u64) {
         self.shared
             .change(|counts| counts.limit = counts.taken.saturating_add(free));
@@ -252,6 +283,20 @@ impl Permits {
 
     /// Closes the semaphore for good: cancels the requests that wait and refuses later ones.
     /// Permits that are held stay valid. O(waits).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Permits, WaitError};
+    ///
+    /// let connections = Permits::new("connections", 1)?;
+    /// let held = connections.try_acquire(1).expect("one is free");
+    /// let waits = connections.acquire(1, Duration::from_secs(30));
+    /// connections.close();
+    /// assert!(matches!(waits.wait_blocking(), Err(WaitError::Cancelled(_))));
+    /// drop(held); // returned, and given to nobody
+    /// assert!(connections.try_acquire(1).is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn close(&self) {
         self.shared.counts.lock().is_closed = true;
         let closed = CancelReason::Requested("the permits were closed".into());
@@ -266,7 +311,17 @@ impl Permit {
     }
 
     /// Uses the permits up: they are not returned, and the [limit](Permits::limit) falls by as
-    /// many.
+    /// many. O(1). No request is served by it.
+    ///
+    /// ```
+    /// use purgatory::Permits;
+    ///
+    /// let disks = Permits::new("disks", 2)?;
+    /// let failed = disks.try_acquire(1).expect("two are free");
+    /// failed.forget(); // a disk less
+    /// assert_eq!((disks.limit(), disks.taken(), disks.free()), (1, 0, 1));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
     pub fn forget(mut self) {
         let weight = mem::take(&mut self.weight);
         let mut counts = self.shared.counts.lock();

@@ -165,6 +165,9 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// [`Refused`] hands the key back if another reply is expected under it
     /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or if the purgatory is shut
     /// down or full.
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash` or `Eq` panics. Then no reply is expected.
     pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
         let core = &self.purgatory.core;
         let parked = core.park_alone(self.expected(), key, timeout.into())?;
@@ -211,6 +214,10 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// # Errors
     /// Hands the value back if it has no waiter: it was not expected, the wait has ended, or
     /// another reply came before.
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash` or `Eq` panics. Then nothing was delivered, and the
+    /// value is dropped.
     pub fn deliver<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: V) -> Result<(), V>
     where
         K: Borrow<Q>,
@@ -223,9 +230,22 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// otherwise. `value` runs with nothing locked, and only if the reply is expected. If the
     /// future is dropped meanwhile, the value is dropped, too, and this returns false. O(1).
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Replies;
+    ///
+    /// let replies = Replies::new("replies")?;
+    /// let reply = replies.expect(7, Duration::from_secs(30))?;
+    /// let frame = b"pong"; // decoded only if a request waits for it
+    /// assert!(replies.deliver_with(&7, || String::from_utf8_lossy(frame).into_owned()));
+    /// assert_eq!(reply.wait_blocking()?, "pong");
+    /// assert!(!replies.deliver_with(&7, || unreachable!("it was answered")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Panics
-    /// A panic in `value` is contained and counted; the reply ends as
-    /// [`Panicked`](CancelReason::Panicked).
+    /// Panics as [`deliver`](Self::deliver) does. A panic in `value` is contained and counted; the
+    /// reply ends as [`Panicked`](CancelReason::Panicked).
     pub fn deliver_with<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: impl FnOnce() -> V) -> bool
     where
         K: Borrow<Q>,

@@ -202,6 +202,11 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// # Errors
     /// [`RefusedReason::TooManyKeys`] if this would be one more key than
     /// [`with_keys_max`](Self::with_keys_max) allows. Nothing was changed.
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash`, `Eq` or `ToOwned` panics, or the value's
+    /// [`to_rank`](WatermarkValue::to_rank). Then nothing was changed: the key is looked up once,
+    /// and the waits that the value reaches are found without it.
     pub fn advance<Q>(&self, key: &Q, value: V) -> Result<usize, RefusedReason>
     where
         K: Borrow<Q>,
@@ -220,6 +225,9 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// # Errors
     /// [`RefusedReason::OtherEpoch`] if the key is in another epoch: this advance is late, or its
     /// epoch has not begun here. Otherwise as [`advance`](Self::advance). Nothing was changed.
+    ///
+    /// # Panics
+    /// Panics as [`advance`](Self::advance) does.
     pub fn advance_in<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, RefusedReason>
     where
         K: Borrow<Q>,
@@ -263,6 +271,9 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// # Errors
     /// [`RefusedReason::OtherEpoch`] unless the epoch is above the key's.
     /// [`RefusedReason::TooManyKeys`] as for [`advance`](Self::advance). Nothing was changed.
+    ///
+    /// # Panics
+    /// Panics as [`advance`](Self::advance) does.
     pub fn reset<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, RefusedReason>
     where
         K: Borrow<Q>,
@@ -278,6 +289,9 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Errors
     /// Returns an error as [`reset`](Self::reset) does.
+    ///
+    /// # Panics
+    /// Panics as [`advance`](Self::advance) does.
     pub fn reset_and_cancel<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, RefusedReason>
     where
         K: Borrow<Q>,
@@ -315,6 +329,11 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// assert_eq!(replicas.advance(&2, 70), Ok(0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash` or `Eq` panics. If that is at once, nothing was changed.
+    /// The key is looked up again for each 64 waits: if that panics, the value is gone, the waits
+    /// taken so far have ended, and the others wait on.
     pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
     where
         K: Borrow<Q>,
@@ -334,6 +353,10 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Errors
     /// The future yields a [`WaitError`](crate::WaitError).
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash`, `Eq` or `ToOwned` panics, or the value's
+    /// [`to_rank`](WatermarkValue::to_rank). Then nothing was parked.
     pub fn wait_for<Q>(&self, key: &Q, threshold: V, timeout: impl Into<Timeout>) -> WaitFuture<V>
     where
         K: Borrow<Q>,
@@ -354,8 +377,25 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// Calls `then` once the key's value is at least `threshold`, or the wait has ended otherwise.
     /// O(log n) for n waits of the key.
     ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use purgatory::{Outcome, Watermarks};
+    ///
+    /// let log_ends = Watermarks::new("log ends")?;
+    /// let (sender, outcomes) = mpsc::channel();
+    /// let reply = move |outcome| sender.send(outcome).unwrap();
+    /// log_ends.park(&"orders-0", 7, Duration::from_secs(30), reply)?;
+    /// assert_eq!(log_ends.advance(&"orders-0", 9)?, 1);
+    /// assert_eq!(outcomes.recv()?, Outcome::Completed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns an error as [`Purgatory::try_complete_else_watch`] does; `then` is not called.
+    ///
+    /// # Panics
+    /// Panics as [`wait_for`](Self::wait_for) does; `then` is dropped without a call. A panic of
+    /// `then` is contained and counted.
     #[inline]
     pub fn park<Q>(
         &self,
@@ -397,6 +437,10 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// [Refused](crate::WaitError::Refused), at once, if `k` is 0 or above the number of keys
     /// ([`NoQuorum`](RefusedReason::NoQuorum)), or if a key comes twice
     /// ([`RepeatedKey`](RefusedReason::RepeatedKey)).
+    ///
+    /// # Panics
+    /// Panics only if a key's own `Hash`, `Eq` or `Clone` panics, or a value's
+    /// [`to_rank`](WatermarkValue::to_rank). Then nothing was parked.
     pub fn wait_for_k(
         &self,
         k: usize,
@@ -432,6 +476,9 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// The future yields a [`WaitError`](crate::WaitError). It is Cancelled as
     /// [`QuorumLost`](CancelReason::QuorumLost) when no key is left. It is
     /// [Refused](crate::WaitError::Refused), at once, without a key or if a key comes twice.
+    ///
+    /// # Panics
+    /// Panics as [`wait_for_k`](Self::wait_for_k) does.
     pub fn wait_for_all(
         &self,
         watermarks: &[(K, V)],
@@ -505,6 +552,9 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     ///
     /// # Errors
     /// Returns an error as [`advance`](Self::advance) does.
+    ///
+    /// # Panics
+    /// Panics as [`advance`](Self::advance) does.
     pub fn add<Q>(&self, key: &Q, by: u64) -> Result<usize, RefusedReason>
     where
         K: Borrow<Q>,

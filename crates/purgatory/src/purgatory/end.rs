@@ -17,6 +17,24 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Cancels one operation with this reason, unless it has ended. See [`EndResult`].
     ///
     /// O(k + w log n) for its k keys and w watermarks with up to n waiters each.
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use purgatory::{CancelReason, EndResult, Outcome, Purgatory, when};
+    ///
+    /// let fetches = Purgatory::new("fetch")?;
+    /// let (sender, outcomes) = mpsc::channel();
+    /// let fetch = when(|| false, move |outcome| sender.send(outcome).unwrap());
+    /// let timeout = Duration::from_secs(30);
+    /// let parked = fetches.try_complete_else_watch(fetch, &["orders-0"], timeout)?;
+    /// let id = parked.id().expect("its check is never true");
+    ///
+    /// assert_eq!(fetches.cancel(id, "connection closed"), EndResult::Ended);
+    /// let closed = CancelReason::Requested("connection closed".into());
+    /// assert_eq!(outcomes.recv()?, Outcome::Cancelled(closed));
+    /// assert_eq!(fetches.cancel(id, "connection closed"), EndResult::Gone);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn cancel(&self, id: OperationId, reason: impl Into<Reason>) -> EndResult {
         let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
         self.core.end(id, cancelled)
@@ -97,6 +115,25 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// A [`wait`](Purgatory::wait) needs a value, so its condition is checked here. If that gives
     /// none, this returns [`NoValue`](EndResult::NoValue) and the wait goes on. Costs as much as
     /// [`cancel`](Self::cancel).
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use purgatory::{EndResult, Outcome, Purgatory, when};
+    ///
+    /// let openings = Purgatory::new("openings")?;
+    /// let timeout = Duration::from_secs(30);
+    /// let (sender, outcomes) = mpsc::channel();
+    /// let visitor = when(|| false, move |outcome| sender.send(outcome).unwrap());
+    /// let parked = openings.try_complete_else_watch(visitor, &["door"], timeout)?;
+    /// let id = parked.id().expect("its check is never true");
+    /// assert_eq!(openings.complete(id), EndResult::Ended);
+    /// assert_eq!(outcomes.recv()?, Outcome::Completed);
+    ///
+    /// let ticket = openings.wait(&["door"], timeout, || None::<u32>);
+    /// let id = ticket.id().expect("it has no value yet");
+    /// assert_eq!(openings.complete(id), EndResult::NoValue); // it waits on
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn complete(&self, id: OperationId) -> EndResult {
         self.core.end(id, Outcome::Completed)
     }

@@ -59,6 +59,22 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Returns how long operations waited, by outcome, and how late they expired. O(shards).
     ///
     /// Timing begins with the first call of this, [`snapshot`](Self::snapshot) or `publish`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Purgatory, when};
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let fetches = Purgatory::builder("fetch").timer(&timer).build()?;
+    /// fetches.times(); // timing begins
+    /// let timeout = Duration::from_secs(2);
+    /// fetches.try_complete_else_watch(when(|| false, drop), &["orders-0"], timeout)?;
+    /// timer.advance(timeout);
+    /// let expired = fetches.times().expired;
+    /// assert_eq!((expired.count(), expired.sum_s()), (1, 2.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn times(&self) -> Times {
         self.core.times()
     }
@@ -96,14 +112,14 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.snapshot(limit)
     }
 
-    /// Returns the timer that [`new`](Self::new) started; `None` when the timer is shared.
+    /// Returns the timer that [`new`](Self::new) started; `None` when the timer is shared. O(1).
     pub fn own_timer(&self) -> Option<&SystemTimer> {
         self.core.own_timer.as_ref()
     }
 
-    /// (Feature `metrics`.) Publishes counts and times to the installed `metrics` recorder,
-    /// labelled with the purgatory's name, together with those of its [own timer](Self::own_timer).
-    /// `docs/METRICS.md` lists them.
+    /// Publishes counts and times to the installed `metrics` recorder, labelled with the
+    /// purgatory's name, together with those of its [own timer](Self::own_timer). (Feature
+    /// `metrics`.) `docs/METRICS.md` lists them.
     ///
     /// Call it once at start-up, which enables timing, then before each scrape, always from one
     /// place. Nothing else publishes, and no operation touches a shared metric. Each wait is

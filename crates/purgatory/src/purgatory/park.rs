@@ -26,6 +26,37 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// O(k + w log n) for k keys and w watermarks, each with up to n higher thresholds waiting
     /// under its key.
     ///
+    /// ```
+    /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}, mpsc}, time::Duration};
+    /// use purgatory::{DelayedOperation, Outcome, Purgatory};
+    ///
+    /// /// Waits until the log ends beyond its offset.
+    /// struct Fetch { offset: u64, log_end: Arc<AtomicU64>, reply: mpsc::Sender<Outcome> }
+    ///
+    /// impl DelayedOperation for Fetch {
+    ///     fn try_complete(&mut self) -> bool {
+    ///         self.log_end.load(SeqCst) > self.offset
+    ///     }
+    ///
+    ///     fn on_complete(self, outcome: Outcome) {
+    ///         let _ = self.reply.send(outcome);
+    ///     }
+    /// }
+    ///
+    /// let fetches = Purgatory::new("fetch")?;
+    /// let log_end = Arc::new(AtomicU64::new(7));
+    /// let (reply, replies) = mpsc::channel();
+    /// let fetch = Fetch { offset: 7, log_end: log_end.clone(), reply };
+    /// let timeout = Duration::from_secs(30);
+    /// let parked = fetches.try_complete_else_watch(fetch, &["orders-0"], timeout)?;
+    /// assert!(parked.id().is_some()); // it waits
+    ///
+    /// log_end.store(8, SeqCst); // first the change ...
+    /// assert_eq!(fetches.check_and_complete(&"orders-0"), 1); // ... then the signal
+    /// assert_eq!(replies.recv()?, Outcome::Completed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Refused`] hands the operation back without calling its callback: if it has no key, or if
     /// it would have to wait and the purgatory is shut down or full.
@@ -61,10 +92,23 @@ impl<K: WatchKey> Purgatory<K> {
     ///
     /// Costs one allocation, for the condition and, in its place, the value, unless it ends at
     /// once; otherwise as much as [`try_complete_else_watch`](Self::try_complete_else_watch), and
-    /// one lock for each poll.
+    /// one lock for each poll. O(k + w log n) as there.
+    ///
+    /// An asynchronous condition is evaluated by a task, which stores the result and signals the
+    /// key.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the wait and drops the condition. A value that it has given, and
+    /// that was not taken, is dropped, too: see [`WaitFuture`].
     ///
     /// # Errors
-    /// The future yields a [`WaitError`] if the wait expired, was cancelled or was refused.
+    /// The future yields a [`WaitError`](crate::WaitError) if the wait expired, was cancelled or
+    /// was refused.
+    ///
+    /// # Panics
+    /// Panics only if a key's own `Hash`, `Eq` or `Clone` panics. Then nothing was parked, and the
+    /// condition is dropped. A panic of the condition is contained: the future yields
+    /// [`Panicked`](crate::CancelReason::Panicked).
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, time::Duration};
@@ -96,9 +140,6 @@ impl<K: WatchKey> Purgatory<K> {
     /// assert_eq!(block_on(never), Err(WaitError::Expired));
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
-    ///
-    /// An asynchronous condition is evaluated by a task, which stores the result and signals the
-    /// key.
     pub fn wait<'a, R: IntoAnswer<Answer: Send + 'static>>(
         &self,
         watches: impl IntoWatches<'a, K>,
@@ -153,8 +194,15 @@ impl<K: WatchKey> Purgatory<K> {
     /// }
     /// ```
     ///
+    /// # Cancel safety
+    /// Dropping the future takes the registration back. An event that came before is lost with it,
+    /// so read the state after registering anew.
+    ///
     /// # Errors
     /// The future yields an error as that of [`wait`](Self::wait) does.
+    ///
+    /// # Panics
+    /// Panics only if a key's own `Hash`, `Eq` or `Clone` panics. Then nothing was registered.
     pub fn next_event<'a>(
         &self,
         watches: impl IntoWatches<'a, K>,
