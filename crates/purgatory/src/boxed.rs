@@ -3,7 +3,7 @@
 
 use std::{any::Any, task::Waker, time::Duration};
 
-use crate::operation::{Answering, DelayedOperation, Outcome, ToPark, opaque};
+use crate::operation::{Answering, DelayedOperation, Kind, Outcome, ToPark, opaque};
 
 /// Any operation, boxed. One purgatory of these takes several kinds, futures and blocking waits
 /// included.
@@ -145,7 +145,7 @@ impl BoxedOperation {
 }
 
 impl DelayedOperation for BoxedOperation {
-    const AWAITED: bool = true;
+    const KIND: Kind = Kind::Boxed;
 
     fn try_complete(&mut self) -> bool {
         self.operation.check(true)

@@ -51,19 +51,25 @@ pub(crate) use opaque;
 /// }
 /// ```
 pub trait DelayedOperation: Send + 'static {
-    /// False for operations that no event checks: [`Expected`](crate::Expected) replies, and the
-    /// waits of [`Watermarks`](crate::Watermarks).
+    /// The kind of operation, from which the constants below follow. Only this crate sets it.
     #[doc(hidden)]
-    const CHECKED: bool = true;
+    const KIND: Kind = Kind::Called;
 
-    /// False if only the type that parks it signals its keys: [`Replies`](crate::Replies),
-    /// `Watermarks`.
+    /// True if events check it.
     #[doc(hidden)]
-    const SIGNALLED_BY_CALLERS: bool = true;
+    const CHECKED: bool = !matches!(Self::KIND, Kind::Reply | Kind::Value);
 
-    /// False if its keys have no events: only for [`Expected`](crate::Expected) replies.
+    /// True if callers signal its keys, not only the type that parks it.
     #[doc(hidden)]
-    const HAS_EVENTS: bool = Self::CHECKED;
+    const SIGNALLED_BY_CALLERS: bool = matches!(Self::KIND, Kind::Called | Kind::Boxed);
+
+    /// True if its keys have events.
+    #[doc(hidden)]
+    const HAS_EVENTS: bool = !matches!(Self::KIND, Kind::Reply);
+
+    /// True if futures may wait for it. Its answer stays in its entry then.
+    #[doc(hidden)]
+    const AWAITED: bool = !matches!(Self::KIND, Kind::Called);
 
     /// Checks the condition: true when it holds now. The operation then ends as
     /// [`Completed`](Outcome::Completed).
@@ -133,10 +139,6 @@ pub trait DelayedOperation: Send + 'static {
     fn weight(&self) -> u64 {
         1
     }
-
-    /// True if futures may wait for such operations. Their answers stay in their entries.
-    #[doc(hidden)]
-    const AWAITED: bool = false;
 
     /// Returns the place of the waker, if a future waits for this operation; `None` otherwise, and
     /// once it is answered.
@@ -213,6 +215,22 @@ pub trait DelayedOperation: Send + 'static {
     fn on_complete(self, outcome: Outcome)
     where
         Self: Sized;
+}
+
+/// The kinds of operations, by what completes them and by how they are answered.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A type of the user's: events check it, and it is called back.
+    Called,
+    /// Any operation in a box: the same, or a future waits for it.
+    Boxed,
+    /// A wait of [`Permits`](crate::Permits), which signal its key: it is checked for its future.
+    Permits,
+    /// An expected reply of [`Replies`](crate::Replies): delivered to its future, never checked.
+    Reply,
+    /// A wait of [`Watermarks`](crate::Watermarks): the shard compares, and no check runs.
+    Value,
 }
 
 /// The use of an operation that ends.

@@ -15,7 +15,7 @@ use crate::{
     boxed::BoxedOperation,
     engine::{answer::Yields, signal::Event},
     error::WaitError,
-    operation::{Answering, CancelReason, DelayedOperation, Outcome, Timeout, opaque},
+    operation::{Answering, CancelReason, DelayedOperation, Kind, Outcome, Timeout, opaque},
     purgatory::Purgatory,
     sync::Mutex,
     wait::WaitFuture,
@@ -82,8 +82,7 @@ pub struct Permit {
 pub struct PermitWait(BoxedOperation);
 
 impl DelayedOperation for PermitWait {
-    const SIGNALLED_BY_CALLERS: bool = false;
-    const AWAITED: bool = true;
+    const KIND: Kind = Kind::Permits;
 
     fn try_complete(&mut self) -> bool {
         self.0.try_complete()

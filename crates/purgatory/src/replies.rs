@@ -11,7 +11,9 @@ use timer_core::BuildError;
 use crate::{
     engine::{Core, answer::Yields},
     error::{Refused, RefusedReason, WaitError},
-    operation::{Answering, CancelReason, DelayedOperation, Outcome, ParkResult, Timeout, opaque},
+    operation::{
+        Answering, CancelReason, DelayedOperation, Kind, Outcome, ParkResult, Timeout, opaque,
+    },
     purgatory::Purgatory,
     reason::Reason,
     wait::WaitFuture,
@@ -96,9 +98,7 @@ impl<V> Expected<V> {
 }
 
 impl<V: Send + 'static> DelayedOperation for Expected<V> {
-    const CHECKED: bool = false;
-    const SIGNALLED_BY_CALLERS: bool = false;
-    const AWAITED: bool = true;
+    const KIND: Kind = Kind::Reply;
 
     fn try_complete(&mut self) -> bool {
         false

@@ -8,7 +8,7 @@ use crate::{
         values::{Judgement, ValueWait},
     },
     error::WaitError,
-    operation::{Answering, CancelReason, DelayedOperation, Outcome, opaque},
+    operation::{Answering, CancelReason, DelayedOperation, Kind, Outcome, opaque},
     shard::values::Member,
     watermark_value::WatermarkValue,
 };
@@ -36,10 +36,7 @@ pub(crate) enum Wait {
 pub(crate) type Callback = Box<dyn FnOnce(Outcome) + Send>;
 
 impl DelayedOperation for WatermarkWait {
-    const CHECKED: bool = false;
-    const HAS_EVENTS: bool = true;
-    const SIGNALLED_BY_CALLERS: bool = false;
-    const AWAITED: bool = true;
+    const KIND: Kind = Kind::Value;
 
     fn try_complete(&mut self) -> bool {
         false // the shard compares

@@ -23,7 +23,7 @@ use crate::{
         watch_set::{WatchSet, remove_repeated, threshold_watches, unfit, watermark_of},
     },
     error::{Refused, RefusedReason},
-    operation::{Came, DelayedOperation, Outcome, ParkResult, Timeout, ToPark, Verdict},
+    operation::{Came, DelayedOperation, Kind, Outcome, ParkResult, Timeout, ToPark, Verdict},
     shard::{
         COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkOptions, Payload,
         SecondaryId, Then, WAITERS_MAX, Watch, Watermark,
@@ -509,8 +509,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// The reason why a shard takes no operation under this key, unless it takes one.
     #[inline]
     fn refusal(shard: &LockedShard<'_, K, O>, key: &K, hash: u64) -> Option<RefusedReason> {
-        // An operation without a check is an expected reply: one a key.
-        if !O::CHECKED && shard.find(key, hash).is_some() {
+        // An expected reply is alone under its key.
+        if matches!(O::KIND, Kind::Reply) && shard.find(key, hash).is_some() {
             return Some(RefusedReason::AlreadyExpected);
         }
         shard.refuses()

@@ -13,7 +13,7 @@ use super::{
     reference::Answered,
     *,
 };
-use crate::operation::{Answering, CancelReason, DelayedOperation, Outcome};
+use crate::operation::{Answering, CancelReason, DelayedOperation, Kind, Outcome};
 
 /// The payload of an operation.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Operation {
 }
 
 impl DelayedOperation for Operation {
-    const AWAITED: bool = true;
+    const KIND: Kind = Kind::Boxed;
 
     fn try_complete(&mut self) -> bool {
         unreachable!("the model has verdicts of its own")
