@@ -144,6 +144,8 @@ impl BoxedOperation {
     }
 }
 
+// Each call goes on to the operation; one that is left to its default would not.
+#[deny(clippy::missing_trait_methods)]
 impl DelayedOperation for BoxedOperation {
     const KIND: Kind = Kind::Boxed;
 

@@ -4,9 +4,11 @@
 //! return changes the counts first and signals the key after that, as any state does.
 
 use std::{
+    any::Any,
     mem,
     sync::{Arc, Weak},
     task::Waker,
+    time::Duration,
 };
 
 use timer_core::BuildError;
@@ -81,11 +83,29 @@ pub struct Permit {
 /// makes it and signals its key.
 pub struct PermitWait(BoxedOperation);
 
+// Each call goes on to the box; one that is left to its default would not.
+#[deny(clippy::missing_trait_methods)]
 impl DelayedOperation for PermitWait {
     const KIND: Kind = Kind::Permits;
 
     fn try_complete(&mut self) -> bool {
         self.0.try_complete()
+    }
+
+    fn try_complete_with(&mut self, event: &dyn Any) -> bool {
+        self.0.try_complete_with(event)
+    }
+
+    fn check_without_event(&mut self) -> bool {
+        self.0.check_without_event()
+    }
+
+    fn weight(&self) -> u64 {
+        self.0.weight()
+    }
+
+    fn expiring(&mut self, late: &dyn Fn() -> Duration) {
+        self.0.expiring(late);
     }
 
     fn waker(&mut self) -> Option<&mut Option<Waker>> {
@@ -100,8 +120,13 @@ impl DelayedOperation for PermitWait {
         self.0.answer(outcome)
     }
 
-    fn check_without_event(&mut self) -> bool {
-        self.0.check_without_event()
+    fn give_answer(self, to: &mut dyn Any) {
+        self.0.give_answer(to);
+    }
+
+    fn detach(&mut self, back: Box<dyn FnOnce(Self) + Send>) {
+        let back = move |boxed| back(PermitWait(boxed));
+        self.0.detach(Box::new(back));
     }
 
     fn on_complete(self, outcome: Outcome) {
