@@ -412,17 +412,22 @@ impl<O: DelayedOperation> ToPark<O> for O {
     }
 }
 
-/// An operation that came to be parked, with an answer `R`.
-pub(crate) enum Came<R> {
-    /// It was parked, and may have ended since.
-    Parked(ParkResult),
+/// The state of an operation that a future waits for when the call that parks it returned. `R` is
+/// its answer.
+pub(crate) enum AwaitedPark<R> {
+    /// It is parked, or its answer is in its entry by now.
+    Parked(OperationId),
     /// It ended without being parked. `None` if its answer panicked.
     AtOnce(Option<R>),
 }
 
-impl<R> From<ParkResult> for Came<R> {
+impl<R> From<ParkResult> for AwaitedPark<R> {
     fn from(parked: ParkResult) -> Self {
-        Came::Parked(parked)
+        match parked {
+            ParkResult::Parked(id) => AwaitedPark::Parked(id),
+            // Only the end of an operation that is called back is a result.
+            ParkResult::Ended(_) => unreachable!("a future finds the end in the entry"),
+        }
     }
 }
 

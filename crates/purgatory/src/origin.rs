@@ -1,7 +1,7 @@
 //! Origins: a future's view of its purgatory, whatever the keys and operations there.
 //!
 //! A future's answer stays in its operation's entry. The future holds nothing but its origin and
-//! the operation's handle ([`EntryAnswer`]).
+//! the operation's handle ([`PendingAnswer`]).
 
 use std::{
     sync::Arc,
@@ -134,48 +134,48 @@ impl<K: WatchKey, O: Yields<T>, T> AnswerOrigin<T> for TurnOrigin<K, O> {
     }
 }
 
-/// The polls of a future.
+/// The polls of a future until now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Polls {
-    None,
+    NotPolled,
     /// The last one has left its waker.
-    Some,
+    Polled,
     /// The last one has taken the answer.
-    Over,
+    Ready,
 }
 
-/// The answer of a future, in its operation's entry. Dropped untaken, it ends the wait.
-pub(crate) struct EntryAnswer<T> {
+/// The answer that a future waits for, in its operation's entry. Dropped untaken, it ends the wait.
+pub(crate) struct PendingAnswer<T> {
     origin: Arc<dyn AnswerOrigin<T>>,
     handle: TimerHandle,
     polls: Polls,
 }
 
-impl<T> EntryAnswer<T> {
+impl<T> PendingAnswer<T> {
     /// Makes the answer of a parked operation.
     pub(crate) fn new(origin: Arc<dyn AnswerOrigin<T>>, handle: TimerHandle) -> Self {
-        EntryAnswer {
+        PendingAnswer {
             origin,
             handle,
-            polls: Polls::None,
+            polls: Polls::NotPolled,
         }
     }
 
     /// Returns true once a poll has taken the answer.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
-        self.polls == Polls::Over
+        self.polls == Polls::Ready
     }
 
     /// Takes the answer, or leaves the waker.
     #[inline]
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<T, WaitError>> {
-        let is_first = self.polls == Polls::None;
+        let is_first = self.polls == Polls::NotPolled;
         let polled = self.origin.poll(self.handle, waker, is_first);
         self.polls = if polled.is_ready() {
-            Polls::Over
+            Polls::Ready
         } else {
-            Polls::Some
+            Polls::Polled
         };
         polled
     }
@@ -196,7 +196,7 @@ impl<T> EntryAnswer<T> {
     }
 }
 
-impl<T> Drop for EntryAnswer<T> {
+impl<T> Drop for PendingAnswer<T> {
     #[inline]
     fn drop(&mut self) {
         if !self.is_over() && !failpoint!(DroppedFutureLeavesOperation) {

@@ -26,10 +26,10 @@ use crate::{
     engine::answer::Yields,
     error::{RefusedReason, WaitError},
     operation::{
-        Answering, Came, CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, Timeout,
+        Answering, AwaitedPark, CancelReason, DelayedOperation, OperationId, Outcome, Timeout,
         opaque,
     },
-    origin::{AnswerOrigin, EntryAnswer, TurnOrigin},
+    origin::{AnswerOrigin, PendingAnswer, TurnOrigin},
     purgatory::Purgatory,
     sync::HandedBack,
     watches::{WatchKey, Watches},
@@ -71,7 +71,7 @@ struct Waiting<C, T> {
     stage: Stage<C, T>,
     /// Whether rechecks and last checks evaluate the condition.
     rechecked: bool,
-    task: Task<T>,
+    result_to: ResultTo<T>,
 }
 
 /// The condition of a wait, and then its result.
@@ -81,21 +81,22 @@ enum Stage<C, T> {
     Over(Result<T, WaitError>),
 }
 
-/// The task that waits for the result.
-enum Task<T> {
-    /// Its future polls the operation's entry. The waker is that of the last poll.
-    AtEntry(Option<Waker>),
-    /// The same, but the operation was taken out of its purgatory.
-    Away(WayBack<T>),
-    /// Its future finds the result.
-    Answered,
+/// The way of the result to the future.
+enum ResultTo<T> {
+    /// It stays in the operation's entry, which the future polls. The waker is that of the last
+    /// poll.
+    Entry(Option<Waker>),
+    /// It is sent to that entry, since the operation was taken out of its purgatory.
+    Sender(ResultSender<T>),
+    /// It is where the future finds it.
+    Arrived,
 }
 
-/// The way of a result back to the entry that the future polls. Dropped without one, by a panic of
-/// the condition or with the operation, it yields [`Panicked`](CancelReason::Panicked).
-struct WayBack<T>(Option<Return<T>>);
+/// Sends a result to the entry that the future polls. Dropped before that, by a panic of the
+/// condition or with the operation, it sends [`Panicked`](CancelReason::Panicked).
+struct ResultSender<T>(Option<PutResult<T>>);
 
-type Return<T> = Box<dyn FnOnce(Result<T, WaitError>) + Send>;
+type PutResult<T> = Box<dyn FnOnce(Result<T, WaitError>) + Send>;
 
 const PANICKED: WaitError = WaitError::Cancelled(CancelReason::Panicked);
 
@@ -110,7 +111,7 @@ where
         Waiting {
             stage: Stage::Waits(condition),
             rechecked,
-            task: Task::AtEntry(None),
+            result_to: ResultTo::Entry(None),
         }
     }
 
@@ -147,9 +148,9 @@ where
     }
 
     fn waker(&mut self) -> Option<&mut Option<Waker>> {
-        match &mut self.task {
-            Task::AtEntry(waker) => Some(waker),
-            Task::Away(_) | Task::Answered => None,
+        match &mut self.result_to {
+            ResultTo::Entry(waker) => Some(waker),
+            ResultTo::Sender(_) | ResultTo::Arrived => None,
         }
     }
 
@@ -171,13 +172,13 @@ where
     }
 
     fn answer(&mut self, outcome: &Outcome) -> Answering {
-        let Task::AtEntry(waker) = &mut self.task else {
+        let ResultTo::Entry(waker) = &mut self.result_to else {
             return Answering::NotAwaited;
         };
         match (&self.stage, outcome) {
             (Stage::Over(Ok(_)), Outcome::Completed) | (Stage::Over(Err(_)), _) => {
                 let waker = waker.take();
-                self.task = Task::Answered;
+                self.result_to = ResultTo::Arrived;
                 Answering::Made(waker)
             }
             _ => Answering::Unmade,
@@ -194,37 +195,38 @@ where
     }
 
     fn detach(&mut self, back: Box<dyn FnOnce(Self) + Send>) {
-        let back = move |result| {
+        let put = move |result| {
             back(Waiting {
                 stage: Stage::Over(result),
                 rechecked: false,
-                task: Task::Answered,
+                result_to: ResultTo::Arrived,
             });
         };
-        self.task = Task::Away(WayBack(Some(Box::new(back))));
+        self.result_to = ResultTo::Sender(ResultSender(Some(Box::new(put))));
     }
 
     fn on_complete(mut self, outcome: Outcome) {
         // In its purgatory it is answered instead.
-        let Task::Away(mut back) = mem::replace(&mut self.task, Task::Answered) else {
-            return;
-        };
-        back.give(self.into_result(&outcome));
-    }
-}
-
-impl<T> WayBack<T> {
-    fn give(&mut self, result: Result<T, WaitError>) {
-        if let Some(back) = self.0.take() {
-            back(result);
+        let result_to = mem::replace(&mut self.result_to, ResultTo::Arrived);
+        if let ResultTo::Sender(mut sender) = result_to {
+            sender.send(self.into_result(&outcome));
         }
     }
 }
 
-impl<T> Drop for WayBack<T> {
+impl<T> ResultSender<T> {
+    /// Sends the result, unless one was sent before.
+    fn send(&mut self, result: Result<T, WaitError>) {
+        if let Some(put) = self.0.take() {
+            put(result);
+        }
+    }
+}
+
+impl<T> Drop for ResultSender<T> {
     fn drop(&mut self) {
         // The condition may be panicking; a second panic, of the waker, would abort.
-        let _ = contain(|| self.give(Err(PANICKED)));
+        let _ = contain(|| self.send(Err(PANICKED)));
     }
 }
 
@@ -261,7 +263,7 @@ impl<T> Unpin for WaitFuture<T> {}
 /// The place that a future takes its result from.
 enum Source<T> {
     /// The entry of its operation.
-    Entry(EntryAnswer<T>),
+    Entry(PendingAnswer<T>),
     /// It is here: the operation was not parked. Apart, since with their `Result` each future would
     /// be larger.
     Value(HandedBack<T>),
@@ -328,18 +330,15 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
             wrap,
         };
         let core = &self.core;
-        let came = core.park_awaited(unboxed, watches, timeout, |unboxed, outcome| {
+        let parked = core.park_awaited(unboxed, watches, timeout, |unboxed, outcome| {
             unboxed.operation.into_result(outcome)
         });
-        match came {
-            Ok(Came::Parked(ParkResult::Parked(id))) => match turn {
+        match parked {
+            Ok(AwaitedPark::Parked(id)) => match turn {
                 Some(key) => WaitFuture::at(Arc::new(TurnOrigin::new(self.share(), key)), id),
                 None => self.answer_of(id),
             },
-            Ok(Came::AtOnce(answer)) => WaitFuture::ready(answer.unwrap_or(Err(PANICKED))),
-            Ok(Came::Parked(ParkResult::Ended(outcome))) => {
-                WaitFuture::ready(Err(WaitError::of(outcome)))
-            }
+            Ok(AwaitedPark::AtOnce(answer)) => WaitFuture::ready(answer.unwrap_or(Err(PANICKED))),
             Err(refused) => self.refused(refused.reason),
         }
     }
@@ -363,14 +362,14 @@ impl<T> WaitFuture<T> {
     /// Makes the future of an operation that is parked in `origin`.
     fn at(origin: Arc<dyn AnswerOrigin<T>>, id: OperationId) -> Self {
         WaitFuture {
-            source: Source::Entry(EntryAnswer::new(origin, id.handle)),
+            source: Source::Entry(PendingAnswer::new(origin, id.handle)),
         }
     }
 
     /// Returns the operation's id, to complete, cancel or reschedule it; `None` when it ended at
     /// once. O(1), without a lock.
     pub fn id(&self) -> Option<OperationId> {
-        self.entry().map(EntryAnswer::id)
+        self.entry().map(PendingAnswer::id)
     }
 
     /// Reschedules the wait, counted from now, as [`Purgatory::reschedule`] does. Returns
@@ -393,7 +392,7 @@ impl<T> WaitFuture<T> {
     }
 
     /// Returns the answer's place, if the operation was parked.
-    fn entry(&self) -> Option<&EntryAnswer<T>> {
+    fn entry(&self) -> Option<&PendingAnswer<T>> {
         match &self.source {
             Source::Entry(entry) => Some(entry),
             Source::Value(_) | Source::Error(_) | Source::Taken => None,
@@ -444,7 +443,7 @@ impl<T> WaitFuture<T> {
             if let Poll::Ready(result) = Pin::new(&mut self).poll(&mut context) {
                 return result;
             }
-            if self.entry().is_some_and(EntryAnswer::must_not_block) {
+            if self.entry().is_some_and(PendingAnswer::must_not_block) {
                 return Err(WaitError::MustNotBlock);
             }
             thread::park();

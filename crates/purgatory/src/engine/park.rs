@@ -23,7 +23,9 @@ use crate::{
         watch_set::{WatchSet, remove_repeated, threshold_watches, unfit, watermark_of},
     },
     error::{Refused, RefusedReason},
-    operation::{Came, DelayedOperation, Kind, Outcome, ParkResult, Timeout, ToPark, Verdict},
+    operation::{
+        AwaitedPark, DelayedOperation, Kind, Outcome, ParkResult, Timeout, ToPark, Verdict,
+    },
     shard::{
         COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkOptions, Payload,
         SecondaryId, Then, WAITERS_MAX, Watch, Watermark,
@@ -120,11 +122,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         watches: Watches<'_, K>,
         timeout: Timeout,
         answer: impl FnOnce(P, &Outcome) -> R,
-    ) -> Result<Came<R>, Refused<O>> {
+    ) -> Result<AwaitedPark<R>, Refused<O>> {
         self.park_or(to_park, watches, timeout, |_, to_park, outcome| {
             let mut answered = None;
             self.call(|| answered = Some(answer(to_park, &outcome)));
-            Came::AtOnce(answered)
+            AwaitedPark::AtOnce(answered)
         })
     }
 
