@@ -233,7 +233,8 @@ pub enum Kind {
     Value,
 }
 
-/// The use of an operation that ends.
+/// How the end reaches its owner: by callback, by an answer still to be made, or by waking its
+/// future.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Answering {
