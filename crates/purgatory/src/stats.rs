@@ -46,7 +46,8 @@ pub struct Stats {
     /// Operations that ended without being parked: their first check came true (nearly always) or
     /// panicked, or their timeout was zero.
     pub ended_at_once: u64,
-    /// Checks and callbacks that panicked.
+    /// Panics of user code that were contained: of checks and callbacks, and of wakers, hooks,
+    /// drops and the clock.
     pub panics: u64,
     /// Checks that ran: first checks, checks for events, rechecks and last checks.
     pub checks: u64,
@@ -70,8 +71,8 @@ pub struct Stats {
     /// [`RepeatedKey`](RefusedReason::RepeatedKey),
     /// [`TurnOfOneKey`](RefusedReason::TurnOfOneKey).
     pub refused_too_many_watermarks: u64,
-    /// Callbacks and rechecks that were handed to the executor and have not begun: those of expired
-    /// operations, or all
+    /// Callbacks, rechecks and last checks that were handed to the executor and have not begun.
+    /// Callbacks are those of expired operations, or all
     /// ([`callbacks_on_executor`](crate::Builder::callbacks_on_executor)). Callbacks beyond the
     /// first 1024 that were queued behind one call do not count.
     pub callbacks_waiting: u64,

@@ -5,8 +5,6 @@
 //! *Failpoints* are faults that a model plants to see that each is noticed. Outside of a model
 //! `failpoint!` is `false`, and nothing else of them is compiled.
 
-use std::sync::OnceLock;
-
 pub(crate) use timer_core::driver::sync::{
     AtomicU64, HandedBack, Mutex, Ordering, Share, Shares, Spaced, plain, thread_local,
 };
@@ -98,24 +96,13 @@ pub(crate) const VERSIONS_PER_SHARD: usize = if MODEL { 1 } else { 8 };
 /// a walk has steps.
 pub(crate) const CHECK_BATCH: usize = if MODEL { 2 } else { 16 };
 
-/// Returns the default number of shards: 64 for each processor, rounded up to a power of two, from
-/// 64 to [`MAX_SHARDS`](timer_core::MAX_SHARDS). A model has two.
-///
-/// The system is asked once: it reads files for the answer, which takes longer than the rest of
-/// building a purgatory.
+/// Returns the default number of shards: 64 for each processor, so that threads that signal
+/// different keys seldom meet on a lock. A model has two.
 pub(crate) fn default_shards() -> usize {
-    static SHARDS: OnceLock<usize> = OnceLock::new();
-
     if MODEL {
         return 2;
     }
-    *SHARDS.get_or_init(|| {
-        // Threads that signal different keys seldom meet on a lock then.
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        (processors * 64)
-            .next_power_of_two()
-            .clamp(64, timer_core::MAX_SHARDS)
-    })
+    timer_core::driver::default_shards(64)
 }
 
 /// Hashes keys, with a new seed for each purgatory.

@@ -68,7 +68,7 @@ pub(crate) mod tokio;
 pub use self::config::Config;
 pub use self::driver::Driver;
 pub use self::executors::{Due, DueQueue, Executors};
-pub use self::shards::{ShardGuard, ShardState, Shards, WheelOwner};
+pub use self::shards::{ShardGuard, ShardState, Shards, WheelOwner, default_shards};
 #[cfg(feature = "tokio")]
 pub use self::tokio::runs_tasks_here;
 #[cfg(feature = "metrics")]

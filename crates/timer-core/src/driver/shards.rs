@@ -11,7 +11,8 @@
 
 use std::{
     ops::{Deref, DerefMut},
-    sync::{Arc, atomic},
+    sync::{Arc, OnceLock, atomic},
+    thread,
 };
 
 use crossbeam_utils::CachePadded;
@@ -262,6 +263,21 @@ impl<S> ShardGuard<'_, S> {
 
 /// The most shards an owner's wheels can have.
 pub const MAX_SHARDS: usize = 256;
+
+/// Returns the default number of shards: `per_processor` for each processor, rounded up to a power
+/// of two, from `per_processor` to [`MAX_SHARDS`].
+///
+/// The system is asked once: it reads files for the answer, which takes longer than the rest of
+/// building a purgatory.
+pub fn default_shards(per_processor: usize) -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+
+    let ask = || thread::available_parallelism().map_or(1, usize::from);
+    let processors = *PROCESSORS.get_or_init(ask);
+    (processors * per_processor)
+        .next_power_of_two()
+        .clamp(per_processor, MAX_SHARDS)
+}
 
 /// The bit at which the shard begins in a handle's upper word.
 const SHARD_AT: u32 = 24;

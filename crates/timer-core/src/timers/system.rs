@@ -12,7 +12,7 @@ use crate::{
         driver::Driver,
         executor::{Executor, Workers},
         executors::Executors,
-        shards::MAX_SHARDS,
+        shards::{MAX_SHARDS, default_shards},
     },
     timers::{BuildError, task_timer::TimerInner, timer::Timer},
     wheel::geometry::WheelSize,
@@ -68,7 +68,7 @@ impl SystemTimer {
     /// Returns a builder with the default settings.
     pub fn builder() -> SystemTimerBuilder {
         let mut driver = Driver::new();
-        driver.config.shard_count = default_shards();
+        driver.config.shard_count = default_shards(8);
         SystemTimerBuilder {
             driver,
             workers: Some(1),
@@ -285,9 +285,4 @@ impl SystemTimerBuilder {
         driver.start_reaper().map_err(BuildError::Thread)?;
         Ok(SystemTimer::of(driver))
     }
-}
-
-fn default_shards() -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (processors * 8).next_power_of_two().clamp(8, MAX_SHARDS)
 }
