@@ -1,10 +1,10 @@
 //! `cargo run --release --example broker`: serves until Ctrl-C or SIGTERM, then prints what it did.
 
 use std::sync::mpsc::{self, Receiver};
-use std::{io, io::Write, process::ExitCode};
+use std::{io, io::Write, net::SocketAddr, process::ExitCode};
 
 use anyhow::Context;
-use broker_example::{Args, Broker, run_cluster, run_follower, stop_with_cluster};
+use broker_example::{Args, Broker, Role, run_cluster, run_follower, stop_with_cluster};
 use clap::Parser;
 use tracing::Level;
 
@@ -29,22 +29,21 @@ fn main() -> anyhow::Result<ExitCode> {
     };
     ctrlc::set_handler(ask_to_stop).context("cannot handle signals")?;
 
-    // One of three programs: the cluster's, a follower, a leader with or without followers inside.
-    match (args.node, args.cluster) {
-        (None, _) if args.run.is_some() => {
+    match args.role() {
+        Role::AllInOne(listen) | Role::Leader(listen) => run_leader(&args, listen, &stopped),
+        Role::Follower { id, leader } => {
+            run_follower(id, leader, &args, &stopped)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Role::Cluster => {
             run_cluster(&args, stopped)?;
             Ok(ExitCode::SUCCESS)
         }
-        (Some(node @ 2..), Some(leader)) => {
-            run_follower(node, leader, &args, &stopped)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        _ => run_leader(&args, &stopped),
     }
 }
 
-fn run_leader(args: &Args, stopped: &Receiver<()>) -> anyhow::Result<ExitCode> {
-    let broker = Broker::start(args)?;
+fn run_leader(args: &Args, listen: SocketAddr, stopped: &Receiver<()>) -> anyhow::Result<ExitCode> {
+    let broker = Broker::start(args, listen)?;
     let metrics = broker.serve_metrics()?;
     let address = metrics.address();
     eprintln!("metrics: http://{address}/metrics\nlive page: http://{address}/");

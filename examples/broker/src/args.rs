@@ -5,7 +5,8 @@ use std::{net::SocketAddr, time::Duration};
 use clap::Parser;
 use example_support::{between, number};
 
-use crate::{partition::FOLLOWER_IDS, topics::TopicConfig};
+use crate::partition::{FOLLOWER_IDS, LEADER_ID};
+use crate::topics::TopicConfig;
 
 const EXIT_CODES: &str = "\
 Ctrl-C or SIGTERM answers waiting requests, prints counts and ends. The exit code is 0 then, 1 when
@@ -49,15 +50,15 @@ pub struct Args {
     /// Run a cluster: this leader, and two followers as processes of their own, which fetch from it
     /// over the wire
     #[arg(value_name = "cluster", value_parser = ["cluster"])]
-    pub run: Option<String>,
+    command: Option<String>,
 
     /// Run one node of a cluster of processes: 1 leads, 2 and 3 follow
-    #[arg(long, requires = "cluster", value_parser = number::<i32>(1..=3))]
-    pub node: Option<i32>,
+    #[arg(long, requires = "leader", value_parser = number::<i32>(1..=3))]
+    node: Option<i32>,
 
     /// The cluster: `1=IP:PORT,2,3`. Followers serve no clients, so only the leader has an address
-    #[arg(long, value_name = "LIST", requires = "node", value_parser = leader_of)]
-    pub cluster: Option<SocketAddr>,
+    #[arg(long = "cluster", value_name = "LIST", requires = "node", value_parser = leader_of)]
+    leader: Option<SocketAddr>,
 
     /// Largest request in bytes (Kafka's default is 100 MiB); a larger one closes its connection. A
     /// follower's fetch names every partition, so there is a least
@@ -80,11 +81,47 @@ pub struct Args {
     pub verbose: bool,
 }
 
+/// The program that this process is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Role {
+    /// A leader that listens at this address, with its followers inside this process.
+    AllInOne(SocketAddr),
+    /// The parent of a cluster's nodes, which are processes of their own.
+    Cluster,
+    /// The leader of a cluster, which listens where the list of nodes says.
+    Leader(SocketAddr),
+    /// A follower of a cluster.
+    Follower {
+        /// Its number in the list.
+        id: i32,
+        /// The address of its leader.
+        leader: SocketAddr,
+    },
+}
+
 impl Args {
-    /// The followers that run inside this process.
+    /// Returns the role that the arguments ask for.
+    pub fn role(&self) -> Role {
+        // Neither of a node's two options comes alone.
+        match (self.node, self.leader) {
+            (Some(LEADER_ID), Some(listen)) => Role::Leader(listen),
+            (Some(id), Some(leader)) => Role::Follower { id, leader },
+            _ if self.command.is_some() => Role::Cluster,
+            _ => Role::AllInOne(self.listen),
+        }
+    }
+
+    /// Returns true for a node that `broker cluster` has started: it has that word, too.
+    pub(crate) fn is_started_by_cluster(&self) -> bool {
+        self.command.is_some() && self.node.is_some()
+    }
+
+    /// Returns the followers that run inside this process.
     pub(crate) fn followers_here(&self) -> &'static [i32] {
-        let processes = self.node.is_some() || self.run.is_some();
-        if processes { &[] } else { &FOLLOWER_IDS }
+        match self.role() {
+            Role::AllInOne(_) => &FOLLOWER_IDS,
+            Role::Cluster | Role::Leader(_) | Role::Follower { .. } => &[],
+        }
     }
 }
 
@@ -101,6 +138,26 @@ fn leader_of(text: &str) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn role_is_told_by_word_and_node() {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 9092));
+        let leader = SocketAddr::from(([127, 0, 0, 1], 1234));
+        let node = |id| ["--node", id, "--cluster=1=127.0.0.1:1234,2,3"];
+        for (arguments, role) in [
+            (&[][..], Role::AllInOne(listen)),
+            (&["cluster"], Role::Cluster),
+            (&node("1"), Role::Leader(leader)),
+            (&node("3"), Role::Follower { id: 3, leader }),
+        ] {
+            let args = Args::parse_from([&["broker"], arguments].concat());
+            assert_eq!(args.role(), role, "{arguments:?}");
+            assert!(!args.is_started_by_cluster(), "{arguments:?}");
+        }
+        let started = Args::parse_from([&["broker"], &node("2")[..], &["cluster"]].concat());
+        assert_eq!(started.role(), Role::Follower { id: 2, leader });
+        assert!(started.is_started_by_cluster());
+    }
 
     #[test]
     fn bad_arguments_are_refused_with_their_bounds() {

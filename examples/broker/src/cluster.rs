@@ -17,8 +17,8 @@ use crate::{args::Args, replica_fetcher::Follower};
 ///
 /// # Errors
 /// When the system gives no thread.
-pub fn run_follower(node: i32, leader: SocketAddr, args: &Args, stop: &Receiver<()>) -> Result<()> {
-    let follower = Follower::new(node, args.pause_followers);
+pub fn run_follower(id: i32, leader: SocketAddr, args: &Args, stop: &Receiver<()>) -> Result<()> {
+    let follower = Follower::new(id, args.pause_followers);
     let interval = args.follower_interval;
     let follow = move || follower.follow(leader, &Stop::new(), interval);
     let thread = thread::Builder::new().name("fetcher".to_owned());
@@ -28,8 +28,7 @@ pub fn run_follower(node: i32, leader: SocketAddr, args: &Args, stop: &Receiver<
 
 /// Stops a node of `broker cluster` when that ends: the node's standard input ends with it.
 pub fn stop_with_cluster(args: &Args, stop: Sender<()>) {
-    let is_node = args.run.is_some() && args.node.is_some();
-    if !is_node {
+    if !args.is_started_by_cluster() {
         return;
     }
     thread::spawn(move || {

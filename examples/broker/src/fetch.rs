@@ -40,7 +40,7 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
     let max_wait = millis(request.max_wait_ms).min(LONG_POLL_MAX);
     let replica = request.replica_id.0;
     let mut watermarks = Vec::new();
-    for (topic, asked) in asked(&request) {
+    for (topic, asked) in partitions_of(&request) {
         // A partition that is not there is an error, which the first check finds.
         let Ok(partition) = manager.topics.partition(topic, asked.partition) else {
             continue;
@@ -82,7 +82,7 @@ impl DelayedOperation for DelayedFetch {
             return true;
         }
         let mut bytes = 0_u64;
-        for (topic, asked) in asked(request) {
+        for (topic, asked) in partitions_of(request) {
             // An error in one partition is answered at once.
             let Ok(partition) = self.topics.partition(topic, asked.partition) else {
                 return true;
@@ -99,7 +99,7 @@ impl DelayedOperation for DelayedFetch {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        let count = asked(&self.request).count();
+        let count = partitions_of(&self.request).count();
         tracing::debug!("fetch of {count} partitions: {outcome:?}");
         let request = self.request;
         let topics = self.topics;
@@ -175,8 +175,8 @@ impl Budget {
     }
 }
 
-/// The partitions that a request asks for, each with its topic.
-fn asked(request: &FetchRequest) -> impl Iterator<Item = (&TopicName, &FetchPartition)> {
+/// Returns the partitions that a request asks for, each with its topic.
+fn partitions_of(request: &FetchRequest) -> impl Iterator<Item = (&TopicName, &FetchPartition)> {
     request.topics.iter().flat_map(|topic| {
         let partitions = topic.partitions.iter();
         partitions.map(move |partition| (&topic.topic, partition))

@@ -40,6 +40,6 @@ mod server;
 mod tests;
 mod topics;
 
-pub use args::Args;
+pub use args::{Args, Role};
 pub use cluster::{run_cluster, run_follower, stop_with_cluster};
 pub use server::{Broker, Summary};

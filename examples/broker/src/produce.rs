@@ -12,7 +12,7 @@ use kafka_protocol::messages::{
 };
 
 use crate::replica_fetcher::{Follower, all_have};
-use crate::replica_manager::{DelayedAnswer, ReplicaManager, Statuses, Wait};
+use crate::replica_manager::{DelayedAnswer, Place, ReplicaManager, Statuses, Wait};
 use crate::topics::WatchKey::{HighWatermark, LowWatermark};
 use crate::{api::millis, reply::Reply, server::Counters};
 
@@ -69,7 +69,10 @@ fn append(manager: &ReplicaManager, request: ProduceRequest) -> (ProduceResponse
                         // Stays if the wait times out.
                         status.error_code = ResponseError::RequestTimedOut.code();
                         waits.push(Wait {
-                            at: (response.responses.len(), statuses.len()),
+                            place: Place {
+                                topic: response.responses.len(),
+                                partition: statuses.len(),
+                            },
                             partition,
                             required_offset: appended.required_offset,
                         });
@@ -108,7 +111,9 @@ impl Statuses for ProduceResponse {
     }
 
     fn error_code(&mut self, wait: &Wait) -> &mut i16 {
-        &mut self.responses[wait.at.0].partition_responses[wait.at.1].error_code
+        let place = &wait.place;
+        let topic = &mut self.responses[place.topic];
+        &mut topic.partition_responses[place.partition].error_code
     }
 }
 
@@ -134,7 +139,10 @@ pub(crate) fn delete_records(
             let error = match manager.delete_records(&topic.name, index, asked.offset) {
                 Ok((partition, required_offset)) => {
                     waits.push(Wait {
-                        at: (response.topics.len(), results.len()),
+                        place: Place {
+                            topic: response.topics.len(),
+                            partition: results.len(),
+                        },
                         partition,
                         required_offset,
                     });
@@ -159,14 +167,16 @@ impl Statuses for DeleteRecordsResponse {
         if low_watermark < wait.required_offset {
             return false;
         }
-        let result = &mut self.topics[wait.at.0].partitions[wait.at.1];
+        let place = &wait.place;
+        let result = &mut self.topics[place.topic].partitions[place.partition];
         result.error_code = 0;
         result.low_watermark = low_watermark;
         true
     }
 
     fn error_code(&mut self, wait: &Wait) -> &mut i16 {
-        &mut self.topics[wait.at.0].partitions[wait.at.1].error_code
+        let place = &wait.place;
+        &mut self.topics[place.topic].partitions[place.partition].error_code
     }
 }
 

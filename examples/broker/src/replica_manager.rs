@@ -46,10 +46,17 @@ pub(crate) struct ReplicaManager {
     pub(crate) stop: Stop,
 }
 
+/// The place of a partition in a response.
+pub(crate) struct Place {
+    /// The index of its topic.
+    pub(crate) topic: usize,
+    /// Its index in that topic.
+    pub(crate) partition: usize,
+}
+
 /// One partition of a request that waits for its replicas.
 pub(crate) struct Wait {
-    /// Its place in the response: topic, partition.
-    pub(crate) at: (usize, usize),
+    pub(crate) place: Place,
     pub(crate) partition: Arc<Partition>,
     pub(crate) required_offset: i64,
 }

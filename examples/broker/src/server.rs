@@ -29,10 +29,8 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Binds the address and starts the followers; clients are served when this returns.
-    pub fn start(args: &Args) -> anyhow::Result<Broker> {
-        // A node of a cluster listens where the list of nodes says.
-        let listen = args.cluster.unwrap_or(args.listen);
+    /// Binds this address and starts the followers; clients are served when this returns.
+    pub fn start(args: &Args, listen: SocketAddr) -> anyhow::Result<Broker> {
         let listener =
             TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
         let address = listener.local_addr()?;

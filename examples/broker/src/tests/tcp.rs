@@ -62,7 +62,8 @@ impl Client {
 
 /// A broker with these options, and a client of it.
 fn start(options: &[&str]) -> (Broker, Client) {
-    let broker = Broker::start(&args(options)).unwrap();
+    let args = args(options);
+    let broker = Broker::start(&args, args.listen).unwrap();
     let client = Client::connect(&broker);
     (broker, client)
 }
@@ -118,7 +119,8 @@ fn followers_of_other_processes_acknowledge() {
 #[test]
 fn hundreds_of_connections_have_a_produce_parked_each() {
     const CONNECTIONS: usize = 300;
-    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
+    let args = args(&["--pause-followers"]);
+    let broker = Broker::start(&args, args.listen).unwrap();
     let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| Client::connect(&broker)).collect();
     for client in &mut clients {
         client.send_produce(-1, 600_000);
