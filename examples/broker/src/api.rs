@@ -13,7 +13,7 @@ pub(crate) use crate::reply::Answer;
 use crate::{
     fetch::fetch, fetch::list_offsets, metadata::create_topics, metadata::metadata,
     produce::delete_records, produce::init_producer_id, produce::produce,
-    replica_manager::ReplicaManager, reply::Reply, schemas, schemas::APIS, schemas::Api,
+    replica_manager::ReplicaManager, reply::Reply, schemas, schemas::APIS,
 };
 
 /// A value, or the error code that the client gets instead.
@@ -42,7 +42,7 @@ pub(crate) fn handle(
     let api = APIS.iter().find(|api| api.key as i16 == key);
     let api = api.with_context(|| format!("API key {key} is not served"))?;
     let request = || format!("{:?} version {version}", api.key);
-    if !(api.served_from..=api.advertised.1).contains(&version) {
+    if !api.serves(version) {
         ensure!(
             api.key == ApiKey::ApiVersions,
             "{} is not served",
@@ -113,14 +113,11 @@ pub(crate) fn millis(milliseconds: i32) -> Duration {
 fn api_versions() -> ApiVersionsResponse {
     // librdkafka infers features from these: see the table of APIs.
     let mut versions = Vec::new();
-    for Api {
-        key, advertised, ..
-    } in &APIS
-    {
+    for api in &APIS {
         let version = ApiVersion::default()
-            .with_api_key(*key as i16)
-            .with_min_version(advertised.0)
-            .with_max_version(advertised.1);
+            .with_api_key(api.key as i16)
+            .with_min_version(*api.advertised.start())
+            .with_max_version(*api.advertised.end());
         versions.push(version);
     }
     ApiVersionsResponse::default().with_api_keys(versions)

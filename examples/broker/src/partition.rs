@@ -43,6 +43,13 @@ pub(crate) struct Appended {
     pub(crate) advanced: bool,
 }
 
+pub(crate) struct Deleted {
+    /// The log start after the deletion: what the low watermark must reach.
+    pub(crate) required_offset: i64,
+    /// True if a watermark advanced.
+    pub(crate) advanced: bool,
+}
+
 /// The offset up to which a fetch may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UpTo {
@@ -101,9 +108,8 @@ impl Partition {
         state.advance(self.in_sync_min())
     }
 
-    /// Moves the log start to `offset`, at most to the high watermark, which -1 stands for. Returns
-    /// the low watermark to wait for, and true if a watermark advanced.
-    pub(crate) fn delete_records(&self, offset: i64) -> OrError<(i64, bool)> {
+    /// Moves the log start to `offset`, at most to the high watermark, which -1 stands for.
+    pub(crate) fn delete_records(&self, offset: i64) -> OrError<Deleted> {
         let mut state = self.state.lock();
         let offset = if offset == -1 {
             state.high_watermark
@@ -115,7 +121,10 @@ impl Partition {
             OffsetOutOfRange
         );
         state.log.start_at(offset);
-        Ok((offset, state.advance(self.in_sync_min())))
+        Ok(Deleted {
+            required_offset: offset,
+            advanced: state.advance(self.in_sync_min()),
+        })
     }
 
     /// Reads whole batches from the one with `offset` on, up to `bytes_max`; with `at_least_one`

@@ -10,7 +10,8 @@
 //! finds the leader again, begins anew. It serves no clients.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::{io::BufReader, io::Write, net::SocketAddr, net::TcpStream, time::Duration};
+use std::{io::BufReader, io::Write, net::SocketAddr, net::TcpStream};
+use std::{ops::Range, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -55,10 +56,10 @@ impl Follower {
         }
     }
 
-    /// The log start offset and the log end offset of a partition.
-    pub(crate) fn log_range(&self, key: &TopicPartition) -> (i64, i64) {
+    /// Returns the offsets that its log of a partition has.
+    pub(crate) fn offsets(&self, key: &TopicPartition) -> Range<i64> {
         let log = self.logs.get(key);
-        log.map_or((0, 0), |log| (log.log_start_offset, log.log_end_offset))
+        log.map_or(0..0, |log| log.log_start_offset..log.log_end_offset)
     }
 
     /// Appends what a fetch brought; returns true if that was news.
@@ -69,13 +70,14 @@ impl Follower {
         leaders_start: i64,
     ) -> bool {
         // News is a log that starts or ends elsewhere than before.
-        let before = self.log_range(key);
+        let before = self.offsets(key);
         let mut log = self.logs.entry(key.clone()).or_default();
         for batch in batches {
             log.append(batch);
         }
         log.start_at(leaders_start);
-        (log.log_start_offset, log.log_end_offset) != before
+        let after = log.log_start_offset..log.log_end_offset;
+        after != before
     }
 
     /// Follows the leader until `stop` is raised, with a pause between two fetches; reconnects for
@@ -117,7 +119,7 @@ impl Follower {
 pub(crate) fn all_have(followers: &[Follower], partition: &Partition, offset: i64) -> bool {
     let in_sync = partition.in_sync_followers();
     for follower in followers {
-        let (_, log_end) = follower.log_range(&partition.key);
+        let log_end = follower.offsets(&partition.key).end;
         if in_sync.contains(&follower.id) && log_end < offset {
             return false;
         }
@@ -201,11 +203,11 @@ impl Session {
         for (name, count) in rotated(&self.topics, self.fetches) {
             let mut partitions = Vec::new();
             for index in 0..*count {
-                let (log_start, log_end) = follower.log_range(&key(name, index));
+                let log = follower.offsets(&key(name, index));
                 let partition = FetchPartition::default()
                     .with_partition(index)
-                    .with_fetch_offset(log_end)
-                    .with_log_start_offset(log_start)
+                    .with_fetch_offset(log.end)
+                    .with_log_start_offset(log.start)
                     .with_partition_max_bytes(FETCH_BYTES_MAX as i32);
                 partitions.push(partition);
             }

@@ -218,9 +218,9 @@ impl ReplicaManager {
         offset: i64,
     ) -> Result<(Arc<Partition>, i64), ResponseError> {
         let partition = self.topics.partition(topic, index)?;
-        let (required_offset, advanced) = partition.delete_records(offset)?;
-        self.signal_advance(&partition, advanced);
-        Ok((partition, required_offset))
+        let deleted = partition.delete_records(offset)?;
+        self.signal_advance(&partition, deleted.advanced);
+        Ok((partition, deleted.required_offset))
     }
 
     /// Notes a follower's fetch, which shows where its log starts and ends.

@@ -7,6 +7,8 @@
 //! by it without allocating. A count is believed up to [`ELEMENTS_MAX`], and only when the bytes of
 //! every element are there.
 
+use std::ops::RangeInclusive;
+
 use anyhow::{Context, ensure};
 use bytes::Buf;
 use kafka_protocol::messages::ApiKey;
@@ -15,8 +17,8 @@ use crate::frame::PREFIX_BYTES;
 
 pub(crate) struct Api {
     pub(crate) key: ApiKey,
-    /// First and last version that clients get to know.
-    pub(crate) advertised: (i16, i16),
+    /// The versions that clients get to know.
+    pub(crate) advertised: RangeInclusive<i16>,
     /// First version that can be decoded.
     pub(crate) served_from: i16,
     /// The fields of a request, in their order: a digit is that many bytes, `s` a string, `b`
@@ -24,12 +26,24 @@ pub(crate) struct Api {
     pub(crate) fields: &'static [u8],
 }
 
-const fn api(key: ApiKey, advertised: (i16, i16), served_from: i16, fields: &'static str) -> Api {
+const fn api(
+    key: ApiKey,
+    advertised: RangeInclusive<i16>,
+    served_from: i16,
+    fields: &'static str,
+) -> Api {
     Api {
         key,
         advertised,
         served_from,
         fields: fields.as_bytes(),
+    }
+}
+
+impl Api {
+    /// Returns true if requests of this version are decoded.
+    pub(crate) fn serves(&self, version: i16) -> bool {
+        (self.served_from..=*self.advertised.end()).contains(&version)
     }
 }
 
@@ -41,29 +55,29 @@ const fn api(key: ApiKey, advertised: (i16, i16), served_from: i16, fields: &'st
 /// FindCoordinator lz4; without Fetch 10 zstd; without Fetch 4 it writes an older record format.
 pub(crate) static APIS: [Api; 9] = [
     // Transactional id, acks, timeout; topic (partition, records).
-    api(ApiKey::Produce, (0, 8), 3, "s24[s[4b]]"),
+    api(ApiKey::Produce, 0..=8, 3, "s24[s[4b]]"),
     // Replica, longest wait, least and most bytes, isolation; session, its epoch; topic (partition,
     // leader epoch, offset, log start, most bytes); forgotten topic (partition).
     api(
         ApiKey::Fetch,
-        (4, 10),
+        4..=10,
         4,
         "44441<78>[s[4<94>8<58>4]]<7[s[4]]>",
     ),
     // Replica, isolation; topic (partition, timestamp).
-    api(ApiKey::ListOffsets, (1, 3), 1, "4<21>[s[48]]"),
+    api(ApiKey::ListOffsets, 1..=3, 1, "4<21>[s[48]]"),
     // Topic; whether it may make topics.
-    api(ApiKey::Metadata, (1, 6), 1, "[s]<41>"),
+    api(ApiKey::Metadata, 1..=6, 1, "[s]<41>"),
     // Key, its type.
-    api(ApiKey::FindCoordinator, (0, 2), 0, "s<11>"),
-    api(ApiKey::ApiVersions, (0, 2), 0, ""),
+    api(ApiKey::FindCoordinator, 0..=2, 0, "s<11>"),
+    api(ApiKey::ApiVersions, 0..=2, 0, ""),
     // Name, partitions, replication factor, assignment (partition, broker), configuration (name,
     // value); timeout; whether it is only to be validated.
-    api(ApiKey::CreateTopics, (2, 4), 2, "[s42[4[4]][ss]]41"),
+    api(ApiKey::CreateTopics, 2..=4, 2, "[s42[4[4]][ss]]41"),
     // Topic (partition, offset); timeout.
-    api(ApiKey::DeleteRecords, (0, 1), 0, "[s[48]]4"),
+    api(ApiKey::DeleteRecords, 0..=1, 0, "[s[48]]4"),
     // Transactional id, its timeout.
-    api(ApiKey::InitProducerId, (0, 1), 0, "s4"),
+    api(ApiKey::InitProducerId, 0..=1, 0, "s4"),
 ];
 
 /// Array elements of one request together: bounds what decoding it can allocate.

@@ -21,7 +21,7 @@ pub(crate) fn versions(key: ApiKey) -> impl Iterator<Item = i16> {
         .iter()
         .find(|api| api.key == key)
         .expect("it is served");
-    api.served_from..=api.advertised.1
+    api.served_from..=*api.advertised.end()
 }
 
 pub(crate) fn text(text: &str) -> StrBytes {

@@ -121,11 +121,8 @@ impl<T: Decodable + HeaderVersion> Asked<T> {
 
 /// The last version of a request.
 pub(crate) fn latest<Q: Request>() -> i16 {
-    APIS.iter()
-        .find(|api| api.key as i16 == Q::KEY)
-        .expect("it is served")
-        .advertised
-        .1
+    let api = APIS.iter().find(|api| api.key as i16 == Q::KEY);
+    *api.expect("it is served").advertised.end()
 }
 
 fn next_frame(answer: &Receiver<Answer>) -> Option<BytesMut> {

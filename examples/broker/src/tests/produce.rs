@@ -261,10 +261,7 @@ fn follower_left_behind_starts_at_the_leaders_start() {
     broker.replicate(0, 0);
     let partition = broker.partition(0);
     assert_eq!(partition.in_sync_followers(), [2]);
-    assert_eq!(
-        broker.manager.followers[0].log_range(&partition.key),
-        (1, 3)
-    );
+    assert_eq!(broker.manager.followers[0].offsets(&partition.key), 1..3);
 }
 
 fn delete(broker: &Fixture, offsets: &[(i32, i64)]) -> Asked<DeleteRecordsResponse> {

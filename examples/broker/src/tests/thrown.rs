@@ -83,11 +83,11 @@ fn is_answered(frame: &[u8], answer: &Receiver<Answer>) -> bool {
 /// Fetches once for a follower; returns true if that brought news.
 pub(crate) fn follow(manager: &ReplicaManager, follower: usize, partition: &Partition) -> bool {
     let follower = &manager.followers[follower];
-    let (start, end) = follower.log_range(&partition.key);
-    manager.note_fetch(partition, follower.id, start, end);
+    let log = follower.offsets(&partition.key);
+    manager.note_fetch(partition, follower.id, log.start, log.end);
     // An offset that is gone: the leader's log start says where to go on.
     let read = partition
-        .read(end, UpTo::LogEnd, FETCH_BYTES_MAX, true)
+        .read(log.end, UpTo::LogEnd, FETCH_BYTES_MAX, true)
         .unwrap_or_default();
     follower.append(&partition.key, read, partition.offsets().log_start)
 }

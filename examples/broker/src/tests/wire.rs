@@ -113,8 +113,12 @@ fn unknown_version_is_answered_for_api_versions_only() {
         let response: ApiVersionsResponse = decoded(0, response);
         // The answer lists the versions to ask with.
         let listed = response.api_keys.iter();
-        let listed = listed.map(|api| (api.api_key, (api.min_version, api.max_version)));
-        assert!(listed.eq(APIS.iter().map(|api| (api.key as i16, api.advertised))));
+        let listed = listed.map(|api| (api.api_key, api.min_version..=api.max_version));
+        assert!(
+            listed.eq(APIS
+                .iter()
+                .map(|api| (api.key as i16, api.advertised.clone())))
+        );
         assert_eq!(response.error_code, 35);
     }
     for (key, version) in [(0, 2), (0, 9), (3, 7), (1, 3), (-1, 0), (32000, 0), (11, 4)] {
