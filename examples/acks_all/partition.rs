@@ -50,7 +50,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// The log end offset; every record below it is in the log.
+    /// Returns the log end offset; every record below it is in the log.
     pub(crate) fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
@@ -99,7 +99,7 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    /// A partition with empty logs.
+    /// Makes a partition with empty logs.
     pub(crate) fn new(number: u32) -> Self {
         Self {
             key: PartitionKey(number),
@@ -107,13 +107,13 @@ impl Partition {
         }
     }
 
-    /// The offset below which every in-sync replica has every record.
+    /// Returns the offset below which every in-sync replica has every record.
     pub(crate) fn high_watermark(&self) -> u64 {
         self.high_watermark.load(Ordering::Acquire)
     }
 
-    /// Whether a follower is in the in-sync set. One that a high watermark did not count is out for
-    /// every thread that has read that high watermark.
+    /// Returns true if a follower is in the in-sync set. One that a high watermark did not count is
+    /// out for every thread that has read that high watermark.
     pub(crate) fn is_in_sync(&self, follower: usize) -> bool {
         !self.fallen_out[follower].load(Ordering::Acquire)
     }

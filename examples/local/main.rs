@@ -98,7 +98,7 @@ fn answer(socket: &UdpSocket, client: SocketAddr, text: &str) {
     let _ = socket.send_to(text.as_bytes(), client);
 }
 
-/// The event loop: serves until a client says `stop`.
+/// Runs the event loop: serves until a client says `stop`.
 fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
     let clock = SystemClock::new();
     let tick = TickLength::new(TICK).context("a tick is from 100 µs to a day")?;
@@ -158,7 +158,7 @@ fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
     }
 }
 
-/// The client, on a thread of its own: sends requests, and checks the answers.
+/// Acts as the client, on a thread of its own: sends requests, and checks the answers.
 fn ask(client: &UdpSocket, server: SocketAddr) -> Result<()> {
     client.set_read_timeout(Some(Duration::from_secs(10)))?;
     let requests = [

@@ -193,7 +193,7 @@ fn run_live(args: &Args, patterns: &[Cron]) -> Result<()> {
     Ok(())
 }
 
-/// The task of a live run: prints how long after its time it came.
+/// Prints how long after its time a live run came.
 fn print_run(pattern: &str, due: &Zoned) {
     let late = Timestamp::now().duration_since(due.timestamp());
     let late_ms = late.as_secs_f64() * 1e3;
@@ -269,6 +269,7 @@ mod tests {
         let ran = run_for("30 2 * * *", 3); // on the 29th of March there is no half past two
         assert_eq!(ran.len(), 31 + 28 + 31);
     }
+
     #[test]
     fn bad_arguments_are_refused_by_name() {
         for (argument, named) in [

@@ -97,7 +97,7 @@ impl PlannedWrite {
         }
     }
 
-    /// The end that the write must have, and its time: worked out without a purgatory.
+    /// Works out the end that the write must have, and its time, without a purgatory.
     fn expected(&self) -> Ended {
         // The quorum is there when the second of the replicas has answered for the first time.
         let mut first_answers: Vec<u64> = Vec::new();

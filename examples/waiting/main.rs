@@ -23,7 +23,7 @@ struct Log {
 }
 
 impl Log {
-    /// An empty log. Callbacks run on the thread that completes the operation.
+    /// Makes an empty log. Callbacks run on the thread that completes the operation.
     fn new(timer: &SystemTimer) -> Result<Log, BuildError> {
         let waits = Purgatory::builder("log").timer(timer).build()?;
         Ok(Log {
@@ -32,7 +32,7 @@ impl Log {
         })
     }
 
-    /// An empty log whose callbacks run on a worker of the timer.
+    /// Makes an empty log whose callbacks run on a worker of the timer.
     fn with_callbacks_on_executor(timer: &SystemTimer) -> Result<Log, BuildError> {
         let builder = Purgatory::builder("log").timer(timer);
         let waits = builder.callbacks_on_executor().build()?;

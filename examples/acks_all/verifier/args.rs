@@ -100,7 +100,7 @@ impl Args {
         }
     }
 
-    /// How much of the stall remains at `now`; none when it has not begun or is over.
+    /// Returns how much of the stall remains at `now`; `None` when it has not begun or is over.
     pub(crate) fn stall_remaining(&self, now: Duration) -> Option<Duration> {
         let stall = self.stall()?;
         if stall.contains(&now) {
@@ -110,12 +110,12 @@ impl Args {
         }
     }
 
-    /// Whether follower 2 has to be out of the in-sync set at `now`.
+    /// Returns true if follower 2 has to be out of the in-sync set at `now`.
     pub(crate) fn is_dropped(&self, now: Duration) -> bool {
         self.drop_follower && self.stall().is_some_and(|stall| now >= stall.end)
     }
 
-    /// The time of the stall.
+    /// Returns the time of the stall.
     fn stall(&self) -> Option<Range<Duration>> {
         // A run of ten seconds stalls after a third of them.
         let from = self.stall_from.unwrap_or(self.seconds / 3);

@@ -27,7 +27,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The number of answers.
+    /// Returns the number of answers.
     pub(crate) fn ended(&self) -> u64 {
         self.completed + self.expired + self.cancelled
     }
@@ -79,7 +79,7 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// An audit without answers.
+    /// Makes an audit without answers.
     pub(crate) fn new(partitions: u32, timeout: Duration) -> Self {
         Self {
             tallies: (0..partitions).map(|_| CachePadded::default()).collect(),
@@ -135,7 +135,7 @@ impl Audit {
         }
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for tally in &self.tallies {
@@ -144,7 +144,7 @@ impl Audit {
         counts
     }
 
-    /// The counts and times so far.
+    /// Returns the counts and times so far.
     pub(crate) fn totals(&self) -> Tally {
         let mut totals = Tally::default();
         for tally in &self.tallies {
@@ -225,7 +225,7 @@ impl Audit {
     }
 }
 
-/// The duration in nanoseconds: 584 years are as good as any longer time.
+/// Returns the duration in nanoseconds: 584 years are as good as any longer time.
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -256,7 +256,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// The number of operations or records that are lost.
+    /// Returns the number of operations or records that are lost.
     pub(crate) fn lost(&self) -> u64 {
         if [NEVER_ENDED, MISSING].contains(&self.fault) {
             self.count

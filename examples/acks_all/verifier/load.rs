@@ -81,7 +81,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The partition that it goes to.
+    /// Returns the partition that it goes to.
     pub(crate) fn partition(&self) -> &Partition {
         &self.client.stage.leader.partitions[self.place as usize]
     }
@@ -105,7 +105,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// The producers share the rate, and begin one after the other; none for a rate without limit.
+    /// Makes the pace of one of the producers, which share the rate and begin one after the other;
+    /// `None` for a rate without limit.
     fn new(producer: u32, producers: u32, rate: u32) -> Option<Pace> {
         let every = Duration::from_secs(producers.into()).checked_div(rate)?;
         let next = every * producer / producers;
@@ -126,7 +127,8 @@ impl Pace {
     }
 }
 
-/// A producer: sends its share of the lines, to all partitions in turn, until `stop` is raised.
+/// Acts as a producer: sends its share of the lines, to all partitions in turn, until `stop` is
+/// raised.
 pub(super) fn produce(producer: u32, stage: &Arc<Stage>, text: &Text, stop: &Stop) {
     let args = &stage.args;
     // The client belongs to this thread, which its answers wake.
@@ -153,9 +155,9 @@ pub(super) fn produce(producer: u32, stage: &Arc<Stage>, text: &Text, stop: &Sto
     }
 }
 
-/// A follower: fetches from every partition in turn and writes to its own logs, until `stop` is
-/// raised or it falls out. A record is acknowledged when the slowest in-sync follower fetches the
-/// next time.
+/// Acts as a follower: fetches from every partition in turn and writes to its own logs, until
+/// `stop` is raised or it falls out. A record is acknowledged when the slowest in-sync follower
+/// fetches the next time.
 pub(super) fn follow(follower: usize, stage: &Stage, stop: &Stop) {
     let can_stall = follower == FOLLOWER_STALLED;
     let mut fetched = Vec::new();

@@ -39,7 +39,7 @@ const OLDEST: usize = 10;
 /// The time after the last deadline by which everything must have ended.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
-/// The name of a follower in messages.
+/// Returns the name of a follower in messages.
 fn name(follower: usize) -> String {
     format!("follower {}", follower + 1)
 }
@@ -108,7 +108,7 @@ impl Stage {
         }))
     }
 
-    /// The time since the beginning.
+    /// Returns the time since the beginning.
     fn now(&self) -> Duration {
         Duration::from_nanos(self.clock.now_ns())
     }
@@ -161,7 +161,7 @@ impl Stage {
         }
     }
 
-    /// After the last record: waits until every produce has ended by itself, as each must soon
+    /// Waits, after the last record, until every produce has ended by itself, as each must soon
     /// after its timeout. On an interrupt, or when that fails, a shutdown cancels the rest.
     fn drain(&self, interrupted: &Stop, watch: &mut dyn FnMut(&State)) {
         let patience = self.args.timeout.saturating_add(DRAIN_MARGIN);

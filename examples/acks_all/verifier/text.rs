@@ -53,7 +53,8 @@ impl Text {
         Ok(Self { lines })
     }
 
-    /// A line and its number, without its newline; after the last line comes the first again.
+    /// Returns a line, without its newline, and its number; after the last line comes the first
+    /// again.
     pub(crate) fn line(&self, number: u64) -> (u32, &str) {
         let place = number % self.lines.len() as u64;
         (place as u32, &self.lines[place as usize])

@@ -105,7 +105,7 @@ impl Body {
     }
 }
 
-/// The timeout that a client asks for; a negative one is zero, as in Kafka.
+/// Returns the timeout that a client asks for; a negative one is zero, as in Kafka.
 pub(crate) fn millis(milliseconds: i32) -> Duration {
     Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
 }

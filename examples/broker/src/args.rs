@@ -125,7 +125,7 @@ impl Args {
     }
 }
 
-/// The leader's address, of a list of all three nodes.
+/// Parses the leader's address, of a list of all three nodes.
 fn leader_of(text: &str) -> Result<SocketAddr, String> {
     let leader = text
         .strip_prefix("1=")

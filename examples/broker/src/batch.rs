@@ -100,7 +100,7 @@ fn check(batch: &[u8]) -> OrError<IncomingBatch> {
 }
 
 impl IncomingBatch {
-    /// The batch as the leader wrote it, for a copy of its log.
+    /// Returns the batch as the leader wrote it, for a copy of its log.
     pub(crate) fn replicated(self) -> RecordBatch {
         let base_offset = (&self.bytes[..8]).get_i64();
         self.assign(base_offset)

@@ -31,13 +31,13 @@ impl Log {
         self.batches.push_back(batch);
     }
 
-    /// The batches from the one with `offset` on that end at `end_offset` or before.
+    /// Returns the batches from the one with `offset` on that end at `end_offset` or before.
     pub(crate) fn read(&self, offset: i64, end_offset: i64) -> impl Iterator<Item = &RecordBatch> {
         let batches = self.batches.range(self.index(offset)..);
         batches.take_while(move |batch| batch.next_offset <= end_offset)
     }
 
-    /// The number of bytes that [`Log::read`] has there. O(log n) for n batches.
+    /// Returns the number of bytes that [`Log::read`] has there. O(log n) for n batches.
     pub(crate) fn bytes_between(&self, offset: i64, end_offset: i64) -> u64 {
         // Positions are bytes since the log began, so a difference is a size.
         let position = |offset| {

@@ -152,7 +152,7 @@ impl Partition {
         Ok(batches)
     }
 
-    /// The number of bytes that [`Partition::read`] would find.
+    /// Returns the number of bytes that [`Partition::read`] would find.
     pub(crate) fn readable_bytes(&self, offset: i64, up_to: UpTo) -> OrError<u64> {
         let state = self.state.lock();
         let end = state.readable_end(offset, up_to)?;
@@ -205,7 +205,7 @@ impl State {
         }
     }
 
-    /// The offset at which a fetch from `offset` on ends.
+    /// Returns the offset at which a fetch from `offset` on ends.
     fn readable_end(&self, offset: i64, up_to: UpTo) -> OrError<i64> {
         let offsets = self.offsets();
         let log = offsets.log_start..=offsets.log_end;
@@ -254,7 +254,7 @@ struct FollowerState {
 }
 
 impl Replicas {
-    /// The number of in-sync replicas, the leader included.
+    /// Returns the number of in-sync replicas, the leader included.
     fn in_sync(&self) -> usize {
         1 + self.followers().count()
     }
@@ -263,7 +263,7 @@ impl Replicas {
         self.followers().map(|(id, _)| id).collect()
     }
 
-    /// The followers in sync.
+    /// Returns the followers in sync.
     fn followers(&self) -> impl Iterator<Item = (i32, &FollowerState)> {
         FOLLOWER_IDS
             .into_iter()

@@ -160,7 +160,7 @@ impl Session {
         Ok(())
     }
 
-    /// The names of the topics, and how many partitions each has.
+    /// Asks for the names of the topics, and how many partitions each has.
     fn metadata(&mut self) -> Result<Vec<(TopicName, i32)>> {
         let all = MetadataRequest::default().with_topics(None);
         let response: MetadataResponse = self.ask(&all, 6)?;

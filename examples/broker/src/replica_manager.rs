@@ -76,7 +76,7 @@ pub(crate) trait Statuses: Encodable + HeaderVersion + Send + 'static {
     /// Sets the status of a partition whose watermark is reached; returns false while it waits.
     fn try_complete(&mut self, wait: &Wait, followers: &[Follower], counters: &Counters) -> bool;
 
-    /// The error code of a partition.
+    /// Returns the error code of a partition.
     fn error_code(&mut self, wait: &Wait) -> &mut i16;
 }
 

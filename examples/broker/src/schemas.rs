@@ -156,12 +156,12 @@ impl Walk<'_> {
     }
 }
 
-/// The value of a digit in a table of fields.
+/// Returns the value of a digit in a table of fields.
 fn digit(byte: &u8) -> usize {
     usize::from(byte - b'0')
 }
 
-/// The number of bytes or elements; -1 stands for null, which has none.
+/// Reads the number of bytes or elements; -1 stands for null, which has none.
 fn length_of(length: i32) -> anyhow::Result<usize> {
     ensure!(length >= -1, "a length of {length}");
     Ok(usize::try_from(length).unwrap_or(0))

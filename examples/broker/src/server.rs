@@ -79,7 +79,7 @@ impl Broker {
         Ok(())
     }
 
-    /// The address in use, with the port that was picked.
+    /// Returns the address in use, with the port that was picked.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

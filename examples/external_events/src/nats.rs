@@ -208,7 +208,8 @@ impl Nats {
     }
 }
 
-/// True if the server has refused to make the stream since one of its name or subjects is there.
+/// Returns true if the server has refused to make the stream since one of its name or subjects is
+/// there.
 fn is_made_elsewhere(error: &CreateStreamError) -> bool {
     let CreateStreamErrorKind::JetStream(refusal) = error.kind() else {
         return false;
@@ -226,7 +227,8 @@ fn hint(error: &CreateStreamError) -> &'static str {
     }
 }
 
-/// The time at which the stream was made, in microseconds: a whole number in JavaScript, too.
+/// Returns the time at which the stream was made, in microseconds: a whole number in JavaScript,
+/// too.
 fn epoch(stream: &Stream) -> u64 {
     let made_ns = stream.cached_info().created.unix_timestamp_nanos();
     u64::try_from(made_ns / 1000).unwrap_or(0)

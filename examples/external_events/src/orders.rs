@@ -133,7 +133,7 @@ impl Orders {
         self.waits.wait(watched, timeout, later)
     }
 
-    /// The present version of an order, 0 for one that is not known.
+    /// Returns the present version of an order, 0 for one that is not known.
     fn last_change(&self, id: &OrderId) -> Seen {
         let kept = self.kept.lock();
         let version = kept.orders.get(id).map_or(0, |order| order.version);
@@ -143,12 +143,12 @@ impl Orders {
         }
     }
 
-    /// The numbering that versions belong to at present.
+    /// Returns the numbering that versions belong to at present.
     pub fn epoch(&self) -> u64 {
         self.kept.lock().epoch
     }
 
-    /// The highest version there was, of any order.
+    /// Returns the highest version there was, of any order.
     pub fn position(&self) -> u64 {
         self.kept.lock().position
     }
@@ -170,7 +170,7 @@ impl Orders {
         true
     }
 
-    /// The purgatory in which requests wait.
+    /// Returns the purgatory in which requests wait.
     pub fn waits(&self) -> &Purgatory<OrderId> {
         &self.waits
     }

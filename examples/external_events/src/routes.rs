@@ -50,7 +50,7 @@ struct Gone {
 /// An answer without an order: a status with a line of text.
 struct Failure(StatusCode, String);
 
-/// The gateway's routes.
+/// Makes the gateway's routes.
 pub fn routes(gateway: Gateway) -> Router {
     Router::new()
         .route("/orders/{id}", get(poll).post(change))
@@ -83,7 +83,7 @@ async fn poll(
     }
 }
 
-/// The version that a client says it has seen; none if it does not say.
+/// Reads the version that a client says it has seen; none if it does not say.
 fn seen(poll: &Poll, orders: &Orders) -> Result<Option<Seen>, Failure> {
     match (poll.seen, poll.epoch) {
         (Some(version), Some(epoch)) => Ok(Some(Seen { epoch, version })),
@@ -98,7 +98,7 @@ fn seen(poll: &Poll, orders: &Orders) -> Result<Option<Seen>, Failure> {
     }
 }
 
-/// The answer when a wait ended without news, before its timeout.
+/// Makes the answer when a wait ended without news, before its timeout.
 fn wait_failed(error: WaitError) -> Failure {
     match error {
         WaitError::Refused(RefusedReason::Closed)

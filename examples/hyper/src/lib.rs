@@ -35,7 +35,8 @@ impl<T: Timer> HyperTimer<T> {
         }
     }
 
-    /// The moment of the timer's clock at an instant. Far beyond its end it is that end: never.
+    /// Returns the moment of the timer's clock at an instant. Far beyond its end it is that end:
+    /// never.
     fn moment(&self, instant: Instant) -> Moment {
         self.origin_moment + instant.saturating_duration_since(self.origin)
     }
