@@ -49,6 +49,15 @@ fn at_least_one(value: &str) -> Result<u64, String> {
     }
 }
 
+/// The way in which stories are run.
+#[derive(Clone, Copy, Default)]
+struct Mode {
+    /// Makes the mistake: an answer that came twice is counted twice.
+    count_twice: bool,
+    /// Prints each message.
+    verbose: bool,
+}
+
 /// The operation to be tested: a write that waits for its quorum.
 struct QuorumWrite {
     /// The replicas that have answered.
@@ -143,9 +152,7 @@ impl fmt::Display for Ended {
 struct Cluster {
     timer: ManualTimer,
     purgatory: Purgatory<usize, QuorumWrite>,
-    count_twice: bool,
-    /// Prints each message.
-    verbose: bool,
+    mode: Mode,
     /// By the number of the write; none while it waits.
     ends: Mutex<Vec<Option<Ended>>>,
 }
@@ -156,7 +163,7 @@ impl Cluster {
     }
 
     fn say(&self, number: usize, what: impl fmt::Display) {
-        if self.verbose {
+        if self.mode.verbose {
             let now_ms = self.now_ms();
             // Standard output may be closed; the story is checked all the same.
             let _ = writeln!(io::stdout(), "{now_ms:>5} ms  write {number:>2}: {what}");
@@ -193,7 +200,7 @@ impl Cluster {
         };
         let write = QuorumWrite {
             answers: answers.clone(),
-            count_twice: self.count_twice,
+            count_twice: self.mode.count_twice,
             callback: Box::new(callback),
         };
         let parked = self
@@ -213,18 +220,13 @@ impl Cluster {
 }
 
 /// Runs the story of these writes. Returns when and how each write ended.
-fn run_story(
-    writes: &[PlannedWrite],
-    count_twice: bool,
-    verbose: bool,
-) -> Result<Vec<Option<Ended>>> {
+fn run_story(writes: &[PlannedWrite], mode: Mode) -> Result<Vec<Option<Ended>>> {
     let timer = ManualTimer::new();
     let purgatory = Purgatory::builder("writes").timer(&timer).build()?;
     let cluster = Arc::new(Cluster {
         timer,
         purgatory,
-        count_twice,
-        verbose,
+        mode,
         ends: Mutex::new(vec![None; writes.len()]),
     });
 
@@ -245,12 +247,12 @@ fn run_story(
 }
 
 /// Finds the first write of a seed's story that did not end as expected, and describes it.
-fn fault(seed: u64, count_twice: bool, verbose: bool) -> Result<Option<String>> {
+fn fault(seed: u64, mode: Mode) -> Result<Option<String>> {
     let mut rng = Rng::with_seed(seed);
     let writes: Vec<_> = (0..WRITES)
         .map(|_| PlannedWrite::random(&mut rng))
         .collect();
-    let ends = run_story(&writes, count_twice, verbose)?;
+    let ends = run_story(&writes, mode)?;
     // The expectation is worked out apart, from the delays.
     for (number, (write, ended)) in writes.iter().zip(&ends).enumerate() {
         let expected = write.expected();
@@ -272,9 +274,12 @@ fn run(args: &Args) -> Result<ExitCode> {
         Some(seed) => seed..=seed,
         None => 0..=args.seeds - 1,
     };
-    let verbose = args.seed.is_some();
+    let mode = Mode {
+        count_twice: args.count_twice,
+        verbose: args.seed.is_some(),
+    };
     for seed in seeds.clone() {
-        if let Some(fault) = fault(seed, args.count_twice, verbose)? {
+        if let Some(fault) = fault(seed, mode)? {
             let mistake = if args.count_twice {
                 " --count-twice"
             } else {
@@ -316,27 +321,31 @@ mod tests {
     #[test]
     fn a_hundred_stories_end_as_they_must() {
         for seed in 0..100 {
-            assert_eq!(fault(seed, false, false).unwrap(), None);
+            assert_eq!(fault(seed, Mode::default()).unwrap(), None);
         }
     }
 
     #[test]
     fn mistake_is_found_again_under_its_seed() {
+        let mistaken = Mode {
+            count_twice: true,
+            verbose: false,
+        };
         let mut seed = 0;
         let first = loop {
-            if let Some(fault) = fault(seed, true, false).unwrap() {
+            if let Some(fault) = fault(seed, mistaken).unwrap() {
                 break fault;
             }
             seed += 1;
         };
-        assert_eq!(fault(seed, true, false).unwrap(), Some(first));
+        assert_eq!(fault(seed, mistaken).unwrap(), Some(first));
     }
 
     #[test]
     fn last_seed_is_run_and_bad_ones_are_refused() {
         let last = u64::MAX.to_string();
         let args = Args::try_parse_from(["virtual_time", "--seed", &last]).unwrap();
-        assert_eq!(fault(args.seed.unwrap(), false, false).unwrap(), None);
+        assert_eq!(fault(args.seed.unwrap(), Mode::default()).unwrap(), None);
         for [flag, value] in [
             ["--seeds", "0"],
             ["--seeds", "-1"],
