@@ -78,7 +78,7 @@ impl Log {
 
 /// The records that the leader keeps, and what it knows of its followers.
 #[derive(Debug, Default)]
-struct Leader {
+struct LeaderState {
     kept: VecDeque<Record>,
     log_ends: [u64; FOLLOWERS],
 }
@@ -94,7 +94,7 @@ pub(crate) struct Partition {
     pub(crate) followers: [Log; FOLLOWERS],
     /// The followers that have fallen out of the in-sync set; written under the leader's lock.
     fallen_out: [AtomicBool; FOLLOWERS],
-    leader: CachePadded<Mutex<Leader>>,
+    leader: CachePadded<Mutex<LeaderState>>,
     high_watermark: CachePadded<AtomicU64>,
 }
 
@@ -157,7 +157,7 @@ impl Partition {
 
     /// Moves the high watermark to the smallest log end of the in-sync replicas, under the leader's
     /// lock. Returns it, if it advanced.
-    fn advance(&self, leader: &mut Leader) -> Option<u64> {
+    fn advance(&self, leader: &mut LeaderState) -> Option<u64> {
         // The high watermark follows the slowest in-sync follower.
         let mut lowest = self.log.end();
         for (follower, &log_end) in leader.log_ends.iter().enumerate() {
