@@ -41,11 +41,13 @@ impl Grace {
         wait
     }
 
-    /// Returns the rest of the grace period, if the wheels are not to be advanced yet. A call at
+    /// Begins a round. Returns the rest of the grace period, which may begin with this round, if
+    /// the wheels are not to be advanced yet. The plan for this round is forgotten. A call at
     /// `called_ns` (`u64::MAX` for none) meant the reaper to come at once.
-    pub(super) fn wait(&mut self, now_ns: u64, called_ns: u64) -> Option<Duration> {
-        // A round plans the next one anew; one that finds nothing pending plans none.
+    pub(super) fn begin_round(&mut self, now_ns: u64, called_ns: u64) -> Option<Duration> {
+        // 1. A round plans the next one anew; one that finds nothing pending plans none.
         let planned_ns = self.planned_ns.take().unwrap_or(u64::MAX).min(called_ns);
+        // 2. A period is under way, or over.
         if let Some(until_ns) = self.until_ns {
             if now_ns < until_ns {
                 return Some(Duration::from_nanos(until_ns - now_ns));
@@ -55,6 +57,7 @@ impl Grace {
             self.until_ns = None;
             return None;
         }
+        // 3. None is: this round is in time, or so late that one begins.
         if now_ns <= later_ns(planned_ns, self.bound) {
             return None;
         }

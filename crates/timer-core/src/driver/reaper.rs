@@ -162,7 +162,8 @@ impl Shared {
         counts.cascaded += advanced.cascaded as u64;
     }
 
-    /// Returns all counts but those of the tasks' panics and of the executor.
+    /// Returns all counts but those of the tasks' panics and of the executor. The count of
+    /// cancelled tasks is kept, so that no later call returns less.
     pub(crate) fn stats(&self) -> TimerStats {
         // The owners are kept until the end: one dropped meanwhile would be counted twice.
         let owners = self.owners();
@@ -297,7 +298,7 @@ impl Rounds {
         let grace = self.grace.as_mut()?;
         let was_under_way = grace.is_under_way();
         let called_ns = self.shared.called_ns.swap(u64::MAX, Ordering::AcqRel);
-        let wait = grace.wait(now_ns, called_ns)?;
+        let wait = grace.begin_round(now_ns, called_ns)?;
         if !was_under_way {
             self.shared.counts.lock().graces += 1;
         }

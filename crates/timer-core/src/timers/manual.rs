@@ -85,15 +85,16 @@ impl ManualTimer {
     /// Time jumps from one tick that has work to the next, however long `by` is. O(wheels) for each
     /// of these ticks, beside the tasks that are due or handed down.
     pub fn advance(&self, by: Duration) {
-        {
-            let mut target_ns = self.target_ns.lock();
-            // A running call goes on to the further goal.
-            let from_ns = target_ns.unwrap_or(self.clock.now_ns());
-            if target_ns.replace(later_ns(from_ns, by)).is_some() {
-                return;
-            }
+        // 1. Set the goal. A running call goes on to one that is moved further.
+        let mut target_ns = self.target_ns.lock();
+        let from_ns = target_ns.unwrap_or(self.clock.now_ns());
+        let is_running = target_ns.replace(later_ns(from_ns, by)).is_some();
+        drop(target_ns);
+        if is_running {
+            return;
         }
-        // A panic of an owner of wheels ends this call, and no later one takes it for running.
+        // 2. From tick to tick until it is reached, with nothing locked. A panic of an owner of wheels
+        //    ends this call, and no later one takes it for running.
         let stepped = catch_unwind(AssertUnwindSafe(|| while self.step() {}));
         if let Err(panicked) = stepped {
             *self.target_ns.lock() = None;
@@ -237,6 +238,7 @@ impl ManualTimer {
 
     /// Advances to one tick that has work, or over the last stretch to the goal; false when there.
     fn step(&self) -> bool {
+        // 1. The next tick with work, if it is not beyond the goal.
         let Some(target_ns) = *self.target_ns.lock() else {
             return false;
         };
@@ -245,10 +247,11 @@ impl ManualTimer {
             Some(next_tick) if next_tick <= tick.round_down(target_ns) => next_tick,
             _ => return self.reach(target_ns),
         };
-        // While its tasks run, the clock shows their tick.
+        // 2. While its tasks run, the clock shows their tick.
         self.clock.advance_to(tick.start_ns(next_tick));
         let now_tick = tick.round_down(self.clock.now_ns());
-        // The owners' tasks run one owner after the other, unless one of them shuts the timer down.
+        // 3. The owners' tasks run one owner after the other, unless one of them shuts the timer
+        //    down.
         let shared = &self.inner.driver.reaper.shared;
         for owner in shared.owners() {
             if shared.is_closed() {

@@ -248,7 +248,7 @@ impl<F: FnMut() + Send + 'static> Task<F> {
 
 impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
     fn run(mut self: Box<Self>) {
-        // It may have been cancelled since it left the wheel.
+        // 1. It may have been cancelled since it left the wheel.
         let mut state = self.shared.state.lock();
         if state.over {
             return;
@@ -256,11 +256,11 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
         state.waiting = None;
         state.run_by = Some(thread::current().id());
         drop(state);
+        // 2. The run, with nothing locked. `cancel_and_wait` waits for its end.
         let result = contain(|| (self.act)());
-        // `cancel_and_wait` waits for this.
         self.shared.state.lock().run_by = None;
         self.shared.run_over.notify_all();
-        // Then it goes back onto the wheel, unless the timer is gone.
+        // 3. It goes back onto the wheel, unless the timer is gone.
         let Some(tasks) = self.shared.tasks() else {
             return;
         };

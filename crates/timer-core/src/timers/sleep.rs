@@ -183,12 +183,13 @@ impl Future for Sleep {
     type Output = Result<(), TimerError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // A registered sleep is not due: the wheel would have let its waker go.
+        // 1. A registered sleep is not due: the wheel would have let its waker go.
         let now_ns = match self.registration {
             Registration::Fresh { now_ns } => now_ns,
             Registration::On(handle) if self.keep(handle, context.waker()) => return Poll::Pending,
             Registration::On(_) | Registration::Off => self.now_ns(),
         };
+        // 2. The time decides for any other.
         let ticks = Ticks {
             now: self.tick().round_down(now_ns),
             deadline: self.deadline(),
@@ -197,7 +198,7 @@ impl Future for Sleep {
         if ticks.now >= ticks.deadline {
             return Poll::Ready(Ok(()));
         }
-        // Early: the waker goes onto the wheel.
+        // 3. Early: the waker goes onto the wheel.
         let waker = context.waker().clone();
         match self.wakers.tasks.insert(ticks, waker) {
             Ok(handle) => {
