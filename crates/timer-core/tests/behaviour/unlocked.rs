@@ -4,7 +4,7 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
@@ -13,7 +13,7 @@ use std::{
 };
 
 use timer_core::{
-    Advanced, ManualTimer, TaskTimer, Timer, TimingWheel,
+    Advanced, ManualTimer, Periodic, TaskTimer, Timer, TimingWheel,
     driver::{Shards, WheelOwner},
 };
 
@@ -131,4 +131,49 @@ fn a_panic_at_the_close_of_one_closes_the_others() {
     let closed = owners.map(|owner| owner.closed.load(SeqCst));
     assert_eq!((closed, timer.stats().panics), ([false, true, false], 2));
     assert!(!timer.cancel(left));
+}
+
+#[test]
+fn tasks_are_dropped_unlocked_whatever_ends_them() {
+    in_time(|| {
+        let timer = ManualTimer::new();
+        let others = timer.with_handler(drop::<()>);
+        let drops = Arc::new(AtomicUsize::new(0));
+        // Each looks into the wheels of its own kind, and of another.
+        let on_drop = || {
+            let (timer, others, drops) = (timer.clone(), others.clone(), drops.clone());
+            OnDrop::new(move || {
+                assert!(timer.is_empty() && others.is_empty());
+                drops.fetch_add(1, SeqCst);
+            })
+        };
+        let periodic = |first: Duration| {
+            let captured = on_drop();
+            let act = move || _ = &captured;
+            timer.schedule_at_fixed_rate(first, SECOND, act)
+        };
+        // Cancelled, run, or cancelled and run over.
+        let captured = on_drop();
+        let task = timer.schedule(MS, move || drop(captured)).unwrap();
+        assert!(timer.cancel(task));
+        assert!(periodic(MS).unwrap().cancel());
+        let captured = on_drop();
+        timer.schedule(MS, move || drop(captured)).unwrap();
+        let beat = Arc::new(OnceLock::<Periodic>::new());
+        let (own, captured) = (beat.clone(), on_drop());
+        let cancels_itself = move || {
+            let _ = &captured;
+            own.get().unwrap().cancel();
+        };
+        let started = timer.schedule_at_fixed_rate(MS, MS, cancels_itself);
+        beat.set(started.unwrap()).unwrap();
+        timer.advance(SECOND);
+        assert_eq!(drops.load(SeqCst), 4);
+        // Refused.
+        timer.shutdown(Duration::MAX);
+        assert!(periodic(MS).is_err());
+        let captured = on_drop();
+        assert!(timer.schedule(MS, move || drop(captured)).is_err());
+        assert_eq!(drops.load(SeqCst), 6);
+    });
 }
