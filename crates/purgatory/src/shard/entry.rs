@@ -151,8 +151,8 @@ impl Flags {
     /// An event came by while the entry was held, or waited behind others in turn; or an advance is
     /// about to have it checked.
     const EVENT: u16 = 1;
-    /// An event for all in turn came by while an operation in turn was held. No check uses it up: it
-    /// is kept until the operation is parked.
+    /// An event for all in turn came by while an operation in turn was held. No check uses it up:
+    /// it is kept until the operation is parked.
     const EVENT_FOR_ALL: u16 = 1 << 1;
     /// A recheck came by while the entry was held.
     const RECHECK: u16 = 1 << 2;
@@ -177,8 +177,8 @@ impl Flags {
     pub(super) const ABANDONED: u16 = 1 << 8;
     /// It has ended, and has its answer.
     pub(super) const ANSWERED: u16 = 1 << 9;
-    /// Its answer was still to be made as it ended, and is no value, or is made by a caller that took
-    /// it out: there is no turn to pass on.
+    /// Its answer was still to be made as it ended, and is no value, or is made by a caller that
+    /// took it out: there is no turn to pass on.
     pub(super) const NO_TURN: u16 = 1 << 10;
 
     #[inline(always)]

@@ -93,8 +93,8 @@ impl ManualTimer {
         if is_running {
             return;
         }
-        // 2. From tick to tick until it is reached, with nothing locked. A panic of an owner of wheels
-        //    ends this call, and no later one takes it for running.
+        // 2. From tick to tick until it is reached, with nothing locked. A panic of an owner of
+        //    wheels ends this call, and no later one takes it for running.
         let stepped = catch_unwind(AssertUnwindSafe(|| while self.step() {}));
         if let Err(panicked) = stepped {
             *self.target_ns.lock() = None;
