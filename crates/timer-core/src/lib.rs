@@ -36,7 +36,8 @@
 //! - **Any time is legal.** Every `u64` of ticks has its place; longer durations saturate.
 //! - **At once.** A cancelled task has left the wheel and the memory before `cancel` returns.
 //! - **Idle is free.** The reaper sleeps until the next bucket that holds anything is due.
-//! - **Bounded.** However many fall due, a lock is held for a few hundred of them at a time.
+//! - **Bounded.** However many fall due, a lock is held for a few hundred of them at a time (on a
+//!   [`ManualTimer`] for a whole tick).
 //! - **Panics are contained** and counted ([`TaskTimer::panicked`], [`TimerStats::panics`]).
 //! - **No lock is held while your code runs**, except in [`TaskTimer::with`] and for a clock of
 //!   yours.

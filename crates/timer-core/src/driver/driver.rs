@@ -105,7 +105,7 @@ impl Driver {
         if self.config.grace.is_none() {
             return Some(Arc::new(wake));
         }
-        // Not all of what is shared: that has the bells, and they have this function.
+        // Not all of what is shared: that has the wake signals, and they have this function.
         let called_ns = self.reaper.shared.called_ns.clone();
         let clock = self.clock.clone();
         Some(Arc::new(move || {
@@ -222,7 +222,7 @@ impl Driver {
         self.config.on_panic.report(message);
     }
 
-    /// Counts of all wheels and of the reaper; `panics` are those of tasks.
+    /// Returns the counts of all wheels and of the reaper; `panics` are those of tasks.
     pub(crate) fn stats(&self, panics: u64) -> TimerStats {
         // The reaper's own panics are counted already.
         let mut stats = self.reaper.shared.stats();

@@ -117,7 +117,7 @@ impl Threads {
         // Counted from here on, also if the thread has not begun yet.
         let running = self.running.begin();
         let thread = spawn(name, move || {
-            // For good: thread-locals are dropped after the work.
+            // The mark stays: thread-locals are dropped after the work, and may shut a timer down.
             let _ = OF_A_TIMER.try_with(|of_a_timer| of_a_timer.set(true));
             let _ = contain(work);
             drop(running);
@@ -196,7 +196,8 @@ impl Queue {
 }
 
 impl Workers {
-    /// Starts `count` workers (at least one), named `name-0`, `name-1`, …
+    /// Starts `count` workers (at least one), named `name-0`, `name-1`, … A NUL character in the
+    /// name becomes a question mark.
     ///
     /// # Errors
     /// The operating system's, when it has no thread to give.
@@ -207,6 +208,7 @@ impl Workers {
             count: count.max(1),
             threads: Threads::new(),
         };
+        let name = name.replace('\0', "?");
         for number in 0..workers.count {
             // Each worker runs jobs until the queue is closed and empty.
             let queue = workers.queue.clone();

@@ -155,6 +155,16 @@ impl Shared {
         }
     }
 
+    /// Advances the shards of an owner that are due, for a timer that has no reaper.
+    pub(crate) fn advance_due(&self, owner: &LiveOwner, now_tick: u64) {
+        for shard in 0..owner.shard_count {
+            let next_due = owner.wheels.next_due(shard);
+            if next_due.is_some_and(|due| due <= now_tick) {
+                self.count(owner.wheels.advance(shard, now_tick));
+            }
+        }
+    }
+
     /// Counts the work of one advance of a wheel.
     pub(crate) fn count(&self, advanced: Advanced) {
         let mut counts = self.counts.lock();

@@ -268,7 +268,10 @@ pub const MAX_SHARDS: usize = 256;
 /// of two, from `per_processor` to [`MAX_SHARDS`].
 ///
 /// The system is asked once: it reads files for the answer, which takes longer than the rest of
-/// building a purgatory.
+/// building an owner of wheels.
+///
+/// # Panics
+/// When `per_processor` is greater than [`MAX_SHARDS`].
 pub fn default_shards(per_processor: usize) -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
 

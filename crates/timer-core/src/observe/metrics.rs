@@ -375,7 +375,7 @@ pub(crate) fn timer_samples(stats: TimerStats) -> Vec<Sample> {
         ),
         Sample::counter(
             "timer_panics_total",
-            "Panics of tasks scheduled on the timer itself",
+            "Panics of the timer's own tasks and wakers",
             stats.panics,
         ),
         Sample::times(

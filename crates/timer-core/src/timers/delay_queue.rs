@@ -159,7 +159,7 @@ impl<T> DelayQueue<T> {
     }
 
     /// Inserts as [`insert`](Self::insert) does, at a moment of the timer's clock; one in the past
-    /// is due at once, after those that were due before. Reads no clock.
+    /// is due at once, after those that were due before; [`Moment::NEVER`] never. Reads no clock.
     ///
     /// # Errors
     /// Returns an error as [`insert`](Self::insert) does.

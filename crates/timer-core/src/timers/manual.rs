@@ -83,7 +83,12 @@ impl ManualTimer {
     /// call's goal further and returns at once.
     ///
     /// Time jumps from one tick that has work to the next, however long `by` is. O(wheels) for each
-    /// of these ticks, beside the tasks that are due or handed down.
+    /// of these ticks, beside the tasks that are due or handed down. After shutdown it moves the
+    /// clock alone.
+    ///
+    /// # Panics
+    /// A panic of an owner of wheels ([`WheelOwner`](crate::driver::WheelOwner)) ends this call. One
+    /// of a task does not.
     pub fn advance(&self, by: Duration) {
         // 1. Set the goal. A running call goes on to one that is moved further.
         let mut target_ns = self.target_ns.lock();
@@ -114,7 +119,7 @@ impl ManualTimer {
     }
 
     /// Advances to the next moment at which any wheel has work, and does that work. Returns false
-    /// when none has, or while an [`advance`](Self::advance) is running, which will do it.
+    /// when none has, or while an [`advance`](Self::advance) is running.
     pub fn advance_to_next(&self) -> bool {
         if self.target_ns.lock().is_some() {
             return false;
@@ -257,17 +262,12 @@ impl ManualTimer {
             if shared.is_closed() {
                 break;
             }
-            for shard in 0..owner.shard_count {
-                // Only the shards that are due.
-                if owner
-                    .wheels
-                    .next_due(shard)
-                    .is_some_and(|due| due <= now_tick)
-                {
-                    shared.count(owner.wheels.advance(shard, now_tick));
-                }
-            }
+            // A panic keeps back nothing that fell due before it.
+            let advanced = catch_unwind(AssertUnwindSafe(|| shared.advance_due(&owner, now_tick)));
             owner.wheels.round_over();
+            if let Err(panicked) = advanced {
+                resume_unwind(panicked);
+            }
         }
         true
     }

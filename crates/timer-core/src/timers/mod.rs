@@ -125,7 +125,7 @@ impl<T> From<ScheduleError<T>> for TimerError {
 pub enum TimerError {
     /// The timer has been shut down.
     Closed,
-    /// The timer is full: it was built for this many pending tasks, or one shard can take no more.
+    /// A shard of the timer, or the queue, holds this many pending tasks, and takes no more.
     Full {
         /// The number of those tasks.
         limit: usize,

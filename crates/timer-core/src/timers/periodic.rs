@@ -179,7 +179,7 @@ impl Periodic {
     }
 
     /// Returns true until it is cancelled. (Once its timer was shut down or dropped it never runs
-    /// again, yet this stays true.)
+    /// again, yet this may stay true.)
     pub fn is_active(&self) -> bool {
         !self.shared.state.lock().over
     }

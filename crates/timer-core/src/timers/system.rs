@@ -42,7 +42,8 @@ use crate::{
 /// # When the last handle is dropped
 /// The threads end by themselves, after the workers have run the tasks that had already expired.
 /// The drop does not wait for them; [`shutdown`](Timer::shutdown) does. Pending tasks are dropped
-/// unrun. A [`Sleep`](crate::Sleep) counts as a handle.
+/// unrun. A [`Sleep`](crate::Sleep), a [`DelayQueue`](crate::DelayQueue) or a
+/// [`TaskTimer`](crate::TaskTimer) keeps the threads running, but not the timer's own tasks.
 #[derive(Clone, Debug)]
 #[must_use = "when the last handle is dropped, its threads end and its tasks are dropped unrun"]
 pub struct SystemTimer {
@@ -126,14 +127,15 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// Sets the slots a level; 64 by default, [`WheelSize::KAFKA`] for Kafka's 20.
+    /// Sets the slots a level; 64 by default, [`WheelSize::KAFKA`] for Kafka's 20. A timer's levels
+    /// have twice as many.
     pub fn wheel_size(mut self, size: WheelSize) -> Self {
         self.driver.config.wheel_size = size;
         self
     }
 
-    /// Sets the shards of each set of tasks' wheels: a power of two up to [`MAX_SHARDS`]. By
-    /// default eight for each processor, at least 8 and at most 256.
+    /// Sets the number of shards of the timer's own tasks, of its sleeps, and of each
+    /// [`TaskTimer`](crate::TaskTimer): a power of two up to [`MAX_SHARDS`]. By default eight for each processor, at least 8 and at most 256.
     pub fn shards(mut self, count: usize) -> Self {
         self.driver.config.shard_count = count;
         self
@@ -199,8 +201,9 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// Calls `hook` with the message of each contained panic, on the thread that panicked, after
-    /// the program's panic hook.
+    /// Calls `hook` with the message of each panic of a task, a waker, an owner of wheels, or the
+    /// clock on the reaper, on the thread that panicked, after the program's panic hook. A panic of
+    /// an executor is contained, but not reported.
     pub fn on_panic(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.driver.config.on_panic = PanicHook::new(hook);
         self

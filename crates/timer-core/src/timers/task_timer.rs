@@ -147,7 +147,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     }
 
     /// Schedules `task` for the handler, at a moment of the timer's clock; one in the past is due
-    /// at once. Reads no clock. O(1) for common timeouts.
+    /// at once, [`Moment::NEVER`] never. Reads no clock. O(1) for common timeouts.
     ///
     /// # Errors
     /// Returns an error as [`schedule`](Self::schedule) does.

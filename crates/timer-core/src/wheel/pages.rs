@@ -3,7 +3,8 @@
 //! The slab under the nodes of [`TimingWheel`](crate::TimingWheel), and for owners of wheels.
 //! Pages (not one doubling vector) grow without copying a slot. While nothing leaves they cost at
 //! most a page above what is live. They also let a peak go: every page that empties gives its
-//! memory back, but for the first, and one other while something is live. A record of 24 bytes a
+//! memory back, but for the first (unless the peak was large), and one other while something is
+//! live. A record of 24 bytes a
 //! page stays of a peak, until nothing is in use.
 //!
 //! - **Listed**: a page is on one list at most: `partial` (it has a free slot, or had one) or
@@ -96,21 +97,21 @@ impl<N, const SIZE: usize> PageTable<N, SIZE> {
     /// Returns the slots of a page that has memory.
     #[inline]
     fn slots(&self, number: u32) -> Option<&[N; SIZE]> {
-        let slots = match number {
-            0 => &self.first,
-            _ => &self.groups.get(group_of(number))?.slots[place_of(number)],
-        };
-        slots.as_deref()
+        if number == 0 {
+            return self.first.as_deref();
+        }
+        let group = self.groups.get(group_of(number))?;
+        group.slots[place_of(number)].as_deref()
     }
 
     /// See [`slots`](Self::slots).
     #[inline]
     fn slots_mut(&mut self, number: u32) -> Option<&mut [N; SIZE]> {
-        let slots = match number {
-            0 => &mut self.first,
-            _ => &mut self.groups.get_mut(group_of(number))?.slots[place_of(number)],
-        };
-        slots.as_deref_mut()
+        if number == 0 {
+            return self.first.as_deref_mut();
+        }
+        let group = self.groups.get_mut(group_of(number))?;
+        group.slots[place_of(number)].as_deref_mut()
     }
 
     fn record(&self, number: u32) -> Option<&PageRecord> {
@@ -219,7 +220,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         Some(&mut self.pages.first.as_mut()?[offset_of::<SIZE>(index)])
     }
 
-    /// The page at the head of `partial`, made if need be.
+    /// Returns the page at the head of `partial`, made if need be.
     #[cold]
     fn page_with_room(&mut self) -> Option<u32> {
         // `claim_near` and `give_back` leave pages on the list that have no free slot any more:
@@ -238,6 +239,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
             }
             number = next;
         }
+        self.partial = END;
         // A page without memory is used again before another one is added.
         let number = if self.vacant == END {
             self.pages.len
@@ -495,5 +497,11 @@ mod tests {
         assert_eq!(pages.claim(), None);
         pages.release(77);
         assert_eq!(pages.claim(), Some(77));
+        // A page that `claim_near` filled is on the list still.
+        pages.release(5);
+        assert!(pages.claim_near(5).is_some());
+        assert_eq!(pages.claim(), None);
+        pages.release(5);
+        assert_eq!((pages.claim(), pages.claim()), (Some(5), None));
     }
 }
