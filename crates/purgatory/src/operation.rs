@@ -413,8 +413,8 @@ impl<O: DelayedOperation> ToPark<O> for O {
     }
 }
 
-/// The state of an operation that a future waits for when the call that parks it returned. `R` is
-/// its answer.
+/// The state of an operation that a future waits for, once the call that parks it has returned. `R`
+/// is its answer.
 pub(crate) enum AwaitedPark<R> {
     /// It is parked, or its answer is in its entry by now.
     Parked(OperationId),

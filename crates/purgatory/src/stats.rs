@@ -58,6 +58,12 @@ pub struct Stats {
     /// Events: keys signalled and watermarks advanced, including those of keys without waiters.
     pub events: u64,
     /// Operations handed back because they had no key.
+    ///
+    /// Of refusals only the five kinds here are counted, and none of a call itself:
+    /// [`AlreadyExpected`](RefusedReason::AlreadyExpected),
+    /// [`ScopeClosed`](RefusedReason::ScopeClosed), [`NoQuorum`](RefusedReason::NoQuorum),
+    /// [`RepeatedKey`](RefusedReason::RepeatedKey),
+    /// [`TurnOfOneKey`](RefusedReason::TurnOfOneKey).
     pub refused_no_keys: u64,
     /// Operations handed back after shutdown.
     pub refused_closed: u64,
@@ -65,11 +71,7 @@ pub struct Stats {
     pub refused_full: u64,
     /// Operations handed back because all together would have been too heavy.
     pub refused_too_heavy: u64,
-    /// Operations handed back because they had too many threshold watches. Refusals of a call
-    /// itself are not counted: [`AlreadyExpected`](RefusedReason::AlreadyExpected),
-    /// [`ScopeClosed`](RefusedReason::ScopeClosed), [`NoQuorum`](RefusedReason::NoQuorum),
-    /// [`RepeatedKey`](RefusedReason::RepeatedKey),
-    /// [`TurnOfOneKey`](RefusedReason::TurnOfOneKey).
+    /// Operations handed back because they had too many threshold watches.
     pub refused_too_many_watermarks: u64,
     /// Callbacks, rechecks and last checks that were handed to the executor and have not begun.
     /// Callbacks are those of expired operations, or all

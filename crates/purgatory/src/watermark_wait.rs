@@ -177,8 +177,8 @@ pub(crate) struct QuorumOf<K, V> {
 
 impl<K: Send + 'static, V: WatermarkValue> QuorumWait for QuorumOf<K, V> {
     fn judge(&mut self, members: &[Member]) -> Judgement {
-        // 1. Count the keys that are left, and those that are met.
-        let mut left = 0;
+        // 1. Count the keys that remain, and those that are met.
+        let mut remaining = 0;
         let mut met = 0;
         for ((member, (_, threshold)), value) in
             members.iter().zip(&self.watermarks).zip(&mut self.met)
@@ -187,19 +187,16 @@ impl<K: Send + 'static, V: WatermarkValue> QuorumWait for QuorumOf<K, V> {
                 Member::Met(present) if present >= threshold => Some(*present),
                 _ => None,
             };
-            left += usize::from(*member != Member::Removed);
+            remaining += usize::from(*member != Member::Removed);
             met += usize::from(value.is_some());
         }
         // 2. Enough, or too few?
         let needed = match self.needed {
             Needed::AtLeast(k) => k,
-            Needed::All => left.max(1),
+            Needed::All => remaining.max(1),
         };
-        if left < needed {
-            Judgement::Lost {
-                remaining: left,
-                needed,
-            }
+        if remaining < needed {
+            Judgement::Lost { remaining, needed }
         } else if met >= needed {
             Judgement::Met
         } else {

@@ -51,8 +51,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 
     /// Signals a key for a change that can complete one operation only, such as one more job or one
-    /// free lease. Checks operations in the order of parking until a check comes true; returns true
-    /// if one did.
+    /// free lease. Checks operations in the order of parking until one completes whose future, if
+    /// it has one, is still there; returns true then.
     ///
     /// Like `notify_one`, it is right only if the operations wait under this key alone, their
     /// checks *take* what they wait for, and nothing else completes them. Otherwise signal all: an

@@ -195,7 +195,7 @@ pub(crate) struct ToRelease<K> {
 }
 
 impl<K> ToRelease<K> {
-    /// Makes that of an operation that is under no key: of its place only, if it has a weight.
+    /// Makes one for an operation under no key, with its place if it has a weight.
     pub(crate) fn place_only(weight: Option<u64>) -> Self {
         ToRelease {
             weight,

@@ -136,12 +136,12 @@ impl std::hash::Hasher for Number {
     }
 }
 
-/// A number of places, or a weight, that is taken now.
+/// A number of places, of keys, or a weight, that is taken now.
 #[derive(Debug)]
 pub(crate) struct Places(AtomicU64);
 
 impl Places {
-    /// Makes one of nothing.
+    /// Makes a count of 0.
     pub(crate) fn new() -> Self {
         Places(AtomicU64::new(0))
     }
@@ -170,7 +170,7 @@ impl Places {
     }
 }
 
-/// A bound on the operations, weight or keys that are taken at a time.
+/// A bound on the operations, or on the weight, that are taken at a time.
 #[derive(Debug)]
 pub(crate) struct Limit {
     max: u64,

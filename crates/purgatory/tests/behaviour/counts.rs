@@ -48,7 +48,7 @@ fn waits_are_timed_by_outcome() {
         (vec![(0.00001, 1)], 0.0)
     );
     Probe::parked(&purgatory, &["later"], Duration::from_micros(9_500)); // due in 10 ms
-    timer.pass(60 * MS); // nobody turns the wheel meanwhile
+    timer.pass(60 * MS); // no thread advances the wheel meanwhile
     timer.advance(Duration::ZERO);
     let times = purgatory.times();
     assert_eq!((times.lateness.sum_s(), times.expired.sum_s()), (0.05, 0.1));

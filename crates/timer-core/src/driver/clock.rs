@@ -82,10 +82,10 @@ impl Add<Duration> for Moment {
 /// It must be monotonic, on any thread, and must not panic. A wheel ignores a time earlier than its
 /// present. So a clock that goes back makes earlier tasks late, and later ones may fire early by as
 /// much. A clock that jumps ahead, because the machine was suspended, is caught up with in bounded
-/// steps. A panic reaches the caller of a scheduling method. One on the reaper is contained, counted
-/// ([`TimerStats::panics`](crate::TimerStats::panics)) and reported, and the reaper tries again 100
-/// ms later. After a run of a periodic task it counts as that task's, and the run as one that took no
-/// time.
+/// steps. A panic reaches the caller of a scheduling method. One on the reaper is contained,
+/// counted ([`TimerStats::panics`](crate::TimerStats::panics)) and reported, and the reaper tries
+/// again 100 ms later. After a run of a periodic task it counts as that task's, and the run as one
+/// that took no time.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Returns the nanoseconds since the clock's origin; `u64::MAX` (584 years) is the end of time.
     /// It may be called under the lock of a wheel, and must not call the timer.

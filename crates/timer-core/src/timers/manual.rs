@@ -87,8 +87,8 @@ impl ManualTimer {
     /// clock alone.
     ///
     /// # Panics
-    /// A panic of an owner of wheels ([`WheelOwner`](crate::driver::WheelOwner)) ends this call. One
-    /// of a task does not.
+    /// A panic of an owner of wheels ([`WheelOwner`](crate::driver::WheelOwner)) ends this call.
+    /// One of a task does not.
     pub fn advance(&self, by: Duration) {
         // 1. Set the goal. A running call goes on to one that is moved further.
         let mut target_ns = self.target_ns.lock();

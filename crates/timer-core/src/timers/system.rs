@@ -135,7 +135,8 @@ impl SystemTimerBuilder {
     }
 
     /// Sets the number of shards of the timer's own tasks, of its sleeps, and of each
-    /// [`TaskTimer`](crate::TaskTimer): a power of two up to [`MAX_SHARDS`]. By default eight for each processor, at least 8 and at most 256.
+    /// [`TaskTimer`](crate::TaskTimer): a power of two up to [`MAX_SHARDS`]. By default eight for
+    /// each processor, at least 8 and at most 256.
     pub fn shards(mut self, count: usize) -> Self {
         self.driver.config.shard_count = count;
         self

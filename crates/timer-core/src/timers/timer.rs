@@ -92,7 +92,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     }
 
     /// Schedules a task at a moment of the timer's clock, as [`schedule`](Self::schedule) does; one
-    /// in the past is due at once, [`Moment::NEVER`] never. Reads no clock. O(1) for common timeouts.
+    /// in the past is due at once, [`Moment::NEVER`] never. Reads no clock. O(1) for common
+    /// timeouts.
     ///
     /// # Errors
     /// Returns an error as [`schedule`](Self::schedule) does.
