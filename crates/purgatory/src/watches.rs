@@ -148,8 +148,7 @@ impl<'a, K> Watches<'a, K> {
     ///   [`NoValue`](crate::EndResult::NoValue).
     /// - A [`WaitFuture`](crate::WaitFuture) in turn that has waited, was completed, and is dropped
     ///   with its value, passes its turn on: the value is dropped, then the head is checked. A
-    ///   guard that signals the key as it is dropped counts once. (A future whose operation was
-    ///   taken out, and has not been answered, passes it on, too.)
+    ///   guard that signals the key as it is dropped counts once.
     ///
     /// "Ahead" is decided under the lock of the key's shard as the call begins. Of calls that
     /// overlap, either may be first. Operations that wait under the key otherwise are checked as

@@ -114,24 +114,23 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     where
         O: Yields<T>,
     {
-        // 1. A value may still be being made, on another thread.
-        let mut abandonment = if answered.has_no_turn {
-            Abandonment::Failed
-        } else {
-            Abandonment::Untaken
-        };
+        // 1. An answer that is out, to be made, may be a value.
         if let Some(cold) = answered.cold {
             self.drop_cold(cold);
         }
+        let Some(mut payload) = answered.payload else {
+            return if answered.has_no_turn {
+                Abandonment::Failed
+            } else {
+                Abandonment::Untaken
+            };
+        };
 
-        // 2. Drop the answer that is there. One that is still being made is none.
-        let mut payload = answered.payload;
-        let has_answer = payload
-            .as_mut()
-            .is_some_and(|payload| payload.waker().is_none());
+        // 2. Drop the answer that is there. A value that is still being made is none.
+        let mut abandonment = Abandonment::Untaken;
+        let is_made = payload.waker().is_none();
         self.call(|| {
-            let Some(payload) = payload else { return };
-            if has_answer && payload.into_answer().is_err() {
+            if is_made && payload.into_answer().is_err() {
                 abandonment = Abandonment::Failed;
             }
         });

@@ -19,7 +19,7 @@ use crate::operation::DelayedOperation;
 pub(crate) struct Answered<O> {
     /// With the answer in it. `None` if the answer was still to be put in.
     pub(crate) payload: Option<O>,
-    /// The operation ended without a value, or left its turn to be answered by a caller.
+    /// There is no turn to pass on while the answer is still to be put in.
     pub(crate) has_no_turn: bool,
     /// It may have a waker that was replaced.
     pub(crate) cold: Option<Box<ColdState>>,

@@ -178,7 +178,7 @@ impl Flags {
     /// It has ended, and has its answer.
     pub(super) const ANSWERED: u16 = 1 << 9;
     /// Its answer was still to be made as it ended, and is no value, or is made by a caller that
-    /// took it out: there is no turn to pass on.
+    /// took it out. Until it is made there is no turn to pass on.
     pub(super) const NO_TURN: u16 = 1 << 10;
 
     #[inline(always)]

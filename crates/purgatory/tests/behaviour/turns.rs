@@ -446,23 +446,31 @@ fn dropped_failing_wait_makes_no_event() {
     }
 }
 
-/// It has left the line, whatever the caller does with it.
+/// It has left the line, and has no value yet.
 #[test]
 fn dropped_future_of_a_taken_wait_makes_no_event() {
     let (_timer, waits): (_, Waits) = by_hand();
     let in_turn = || Watches::keys(&[KEY]).in_turn();
-    for is_answered in [false, true] {
-        let head = waits.next_event(in_turn(), MINUTE);
-        let mut next = waits.next_event(in_turn(), MINUTE);
-        let taken = waits.take(head.id().unwrap()).parked().unwrap();
-        if is_answered {
-            taken.on_complete(Completed);
-            drop(head);
-        } else {
-            drop(head);
-            drop(taken);
-        }
-        assert!(poll(&mut next).is_pending(), "{is_answered}");
-    }
+    let head = waits.next_event(in_turn(), MINUTE);
+    let mut next = waits.next_event(in_turn(), MINUTE);
+    let taken = waits.take(head.id().unwrap()).parked().unwrap();
+    drop(head);
+    assert!(poll(&mut next).is_pending());
+    taken.on_complete(Completed);
+    assert!(poll(&mut next).is_pending());
+}
+
+/// The caller completes it, and no task takes its value.
+#[test]
+fn dropped_value_of_a_taken_wait_passes_its_turn_on() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let in_turn = || Watches::keys(&[KEY]).in_turn();
+    let head = waits.next_event(in_turn(), MINUTE);
+    let mut next = waits.next_event(in_turn(), MINUTE);
+    let taken = waits.take(head.id().unwrap()).parked().unwrap();
+    taken.on_complete(Completed);
+    assert!(poll(&mut next).is_pending());
+    drop(head);
+    assert_eq!(over(&mut next), Ok(()));
     assert_empty(&waits);
 }

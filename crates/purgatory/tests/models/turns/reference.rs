@@ -11,7 +11,6 @@ pub(super) struct Wait {
     pub(super) is_parked: bool,
     /// It was parked at first, and so has a turn that it can pass on.
     was_parked: bool,
-    is_detached: bool,
     has_future: bool,
     /// Its condition panics when it is evaluated next.
     pub(super) panics: bool,
@@ -144,7 +143,6 @@ impl Reference {
             deadline_ms: self.now_ms + ms,
             is_parked: false,
             was_parked: false,
-            is_detached: false,
             has_future: true,
             panics: false,
             end: None,
@@ -285,14 +283,12 @@ impl Reference {
         let was_behind = self.is_behind(number);
         self.stats.taken += 1;
         self.all[number].is_parked = false;
-        self.all[number].is_detached = true;
         self.left(number, was_behind);
         true
     }
 
     /// One that was taken out is completed, expired or dropped.
     pub(super) fn end_detached(&mut self, number: usize, how: u8) {
-        self.all[number].is_detached = false;
         let panicked = WaitError::Cancelled(CancelReason::Panicked);
         let end = match how {
             0 if self.all[number].kind.takes.is_none() => Ok(0),
@@ -341,7 +337,6 @@ impl Reference {
         match self.all[number].end.take() {
             // A value that nobody took: it is dropped, then the turn is passed on.
             Some(Ok(_)) => self.drop_value(number),
-            None if self.all[number].is_detached => {}
             _ => return,
         }
         let wait = &self.all[number];
