@@ -20,7 +20,7 @@ use crate::{
     },
     operation::{Answering, DelayedOperation, Outcome},
     shard::{
-        AllEnded, ColdState, Ended, EndedAt, NewHead, SecondaryId, Shard, Then, ToRelease,
+        AllEnded, ColdState, Ended, EndedAt, SecondaryId, Shard, Then, ToRelease,
         values::{MetWait, MetWaits},
     },
     watches::WatchKey,
@@ -31,7 +31,7 @@ use crate::{
 /// queue of the outermost call, with no deeper stack.
 pub(super) trait Turns: Send + Sync {
     /// Checks it, and those behind it as long as their checks come true.
-    fn check_new_head(self: Arc<Self>, new_head: NewHead);
+    fn check_new_head(self: Arc<Self>, new_head: TimerHandle);
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -308,7 +308,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Leaves the check of the next in turn to the outermost call.
     #[cold]
-    pub(super) fn queue_new_head(self: &Arc<Self>, new_head: NewHead) {
+    pub(super) fn queue_new_head(self: &Arc<Self>, new_head: TimerHandle) {
         let turns: Arc<dyn Turns> = self.clone();
         enqueue(move || turns.check_new_head(new_head));
     }

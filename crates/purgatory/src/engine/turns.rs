@@ -11,19 +11,21 @@
 //! An event checks the head, and *Moved up* does the rest: as long as heads complete, the next is
 //! checked. Operations that have no condition but the event itself ([`next_event`]) need to know
 //! more: whether the one that moved up is due to an event that was not used up. An event for one is
-//! used up by the first check that comes true, an event for all never. An event that finds the head
-//! held leaves its holder a request, and is handed on as the head ends.
+//! used up by the first check that comes true, an event for all never. The head keeps the events
+//! that it is checked for, and those that find it held. As it ends, the event that is left becomes
+//! a request to check the next, in the same lock hold. A head that waits on keeps none.
 //!
 //! [`next_event`]: crate::Purgatory::next_event
 
 use std::{hash::Hash, sync::Arc};
 
 use hashbrown::Equivalent;
+use timer_core::TimerHandle;
 
 use crate::{
     engine::{Core, finish::Turns, trampoline::Call},
     operation::{DelayedOperation, Verdict},
-    shard::{CheckedOut, NewHead, TurnCause},
+    shard::{CheckedOut, TurnCause},
     watches::WatchKey,
 };
 
@@ -60,47 +62,39 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let head = shard.check_out_head(record, cause);
         drop(shard);
-        self.serve_heads(call, head, cause)
+        self.serve_heads(call, head)
     }
 
     /// Checks a head that this thread holds, then each that moves up, until a check is false.
-    fn serve_heads(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        mut head: Option<CheckedOut<O>>,
-        mut cause: TurnCause,
-    ) -> Served {
+    fn serve_heads(self: &Arc<Self>, call: &Call<'_>, mut head: Option<CheckedOut<O>>) -> Served {
         let mut served = Served::default();
         while let Some(held) = head.take() {
             // 1. Check it. If it waits on, so do those behind it.
             let checked = self.check_held(held);
-            let came_true = checked.verdict == Verdict::Satisfied;
-            served.came_true |= came_true;
+            served.came_true |= checked.verdict == Verdict::Satisfied;
             let Some(mut ended) = checked.ended else {
                 break;
             };
             // 2. Finish it. The one behind it is this thread's to check, here.
             let new_head = ended.to_release.new_head.take();
             served.completed += self.finish(call, ended);
-            let Some(new_head) = new_head else { break };
-            // 3. The event goes on, unless it was for one and was used up.
-            if cause == TurnCause::EventForOne && came_true {
-                cause = TurnCause::HeadLeft;
-            }
-            cause = cause.max(new_head.cause);
-            head = self
-                .first_shard_of(new_head.handle)
-                .check_out_in_turn(new_head.handle, cause);
+            // 3. The event was left to that one, unless it was for one and was used up.
+            head = new_head.and_then(|new_head| self.check_out_new_head(new_head));
         }
         served
+    }
+
+    /// Checks out the operation behind a head of those in turn that has left.
+    fn check_out_new_head(&self, new_head: TimerHandle) -> Option<CheckedOut<O>> {
+        self.first_shard_of(new_head)
+            .check_out_in_turn(new_head, TurnCause::HeadLeft)
     }
 }
 
 impl<K: WatchKey, O: DelayedOperation> Turns for Core<K, O> {
-    fn check_new_head(self: Arc<Self>, new_head: NewHead) {
+    fn check_new_head(self: Arc<Self>, new_head: TimerHandle) {
         let call = Call::enter(&self.job_executor);
-        let NewHead { handle, cause } = new_head;
-        let head = self.first_shard_of(handle).check_out_in_turn(handle, cause);
-        self.serve_heads(&call, head, cause);
+        let head = self.check_out_new_head(new_head);
+        self.serve_heads(&call, head);
     }
 }

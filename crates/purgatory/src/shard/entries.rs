@@ -3,9 +3,7 @@
 use timer_core::{TimerHandle, TimingWheel};
 
 use super::{
-    entry::{
-        Cause, CheckedOut, ColdState, Entry, NewHead, ParkOptions, Payload, TurnCause, Waiter,
-    },
+    entry::{Cause, CheckedOut, ColdState, Entry, ParkOptions, Payload, TurnCause, Waiter},
     links::{Link, SecondaryId},
 };
 use crate::operation::DelayedOperation;
@@ -59,17 +57,15 @@ impl<O> Entries<O> {
     }
 
     /// Returns the operation behind a head of those in turn that leaves, to be checked for this
-    /// cause.
+    /// cause. The check for an event is requested now: whatever ends it meanwhile, that goes on.
     #[cold]
-    pub(super) fn new_head(&self, head: Link, cause: TurnCause) -> Option<NewHead> {
+    pub(super) fn new_head(&mut self, head: Link, cause: TurnCause) -> Option<TimerHandle> {
         let next = head.behind()?;
         if failpoint!(HeadLeavesTurn) {
             return None;
         }
-        Some(NewHead {
-            handle: self.handle_at(next),
-            cause,
-        })
+        self.wheel.at_mut(next).request_check_in_turn(cause);
+        Some(self.handle_at(next))
     }
 
     /// Puts an entry on the wheel, which is not full. One that never falls due is kept off its

@@ -33,13 +33,6 @@ pub(crate) enum Waiter {
     Foreign(TimerHandle),
 }
 
-/// The new head of those that wait in turn, and why it is to be checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NewHead {
-    pub(crate) handle: TimerHandle,
-    pub(crate) cause: TurnCause,
-}
-
 /// Why a payload was checked out, which says how it is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
@@ -51,8 +44,8 @@ pub(crate) enum Cause {
     MovedUp,
 }
 
-/// Why the head of those in turn is checked. A greater cause includes the lesser ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Why the head of those in turn is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnCause {
     /// The one ahead has left, so what it waited for may do for the next.
     HeadLeft,
@@ -151,35 +144,38 @@ impl Flags {
     /// An event came by while the entry was held, or waited behind others in turn; or an advance is
     /// about to have it checked.
     const EVENT: u16 = 1;
-    /// An event for all in turn came by while an operation in turn was held. No check uses it up:
-    /// it is kept until the operation is parked.
+    /// The event is for all in turn, or one for all is among the causes of the checks since the
+    /// operation in turn is held. No check uses it up: it is kept until the operation is parked.
     const EVENT_FOR_ALL: u16 = 1 << 1;
     /// A recheck came by while the entry was held.
     const RECHECK: u16 = 1 << 2;
 
     // Marks.
 
+    /// The operation waits in turn and is held, and an event is among the causes of its checks
+    /// since then.
+    const FOR_EVENT: u16 = 1 << 3;
     /// A recheck is queued on the executor.
-    const RECHECK_QUEUED: u16 = 1 << 3;
+    const RECHECK_QUEUED: u16 = 1 << 4;
     /// A snapshot has seen the check that is under way.
-    const SEEN: u16 = 1 << 4;
+    const SEEN: u16 = 1 << 5;
     /// It is checked once more when its time is up. Set at parking, for good.
-    const LAST_CHECK: u16 = 1 << 5;
+    const LAST_CHECK: u16 = 1 << 6;
     /// Only a check gives the value that it yields. Set at parking, for good.
-    const NEEDS_VALUE: u16 = 1 << 6;
+    const NEEDS_VALUE: u16 = 1 << 7;
 
     // The life cycle, each set for good.
 
     /// Its operation has ended, and it is kept for its future.
-    pub(super) const ENDED: u16 = 1 << 7;
+    pub(super) const ENDED: u16 = 1 << 8;
     /// No future waits for it: that was dropped, so its holder does not keep it, or another payload
     /// was put in its place.
-    pub(super) const ABANDONED: u16 = 1 << 8;
+    pub(super) const ABANDONED: u16 = 1 << 9;
     /// It has ended, and has its answer.
-    pub(super) const ANSWERED: u16 = 1 << 9;
+    pub(super) const ANSWERED: u16 = 1 << 10;
     /// Its answer was still to be made as it ended, and is no value, or is made by a caller that
     /// took it out. Until it is made there is no turn to pass on.
-    pub(super) const NO_TURN: u16 = 1 << 10;
+    pub(super) const NO_TURN: u16 = 1 << 11;
 
     #[inline(always)]
     pub(super) fn has(self, flag: u16) -> bool {
@@ -371,6 +367,16 @@ impl<O> Entry<O> {
         self.flags.set(Flags::EVENT);
     }
 
+    /// Requests the check of an operation in turn for an event, if the cause is one.
+    pub(super) fn request_check_in_turn(&mut self, cause: TurnCause) {
+        if cause != TurnCause::HeadLeft {
+            self.flags.set(Flags::EVENT);
+        }
+        if cause == TurnCause::EventForAll {
+            self.flags.set(Flags::EVENT_FOR_ALL);
+        }
+    }
+
     /// Takes the payload out, and leaves the entry held.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<O> {
@@ -399,22 +405,25 @@ impl<O> Entry<O> {
     /// a request for the event. One that moved up needs none: it is held as the head, so its holder
     /// checks it, or ends it.
     pub(crate) fn check_out_in_turn(&mut self, cause: TurnCause) -> Option<(O, Cause)> {
-        let pending = self.pending_turn_cause();
         let Some(payload) = self.take() else {
-            if cause != TurnCause::HeadLeft && !failpoint!(EventLeavesNoRequest) {
-                self.flags.set(Flags::EVENT);
-            }
-            if cause == TurnCause::EventForAll {
-                self.flags.set(Flags::EVENT_FOR_ALL);
+            if !failpoint!(EventLeavesNoRequest) {
+                self.request_check_in_turn(cause);
             }
             return None;
         };
-        self.flags.clear(Flags::EVENT | Flags::EVENT_FOR_ALL);
-        // An event that came by while it was parked, behind others, is its own.
-        match cause.max(pending) {
-            TurnCause::HeadLeft => Some((payload, Cause::MovedUp)),
-            _ => Some((payload, Cause::Event)),
+        // 1. It has moved up. An event that was requested while it was parked is its own.
+        if cause == TurnCause::HeadLeft {
+            if !self.flags.has(Flags::EVENT) {
+                return Some((payload, Cause::MovedUp));
+            }
+            self.flags.clear(Flags::EVENT);
         }
+        // 2. An event came by. One that was requested before stays so, as another one.
+        if cause == TurnCause::EventForAll {
+            self.flags.set(Flags::EVENT_FOR_ALL);
+        }
+        self.flags.set(Flags::FOR_EVENT);
+        Some((payload, Cause::Event))
     }
 
     /// Returns the cause to check the next in turn once this entry has left, by its pending event.
@@ -525,12 +534,14 @@ impl<O> Entry<O> {
         if verdict == Verdict::Satisfied {
             return Decision::Ended(payload, Outcome::Completed);
         }
-        // 2. A pending end beats a panic and a pending check.
-        if let Some(end) = self.cold.as_mut().and_then(|cold| cold.end.take()) {
+        // 2. A pending end beats a panic and a pending check. No check has used the event up.
+        let pending = self.cold.as_mut().and_then(|cold| cold.end.take());
+        if pending.is_some() || verdict == Verdict::Panicked {
+            if self.flags.has(Flags::FOR_EVENT) {
+                self.flags.set(Flags::EVENT);
+            }
+            let end = pending.unwrap_or(Outcome::Cancelled(CancelReason::Panicked));
             return Decision::Ended(payload, end);
-        }
-        if verdict == Verdict::Panicked {
-            return Decision::Ended(payload, Outcome::Cancelled(CancelReason::Panicked));
         }
         // 3. A pending check: the caller goes on holding. One check answers both kinds of request;
         //    an event's check is the one that does for both, as a recheck may have nothing to ask.
@@ -539,13 +550,14 @@ impl<O> Entry<O> {
         self.flags
             .clear(Flags::EVENT | Flags::RECHECK | Flags::SEEN);
         if event {
+            self.flags.set(Flags::FOR_EVENT);
             return Decision::CheckAgain(payload, Cause::Event);
         }
         if recheck {
             return Decision::CheckAgain(payload, Cause::Recheck);
         }
         // 4. Nothing is asked for: it waits on, and so do those behind it.
-        self.flags.clear(Flags::EVENT_FOR_ALL);
+        self.flags.clear(Flags::FOR_EVENT | Flags::EVENT_FOR_ALL);
         self.payload = Payload::Here(payload);
         Decision::Parked
     }

@@ -51,8 +51,8 @@ use crate::{
 pub(crate) use awaited::{Answered, NoAnswer};
 pub(crate) use entries::{Entries, Inserted};
 pub(crate) use entry::{
-    COUNTED_MAX, Cause, CheckedOut, ColdState, CountedDown, Entry, Look, NewHead, ParkInfo,
-    ParkOptions, Payload, TurnCause, Waiter,
+    COUNTED_MAX, Cause, CheckedOut, ColdState, CountedDown, Entry, Look, ParkInfo, ParkOptions,
+    Payload, TurnCause, Waiter,
 };
 pub(crate) use key_extras::{Watermark, WatermarkKind};
 pub(crate) use links::{Popped, SecondaryId, WAITERS_MAX, WalkId, WatchList};
@@ -188,7 +188,7 @@ pub(crate) struct ToRelease<K> {
     /// Its first key, if no watch of that is left.
     pub(crate) emptied_key: Option<K>,
     /// The operation behind it, if it was the head of those in turn: still to be checked.
-    pub(crate) new_head: Option<NewHead>,
+    pub(crate) new_head: Option<TimerHandle>,
     /// The cold part of its entry, which may have a reason or a waker of the user's: to be dropped
     /// with nothing locked.
     pub(crate) cold: Option<Box<ColdState>>,

@@ -474,3 +474,58 @@ fn dropped_value_of_a_taken_wait_passes_its_turn_on() {
     assert_eq!(over(&mut next), Ok(()));
     assert_empty(&waits);
 }
+
+/// The callback of the head ends the one that the event would have gone on to.
+#[test]
+fn event_for_all_passes_one_that_ends_meanwhile() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let in_turn = || Watches::keys(&[KEY]).in_turn();
+    let second = Arc::new(Mutex::new(None));
+    let (cancels, id) = (waits.clone(), second.clone());
+    let then = move |_| {
+        let id = id.lock().unwrap().take();
+        assert_eq!(cancels.cancel(id.unwrap(), "test"), EndResult::Ended);
+    };
+    let open = Arc::new(AtomicBool::new(false));
+    let seen = open.clone();
+    let head =
+        waits.try_complete_else_watch(when(move || seen.load(SeqCst), then), in_turn(), NEVER);
+    head.unwrap();
+    let next = waits.wait(in_turn(), MINUTE, || false);
+    *second.lock().unwrap() = next.id();
+    let mut line = [(); 2].map(|()| waits.next_event(in_turn(), MINUTE));
+    open.store(true, SeqCst);
+    waits.check_and_complete(&KEY);
+    assert_eq!(line.each_mut().map(over), [Ok(()), Ok(())]);
+    assert!(next.wait_blocking().is_err());
+    assert_empty(&waits);
+}
+
+/// It came while the head was checked, and the check that it asked for is cancelled.
+#[test]
+fn event_for_one_passes_a_head_that_is_cancelled() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let in_turn = || Watches::keys(&[KEY]).in_turn();
+    let own = Arc::new(Mutex::new(None));
+    let (calls, id) = (waits.clone(), own.clone());
+    let mut checks = 0;
+    let condition = move || {
+        checks += 1;
+        match checks {
+            2 => _ = elsewhere(|| calls.check_and_complete_one(&KEY)),
+            3 => assert_eq!(
+                calls.cancel(id.lock().unwrap().unwrap(), "test"),
+                EndResult::Noted
+            ),
+            _ => {}
+        }
+        false
+    };
+    let head = waits.wait(in_turn(), MINUTE, condition);
+    *own.lock().unwrap() = head.id();
+    let mut line = [(); 2].map(|()| waits.next_event(in_turn(), MINUTE));
+    assert_eq!(waits.complete(head.id().unwrap()), EndResult::Ended); // checks 2 and 3
+    assert!(head.wait_blocking().is_err());
+    let ready = line.each_mut().map(|wait| poll(wait).is_ready());
+    assert_eq!(ready, [true, false]);
+}

@@ -194,7 +194,6 @@ impl Model {
         let at_once = self.random.bool();
         let shard = &mut self.shards[id.shard()];
         let held = self.reference.get(id).unwrap().held;
-        let new_head = self.reference.new_head(id);
         let completed = shard.complete_at(id.id().index(), None, |payload| {
             let answer = at_once.then_some(Outcome::Completed)?;
             payload.complete(answer)
@@ -203,6 +202,7 @@ impl Model {
         let Some(Completed { to_release, waker }) = completed else {
             return;
         };
+        let new_head = self.reference.new_head(id);
         let expected = self.reference.get(id).unwrap().waker.clone();
         if at_once {
             assert!(same(waker.as_ref(), expected.as_ref()), "the last waker");

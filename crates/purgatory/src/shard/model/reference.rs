@@ -90,6 +90,8 @@ pub(super) struct Parked {
     pub(super) event: bool,
     /// The event is for all in turn.
     pub(super) for_all: bool,
+    /// In turn: it is held, and was checked for an event since then.
+    pub(super) for_event: bool,
     pub(super) recheck: bool,
     pub(super) end: Option<Outcome>,
 }
@@ -249,8 +251,9 @@ impl Reference {
         line.first().is_some_and(|head| head.handle != id)
     }
 
-    /// Returns the operation behind a head that is about to leave, and why it is to be checked.
-    pub(super) fn new_head(&mut self, id: TimerHandle) -> Option<NewHead> {
+    /// Returns the operation behind a head that is about to leave, with a request for the event for
+    /// which it is to be checked.
+    pub(super) fn new_head(&mut self, id: TimerHandle) -> Option<TimerHandle> {
         let &[head, next, ..] = self.line_of(id) else {
             return None;
         };
@@ -266,8 +269,10 @@ impl Reference {
         self.count_if(cause == TurnCause::HeadLeft, "moved up");
         self.count_if(cause == TurnCause::EventForOne, "moved up, and an event");
         self.count_if(cause == TurnCause::EventForAll, "moved up, and one for all");
-        let handle = next.handle;
-        Some(NewHead { handle, cause })
+        let behind = self.get(next.handle)?;
+        behind.event |= cause != TurnCause::HeadLeft;
+        behind.for_all |= cause == TurnCause::EventForAll;
+        Some(next.handle)
     }
 
     /// Checks an operation in turn out. Returns its payload, and the cause of its check.
@@ -283,9 +288,12 @@ impl Reference {
             return None;
         }
         parked.held = true;
-        parked.for_all = false;
-        let had_event = std::mem::take(&mut parked.event);
-        let cause = if had_event || cause != TurnCause::HeadLeft {
+        parked.for_event = match cause {
+            TurnCause::HeadLeft => std::mem::take(&mut parked.event),
+            TurnCause::EventForOne | TurnCause::EventForAll => true,
+        };
+        parked.for_all |= cause == TurnCause::EventForAll;
+        let cause = if parked.for_event {
             Cause::Event
         } else {
             Cause::MovedUp
@@ -447,7 +455,11 @@ impl Reference {
             parked.event = false;
             parked.recheck = false;
             parked.held = event || recheck;
-            parked.for_all &= parked.held; // it goes on to those behind as long as this is held
+            // They go on to those behind as long as this is held.
+            parked.for_event = parked.held && (parked.for_event || event);
+            parked.for_all &= parked.held;
+        } else if verdict != Verdict::Satisfied {
+            parked.event |= parked.for_event; // no check has used it up
         }
         let came_true = verdict == Verdict::Satisfied;
         self.count_if(came_true && end.is_some(), "true, and an end requested");

@@ -139,6 +139,7 @@ impl Model {
             held: !at_once,
             event: false,
             for_all: false,
+            for_event: false,
             recheck: false,
             end: None,
         });
