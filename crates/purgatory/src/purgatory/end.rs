@@ -150,7 +150,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// A [`wait`](Purgatory::wait) needs a value, so its condition is checked here, after the
     /// callbacks of the others. If that gives none, the wait goes on and is not counted, as with
-    /// [`complete`](Self::complete).
+    /// [`complete`](Self::complete). Of waits [in turn](crate::Watches::in_turn) the first is
+    /// checked here and counted. The others are checked by the rest of this call, as long as those
+    /// ahead end, and are not counted.
     ///
     /// ```
     /// use purgatory::{Purgatory, Timeout, when};

@@ -191,7 +191,7 @@ fn completed_key_checks_the_line_in_turn() {
     // An event is the value of the next event.
     let next = || waits.next_event(Watches::keys(&[KEY]).in_turn(), MINUTE);
     let mut all = [(); 3].map(|()| next());
-    waits.complete_for_key(&KEY);
+    assert_eq!(waits.complete_for_key(&KEY), 1, "the head");
     assert!(all.iter_mut().all(|wait| poll(wait).is_ready()));
     assert_empty(&waits);
 }
