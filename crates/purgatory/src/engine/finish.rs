@@ -255,8 +255,23 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 }
                 self.call(|| payload.on_complete(outcome));
             }
-            Then::Wake(waker) => self.wake(waker),
-            Then::Answer { payload, handle } => self.answer(handle, payload, &outcome),
+            Then::Wake(waker) => {
+                self.wake(waker);
+                self.drop_outcome(outcome);
+            }
+            Then::Answer { payload, handle } => {
+                self.answer(handle, payload, &outcome);
+                self.drop_outcome(outcome);
+            }
+        }
+    }
+
+    /// Drops an outcome whose task was woken. A reason has a value of the user's, of which this may
+    /// be the last.
+    #[inline(always)]
+    fn drop_outcome(&self, outcome: Outcome) {
+        if let Outcome::Cancelled(reason) = outcome {
+            self.call(|| drop(reason));
         }
     }
 
