@@ -354,13 +354,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Runs one callback, or recheck, that was left to the executor, inside a call.
     pub(super) fn run_queued(&self, queued_ns: EndedAt, run: impl FnOnce(&Call<'_>)) {
-        let now_ns = || self.driver().now_ns();
         self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
         if let Some(queued_ns) = queued_ns {
-            let delay_ns = now_ns().saturating_sub(queued_ns);
-            let mut delays = self.counts.cold().callback_delay.lock();
-            delays.record(delay_ns);
+            // A panic of the clock is contained: that delay is not recorded.
+            if let Some(now_ns) = self.timed_end() {
+                let mut delays = self.counts.cold().callback_delay.lock();
+                delays.record(now_ns.saturating_sub(queued_ns));
+            }
         }
+        let now_ns = || self.timed_end();
         trace::slow(&self.settings.name, now_ns, || {
             run(&Call::enter(&self.job_executor));
         });

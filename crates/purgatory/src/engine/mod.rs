@@ -330,8 +330,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Reads the clock for an end. A panic of the clock is contained and reported, since a payload
-    /// may be out: that end is not timed.
+    /// Reads the clock for an end or its callback. A panic of the clock is contained and reported,
+    /// since a payload may be out: that end is not timed.
     #[cold]
     fn timed_end(&self) -> EndedAt {
         let mut now_ns = None;

@@ -56,14 +56,19 @@ pub(super) fn closed(purgatory: &str, first: bool, cancelled: usize) {
     }
 }
 
-/// Runs a callback, and reports it if that took long by the timer's clock.
-pub(super) fn slow(purgatory: &str, now_ns: impl Fn() -> u64, callback: impl FnOnce()) {
+/// Runs a callback, and reports it if that took long by the timer's clock, which may fail.
+pub(super) fn slow(purgatory: &str, now_ns: impl Fn() -> Option<u64>, callback: impl FnOnce()) {
     if !cfg!(feature = "tracing") {
         return callback();
     }
+    // 1. Run it.
     let began_ns = now_ns();
     callback();
-    let took_ns = now_ns().saturating_sub(began_ns);
+    // 2. Report it, if both readings of the clock are there.
+    let (Some(began_ns), Some(ended_ns)) = (began_ns, now_ns()) else {
+        return;
+    };
+    let took_ns = ended_ns.saturating_sub(began_ns);
     if took_ns >= SLOW_NS {
         tell!(
             warn,

@@ -12,10 +12,10 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{MINUTE, Park, by_hand, never, over, poll};
+use crate::support::{Later, MINUTE, Op, Park, Probe, by_hand, never, over, poll};
 use purgatory::{
-    DelayedOperation, EndResult, Expected, OperationId, Purgatory, ReachResult, Reason, Replies,
-    RequestId, WaitFuture, WatchKey, WatermarkWait, Watermarks, when,
+    Builder, DelayedOperation, EndResult, Expected, OperationId, Purgatory, ReachResult, Reason,
+    Replies, RequestId, WaitFuture, WatchKey, WatermarkWait, Watermarks, when,
 };
 use timer_core::{Clock, SystemClock, SystemTimer};
 
@@ -192,9 +192,18 @@ impl Clock for Acting {
 
 /// Creates a purgatory by that clock, whose ends are timed.
 fn timed<K: WatchKey + Send, O: DelayedOperation + Send>() -> Purgatory<K, O> {
+    timed_with(|builder| builder)
+}
+
+/// Does as [`timed`] does, with these settings.
+fn timed_with<K: WatchKey + Send, O: DelayedOperation + Send>(
+    build: impl FnOnce(Builder<K, O>) -> Builder<K, O>,
+) -> Purgatory<K, O> {
     let clock = Acting(SystemClock::default());
     let timer = SystemTimer::builder().clock(clock).build().unwrap();
-    let purgatory = Purgatory::builder("timed").timer(&timer).build().unwrap();
+    let purgatory = build(Purgatory::builder("timed").timer(&timer))
+        .build()
+        .unwrap();
     purgatory.times();
     purgatory
 }
@@ -290,4 +299,20 @@ fn fail_all_spares_a_later_request_that_is_held() {
         assert!(poll(&mut reply).is_pending());
         assert_eq!(waits.len(), 1);
     });
+}
+
+/// The job of a callback reads the clock, for how long it has waited.
+#[test]
+fn a_clock_that_panics_loses_no_callback() {
+    let later = Later::default();
+    let executor = later.clone();
+    let waits: Purgatory<u64, Op> =
+        timed_with(|builder| builder.executor(executor).callbacks_on_executor());
+    let probes = [(); 2].map(|()| Probe::parked(&waits, &[1], MINUTE));
+    assert_eq!(waits.cancel_all("over"), 2);
+    at_next_read(|| panic!("no time"));
+    later.run();
+    assert!(probes.iter().all(Probe::ended));
+    let stats = waits.stats();
+    assert_eq!((stats.callbacks_waiting, stats.panics), (0, 1));
 }
