@@ -32,9 +32,9 @@ pub(crate) enum AbandonedOperation<K, O> {
     HadEnded(Answered<O>),
     /// The drop cancelled it.
     Cancelled(Ended<K, O>),
-    /// A thread holds it, and ends it; or it is gone, since it was taken out.
+    /// A thread holds it, and ends it.
     LeftToHolder,
-    /// Another operation was put in its place before, and is left alone.
+    /// Another operation was put in its place before. That is left alone, or has left by now.
     Replaced,
 }
 
@@ -80,9 +80,10 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Ends the wait of a future that is dropped. One that has not ended is cancelled, unless
     /// another operation was put in its place, and its entry is not kept. O(1).
     pub(crate) fn abandon(&mut self, handle: TimerHandle, now_ns: EndedAt) -> Abandoned<K, O> {
-        // 1. One that has ended: its entry goes.
+        // 1. One that has ended: its entry goes. An entry that is gone was that of another
+        //    operation, put in its place.
         let mut waker = None;
-        let mut is_replaced = false;
+        let mut is_replaced = true;
         // Returns true when the entry leaves the wheel.
         let take_or_mark_abandoned = |entry: &mut Entry<O>| {
             let has_ended = entry.has_ended();

@@ -15,7 +15,7 @@ use std::{
 
 use crate::support::{
     MINUTE, NEVER, Op, Park, Probe, SECOND, Waiting, Woken, assert_empty, by_hand, by_hand_with,
-    never, over, requested, waiting,
+    never, over, poll, requested, waiting,
 };
 use purgatory::{
     BoxedOperation, CancelReason, DelayedOperation, EndResult, Outcome, ParkResult, Purgatory,
@@ -482,4 +482,20 @@ fn a_dropped_future_leaves_what_replaced_its_own() {
     assert_eq!((waits.len(), probe.ended()), (1, false));
     assert_eq!(waits.cancel(id, "over"), EndResult::Ended);
     assert_eq!(probe.endings(), [requested("over")]);
+}
+
+/// It has left by then, and no turn of its own is left to be passed on.
+#[test]
+fn dropped_future_of_a_replaced_wait_makes_no_event() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let in_turn = || Watches::keys(&["row"]).in_turn();
+    let future = waits.next_event(in_turn(), NEVER);
+    let mut next = waits.next_event(in_turn(), NEVER);
+    let id = future.id().unwrap();
+    let wait = waits.with(id, |wait| mem::replace(wait, when(|| false, drop)));
+    assert!(wait.parked().is_some());
+    assert_eq!(waits.cancel(id, "over"), EndResult::Ended);
+    drop(future);
+    assert!(poll(&mut next).is_pending());
+    assert_eq!(waits.len(), 1);
 }
