@@ -114,8 +114,7 @@ impl<K: WatchKey, O: Yields<T>, T> AnswerOrigin<T> for TurnOrigin<K, O> {
     }
 
     fn abandon(&self, handle: TimerHandle) {
-        // A guard has returned what it held by now: the next finds it. One that another thread
-        // holds may be completed by an event, for nothing.
+        // A guard has returned what it held by now: the next finds it.
         if Core::abandon(&self.origin, handle) == Abandonment::Untaken {
             self.pass_turn();
         }

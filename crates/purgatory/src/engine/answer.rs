@@ -37,9 +37,10 @@ pub(crate) trait Yields<T>: DelayedOperation {
 pub(crate) enum Abandonment {
     /// The drop cancelled it.
     Cancelled,
-    /// It had ended without a value or was taken out, or another operation had taken its place.
+    /// It had ended without a value or was taken out, or another operation had taken its place. Or
+    /// it was held: its holder passes its turn on if its check comes true.
     Failed,
-    /// It had a value that nobody takes, or may still get one: another thread holds it.
+    /// It had a value that nobody takes, or may still get one.
     Untaken,
 }
 
@@ -104,8 +105,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 Abandonment::Cancelled
             }
             AbandonedOperation::HadEnded(answered) => self.drop_answer(answered),
-            AbandonedOperation::LeftToHolder => Abandonment::Untaken,
-            AbandonedOperation::Replaced => Abandonment::Failed,
+            AbandonedOperation::LeftToHolder | AbandonedOperation::Replaced => Abandonment::Failed,
         }
     }
 

@@ -7,7 +7,7 @@ use super::{
     Ended, Shard, Then, ToRelease,
     awaited::{keep_waker, last_waker_of},
     entries::{Entries, Remains},
-    entry::{Entry, Flags, Payload},
+    entry::{Entry, Flags, Payload, TurnCause},
     links::Link,
 };
 use crate::operation::{Answering, DelayedOperation, Outcome};
@@ -220,8 +220,13 @@ impl<O: DelayedOperation> Entries<O> {
 impl<O: DelayedOperation> Entry<O> {
     /// Turns a payload that is out, and that ends, into its answer, if a future waits for it.
     #[inline(always)]
-    fn answer(&self, payload: &mut O, outcome: &Outcome) -> Answering {
+    fn answer(&mut self, payload: &mut O, outcome: &Outcome) -> Answering {
         if self.flags.has(Flags::ABANDONED) {
+            // Its future was dropped under a check that came true: its turn is passed on.
+            let is_untaken = matches!(outcome, Outcome::Completed) && payload.waker().is_some();
+            if is_untaken && !failpoint!(DroppedWaitKeepsTurn) {
+                self.request_check_in_turn(TurnCause::EventForOne);
+            }
             return Answering::NotAwaited;
         }
         // The answer of a condition waits until the operation is off all of its keys.

@@ -529,3 +529,25 @@ fn event_for_one_passes_a_head_that_is_cancelled() {
     let ready = line.each_mut().map(|wait| poll(wait).is_ready());
     assert_eq!(ready, [true, false]);
 }
+
+/// A value that it had would be nobody's, so the turn is passed on.
+#[test]
+fn wait_dropped_under_check_passes_on_what_it_took() {
+    for comes_true in [false, true] {
+        let (_timer, waits): (_, Waits) = by_hand();
+        let in_turn = || Watches::keys(&[KEY]).in_turn();
+        let slot = Arc::new(Mutex::new(None::<WaitFuture<()>>));
+        let own = slot.clone();
+        let condition = move || {
+            let future = own.lock().unwrap().take();
+            future.is_some() && comes_true
+        };
+        let head = waits.wait(in_turn(), MINUTE, condition);
+        let id = head.id().unwrap();
+        *slot.lock().unwrap() = Some(head);
+        let mut line = [(); 2].map(|()| waits.next_event(in_turn(), MINUTE));
+        assert_eq!(waits.complete(id), EndResult::Ended);
+        let ready = line.each_mut().map(|wait| poll(wait).is_ready());
+        assert_eq!(ready, [comes_true, false]);
+    }
+}

@@ -177,6 +177,7 @@ impl Model {
         let parked = self.reference.get(id).unwrap();
         parked.awaited = false;
         let held = parked.held;
+        parked.abandoned = held;
         self.reference
             .count_if(held, "a future goes while it is held");
         let is_claimed = self.reference.claim(id, &dropped);

@@ -92,6 +92,8 @@ pub(super) struct Parked {
     pub(super) for_all: bool,
     /// In turn: it is held, and was checked for an event since then.
     pub(super) for_event: bool,
+    /// Its future was dropped while it was held.
+    pub(super) abandoned: bool,
     pub(super) recheck: bool,
     pub(super) end: Option<Outcome>,
 }
@@ -462,6 +464,7 @@ impl Reference {
             parked.event |= parked.for_event; // no check has used it up
         }
         let came_true = verdict == Verdict::Satisfied;
+        parked.event |= came_true && parked.abandoned; // no task has its value
         self.count_if(came_true && end.is_some(), "true, and an end requested");
         let beaten = verdict == Verdict::Unsatisfied && end.is_some() && event;
         self.count_if(beaten, "an end and an event requested");

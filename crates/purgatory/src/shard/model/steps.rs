@@ -140,6 +140,7 @@ impl Model {
             event: false,
             for_all: false,
             for_event: false,
+            abandoned: false,
             recheck: false,
             end: None,
         });
