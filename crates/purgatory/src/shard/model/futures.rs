@@ -140,6 +140,7 @@ impl Model {
     }
 
     fn answered(&mut self, found: super::super::awaited::Answered<Operation>, expected: Answered) {
+        assert_eq!(found.has_no_turn, expected.has_no_turn);
         let Some(payload) = found.payload else {
             assert_eq!(expected.outcome, None, "its answer is made elsewhere");
             return;
@@ -218,6 +219,7 @@ impl Model {
             id,
             payload: parked.payload,
             outcome: at_once.then_some(Outcome::Completed),
+            has_no_turn: false,
             waker: if at_once { None } else { expected },
         });
     }

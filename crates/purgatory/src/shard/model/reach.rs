@@ -72,6 +72,7 @@ impl Model {
                     id,
                     payload: parked.payload,
                     outcome: None,
+                    has_no_turn: true,
                     waker: parked.waker,
                 });
             }

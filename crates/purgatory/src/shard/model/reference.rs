@@ -105,6 +105,8 @@ pub(super) struct Answered {
     pub(super) payload: u64,
     /// `None` while its value is made.
     pub(super) outcome: Option<Outcome>,
+    /// There is no turn to pass on while that is made.
+    pub(super) has_no_turn: bool,
     /// The waker of the last poll, until there is an answer.
     pub(super) waker: Option<Waker>,
 }

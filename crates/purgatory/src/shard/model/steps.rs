@@ -348,6 +348,7 @@ impl Model {
             id,
             payload,
             outcome: None,
+            has_no_turn: false,
             waker: None,
         };
         let is_slow = Operation::is_slow(payload) || !parked.tickets.is_empty();
@@ -373,6 +374,7 @@ impl Model {
                 handle,
             } => {
                 assert!(parked.awaited && is_slow);
+                answered.has_no_turn = *outcome != Outcome::Completed;
                 assert_eq!((handle, unmade.number), (id, payload));
                 answered.waker = parked.waker;
                 self.unmade.push((id, unmade));
