@@ -20,7 +20,7 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{Core, Seen, Tour, under_lock::must_be_unlocked},
     operation::DelayedOperation,
-    shard::{Look, QuietClock, SecondaryId, Shard},
+    shard::{Look, QuietClock, SecondaryId},
     stats::{Parked, Snapshot, Stats, Times},
     watches::WatchKey,
 };
@@ -231,8 +231,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// The keys with the most waiters.
     fn busiest(&self, limit: usize) -> Vec<(K, usize)> {
-        let busiest = self.highest(limit, |shard, rank| {
-            for (key, waiters) in shard.waiters_by_key() {
+        let busiest = self.highest(limit, |number, rank| {
+            for (key, waiters) in self.shards.lock(number).waiters_by_key() {
                 rank(key, waiters as u64);
             }
         });
@@ -247,27 +247,29 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if !O::HAS_EVENTS {
             return Vec::new();
         }
-        // The clock is read before a lock is taken. To a look that came later, no time has passed.
-        let since_built_ns = self.driver().now_ns().saturating_sub(self.built_ns);
-        let now = QuietClock::at_ns(since_built_ns);
-        let quietest = self.highest(limit, |shard, rank| {
+        let rank_quiet = |number, rank: &mut dyn FnMut(&K, u64)| {
+            // The clock is read before the lock is taken, and for each shard, since events come
+            // while others are looked into. To a look that came later, no time has passed.
+            let since_built_ns = self.driver().now_ns().saturating_sub(self.built_ns);
+            let now = QuietClock::at_ns(since_built_ns);
+            let mut shard = self.shards.lock(number);
             shard.quiet(now, |key, quiet| rank(key, quiet.as_millis() as u64));
-        });
-        quietest
+        };
+        self.highest(limit, rank_quiet)
             .map(|(ms, key)| (key, Duration::from_millis(ms)))
             .collect()
     }
 
-    /// The keys that `look` ranks highest, over all shards.
+    /// The keys that `look` ranks highest, over all shards. It locks the shard of that number.
     fn highest(
         &self,
         limit: usize,
-        look: impl Fn(&mut Shard<K, O>, &mut dyn FnMut(&K, u64)),
+        look: impl Fn(usize, &mut dyn FnMut(&K, u64)),
     ) -> impl Iterator<Item = (u64, K)> {
         let mut highest = Highest::new(limit);
-        for shard in 0..self.shards.count() {
+        for number in 0..self.shards.count() {
             let mut displaced = Vec::new(); // dropped with nothing locked
-            look(&mut self.shards.lock(shard), &mut |key, rank| {
+            look(number, &mut |key, rank| {
                 displaced.extend(highest.offer(rank, || key.clone()));
             });
         }

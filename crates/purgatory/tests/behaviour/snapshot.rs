@@ -1,6 +1,6 @@
 //! Inspection: snapshots, labels, quiet keys, and a snapshot as text.
 
-use std::{cell::RefCell, sync::mpsc, thread, time::Duration};
+use std::{cell::RefCell, rc::Rc, sync::mpsc, thread, time::Duration};
 
 use crate::support::{
     MINUTE, MS, NEVER, Op, Park, Probe, SECOND, Waiting, by_hand, by_hand_with, never, poll,
@@ -201,6 +201,60 @@ fn every_kind_of_event_ends_a_keys_silence() {
     assert_eq!(quiet(&waits), []);
     Probe::parked(&waits, &["b"], NEVER); // begins anew
     assert_eq!(quiet(&waits), [("b", Duration::ZERO)]);
+}
+
+/// A key, a clone of which may be an act.
+#[derive(PartialEq, Eq, Hash)]
+struct Key(u8);
+
+thread_local! {
+    /// Done as this thread clones a key.
+    static AT_CLONE: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };
+}
+
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        let act = AT_CLONE.take();
+        if let Some(act) = &act {
+            act();
+        }
+        AT_CLONE.set(act);
+        Key(self.0)
+    }
+}
+
+/// They come as a key is cloned in the shard that is looked into first.
+#[test]
+fn events_during_a_snapshot_end_a_keys_silence() {
+    let (timer, waits): (_, Purgatory<Key>) = by_hand_with(|builder| builder.shards(16));
+    for key in 0..8 {
+        waits.park(never(), &[Key(key)], NEVER);
+    }
+    let signals = waits.clone();
+    let threads = Rc::new(RefCell::new(Vec::new()));
+    let started = threads.clone();
+    let signal_all = move || {
+        timer.pass(SECOND);
+        let (done, first_done) = mpsc::channel();
+        for key in 0..8 {
+            let (signals, done) = (signals.clone(), done.clone());
+            let signal = move || {
+                signals.check_and_complete(&Key(key));
+                let _ = done.send(());
+            };
+            started.borrow_mut().push(thread::spawn(signal));
+        }
+        first_done.recv().unwrap(); // one of a shard that is not locked
+    };
+    AT_CLONE.set(Some(Box::new(signal_all)));
+    waits.snapshot(1);
+    AT_CLONE.set(None);
+    for thread in threads.take() {
+        thread.join().unwrap();
+    }
+    let quietest = waits.snapshot(9).quietest;
+    let quiet: Vec<_> = quietest.iter().map(|&(_, quiet)| quiet).collect();
+    assert_eq!(quiet, [Duration::ZERO; 8]);
 }
 
 #[test]
