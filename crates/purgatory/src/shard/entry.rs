@@ -152,8 +152,8 @@ impl Flags {
 
     // Marks.
 
-    /// The operation waits in turn and is held, and an event is among the causes of its checks
-    /// since then.
+    /// The operation is held, and is checked for an event that goes on to the next in turn, if
+    /// there is one, unless a check uses it up. Kept until the operation is parked.
     const FOR_EVENT: u16 = 1 << 3;
     /// A recheck is queued on the executor.
     const RECHECK_QUEUED: u16 = 1 << 4;
@@ -392,8 +392,11 @@ impl<O> Entry<O> {
     pub(crate) fn check_out(&mut self) -> Option<O> {
         let payload = self.take();
         if payload.is_some() {
-            // An advance may have asked for a check. This is it.
-            self.flags.clear(Flags::EVENT);
+            // An advance, or the head that left, may have asked for a check. This is it.
+            if self.flags.has(Flags::EVENT) {
+                self.flags.clear(Flags::EVENT);
+                self.flags.set(Flags::FOR_EVENT);
+            }
         } else if !failpoint!(EventLeavesNoRequest) {
             // Holder removes: only a request.
             self.flags.set(Flags::EVENT);

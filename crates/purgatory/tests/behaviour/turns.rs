@@ -530,6 +530,39 @@ fn event_for_one_passes_a_head_that_is_cancelled() {
     assert_eq!(ready, [true, false]);
 }
 
+/// The callback of the head has the next checked, which is cancelled under that check.
+#[test]
+fn event_for_one_passes_a_next_that_is_cancelled() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let in_turn = || Watches::keys(&[KEY]).in_turn();
+    let ids = Arc::new(Mutex::new(Vec::new()));
+    // 1. Both are cancelled as they are checked for the event.
+    let (completes, all) = (waits.clone(), ids.clone());
+    let then = move |_| {
+        let next = all.lock().unwrap()[1];
+        assert_eq!(completes.complete(next), EndResult::Ended);
+    };
+    let cancel = |number: usize| {
+        let (cancels, all) = (waits.clone(), ids.clone());
+        move || {
+            let id = all.lock().unwrap().get(number).copied();
+            if let Some(id) = id {
+                assert_eq!(cancels.cancel(id, "test"), EndResult::Noted);
+            }
+            false
+        }
+    };
+    let head = waits.try_complete_else_watch(when(cancel(0), then), in_turn(), NEVER);
+    let next = waits.wait(in_turn(), MINUTE, cancel(1));
+    *ids.lock().unwrap() = vec![head.unwrap().id().unwrap(), next.id().unwrap()];
+    // 2. It is left for those behind.
+    let mut line = [(); 2].map(|()| waits.next_event(in_turn(), MINUTE));
+    waits.check_and_complete_one(&KEY);
+    assert!(next.wait_blocking().is_err());
+    let ready = line.each_mut().map(|wait| poll(wait).is_ready());
+    assert_eq!(ready, [true, false]);
+}
+
 /// A value that it had would be nobody's, so the turn is passed on.
 #[test]
 fn wait_dropped_under_check_passes_on_what_it_took() {

@@ -90,7 +90,7 @@ pub(super) struct Parked {
     pub(super) event: bool,
     /// The event is for all in turn.
     pub(super) for_all: bool,
-    /// In turn: it is held, and was checked for an event since then.
+    /// It is held, and is checked for an event that goes on to the next in turn, unless used up.
     pub(super) for_event: bool,
     /// Its future was dropped while it was held.
     pub(super) abandoned: bool,
@@ -376,7 +376,7 @@ impl Reference {
             return None;
         }
         parked.held = true;
-        parked.event = false; // of an advance
+        parked.for_event = std::mem::take(&mut parked.event); // of an advance, or a head that left
         Some(parked.payload)
     }
 
