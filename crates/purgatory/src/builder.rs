@@ -48,8 +48,8 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// Shares a timer instead of starting one. Any number of purgatories can share its reaper.
     ///
     /// The timer lives as long as one of its handles or purgatories, so the program may drop its
-    /// own handle. The timer's [shutdown](timer_core::Timer::shutdown) shuts its purgatories down;
-    /// that of a purgatory leaves a shared timer as it is.
+    /// own handle. The timer's [shutdown](timer_core::Timer::shutdown) shuts its purgatories down,
+    /// with one limit for all; that of a purgatory leaves a shared timer as it is.
     ///
     /// If you never advance a [`ManualTimer`](timer_core::ManualTimer), nothing expires.
     pub fn timer(mut self, timer: &impl Timer) -> Self {

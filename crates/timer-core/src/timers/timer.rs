@@ -40,11 +40,11 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         Moment::from_nanos(self.inner().driver.now_ns())
     }
 
-    /// Ends the timer. Later tasks are refused, sleeps are woken, owners of wheels on it are
-    /// closed. Returns the tasks that never fired.
+    /// Ends the timer. Later tasks are refused, sleeps are woken, owners of wheels on it are shut
+    /// down, too. Returns the tasks that never fired.
     ///
-    /// Waits, for at most `limit`, until the timer's threads have run the tasks that fired and
-    /// those that the closing ended. The rest still runs, and its thread ends after it. With
+    /// Waits, for at most `limit` in all, until the timer's threads have run the tasks that fired
+    /// and those that the closing ended. The rest still runs, and its thread ends after it. With
     /// [`Duration::MAX`] there is no rest.
     ///
     /// On a thread of a timer this does not wait. A timer on a tokio runtime, or with an
