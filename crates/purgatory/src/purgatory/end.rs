@@ -292,7 +292,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// goes on. Inside a check, a callback or a timer's task this does not wait, nor in async code
     /// that it [would block](crate::WaitError::MustNotBlock).
     ///
-    /// O(parked + shards). This blocks: in async code, call it from `spawn_blocking`.
+    /// O(parked + shards). With a limit this blocks: in async code, call it from `spawn_blocking`.
+    /// A server of tasks calls `shutdown(Duration::ZERO)` in place, then awaits the tasks.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
