@@ -72,7 +72,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     }
 
     /// Makes `Watermarks` over a purgatory with other settings, such as a shared timer, an executor
-    /// or a bound.
+    /// or a bound. Leave the type of the purgatory to be inferred.
     ///
     /// ```
     /// use purgatory::{Purgatory, Watermarks};
@@ -192,6 +192,9 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
 
     /// Advances the key's value and completes the waits that it reaches, lowest threshold first;
     /// returns how many this call completed. A value lower than before changes nothing.
+    ///
+    /// `key` can be a borrowed form of the key type: `&str` for `String` keys. A key whose borrowed
+    /// form is not its `ToOwned`, such as `Arc<str>`, is passed as `&key`.
     ///
     /// Inside a callback this advances the value and returns 0; the waits complete when the
     /// outermost call returns.
@@ -345,8 +348,9 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// Returns a future of the key's value, ready once the value is at least `threshold`. O(log n)
     /// for n waits of the key.
     ///
-    /// `key` can be any borrowed form of the key type, as in [`advance`](Self::advance). It is
-    /// copied if the key has neither a value nor a wait.
+    /// `key` can be a borrowed form of the key type, as in [`advance`](Self::advance): `&str` for
+    /// `String` keys, but `&key` for `Arc<str>`. It is copied if the key has neither a value nor a
+    /// wait.
     ///
     /// # Cancel safety
     /// See [`WaitFuture`].

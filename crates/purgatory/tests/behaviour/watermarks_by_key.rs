@@ -23,6 +23,23 @@ fn watermarks() -> (ManualTimer, Waits, Watermarks<u32>) {
     (timer, waits.clone(), Watermarks::over(waits))
 }
 
+/// `str` is the borrowed form of both, and `String` is what it makes.
+#[test]
+fn keys_are_passed_as_they_can_be_copied() {
+    let (_timer, strings) = by_hand();
+    let strings: Watermarks<String> = Watermarks::over(strings);
+    let mut wait = strings.wait_for("orders", 7, MINUTE);
+    assert_eq!(strings.advance("orders", 7), Ok(1));
+    assert_eq!(over(&mut wait), Ok(7));
+
+    let (_timer, shared) = by_hand();
+    let shared: Watermarks<Arc<str>> = Watermarks::over(shared);
+    let orders: Arc<str> = "orders".into();
+    let mut wait = shared.wait_for(&orders, 7, MINUTE);
+    assert_eq!(shared.advance(&orders, 7), Ok(1));
+    assert_eq!((over(&mut wait), shared.value("orders")), (Ok(7), Some(7)));
+}
+
 #[track_caller]
 fn fails<T: std::fmt::Debug>(mut wait: WaitFuture<T>) -> WaitError {
     over(&mut wait).unwrap_err()
