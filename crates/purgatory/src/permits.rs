@@ -203,6 +203,9 @@ impl Permits {
 
     /// Returns the purgatory of the waits, for metrics and snapshots, to cancel waits, or to
     /// [shut down](Purgatory::shutdown). `len` is the number of requests that wait.
+    ///
+    /// To end the semaphore call [`close`](Self::close): with the purgatory shut down, permits that
+    /// are free are still given out.
     pub fn purgatory(&self) -> &Purgatory<(), PermitWait> {
         &self.shared.purgatory
     }

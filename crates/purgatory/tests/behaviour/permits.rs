@@ -98,3 +98,18 @@ fn closed_permits_refuse_and_cancel() {
     }
     assert_eq!((permits.taken(), permits.purgatory().len()), (0, 0));
 }
+
+/// A shutdown refuses only requests that would have to wait.
+#[test]
+fn free_permits_are_given_out_after_a_shutdown() {
+    let (_timer, permits) = permits(1);
+    let held = permits.try_acquire(1).unwrap();
+    let mut waits = permits.acquire(1, MINUTE);
+    permits.purgatory().shutdown(SECOND);
+    let shut_down = WaitError::Cancelled(CancelReason::Shutdown);
+    assert_eq!(over(&mut waits).unwrap_err(), shut_down);
+    let late = permits.acquire(1, MINUTE).wait_blocking();
+    assert_eq!(late.unwrap_err(), WaitError::Refused(RefusedReason::Closed));
+    drop(held);
+    assert_eq!(over(&mut permits.acquire(1, MINUTE)).unwrap().weight(), 1);
+}

@@ -23,6 +23,7 @@ pub struct Lease {
 }
 
 impl Leases {
+    /// Once `waits` is shut down, a lease that is free is still given out, and no client waits.
     pub fn acquire(&self, shard: u32) -> WaitFuture<Lease> {
         let leases = self.clone();
         let shards = [shard];

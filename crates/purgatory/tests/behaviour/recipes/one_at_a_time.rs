@@ -5,7 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use purgatory::{Monitor, Permits};
+use purgatory::{Monitor, Permits, RefusedReason, WaitError};
 use timer_core::Timer;
 use tokio::sync::oneshot;
 
@@ -170,6 +170,18 @@ fn a_newcomer_takes_no_lease_ahead_of_others() {
     assert!(poll(&mut newcomer).is_pending());
     drop(first);
     assert_eq!(got(&mut newcomer).shard, 7);
+}
+
+/// A shutdown refuses only clients that would have to wait.
+#[test]
+fn a_free_lease_is_given_out_after_a_shutdown() {
+    let leases = leases(&[7]);
+    leases.waits.shutdown(SECOND);
+    let held = got(&mut leases.acquire(7));
+    let late = leases.acquire(7).wait_blocking().map(|lease| lease.shard);
+    assert_eq!(late, Err(WaitError::Refused(RefusedReason::Closed)));
+    drop(held);
+    assert_eq!(got(&mut leases.acquire(7)).shard, 7);
 }
 
 /// It asks after a job was pushed, before the event has reached the first that waits.
