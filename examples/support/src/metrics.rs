@@ -26,7 +26,8 @@ pub fn serve(
         .install_recorder()?;
     // The first call makes the purgatories measure times.
     publish();
-    // The server's one thread runs this. Two scrapes at once would drain the same histograms.
+    // The server's one thread runs this. Two scrapes at once would drain the same histograms: on
+    // several threads publish and render under a lock.
     let scrape = async move || {
         publish();
         ([(CONTENT_TYPE, TEXT_FORMAT)], recorder.render())
