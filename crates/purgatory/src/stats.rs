@@ -179,11 +179,16 @@ impl<K: fmt::Debug> fmt::Display for Snapshot<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The counts.
         let stats = &self.stats;
-        writeln!(
+        write!(
             f,
-            "{}: {} parked under {} keys, of weight {}",
-            self.name, stats.parked, self.key_count, stats.weight
+            "{}: {} parked under {} keys",
+            self.name, stats.parked, self.key_count
         )?;
+        // Without `max_weight` nothing is weighed.
+        if stats.weight > 0 {
+            write!(f, ", of weight {}", stats.weight)?;
+        }
+        writeln!(f)?;
         writeln!(
             f,
             "  before: {} completed, {} expired, {} cancelled, {} events missed",

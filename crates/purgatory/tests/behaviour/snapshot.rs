@@ -322,6 +322,14 @@ fn the_first_text_of_a_check_names_no_time() {
 }
 
 #[test]
+fn text_without_max_weight_names_no_weight() {
+    let (_timer, purgatory) = waiting();
+    Probe::parked(&purgatory, &["k"], NEVER);
+    let text = purgatory.snapshot(1).to_string();
+    assert!(text.starts_with("test: 1 parked under 1 keys\n"), "{text}");
+}
+
+#[test]
 fn a_snapshot_reads_as_text() {
     let (timer, waits): (_, Waits) = by_hand_with(|builder| builder.max_weight(9));
     let fetch = Watches::keys(&["orders-0", "orders-1"]).labelled("fetch");
