@@ -156,6 +156,46 @@ impl<O> Error for Refused<O> {}
 
 impl Error for RefusedReason {}
 
+impl RefusedReason {
+    /// Returns true when the purgatory, its timer, or the request's scope was shut down
+    /// ([`Closed`](Self::Closed), [`ScopeClosed`](Self::ScopeClosed)). Every later call is refused,
+    /// too. O(1).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Purgatory, when};
+    ///
+    /// let waits = Purgatory::new("waits")?;
+    /// waits.shutdown(Duration::ZERO);
+    /// let parked = waits.try_complete_else_watch(when(|| false, drop), &[1], Duration::MAX);
+    /// assert!(parked.unwrap_err().reason.is_shutdown());
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn is_shutdown(&self) -> bool {
+        matches!(self, Self::Closed | Self::ScopeClosed)
+    }
+
+    /// Returns true when a limit is reached ([`Full`](Self::Full), [`TooHeavy`](Self::TooHeavy),
+    /// [`TooManyKeys`](Self::TooManyKeys)). The same call may succeed later, when others have
+    /// ended; but an operation that is heavier than the limit by itself is never parked. O(1).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Purgatory, when};
+    ///
+    /// let waits = Purgatory::builder("bounded").max_parked(0).build()?;
+    /// let parked = waits.try_complete_else_watch(when(|| false, drop), &[1], Duration::MAX);
+    /// assert!(parked.unwrap_err().reason.is_busy());
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn is_busy(&self) -> bool {
+        matches!(
+            self,
+            Self::Full { .. } | Self::TooHeavy { .. } | Self::TooManyKeys { .. }
+        )
+    }
+}
+
 /// The reason why a wait ended without a value. See [`Purgatory::wait`](crate::Purgatory::wait).
 ///
 /// # In a loop
@@ -218,6 +258,58 @@ impl WaitError {
     /// error](Self#in-a-loop).
     pub fn is_expired(&self) -> bool {
         *self == WaitError::Expired
+    }
+
+    /// Returns true when the purgatory, its timer or the request's scope was shut down or dropped:
+    /// the wait was [refused so](RefusedReason::is_shutdown), or cancelled as
+    /// [`Shutdown`](CancelReason::Shutdown) or [`Dropped`](CancelReason::Dropped). O(1).
+    ///
+    /// False for a cancel with a reason of the caller's, whatever it says. Such a reason ends the
+    /// waits at the `close` of [`Permits`](crate::Permits::close) and of a
+    /// [`ReplyScope`](crate::ReplyScope::close); later calls are refused, for which this is true.
+    ///
+    /// A server sends such a client to another one. At a limit, the client comes again later:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Purgatory, WaitError};
+    ///
+    /// fn http_status(error: &WaitError) -> u16 {
+    ///     if error.is_expired() {
+    ///         204 // no news
+    ///     } else if error.is_shutdown() || error.is_busy() {
+    ///         503 // elsewhere, or later
+    ///     } else {
+    ///         500
+    ///     }
+    /// }
+    ///
+    /// let waits = Purgatory::builder("bounded").max_parked(1).build()?;
+    /// let parked = waits.wait(&["key"], Duration::from_secs(30), || false);
+    /// let one_more = waits.wait(&["key"], Duration::from_secs(30), || false);
+    /// let busy = one_more.wait_blocking().unwrap_err();
+    /// assert!(busy.is_busy() && !busy.is_shutdown());
+    ///
+    /// waits.shutdown(Duration::ZERO);
+    /// let ended = parked.wait_blocking().unwrap_err();
+    /// assert!(ended.is_shutdown() && !ended.is_busy());
+    /// assert_eq!([http_status(&busy), http_status(&ended)], [503; 2]);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn is_shutdown(&self) -> bool {
+        match self {
+            WaitError::Refused(reason) => reason.is_shutdown(),
+            WaitError::Cancelled(reason) => {
+                matches!(reason, CancelReason::Shutdown | CancelReason::Dropped)
+            }
+            WaitError::Expired | WaitError::MustNotBlock => false,
+        }
+    }
+
+    /// Returns true when the wait was [refused at a limit](RefusedReason::is_busy). The same call
+    /// may succeed later, but at once it would be refused again. O(1).
+    pub fn is_busy(&self) -> bool {
+        matches!(self, WaitError::Refused(reason) if reason.is_busy())
     }
 
     /// Converts the outcome of a wait that has no value.

@@ -8,7 +8,7 @@ use axum::http::{StatusCode, header::RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router, routing::get};
 use humantime::format_duration;
-use purgatory::{CancelReason, RefusedReason, WaitError};
+use purgatory::WaitError;
 use serde::{Deserialize, Serialize};
 
 use crate::nats::Nats;
@@ -78,7 +78,7 @@ async fn poll(
             let gone = Gone { id, epoch };
             Ok((StatusCode::GONE, Json(gone)).into_response())
         }
-        Err(WaitError::Expired) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Err(error) if error.is_expired() => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(error) => Err(wait_failed(error)),
     }
 }
@@ -100,13 +100,12 @@ fn seen(poll: &Poll, orders: &Orders) -> Result<Option<Seen>, Failure> {
 
 /// Makes the answer when a wait ended without news, before its timeout.
 fn wait_failed(error: WaitError) -> Failure {
-    match error {
-        WaitError::Refused(RefusedReason::Closed)
-        | WaitError::Cancelled(CancelReason::Shutdown | CancelReason::Dropped) => {
-            unavailable("this gateway is shutting down: ask another one")
-        }
-        WaitError::Refused(_) => unavailable(error),
-        _ => Failure(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    if error.is_shutdown() {
+        unavailable("this gateway is shutting down: ask another one")
+    } else if error.is_busy() {
+        unavailable(error)
+    } else {
+        Failure(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 }
 

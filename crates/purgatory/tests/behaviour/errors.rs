@@ -2,8 +2,8 @@
 
 use crate::support::{MINUTE, MS, NEVER, Park, never};
 use purgatory::{
-    BoxedOperation, CancelReason, EndResult, Outcome, Purgatory, Refused, RefusedReason, WaitError,
-    Watches,
+    BoxedOperation, CancelReason, EndResult, Outcome, Permits, Purgatory, Refused, RefusedReason,
+    WaitError, WaitFuture, Watches,
 };
 use timer_core::{BuildError, ManualTimer, Timer};
 
@@ -90,6 +90,71 @@ fn an_outcome_says_why() {
     );
     let refused = WaitError::Refused(RefusedReason::NoKeys).to_string();
     assert_eq!(refused, "not parked: no watch key");
+}
+
+#[test]
+fn waits_say_that_they_met_a_limit_or_a_shutdown() {
+    let timer = ManualTimer::new();
+    let build = |name| Purgatory::<u32>::builder(name).timer(&timer).max_parked(2);
+    let is = |wait: WaitFuture<()>| {
+        let error = wait.wait_blocking().unwrap_err();
+        (error.is_shutdown(), error.is_busy())
+    };
+    let waits = build("waits").build().unwrap();
+    let wait = |key| waits.wait(&[key], NEVER, || false);
+
+    // Neither: the wait's own end.
+    let late = waits.wait(&[1], MS, || false);
+    let cancelled = wait(2);
+    let full = wait(3);
+    waits.cancel_for_key(&2, "shut down");
+    timer.advance(MS);
+    assert_eq!([is(late), is(cancelled)], [(false, false); 2]);
+    let no_key = waits.wait(&[], NEVER, || false);
+    assert_eq!(is(no_key), (false, false));
+
+    // A limit, then each of the ends of a purgatory.
+    assert_eq!(is(full), (false, true));
+    let before = wait(1);
+    waits.shutdown(MINUTE);
+    let other = build("other").build().unwrap();
+    let dropped = other.wait(&[1], NEVER, || false);
+    drop(other);
+    assert_eq!([is(before), is(wait(1)), is(dropped)], [(true, false); 3]);
+
+    // Closed permits cancel by request, then refuse.
+    let permits = Permits::new("permits", 0).unwrap();
+    let acquire = || permits.acquire(1, NEVER);
+    let waiting = acquire();
+    permits.close();
+    let is = |error: WaitError| (error.is_shutdown(), error.is_busy());
+    let ends = [waiting, acquire()].map(|wait| is(wait.wait_blocking().unwrap_err()));
+    assert_eq!(ends, [(false, false), (true, false)]);
+}
+
+#[test]
+fn refusals_are_limits_or_shutdowns_or_neither() {
+    use RefusedReason::{
+        AlreadyExpected, Closed, Full, NoKeys, NoQuorum, OtherEpoch, RepeatedKey, ScopeClosed,
+        TooHeavy, TooManyKeys, TooManyWatermarks, TurnOfOneKey,
+    };
+    let (limit, weight) = (1, 2);
+    let shutdowns = [Closed, ScopeClosed];
+    let heavy = TooHeavy { weight, limit: 1 };
+    let limits = [Full { limit }, heavy, TooManyKeys { limit }];
+    let neither = [
+        NoKeys,
+        TooManyWatermarks { limit },
+        AlreadyExpected,
+        OtherEpoch { present: 1 },
+        NoQuorum { k: 2, n: 1 },
+        RepeatedKey,
+        TurnOfOneKey,
+    ];
+    let is = |reason: &RefusedReason| (reason.is_shutdown(), reason.is_busy());
+    assert!(shutdowns.iter().all(|reason| is(reason) == (true, false)));
+    assert!(limits.iter().all(|reason| is(reason) == (false, true)));
+    assert!(neither.iter().all(|reason| is(reason) == (false, false)));
 }
 
 /// Hexadecimal: the purgatory's number, a dash, the operation's.
