@@ -131,8 +131,8 @@
 //!
 //! # Features
 //!
-//! - `metrics` (on by default): `SystemTimer::publish` hands [`SystemTimer::stats`] to the
-//!   `metrics` facade.
+//! - `metrics` (on by default): `SystemTimer::publish` and `AnyTimer::publish` hand
+//!   [`Timer::stats`] to the `metrics` facade.
 //! - `parking_lot` (on by default): its locks instead of std's.
 //! - `serde`: [`TimerStats`] can be serialised.
 //! - `tokio`: `SystemTimerBuilder::tokio`, a timer without a thread, on a runtime and its clock; a

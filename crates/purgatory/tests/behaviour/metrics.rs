@@ -10,7 +10,7 @@ use std::{
 use crate::support::{MS, NEVER, Park, Probe, Records, Waiting, refused, waiting};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use purgatory::{Purgatory, Watches};
-use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
+use timer_core::{AnyTimer, ManualTimer, SystemTimer, TimeHistogram, Timer};
 
 /// A purgatory in which something of everything has happened.
 fn eventful(timer: &ManualTimer) -> Waiting {
@@ -141,6 +141,25 @@ fn timers_of_one_name_add_up() {
         told("timer_pending{timer=\"shared\"} 4\n");
         drop(second);
         told("timer_pending{timer=\"shared\"} 0\n");
+    });
+}
+
+#[test]
+fn timer_of_any_kind_publishes_what_its_kind_does() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || {
+        let publish = |timer: AnyTimer| {
+            timer.schedule(3_600_000 * MS, || ()).unwrap();
+            timer.publish();
+            let page = recorder.handle().render();
+            drop(timer);
+            page
+        };
+        assert_eq!(publish(ManualTimer::new().into()), "");
+        let system = SystemTimer::builder().name("any").build().unwrap();
+        system.publish();
+        let page = publish(system.clone().into()); // one timer: no second series, and no sum
+        assert!(page.contains("timer_pending{timer=\"any\"} 1\n"), "{page}");
     });
 }
 

@@ -51,6 +51,34 @@ pub struct AnyTimer {
     inner: Arc<TimerInner>,
 }
 
+impl AnyTimer {
+    /// (Feature `metrics`.) [Publishes](SystemTimer::publish) the metrics of a [`SystemTimer`]. A
+    /// [`ManualTimer`] has none: for one this does nothing. Cost as there.
+    ///
+    /// ```
+    /// use timer_core::{AnyTimer, SystemTimer};
+    ///
+    /// struct Sessions {
+    ///     timer: AnyTimer,
+    /// }
+    ///
+    /// let timer = SystemTimer::builder().name("sessions").build()?;
+    /// let sessions = Sessions { timer: timer.into() };
+    /// let scrape = || {
+    ///     sessions.timer.publish();
+    ///     // ... and render the recorder's page.
+    /// };
+    /// scrape();
+    /// # Ok::<(), timer_core::BuildError>(())
+    /// ```
+    #[cfg(feature = "metrics")]
+    pub fn publish(&self) {
+        if !self.inner.driver.config.manual {
+            self.inner.publish();
+        }
+    }
+}
+
 impl Timer for AnyTimer {
     fn inner(&self) -> &TimerInner {
         &self.inner

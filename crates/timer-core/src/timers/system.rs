@@ -3,8 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-#[cfg(feature = "metrics")]
-use crate::observe::metrics::timer_samples;
 use crate::{
     driver::{
         clock::{Clock, TickLength},
@@ -97,9 +95,7 @@ impl SystemTimer {
     /// handle is dropped, the timer's part of the gauges is removed.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        let name = self.inner.source_name();
-        let read = || timer_samples(self.stats());
-        self.inner.driver.published.publish(&name, read);
+        self.inner.publish();
     }
 }
 

@@ -312,13 +312,15 @@ impl TimerInner {
         self.driver.stats(self.panics())
     }
 
-    /// Returns the label of the timer's metrics.
+    /// Hands all counts to the installed `metrics` recorder.
     #[cfg(feature = "metrics")]
-    pub(super) fn source_name(&self) -> SourceName {
-        SourceName {
+    pub(super) fn publish(&self) {
+        let name = SourceName {
             label: "timer",
             name: self.driver.config.name.as_str().into(),
-        }
+        };
+        let read = || timer_samples(self.stats());
+        self.driver.published.publish(&name, read);
     }
 
     /// Panics of tasks and of wakers.
