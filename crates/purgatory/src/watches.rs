@@ -160,6 +160,10 @@ impl<'a, K> Watches<'a, K> {
     /// would hold up both, and two that are each first under one of the other's keys would wait
     /// for each other.
     ///
+    /// [`Purgatory::wait_in_turn`](crate::Purgatory::wait_in_turn) and
+    /// [`Monitor::wait_in_turn`](crate::Monitor::wait_in_turn) wait so; with these watches an
+    /// operation or a [`next_event`](crate::Purgatory::next_event) does, too.
+    ///
     /// O(1) to park and to leave. A key with waits in turn costs one more lock hold for each event,
     /// and one more check after each wait that ends.
     ///

@@ -1,7 +1,8 @@
 //! Parking an operation or a wait: [`try_complete_else_watch`](Purgatory::try_complete_else_watch),
-//! [`wait`](Purgatory::wait), [`next_event`](Purgatory::next_event).
+//! [`wait`](Purgatory::wait), [`wait_in_turn`](Purgatory::wait_in_turn),
+//! [`next_event`](Purgatory::next_event).
 
-use std::{convert::identity, mem};
+use std::{convert::identity, mem, slice};
 
 use crate::{
     error::Refused,
@@ -156,6 +157,49 @@ impl<K: WatchKey> Purgatory<K> {
             true,
             identity,
         )
+    }
+
+    /// Waits [in turn](Watches::in_turn) under one key: of the waits in turn only the one that has
+    /// waited longest is checked, and a newcomer behind others is not. So conditions that take
+    /// something take it in the order they came. Otherwise like [`wait`](Self::wait). O(1);
+    /// [`in_turn`](Watches::in_turn) says what each turn costs.
+    ///
+    /// ```
+    /// use std::{collections::VecDeque, sync::{Arc, Mutex}, time::Duration};
+    /// use purgatory::Purgatory;
+    ///
+    /// let waits: Purgatory<&str> = Purgatory::new("queue")?;
+    /// let jobs = Arc::new(Mutex::new(VecDeque::new()));
+    /// let take = || {
+    ///     let jobs = jobs.clone();
+    ///     let next = move || jobs.lock().unwrap().pop_front();
+    ///     waits.wait_in_turn(&"jobs", Duration::from_secs(30), next)
+    /// };
+    /// let first = take();
+    /// let second = take();
+    /// jobs.lock().unwrap().extend(["a", "b"]);
+    /// assert_eq!(waits.check_and_complete(&"jobs"), 2);
+    /// assert_eq!((second.wait_blocking(), first.wait_blocking()), (Ok("b"), Ok("a")));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Cancel safety
+    /// As for [`wait`](Self::wait). A future that is dropped passes its turn on.
+    ///
+    /// # Errors
+    /// The future yields an error as that of [`wait`](Self::wait) does.
+    ///
+    /// # Panics
+    /// Panics only if a key's own `Hash`, `Eq` or `Clone` panics. Then nothing was parked, and the
+    /// condition is dropped. A panic of the condition is contained, as in [`wait`](Self::wait).
+    pub fn wait_in_turn<R: IntoAnswer<Answer: Send + 'static>>(
+        &self,
+        key: &K,
+        timeout: impl Into<Timeout>,
+        condition: impl FnMut() -> R + Send + 'static,
+    ) -> WaitFuture<R::Answer> {
+        let watches = Watches::keys(slice::from_ref(key)).in_turn();
+        self.await_end(watches, timeout.into(), condition, true, identity)
     }
 
     /// Returns a future of the next event of one of the keys. This call registers it; it ends at

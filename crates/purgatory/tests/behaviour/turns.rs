@@ -50,17 +50,17 @@ impl Units {
 
     fn take(&self, count: u64, in_turn: bool) -> WaitFuture<Taken> {
         let units = self.clone();
-        let mut watches = Watches::keys(&[KEY]);
-        if in_turn {
-            watches = watches.in_turn();
-        }
         let condition = move || {
             let left = |free: u64| free.checked_sub(count);
             let taken = units.free.fetch_update(SeqCst, SeqCst, left);
             let units = units.clone();
             taken.ok().map(|_| Taken { units, count })
         };
-        self.waits.wait(watches, MINUTE, condition)
+        if in_turn {
+            self.waits.wait_in_turn(&KEY, MINUTE, condition)
+        } else {
+            self.waits.wait(&[KEY], MINUTE, condition)
+        }
     }
 
     /// Adds units, and signals their key.
@@ -79,13 +79,39 @@ fn newcomer_behind_others_is_not_checked() {
     let checked = waits.stats().checks;
     let mut newcomer = units.take(1, true);
     assert_eq!(waits.stats().checks, checked, "not even checked");
-    let at_once = waits.wait(Watches::keys(&[KEY]).in_turn(), Duration::ZERO, || true);
+    let at_once = waits.wait_in_turn(&KEY, Duration::ZERO, || true);
     assert_eq!(at_once.wait_blocking(), Err(WaitError::Expired));
     assert_eq!(waits.check_and_complete(&KEY), 1);
     drop(over(&mut first)); // returns it
     drop(over(&mut newcomer));
     drop(over(&mut units.take(1, true))); // no one is ahead: checked at once
     assert_empty(&waits);
+}
+
+#[test]
+fn wait_in_turn_is_a_wait_with_in_turn_watches() {
+    let (_timer, waits) = by_hand();
+    let mut checks = 0;
+    let take = move || {
+        checks += 1;
+        (checks > 1).then_some("taken")
+    };
+    let mut first = waits.wait_in_turn(&KEY, MINUTE, take);
+    let mut second = waits.wait(Watches::keys(&[KEY]).in_turn(), MINUTE, || true);
+    let mut third = waits.wait_in_turn(&KEY, MINUTE, || true);
+    assert!(poll(&mut first).is_pending());
+    assert!(poll(&mut second).is_pending(), "the first is ahead");
+    assert!(poll(&mut third).is_pending(), "two are ahead");
+    assert_eq!(waits.check_and_complete(&KEY), 3);
+    assert_eq!(over(&mut first), Ok("taken"));
+    assert_eq!((over(&mut second), over(&mut third)), (Ok(()), Ok(())));
+
+    let alone = waits.wait_in_turn(&KEY, MINUTE, || true);
+    assert_eq!(alone.wait_blocking(), Ok(()), "checked at once");
+    waits.shutdown(Duration::ZERO);
+    let late = waits.wait_in_turn(&KEY, MINUTE, || false);
+    let closed = WaitError::Refused(RefusedReason::Closed);
+    assert_eq!(late.wait_blocking(), Err(closed));
 }
 
 #[test]
@@ -139,7 +165,7 @@ fn head_that_ends_lets_the_next_be_checked() {
             assert!(!panicking.load(SeqCst), "a condition panics");
             false
         };
-        let large = waits.wait(Watches::keys(&[KEY]).in_turn(), SECOND, condition);
+        let large = waits.wait_in_turn(&KEY, SECOND, condition);
         let mut next = units.take(1, true);
         units.add(1);
         assert!(poll(&mut next).is_pending());
@@ -163,8 +189,8 @@ fn head_that_ends_lets_the_next_be_checked() {
 #[test]
 fn wait_behind_others_has_no_last_check() {
     let (timer, waits) = by_hand_with(|builder| builder.recheck_every(10 * MS));
-    let head = waits.wait(Watches::keys(&[KEY]).in_turn(), MINUTE, || false);
-    let behind = waits.wait(Watches::keys(&[KEY]).in_turn(), SECOND, || true);
+    let head = waits.wait_in_turn(&KEY, MINUTE, || false);
+    let behind = waits.wait_in_turn(&KEY, SECOND, || true);
     let id = behind.id().unwrap();
     assert_eq!(waits.complete(id), EndResult::NoValue);
     timer.advance(500 * MS); // rechecks

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{Purgatory, WaitFuture, Watches};
+use purgatory::{Purgatory, WaitFuture};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -26,10 +26,8 @@ impl Leases {
     /// Once `waits` is shut down, a lease that is free is still given out, and no client waits.
     pub fn acquire(&self, shard: u32) -> WaitFuture<Lease> {
         let leases = self.clone();
-        let shards = [shard];
-        let in_turn = Watches::keys(&shards).in_turn();
-        self.waits
-            .wait(in_turn, TIMEOUT, move || leases.try_acquire(shard))
+        let lease = move || leases.try_acquire(shard);
+        self.waits.wait_in_turn(&shard, TIMEOUT, lease)
     }
 
     fn try_acquire(&self, shard: u32) -> Option<Lease> {
