@@ -42,7 +42,7 @@
 //! | requests, and replies in any order | [`Replies`]; over several connections [`ReplyScope`] |
 //! | shared state that requests wait on | [`Monitor`], a condition variable for tasks and threads |
 //! | a number of permits, for requests in turn | [`Permits`], a semaphore |
-//! | a lock or lease for each name, first come, first served | [`Purgatory::wait`] in turn ([leases](guide::recipes::leases)) |
+//! | a lock or lease for each name, first come, first served | [`Purgatory::wait_in_turn`] ([leases](guide::recipes::leases)) |
 //! | a condition of your own | [`Purgatory::wait`], for tasks and threads |
 //! | a request with a callback of its own | [`DelayedOperation`], or [`when`] with two closures |
 //!
