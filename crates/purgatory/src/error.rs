@@ -158,8 +158,8 @@ impl Error for RefusedReason {}
 
 impl RefusedReason {
     /// Returns true when the purgatory, its timer, or the request's scope was shut down
-    /// ([`Closed`](Self::Closed), [`ScopeClosed`](Self::ScopeClosed)). Every later call is refused,
-    /// too. O(1).
+    /// ([`Closed`](Self::Closed), [`ScopeClosed`](Self::ScopeClosed)). Every later call that would
+    /// have to wait is refused, too. O(1).
     ///
     /// ```
     /// use std::time::Duration;
