@@ -205,7 +205,14 @@ fn every_kind_of_event_ends_a_keys_silence() {
 
 /// A key, a clone of which may be an act.
 #[derive(PartialEq, Eq, Hash)]
-struct Key(u8);
+struct Key(u64);
+
+impl Key {
+    /// Eight keys that are far apart, and so in several shards.
+    fn all() -> impl Iterator<Item = Key> {
+        (0..8_u64).map(|number| Key(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+    }
+}
 
 thread_local! {
     /// Done as this thread clones a key.
@@ -227,8 +234,8 @@ impl Clone for Key {
 #[test]
 fn events_during_a_snapshot_end_a_keys_silence() {
     let (timer, waits): (_, Purgatory<Key>) = by_hand_with(|builder| builder.shards(16));
-    for key in 0..8 {
-        waits.park(never(), &[Key(key)], NEVER);
+    for key in Key::all() {
+        waits.park(never(), &[key], NEVER);
     }
     let signals = waits.clone();
     let threads = Rc::new(RefCell::new(Vec::new()));
@@ -236,10 +243,10 @@ fn events_during_a_snapshot_end_a_keys_silence() {
     let signal_all = move || {
         timer.pass(SECOND);
         let (done, first_done) = mpsc::channel();
-        for key in 0..8 {
+        for key in Key::all() {
             let (signals, done) = (signals.clone(), done.clone());
             let signal = move || {
-                signals.check_and_complete(&Key(key));
+                signals.check_and_complete(&key);
                 let _ = done.send(());
             };
             started.borrow_mut().push(thread::spawn(signal));
