@@ -6,9 +6,11 @@
 
 use std::hash::{BuildHasher, Hash};
 
+use timer_core::MAX_SHARDS;
+
 use crate::{
     shard::{Watch, Watermark},
-    sync::{AtomicU64, KeyHasher, Ordering, VERSIONS_PER_SHARD},
+    sync::{AtomicU64, KeyHasher, MODEL, Ordering, VERSIONS_PER_SHARD},
 };
 
 /// The number of events on the keys of each hash, and the shard of each key.
@@ -102,25 +104,52 @@ impl Versions {
     /// The version of a key of this hash. The upper bits of that are the shard's number.
     #[inline]
     fn number(&self, hash: u64) -> usize {
-        // The bits above those by which a hash table places, below those it tags with.
-        (hash >> 32) as usize & (self.versions.len() - 1)
+        mixed(hash) as usize & (self.versions.len() - 1)
     }
 }
 
+/// Returns bits that depend on all bits of a hash. With some seeds the hashes of neighbouring
+/// numbers, such as partitions, are alike in many of their bits: such keys would share a few
+/// shards.
+#[inline]
+fn mixed(hash: u64) -> u64 {
+    // A model's hasher names the shard itself.
+    if MODEL {
+        return hash >> 32;
+    }
+    // 2^64 over the golden ratio. The upper bits of the product depend on all lower ones.
+    hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - VERSION_BITS)
+}
+
+/// The most versions are 2 to the power of this.
+const VERSION_BITS: u32 = (MAX_SHARDS * VERSIONS_PER_SHARD).trailing_zeros();
+
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
     fn versions_of_a_shard_are_neighbours() {
         for shards in [1, 8, 256] {
             let versions = Versions::new(shards);
-            let hash_of = |number: usize| (number as u64) << 32;
-            let all = 0..shards * VERSIONS_PER_SHARD;
-            assert!(
-                all.into_iter()
-                    .all(|at| versions.shard(hash_of(at)) == at / VERSIONS_PER_SHARD)
-            );
+            for hash in (0..1000).map(|number: u64| number << 54 | number << 20) {
+                let shard = versions.number(hash) / VERSIONS_PER_SHARD;
+                assert_eq!(versions.shard(hash), shard);
+                assert!(shard < shards);
+            }
+        }
+    }
+
+    /// Whatever the bits are in which their hashes differ.
+    #[test]
+    fn hashes_that_are_alike_lie_in_many_shards() {
+        let versions = Versions::new(128);
+        for shift in 0..=u64::BITS - 6 {
+            let hashes = (0..64).map(|number: u64| 0x5bd1_e995_u64.wrapping_add(number << shift));
+            let shards: HashSet<_> = hashes.map(|hash| versions.shard(hash)).collect();
+            assert!(shards.len() >= 16, "{shift}: {}", shards.len());
         }
     }
 }

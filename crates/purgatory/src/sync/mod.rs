@@ -85,7 +85,7 @@ pub fn plant(fault: Option<Failpoint>) {
 }
 
 /// True in a build for a model checker.
-const MODEL: bool = cfg!(any(loom, shuttle));
+pub(crate) const MODEL: bool = cfg!(any(loom, shuttle));
 
 /// Versions of a shard: a power of two, and no more than a cache line holds. A model has one, so
 /// that keys share it.
