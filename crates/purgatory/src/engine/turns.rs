@@ -23,7 +23,7 @@ use hashbrown::Equivalent;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, finish::Turns, trampoline::Call},
+    engine::{Core, check::Checked, finish::Turns, trampoline::Call},
     operation::{DelayedOperation, Verdict},
     shard::{CheckedOut, TurnCause},
     watches::WatchKey,
@@ -34,7 +34,8 @@ use crate::{
 pub(super) struct Served {
     /// Operations that completed.
     pub(super) completed: usize,
-    /// A check came true. An operation that another thread completed under check is not enough.
+    /// A check came true of an operation whose future, if it has one, was not dropped meanwhile.
+    /// One that another thread completed under check is not enough.
     pub(super) came_true: bool,
 }
 
@@ -70,13 +71,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut served = Served::default();
         while let Some(held) = head.take() {
             // 1. Check it. If it waits on, so do those behind it.
-            let checked = self.check_held(held);
-            served.came_true |= checked.verdict == Verdict::Satisfied;
-            let Some(mut ended) = checked.ended else {
+            let Checked { verdict, ended } = self.check_held(held);
+            let Some(mut ended) = ended else {
                 break;
             };
-            // 2. Finish it. The one behind it is this thread's to check, here.
-            let new_head = ended.to_release.new_head.take();
+            // 2. Finish it. The one behind it is this thread's to check, here. But a value whose
+            //    future was dropped is dropped first: the callback does that, which may be queued,
+            //    and has the next one checked.
+            let is_abandoned = ended.then.is_abandoned();
+            let mut new_head = None;
+            if !is_abandoned {
+                new_head = ended.to_release.new_head.take();
+                served.came_true |= verdict == Verdict::Satisfied;
+            }
             served.completed += self.finish(call, ended);
             // 3. The event was left to that one, unless it was for one and was used up.
             head = new_head.and_then(|new_head| self.check_out_new_head(new_head));

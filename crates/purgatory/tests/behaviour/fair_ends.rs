@@ -10,7 +10,7 @@ use std::{
 use crate::support::{
     MS, NEVER, Probe, SECOND, Waiting, assert_empty, by_hand, over, poll, waiting,
 };
-use purgatory::{BoxedOperation, Outcome, Purgatory, WaitFuture, Watches};
+use purgatory::{BoxedOperation, Outcome, Purgatory, WaitFuture, Watches, when};
 
 /// The deadline has passed, and the reaper has not come by: the event completes.
 #[test]
@@ -151,4 +151,69 @@ fn a_head_dropped_in_its_check_passes_its_turn_on() {
         assert!(*turns.free.lock().unwrap());
         assert_empty(&turns.waits);
     }
+}
+
+/// A unit that goes back as it is dropped, and signals no key.
+struct Unit(Arc<Mutex<bool>>);
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap() = true;
+    }
+}
+
+fn take_unit(free: &Arc<Mutex<bool>>) -> Option<Unit> {
+    let was_free = std::mem::replace(&mut *free.lock().unwrap(), false);
+    was_free.then(|| Unit(free.clone()))
+}
+
+/// The signal comes inside a callback, so callbacks are queued: the value of the head is dropped
+/// before the next one is checked all the same.
+#[test]
+fn value_without_a_future_goes_before_the_next_turn() {
+    let (_timer, waits): (_, Purgatory<&str, BoxedOperation>) = by_hand();
+    let free = Arc::new(Mutex::new(true));
+    let slot = Arc::new(Mutex::new(None::<WaitFuture<Unit>>));
+    let unit = free.clone();
+    let own = slot.clone();
+    let head = waits.wait_in_turn(&"unit", SECOND, move || {
+        drop(own.lock().unwrap().take()?); // not at the first check
+        take_unit(&unit)
+    });
+    *slot.lock().unwrap() = Some(head);
+    let unit = free.clone();
+    let mut next = waits.wait_in_turn(&"unit", SECOND, move || take_unit(&unit));
+    let signals = waits.clone();
+    let came_true = Arc::new(Mutex::new(None));
+    let seen = came_true.clone();
+    let on_go = move |_| {
+        let one = signals.check_and_complete_one(&"unit");
+        *seen.lock().unwrap() = Some(one);
+    };
+    let mut is_first = true;
+    let go = when(move || !std::mem::take(&mut is_first), on_go);
+    waits
+        .try_complete_else_watch(BoxedOperation::new(go), &["go"], SECOND)
+        .unwrap();
+    assert_eq!(waits.check_and_complete(&"go"), 1);
+    assert_eq!(*came_true.lock().unwrap(), Some(false)); // it was queued
+    assert!(over(&mut next).is_ok());
+    assert_eq!(waits.stats().panics, 0);
+    assert_empty(&waits);
+}
+
+/// A head that completes without a future uses no event up, and is not what was asked for.
+#[test]
+fn head_without_a_future_is_not_the_one_served() {
+    let (_timer, waits): (_, Purgatory<&str, BoxedOperation>) = by_hand();
+    let slot = Arc::new(Mutex::new(None::<WaitFuture<()>>));
+    let own = slot.clone();
+    let head = waits.wait_in_turn(&"unit", SECOND, move || {
+        own.lock().unwrap().take().is_some()
+    });
+    *slot.lock().unwrap() = Some(head);
+    let next = waits.wait_in_turn(&"unit", SECOND, || false);
+    assert!(!waits.check_and_complete_one(&"unit"));
+    drop(next);
+    assert_empty(&waits);
 }
