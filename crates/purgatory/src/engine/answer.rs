@@ -105,7 +105,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 Abandonment::Cancelled
             }
             AbandonedOperation::HadEnded(answered) => self.drop_answer(answered),
-            AbandonedOperation::LeftToHolder | AbandonedOperation::Replaced => Abandonment::Failed,
+            AbandonedOperation::LeftAlone => Abandonment::Failed,
         }
     }
 

@@ -13,7 +13,8 @@ use super::{
     Ended, EndedAt, Shard, ToRelease,
     awaited::{Answered, NoAnswer, last_waker_of},
     count_end,
-    entry::{Entry, Flags, Payload},
+    entry::{Entry, Payload},
+    flags::Flags,
 };
 use crate::operation::{CancelReason, DelayedOperation, Outcome};
 
@@ -32,10 +33,8 @@ pub(crate) enum AbandonedOperation<K, O> {
     HadEnded(Answered<O>),
     /// The drop cancelled it.
     Cancelled(Ended<K, O>),
-    /// A thread holds it, and ends it.
-    LeftToHolder,
-    /// Another operation was put in its place before. That is left alone, or has left by now.
-    Replaced,
+    /// A thread holds it, and ends it; or another one was put in its place before, which goes on.
+    LeftAlone,
 }
 
 /// An operation that ended with a value.
@@ -83,7 +82,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         // 1. One that has ended: its entry goes. An entry that is gone was that of another
         //    operation, put in its place.
         let mut waker = None;
-        let mut is_replaced = true;
+        let mut is_replaced = false;
         // Returns true when the entry leaves the wheel.
         let take_or_mark_abandoned = |entry: &mut Entry<O>| {
             let has_ended = entry.has_ended();
@@ -103,7 +102,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             self.entries.ended -= 1;
             AbandonedOperation::HadEnded(answered)
         } else if is_replaced {
-            AbandonedOperation::Replaced
+            AbandonedOperation::LeftAlone
         } else {
             self.cancel_abandoned(handle, now_ns)
         };
@@ -123,7 +122,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                 outcome,
                 to_release,
             }),
-            None => AbandonedOperation::LeftToHolder,
+            None => AbandonedOperation::LeftAlone,
         }
     }
 

@@ -11,7 +11,10 @@
 
 use std::{mem, ptr, task::Waker};
 
-use super::entry::{ColdState, Entry, Flags, Payload};
+use super::{
+    entry::{ColdState, Entry, Payload},
+    flags::Flags,
+};
 use crate::operation::DelayedOperation;
 
 /// The answer of an operation, out of its entry.

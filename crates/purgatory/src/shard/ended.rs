@@ -7,7 +7,8 @@ use super::{
     Ended, Shard, Then, ToRelease,
     awaited::{keep_waker, last_waker_of},
     entries::{Entries, Remains},
-    entry::{Entry, Flags, Payload, TurnCause},
+    entry::{Entry, Payload, TurnCause},
+    flags::Flags,
     links::Link,
 };
 use crate::operation::{Answering, DelayedOperation, Outcome};

@@ -21,7 +21,10 @@ use std::{mem, task::Waker};
 
 use timer_core::TimerHandle;
 
-use super::links::{Link, SecondaryId};
+use super::{
+    flags::Flags,
+    links::{Link, SecondaryId},
+};
 use crate::operation::{CancelReason, Outcome, Verdict};
 
 /// A waiter that a walk found.
@@ -131,65 +134,6 @@ impl ColdState {
     /// Makes the cold part of an entry that had none.
     pub(super) fn plain() -> Box<Self> {
         ColdState::new(ParkInfo::PLAIN)
-    }
-}
-
-/// Yes-or-no properties of an entry, a bit each.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Flags(u16);
-
-impl Flags {
-    // Pending requests for a check. A pending end is in the cold part.
-
-    /// An event came by while the entry was held, or waited behind others in turn; or an advance is
-    /// about to have it checked.
-    const EVENT: u16 = 1;
-    /// The event is for all in turn, or one for all is among the causes of the checks since the
-    /// operation in turn is held. No check uses it up: it is kept until the operation is parked.
-    const EVENT_FOR_ALL: u16 = 1 << 1;
-    /// A recheck came by while the entry was held.
-    const RECHECK: u16 = 1 << 2;
-
-    // Marks.
-
-    /// The operation is held, and is checked for an event that goes on to the next in turn, if
-    /// there is one, unless a check uses it up. Kept until the operation is parked.
-    const FOR_EVENT: u16 = 1 << 3;
-    /// A recheck is queued on the executor.
-    const RECHECK_QUEUED: u16 = 1 << 4;
-    /// A snapshot has seen the check that is under way.
-    const SEEN: u16 = 1 << 5;
-    /// It is checked once more when its time is up. Set at parking, for good.
-    const LAST_CHECK: u16 = 1 << 6;
-    /// Only a check gives the value that it yields. Set at parking, for good.
-    const NEEDS_VALUE: u16 = 1 << 7;
-
-    // The life cycle, each set for good.
-
-    /// Its operation has ended, and it is kept for its future.
-    pub(super) const ENDED: u16 = 1 << 8;
-    /// No future waits for it: that was dropped, so its holder does not keep it, or another payload
-    /// was put in its place.
-    pub(super) const ABANDONED: u16 = 1 << 9;
-    /// It has ended, and has its answer.
-    pub(super) const ANSWERED: u16 = 1 << 10;
-    /// Its answer was still to be made as it ended, and is no value, or is made by a caller that
-    /// took it out. Until it is made there is no turn to pass on.
-    pub(super) const NO_TURN: u16 = 1 << 11;
-
-    #[inline(always)]
-    pub(super) fn has(self, flag: u16) -> bool {
-        self.0 & flag != 0
-    }
-
-    #[inline(always)]
-    pub(super) fn set(&mut self, flags: u16) {
-        self.0 |= flags;
-    }
-
-    #[inline(always)]
-    fn clear(&mut self, flags: u16) {
-        self.0 &= !flags;
     }
 }
 
@@ -357,14 +301,28 @@ impl<O> Entry<O> {
         self.last_secondary = last_secondary;
         // A version that moved counts as an event that found the entry held.
         if event_passed {
-            self.flags.set(Flags::EVENT);
+            self.flags.set(Flags::CHECK);
         }
     }
 
-    /// Requests the check for an event of an operation that waits behind others in turn, for when
-    /// it has moved up.
+    /// Requests the check of an operation that waits behind others in turn, as for an event, for
+    /// when it has moved up.
     pub(crate) fn request_check(&mut self) {
-        self.flags.set(Flags::EVENT);
+        self.flags.set(Flags::CHECK);
+    }
+
+    /// Takes the requests for a check as for an event, for the check that follows. False if there
+    /// is none.
+    #[inline]
+    fn take_requests(&mut self) -> bool {
+        if !self.flags.has(Flags::CHECK | Flags::EVENT) {
+            return false;
+        }
+        if self.flags.has(Flags::EVENT) {
+            self.flags.set(Flags::FOR_EVENT);
+        }
+        self.flags.clear(Flags::CHECK | Flags::EVENT);
+        true
     }
 
     /// Requests the check of an operation in turn for an event, if the cause is one.
@@ -393,13 +351,10 @@ impl<O> Entry<O> {
         let payload = self.take();
         if payload.is_some() {
             // An advance, or the head that left, may have asked for a check. This is it.
-            if self.flags.has(Flags::EVENT) {
-                self.flags.clear(Flags::EVENT);
-                self.flags.set(Flags::FOR_EVENT);
-            }
+            self.take_requests();
         } else if !failpoint!(EventLeavesNoRequest) {
             // Holder removes: only a request.
-            self.flags.set(Flags::EVENT);
+            self.flags.set(Flags::CHECK);
         }
         payload
     }
@@ -414,17 +369,19 @@ impl<O> Entry<O> {
             }
             return None;
         };
-        // 1. It has moved up. An event that was requested while it was parked is its own.
+        // 1. It has moved up. A check that was requested while it was parked is this one.
         if cause == TurnCause::HeadLeft {
-            if !self.flags.has(Flags::EVENT) {
-                return Some((payload, Cause::MovedUp));
-            }
-            self.flags.clear(Flags::EVENT);
+            return if self.take_requests() {
+                Some((payload, Cause::Event))
+            } else {
+                Some((payload, Cause::MovedUp))
+            };
         }
-        // 2. An event came by. One that was requested before stays so, as another one.
+        // 2. An event came by. One that was left to it before stays, as another one.
         if cause == TurnCause::EventForAll {
             self.flags.set(Flags::EVENT_FOR_ALL);
         }
+        self.flags.clear(Flags::CHECK);
         self.flags.set(Flags::FOR_EVENT);
         Some((payload, Cause::Event))
     }
@@ -487,18 +444,18 @@ impl<O> Entry<O> {
 
     /// True when an event came by, or is about to, since its holder took the payload out.
     pub(crate) fn event_is_pending(&self) -> bool {
-        self.flags.has(Flags::EVENT)
+        self.flags.has(Flags::CHECK | Flags::EVENT)
     }
 
     /// Counts down a watermark watch that was met and taken off its key.
     pub(super) fn count_down(&mut self) -> CountedDown {
         debug_assert!(self.remaining > 0, "each counted watch is taken once");
         self.remaining -= u16::from(!failpoint!(MetWatchNotCounted));
-        // The advance checks it, or ends it, in its next step. Until then the pending event stands
-        // for that: a holder that comes first checks again, and a recheck that comes first missed
-        // no event.
+        // The advance checks it, or ends it, in its next step. Until then the request stands for
+        // that: a holder that comes first checks again, and a recheck that comes first missed no
+        // event.
         if !failpoint!(EventLeavesNoRequest) {
-            self.flags.set(Flags::EVENT);
+            self.flags.set(Flags::CHECK);
         }
         if self.remaining == 0 {
             CountedDown::Last
@@ -548,12 +505,10 @@ impl<O> Entry<O> {
         }
         // 3. A pending check: the caller goes on holding. One check answers both kinds of request;
         //    an event's check is the one that does for both, as a recheck may have nothing to ask.
-        let event = self.flags.has(Flags::EVENT);
+        let event = self.take_requests();
         let recheck = self.flags.has(Flags::RECHECK);
-        self.flags
-            .clear(Flags::EVENT | Flags::RECHECK | Flags::SEEN);
+        self.flags.clear(Flags::RECHECK | Flags::SEEN);
         if event {
-            self.flags.set(Flags::FOR_EVENT);
             return Decision::CheckAgain(payload, Cause::Event);
         }
         if recheck {

@@ -18,6 +18,7 @@ mod ended;
 mod entries;
 mod entry;
 pub(crate) mod expire;
+mod flags;
 mod key_extras;
 mod keys;
 mod links;

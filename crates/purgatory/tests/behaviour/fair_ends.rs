@@ -10,7 +10,7 @@ use std::{
 use crate::support::{
     MS, NEVER, Probe, SECOND, Waiting, assert_empty, by_hand, over, poll, waiting,
 };
-use purgatory::{BoxedOperation, Outcome, Purgatory, WaitFuture, Watches, when};
+use purgatory::{BoxedOperation, EndResult, Outcome, Purgatory, WaitFuture, Watches, when};
 
 /// The deadline has passed, and the reaper has not come by: the event completes.
 #[test]
@@ -216,4 +216,41 @@ fn head_without_a_future_is_not_the_one_served() {
     assert!(!waits.check_and_complete_one(&"unit"));
     drop(next);
     assert_empty(&waits);
+}
+
+/// A thread completes the head while that is checked for an event for one, which the head uses up.
+#[test]
+fn completing_a_held_head_is_no_event() {
+    let (_timer, waits): (_, Purgatory<&str, BoxedOperation>) = by_hand();
+    let (completes, own_id) = (waits.clone(), Arc::new(Mutex::new(None)));
+    let id = own_id.clone();
+    let mut is_first = true;
+    let head = waits.wait_in_turn(&"unit", SECOND, move || {
+        let is_parked = !std::mem::take(&mut is_first);
+        if is_parked {
+            let complete = || completes.complete(id.lock().unwrap().unwrap());
+            let ended = thread::scope(|scope| scope.spawn(complete).join());
+            assert_eq!(ended.unwrap(), EndResult::Noted);
+        }
+        is_parked
+    });
+    *own_id.lock().unwrap() = head.id();
+    let mut next = waits.next_event(Watches::keys(&["unit"]).in_turn(), SECOND);
+    assert!(waits.check_and_complete_one(&"unit"));
+    assert!(poll(&mut next).is_pending());
+    assert_eq!(waits.stats().panics, 0);
+}
+
+/// A call asks for the check of one that waits behind, and that one ends by a panic of its check.
+#[test]
+fn completing_all_of_a_key_is_no_event() {
+    let (_timer, waits): (_, Purgatory<&str, BoxedOperation>) = by_hand();
+    let head = waits.wait_in_turn(&"unit", SECOND, || false);
+    let panics = || -> bool { panic!("as asked") };
+    let mut second = waits.wait_in_turn(&"unit", SECOND, panics);
+    assert_eq!(waits.complete_for_key(&"unit"), 0);
+    let mut next = waits.next_event(Watches::keys(&["unit"]).in_turn(), SECOND);
+    drop(head);
+    assert!(over(&mut second).is_err());
+    assert!(poll(&mut next).is_pending());
 }

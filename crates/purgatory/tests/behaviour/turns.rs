@@ -525,6 +525,7 @@ fn event_for_all_passes_one_that_ends_meanwhile() {
     assert_eq!(line.each_mut().map(over), [Ok(()), Ok(())]);
     assert!(next.wait_blocking().is_err());
     assert_empty(&waits);
+    assert_eq!(waits.stats().panics, 0);
 }
 
 /// It came while the head was checked, and the check that it asked for is cancelled.
@@ -554,6 +555,7 @@ fn event_for_one_passes_a_head_that_is_cancelled() {
     assert!(head.wait_blocking().is_err());
     let ready = line.each_mut().map(|wait| poll(wait).is_ready());
     assert_eq!(ready, [true, false]);
+    assert_eq!(waits.stats().panics, 0);
 }
 
 /// The callback of the head has the next checked, which is cancelled under that check.
@@ -587,6 +589,7 @@ fn event_for_one_passes_a_next_that_is_cancelled() {
     assert!(next.wait_blocking().is_err());
     let ready = line.each_mut().map(|wait| poll(wait).is_ready());
     assert_eq!(ready, [true, false]);
+    assert_eq!(waits.stats().panics, 0);
 }
 
 /// A value that it had would be nobody's, so the turn is passed on.

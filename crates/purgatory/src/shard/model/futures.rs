@@ -186,7 +186,7 @@ impl Model {
             AbandonedOperation::Cancelled(ended) if is_claimed => {
                 self.departed(ended, &dropped);
             }
-            AbandonedOperation::LeftToHolder if !is_claimed => {}
+            AbandonedOperation::LeftAlone if !is_claimed => {}
             other => panic!("{other:?}"),
         }
     }

@@ -86,7 +86,9 @@ pub(super) struct Parked {
     /// Watches that its parker, which holds it, has still to set.
     pub(super) to_watch: Option<Vec<(Number, Option<Watermark>)>>,
     pub(super) held: bool,
-    /// Pending requests to its holder.
+    /// Pending requests: for a check as for an event, which is not handed on ...
+    pub(super) check: bool,
+    /// ... and an event in turn, which is.
     pub(super) event: bool,
     /// The event is for all in turn.
     pub(super) for_all: bool,
@@ -292,12 +294,13 @@ impl Reference {
             return None;
         }
         parked.held = true;
+        let is_asked = std::mem::take(&mut parked.check);
         parked.for_event = match cause {
             TurnCause::HeadLeft => std::mem::take(&mut parked.event),
             TurnCause::EventForOne | TurnCause::EventForAll => true,
         };
         parked.for_all |= cause == TurnCause::EventForAll;
-        let cause = if parked.for_event {
+        let cause = if parked.for_event || is_asked {
             Cause::Event
         } else {
             Cause::MovedUp
@@ -372,11 +375,12 @@ impl Reference {
     pub(super) fn check_out(&mut self, id: TimerHandle) -> Option<u64> {
         let parked = self.get(id)?;
         if parked.held {
-            parked.event = true;
+            parked.check = true;
             return None;
         }
         parked.held = true;
-        parked.for_event = std::mem::take(&mut parked.event); // of an advance, or a head that left
+        parked.check = false;
+        parked.for_event = std::mem::take(&mut parked.event); // of a head that left
         Some(parked.payload)
     }
 
@@ -403,7 +407,7 @@ impl Reference {
             return CountedDown::Gone;
         };
         parked.counted -= 1;
-        parked.event = true; // an advance is about to have it checked
+        parked.check = true; // an advance is about to have it checked
         let last = parked.counted == 0;
         self.count_if(last, "the last watermark met");
         if last {
@@ -444,7 +448,8 @@ impl Reference {
         let parked = self.get(handle).unwrap();
         let payload = parked.payload;
         let end = parked.end.clone();
-        let event = parked.event;
+        let left = parked.event;
+        let event = parked.check || left;
         let recheck = parked.recheck;
         // 1. The end: a check that came true beats a pending end, which beats a panic.
         let outcome = match verdict {
@@ -456,11 +461,12 @@ impl Reference {
         };
         // 2. Without one the requests are read: it is held for one more check, or parked.
         if outcome.is_none() {
+            parked.check = false;
             parked.event = false;
             parked.recheck = false;
             parked.held = event || recheck;
             // They go on to those behind as long as this is held.
-            parked.for_event = parked.held && (parked.for_event || event);
+            parked.for_event = parked.held && (parked.for_event || left);
             parked.for_all &= parked.held;
         } else if verdict != Verdict::Satisfied {
             parked.event |= parked.for_event; // no check has used it up

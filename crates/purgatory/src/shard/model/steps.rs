@@ -137,6 +137,7 @@ impl Model {
             tickets: Vec::new(),
             to_watch: if at_once { None } else { Some(to_watch) },
             held: !at_once,
+            check: false,
             event: false,
             for_all: false,
             for_event: false,
@@ -246,7 +247,7 @@ impl Model {
         let payload = Operation::new(parked.payload, parked.awaited);
         let last = parked.tickets.last().copied();
         parked.to_watch = None;
-        parked.event |= passed;
+        parked.check |= passed;
         self.shards[id.shard()].arrived(id, last, passed);
         self.reference.homes[id.shard()].counts.parked += 1;
         self.check_in_as(CheckedOut::new(id, payload, Cause::Event));
