@@ -149,6 +149,9 @@ impl<'a, K> Watches<'a, K> {
     /// - A [`WaitFuture`](crate::WaitFuture) in turn that has waited, was completed, and is dropped
     ///   with its value, passes its turn on: the value is dropped, then the head is checked. A
     ///   guard that signals the key as it is dropped counts once.
+    /// - Events for one that come while the head is under check count as one, for it or for the
+    ///   next. Conditions see what each has changed; a [`next_event`](crate::Purgatory::next_event)
+    ///   behind may miss the others.
     ///
     /// "Ahead" is decided under the lock of the key's shard as the call begins. Of calls that
     /// overlap, either may be first. Operations that wait under the key otherwise are checked as

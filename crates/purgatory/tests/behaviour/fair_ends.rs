@@ -254,3 +254,25 @@ fn completing_all_of_a_key_is_no_event() {
     assert!(over(&mut second).is_err());
     assert!(poll(&mut next).is_pending());
 }
+
+#[test]
+fn events_for_one_under_check_count_as_one() {
+    let (_timer, waits): (_, Purgatory<&str, BoxedOperation>) = by_hand();
+    let signals = waits.clone();
+    let mut is_first = true;
+    let head = waits.wait_in_turn(&"unit", SECOND, move || {
+        let is_parked = !std::mem::take(&mut is_first);
+        if is_parked {
+            let signal = || [(); 2].map(|()| signals.check_and_complete_one(&"unit"));
+            let served = thread::scope(|scope| scope.spawn(signal).join());
+            assert_eq!(served.unwrap(), [false, false]); // left to the holder
+        }
+        is_parked
+    });
+    let in_turn = || Watches::keys(&["unit"]).in_turn();
+    let mut line = [(); 2].map(|()| waits.next_event(in_turn(), SECOND));
+    assert!(waits.check_and_complete_one(&"unit"));
+    let ready = line.each_mut().map(|wait| poll(wait).is_ready());
+    assert_eq!((ready, waits.stats().panics), ([true, false], 0));
+    drop(head);
+}
