@@ -429,8 +429,17 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     /// threshold or not; a later advance of that key is none of this quorum's. The wait ends at
     /// once when fewer than `k` keys are left.
     ///
+    /// The keys are read one after another. If they complete the wait, and any key was reset or
+    /// removed meanwhile, they are read again: so a value that was taken back before another one
+    /// came does not count beside it.
+    ///
     /// O(keys) to park, with two locks for each, and O(keys) each time that one of them reaches its
-    /// threshold or is removed. The keys are read one after another.
+    /// threshold or is removed, for each reading.
+    ///
+    /// # What it does not do
+    /// The set is fixed when the wait parks: a replica that joins later is not waited for, and a
+    /// removed one that comes back is not, either. And a wait belongs to no epoch: one parked
+    /// before a [reset](Self::reset), or after it, is met by the values of the next epoch, too.
     ///
     /// # Cancel safety
     /// See [`WaitFuture`].
@@ -459,6 +468,12 @@ impl<K: WatchKey + Sync, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// A key that is [removed](Self::remove) leaves the set, so the wait goes on for those that are
     /// left. Otherwise like [`wait_for_k`](Self::wait_for_k).
+    ///
+    /// # What it does not do
+    /// The set is fixed when the wait parks: a replica that joins later is not waited for. There is
+    /// no floor: with all other keys removed, the leader alone acknowledges. And a wait belongs to
+    /// no epoch: one parked before a [reset](Self::reset), or after it, is met by the values of the
+    /// next epoch, too.
     ///
     /// ```
     /// use std::time::Duration;

@@ -252,6 +252,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let popped = shard.take_all(record, MET_BATCH, |handle| {
                 taken.push(handle);
             });
+            if !taken.is_empty() && !failpoint!(RemovalTakesNothingBack) {
+                self.count_take_back(); // members of quorums may be among them
+            }
             self.each_taken(shard, &taken, &mut *claim);
             if !matches!(popped, Popped::More) {
                 return; // an emptied key is dropped with nothing locked

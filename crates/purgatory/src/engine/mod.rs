@@ -44,7 +44,7 @@
 //!
 //! ```text
 //! mod < inspect, places < finish < answer, check < turns, walk < signal, park, end, reach
-//!   < values, timer < publish
+//!   < values, timer < quorum, publish
 //! ```
 //!
 //! [`job_executor`], [`under_lock`], [`trampoline`], [`versions`], [`watch_set`] and [`trace`] know
@@ -60,6 +60,7 @@ mod park;
 mod places;
 #[cfg(feature = "metrics")]
 mod publish;
+mod quorum;
 mod reach;
 pub(crate) mod signal;
 pub(crate) mod timer;
@@ -154,6 +155,8 @@ pub(crate) struct Core<K, O> {
     scopes: AtomicU64,
     /// The number of keys with a value.
     pub(crate) valued_keys: Places,
+    /// The number of values that were taken back: new epochs, and keys removed.
+    take_backs: AtomicU64,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -194,6 +197,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             generation: AtomicU64::new(0),
             scopes: AtomicU64::new(0),
             valued_keys: Places::new(),
+            take_backs: AtomicU64::new(0),
         });
         if core.driver().attach(&core, &core.shards) {
             Ok(core)
@@ -229,6 +233,22 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn shard_of(&self, hash: u64) -> LockedShard<'_, K, O> {
         must_be_unlocked();
         self.shards.lock(self.versions.shard(hash))
+    }
+
+    /// Counts a value that is taken back, or watches that leave a removed key. The caller holds the
+    /// lock of the key's shard for the whole change.
+    fn count_take_back(&self) {
+        self.take_backs.fetch_add(1, Ordering::Release);
+    }
+
+    /// Returns the number of take-backs. The same before and after several keys were read, one lock
+    /// after the other: what was met as it was read is met still.
+    ///
+    /// For a take-back that came before one of these lock holds came before the second count, which
+    /// sees it; the first count then saw it, too, so the key was read after it. Any other take-back
+    /// came before nothing that was read, and counts as later.
+    fn take_backs(&self) -> u64 {
+        self.take_backs.load(Ordering::Acquire)
     }
 
     /// Locks the shard of an operation's first key.

@@ -8,6 +8,10 @@
 //! members changes its place: the states of all members are read, one lock after the other, and the
 //! quorum ends if that decides it. A change comes before the reading that follows it. So of several
 //! concurrent changes the last reading sees all.
+//!
+//! - **Taken back**: a value only rises, but for a new epoch and a removal. Each of these counts a
+//!   *take-back* under its shard's lock, and members that were read as met while one came are read
+//!   again. So members that complete a quorum were all met at one time.
 
 use std::{borrow::ToOwned, hash::Hash, mem, sync::Arc};
 
@@ -18,7 +22,6 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{
         Core, LockedShard,
-        park::ParkedUnder,
         places::PlaceGuard,
         trampoline::Call,
         walk::{MET_BATCH, Unfinished},
@@ -29,7 +32,7 @@ use crate::{
         Verdict,
     },
     shard::{
-        AllEnded, Ended, EndedAt, ParkOptions, Watch, Watermark, WatermarkKind,
+        AllEnded, Ended, EndedAt, ParkOptions,
         values::{ChangedValue, Member, MetWait, MetWaits},
     },
     sync::Ordering,
@@ -37,7 +40,7 @@ use crate::{
 };
 
 /// The states of a quorum's members, in the order of its keys.
-type Members = SmallVec<[Member; 8]>;
+pub(super) type Members = SmallVec<[Member; 8]>;
 
 /// An operation that waits for values, and has no check of its own.
 pub(crate) trait ValueWait: DelayedOperation {
@@ -203,6 +206,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             _ => self.record_for_value(shard, found, key, hash, keys_max)?,
         };
         self.versions.count_event(hash);
+        self.count_take_back();
         let changed = shard.begin_epoch(record, epoch, value);
         let Some(reason) = cancel else {
             if !changed.meets_watches {
@@ -328,6 +332,9 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
             return 0;
         };
         let (value, emptied_key) = shard.take_value(record);
+        if !failpoint!(RemovalTakesNothingBack) {
+            self.count_take_back();
+        }
         drop(shard);
         if value.is_some() {
             self.valued_keys.release(1);
@@ -382,12 +389,50 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         ended
     }
 
-    /// Reads the states of a quorum's members, and ends it if they decide it. O(members).
-    fn judge(&self, quorum: TimerHandle) -> Option<Ended<K, O>> {
+    /// Reads the states of a quorum's members, and ends it if they decide it. O(members) for each
+    /// reading.
+    ///
+    /// Members that were read as met complete it only if no take-back came meanwhile; otherwise all
+    /// are read again. This call cannot leave that to the thread that took a value back: a new
+    /// epoch, or the removal of another quorum's key, judges this quorum not. The loop ends: no
+    /// take-back waits for a judgement, so each further reading means that a call of another thread
+    /// has made its change, and a reading without such a change is the last.
+    ///
+    /// The other judgements hold though a take-back came. A removed member stays removed. And where
+    /// too few are met, the quorum waits on: each thread that meets or removes a member judges
+    /// after that, and the last of them reads each member that stays met as met.
+    pub(super) fn judge(&self, quorum: TimerHandle) -> Option<Ended<K, O>> {
         let now_ns = self.ending_at();
+        loop {
+            // 1. The members, one lock after the other.
+            let take_backs = self.take_backs();
+            let members = self.read_members(quorum)?;
 
-        // 1. The first member, whose watch lies in the entry. A parker that holds it judges it
-        //    once all keys are watched.
+            // 2. The decision. Take-backs are counted in the lock hold that ends the quorum: one
+            //    that came before another thread found the quorum waiting is never missed.
+            let mut first_shard = self.first_shard_of(quorum);
+            let judgement = first_shard.get_mut(quorum)?.payload_mut()?.judge(&members);
+            let is_torn =
+                self.take_backs() != take_backs && !failpoint!(JudgementTrustsTornReading);
+            let outcome = match judgement {
+                Judgement::Waits => return None,
+                Judgement::Met if is_torn => continue,
+                Judgement::Met => Outcome::Completed,
+                Judgement::Lost { remaining, needed } => {
+                    Outcome::Cancelled(CancelReason::QuorumLost {
+                        left: remaining,
+                        needed,
+                    })
+                }
+            };
+            return self.claim_in(&mut first_shard, quorum, &outcome, now_ns);
+        }
+    }
+
+    /// Reads the states of a quorum's members. `None` when it has ended, or its parker holds it,
+    /// which judges it once all keys are watched.
+    fn read_members(&self, quorum: TimerHandle) -> Option<Members> {
+        // 1. The first member, whose watch lies in the entry.
         let mut first_shard = self.first_shard_of(quorum);
         let first = first_shard.first_member(quorum)?;
         first_shard.get_mut(quorum)?.payload()?;
@@ -404,19 +449,7 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         }
         members.push(first.member);
         members.reverse();
-
-        // 3. The decision.
-        let mut first_shard = self.first_shard_of(quorum);
-        let wait = first_shard.get_mut(quorum)?.payload_mut()?;
-        let outcome = match wait.judge(&members) {
-            Judgement::Waits => return None,
-            Judgement::Met => Outcome::Completed,
-            Judgement::Lost { remaining, needed } => Outcome::Cancelled(CancelReason::QuorumLost {
-                left: remaining,
-                needed,
-            }),
-        };
-        self.claim_in(&mut first_shard, quorum, &outcome, now_ns)
+        Some(members)
     }
 
     /// Parks a wait for a key's value, unless it ends at once.
@@ -478,14 +511,14 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
 
     /// Hands a wait that is refused back, counted and traced. With nothing locked.
     #[cold]
-    fn refuse(&self, operation: O, reason: RefusedReason) -> Refused<O> {
+    pub(super) fn refuse(&self, operation: O, reason: RefusedReason) -> Refused<O> {
         self.report_refusal(reason);
         Refused::new(operation, reason)
     }
 
     /// The options of a wait for values that has a place.
     #[inline]
-    fn value_options(
+    pub(super) fn value_options(
         &self,
         now_ns: u64,
         timeout: Timeout,
@@ -496,85 +529,6 @@ impl<K: WatchKey, O: ValueWait> Core<K, O> {
         options.needs_value = operation.needs_value();
         options.info.weight = place.weight;
         options
-    }
-
-    /// Parks a wait for several keys, each with the rank of its threshold, unless it ends at once.
-    /// No key comes twice.
-    pub(crate) fn park_quorum(
-        self: &Arc<Self>,
-        watermarks: &[(&K, u64)],
-        timeout: Timeout,
-        mut operation: O,
-    ) -> Result<ForValue<O>, Refused<O>> {
-        // 1. It may be over: read each value.
-        let now_ns = self.driver().now_ns();
-        let value_of = |(key, _): &(&K, u64)| Member::Met(self.value(*key).unwrap_or(0));
-        let members: Members = watermarks.iter().map(value_of).collect();
-        let is_met = match operation.judge(&members) {
-            Judgement::Met => Verdict::Satisfied,
-            _ => Verdict::Unsatisfied,
-        };
-        if let Some(outcome) = timeout.at_once(is_met, now_ns) {
-            self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
-            return Ok(ForValue::AtOnce(operation, outcome));
-        }
-
-        // 2. Take a place.
-        let place = match self.take_place(&operation) {
-            Ok(place) => place,
-            Err(full) => return Err(self.refuse(operation, full)),
-        };
-        let options = self.value_options(now_ns, timeout, &operation, &place);
-
-        // 3. Watch the keys.
-        let parked = self
-            .watch_members(operation, watermarks, &options)
-            .inspect_err(|refused| self.report_refusal(refused.reason))?;
-        mem::forget(place); // the ending returns it
-
-        // 4. Judge it: members may have been met, or removed, since step 1.
-        let handle = parked.handle;
-        let ended = match self.check_until_parked(parked.checked_in) {
-            None if !failpoint!(QuorumTrustsItsFirstLook) => self.judge(handle),
-            ended => ended,
-        };
-        // 5. Its future finds the answer in its entry.
-        if let Some(ended) = ended {
-            self.finish(&Call::enter(&self.job_executor), ended);
-        }
-        Ok(ForValue::Parked(self.id(handle)))
-    }
-
-    /// Watches the keys of a quorum. Until all are watched this thread holds the operation.
-    fn watch_members(
-        &self,
-        operation: O,
-        watermarks: &[(&K, u64)],
-        options: &ParkOptions,
-    ) -> Result<ParkedUnder<K, O>, Refused<O>> {
-        // 1. The hashes are made with nothing locked.
-        let mut watches: SmallVec<[Watch<'_, K>; 4]> = SmallVec::new();
-        for &(key, threshold) in watermarks {
-            let watermark = Watermark {
-                threshold,
-                kind: WatermarkKind::Member,
-            };
-            watches.push(self.versions.watch(key, Some(watermark)));
-        }
-
-        // 2. The first key, with the entry, then the others.
-        let (first, others) = watches.split_first().expect("a quorum has keys");
-        let mut shard = self.shard_of(first.hash);
-        if let Some(reason) = shard.refuses() {
-            drop(shard);
-            return Err(Refused::new(operation, reason));
-        }
-        // The key's `Eq` or `Clone` may panic here. The shard is unlocked then, before the
-        // operation is dropped.
-        let record = shard.record_of(first);
-        let handle = self.insert_held(&mut shard, record, options, first.watermark);
-        drop(shard);
-        self.watch_others(operation, handle, others, false)
     }
 
     /// Calls back an operation that was never parked.

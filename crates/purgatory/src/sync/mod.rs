@@ -64,6 +64,12 @@ pub enum Failpoint {
     EpochComparedUnlocked,
     /// A removal of a key does not judge the quorums that it leaves.
     RemovalJudgesNothing,
+    /// A removal of a key, and the quorums that it leaves, counts no take-back.
+    RemovalTakesNothingBack,
+    /// A judgement does not ask whether a value was taken back while it read the members.
+    JudgementTrustsTornReading,
+    /// A wait for a quorum does not ask that of the values that it reads as it parks.
+    ParkTrustsTornReading,
     /// A quorum is not judged once all its keys are watched.
     QuorumTrustsItsFirstLook,
     /// A wait on a monitor does not check whether all keys were signalled while it was parked.

@@ -151,6 +151,72 @@ fn remove_against_advance() {
     });
 }
 
+/// One is met and taken back before the other is: the two are never met together, though a
+/// judgement that has read the first one goes on to the second.
+#[test]
+fn judgement_against_a_value_taken_back() {
+    check(&[Failpoint::JudgementTrustsTornReading], || {
+        let (_timer, watermarks) = watermarks();
+        let mut wait = watermarks.wait_for_k(2, &[(1, 1), (2, 1)], MS);
+        let new_leader = watermarks.clone();
+        let new_leader = thread::spawn(move || {
+            new_leader.reset(&1, 1, 0).unwrap();
+            new_leader.advance(&2, 1)
+        });
+        _ = watermarks.advance_in(&1, 0, 1); // refused, if it comes second
+        assert_eq!(new_leader.join().unwrap(), Ok(0));
+        assert_eq!(ending(&mut wait), None, "counted after it was taken back");
+        assert_eq!(watermarks.advance(&1, 1), Ok(1));
+        assert_eq!(ending(&mut wait), Some(Ok(vec![(1, 1), (2, 1)])));
+    });
+}
+
+/// The same with a key that is removed: it is out of the quorum before the second one is met.
+#[test]
+fn judgement_against_a_removed_key() {
+    let faults = [
+        Failpoint::JudgementTrustsTornReading,
+        Failpoint::RemovalTakesNothingBack,
+    ];
+    check(&faults, || {
+        let (_timer, watermarks) = watermarks();
+        let mut wait = watermarks.wait_for_k(2, &[(1, 1), (2, 1), (3, 1)], MS);
+        let controller = watermarks.clone();
+        let controller = thread::spawn(move || {
+            controller.remove(&1);
+            controller.advance(&2, 1)
+        });
+        watermarks.advance(&1, 1).unwrap();
+        assert_eq!(controller.join().unwrap(), Ok(0));
+        assert_eq!(ending(&mut wait), None, "counted after it was removed");
+        assert_eq!(watermarks.advance(&3, 1), Ok(1));
+        assert_eq!(ending(&mut wait), Some(Ok(vec![(2, 1), (3, 1)])));
+    });
+}
+
+/// The same while the wait parks: the values that it reads were never there together.
+#[test]
+fn parking_against_a_value_taken_back() {
+    let faults = [
+        Failpoint::ParkTrustsTornReading,
+        Failpoint::JudgementTrustsTornReading,
+    ];
+    check(&faults, || {
+        let (_timer, watermarks) = watermarks();
+        watermarks.advance(&1, 1).unwrap();
+        let new_leader = watermarks.clone();
+        let new_leader = thread::spawn(move || {
+            new_leader.reset(&1, 1, 0).unwrap();
+            new_leader.advance(&2, 1)
+        });
+        let mut wait = watermarks.wait_for_k(2, &[(1, 1), (2, 1)], MS);
+        assert_eq!(new_leader.join().unwrap(), Ok(0));
+        assert_eq!(ending(&mut wait), None, "counted after it was taken back");
+        assert_eq!(watermarks.advance(&1, 1), Ok(1));
+        assert_eq!(ending(&mut wait), Some(Ok(vec![(1, 1), (2, 1)])));
+    });
+}
+
 /// A late advance of the epoch before comes first and is undone, or comes later and is refused.
 #[test]
 fn reset_against_late_advance() {

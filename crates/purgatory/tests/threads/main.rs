@@ -11,3 +11,4 @@ mod contention;
 mod hostile;
 mod stress;
 mod turns;
+mod watermarks;

@@ -1,5 +1,10 @@
 //! Produces of one partition that are answered once every in-sync replica has their record. A
 //! replica may fall out while they wait: then the others suffice.
+//!
+//! It does not do all that a broker needs. A produce waits for the replicas that are in sync as it
+//! parks, so one that joins later is not waited for. There is no floor: once all others have fallen
+//! out, the leader alone answers. And a produce belongs to no epoch: after a change of the leader
+//! the values of the next epoch answer it, too.
 
 use std::{sync::Mutex, time::Duration};
 
