@@ -1,5 +1,5 @@
-//! Tests that govern the repository: layers of imports and of calls, absences, public names, sizes,
-//! folded code, words and links. The first lines of each file say what it checks.
+//! Tests that govern the repository: layers of imports and of calls, absences, the ledger, public
+//! names, sizes, folded code, words and links. The first lines of each file say what it checks.
 //!
 //! `cargo test -p house` runs them all; with `-- --nocapture` it prints sizes, and the findings in
 //! folders that a rule does not hold for yet.
@@ -21,11 +21,15 @@ mod imports;
 #[cfg(test)]
 mod layers;
 #[cfg(test)]
+mod ledger;
+#[cfg(test)]
 mod names;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
 mod pending;
+#[cfg(test)]
+mod proofs;
 #[cfg(test)]
 mod public;
 #[cfg(test)]
