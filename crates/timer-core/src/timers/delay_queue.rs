@@ -14,7 +14,7 @@ use std::{
     fmt,
     future::poll_fn,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -265,12 +265,15 @@ impl<T> DelayQueue<T> {
                 self.sleep_until(advanced.next_due.unwrap_or(u64::MAX));
             }
             let slept = Pin::new(&mut self.sleep).poll(context);
-            if self.wheel.is_empty() {
-                return Poll::Ready(None); // its waker is kept for the next insertion
-            }
-            // Once that time has come already, look again.
-            if let Err(refused) = ready!(slept) {
-                return Poll::Ready(Some(Err(refused)));
+            let is_empty = self.wheel.is_empty();
+            match slept {
+                // Registered, also when the queue is empty: the next insertion wakes the owner.
+                Poll::Pending if is_empty => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+                // That time has come since. The owner is not registered: look again.
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) if is_empty => return Poll::Ready(None),
+                Poll::Ready(Err(refused)) => return Poll::Ready(Some(Err(refused))),
             }
         }
     }

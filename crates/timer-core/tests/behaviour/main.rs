@@ -4,6 +4,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[cfg(feature = "tokio")]
+#[path = "../support/stepped.rs"]
+mod on_stepped_clock;
+
 mod any;
 mod delay_queue;
 mod errors;
@@ -11,6 +15,8 @@ mod in_flight;
 mod kafka_regressions;
 mod sleep;
 mod stats;
+#[cfg(feature = "tokio")]
+mod stepped;
 mod tasks;
 mod unlocked;
 mod worked_numbers;

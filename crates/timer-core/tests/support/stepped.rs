@@ -1,0 +1,91 @@
+//! A timer by a clock that moves as it is read, as the machine's does between two reads. It lies on
+//! a tokio runtime of one thread with a paused clock, so each run is the same.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "each test file uses its part"
+)]
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use timer_core::{Clock, SystemTimer, SystemTimerBuilder};
+use tokio::{
+    runtime::{Builder, Handle},
+    time::Instant,
+};
+
+/// The time of tokio's paused clock, and a lead that grows with each read as the test says.
+#[derive(Clone, Debug)]
+pub struct SteppedClock {
+    origin: Instant,
+    steps: Arc<Steps>,
+}
+
+#[derive(Debug, Default)]
+struct Steps {
+    lead_ns: AtomicU64,
+    reads: AtomicU64,
+    /// The steps of the next reads.
+    next_ns: Mutex<VecDeque<u64>>,
+}
+
+impl SteppedClock {
+    pub fn new() -> Self {
+        SteppedClock {
+            origin: Instant::now(),
+            steps: Arc::default(),
+        }
+    }
+
+    /// Makes a timer by this clock, a task of the present runtime.
+    pub fn timer(
+        &self,
+        configure: impl FnOnce(SystemTimerBuilder) -> SystemTimerBuilder,
+    ) -> SystemTimer {
+        let builder = SystemTimer::builder().tokio(Handle::current());
+        configure(builder.clock(self.clone())).build().unwrap()
+    }
+
+    /// Before each of the next reads the clock moves by one of these.
+    pub fn step(&self, steps: &[Duration]) {
+        let mut next_ns = self.steps.next_ns.lock().unwrap();
+        next_ns.clear();
+        for step in steps {
+            next_ns.push_back(step.as_nanos() as u64);
+        }
+    }
+
+    /// Returns the present, without a step.
+    pub fn peek_ns(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64 + self.steps.lead_ns.load(SeqCst)
+    }
+
+    /// Returns the number of reads so far.
+    pub fn reads(&self) -> u64 {
+        self.steps.reads.load(SeqCst)
+    }
+}
+
+impl Clock for SteppedClock {
+    fn now_ns(&self) -> u64 {
+        self.steps.reads.fetch_add(1, SeqCst);
+        let step_ns = self.steps.next_ns.lock().unwrap().pop_front();
+        self.steps.lead_ns.fetch_add(step_ns.unwrap_or(0), SeqCst);
+        self.peek_ns()
+    }
+}
+
+/// Runs a test on one thread, whose tokio clock goes on as all tasks wait for it.
+pub fn on_paused_time(test: impl Future<Output = ()>) {
+    let mut runtime = Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(test);
+}
