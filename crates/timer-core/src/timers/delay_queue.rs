@@ -101,7 +101,8 @@ const BATCH: usize = 64;
 /// polled queue takes one place on the timer ([`Timer::sleepers`] counts it).
 ///
 /// # Where your code runs
-/// Wakers are called as those of a [`Sleep`] are: by the timer's executor, with nothing locked.
+/// Wakers are called as those of a [`Sleep`] are: by the timer's executor, with nothing locked. One
+/// that waits while the last value is taken out is called by the thread that takes it out.
 /// Values are dropped by the owner's thread: by [`clear`](Self::clear), and with the queue.
 ///
 /// # Which timer
@@ -116,6 +117,8 @@ pub struct DelayQueue<T> {
     sleep: Sleep,
     /// The tick until which it sleeps (Wake before); `u64::MAX` for ever.
     wake_tick: u64,
+    /// The last poll was pending, so the owner waits for a value.
+    is_awaited: bool,
 }
 
 /// A value whose time has come, from [`DelayQueue::poll_expired`].
@@ -138,6 +141,7 @@ impl<T> DelayQueue<T> {
             due: VecDeque::new(),
             sleep: Sleep::until(timer.inner(), u64::MAX),
             wake_tick: u64::MAX,
+            is_awaited: false,
         }
     }
 
@@ -182,10 +186,13 @@ impl<T> DelayQueue<T> {
         Ok(scheduled.id)
     }
 
-    /// Takes a value out before it is polled out; `None` if the queue no longer has it. O(1).
+    /// Takes a value out before it is polled out; `None` if the queue no longer has it. An owner
+    /// that waits is woken if this was the last one: its next poll yields `None`. O(1).
     #[inline]
     pub fn remove(&mut self, key: &TaskId) -> Option<T> {
-        self.wheel.cancel(*key)
+        let value = self.wheel.cancel(*key);
+        self.wake_if_empty();
+        value
     }
 
     /// Reschedules a value to `delay` from now, earlier or later, due already or not; it keeps
@@ -225,9 +232,9 @@ impl<T> DelayQueue<T> {
     /// Yields the next value whose time has come; `None` when the queue is empty.
     ///
     /// When nothing is due the context's waker is called once something is, also if that is
-    /// inserted later. This holds for an empty queue, too: an owner that has more to do may poll it
-    /// whenever it is awake. As with every poll function only the latest waker counts, and it may
-    /// be called without need.
+    /// inserted later, or once all values were taken out otherwise. It is called for an insertion
+    /// into an empty queue, too: an owner that has more to do may poll that whenever it is awake.
+    /// As with every poll function only the latest waker counts, and it may be called without need.
     ///
     /// A poll does a bounded amount of work. One that hands 64 values down to a finer level, and
     /// finds none due, calls the waker and is pending.
@@ -244,6 +251,7 @@ impl<T> DelayQueue<T> {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Expired<T>, TimerError>>> {
+        self.is_awaited = false;
         loop {
             // 1. A value that was found due before.
             if let Some(expired) = self.pop_due() {
@@ -269,7 +277,10 @@ impl<T> DelayQueue<T> {
             match slept {
                 // Registered, also when the queue is empty: the next insertion wakes the owner.
                 Poll::Pending if is_empty => return Poll::Ready(None),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.is_awaited = true;
+                    return Poll::Pending;
+                }
                 // That time has come since. The owner is not registered: look again.
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) if is_empty => return Poll::Ready(None),
@@ -314,7 +325,8 @@ impl<T> DelayQueue<T> {
         self.wheel.is_empty()
     }
 
-    /// Takes all values out, in no order. O(n).
+    /// Takes all values out, in no order. An owner that waits is woken, as by
+    /// [`remove`](Self::remove). O(n).
     pub fn drain(&mut self) -> Vec<T> {
         self.due.clear();
         let mut values = Vec::with_capacity(self.wheel.len());
@@ -323,10 +335,12 @@ impl<T> DelayQueue<T> {
             from = key.index();
             values.extend(self.wheel.cancel(key));
         }
+        self.wake_if_empty();
         values
     }
 
-    /// Drops all values. Keys from before name nothing, as after [`remove`](Self::remove). O(n).
+    /// Drops all values. Keys from before name nothing, and an owner that waits is woken, as after
+    /// [`remove`](Self::remove). O(n).
     pub fn clear(&mut self) {
         drop(self.drain());
     }
@@ -339,6 +353,15 @@ impl<T> DelayQueue<T> {
             if let Some(value) = self.wheel.take_unscheduled(key) {
                 return Some(Expired { key, value });
             }
+        }
+    }
+
+    /// Wakes an owner that waits for a value, if there is none any more.
+    #[inline]
+    fn wake_if_empty(&mut self) {
+        if self.is_awaited && self.wheel.is_empty() {
+            self.is_awaited = false;
+            self.sleep.wake_now();
         }
     }
 

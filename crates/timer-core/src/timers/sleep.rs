@@ -20,6 +20,7 @@ use crate::{
         driver::Driver,
         shards::TimerHandle,
     },
+    panics::contain,
     sync::failpoint,
     timers::{
         TimerError,
@@ -139,6 +140,22 @@ impl Sleep {
         }
         // A waker that left the wheel is called: a poll follows.
         self.registration = Registration::Off;
+    }
+
+    /// Wakes the task that polled last, on this thread, if the sleep is registered. The poll that
+    /// follows registers it anew. A panic of the waker is contained, counted and reported.
+    pub(super) fn wake_now(&mut self) {
+        let Registration::On(handle) = self.registration else {
+            return;
+        };
+        self.registration = Registration::Off;
+        // `None`: its time has come meanwhile, and the timer's executor wakes.
+        let Some(waker) = self.wakers.cancel(handle) else {
+            return;
+        };
+        if let Err(panicked) = contain(|| waker.wake()) {
+            self.wakers.report(&panicked);
+        }
     }
 
     /// Returns the present, on the timer's clock.

@@ -53,6 +53,8 @@ struct Model {
     task: Arc<Woken>,
     /// The last poll left the task's waker, when it had been called this often.
     waits_since: Option<usize>,
+    /// It was pending.
+    is_pending: bool,
 }
 
 impl Model {
@@ -68,6 +70,7 @@ impl Model {
             next_value: 0,
             task: Woken::task(),
             waits_since: None,
+            is_pending: false,
         }
     }
 
@@ -126,6 +129,7 @@ impl Model {
 
     fn poll(&mut self) {
         self.waits_since = None;
+        self.is_pending = false;
         match poll(&mut self.queue, &self.task) {
             Poll::Ready(Some(expired)) => {
                 let Expired { key, value, .. } = expired.unwrap();
@@ -139,6 +143,7 @@ impl Model {
             Poll::Pending => {
                 let is_later = |due| due > self.now_tick();
                 assert!(self.first_deadline().is_some_and(is_later), "late");
+                self.is_pending = true;
             }
         }
         self.waits_since = Some(self.task.times());
@@ -146,6 +151,9 @@ impl Model {
 
     /// Checks the invariants that hold after each step.
     fn check(&mut self) {
+        if let (true, Some(times)) = (self.by_deadline.is_empty(), self.waits_since) {
+            assert!(!self.is_pending || self.task.times() > times, "it is empty");
+        }
         assert_eq!(self.queue.len(), self.by_deadline.len());
         assert_eq!(self.queue.is_empty(), self.by_deadline.is_empty());
         let next_due_in = self.queue.next_due_in();
@@ -310,6 +318,7 @@ fn moments_are_deadlines_of_the_timers_clock() {
 fn idle_queue_wakes_its_owner_for_work_alone() {
     let (timer, task) = (ManualTimer::new(), Woken::task());
     let mut queue = DelayQueue::new(&timer);
+    let never = queue.insert(0, Duration::MAX).unwrap();
     let mut key = queue.insert(0, HOUR).unwrap();
     assert!(poll(&mut queue, &task).is_pending());
     for value in 1..1000 {
@@ -322,12 +331,60 @@ fn idle_queue_wakes_its_owner_for_work_alone() {
     queue.remove(&key).unwrap();
     timer.advance(2 * HOUR);
     assert_eq!(task.times(), 1);
+    queue.remove(&never).unwrap();
     assert!(matches!(poll(&mut queue, &task), Poll::Ready(None)));
     queue.insert(0, HOUR).unwrap();
     while timer.advance_to_next() {
         poll(&mut queue, &task).is_ready();
     }
     assert!((1..=4).contains(&(task.times() - 1)), "{}", task.times());
+}
+
+/// A task waits for the queue that another one shares with it, and empties.
+#[test]
+fn taking_the_last_value_out_wakes_an_owner_that_waits() {
+    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let mut queue = DelayQueue::new(&timer);
+    for (times, way) in ["remove", "clear", "drain"].into_iter().enumerate() {
+        let keys = [3, 5].map(|ms| queue.insert(0, MS * ms).unwrap());
+        assert!(poll(&mut queue, &task).is_pending());
+        assert_eq!((task.times(), timer.sleepers()), (times, 1));
+        match way {
+            "remove" => assert_eq!(keys.map(|key| queue.remove(&key)), [Some(0); 2]),
+            "clear" => queue.clear(),
+            _ => assert_eq!(queue.drain(), [0, 0]),
+        }
+        assert_eq!((task.times(), timer.sleepers()), (times + 1, 0), "{way}");
+        // It is woken once; a queue that is not waited for wakes nobody.
+        let key = queue.insert(1, MS).unwrap();
+        queue.remove(&key).unwrap();
+        assert_eq!(task.times(), times + 1);
+        assert_eq!(poll(&mut queue, &task), Poll::Ready(None));
+        // One that saw it empty waits for an insertion only.
+        let key = queue.insert(1, MS).unwrap();
+        queue.remove(&key).unwrap();
+        assert_eq!((task.times(), timer.sleepers()), (times + 1, 1));
+    }
+}
+
+#[test]
+fn a_waker_that_panics_loses_no_value() {
+    struct Panics;
+    impl std::task::Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("in a waker");
+        }
+    }
+    let timer = ManualTimer::new();
+    let mut queue = DelayQueue::new(&timer);
+    let key = queue.insert("kept", MS).unwrap();
+    let waker = Arc::new(Panics).into();
+    let polled = queue.poll_expired(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    assert_eq!(
+        (queue.remove(&key), timer.stats().panics),
+        (Some("kept"), 1)
+    );
 }
 
 #[test]
