@@ -178,10 +178,15 @@ impl Periodic {
         true
     }
 
-    /// Returns true until it is cancelled. (Once its timer was shut down or dropped it never runs
-    /// again, yet this may stay true.)
+    /// Returns true until it is cancelled, or its timer is shut down or dropped: then no run begins
+    /// any more. O(1).
     pub fn is_active(&self) -> bool {
-        !self.shared.state.lock().over
+        if self.shared.state.lock().over {
+            return false;
+        }
+        // With nothing locked: this may be the last to hold the tasks, and drops them then.
+        let tasks = self.shared.tasks();
+        tasks.is_some_and(|tasks| !tasks.driver().is_closed())
     }
 }
 

@@ -222,6 +222,21 @@ fn a_periodic_task_may_cancel_itself() {
 }
 
 #[test]
+fn a_periodic_task_is_over_with_its_timer() {
+    let timers = [ManualTimer::new(), ManualTimer::new()];
+    let beats = timers.each_ref().map(|timer| {
+        let beat = timer.schedule_at_fixed_rate(MS, MS, || ()).unwrap();
+        assert!(beat.is_active());
+        beat
+    });
+    let [shut_down, dropped] = timers;
+    let left = shut_down.shutdown(Duration::MAX);
+    assert!(!beats[0].is_active() && left.unfired.len() == 1);
+    drop(dropped);
+    assert!(!beats[1].is_active());
+}
+
+#[test]
 fn a_panic_in_one_run_does_not_stop_the_next() {
     let timer = ManualTimer::new();
     let mut runs = 0;
