@@ -32,8 +32,8 @@ MANY = 20480
 # Runs of which the median counts.
 RUNS = 3
 
-# What a row does with N operations a round: `park` and `queue-insert-remove` warm up with as many; `queue-expire`
-# does not; the others warm up with an eighth, and have two rounds for each that is asked for.
+# What a row does with N operations a round: `park`, `queue-insert-remove` and `queue-poll-idle` warm up with as
+# many; `queue-expire` does not; the others warm up with an eighth, and have two rounds for each that is asked for.
 PARK = 2.0
 OTHERS = 2 * (1 + 1 / 8)
 QUEUE = 2.0
@@ -48,6 +48,7 @@ ROWS = [
     ("acks-all-1t-future", OTHERS, ["ours", "dashmap-oneshot"]),
     ("replies-1t", OTHERS, ["ours", "dashmap-oneshot"]),
     ("queue-insert-remove", QUEUE, ["ours", "delay-queue"]),
+    ("queue-poll-idle", QUEUE, ["ours", "delay-queue"]),
     ("queue-expire", ONCE, ["ours", "delay-queue"]),
 ]
 

@@ -5,7 +5,7 @@
 //!
 //! - **Wake before**: a registered sleep is over no later than the wheel's first bucket is due.
 //!   Earlier work moves the sleep forward. When values are removed it stays, and costs at most one
-//!   needless poll.
+//!   needless poll. So a poll before that tick has nothing to look for on the wheel.
 //! - **Due first**: the ids of due values are popped before the wheel is advanced again. A value
 //!   that was reset meanwhile is back in a bucket, so its old id in the list yields nothing.
 
@@ -246,7 +246,7 @@ impl<T> DelayQueue<T> {
     ///
     /// # Cost
     /// O(1) for a value, one clock read for up to 64 of them. A pending poll also takes the lock of
-    /// one shard of the timer.
+    /// one shard of the timer; before the wake-up it does not look at the values.
     pub fn poll_expired(
         &mut self,
         context: &mut Context<'_>,
@@ -257,21 +257,23 @@ impl<T> DelayQueue<T> {
             if let Some(expired) = self.pop_due() {
                 return Poll::Ready(Some(Ok(expired)));
             }
-            // 2. The next of them, up to the present.
+            // 2. The next of them, up to the present. Before the wake-up no bucket is due.
             let now = self.now_tick();
-            let due = &mut self.due;
-            let advanced = (self.wheel).advance(now, BATCH, |task| due.push_back(task.id()));
-            if advanced.fired > 0 {
-                continue;
-            }
-            if advanced.next_due.is_some_and(|due| due <= now) {
-                context.waker().wake_by_ref(); // more to hand down
-                return Poll::Pending;
-            }
-            // 3. None: the owner is woken when the first bucket is due (Wake before).
-            if self.wake_tick <= now {
+            if now < self.wake_tick {
+                self.wheel.catch_up(now);
+            } else {
+                let due = &mut self.due;
+                let advanced = (self.wheel).advance(now, BATCH, |task| due.push_back(task.id()));
+                if advanced.fired > 0 {
+                    continue;
+                }
+                if advanced.next_due.is_some_and(|due| due <= now) {
+                    context.waker().wake_by_ref(); // more to hand down
+                    return Poll::Pending;
+                }
                 self.sleep_until(advanced.next_due.unwrap_or(u64::MAX));
             }
+            // 3. None is due: the owner is woken when the first bucket is (Wake before).
             let slept = Pin::new(&mut self.sleep).poll(context);
             let is_empty = self.wheel.is_empty();
             match slept {
@@ -401,3 +403,30 @@ impl<T> fmt::Debug for DelayQueue<T> {
 
 /// No value is pinned in it.
 impl<T> Unpin for DelayQueue<T> {}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::{timers::manual::ManualTimer, wheel::steps_of};
+
+    #[test]
+    fn an_idle_poll_looks_at_no_bucket() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let mut queue = DelayQueue::new(&ManualTimer::new());
+        let mut context = Context::from_waker(Waker::noop());
+        for value in 0..1000 {
+            queue.insert(value, SECOND * (value + 60)).unwrap();
+        }
+        assert!(queue.poll_expired(&mut context).is_pending());
+        for value in 0..100 {
+            // A request that is answered in time leaves an empty bucket.
+            let key = queue.insert(value, SECOND * 70).unwrap();
+            queue.remove(&key).unwrap();
+            let (polled, steps) = steps_of(|| queue.poll_expired(&mut context));
+            // They find the owner's waker on the timer.
+            assert!(polled.is_pending() && steps <= 2, "{steps} steps");
+        }
+    }
+}

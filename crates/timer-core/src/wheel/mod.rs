@@ -15,6 +15,9 @@ fn step() {
 }
 
 #[cfg(test)]
+pub(crate) use tests::steps_of;
+
+#[cfg(test)]
 mod tests {
     //! Steps: operations cost as much as is claimed, counted in nodes and levels that they look at.
 
@@ -31,7 +34,7 @@ mod tests {
         STEPS.with(|steps| steps.set(steps.get() + 1));
     }
 
-    fn steps_of<R>(act: impl FnOnce() -> R) -> (R, u64) {
+    pub(crate) fn steps_of<R>(act: impl FnOnce() -> R) -> (R, u64) {
         let before = STEPS.get();
         let result = act();
         (result, STEPS.get() - before)

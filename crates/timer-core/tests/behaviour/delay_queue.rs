@@ -342,7 +342,7 @@ fn idle_queue_wakes_its_owner_for_work_alone() {
 
 /// A task waits for the queue that another one shares with it, and empties.
 #[test]
-fn taking_the_last_value_out_wakes_an_owner_that_waits() {
+fn taking_the_last_value_out_wakes_a_waiting_owner() {
     let (timer, task) = (ManualTimer::new(), Woken::task());
     let mut queue = DelayQueue::new(&timer);
     for (times, way) in ["remove", "clear", "drain"].into_iter().enumerate() {

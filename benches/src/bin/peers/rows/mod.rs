@@ -13,7 +13,7 @@ use row::{Row, row};
 use waits::{acks_all, operations, park, permits, poll_loop, replies};
 
 /// All rows, in the order of the table.
-pub(crate) const ROWS: [Row; 32] = [
+pub(crate) const ROWS: [Row; 33] = [
     row(
         "idle",
         "How often does a process wake up while 1000 timers are far away?",
@@ -74,7 +74,16 @@ pub(crate) const ROWS: [Row; 32] = [
         "What does a value cost that leaves its owner's queue in time?",
         queues::run,
     ),
-    row("queue-expire", "And one that is polled out?", queues::run),
+    row(
+        "queue-poll-idle",
+        "And if its owner polls the queue meanwhile?",
+        queues::run,
+    ),
+    row(
+        "queue-expire",
+        "And a value that is polled out?",
+        queues::run,
+    ),
     row("queue-bytes", "How much memory does it take?", queues::run),
     row(
         "park-complete-1key",

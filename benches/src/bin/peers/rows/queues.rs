@@ -3,6 +3,9 @@
 //! `queue-insert-remove`: the cost of a value that is removed before it is due, while 100 000 are
 //! pending that are due in one to two hours. The owner polls after each 16 values.
 //!
+//! `queue-poll-idle`: the same with a poll while each value waits, which finds nothing due. So does
+//! a server at each request, when it polls its queue beside its socket.
+//!
 //! `queue-expire`: the cost of polling a value out, of many that fell due within 16 ms. Filling the
 //! queue is not measured (`benches/instructions.py` counts it, too).
 //!
@@ -35,6 +38,8 @@ const WINDOW_MS: u64 = 16;
 struct Work {
     pending: usize,
     operations: usize,
+    /// The owner polls at each operation.
+    polls_each: bool,
 }
 
 /// Measures nanoseconds per value that is inserted and removed.
@@ -57,6 +62,9 @@ fn insert_remove<Q: DelayedValues>(of: Work) -> anyhow::Result<f64> {
             ensure!(queue.poll_once().is_none(), "{}: early", Q::NAME);
         }
         let key = queue.insert(operation as u64, TIMEOUT);
+        if of.polls_each {
+            ensure!(queue.poll_once().is_none(), "{}: early", Q::NAME);
+        }
         sum += queue.remove(black_box(key)).context("a value is gone")?;
     }
     let spent_ns = clock.now_ns() - begin_ns;
@@ -109,7 +117,7 @@ fn bytes_each<Q: DelayedValues>(of: Work) -> anyhow::Result<f64> {
 pub(super) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     // 1. What the row measures, and beside how many values that stay.
     let (unit, pending, contenders) = match id {
-        "queue-insert-remove" => (
+        "queue-insert-remove" | "queue-poll-idle" => (
             "ns",
             run.sizes.hundred_k,
             contenders!(insert_remove, DelayedValues: Ours, TokioUtil),
@@ -124,6 +132,7 @@ pub(super) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let of = Work {
         pending,
         operations: run.sizes.operations,
+        polls_each: id == "queue-poll-idle",
     };
     // 2. The contenders take turns.
     for _ in 0..run.sizes.rounds {
