@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use crate::driver::clock::later_ns;
 
-/// Notices rounds that come too late. Pure: its caller reads the clock.
+/// Notices rounds that come too late, or take too long: a pause lies between two reads of the
+/// clock, and so between rounds or inside one. Pure: its caller reads the clock.
 #[derive(Debug)]
 pub(super) struct Grace {
     bound: Duration,
-    /// The moment at which the reaper meant to be back.
+    /// The moment at which the reaper meant to be back; during a round its beginning. `None` while
+    /// nothing is pending.
     planned_ns: Option<u64>,
     /// The end of the period under way.
     until_ns: Option<u64>,
@@ -33,6 +35,27 @@ impl Grace {
         self.until_ns.is_some()
     }
 
+    /// Ends a round in which something is left. Returns true when a period begins, as the round
+    /// took longer than the bound: the process was paused inside it.
+    pub(super) fn end_round(&mut self, now_ns: u64) -> bool {
+        let is_late = self.is_late(now_ns, u64::MAX);
+        if is_late {
+            self.until_ns = Some(later_ns(now_ns, self.bound));
+        }
+        is_late
+    }
+
+    /// Plans no round: nothing is pending.
+    pub(super) fn plan_none(&mut self) {
+        self.planned_ns = None;
+    }
+
+    /// Returns true when the reaper comes more than `bound` later than it meant to, or was called.
+    fn is_late(&self, now_ns: u64, called_ns: u64) -> bool {
+        let planned_ns = self.planned_ns.unwrap_or(u64::MAX).min(called_ns);
+        now_ns > later_ns(planned_ns, self.bound)
+    }
+
     /// Plans the next round, at most `bound` from now so that a pause of any task is noticed;
     /// returns how long to sleep.
     pub(super) fn plan(&mut self, now_ns: u64, wait: Duration) -> Duration {
@@ -42,11 +65,12 @@ impl Grace {
     }
 
     /// Begins a round. Returns the rest of the grace period, which may begin with this round, if
-    /// the wheels are not to be advanced yet. The plan for this round is forgotten. A call at
-    /// `called_ns` (`u64::MAX` for none) meant the reaper to come at once.
+    /// the wheels are not to be advanced yet. A call at `called_ns` (`u64::MAX` for none) meant the
+    /// reaper to come at once.
     pub(super) fn begin_round(&mut self, now_ns: u64, called_ns: u64) -> Option<Duration> {
-        // 1. A round plans the next one anew; one that finds nothing pending plans none.
-        let planned_ns = self.planned_ns.take().unwrap_or(u64::MAX).min(called_ns);
+        let is_late = self.is_late(now_ns, called_ns);
+        // 1. From here on the round's length counts, also if it panics before it plans the next.
+        self.planned_ns = Some(now_ns);
         // 2. A period is under way, or over.
         if let Some(until_ns) = self.until_ns {
             if now_ns < until_ns {
@@ -58,7 +82,7 @@ impl Grace {
             return None;
         }
         // 3. None is: this round is in time, or so late that one begins.
-        if now_ns <= later_ns(planned_ns, self.bound) {
+        if !is_late {
             return None;
         }
         self.until_ns = Some(later_ns(now_ns, self.bound));

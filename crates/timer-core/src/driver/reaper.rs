@@ -359,14 +359,29 @@ impl Rounds {
         Some(some_came)
     }
 
+    /// Notices a pause inside the round that ends. The next one waits, if a grace period begins.
+    fn end_round(&mut self, now_ns: u64) {
+        let Some(grace) = &mut self.grace else {
+            return;
+        };
+        if grace.end_round(now_ns) {
+            self.shared.counts.lock().graces += 1;
+        }
+    }
+
     /// Plans the next round, also for the grace: it comes when the next bucket of any shard is due.
     fn plan(&mut self, totals: Totals) -> Pause {
         // 1. The earliest tick of any shard.
         let dues = self.owners.iter().flat_map(|owner| &owner.next_due);
-        let Some(next_tick) = dues.filter_map(|&due| due).min() else {
+        let next_tick = dues.filter_map(|&due| due).min();
+        let Some(next_tick) = next_tick else {
+            if let Some(grace) = &mut self.grace {
+                grace.plan_none();
+            }
             return Pause::UntilWoken;
         };
         let now_ns = self.clock.now_ns();
+        self.end_round(now_ns);
         // 2. There is more to do now: a budget was used up, or time went on meanwhile.
         if next_tick <= self.tick.round_down(now_ns) {
             if let Some(grace) = &mut self.grace {
@@ -469,7 +484,7 @@ impl OwnerSchedule {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
     use crate::{
@@ -579,20 +594,54 @@ mod tests {
         assert_eq!(reaper.round_after(9000 * MS), (Pause::UntilWoken, 1));
     }
 
-    /// A clock that panics once after it was told to.
+    #[test]
+    fn a_pause_inside_a_round_is_noticed() {
+        let mut reaper = reaper(|driver, _| driver.config.grace = Some(100 * MS));
+        reaper.schedule(50 * MS);
+        reaper.schedule(1000 * MS);
+        assert_eq!(reaper.round_after(NONE), (Pause::For(50 * MS), 0));
+        // A task runs in place, and the process is stopped meanwhile.
+        let clock = reaper.clock.clone();
+        let pause = move || clock.advance_to(2_000_000_000);
+        let timer = TaskTimer::on(reaper.driver.clone(), move |()| pause(), AtShutdown::Keep);
+        timer.schedule(50 * MS, ()).unwrap();
+        assert_eq!(reaper.round_after(50 * MS), (Pause::None, 1));
+        assert_eq!(reaper.round_after(60 * MS), (Pause::For(40 * MS), 1));
+        assert_eq!(reaper.round_after(40 * MS), (Pause::UntilWoken, 2));
+        assert_eq!(reaper.driver.stats(0).graces, 1);
+    }
+
+    /// A clock that panics at one of its next reads, after it was told at which.
     #[derive(Debug)]
-    struct Panicking(ManualClock, Arc<AtomicBool>);
+    struct Panicking(ManualClock, Arc<AtomicUsize>);
 
     impl Clock for Panicking {
         fn now_ns(&self) -> u64 {
-            assert!(!self.1.swap(false, Ordering::Relaxed), "the clock panics");
+            let left = self.1.load(Ordering::Relaxed);
+            self.1.store(left.saturating_sub(1), Ordering::Relaxed);
+            assert!(left != 1, "the clock panics");
             self.0.now_ns()
         }
     }
 
     #[test]
+    fn a_pause_after_a_panic_of_the_clock_is_noticed() {
+        let panics = Arc::new(AtomicUsize::new(0));
+        let mut reaper = reaper(|driver, clock| {
+            driver.config.grace = Some(100 * MS);
+            driver.clock = Arc::new(Panicking(clock, panics.clone()));
+        });
+        reaper.schedule(1000 * MS);
+        reaper.round_after(NONE);
+        panics.store(2, Ordering::Relaxed); // as the next round is planned
+        assert_eq!(reaper.round_after(100 * MS), (Pause::For(AFTER_PANIC), 0));
+        assert_eq!(reaper.round_after(1600 * MS), (Pause::For(100 * MS), 0));
+        assert_eq!(reaper.driver.stats(0).graces, 1);
+    }
+
+    #[test]
     fn a_clock_that_panics_once_ends_no_reaper() {
-        let panics = Arc::new(AtomicBool::new(false));
+        let panics = Arc::new(AtomicUsize::new(0));
         let reported = Arc::new(AtomicUsize::new(0));
         let mut reaper = reaper(|driver, clock| {
             driver.clock = Arc::new(Panicking(clock, panics.clone()));
@@ -604,7 +653,7 @@ mod tests {
         });
         reaper.schedule(50 * MS);
         reaper.round_after(NONE);
-        panics.store(true, Ordering::Relaxed);
+        panics.store(1, Ordering::Relaxed);
         assert_eq!(reaper.round_after(50 * MS), (Pause::For(AFTER_PANIC), 0));
         assert_eq!(reported.load(Ordering::Relaxed), 1);
         assert_eq!(reaper.driver.stats(0).panics, 1);

@@ -173,16 +173,17 @@ impl SystemTimerBuilder {
     ///
     /// A process that is stopped for a while (SIGSTOP, a debugger, a frozen container) finds many
     /// deadlines passed as it goes on, while heartbeats that came in time lie unread in its
-    /// sockets. With a grace, when the reaper wakes more than `bound` later than it meant to, due
-    /// tasks wait for one more `bound` before they expire. Tasks that fall due during this period
-    /// wait for its end, too. Nothing is early, events and cancels come as ever, and a round that
-    /// expires follows each period, so no load can put expiry off for ever. (So a second pause
-    /// within a period is not noticed.)
+    /// sockets. With a grace, when the reaper wakes more than `bound` later than it meant to, or
+    /// one of its rounds takes longer than that, due tasks wait for one more `bound` before they
+    /// expire. Tasks that fall due during this period wait for its end, too. Nothing is early,
+    /// events and cancels come as ever, and a round that expires follows each period, so no load
+    /// can put expiry off for ever. (So a second pause within a period is not noticed.)
     ///
     /// Choose `bound` well above the delays of a busy machine (100 ms to a few seconds): such a
-    /// delay counts as a pause. While anything is pending the reaper wakes at least once each
-    /// `bound`, so that every pause longer than twice the bound is noticed; one between once and
-    /// twice may be. [`TimerStats::graces`](crate::TimerStats::graces) counts the periods.
+    /// delay counts as a pause, and so do tasks that run [`inline`](Self::inline) for longer. While
+    /// anything is pending the reaper wakes at least once each `bound`, so that every pause longer
+    /// than twice the bound is noticed; one between once and twice may be.
+    /// [`TimerStats::graces`](crate::TimerStats::graces) counts the periods.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,15 +1,17 @@
 //! Timers by a clock that moves between two reads of one call (feature `tokio`).
 
 use std::{
+    sync::mpsc,
     task::{Context, Poll},
     time::Duration,
 };
 
-use timer_core::DelayQueue;
+use timer_core::{DelayQueue, Timer};
+use tokio::time::sleep;
 
 use crate::{
     on_stepped_clock::{SteppedClock, on_paused_time},
-    support::{MS, Woken},
+    support::{MS, SECOND, Woken},
 };
 
 const NONE: Duration = Duration::ZERO;
@@ -30,7 +32,72 @@ fn a_poll_of_an_empty_queue_always_leaves_its_waker() {
         let polled = queue.poll_expired(&mut Context::from_waker(&waker));
         assert_eq!(polled, Poll::Ready(None));
         queue.insert(1, MS).unwrap();
-        tokio::time::sleep(10 * MS).await;
+        sleep(10 * MS).await;
         assert_eq!(task.times(), 1);
     });
+}
+
+/// A session, and the thread that reads its heartbeats, which takes half a bound after a pause.
+async fn heartbeat_after_a_pause_at_read(number: usize, is_inline: bool) -> bool {
+    let bound = 100 * MS;
+    let clock = SteppedClock::new();
+    let timer = clock.timer(|builder| {
+        let builder = builder.grace(bound);
+        if is_inline { builder.inline() } else { builder }
+    });
+    let (send, expired) = mpsc::channel();
+    let sessions = timer.with_handler(move |session: &str| send.send(session).unwrap());
+    let kept_alive = sessions.schedule(SECOND, "kept alive").unwrap();
+    sessions.schedule(SECOND, "gone").unwrap();
+    // Other work, so that a round reads the clock as often as it ever does.
+    let beat = timer
+        .schedule_at_fixed_rate(30 * MS, 30 * MS, || ())
+        .unwrap();
+    sleep(35 * MS).await;
+
+    // 1. The process is stopped just before one of the next reads, for longer than the session.
+    let paused = 1600 * MS;
+    let mut steps = vec![NONE; number];
+    steps.push(paused);
+    clock.step(&steps);
+    let until_ns = clock.peek_ns() + paused.as_nanos() as u64;
+    let mut waits = 0;
+    while clock.peek_ns() < until_ns {
+        sleep(5 * MS).await;
+        waits += 1;
+        if waits == 50 {
+            return false; // there are not so many reads
+        }
+    }
+    // 2. The heartbeat that came meanwhile is read, and then the session lives.
+    sleep(bound / 2).await;
+    assert!(
+        sessions.reschedule(kept_alive, SECOND),
+        "read {number}, inline: {is_inline}"
+    );
+    // 3. The other one expires.
+    sleep(2 * bound).await;
+    assert_eq!(expired.try_iter().collect::<Vec<_>>(), ["gone"]);
+    assert_eq!(
+        timer.stats().graces,
+        1,
+        "read {number}, inline: {is_inline}"
+    );
+    assert!(beat.cancel());
+    true
+}
+
+#[test]
+fn a_pause_at_any_read_of_the_reaper_is_noticed() {
+    for is_inline in [false, true] {
+        let mut number = 0;
+        let mut is_reached = true;
+        while is_reached {
+            on_paused_time(async {
+                is_reached = heartbeat_after_a_pause_at_read(number, is_inline).await;
+            });
+            number += 1;
+        }
+        assert!(number > 20, "{number} reads");
+    }
 }
