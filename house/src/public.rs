@@ -114,6 +114,7 @@ const PUBLIC: [Public; 3] = [
         ],
         traits: &["Clock", "Executor", "Timer", "TimerTask"],
         settings: &[
+            "DelayQueue::grace",
             "SystemTimerBuilder::clock",
             "SystemTimerBuilder::executor",
             "SystemTimerBuilder::grace",

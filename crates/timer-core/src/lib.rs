@@ -115,7 +115,7 @@
 //!   [`SystemTimerBuilder::on_panic`].
 //! - An idle timer is two sleeping threads.
 //! - On Linux [`SystemClock`] stands still while the machine is suspended, but not while the
-//!   process is stopped: see [`SystemTimerBuilder::grace`].
+//!   process is stopped: see [`SystemTimerBuilder::grace`] and [`DelayQueue::grace`].
 //! - Memory comes in pages of 64 tasks; one task that stays holds its page.
 //!
 //! # Beside others

@@ -3,7 +3,8 @@
 //!
 //! After a pause many deadlines have passed, while heartbeats that came in time still lie unread in
 //! their sockets. The reaper would race the threads that read them. So with a grace period the
-//! tasks that are due wait for one more bound.
+//! tasks that are due wait for one more bound. A `DelayQueue` has its own, for values that its
+//! owner polls out beside a socket.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::driver::clock::later_ns;
 /// Notices rounds that come too late, or take too long: a pause lies between two reads of the
 /// clock, and so between rounds or inside one. Pure: its caller reads the clock.
 #[derive(Debug)]
-pub(super) struct Grace {
+pub(crate) struct Grace {
     bound: Duration,
     /// The moment at which the reaper meant to be back; during a round its beginning. `None` while
     /// nothing is pending.
@@ -31,6 +32,11 @@ impl Grace {
         }
     }
 
+    /// Returns the bound, which is the length of a period, too.
+    pub(crate) fn bound(&self) -> Duration {
+        self.bound
+    }
+
     pub(super) fn is_under_way(&self) -> bool {
         self.until_ns.is_some()
     }
@@ -38,7 +44,7 @@ impl Grace {
     /// Ends a round in which something is left. Returns true when a period begins, as the round
     /// took longer than the bound: the process was paused inside it.
     pub(super) fn end_round(&mut self, now_ns: u64) -> bool {
-        let is_late = self.is_late(now_ns, u64::MAX);
+        let is_late = self.is_late(now_ns, self.planned_ns.unwrap_or(u64::MAX));
         if is_late {
             self.until_ns = Some(later_ns(now_ns, self.bound));
         }
@@ -48,12 +54,6 @@ impl Grace {
     /// Plans no round: nothing is pending.
     pub(super) fn plan_none(&mut self) {
         self.planned_ns = None;
-    }
-
-    /// Returns true when the reaper comes more than `bound` later than it meant to, or was called.
-    fn is_late(&self, now_ns: u64, called_ns: u64) -> bool {
-        let planned_ns = self.planned_ns.unwrap_or(u64::MAX).min(called_ns);
-        now_ns > later_ns(planned_ns, self.bound)
     }
 
     /// Plans the next round, at most `bound` from now so that a pause of any task is noticed;
@@ -68,24 +68,34 @@ impl Grace {
     /// the wheels are not to be advanced yet. A call at `called_ns` (`u64::MAX` for none) meant the
     /// reaper to come at once.
     pub(super) fn begin_round(&mut self, now_ns: u64, called_ns: u64) -> Option<Duration> {
-        let is_late = self.is_late(now_ns, called_ns);
-        // 1. From here on the round's length counts, also if it panics before it plans the next.
-        self.planned_ns = Some(now_ns);
-        // 2. A period is under way, or over.
+        // From here on the round's length counts, also if it panics before it plans the next.
+        let planned_ns = self.planned_ns.replace(now_ns).unwrap_or(u64::MAX);
+        self.rest(now_ns, planned_ns.min(called_ns))
+    }
+
+    /// Returns the rest of a period that is under way, or that begins now as the caller meant to
+    /// come at `planned_ns`.
+    pub(crate) fn rest(&mut self, now_ns: u64, planned_ns: u64) -> Option<Duration> {
+        // 1. A period is under way, or over.
         if let Some(until_ns) = self.until_ns {
             if now_ns < until_ns {
                 return Some(Duration::from_nanos(until_ns - now_ns));
             }
-            // Over. Another one does not follow at once, however late this round is: each period
+            // Over. Another one does not follow at once, however late the caller is: each period
             // is followed by a round that expires, so no load can put expiry off for ever.
             self.until_ns = None;
             return None;
         }
-        // 3. None is: this round is in time, or so late that one begins.
-        if !is_late {
+        // 2. None is: the caller is in time, or so late that one begins.
+        if !self.is_late(now_ns, planned_ns) {
             return None;
         }
         self.until_ns = Some(later_ns(now_ns, self.bound));
         Some(self.bound)
+    }
+
+    /// Returns true when it is more than `bound` later than the caller meant to come.
+    fn is_late(&self, now_ns: u64, planned_ns: u64) -> bool {
+        now_ns > later_ns(planned_ns, self.bound)
     }
 }

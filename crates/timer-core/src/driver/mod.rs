@@ -59,7 +59,7 @@ pub(crate) mod config;
 pub(crate) mod driver;
 pub(crate) mod executor;
 pub(crate) mod executors;
-mod grace;
+pub(crate) mod grace;
 pub(crate) mod reaper;
 pub(crate) mod shards;
 #[cfg(feature = "tokio")]

@@ -19,7 +19,7 @@ use std::{
 };
 
 use crate::{
-    driver::{clock::Moment, driver::Driver},
+    driver::{clock::Moment, driver::Driver, grace::Grace},
     timers::{ScheduleError, TimerError, sleep::Sleep, timer::Timer},
     wheel::{
         node::{MAX_TASKS, TaskId},
@@ -119,6 +119,17 @@ pub struct DelayQueue<T> {
     wake_tick: u64,
     /// The last poll was pending, so the owner waits for a value.
     is_awaited: bool,
+    grace: Option<Grace>,
+}
+
+/// The result of looking for due values on the wheel.
+enum Found {
+    /// Some are due.
+    Due,
+    /// None is due yet, but there are more to hand down.
+    More,
+    /// None is due before the owner's wake-up.
+    None,
 }
 
 /// A value whose time has come, from [`DelayQueue::poll_expired`].
@@ -142,7 +153,48 @@ impl<T> DelayQueue<T> {
             sleep: Sleep::until(timer.inner(), u64::MAX),
             wake_tick: u64::MAX,
             is_awaited: false,
+            grace: None,
         }
+    }
+
+    /// After a pause of the process, gives the owner `bound` to read what arrived meanwhile before
+    /// a value comes out, as [`SystemTimerBuilder::grace`](crate::SystemTimerBuilder::grace) does
+    /// for tasks. Off by default, and with a bound of zero. O(1).
+    ///
+    /// For an owner that polls the queue beside a socket: once the process goes on, values are due
+    /// whose heartbeats lie unread. When a poll comes more than `bound` later than the owner was to
+    /// be woken, due values wait for one more `bound`. Each such period is followed by a poll that
+    /// yields. An owner that was busy for longer than `bound` counts as paused, too.
+    ///
+    /// While the queue holds values, an owner that waits is woken at least once each `bound`, so
+    /// that every pause longer than twice the bound is noticed. [`insert_at`](Self::insert_at) and
+    /// [`reset_at`](Self::reset_at) then read the clock, too, when they move the wake-up.
+    ///
+    /// ```
+    /// use std::{task::{Context, Waker}, time::Duration};
+    /// use timer_core::{DelayQueue, ManualTimer};
+    ///
+    /// let timer = ManualTimer::new();
+    /// let second = Duration::from_secs(1);
+    /// let mut sessions = DelayQueue::new(&timer).grace(second);
+    /// let kept_alive = sessions.insert("session", 30 * second)?;
+    ///
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// assert!(sessions.poll_expired(&mut context).is_pending());
+    /// timer.pass(60 * second); // the process is stopped
+    /// assert!(sessions.poll_expired(&mut context).is_pending());
+    /// sessions.reset(&kept_alive, 30 * second); // its socket is read now
+    /// timer.advance(second);
+    /// assert!(sessions.poll_expired(&mut context).is_pending());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn grace(mut self, bound: Duration) -> Self {
+        // Each poll would be later than a bound of zero.
+        self.grace = None;
+        if !bound.is_zero() {
+            self.grace = Some(Grace::new(bound, self.driver().now_ns()));
+        }
+        self
     }
 
     /// Adds a value that is available once `delay` has passed. [`Duration::MAX`] and the like mean
@@ -257,23 +309,16 @@ impl<T> DelayQueue<T> {
             if let Some(expired) = self.pop_due() {
                 return Poll::Ready(Some(Ok(expired)));
             }
-            // 2. The next of them, up to the present. Before the wake-up no bucket is due.
-            let now = self.now_tick();
-            if now < self.wake_tick {
-                self.wheel.catch_up(now);
-            } else {
-                let due = &mut self.due;
-                let advanced = (self.wheel).advance(now, BATCH, |task| due.push_back(task.id()));
-                if advanced.fired > 0 {
-                    continue;
-                }
-                if advanced.next_due.is_some_and(|due| due <= now) {
-                    context.waker().wake_by_ref(); // more to hand down
+            // 2. The next of them, up to the present.
+            match self.find_due() {
+                Found::Due => continue,
+                Found::More => {
+                    context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                self.sleep_until(advanced.next_due.unwrap_or(u64::MAX));
+                Found::None => {}
             }
-            // 3. None is due: the owner is woken when the first bucket is (Wake before).
+            // 3. None: the owner is woken when the first bucket is due (Wake before).
             let slept = Pin::new(&mut self.sleep).poll(context);
             let is_empty = self.wheel.is_empty();
             match slept {
@@ -311,6 +356,10 @@ impl<T> DelayQueue<T> {
         let mut due = self.wheel.now();
         if self.due.is_empty() {
             due = self.wheel.next_due()?;
+            // With a grace it is to be polled by its wake-up, and not before the end of a period.
+            if self.grace.is_some() {
+                due = self.wake_tick;
+            }
         }
         let driver = self.driver();
         let due_ns = driver.config.tick.start_ns(due);
@@ -347,6 +396,63 @@ impl<T> DelayQueue<T> {
         drop(self.drain());
     }
 
+    /// Looks for due values on the wheel. If there is none, sets the owner's wake-up.
+    fn find_due(&mut self) -> Found {
+        let now_ns = self.sleep.now_ns();
+        let tick = self.driver().config.tick;
+        let now = tick.round_down(now_ns);
+        // 1. Before the wake-up no bucket is due.
+        if now < self.wake_tick {
+            self.wheel.catch_up(now);
+            return Found::None;
+        }
+        // 2. After a pause of the process due values wait a while longer.
+        if let Some(rest) = self.grace_rest(now_ns) {
+            self.sleep_until(tick.deadline(now_ns, rest));
+            return Found::None;
+        }
+        // 3. A bounded number of them.
+        let due = &mut self.due;
+        let advanced = (self.wheel).advance(now, BATCH, |task| due.push_back(task.id()));
+        if advanced.fired > 0 {
+            self.wake_tick = now; // a poll follows
+            return Found::Due;
+        }
+        // 4. The next wake-up.
+        let next_due = advanced.next_due.unwrap_or(u64::MAX);
+        if next_due <= now {
+            return Found::More;
+        }
+        let wake_tick = if self.is_empty() {
+            next_due
+        } else {
+            self.within_bound(next_due, now_ns)
+        };
+        self.sleep_until(wake_tick);
+        Found::None
+    }
+
+    /// Returns the rest of a grace period that is under way or begins now.
+    fn grace_rest(&mut self, now_ns: u64) -> Option<Duration> {
+        // A timer that is shut down wakes nobody at its end.
+        if self.grace.is_none() || self.driver().is_closed() {
+            return None;
+        }
+        let planned_ns = self.driver().config.tick.start_ns(self.wake_tick);
+        self.grace.as_mut()?.rest(now_ns, planned_ns)
+    }
+
+    /// Returns the tick, or with a grace one that is no more than its bound away.
+    fn within_bound(&self, tick: u64, now_ns: u64) -> u64 {
+        match &self.grace {
+            None => tick,
+            Some(grace) => {
+                let last = (self.driver().config.tick).deadline(now_ns, grace.bound());
+                tick.min(last)
+            }
+        }
+    }
+
     /// Takes out the first value that was found due and is due still.
     #[inline]
     fn pop_due(&mut self) -> Option<Expired<T>> {
@@ -371,6 +477,10 @@ impl<T> DelayQueue<T> {
     #[inline]
     fn wake_by(&mut self, due: u64) {
         if due < self.wake_tick {
+            let mut due = due;
+            if self.grace.is_some() {
+                due = self.within_bound(due, self.sleep.now_ns());
+            }
             self.sleep_until(due);
         }
     }
@@ -380,12 +490,6 @@ impl<T> DelayQueue<T> {
         self.wake_tick = tick;
         let until_ns = self.driver().config.tick.start_ns(tick);
         self.sleep.reset_to(Moment::from_nanos(until_ns));
-    }
-
-    /// Reads the clock.
-    fn now_tick(&self) -> u64 {
-        let driver = self.driver();
-        driver.config.tick.round_down(driver.now_ns())
     }
 
     fn driver(&self) -> &Driver {

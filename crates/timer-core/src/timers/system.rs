@@ -185,6 +185,11 @@ impl SystemTimerBuilder {
     /// than twice the bound is noticed; one between once and twice may be.
     /// [`TimerStats::graces`](crate::TimerStats::graces) counts the periods.
     ///
+    /// This holds for all that the reaper expires: tasks, registered sleeps, wheels of other
+    /// owners. Code that compares the time itself does not wait: a [`Sleep`](crate::Sleep) that is
+    /// first polled after its time is ready (a [`timeout`](crate::timeout) polls its future first),
+    /// and a [`DelayQueue`](crate::DelayQueue) has a [grace](crate::DelayQueue::grace) of its own.
+    ///
     /// ```
     /// use std::time::Duration;
     /// use timer_core::{SystemTimer, Timer};

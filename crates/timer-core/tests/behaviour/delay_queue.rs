@@ -14,6 +14,8 @@ use timer_core::{DelayQueue, Expired, ManualTimer, Moment, TaskId, TickLength, T
 
 use crate::support::{HOUR, MS, Woken};
 
+const NONE: Duration = Duration::ZERO;
+
 /// Polls until the queue is empty or has to wait; returns the values.
 fn poll_all<T>(queue: &mut DelayQueue<T>, task: &Arc<Woken>) -> Vec<T> {
     let mut values = Vec::new();
@@ -493,4 +495,91 @@ fn insert_and_remove_allocate_nothing_when_warm() {
     round();
     assert_eq!(allocation_counter::measure(&mut round).count_total, 0);
     assert_eq!(queue.remove(&kept), Some(0));
+}
+
+/// A queue with a grace of 100 ms, and its owner.
+struct Graced {
+    timer: ManualTimer,
+    queue: DelayQueue<&'static str>,
+    owner: Arc<Woken>,
+}
+
+impl Graced {
+    fn new() -> Self {
+        let timer = ManualTimer::new();
+        Graced {
+            queue: DelayQueue::new(&timer).grace(100 * MS),
+            timer,
+            owner: Woken::task(),
+        }
+    }
+
+    /// Polls once `by` has passed, as an owner does that is woken; says how often it was by then.
+    fn values_after(&mut self, by: Duration) -> (Vec<&'static str>, usize) {
+        self.timer.advance(by);
+        (poll_all(&mut self.queue, &self.owner), self.owner.times())
+    }
+
+    /// Polls once the process was stopped, and goes on, before the timer's own thread does.
+    fn values_after_pause(&mut self, by: Duration) -> Vec<&'static str> {
+        self.timer.pass(by);
+        poll_all(&mut self.queue, &self.owner)
+    }
+}
+
+#[test]
+fn after_a_pause_due_values_wait_one_bound() {
+    let mut graced = Graced::new();
+    let kept_alive = graced.queue.insert("kept alive", 1000 * MS).unwrap();
+    graced.queue.insert("gone", 1010 * MS).unwrap();
+    assert_eq!(graced.values_after(MS), (vec![], 0));
+    // While it waits its owner looks at the clock at least once each bound.
+    assert_eq!(graced.values_after(100 * MS), (vec![], 1));
+    assert_eq!(graced.values_after_pause(1600 * MS), [""; 0]);
+    assert_eq!(graced.queue.next_due_in(), Some(100 * MS));
+    // The heartbeat that came meanwhile is read. Another poll does not shorten the rest.
+    assert!(graced.queue.reset(&kept_alive, 1000 * MS));
+    let woken = graced.owner.times();
+    assert_eq!(graced.values_after(60 * MS), (vec![], woken));
+    graced.queue.insert("new", NONE).unwrap();
+    assert_eq!(graced.values_after(39 * MS).0, [""; 0]);
+    // No second period follows, late as this poll is.
+    assert_eq!(graced.values_after_pause(500 * MS), ["gone", "new"]);
+    assert_eq!(graced.queue.len(), 1);
+}
+
+#[test]
+fn a_pause_of_an_idle_queue_is_noticed() {
+    let mut graced = Graced::new();
+    assert_eq!(poll_all(&mut graced.queue, &graced.owner), [""; 0]);
+    assert_eq!(graced.values_after(HOUR), (vec![], 0)); // an empty queue wakes nobody
+    graced.queue.insert("session", 30_000 * MS).unwrap();
+    assert_eq!(graced.values_after_pause(29_999 * MS), [""; 0]);
+    assert_eq!(graced.values_after(50 * MS).0, [""; 0]); // due, and within the period
+    assert_eq!(graced.values_after(50 * MS).0, ["session"]);
+}
+
+#[test]
+fn a_poll_within_the_bound_yields_at_once() {
+    for bound in [Duration::ZERO, 100 * MS] {
+        let mut graced = Graced::new();
+        graced.queue = graced.queue.grace(bound);
+        graced.queue.insert("due", 50 * MS).unwrap();
+        assert_eq!(graced.values_after(NONE), (vec![], 0));
+        assert_eq!(graced.values_after_pause(150 * MS), ["due"]);
+    }
+    // A bound of zero is none.
+    let mut graced = Graced::new();
+    graced.queue = graced.queue.grace(NONE);
+    graced.queue.insert("due", 50 * MS).unwrap();
+    assert_eq!(graced.values_after_pause(HOUR), ["due"]);
+}
+
+#[test]
+fn a_timer_that_is_shut_down_begins_no_period() {
+    let mut graced = Graced::new();
+    graced.queue.insert("due", 50 * MS).unwrap();
+    assert_eq!(graced.values_after(NONE), (vec![], 0));
+    graced.timer.shutdown(Duration::MAX);
+    assert_eq!(graced.values_after_pause(HOUR), ["due"]);
 }
