@@ -37,7 +37,8 @@ const BATCH: usize = 64;
 /// the queue until it is polled out, removed or cleared.
 ///
 /// Values come out in order of the tick of their deadline, in no promised order within a tick, and
-/// never early. A deadline counts from the call that sets it and rounds up to a tick of the timer.
+/// never early. A deadline counts from the call that sets it and rounds up to a tick of the timer;
+/// one without delay is due at once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -208,20 +209,32 @@ impl<T> DelayQueue<T> {
     /// ([`TimerError::Full`]).
     #[inline]
     pub fn insert(&mut self, value: T, delay: Duration) -> Result<TaskId, ScheduleError<T>> {
-        // After an idle time the wheel lags behind the present.
-        let ticks = self.driver().ticks_after(delay);
-        self.wheel.catch_up(ticks.now);
-        self.put(ticks.deadline, value)
+        let deadline = self.deadline_after(delay);
+        self.put(deadline, value)
     }
 
-    /// Inserts as [`insert`](Self::insert) does, at a moment of the timer's clock; one in the past
-    /// is due at once, after those that were due before; [`Moment::NEVER`] never. Reads no clock.
+    /// Inserts as [`insert`](Self::insert) does, at a moment of the timer's clock; one before the
+    /// present tick is due at once, after those that were due before; [`Moment::NEVER`] never.
+    /// Reads no clock.
     ///
     /// # Errors
     /// Returns an error as [`insert`](Self::insert) does.
     pub fn insert_at(&mut self, value: T, deadline: Moment) -> Result<TaskId, ScheduleError<T>> {
         let deadline = self.driver().config.tick.deadline_at(deadline);
         self.put(deadline, value)
+    }
+
+    /// Reads the clock for the tick of a deadline.
+    #[inline]
+    fn deadline_after(&mut self, delay: Duration) -> u64 {
+        let ticks = self.driver().ticks_after(delay);
+        // After an idle time the wheel lags behind the present.
+        self.wheel.catch_up(ticks.now);
+        // Without time to wait it is due now, not at the next tick.
+        if delay.is_zero() {
+            return ticks.now;
+        }
+        ticks.deadline
     }
 
     /// Adds a value that is due at a tick.
@@ -250,9 +263,8 @@ impl<T> DelayQueue<T> {
     /// Reschedules a value to `delay` from now, earlier or later, due already or not; it keeps
     /// its key. False if the queue no longer has it. O(1).
     pub fn reset(&mut self, key: &TaskId, delay: Duration) -> bool {
-        let ticks = self.driver().ticks_after(delay);
-        self.wheel.catch_up(ticks.now);
-        self.move_to(key, ticks.deadline)
+        let deadline = self.deadline_after(delay);
+        self.move_to(key, deadline)
     }
 
     /// Resets as [`reset`](Self::reset) does, to a moment of the timer's clock, as in

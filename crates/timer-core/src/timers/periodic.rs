@@ -323,17 +323,27 @@ impl Interval {
             return Err(TimerError::ZeroPeriod);
         }
         let next_ns = later_ns(timer.driver.now_ns(), period);
-        Ok(Interval {
+        let mut interval = Interval {
             sleep: Sleep::until(timer, next_ns),
             next_ns,
             period,
-        })
+        };
+        interval.sleep_until_next();
+        Ok(interval)
     }
 
     /// Begins a new beat: the next tick is due a period from now.
     pub fn reset(&mut self) {
         self.next_ns = later_ns(self.sleep.now_ns(), self.period);
-        self.sleep.reset_to(Moment::from_nanos(self.next_ns));
+        self.sleep_until_next();
+    }
+
+    /// Sleeps until the timer's tick at which the next one is due, or that follows. So one of a
+    /// nanosecond yields once in a tick of the timer, and does not keep its task from waiting.
+    fn sleep_until_next(&mut self) {
+        let tick = self.sleep.tick();
+        let due = tick.deadline_at(Moment::from_nanos(self.next_ns));
+        self.sleep.reset_to(Moment::from_nanos(tick.start_ns(due)));
     }
 
     /// Waits for the next tick, and yields the moment at which it was due, on the timer's clock.
@@ -358,7 +368,7 @@ impl Interval {
         let due_ns = self.next_ns;
         let now_ns = self.sleep.now_ns();
         self.next_ns = Pace::Rate(self.period).next_ns(due_ns, now_ns);
-        self.sleep.reset_to(Moment::from_nanos(self.next_ns));
+        self.sleep_until_next();
         Poll::Ready(Ok(Moment::from_nanos(due_ns)))
     }
 }

@@ -29,8 +29,8 @@ use crate::{
 };
 
 /// A future that is ready once its time has come, never before. On a machine that keeps up it is at
-/// most one tick late. Made by [`Timer::sleep`](crate::Timer::sleep). `Send`, `Sync` and `Unpin`,
-/// for any runtime.
+/// most one tick late; without time to wait it is ready at its first poll. Made by
+/// [`Timer::sleep`](crate::Timer::sleep). `Send`, `Sync` and `Unpin`, for any runtime.
 ///
 /// The time counts from the call that made it. Nothing is allocated and nothing registered until
 /// the first poll that finds it early; from then until it is ready, or dropped, it takes a place on
@@ -117,15 +117,22 @@ impl Sleep {
         }
     }
 
-    /// Returns true when its time has come. Reads the clock.
+    /// Returns true when its time has come. (One that is registered is ready at the tick that
+    /// follows.) Reads the clock.
     pub fn is_due(&self) -> bool {
-        self.tick().round_down(self.now_ns()) >= self.deadline()
+        self.is_due_at(self.now_ns())
     }
 
     /// Reschedules it to `delay` from now, earlier or later than before, over or not. If it is
     /// registered it stays so, with its waker; else the next poll registers it. O(1).
     pub fn reset(&mut self, delay: Duration) {
-        self.reset_to(Moment::from_nanos(later_ns(self.now_ns(), delay)));
+        let mut deadline_ns = later_ns(self.now_ns(), delay);
+        // No time to wait: the present tick, in which a registered one is due at once.
+        if delay.is_zero() {
+            let tick = self.tick();
+            deadline_ns = tick.start_ns(tick.round_down(deadline_ns));
+        }
+        self.reset_to(Moment::from_nanos(deadline_ns));
     }
 
     /// Resets as [`reset`](Self::reset) does, to a moment of the timer's clock; one in the past is
@@ -169,7 +176,12 @@ impl Sleep {
         self.wakers.driver()
     }
 
-    fn tick(&self) -> TickLength {
+    /// Returns true when its time has come by then, to the nanosecond. The end of time never comes.
+    fn is_due_at(&self, now_ns: u64) -> bool {
+        now_ns >= self.deadline_ns && self.deadline_ns != u64::MAX
+    }
+
+    pub(super) fn tick(&self) -> TickLength {
         self.driver().config.tick
     }
 
@@ -206,16 +218,16 @@ impl Future for Sleep {
             Registration::On(handle) if self.keep(handle, context.waker()) => return Poll::Pending,
             Registration::On(_) | Registration::Off => self.now_ns(),
         };
-        // 2. The time decides for any other.
+        // 2. The time decides for any other. One without time to wait is ready at once.
+        self.registration = Registration::Off;
+        if self.is_due_at(now_ns) {
+            return Poll::Ready(Ok(()));
+        }
+        // 3. Early: the waker goes onto the wheel.
         let ticks = Ticks {
             now: self.tick().round_down(now_ns),
             deadline: self.deadline(),
         };
-        self.registration = Registration::Off;
-        if ticks.now >= ticks.deadline {
-            return Poll::Ready(Ok(()));
-        }
-        // 3. Early: the waker goes onto the wheel.
         let waker = context.waker().clone();
         match self.wakers.tasks.insert(ticks, waker) {
             Ok(handle) => {

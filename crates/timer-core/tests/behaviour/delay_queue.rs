@@ -77,6 +77,9 @@ impl Model {
     }
 
     fn deadline(&self, delay: Duration) -> u64 {
+        if delay.is_zero() {
+            return self.now_tick();
+        }
         TickLength::MILLISECOND.deadline(self.now_ns, delay)
     }
 
@@ -440,6 +443,25 @@ fn closed_timer_refuses_and_hands_values_back() {
     assert_eq!(queue.drain(), ["left"]);
     assert_eq!(poll(&mut queue, &task), Poll::Ready(None));
     assert_eq!(poll(&mut idle, &task), Poll::Ready(None));
+}
+
+#[test]
+fn a_value_without_delay_is_due_at_once() {
+    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let mut queue = DelayQueue::new(&timer);
+    timer.advance(MS / 2); // between two ticks
+    queue.insert("now", NONE).unwrap();
+    let later = queue.insert("moved", HOUR).unwrap();
+    assert_eq!(poll_all(&mut queue, &task), ["now"]);
+    assert!(queue.reset(&later, NONE));
+    assert_eq!(queue.next_due_in(), Some(NONE));
+    timer.advance(NONE);
+    assert_eq!(
+        (task.times(), poll_all(&mut queue, &task)),
+        (1, vec!["moved"])
+    );
+    queue.insert("soon", Duration::from_nanos(1)).unwrap();
+    assert_eq!(poll_all(&mut queue, &task), [""; 0]);
 }
 
 /// Counts itself as it is dropped. Not `Send`, which a queue does not ask for.

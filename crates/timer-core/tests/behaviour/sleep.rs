@@ -61,14 +61,52 @@ fn a_sleep_is_ready_at_its_time_and_wakes_once() {
 fn a_deadline_between_two_ticks_is_rounded_up() {
     let (timer, task) = setup();
     let mut sleep = timer.sleep_until(Moment::from_nanos(1_500_000));
-    timer.advance(Duration::from_nanos(1_999_999));
+    timer.advance(Duration::from_nanos(1_499_999));
     assert!(!sleep.is_due() && task.poll(&mut sleep).is_pending());
+    timer.advance(Duration::from_nanos(500_000));
+    assert!(sleep.is_due() && task.poll(&mut sleep).is_pending()); // the wheel decides
     timer.advance(Duration::from_nanos(1));
-    assert!(sleep.is_due() && task.poll(&mut sleep).is_ready());
+    assert!(task.poll(&mut sleep).is_ready());
     assert_eq!(
         task.poll(&mut timer.sleep_until(Moment::from_nanos(7))),
         READY
     ); // in the past
+}
+
+#[test]
+fn a_sleep_without_time_is_ready_at_its_first_poll() {
+    let (timer, task) = setup();
+    timer.advance(MS / 2); // between two ticks
+    assert_eq!(task.poll(&mut timer.sleep(Duration::ZERO)), READY);
+    assert_eq!(task.poll(&mut timer.sleep_until(timer.now())), READY);
+    assert_eq!(timer.sleepers(), 0);
+    // A registered one is woken at once.
+    let mut sleep = timer.sleep(MS);
+    assert!(task.poll(&mut sleep).is_pending());
+    sleep.reset(Duration::ZERO);
+    timer.advance(Duration::ZERO);
+    assert_eq!((task.times(), task.poll(&mut sleep)), (1, READY));
+    // A time that is not over is not.
+    let mut soon = timer.sleep(Duration::from_nanos(1));
+    assert!(!soon.is_due() && task.poll(&mut soon).is_pending());
+}
+
+/// Else its task would never wait.
+#[test]
+fn an_interval_of_a_nanosecond_ticks_once_a_tick() {
+    let (timer, task) = setup();
+    let mut beat = timer.interval(Duration::from_nanos(1)).unwrap();
+    for _ in 0..3 {
+        assert!(tick(&mut beat, &task).is_pending());
+        timer.pass(MS / 2);
+        assert!(tick(&mut beat, &task).is_pending());
+        timer.advance(MS / 2);
+        assert!(tick(&mut beat, &task).is_ready());
+        timer.pass(Duration::from_nanos(5));
+        assert!(tick(&mut beat, &task).is_pending());
+        timer.advance(MS - Duration::from_nanos(5));
+        assert!(tick(&mut beat, &task).is_ready());
+    }
 }
 
 #[test]
