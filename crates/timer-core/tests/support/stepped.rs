@@ -27,12 +27,13 @@ use tokio::{
 pub struct SteppedClock {
     origin: Instant,
     steps: Arc<Steps>,
+    /// The longest time for which a sleep of the runtime may miss a step.
+    pub sleep_max: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
 struct Steps {
     lead_ns: AtomicU64,
-    reads: AtomicU64,
     /// The steps of the next reads.
     next_ns: Mutex<VecDeque<u64>>,
 }
@@ -42,6 +43,7 @@ impl SteppedClock {
         SteppedClock {
             origin: Instant::now(),
             steps: Arc::default(),
+            sleep_max: None,
         }
     }
 
@@ -67,19 +69,17 @@ impl SteppedClock {
     pub fn peek_ns(&self) -> u64 {
         self.origin.elapsed().as_nanos() as u64 + self.steps.lead_ns.load(SeqCst)
     }
-
-    /// Returns the number of reads so far.
-    pub fn reads(&self) -> u64 {
-        self.steps.reads.load(SeqCst)
-    }
 }
 
 impl Clock for SteppedClock {
     fn now_ns(&self) -> u64 {
-        self.steps.reads.fetch_add(1, SeqCst);
         let step_ns = self.steps.next_ns.lock().unwrap().pop_front();
         self.steps.lead_ns.fetch_add(step_ns.unwrap_or(0), SeqCst);
         self.peek_ns()
+    }
+
+    fn sleep_max(&self) -> Option<Duration> {
+        self.sleep_max
     }
 }
 

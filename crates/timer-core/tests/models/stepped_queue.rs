@@ -1,0 +1,279 @@
+//! A `DelayQueue` beside a map, by a clock that moves as it is read (feature `tokio`). Its timer is
+//! a task of a runtime of one thread with a paused clock, so a seed is always the same run.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use fastrand::Rng;
+use timer_core::{DelayQueue, Expired, TaskId, TickLength, TimerError};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    effort::effort,
+    on_stepped_clock::{SteppedClock, on_paused_time},
+    support::{HOUR, MS, SECOND, Woken},
+};
+
+const TICK: TickLength = TickLength::MILLISECOND;
+
+/// The timer looks at its clock at least this often: a step may have come since.
+const SLEEP_MAX: Duration = Duration::from_millis(5);
+
+/// The longest time from a deadline to the wake-up for it. To the timer's own bound come its tick,
+/// that of the runtime, and the part of one by which they differ.
+const LATE_MAX: Duration = Duration::from_millis(8);
+
+/// A value that the queue has.
+struct Kept {
+    key: TaskId,
+    /// Its deadline counts from a read of the clock between two known moments.
+    due_ns_min: u64,
+    due_tick_max: u64,
+    /// The runtime's time at which an owner that waits was woken at the latest.
+    woken_at: Instant,
+}
+
+/// The last poll yielded no value, when its task had been woken this often.
+struct Waits {
+    woken: usize,
+    was_pending: bool,
+}
+
+struct Model {
+    random: Rng,
+    clock: SteppedClock,
+    queue: DelayQueue<u64>,
+    owner: Arc<Woken>,
+    kept: BTreeMap<u64, Kept>,
+    waits: Option<Waits>,
+    has_grace: bool,
+    /// It is empty most of the time.
+    holds_few: bool,
+    next_value: u64,
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let has_grace = random.u8(0..4) == 0;
+        let holds_few = random.bool();
+        let mut clock = SteppedClock::new();
+        clock.sleep_max = Some(SLEEP_MAX);
+        let mut queue = DelayQueue::new(&clock.timer(|builder| builder));
+        if has_grace {
+            queue = queue.grace(100 * MS);
+        }
+        Model {
+            random,
+            clock,
+            queue,
+            owner: Woken::task(),
+            kept: BTreeMap::new(),
+            waits: None,
+            has_grace,
+            holds_few,
+            next_value: 0,
+        }
+    }
+
+    /// Sets how far the clock moves before its next reads: mostly not at all, or about a tick.
+    fn set_steps(&mut self) {
+        let mut steps = [Duration::ZERO; 6];
+        for step in &mut steps {
+            *step = match self.random.u8(0..16) {
+                0..8 => Duration::ZERO,
+                8..15 => Duration::from_nanos(self.random.u64(0..1_200_000)),
+                _ => MS * self.random.u32(0..300),
+            };
+        }
+        self.clock.step(&steps);
+    }
+
+    /// Returns a delay: short, long, and hardly ever.
+    fn delay(&mut self) -> Duration {
+        match self.random.u8(0..16) {
+            0 | 1 => Duration::ZERO,
+            2..10 => Duration::from_micros(self.random.u64(0..5_000)),
+            10..15 => Duration::from_micros(self.random.u64(0..5_000_000)),
+            _ => Duration::MAX,
+        }
+    }
+
+    /// Sets or moves a value, by a call that counts its deadline from now.
+    fn set(
+        &mut self,
+        value: u64,
+        delay: Duration,
+        set: impl FnOnce(&mut DelayQueue<u64>) -> TaskId,
+    ) {
+        let due_ns_min = self.clock.peek_ns().saturating_add(nanos(delay));
+        let key = set(&mut self.queue);
+        let now_ns = self.clock.peek_ns();
+        let due_tick_max = match delay {
+            Duration::ZERO => TICK.round_down(now_ns),
+            _ => TICK.deadline(now_ns, delay),
+        };
+        let kept = Kept {
+            key,
+            due_ns_min,
+            due_tick_max,
+            woken_at: Instant::now() + delay.min(100 * HOUR) + LATE_MAX,
+        };
+        self.kept.insert(value, kept);
+    }
+
+    fn insert(&mut self) {
+        let value = self.next_value;
+        self.next_value += 1;
+        let delay = self.delay();
+        self.set(value, delay, |queue| {
+            queue.insert(value, delay).expect("it is open")
+        });
+    }
+
+    fn pick(&mut self) -> Option<(u64, TaskId)> {
+        let nth = self.random.usize(0..self.kept.len().max(1));
+        let (value, kept) = self.kept.iter().nth(nth)?;
+        Some((*value, kept.key))
+    }
+
+    fn reset(&mut self) {
+        let Some((value, key)) = self.pick() else {
+            return;
+        };
+        let delay = self.delay();
+        self.set(value, delay, |queue| {
+            assert!(queue.reset(&key, delay));
+            key
+        });
+    }
+
+    fn remove(&mut self) {
+        let Some((value, key)) = self.pick() else {
+            return;
+        };
+        self.kept.remove(&value);
+        assert_eq!(self.queue.remove(&key), Some(value));
+    }
+
+    /// Polls as the owner, again at once where the queue says so.
+    fn poll_once(&mut self) -> Poll<Option<Result<Expired<u64>, TimerError>>> {
+        let waker = self.owner.clone().into();
+        loop {
+            let woken = self.owner.times();
+            let polled = self.queue.poll_expired(&mut Context::from_waker(&waker));
+            if polled.is_ready() || self.owner.times() == woken {
+                return polled;
+            }
+        }
+    }
+
+    fn poll(&mut self) {
+        let before = TICK.round_down(self.clock.peek_ns());
+        self.waits = None;
+        let polled = self.poll_once();
+        let was_pending = polled.is_pending();
+        match polled {
+            Poll::Ready(Some(expired)) => {
+                let Expired { key, value, .. } = expired.expect("it is open");
+                let kept = self.kept.remove(&value).expect("a value comes out once");
+                assert_eq!(kept.key, key);
+                assert!(kept.due_ns_min <= self.clock.peek_ns(), "{value} is early");
+                return;
+            }
+            Poll::Ready(None) => assert!(self.kept.is_empty(), "it is not empty"),
+            Poll::Pending => {
+                assert!(!self.kept.is_empty(), "it is empty");
+                let is_later = |kept: &Kept| kept.due_tick_max > before;
+                assert!(self.has_grace || self.kept.values().all(is_later), "late");
+            }
+        }
+        let woken = self.owner.times();
+        self.waits = Some(Waits { woken, was_pending });
+    }
+
+    /// Runs the timer's task for a while of the runtime's time.
+    async fn run(&mut self, by: Duration) {
+        sleep(by).await;
+        let is_due = |kept: &Kept| kept.woken_at <= Instant::now();
+        // In a grace period due values wait; `finish` shows that it ends.
+        if !self.has_grace && self.kept.values().any(is_due) {
+            assert!(
+                !self.still_waits(),
+                "a value is due: the owner was not woken"
+            );
+        }
+    }
+
+    /// Returns true when the owner was not woken since a poll that yielded no value.
+    fn still_waits(&self) -> bool {
+        let is_now = |waits: &Waits| self.owner.times() == waits.woken;
+        self.waits.as_ref().is_some_and(is_now)
+    }
+
+    async fn step(&mut self) {
+        self.set_steps();
+        match self.random.u8(0..100) {
+            0..20 if self.holds_few && !self.kept.is_empty() => self.remove(),
+            0..30 => self.insert(),
+            30..45 => self.remove(),
+            45..55 => self.reset(),
+            55..80 => self.poll(),
+            80..98 => {
+                let us_max = if self.random.u8(0..4) == 0 {
+                    40_000
+                } else {
+                    2_000
+                };
+                let by = Duration::from_micros(self.random.u64(0..us_max));
+                self.run(by).await;
+            }
+            _ => {
+                self.queue.clear();
+                self.kept.clear();
+            }
+        }
+        assert_eq!(self.queue.len(), self.kept.len());
+        let waited_for_a_value = self.waits.as_ref().is_some_and(|waits| waits.was_pending);
+        if self.kept.is_empty() && waited_for_a_value {
+            assert!(!self.still_waits(), "it is empty: the owner was not woken");
+        }
+    }
+
+    /// All but what is never due comes out, on wake-ups alone.
+    async fn finish(mut self) {
+        let is_some_time = |kept: &Kept| kept.due_tick_max < u64::MAX / 2;
+        let mut runs = 0;
+        while self.kept.values().any(is_some_time) {
+            if !self.still_waits() {
+                self.poll();
+                continue;
+            }
+            self.run(SECOND).await;
+            runs += 1;
+            assert!(runs < 100, "values are left: {}", self.kept.len());
+        }
+    }
+}
+
+fn nanos(delay: Duration) -> u64 {
+    u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[test]
+fn a_queue_by_a_stepping_clock_agrees_with_a_map() {
+    for seed in 0..effort(400) {
+        println!("seed {seed}"); // shown when it fails
+        on_paused_time(async {
+            let mut model = Model::new(seed);
+            for _ in 0..100 {
+                model.step().await;
+            }
+            model.finish().await;
+        });
+    }
+}
