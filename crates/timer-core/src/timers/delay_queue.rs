@@ -359,7 +359,8 @@ impl<T> DelayQueue<T> {
 
     /// Returns the time until the queue has work: a value is due, or values are handed down to a
     /// finer level; zero when it has some now, and `None` when the queue is empty. So no value is
-    /// due before. O(1); reads the clock.
+    /// due before. With a [grace](Self::grace) it is at most its bound, and during a period the
+    /// rest of that. O(1); reads the clock.
     pub fn next_due_in(&mut self) -> Option<Duration> {
         if self.wheel.is_empty() {
             return None;
