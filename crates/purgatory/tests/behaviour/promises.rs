@@ -152,6 +152,17 @@ fn a_timeout_at_the_end_of_time_is_never_work() {
     }
 }
 
+#[test]
+fn timeout_at_never_waits_on_a_clock_at_its_end() {
+    let (timer, purgatory) = waiting();
+    timer.advance(Duration::MAX);
+    let never = Probe::parked(&purgatory, &["a"], Timeout::At(Moment::NEVER));
+    let short = Probe::parked(&purgatory, &["a"], SECOND);
+    timer.advance(Duration::MAX);
+    assert!(!never.ended() && !short.ended());
+    assert_eq!(purgatory.complete_for_key(&"a"), 2);
+}
+
 /// One thread is inside a check, another inside a callback: events, cancels and the timer go on.
 #[test]
 fn no_thread_waits_for_a_check_or_a_callback() {

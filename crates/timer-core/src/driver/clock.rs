@@ -44,8 +44,12 @@ use crate::wheel::geometry::OutOfBounds;
 pub struct Moment(u64);
 
 impl Moment {
-    /// The end of time, which no real clock reaches.
+    /// The end of time. No timer's clock shows it, however far it is advanced, so a deadline at it is
+    /// never reached.
     pub const NEVER: Moment = Moment(u64::MAX);
+
+    /// The latest moment that a clock shows.
+    pub(crate) const LAST: Moment = Moment(u64::MAX - 1);
 
     /// Returns the moment `nanos` nanoseconds after the clock's origin, as [`Clock::now_ns`] counts
     /// them.
@@ -87,8 +91,8 @@ impl Add<Duration> for Moment {
 /// again 100 ms later. After a run of a periodic task it counts as that task's, and the run as one
 /// that took no time.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
-    /// Returns the nanoseconds since the clock's origin; `u64::MAX` (584 years) is the end of time.
-    /// It may be called under the lock of a wheel, and must not call the timer.
+    /// Returns the nanoseconds since the clock's origin, below `u64::MAX` (584 years), which is
+    /// [`Moment::NEVER`]. It may be called under the lock of a wheel, and must not call the timer.
     ///
     /// A plain number, since clocks are written by hand and read on the hot path;
     /// [`now`](Self::now) is the same as a moment.
@@ -185,8 +189,10 @@ pub(crate) struct ManualClock {
 }
 
 impl ManualClock {
-    /// Moves the clock ahead to `now_ns`; one in the past changes nothing.
+    /// Moves the clock ahead to `now_ns`, or to the last moment before the end of time; one in the
+    /// past changes nothing.
     pub(crate) fn advance_to(&self, now_ns: u64) {
+        let now_ns = now_ns.min(Moment::LAST.as_nanos());
         self.now_ns.fetch_max(now_ns, Ordering::AcqRel);
     }
 }
@@ -257,16 +263,11 @@ impl TickLength {
         time_ns / self.nanos
     }
 
-    /// Returns the tick of a deadline `delay` after `now_ns`, rounded up; `u64::MAX` ticks when it
-    /// lies beyond them.
+    /// Returns the tick of a deadline `delay` after `now_ns`, rounded up; `u64::MAX`, which is
+    /// never, for one beyond `u64` nanoseconds: no clock comes there, so no wheel works towards it.
     #[inline]
     pub fn deadline(self, now_ns: u64, delay: Duration) -> u64 {
-        let deadline_ns = u128::from(now_ns) + delay.as_nanos();
-        if let Ok(deadline_ns) = u64::try_from(deadline_ns) {
-            return self.round_up(deadline_ns);
-        }
-        let ticks = deadline_ns.div_ceil(u128::from(self.nanos.get()));
-        u64::try_from(ticks).unwrap_or(u64::MAX)
+        self.deadline_at(Moment(now_ns) + delay)
     }
 
     /// Returns the tick of a deadline at a moment, rounded up; `u64::MAX` for
@@ -327,16 +328,16 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_beyond_u64_ticks_saturates() {
+    fn a_duration_beyond_u64_nanoseconds_is_never() {
         let tick = TickLength::MILLISECOND;
+        let ns = Duration::from_nanos;
         assert_eq!(tick.deadline(5, Duration::MAX), u64::MAX);
-        // Beyond u64 nanoseconds, still within u64 ticks.
+        // Within u64 ticks, but no clock comes there.
         let century_10 = Duration::from_secs(1000 * 365 * 86_400);
-        assert_eq!(tick.deadline(0, century_10), 1000 * 365 * 86_400 * 1000);
-        assert_eq!(
-            tick.deadline(u64::MAX, Duration::from_nanos(1)),
-            18_446_744_073_710
-        );
+        assert_eq!(tick.deadline(0, century_10), u64::MAX);
+        assert_eq!(tick.deadline(u64::MAX, ns(1)), u64::MAX);
+        assert_eq!(tick.deadline(0, ns(u64::MAX)), u64::MAX);
+        assert_eq!(tick.deadline(0, ns(u64::MAX - 1)), 18_446_744_073_710);
         assert_eq!(tick.start_ns(u64::MAX), u64::MAX);
     }
 

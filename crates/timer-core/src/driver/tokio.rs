@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::{
     driver::{
-        clock::Clock,
+        clock::{Clock, Moment},
         driver::Driver,
         executor::{Executor, Job, OF_A_TIMER},
         reaper::{Pause, Rounds},
@@ -150,7 +150,8 @@ impl Clock for TokioClock {
     /// Reads the clock inside its runtime: a paused one is seen from there alone.
     fn now_ns(&self) -> u64 {
         let _inside = self.handle.enter();
-        u64::try_from((Instant::now() - self.origin).as_nanos()).unwrap_or(u64::MAX)
+        let now = Moment::default() + (Instant::now() - self.origin);
+        now.min(Moment::LAST).as_nanos()
     }
 }
 

@@ -9,6 +9,7 @@ mod support;
 mod on_stepped_clock;
 
 mod any;
+mod clocks;
 mod delay_queue;
 mod errors;
 mod in_flight;

@@ -4,6 +4,9 @@ use purgatory::{Outcome, Timeout};
 
 use super::reference::Reference;
 
+/// No clock comes to the end of time.
+const LAST_NS: u64 = u64::MAX - 1;
+
 impl Reference {
     /// The tick of a deadline, rounded up; `None` for never.
     pub fn deadline(&self, timeout: Timeout) -> Option<u64> {
@@ -35,11 +38,12 @@ impl Reference {
             let next = deadlines.min().filter(|&next| next <= goal_ns / tick_ns);
             match next {
                 Some(next) => {
-                    self.now_ns = self.now_ns.max(next.saturating_mul(tick_ns));
+                    let next_ns = next.saturating_mul(tick_ns);
+                    self.now_ns = self.now_ns.max(next_ns.min(LAST_NS));
                     self.expire(self.now_ns / tick_ns);
                 }
                 None => {
-                    self.now_ns = self.now_ns.max(goal_ns);
+                    self.now_ns = self.now_ns.max(goal_ns.min(LAST_NS));
                     self.goal_ns = None;
                 }
             }
@@ -48,7 +52,7 @@ impl Reference {
 
     /// Time passes; operations that fall due meanwhile expire later.
     pub fn pass(&mut self, by_ns: u64) {
-        self.now_ns = self.now_ns.saturating_add(by_ns);
+        self.now_ns = self.now_ns.saturating_add(by_ns).min(LAST_NS);
         self.goal_ns = self.goal_ns.map(|goal_ns| goal_ns.saturating_add(by_ns));
     }
 

@@ -1,0 +1,59 @@
+//! The end of a clock's time, and deadlines beyond it.
+
+use std::{sync::mpsc, time::Duration};
+
+use timer_core::{Clock, ManualTimer, Moment, Timer};
+
+use crate::support::{MS, SECOND, over, poll};
+
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+#[test]
+fn no_manual_clock_shows_never() {
+    let timer = ManualTimer::new();
+    let (send, fired) = mpsc::channel::<()>();
+    timer
+        .schedule_at(Moment::NEVER, move || drop(send))
+        .unwrap();
+    let mut never = timer.sleep_until(Moment::NEVER);
+    let mut far = timer.sleep(580 * YEAR);
+    assert!(poll(&mut never).is_pending() && poll(&mut far).is_pending());
+    // However far it is advanced, and however often.
+    timer.advance(Duration::MAX);
+    timer.pass(Duration::MAX);
+    timer.advance(SECOND);
+    assert!(timer.now() < Moment::NEVER && timer.clock().now() < Moment::NEVER);
+    assert!(poll(&mut never).is_pending() && !never.is_due());
+    assert_eq!(fired.try_recv(), Err(mpsc::TryRecvError::Empty));
+    assert_eq!(over(&mut far), Ok(()));
+    assert!(!timer.advance_to_next(), "nothing more comes");
+}
+
+/// Nanoseconds end in year 584, ticks do not.
+#[test]
+fn deadline_beyond_the_clocks_time_is_never() {
+    for years in [585, 600, 690, 1000, 100_000] {
+        let timer = ManualTimer::new();
+        timer.schedule(years * YEAR, || unreachable!()).unwrap();
+        assert_eq!(timer.next_due_in(), None, "{years} years");
+        assert!(!timer.advance_to_next(), "{years} years");
+        assert_eq!(timer.now(), Moment::default());
+        assert_eq!(timer.len(), 1, "it is pending, and can be cancelled");
+    }
+}
+
+#[test]
+fn deadlines_of_the_last_years_are_exact() {
+    for years in [500, 556, 557, 558, 570, 580, 584] {
+        let timer = ManualTimer::new();
+        let (send, fired) = mpsc::channel();
+        let clock = timer.clock();
+        timer
+            .schedule(years * YEAR, move || send.send(clock.now()).unwrap())
+            .unwrap();
+        timer.advance(years * YEAR - MS);
+        assert!(fired.try_recv().is_err(), "{years} years: early");
+        timer.advance(MS);
+        assert_eq!(fired.try_recv(), Ok(Moment::default() + years * YEAR));
+    }
+}
