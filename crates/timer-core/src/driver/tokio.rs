@@ -155,7 +155,8 @@ impl Clock for TokioClock {
     }
 }
 
-/// Starts a task of a runtime that advances the wheels; false when the runtime has no time.
+/// Starts a task of a runtime that advances the wheels; false when the runtime has no time. On one
+/// that has been shut down the timer is closed from the beginning.
 pub(crate) fn start_reaper(driver: &mut Driver, runtime: &Handle) -> bool {
     // Without `enable_time` the first sleep panics.
     let entered = runtime.enter();
@@ -169,7 +170,8 @@ pub(crate) fn start_reaper(driver: &mut Driver, runtime: &Handle) -> bool {
     let notify = called.clone();
     driver.executors.advances_here = runs_tasks_here;
     driver.reaper.wake = driver.waker(move || notify.notify_one());
-    // From here on the rounds are the runtime's; dropping them closes the timer.
+    // From here on the rounds are the runtime's; dropping them closes the timer. A runtime that has
+    // been shut down drops them at once.
     let rounds = driver.rounds();
     drop(runtime.spawn(run(Task { rounds }, called)));
     true

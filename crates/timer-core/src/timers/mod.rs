@@ -58,7 +58,7 @@ impl fmt::Display for BuildError {
             BuildError::Shards(count) => {
                 write!(f, "{count} shards: not a power of two in 1..={MAX_SHARDS}")
             }
-            BuildError::Closed => f.write_str("the timer has been shut down"),
+            BuildError::Closed => f.write_str("the timer or its runtime has been shut down"),
             #[cfg(feature = "tokio")]
             BuildError::NoTime => f.write_str("the tokio runtime was built without `enable_time`"),
         }

@@ -261,7 +261,7 @@ impl SystemTimerBuilder {
     ///
     /// # Errors
     /// [`BuildError`] when a thread cannot be had, the shard count is out of bounds, or a tokio
-    /// runtime has no time.
+    /// runtime has no time or has been shut down.
     pub fn build(self) -> Result<SystemTimer, BuildError> {
         let SystemTimerBuilder {
             mut driver,
@@ -283,10 +283,14 @@ impl SystemTimerBuilder {
         // The reaper is a task, or else a thread.
         #[cfg(feature = "tokio")]
         if let Some(runtime) = self.runtime {
-            if crate::driver::tokio::start_reaper(&mut driver, &runtime) {
-                return Ok(SystemTimer::of(driver));
+            if !crate::driver::tokio::start_reaper(&mut driver, &runtime) {
+                return Err(BuildError::NoTime);
             }
-            return Err(BuildError::NoTime);
+            // A runtime that has been shut down has closed the timer.
+            if driver.is_closed() {
+                return Err(BuildError::Closed);
+            }
+            return Ok(SystemTimer::of(driver));
         }
         driver.start_reaper().map_err(BuildError::Thread)?;
         Ok(SystemTimer::of(driver))

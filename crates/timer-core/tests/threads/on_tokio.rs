@@ -149,6 +149,24 @@ fn a_runtime_without_time_is_an_error_that_says_so() {
     assert!(refused.to_string().contains("enable_time"), "{refused}");
 }
 
+/// Nothing would ever fire on it.
+#[test]
+fn timer_on_a_runtime_that_is_gone_is_refused() {
+    let multi_thread = || {
+        Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_time()
+            .build()
+    };
+    for runtime in [paused(), multi_thread().unwrap()] {
+        let handle = runtime.handle().clone();
+        drop(runtime);
+        let refused = SystemTimer::builder().tokio(handle).build().unwrap_err();
+        assert!(matches!(refused, BuildError::Closed), "{refused}");
+        assert!(refused.to_string().contains("shut down"), "{refused}");
+    }
+}
+
 /// No code there waits for a thread that may be waiting for this one.
 #[tokio::test(start_paused = true)]
 async fn what_expires_is_told_apart_from_other_tasks() {
