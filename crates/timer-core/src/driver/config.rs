@@ -1,7 +1,14 @@
 //! [`Config`]: the settings of a timer, which its builder changes and which stay as they are once
 //! its threads run. One of them is the program's hook for contained panics.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use crate::{driver::clock::TickLength, panics::contain, wheel::geometry::WheelSize};
 
@@ -22,6 +29,47 @@ impl PanicHook {
         if let Some(hook) = &self.0 {
             let _ = contain(|| hook(message));
         }
+    }
+}
+
+/// Counts the panics of a timer's executors and jobs, and reports them to the program's hook.
+#[derive(Default)]
+pub(crate) struct Panics {
+    count: AtomicU64,
+    hook: PanicHook,
+}
+
+impl Panics {
+    pub(crate) fn new(hook: PanicHook) -> Self {
+        Panics {
+            count: AtomicU64::new(0),
+            hook,
+        }
+    }
+
+    /// Calls `work`; `None` if it panics, which is contained, counted and reported.
+    pub(super) fn contain<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        match contain(work) {
+            Ok(value) => Some(value),
+            Err(message) => {
+                self.count.fetch_add(1, Ordering::Relaxed);
+                self.hook.report(&message);
+                None
+            }
+        }
+    }
+
+    /// Returns the number of panics.
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Panics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Panics")
+            .field("count", &self.count)
+            .finish_non_exhaustive()
     }
 }
 

@@ -226,7 +226,7 @@ impl Driver {
     pub(crate) fn stats(&self, panics: u64) -> TimerStats {
         // The reaper's own panics are counted already.
         let mut stats = self.reaper.shared.stats();
-        stats.panics += panics;
+        stats.panics += panics + self.executors.panicked();
         stats.executor_queue = self.executors.queued();
         stats
     }

@@ -14,6 +14,7 @@ use std::{
 };
 
 use crate::{
+    driver::config::Panics,
     panics::contain,
     sync::{self, JoinHandle, Latch, plain::Mutex, spawn, thread_local},
 };
@@ -21,6 +22,8 @@ use crate::{
 /// Work for an [`Executor`]. Runs once: by [`run`](Self::run), or else when it is dropped.
 pub struct Job {
     work: Option<Box<dyn FnOnce() + Send>>,
+    /// Counts a panic of it; none until a timer or [`Workers`] take the job.
+    panics: Option<Arc<Panics>>,
 }
 
 impl Job {
@@ -28,19 +31,31 @@ impl Job {
     pub fn new(work: impl FnOnce() + Send + 'static) -> Self {
         Job {
             work: Some(Box::new(work)),
+            panics: None,
         }
     }
 
-    /// Runs the job. A panic in it is contained.
+    /// Runs the job. A panic in it is contained, and counted by the timer, or else by the
+    /// [`Workers`], that took it.
     pub fn run(self) {
         drop(self);
+    }
+
+    /// Makes `panics` count a panic of the job, unless others do already.
+    pub(super) fn counted_by(mut self, panics: &Arc<Panics>) -> Job {
+        self.panics.get_or_insert_with(|| panics.clone());
+        self
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        if let Some(work) = self.work.take() {
-            let _ = contain(work);
+        let Some(work) = self.work.take() else {
+            return;
+        };
+        match &self.panics {
+            Some(panics) => drop(panics.contain(work)),
+            None => drop(contain(work)),
         }
     }
 }
@@ -165,6 +180,8 @@ pub struct Workers {
     queue: Arc<Queue>,
     count: usize,
     threads: Threads,
+    /// Those of jobs that no timer handed over.
+    panics: Arc<Panics>,
 }
 
 #[derive(Debug, Default)]
@@ -207,6 +224,7 @@ impl Workers {
             queue: Arc::default(),
             count: count.max(1),
             threads: Threads::new(),
+            panics: Arc::default(),
         };
         let name = name.replace('\0', "?");
         for number in 0..workers.count {
@@ -233,6 +251,12 @@ impl Workers {
     pub fn join(&self, limit: Duration) -> usize {
         self.threads.join(limit)
     }
+
+    /// Returns the number of jobs that panicked. Each panic was contained. Those of a timer's jobs
+    /// are counted by the timer alone ([`TimerStats::panics`](crate::TimerStats::panics)). O(1).
+    pub fn panicked(&self) -> u64 {
+        self.panics.count()
+    }
 }
 
 impl Drop for Workers {
@@ -254,6 +278,7 @@ pub(crate) fn on_timer_thread() -> bool {
 
 impl Executor for Workers {
     fn execute(&self, job: Job) {
+        let job = job.counted_by(&self.panics);
         let mut state = self.queue.state.lock();
         if !state.closed {
             state.jobs.push_back(job);
@@ -298,6 +323,7 @@ mod tests {
         workers.join(Duration::MAX);
         drop(done);
         assert_eq!(results.iter().count(), 100);
+        assert_eq!(workers.panicked(), 15, "those of 0, 7, .. 98");
         assert_eq!(workers.queued(), Some(0));
     }
 }

@@ -6,16 +6,15 @@ use std::sync::Arc;
 
 use crate::{
     driver::{
-        config::Config,
+        config::{Config, PanicHook, Panics},
         executor::{Executor, Inline, JOB_TASKS, Job},
     },
-    panics::contain,
     sync::{Mutex, MutexGuard},
     wheel::timing_wheel::DueTask,
 };
 
-/// The executor of an owner of wheels: its own, or else the timer's. Panics of either are
-/// contained.
+/// The executor of an owner of wheels: its own, or else the timer's. Panics of either, and of the
+/// jobs that it hands over, are contained, counted by the timer, and reported to its hook.
 #[derive(Clone, Debug)]
 pub struct Executors {
     of_timer: Arc<dyn Executor>,
@@ -24,6 +23,8 @@ pub struct Executors {
     timer_runs_in_place: bool,
     /// True on a thread that advances the timer's wheels between two of its tasks.
     pub(super) advances_here: fn() -> bool,
+    /// The timer's: all owners have the same.
+    panics: Arc<Panics>,
 }
 
 impl Executors {
@@ -34,7 +35,18 @@ impl Executors {
             of_owner: None,
             timer_runs_in_place: false,
             advances_here: || false,
+            panics: Arc::default(),
         }
+    }
+
+    /// Reports panics from now on to the program's hook.
+    pub(crate) fn report_to(&mut self, hook: PanicHook) {
+        self.panics = Arc::new(Panics::new(hook));
+    }
+
+    /// Returns the number of panics of the executors and their jobs.
+    pub(super) fn panicked(&self) -> u64 {
+        self.panics.count()
     }
 
     /// Makes the executors of a timer whose tasks run on the thread that advances its wheels.
@@ -63,31 +75,36 @@ impl Executors {
 
     /// Hands a job over. An executor that panics has dropped the job, and so run it.
     pub fn execute(&self, job: Job) {
-        let _ = contain(|| self.executor().execute(job));
+        let job = job.counted_by(&self.panics);
+        self.panics.contain(|| self.executor().execute(job));
     }
 
     /// Returns the number of threads that run jobs, as far as that is known; at least 1.
     pub fn parallelism(&self) -> usize {
-        contain(|| self.executor().parallelism())
+        self.panics
+            .contain(|| self.executor().parallelism())
             .unwrap_or(1)
             .max(1)
     }
 
     /// Returns the number of waiting jobs, if the executor counts them.
     pub fn queued(&self) -> Option<u64> {
-        contain(|| self.executor().queued()).unwrap_or(None)
+        self.panics.contain(|| self.executor().queued()).flatten()
     }
 
     /// Returns true when no wheel is advanced, or no job run, while the calling thread blocks.
     pub fn need_this_thread(&self) -> bool {
         // An executor that panics needs no thread.
-        let needs = |executor: &dyn Executor| contain(|| executor.needs_this_thread());
+        let needs = |executor: &dyn Executor| {
+            let asked = self.panics.contain(|| executor.needs_this_thread());
+            asked.unwrap_or(false)
+        };
         // Wheels are advanced here, or expired tasks of the timer run here.
-        if (self.advances_here)() || needs(&*self.of_timer).unwrap_or(false) {
+        if (self.advances_here)() || needs(&*self.of_timer) {
             return true;
         }
         match &self.of_owner {
-            Some(own) => needs(&**own).unwrap_or(false),
+            Some(own) => needs(&**own),
             None => false,
         }
     }

@@ -204,9 +204,9 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// Calls `hook` with the message of each panic of a task, a waker, an owner of wheels, or the
-    /// clock on the reaper, on the thread that panicked, after the program's panic hook. A panic of
-    /// an executor is contained, but not reported.
+    /// Calls `hook` with the message of each panic of a task, a waker, an owner of wheels, an
+    /// executor, or the clock on the reaper, on the thread that panicked, after the program's panic
+    /// hook.
     pub fn on_panic(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.driver.config.on_panic = PanicHook::new(hook);
         self
@@ -280,6 +280,7 @@ impl SystemTimerBuilder {
             driver.workers = Some(workers.clone());
             driver.executors = Executors::of_timer(workers);
         }
+        driver.executors.report_to(driver.config.on_panic.clone());
         // The reaper is a task, or else a thread.
         #[cfg(feature = "tokio")]
         if let Some(runtime) = self.runtime {

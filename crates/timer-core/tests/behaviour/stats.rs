@@ -8,9 +8,11 @@ use std::{
     time::Duration,
 };
 
-use timer_core::{ManualTimer, SystemTimer, TickLength, Timer, TimerStats, WheelSize};
+use timer_core::{
+    Executor, Job, ManualTimer, SystemTimer, TickLength, Timer, TimerStats, WheelSize, Workers,
+};
 
-use crate::support::{HOUR, MS};
+use crate::support::{HOUR, Later, MS};
 
 /// Pending, fired, cancelled, cascaded.
 fn counts(stats: &TimerStats) -> [u64; 4] {
@@ -78,4 +80,75 @@ fn cancels_do_not_go_down_while_wheels_go() {
     });
     timer.shutdown(Duration::MAX); // the reaper may be dropping the last wheel
     assert_eq!(timer.stats().cancelled, 20_000);
+}
+
+/// Panics as it is given its first job, which it drops, and as it is asked about its threads.
+#[derive(Debug)]
+struct Panicking(AtomicBool);
+
+impl Executor for Panicking {
+    fn execute(&self, job: Job) {
+        let is_first = !self.0.swap(true, Ordering::Relaxed);
+        assert!(!is_first, "the executor is full");
+        job.run();
+    }
+
+    fn needs_this_thread(&self) -> bool {
+        panic!("the executor knows no threads")
+    }
+}
+
+#[test]
+fn panics_of_executors_are_counted_and_reported() {
+    let (send, said) = mpsc::channel();
+    let timer = SystemTimer::builder()
+        .on_panic(move |message: &str| send.send(message.to_owned()).unwrap())
+        .executor(Panicking(AtomicBool::new(false)))
+        .build()
+        .unwrap();
+    let (send, fired) = mpsc::channel();
+    for number in 0..2 {
+        let send = send.clone();
+        timer
+            .schedule(MS, move || send.send(number).unwrap())
+            .unwrap();
+        assert_eq!(fired.recv().unwrap(), number);
+    }
+    timer.shutdown(Duration::MAX); // the reaper is done counting
+    assert!(!timer.driver().executors().need_this_thread());
+    let said: Vec<_> = said.try_iter().collect();
+    assert_eq!(
+        said,
+        ["the executor is full", "the executor knows no threads"]
+    );
+    assert_eq!(timer.stats().panics, 2);
+}
+
+/// Whatever runs it: workers of the timer's, an executor, or the advancing thread.
+#[test]
+fn panics_of_jobs_are_counted_once() {
+    let panics = || Job::new(|| panic!("a job that contains nothing"));
+    let manual = ManualTimer::new();
+    manual.driver().execute(panics());
+    assert_eq!(manual.stats().panics, 1);
+
+    let later = Later::default();
+    let timer = SystemTimer::builder()
+        .executor(later.clone())
+        .build()
+        .unwrap();
+    timer.driver().execute(panics());
+    assert_eq!(later.run(), 1);
+    assert_eq!(timer.stats().panics, 1);
+
+    // Workers count what a program hands them, a timer what it hands to its own.
+    let workers = Workers::start("workers", 1).unwrap();
+    let timer = SystemTimer::new().unwrap();
+    workers.execute(panics());
+    timer.driver().execute(panics());
+    workers.close();
+    workers.execute(panics()); // closed: it runs here
+    workers.join(Duration::MAX);
+    timer.shutdown(Duration::MAX);
+    assert_eq!((workers.panicked(), timer.stats().panics), (2, 1));
 }
