@@ -90,6 +90,78 @@ impl Add<Duration> for Moment {
 /// counted ([`TimerStats::panics`](crate::TimerStats::panics)) and reported, and the reaper tries
 /// again 100 ms later. After a run of a periodic task it counts as that task's, and the run as one
 /// that took no time.
+///
+/// # Deadlines of the wall clock
+/// A timer on the machine's wall clock takes deadlines such as `expires_at` of a token: a
+/// `SystemTime` becomes a moment. The wall clock can be set. Set ahead, deadlines come sooner; set
+/// back, this clock stands still until it is overtaken, and so does every delay.
+///
+/// ```
+/// use std::{
+///     sync::atomic::{AtomicU64, Ordering},
+///     time::{Duration, SystemTime, UNIX_EPOCH},
+/// };
+/// use timer_core::{Clock, Moment, SystemTimer, Timer};
+///
+/// /// The wall clock since the Unix epoch, which never goes back: the latest time that it showed.
+/// #[derive(Debug, Default)]
+/// struct WallClock(AtomicU64);
+///
+/// fn moment(time: SystemTime) -> Moment {
+///     Moment::default() + time.duration_since(UNIX_EPOCH).unwrap_or_default()
+/// }
+///
+/// impl Clock for WallClock {
+///     fn now_ns(&self) -> u64 {
+///         let now_ns = moment(SystemTime::now()).as_nanos();
+///         self.0.fetch_max(now_ns, Ordering::AcqRel).max(now_ns)
+///     }
+///     fn sleep_max(&self) -> Option<Duration> {
+///         Some(Duration::from_secs(1)) // it may be set ahead while a thread sleeps
+///     }
+/// }
+///
+/// let timer = SystemTimer::builder().clock(WallClock::default()).build()?;
+/// let expires_at = SystemTime::now() + Duration::from_millis(5); // it came with the token
+/// let (send, fired) = std::sync::mpsc::channel();
+/// timer.schedule_at(moment(expires_at), move || send.send(SystemTime::now()).unwrap())?;
+/// assert!(fired.recv()? >= expires_at);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Time in suspend
+/// The standard library has no clock that both counts the time in which the machine is suspended
+/// and cannot be set: on Linux its `Instant` is `CLOCK_MONOTONIC`, which stands still meanwhile.
+/// Linux has `CLOCK_BOOTTIME`, which the crate `rustix` reads. A deadline that passes during a
+/// suspend is then found when the machine wakes, within [`sleep_max`](Self::sleep_max). (No thread
+/// wakes the machine.)
+///
+/// ```
+/// # #[cfg(target_os = "linux")] {
+/// use std::time::Duration;
+/// use rustix::time::{ClockId, clock_gettime}; // rustix = { version = "1", features = ["time"] }
+/// use timer_core::{Clock, SystemTimer, Timer};
+///
+/// /// The time since the machine booted, suspended or not.
+/// #[derive(Debug)]
+/// struct BootClock;
+///
+/// impl Clock for BootClock {
+///     fn now_ns(&self) -> u64 {
+///         let now = clock_gettime(ClockId::Boottime);
+///         now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+///     }
+///     fn sleep_max(&self) -> Option<Duration> {
+///         Some(Duration::from_secs(1)) // a thread's sleep counts no suspend
+///     }
+/// }
+///
+/// let timer = SystemTimer::builder().clock(BootClock).build().unwrap();
+/// let (send, fired) = std::sync::mpsc::channel();
+/// timer.schedule(Duration::from_millis(5), move || send.send(()).unwrap()).unwrap();
+/// fired.recv().unwrap();
+/// # }
+/// ```
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Returns the nanoseconds since the clock's origin, below `u64::MAX` (584 years), which is
     /// [`Moment::NEVER`]. It may be called under the lock of a wheel, and must not call the timer.
@@ -105,8 +177,9 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Returns the longest time that a thread may sleep before it must look at this clock again,
-    /// while it waits for one of its moments. `None`, the default, is for a clock that keeps step
-    /// with a sleeping thread.
+    /// while it waits for one of its moments: a jump ahead is found at most this much later. While
+    /// anything is pending the reaper wakes that often. `None`, the default, is for a clock that
+    /// keeps step with a sleeping thread.
     fn sleep_max(&self) -> Option<Duration> {
         None
     }

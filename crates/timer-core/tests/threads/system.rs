@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
     sync::{
         Arc, Barrier, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
     thread,
@@ -509,4 +509,65 @@ fn a_turn_that_panicked_is_made_up_for() {
     timer.shutdown(Duration::MAX);
     assert_eq!(owner.fired.load(SeqCst), 101, "told of the end");
     assert!(!driver.attach(&owner, &owner.shards));
+}
+
+/// A wall clock that the test sets: it never goes back, and jumps ahead while threads sleep.
+#[derive(Clone, Debug, Default)]
+struct SetByHand {
+    shows_ns: Arc<AtomicU64>,
+    latest_ns: Arc<AtomicU64>,
+    reads: Arc<AtomicU64>,
+}
+
+impl SetByHand {
+    fn set(&self, shows: Duration) {
+        self.shows_ns.store(shows.as_nanos() as u64, SeqCst);
+    }
+
+    /// Blocks until the reaper has read it twice more: once for a round, once to plan the next.
+    fn wait_until_read(&self) {
+        let until = self.reads.load(SeqCst) + 2;
+        while self.reads.load(SeqCst) < until {
+            thread::yield_now(); // for ever, if the reaper slept on
+        }
+    }
+}
+
+impl Clock for SetByHand {
+    fn now_ns(&self) -> u64 {
+        let now_ns = self.shows_ns.load(SeqCst);
+        self.reads.fetch_add(1, SeqCst);
+        self.latest_ns.fetch_max(now_ns, SeqCst).max(now_ns)
+    }
+
+    fn sleep_max(&self) -> Option<Duration> {
+        Some(MS)
+    }
+}
+
+#[test]
+fn wall_clock_that_is_set_fires_late_never_early() {
+    let clock = SetByHand::default();
+    let timer = SystemTimer::builder().clock(clock.clone()).build().unwrap();
+    let (send, fired) = mpsc::channel();
+    clock.set(10 * HOUR);
+    for hours in [11, 12] {
+        let send = send.clone();
+        let deadline = Moment::default() + hours * HOUR;
+        timer
+            .schedule_at(deadline, move || send.send(hours).unwrap())
+            .unwrap();
+    }
+    // Set back it stands still, set ahead the reaper finds the deadline in its sleep.
+    clock.set(9 * HOUR);
+    assert_eq!(timer.now(), Moment::default() + 10 * HOUR);
+    clock.wait_until_read();
+    assert!(fired.try_recv().is_err());
+    clock.set(11 * HOUR);
+    assert_eq!(fired.recv().unwrap(), 11);
+    clock.set(HOUR);
+    clock.wait_until_read();
+    assert!(fired.try_recv().is_err());
+    clock.set(13 * HOUR);
+    assert_eq!(fired.recv().unwrap(), 12);
 }
