@@ -7,6 +7,7 @@ use crate::{driver::shards::MAX_SHARDS, sync::HandedBack};
 
 pub(crate) mod any;
 pub(crate) mod delay_queue;
+pub(crate) mod interval;
 pub(crate) mod manual;
 pub(crate) mod periodic;
 pub(crate) mod sleep;

@@ -9,7 +9,8 @@ use crate::{
     observe::TimerStats,
     timers::{
         ScheduleError, TimerError, TimerTask,
-        periodic::{self, Interval, Pace, Periodic},
+        interval::Interval,
+        periodic::{self, Pace, Periodic},
         sleep::Sleep,
         task_timer::{AtShutdown, TaskTimer, TimerInner},
     },

@@ -1,0 +1,96 @@
+//! [`Interval`]: ticks to be awaited, a [`Sleep`] that each tick resets.
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use crate::{
+    driver::clock::{Moment, later_ns},
+    timers::{TimerError, periodic::Pace, sleep::Sleep, task_timer::TimerInner},
+};
+
+/// Yields a tick each period. Made by [`Timer::interval`](crate::Timer::interval). `Send`, `Sync`
+/// and `Unpin`, for any runtime.
+///
+/// A tick is due a whole number of periods after the first, to the nanosecond, however late the
+/// others were taken. Ticks that were not taken before the next was due are skipped, as the starts
+/// of a task at a fixed rate are. For other beats use [`Timer::sleep_until`]. A tick costs as much
+/// as a [`Sleep`], and its wakers run where those of a `Sleep` run.
+///
+/// [`Timer::sleep_until`]: crate::Timer::sleep_until
+///
+/// ```
+/// use std::{pin::pin, task::{Context, Poll, Waker}, time::Duration};
+/// use timer_core::{ManualTimer, Timer};
+///
+/// let timer = ManualTimer::new();
+/// let mut context = Context::from_waker(Waker::noop()); // your runtime's
+/// let ms = Duration::from_millis(1);
+/// let began = timer.now();
+/// let mut beat = timer.interval(10 * ms)?;
+///
+/// assert!(beat.poll_tick(&mut context).is_pending());
+/// timer.advance(35 * ms);
+/// assert_eq!(beat.poll_tick(&mut context), Poll::Ready(Ok(began + 10 * ms)));
+/// assert!(beat.poll_tick(&mut context).is_pending()); // 20 and 30 were skipped
+/// timer.advance(5 * ms);
+/// assert_eq!(beat.poll_tick(&mut context), Poll::Ready(Ok(began + 40 * ms)));
+/// # Ok::<(), timer_core::TimerError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "it ticks when polled"]
+pub struct Interval {
+    sleep: Sleep,
+    /// The moment at which the next tick is due.
+    next_ns: u64,
+    period: Duration,
+}
+
+impl Interval {
+    pub(crate) fn new(timer: &TimerInner, period: Duration) -> Result<Self, TimerError> {
+        if period.is_zero() {
+            return Err(TimerError::ZeroPeriod);
+        }
+        let next_ns = later_ns(timer.driver.now_ns(), period);
+        Ok(Interval {
+            sleep: Sleep::until(timer, next_ns),
+            next_ns,
+            period,
+        })
+    }
+
+    /// Begins a new beat: the next tick is due a period from now.
+    pub fn reset(&mut self) {
+        self.next_ns = later_ns(self.sleep.now_ns(), self.period);
+        self.sleep.reset_to(Moment::from_nanos(self.next_ns));
+    }
+
+    /// Waits for the next tick, and yields the moment at which it was due, on the timer's clock.
+    ///
+    /// # Cancel safety
+    /// A dropped call takes no tick: the next call waits for the same one.
+    ///
+    /// # Errors
+    /// Returns an error as a [`Sleep`] does, when the tick is not due yet. Called again, it waits
+    /// for the same tick.
+    pub async fn tick(&mut self) -> Result<Moment, TimerError> {
+        poll_fn(|context| self.poll_tick(context)).await
+    }
+
+    /// Polls for the next tick, from another future's poll.
+    ///
+    /// # Errors
+    /// Returns an error as [`tick`](Self::tick) does.
+    pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<Moment, TimerError>> {
+        ready!(Pin::new(&mut self.sleep).poll(context))?;
+        // The next one in the future: missed ticks are skipped.
+        let due_ns = self.next_ns;
+        let now_ns = self.sleep.now_ns();
+        self.next_ns = Pace::Rate(self.period).next_ns(due_ns, now_ns);
+        self.sleep.reset_to(Moment::from_nanos(self.next_ns));
+        Poll::Ready(Ok(Moment::from_nanos(due_ns)))
+    }
+}
