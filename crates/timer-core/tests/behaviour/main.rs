@@ -13,6 +13,7 @@ mod clocks;
 mod delay_queue;
 mod errors;
 mod in_flight;
+mod interval;
 mod kafka_regressions;
 mod sleep;
 mod stats;

@@ -308,60 +308,6 @@ fn a_timeout_ends_with_the_future_or_its_time() {
     );
 }
 
-/// Ticks not taken in time fall out; a wait that is dropped takes none; a reset begins anew.
-#[test]
-fn an_interval_ticks_each_period_from_the_call() {
-    let (timer, task) = setup();
-    timer.advance(7 * MS);
-    let mut beat = timer.interval(10 * MS).unwrap();
-    for due in [17, 27] {
-        assert!(tick(&mut beat, &task).is_pending());
-        assert!(tick(&mut beat, &task).is_pending());
-        timer.advance(10 * MS);
-        assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(due)));
-    }
-    timer.advance(25 * MS); // it is 52
-    assert_eq!(
-        (task.times(), tick(&mut beat, &task)),
-        (2, Poll::Ready(Ok(37)))
-    );
-    assert!(task.poll(&mut pin!(beat.tick())).is_pending()); // and dropped
-    timer.advance(5 * MS);
-    assert_eq!(
-        task.poll(&mut pin!(beat.tick())),
-        Poll::Ready(Ok(Moment::from_nanos(57_000_000)))
-    );
-    beat.reset();
-    timer.advance(7 * MS);
-    beat.reset();
-    assert!(tick(&mut beat, &task).is_pending());
-    timer.advance(9 * MS);
-    assert_eq!((task.times(), tick(&mut beat, &task)), (3, Poll::Pending));
-    timer.advance(MS);
-    assert_eq!(
-        (task.times(), tick(&mut beat, &task)),
-        (4, Poll::Ready(Ok(74)))
-    );
-}
-
-#[test]
-fn an_interval_of_a_closed_timer_is_an_error() {
-    let (timer, task) = setup();
-    assert_eq!(
-        timer.interval(Duration::ZERO).unwrap_err(),
-        TimerError::ZeroPeriod
-    );
-    let mut beat = timer.interval(10 * MS).unwrap();
-    assert!(tick(&mut beat, &task).is_pending());
-    timer.pass(10 * MS);
-    timer.shutdown(Duration::MAX);
-    assert_eq!(
-        (task.times(), tick(&mut beat, &task)),
-        (1, Poll::Ready(Ok(10)))
-    ); // it was due
-    assert_eq!(tick(&mut beat, &task), Poll::Ready(Err(CLOSED)));
-}
-
 #[test]
 fn a_sleep_takes_32_bytes_and_no_allocation() {
     fn anywhere<T: Send + Sync + Unpin + 'static>() {}
