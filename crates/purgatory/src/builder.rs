@@ -277,6 +277,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     ///
     /// # Errors
     /// - [`BuildError::Closed`] if the shared timer was shut down,
+    /// - [`BuildError::Forked`] if this process was forked since the shared timer was built,
     /// - [`BuildError::Thread`] if a thread cannot be spawned for its own timer,
     /// - [`BuildError::Shards`] if the number of [`shards`](Self::shards) is out of bounds.
     pub fn build(self) -> Result<Purgatory<K, O>, BuildError> {

@@ -233,7 +233,8 @@ pub enum WaitError {
     Refused(RefusedReason),
     /// The thread must not block, since the end of the wait may need it: it runs a check, a
     /// callback or a timer's task, or it runs the tasks of a tokio runtime on which the timer or
-    /// the executor is. Await the future there, or block in `spawn_blocking`.
+    /// the executor is. Await the future there, or block in `spawn_blocking`. In a child of `fork`
+    /// every thread is refused: the timer's threads are in the parent.
     MustNotBlock,
 }
 

@@ -200,9 +200,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             take_backs: AtomicU64::new(0),
         });
         if core.driver().attach(&core, &core.shards) {
-            Ok(core)
-        } else {
-            Err(BuildError::Closed)
+            return Ok(core);
+        }
+        // A shared timer that was shut down, or whose threads another process has.
+        match core.driver().is_inherited() {
+            true => Err(BuildError::Forked),
+            false => Err(BuildError::Closed),
         }
     }
 

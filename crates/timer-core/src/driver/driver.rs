@@ -16,6 +16,7 @@ use crate::{
         config::{Config, PanicHook},
         executor::{Job, Threads, Workers, on_timer_thread},
         executors::Executors,
+        home::Home,
         reaper::{Attached, Rounds, Shared},
         shards::{ShardState, Shards, Wake, WheelOwner},
     },
@@ -145,6 +146,17 @@ impl Driver {
         }
     }
 
+    /// Notes that the reaper belongs to this process.
+    pub(crate) fn is_at_home(&mut self) {
+        self.executors.home = Home::here();
+    }
+
+    /// Returns true in a child of `fork`, which has none of the timer's threads. A system call, but
+    /// none on a manual timer.
+    pub fn is_inherited(&self) -> bool {
+        self.executors.home.is_elsewhere()
+    }
+
     /// Returns true after shutdown.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
@@ -180,9 +192,12 @@ impl Driver {
     }
 
     /// Attaches an owner, whose `shards` are advanced from now on, until it is dropped. Nothing may
-    /// lie on them yet. False after shutdown. O(1) on average.
+    /// lie on them yet. False after shutdown, and in a child of `fork`. O(1) on average.
     #[must_use = "after shutdown nothing is attached"]
     pub fn attach<S: ShardState>(&self, owner: &Arc<impl WheelOwner>, shards: &Shards<S>) -> bool {
+        if self.is_inherited() {
+            return false;
+        }
         let wheels: Weak<dyn WheelOwner> = Arc::downgrade(owner) as _;
         self.reaper.shared.attach(Attached {
             wheels,

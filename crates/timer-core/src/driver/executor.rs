@@ -14,7 +14,7 @@ use std::{
 };
 
 use crate::{
-    driver::config::Panics,
+    driver::{config::Panics, home::Home},
     panics::contain,
     sync::{self, JoinHandle, Latch, plain::Mutex, spawn, thread_local},
 };
@@ -113,6 +113,7 @@ impl Executor for Inline {
 pub(super) struct Threads {
     handles: sync::Mutex<Vec<JoinHandle<()>>>,
     running: Latch,
+    home: Home,
 }
 
 /// Limits this long join the threads, so that their thread-locals are dropped, too.
@@ -123,6 +124,7 @@ impl Threads {
         Threads {
             handles: sync::Mutex::new(Vec::new()),
             running: Latch::default(),
+            home: Home::here(),
         }
     }
 
@@ -141,8 +143,12 @@ impl Threads {
         Ok(())
     }
 
-    /// Waits until the threads have ended, for at most `limit`; returns how many have not.
+    /// Waits until the threads have ended, for at most `limit`; returns how many have not. A child
+    /// of `fork` has none of them to wait for, and std's `join` would panic.
     pub(super) fn join(&self, limit: Duration) -> usize {
+        if self.home.is_elsewhere() {
+            return self.running.wait(Duration::ZERO);
+        }
         // With a limit only the end of the work is waited for.
         if limit < UNLIMITED {
             return self.running.wait(limit);
@@ -247,7 +253,8 @@ impl Workers {
     }
 
     /// Waits until the workers have finished, after [`close`](Self::close), for at most `limit`;
-    /// returns how many have not. A timer's thread must not call it without a limit.
+    /// returns how many have not. A timer's thread must not call it without a limit. In a child of
+    /// `fork`, which has none of these threads, it does not wait.
     pub fn join(&self, limit: Duration) -> usize {
         self.threads.join(limit)
     }

@@ -8,6 +8,7 @@ use crate::{
     driver::{
         config::{Config, PanicHook, Panics},
         executor::{Executor, Inline, JOB_TASKS, Job},
+        home::Home,
     },
     sync::{Mutex, MutexGuard},
     wheel::timing_wheel::DueTask,
@@ -23,6 +24,8 @@ pub struct Executors {
     timer_runs_in_place: bool,
     /// True on a thread that advances the timer's wheels between two of its tasks.
     pub(super) advances_here: fn() -> bool,
+    /// The process in which the wheels are advanced.
+    pub(super) home: Home,
     /// The timer's: all owners have the same.
     panics: Arc<Panics>,
 }
@@ -35,6 +38,7 @@ impl Executors {
             of_owner: None,
             timer_runs_in_place: false,
             advances_here: || false,
+            home: Home::default(),
             panics: Arc::default(),
         }
     }
@@ -92,8 +96,12 @@ impl Executors {
         self.panics.contain(|| self.executor().queued()).flatten()
     }
 
-    /// Returns true when no wheel is advanced, or no job run, while the calling thread blocks.
+    /// Returns true when no wheel is advanced, or no job run, while the calling thread blocks; in a
+    /// child of `fork` none ever is.
     pub fn need_this_thread(&self) -> bool {
+        if self.home.is_elsewhere() {
+            return true;
+        }
         // An executor that panics needs no thread.
         let needs = |executor: &dyn Executor| {
             let asked = self.panics.contain(|| executor.needs_this_thread());

@@ -243,14 +243,16 @@ impl<S> ShardGuard<'_, S> {
         TimerHandle::new(self.unlocked.shard, id)
     }
 
-    /// Notes that the wheel was given work that is due at this tick (Wake before).
+    /// Notes that the wheel was given work that is due at this tick (Wake before). Returns true if
+    /// the reaper is woken for it, once the lock is released.
     #[inline]
-    pub fn work_at(&mut self, due_tick: u64) {
-        if due_tick < self.guard.wake_before_tick {
-            // The signal is sent once the lock is released.
+    pub fn work_at(&mut self, due_tick: u64) -> bool {
+        let is_earlier = due_tick < self.guard.wake_before_tick;
+        if is_earlier {
             self.guard.wake_before_tick = due_tick;
             self.unlocked.has_earlier_work = true;
         }
+        is_earlier
     }
 
     /// Notes that the reaper advanced the wheel, which next has work at this tick.

@@ -15,6 +15,9 @@ pub(crate) mod system;
 pub(crate) mod task_timer;
 pub(crate) mod timer;
 
+/// The message of [`BuildError::Forked`] and [`TimerError::Forked`].
+const FORKED: &str = "the timer's threads are in the process that this one was forked from";
+
 /// A task that runs when its time has come. Every `FnOnce()` is one.
 ///
 /// It runs on the timer's executor, with nothing of the timer locked, so it may schedule and
@@ -46,6 +49,8 @@ pub enum BuildError {
     Shards(usize),
     /// The timer, or the runtime that it is on, has been shut down.
     Closed,
+    /// The shared timer was built before this process was forked, and has no thread in it.
+    Forked,
     /// The tokio runtime of the timer was built without time (`enable_time`). tokio panics then;
     /// the panic is contained, but the program's panic hook sees it.
     #[cfg(feature = "tokio")]
@@ -60,6 +65,7 @@ impl fmt::Display for BuildError {
                 write!(f, "{count} shards: not a power of two in 1..={MAX_SHARDS}")
             }
             BuildError::Closed => f.write_str("the timer or its runtime has been shut down"),
+            BuildError::Forked => f.write_str(FORKED),
             #[cfg(feature = "tokio")]
             BuildError::NoTime => f.write_str("the tokio runtime was built without `enable_time`"),
         }
@@ -126,6 +132,10 @@ impl<T> From<ScheduleError<T>> for TimerError {
 pub enum TimerError {
     /// The timer has been shut down.
     Closed,
+    /// The timer was built before this process was forked, and has no thread in it: build another
+    /// one here. Found when a task or sleep would have to wake a thread, and from then on; one that
+    /// is due after others that were pending at the fork is accepted, and never fires.
+    Forked,
     /// A shard of the timer, or the queue, holds this many pending tasks, and takes no more.
     Full {
         /// The number of those tasks.
@@ -155,6 +165,7 @@ impl fmt::Display for TimerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TimerError::Closed => f.write_str("the timer has been shut down"),
+            TimerError::Forked => f.write_str(FORKED),
             TimerError::Full { limit } => write!(f, "{limit} tasks are pending already"),
             TimerError::ZeroPeriod => f.write_str("a period must be above zero"),
             TimerError::Elapsed => f.write_str("the time is up"),

@@ -281,6 +281,7 @@ impl SystemTimerBuilder {
             driver.executors = Executors::of_timer(workers);
         }
         driver.executors.report_to(driver.config.on_panic.clone());
+        driver.is_at_home();
         // The reaper is a task, or else a thread.
         #[cfg(feature = "tokio")]
         if let Some(runtime) = self.runtime {

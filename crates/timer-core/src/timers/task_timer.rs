@@ -360,7 +360,7 @@ impl<T: Send + 'static> Tasks<T> {
         let mut shard = self.shards.lock(thread_slot());
         if shard.closed {
             drop(shard);
-            return Err(ScheduleError::new(task, TimerError::Closed));
+            return Err(self.refuse(task));
         }
         // After an idle time the wheel lags behind the present.
         shard.wheel.catch_up(ticks.now);
@@ -371,8 +371,32 @@ impl<T: Send + 'static> Tasks<T> {
             ScheduleError::new(task, reason)
         })?;
         // Earlier work than the reaper expects wakes it, after unlocking (Wake before).
-        shard.work_at(scheduled.due);
+        if shard.work_at(scheduled.due) && self.driver.is_inherited() {
+            // No thread wakes in a child of `fork`: this one is refused, and all that follow.
+            if let Some(task) = shard.wheel.cancel(scheduled.id) {
+                drop(shard);
+                self.close();
+                return Err(self.refuse(task));
+            }
+        }
         Ok(shard.handle(scheduled.id))
+    }
+
+    /// Refuses a task: the wheels are closed.
+    #[cold]
+    fn refuse(&self, task: T) -> ScheduleError<T> {
+        let reason = match self.driver.is_inherited() {
+            true => TimerError::Forked,
+            false => TimerError::Closed,
+        };
+        ScheduleError::new(task, reason)
+    }
+
+    /// Closes all shards. Pending tasks can still be taken back.
+    fn close(&self) {
+        for number in 0..self.shards.count() {
+            self.shards.lock(number).closed = true;
+        }
     }
 
     /// Closes all shards and takes the pending tasks out.
@@ -444,9 +468,7 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
     }
 
     fn timer_closed(self: Arc<Self>) {
-        for number in 0..self.shards.count() {
-            self.shards.lock(number).closed = true; // pending tasks can still be taken back
-        }
+        self.close();
         if self.at_shutdown == AtShutdown::Run && !failpoint!(ShutdownWakesNoSleeper) {
             let early = self.close_and_drain();
             self.execute(early.into_iter().collect());

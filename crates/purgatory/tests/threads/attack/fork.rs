@@ -8,15 +8,18 @@ use std::{
     os::unix::process::CommandExt,
     panic::{AssertUnwindSafe, catch_unwind},
     process::{Command, exit},
+    sync::mpsc,
+    time::Duration,
 };
 
 use fork::{Fork, WEXITSTATUS, WIFEXITED, fork, waitpid};
-use purgatory::{Purgatory, when};
+use purgatory::{Purgatory, WaitError, when};
+use timer_core::{BuildError, Periodic, SystemTimer, Timer, TimerError, Workers};
 
 use super::{Books, again, attack, is_again};
 use crate::{
     effort::effort,
-    support::{MINUTE, MS, Park, assert_empty},
+    support::{MINUTE, MS, Park, assert_empty, over},
 };
 
 /// The number of operations parked at the fork.
@@ -70,10 +73,45 @@ fn park_all(purgatory: &Purgatory<u32>, books: &Books, keys: Range<u32>) {
     }
 }
 
+/// In the child an inherited timer refuses work that would have to wake its threads, a blocking
+/// wait that none of them would end, and another purgatory; a shutdown waits for none of them.
+fn use_timer_in_child(timer: &SystemTimer, running: &Periodic, workers: &Workers) {
+    assert!(
+        !running.cancel_and_wait(),
+        "its run is not over, and never is"
+    );
+    for delay in [MS, MINUTE * 120] {
+        let refused = timer.schedule(delay, || unreachable!()).unwrap_err();
+        assert_eq!(refused.reason, TimerError::Forked);
+    }
+    assert!(TimerError::Forked.to_string().contains("forked"));
+    let mut sleep = timer.sleep(MS);
+    assert_eq!(over(&mut sleep), Err(TimerError::Forked));
+    let tasks = timer.with_handler(|_: u32| ());
+    let refused = tasks.schedule(MS, 7).unwrap_err();
+    assert_eq!(refused.reason, TimerError::Forked);
+    assert_eq!(refused.into_task(), 7);
+    let built = Purgatory::<u32>::builder("child").timer(timer).build();
+    assert!(matches!(built, Err(BuildError::Forked)));
+    let left = timer.shutdown(Duration::MAX);
+    assert_eq!((left.unfired.len(), left.threads), (1, 2));
+    assert!(timer.schedule(MS, || ()).is_err());
+    workers.close();
+    assert_eq!(workers.join(Duration::MAX), 1);
+    // One that the child builds has its own threads.
+    let own = SystemTimer::new().unwrap();
+    let (send, fired) = mpsc::channel();
+    own.schedule(MS, move || send.send(()).unwrap()).unwrap();
+    fired.recv().unwrap();
+    assert_eq!(own.shutdown(Duration::MAX).threads, 0);
+}
+
 /// In the child, events and cancels end operations parked before and after the fork; a shutdown
-/// returns at its limit.
+/// does not wait.
 fn use_in_child(purgatory: &Purgatory<u32>, books: &Books) {
     assert!(other_threads().is_empty(), "nothing can expire");
+    let wait = purgatory.wait(&[0], MINUTE * 60, || false);
+    assert_eq!(wait.wait_blocking(), Err(WaitError::MustNotBlock));
     park_all(purgatory, books, PARKED..2 * PARKED);
     for key in 0..2 * PARKED {
         let ended = match key % 2 {
@@ -85,7 +123,7 @@ fn use_in_child(purgatory: &Purgatory<u32>, books: &Books) {
     books.close(|| ());
     assert_empty(purgatory);
     park_all(purgatory, books, 0..1);
-    let left = purgatory.shutdown(MS * 10);
+    let left = purgatory.shutdown(Duration::MAX);
     assert_eq!(
         (left.callbacks, left.threads),
         (1, 2),
@@ -103,10 +141,28 @@ fn a_process_forks() {
     let purgatory = Purgatory::new("forks").unwrap();
     let books = Books::default();
     park_all(&purgatory, &books, 0..PARKED);
+    let timer = SystemTimer::new().unwrap();
+    timer.schedule(MINUTE * 60, || unreachable!()).unwrap();
+    let workers = Workers::start("workers", 1).unwrap();
+    // A run that goes on at each fork.
+    let (release, blocked) = mpsc::channel::<()>();
+    let (begin, begun) = mpsc::channel();
+    let run = move || {
+        begin.send(()).unwrap();
+        _ = blocked.recv();
+    };
+    let running = timer.schedule_at_fixed_rate(MS, MINUTE * 60, run).unwrap();
+    begun.recv().unwrap();
     for _ in 0..effort(5) {
         wait_until_others_sleep();
         in_child(|| use_in_child(&purgatory, &books));
+        in_child(|| use_timer_in_child(&timer, &running, &workers));
     }
+    drop(release);
+    assert!(running.cancel_and_wait());
+    assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 1);
+    workers.close();
+    assert_eq!(workers.join(Duration::MAX), 0);
     // The child of a process at work may have copied a locked shard, and locks of std's, which even
     // `exit` takes: it becomes another program at once.
     let others = Purgatory::new("others").unwrap();

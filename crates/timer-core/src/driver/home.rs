@@ -1,0 +1,39 @@
+//! [`Home`]: the process in which a timer's threads run. A child of `fork` has none of them.
+
+use std::process;
+
+/// The process of a timer's threads, or of its runtime's. Asking costs a system call, so only calls
+/// ask that are about to wait for those threads, or to wake them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Home {
+    /// None as long as there is no thread: a manual timer goes on in every process.
+    process: Option<u32>,
+}
+
+impl Home {
+    /// Returns the calling process.
+    pub(super) fn here() -> Self {
+        Home {
+            process: Some(process::id()),
+        }
+    }
+
+    /// Returns true in a child of `fork`, which has none of the threads.
+    pub(super) fn is_elsewhere(self) -> bool {
+        self.process.is_some_and(|id| id != process::id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn home_is_elsewhere_in_another_process_alone() {
+        let other = Home {
+            process: Some(process::id() ^ 1),
+        };
+        assert!(other.is_elsewhere());
+        assert!(!Home::here().is_elsewhere() && !Home::default().is_elsewhere());
+    }
+}
