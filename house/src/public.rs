@@ -91,6 +91,7 @@ const PUBLIC: [Public; 3] = [
             "Interval",
             "Job",
             "ManualTimer",
+            "MissedTickBehavior",
             "Moment",
             "OutOfBounds",
             "Periodic",

@@ -13,7 +13,7 @@ use std::{collections::VecDeque, sync::Arc};
 use timer_core::{
     Advanced, Job, TimerStats,
     driver::{
-        Due, WheelOwner,
+        Due, ShardLook, WheelOwner,
         sync::{Latch, UnderWay},
     },
 };
@@ -84,8 +84,8 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         self.shards.add_to(stats);
     }
 
-    fn next_due(&self, shard: usize) -> Option<u64> {
-        self.shards.next_due(shard)
+    fn look(&self, shard: usize) -> ShardLook {
+        self.shards.look(shard)
     }
 
     fn timer_closed(self: Arc<Self>) {

@@ -44,7 +44,7 @@ use crate::wheel::geometry::OutOfBounds;
 pub struct Moment(u64);
 
 impl Moment {
-    /// The end of time. No timer's clock shows it, however far it is advanced, so a deadline at it is
+    /// The end of time. No timer's clock shows it, however far it is advanced: a deadline at it is
     /// never reached.
     pub const NEVER: Moment = Moment(u64::MAX);
 

@@ -29,8 +29,8 @@ use crate::{
 /// The thread or task that advances the wheels; a manual timer has none.
 pub(crate) struct Reaper {
     pub(crate) shared: Arc<Shared>,
-    /// Wakes it.
-    pub(super) wake: Wake,
+    /// Wakes it, or marks shards of a manual timer.
+    pub(crate) wake: Wake,
     threads: Threads,
 }
 
@@ -188,7 +188,8 @@ impl Driver {
         };
         // Their signal wakes this driver's reaper.
         let cancelled = self.reaper.shared.cancelled.clone();
-        Shards::new(count, self.reaper.wake.clone(), cancelled, make_shard)
+        let wake = self.reaper.wake.clone();
+        Shards::new(count, wake, config.manual, cancelled, make_shard)
     }
 
     /// Attaches an owner, whose `shards` are advanced from now on, until it is dropped. Nothing may
@@ -199,11 +200,23 @@ impl Driver {
             return false;
         }
         let wheels: Weak<dyn WheelOwner> = Arc::downgrade(owner) as _;
-        self.reaper.shared.attach(Attached {
+        let is_attached = self.reaper.shared.attach(Attached {
             wheels,
             shard_count: shards.count(),
             signal: shards.signal.clone(),
-        })
+        });
+        // A reaper learns of the owner by its first signal.
+        if self.config.manual {
+            self.wake();
+        }
+        is_attached
+    }
+
+    /// Wakes the reaper.
+    fn wake(&self) {
+        if let Some(wake) = &self.reaper.wake {
+            wake.wake();
+        }
     }
 
     /// Returns true on a reaper or worker of any timer, and in a runtime's task while it does their
@@ -249,9 +262,7 @@ impl Driver {
     /// Ends the rounds of the reaper, and attaches no more owners.
     fn close(&self) {
         self.reaper.shared.close();
-        if let Some(wake) = &self.reaper.wake {
-            wake();
-        }
+        self.wake();
     }
 
     /// Attaches no more, closes all owners, calls `take` before the workers are closed, and waits

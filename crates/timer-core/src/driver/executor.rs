@@ -186,7 +186,7 @@ pub struct Workers {
     queue: Arc<Queue>,
     count: usize,
     threads: Threads,
-    /// Those of jobs that no timer handed over.
+    /// Counts panics of jobs that no timer handed over.
     panics: Arc<Panics>,
 }
 

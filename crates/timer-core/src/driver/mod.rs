@@ -16,7 +16,7 @@
 //! };
 //! use timer_core::{
 //!     Advanced, DueTask, ManualTimer, Timer, TimingWheel,
-//!     driver::{Shards, WheelOwner},
+//!     driver::{ShardLook, Shards, WheelOwner},
 //! };
 //!
 //! struct Numbers {
@@ -33,8 +33,8 @@
 //!         advanced
 //!     }
 //!     fn round_over(self: Arc<Self>) {} // what is due could go to the driver's executor here
-//!     fn next_due(&self, shard: usize) -> Option<u64> {
-//!         self.wheels.next_due(shard)
+//!     fn look(&self, shard: usize) -> ShardLook {
+//!         self.wheels.look(shard)
 //!     }
 //!     fn timer_closed(self: Arc<Self>) {}
 //! }
@@ -53,6 +53,7 @@
 //! assert_eq!(*numbers.due.lock().unwrap(), [7]);
 //! ```
 
+pub(crate) mod agenda;
 pub(crate) mod clock;
 pub(crate) mod config;
 #[expect(clippy::module_inception, reason = "the folder is named after it")]
@@ -69,7 +70,7 @@ pub(crate) mod tokio;
 pub use self::config::Config;
 pub use self::driver::Driver;
 pub use self::executors::{Due, DueQueue, Executors};
-pub use self::shards::{ShardGuard, ShardState, Shards, WheelOwner, default_shards};
+pub use self::shards::{ShardGuard, ShardLook, ShardState, Shards, WheelOwner, default_shards};
 #[cfg(feature = "tokio")]
 pub use self::tokio::runs_tasks_here;
 #[cfg(feature = "metrics")]

@@ -36,30 +36,8 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    fn is_alive(&self) -> bool {
+    pub(super) fn is_alive(&self) -> bool {
         self.wheels.strong_count() > 0
-    }
-
-    fn upgrade(&self) -> Option<LiveOwner> {
-        Some(LiveOwner {
-            wheels: self.wheels.upgrade()?,
-            shard_count: self.shard_count,
-        })
-    }
-}
-
-/// An owner of wheels that is kept alive for now.
-pub(crate) struct LiveOwner {
-    pub(crate) wheels: Arc<dyn WheelOwner>,
-    pub(crate) shard_count: usize,
-}
-
-impl LiveOwner {
-    /// Returns the tick at which any of its shards next has work.
-    pub(crate) fn next_due(&self) -> Option<u64> {
-        (0..self.shard_count)
-            .filter_map(|shard| self.wheels.next_due(shard))
-            .min()
     }
 }
 
@@ -67,7 +45,7 @@ impl LiveOwner {
 #[derive(Default)]
 struct Owners {
     all: Vec<Attached>,
-    /// Owners that the reaper has not seen yet.
+    /// Owners that the reaper, or the manual timer, has not seen yet.
     arrivals: Vec<Attached>,
     /// Dropped owners are swept out when there are this many.
     sweep_at: usize,
@@ -112,8 +90,8 @@ impl Shared {
             owners.arrivals.retain(Attached::is_alive);
             owners.sweep_at = 2 * owners.all.len() + 16;
         }
-        // Without a reaper no arrival would ever be taken in.
-        if attached.signal.has_reaper() {
+        // Without a reaper or a manual timer no arrival would ever be taken in.
+        if attached.signal.is_heard() {
             owners.arrivals.push(attached.clone());
         }
         owners.all.push(attached);
@@ -135,9 +113,15 @@ impl Shared {
     }
 
     /// Returns all owners, in the order in which they were attached.
-    pub(crate) fn owners(&self) -> Vec<LiveOwner> {
+    fn owners(&self) -> Vec<Arc<dyn WheelOwner>> {
         let owners = self.owners.lock();
-        owners.all.iter().filter_map(Attached::upgrade).collect()
+        let all = owners.all.iter();
+        all.filter_map(|owner| owner.wheels.upgrade()).collect()
+    }
+
+    /// Takes the owners that a manual timer has not seen yet.
+    pub(super) fn take_arrivals(&self) -> Vec<Attached> {
+        std::mem::take(&mut self.owners.lock().arrivals)
     }
 
     /// Counts a contained panic of the reaper's, and calls the timer's hook.
@@ -149,18 +133,8 @@ impl Shared {
     /// Closes the wheels of all owners. A panic of one is reported, and does not reach the next.
     pub(super) fn close_owners(&self, on_panic: &PanicHook) {
         for owner in self.owners() {
-            if let Err(panicked) = contain(|| owner.wheels.timer_closed()) {
+            if let Err(panicked) = contain(|| owner.timer_closed()) {
                 self.report_panic(on_panic, &panicked);
-            }
-        }
-    }
-
-    /// Advances the shards of an owner that are due, for a timer that has no reaper.
-    pub(crate) fn advance_due(&self, owner: &LiveOwner, now_tick: u64) {
-        for shard in 0..owner.shard_count {
-            let next_due = owner.wheels.next_due(shard);
-            if next_due.is_some_and(|due| due <= now_tick) {
-                self.count(owner.wheels.advance(shard, now_tick));
             }
         }
     }
@@ -179,7 +153,7 @@ impl Shared {
         let owners = self.owners();
         let mut living = TimerStats::default();
         for owner in &owners {
-            owner.wheels.add_to(&mut living);
+            owner.add_to(&mut living);
         }
         let mut counts = self.counts.lock();
         let cancelled = living.cancelled + self.cancelled.load(Ordering::Relaxed);

@@ -8,6 +8,9 @@
 //!   that gives the shard earlier work lowers the tick and, after unlocking, signals. So no earlier
 //!   arrival is missed, and no later one wakes the reaper. When tasks are cancelled the tick stays,
 //!   and costs at most one needless visit.
+//!
+//! A manual timer has no reaper. It learns by the signal which shards were locked (Marked, in
+//! `driver/agenda`).
 
 use std::{
     ops::{Deref, DerefMut},
@@ -37,8 +40,9 @@ pub trait WheelOwner: Send + Sync + 'static {
     /// shards. Called with nothing locked.
     fn round_over(self: Arc<Self>);
 
-    /// Returns the tick at which a shard next has work.
-    fn next_due(&self, shard: usize) -> Option<u64>;
+    /// Looks at a shard ([`Shards::look`]), for a manual timer. Called under a lock of the timer's,
+    /// so it must not call the timer.
+    fn look(&self, shard: usize) -> ShardLook;
 
     /// Adds the counts of pending and of cancelled tasks; nothing by default. O(shards).
     fn add_to(&self, _stats: &mut TimerStats) {}
@@ -46,6 +50,15 @@ pub trait WheelOwner: Send + Sync + 'static {
     /// Closes the wheels after the timer's shutdown: nothing expires any more. User code that
     /// follows from it runs where jobs do. Called with nothing locked.
     fn timer_closed(self: Arc<Self>);
+}
+
+/// A shard's answer to a manual timer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShardLook {
+    /// The tick at which the wheel next has work.
+    pub next_due: Option<u64>,
+    /// Grows as tasks are scheduled and cancelled.
+    changes: u64,
 }
 
 /// A shard, under its lock: a wheel, and its owner's state beside it.
@@ -65,10 +78,30 @@ impl<T> ShardState for TimingWheel<T> {
     }
 }
 
-/// Wakes the reaper of a timer; `None` for a manual timer, which has none.
-pub(super) type Wake = Option<Arc<dyn Fn() + Send + Sync>>;
+/// Hears the signals of shards: wakes the reaper, or lists the signal for a manual timer. `None` as
+/// long as there is neither.
+pub(crate) type Wake = Option<Arc<dyn Hear>>;
+
+/// See [`Wake`]. Called with nothing of the timer locked.
+pub(crate) trait Hear: Send + Sync {
+    /// Wakes the reaper.
+    fn wake(&self);
+
+    /// Hears a signal. `is_first`: none of the same 64 shards had signalled since they were last
+    /// taken.
+    fn hear(&self, _signal: &Arc<WakeSignal>, _is_first: bool) {
+        self.wake();
+    }
+}
+
+impl<F: Fn() + Send + Sync> Hear for F {
+    fn wake(&self) {
+        self();
+    }
+}
 
 /// Wakes the reaper, and notes for it which shards of one owner have earlier work than it expects.
+/// On a manual timer, notes which shards were locked.
 pub(crate) struct WakeSignal {
     /// A bit for each shard, 64 a word.
     words: Box<[AtomicU64]>,
@@ -84,17 +117,17 @@ impl WakeSignal {
         }
     }
 
-    /// Returns true when a reaper takes what is signalled: not on a manual timer.
-    pub(super) fn has_reaper(&self) -> bool {
+    /// Returns true when a reaper, or a manual timer, takes what is signalled.
+    pub(super) fn is_heard(&self) -> bool {
         self.wake.is_some()
     }
 
-    /// Marks a shard, and wakes the reaper.
-    fn send(&self, shard: usize) {
+    /// Marks a shard, and wakes the reaper or lists the signal.
+    fn send(self: &Arc<Self>, shard: usize) {
         // The bit before the wake-up, so that the woken reaper finds it.
-        self.words[shard / 64].fetch_or(1 << (shard % 64), Ordering::Release);
+        let before = self.words[shard / 64].fetch_or(1 << (shard % 64), Ordering::Release);
         if let Some(wake) = &self.wake {
-            wake();
+            wake.hear(self, before == 0);
         }
     }
 
@@ -108,6 +141,8 @@ impl WakeSignal {
 pub struct Shards<S: ShardState> {
     shards: Box<[CachePadded<Mutex<Shard<S>>>]>,
     pub(super) signal: Arc<WakeSignal>,
+    /// Each hold of a shard's lock ends with its signal: on a manual timer.
+    signals_each_hold: bool,
     /// The timer's count of tasks cancelled on wheels that are gone.
     cancelled: Arc<atomic::AtomicU64>,
 }
@@ -119,10 +154,12 @@ struct Shard<S> {
 }
 
 impl<S: ShardState> Shards<S> {
-    /// Makes `count` shards, each from its number, whose signal calls `wake`.
+    /// Makes `count` shards, each from its number, whose signal `wake` hears: each hold of a
+    /// shard's lock, or only earlier work.
     pub(super) fn new(
         count: usize,
         wake: Wake,
+        signals_each_hold: bool,
         cancelled: Arc<atomic::AtomicU64>,
         make: impl Fn(usize) -> S,
     ) -> Self {
@@ -134,6 +171,7 @@ impl<S: ShardState> Shards<S> {
         Shards {
             shards: (0..count).map(locked).collect(),
             signal: Arc::new(WakeSignal::new(count, wake)),
+            signals_each_hold,
             cancelled,
         }
     }
@@ -153,7 +191,7 @@ impl<S: ShardState> Shards<S> {
             unlocked: SignalAfter {
                 signal: &self.signal,
                 shard,
-                has_earlier_work: false,
+                is_due: self.signals_each_hold,
             },
         }
     }
@@ -166,9 +204,14 @@ impl<S: ShardState> Shards<S> {
             .sum()
     }
 
-    /// Returns the tick at which a shard next has work.
-    pub fn next_due(&self, shard: usize) -> Option<u64> {
-        self.lock(shard).wheel().next_due()
+    /// Looks at a shard: when it next has work, and whether it has changed. Signals nothing.
+    pub fn look(&self, shard: usize) -> ShardLook {
+        let mut shard = self.shards[shard].lock();
+        let wheel = shard.state.wheel();
+        ShardLook {
+            next_due: wheel.next_due(),
+            changes: wheel.changes(),
+        }
     }
 
     /// Adds the counts of pending and of cancelled tasks. O(shards).
@@ -189,6 +232,10 @@ impl<S: ShardState> Drop for Shards<S> {
         self.add_to(&mut stats);
         self.cancelled
             .fetch_add(stats.cancelled, atomic::Ordering::Relaxed);
+        // A manual timer lets go of them.
+        if self.signals_each_hold {
+            self.signal.send(0);
+        }
     }
 }
 
@@ -200,17 +247,18 @@ pub struct ShardGuard<'a, S> {
     unlocked: SignalAfter<'a>,
 }
 
-/// Sends a shard's signal when it is dropped, if the shard was given earlier work.
+/// Sends a shard's signal when it is dropped, if the shard was given earlier work, or is a manual
+/// timer's.
 struct SignalAfter<'a> {
-    signal: &'a WakeSignal,
+    signal: &'a Arc<WakeSignal>,
     shard: usize,
-    has_earlier_work: bool,
+    is_due: bool,
 }
 
 impl Drop for SignalAfter<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.has_earlier_work && !failpoint!(EarlierWorkSendsNoSignal) {
+        if self.is_due && !failpoint!(EarlierWorkSendsNoSignal) {
             self.signal.send(self.shard);
         }
     }
@@ -250,7 +298,7 @@ impl<S> ShardGuard<'_, S> {
         let is_earlier = due_tick < self.guard.wake_before_tick;
         if is_earlier {
             self.guard.wake_before_tick = due_tick;
-            self.unlocked.has_earlier_work = true;
+            self.unlocked.is_due = true;
         }
         is_earlier
     }

@@ -11,9 +11,9 @@ use std::{
 
 use crate::{
     driver::{
+        agenda::{Agenda, DueOwner},
         clock::{Clock, ManualClock, TickLength, later_ns},
         driver::Driver,
-        reaper::LiveOwner,
     },
     sync::plain::Mutex,
     timers::{task_timer::TimerInner, timer::Timer},
@@ -52,6 +52,7 @@ pub struct ManualTimer {
     clock: ManualClock,
     /// The goal of the running `advance`.
     target_ns: Arc<Mutex<Option<u64>>>,
+    agenda: Arc<Agenda>,
 }
 
 impl ManualTimer {
@@ -69,12 +70,15 @@ impl ManualTimer {
         driver.config.tick = tick;
         driver.config.wheel_size = wheel_size;
         driver.config.manual = true;
+        let agenda = Agenda::default();
+        driver.reaper.wake = Some(agenda.marks());
         let inner = TimerInner::new(driver);
         inner.tasks(); // attached first, they come first in a tick
         ManualTimer {
             inner,
             clock,
             target_ns: Arc::default(),
+            agenda: Arc::new(agenda),
         }
     }
 
@@ -82,8 +86,9 @@ impl ManualTimer {
     /// Called inside one of those tasks (or on another thread meanwhile), it only moves the running
     /// call's goal further and returns at once.
     ///
-    /// Time jumps from one tick that has work to the next, however long `by` is. O(wheels) for each
-    /// of these ticks, beside the tasks that are due or handed down. After shutdown it moves the
+    /// Time jumps from one tick that has work to the next, however long `by` is. O(owners of
+    /// wheels) for each of these ticks, beside the tasks that are due or handed down; a wheel is
+    /// locked only if it is due, or was locked since the last tick. After shutdown it moves the
     /// clock alone.
     ///
     /// # Panics
@@ -133,8 +138,8 @@ impl ManualTimer {
 
     /// Returns the time until any wheel has work: a task is due, or tasks are handed down to a
     /// finer level. `None` when nothing is pending, or only at the end of time, and after shutdown.
-    /// An event loop sleeps for this long at most, then calls [`advance`](Self::advance).
-    /// O(wheels); each wheel is locked for a moment.
+    /// An event loop sleeps for this long at most, then calls [`advance`](Self::advance). O(owners
+    /// of wheels); each wheel that was locked since the last call is locked for a moment.
     ///
     /// ```
     /// use std::time::Duration;
@@ -212,9 +217,8 @@ impl ManualTimer {
         let mut seen = None;
         let mut quiet = 0;
         poll_fn(|context| {
-            // A change of one of these shows that a task did something.
-            let stats = self.stats();
-            let now = Some((self.next_tick(), stats.pending, stats.cancelled));
+            // A change shows that a task did something.
+            let now = Some(self.agenda.changes(&self.inner.driver.reaper.shared));
             // 64 times in a row without a change: the tasks wait.
             quiet = if now == seen { quiet + 1 } else { 0 };
             if quiet == 64 {
@@ -232,8 +236,8 @@ impl ManualTimer {
         if self.inner.driver.is_closed() {
             return None;
         }
-        let owners = self.inner.driver.reaper.shared.owners();
-        let next_tick = owners.iter().filter_map(LiveOwner::next_due).min()?;
+        let shared = &self.inner.driver.reaper.shared;
+        let next_tick = self.agenda.next_due(shared)?;
         // No clock reaches the end of time.
         match self.inner.driver.config.tick.start_ns(next_tick) {
             u64::MAX => None,
@@ -256,20 +260,34 @@ impl ManualTimer {
         self.clock.advance_to(tick.start_ns(next_tick));
         let now_tick = tick.round_down(self.clock.now_ns());
         // 3. The owners' tasks run one owner after the other, unless one of them shuts the timer
-        //    down.
+        //    down. Owners that are attached meanwhile come in the next step.
         let shared = &self.inner.driver.reaper.shared;
-        for owner in shared.owners() {
-            if shared.is_closed() {
+        let last = self.agenda.last_owner(shared);
+        let mut after = 0;
+        while !shared.is_closed() {
+            let Some(owner) = self.agenda.next_due_owner(shared, after, last, now_tick) else {
                 break;
-            }
-            // A panic keeps back nothing that fell due before it.
-            let advanced = catch_unwind(AssertUnwindSafe(|| shared.advance_due(&owner, now_tick)));
-            owner.wheels.round_over();
-            if let Err(panicked) = advanced {
-                resume_unwind(panicked);
-            }
+            };
+            after = owner.number;
+            self.advance_owner(owner, now_tick);
         }
         true
+    }
+
+    /// Advances the shards of an owner that are due, and runs their tasks.
+    fn advance_owner(&self, owner: DueOwner, now_tick: u64) {
+        let advance_all = || {
+            for shard in owner.shards {
+                let advanced = owner.wheels.advance(shard, now_tick);
+                self.inner.driver.reaper.shared.count(advanced);
+            }
+        };
+        // A panic keeps back nothing that fell due before it.
+        let advanced = catch_unwind(AssertUnwindSafe(advance_all));
+        owner.wheels.round_over();
+        if let Err(panicked) = advanced {
+            resume_unwind(panicked);
+        }
     }
 
     /// Ends an `advance` at its goal; true if another call moved that meanwhile.

@@ -147,8 +147,8 @@ impl Periodic {
 
     /// Cancels the task and waits until a run that began is over. Once this has returned true, the
     /// task neither runs nor is called. On a thread of a timer, inside the task, and in a child of
-    /// `fork`, it does not wait, and returns false while a run goes on. (Hold no lock that the task takes. On an
-    /// executor of your own two tasks must not wait for each other.)
+    /// `fork`, it does not wait, and returns false while a run goes on. (Hold no lock that the task
+    /// takes. On an executor of your own two tasks must not wait for each other.)
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
@@ -169,8 +169,8 @@ impl Periodic {
         self.cancel();
         let is_inherited = self.shared.is_inherited();
         let state = self.shared.state.lock();
-        // Inside the task, or on a timer's thread, it might wait for itself. The thread of a run that
-        // was under way at a fork is not in the child.
+        // Inside the task, or on a timer's thread, it might wait for itself. The thread of a run
+        // that was under way at a fork is not in the child.
         let runs_here = state.run_by == Some(thread::current().id());
         if runs_here || on_timer_thread() || is_inherited {
             return state.run_by.is_none();

@@ -23,7 +23,7 @@ use crate::{
         driver::{Driver, DriverLeft},
         executor::Job,
         executors::{Due, DueQueue},
-        shards::{ShardState, Shards, TimerHandle, WheelOwner},
+        shards::{ShardLook, ShardState, Shards, TimerHandle, WheelOwner},
     },
     observe::TimerStats,
     panics::contain,
@@ -459,8 +459,8 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
         driver.release(self);
     }
 
-    fn next_due(&self, shard: usize) -> Option<u64> {
-        self.shards.next_due(shard)
+    fn look(&self, shard: usize) -> ShardLook {
+        self.shards.look(shard)
     }
 
     fn add_to(&self, stats: &mut TimerStats) {

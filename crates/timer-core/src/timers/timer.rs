@@ -48,8 +48,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// and those that the closing ended. The rest still runs, and its thread ends after it. With
     /// [`Duration::MAX`] there is no rest.
     ///
-    /// On a thread of a timer, and in a child of `fork`, which has none of the timer's threads, this
-    /// does not wait. A timer on a tokio runtime, or with an
+    /// On a thread of a timer, and in a child of `fork`, which has none of its threads, this does
+    /// not wait. A timer on a tokio runtime, or with an
     /// [executor](crate::SystemTimerBuilder::executor) of yours, has no worker to wait for. Jobs
     /// that run in place ([`inline`](crate::SystemTimerBuilder::inline), a
     /// [`ManualTimer`](crate::ManualTimer)) run before this returns, whatever the limit.

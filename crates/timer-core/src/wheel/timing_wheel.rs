@@ -195,6 +195,11 @@ impl<T> TimingWheel<T> {
         self.nodes.is_empty()
     }
 
+    /// Returns a number that grows with each task that is inserted or cancelled. O(1).
+    pub(crate) fn changes(&self) -> u64 {
+        self.sequence.wrapping_add(self.cancelled_count)
+    }
+
     /// Returns the number of tasks that will fall due: those in a bucket. O(1).
     pub fn scheduled_count(&self) -> usize {
         self.scheduled_count as usize

@@ -15,6 +15,7 @@ mod errors;
 mod in_flight;
 mod interval;
 mod kafka_regressions;
+mod manual_asks;
 mod sleep;
 mod stats;
 #[cfg(feature = "tokio")]

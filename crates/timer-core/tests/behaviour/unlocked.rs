@@ -14,7 +14,7 @@ use std::{
 
 use timer_core::{
     Advanced, ManualTimer, Periodic, TaskTimer, Timer, TimingWheel,
-    driver::{Shards, WheelOwner},
+    driver::{ShardLook, Shards, WheelOwner},
 };
 
 use crate::support::{MS, SECOND};
@@ -103,8 +103,8 @@ impl WheelOwner for Panicking {
         self.rounds.fetch_add(1, SeqCst);
     }
 
-    fn next_due(&self, shard: usize) -> Option<u64> {
-        self.shards.next_due(shard)
+    fn look(&self, shard: usize) -> ShardLook {
+        self.shards.look(shard)
     }
 
     fn timer_closed(self: Arc<Self>) {

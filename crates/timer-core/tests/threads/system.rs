@@ -17,7 +17,7 @@ use std::{
 use timer_core::{
     Advanced, BuildError, Clock, Executor, Job, ManualTimer, Moment, SystemClock, SystemTimer,
     TaskTimer, TickLength, Timer, TimerError, TimingWheel,
-    driver::{Shards, WheelOwner},
+    driver::{ShardLook, Shards, WheelOwner},
 };
 
 use crate::support::{HOUR, Later, MINUTE, MS, SECOND, Stop, TellsWhere, poll, race};
@@ -478,8 +478,8 @@ impl WheelOwner for Panicking {
         panic!("at the end of a round")
     }
 
-    fn next_due(&self, shard: usize) -> Option<u64> {
-        self.shards.next_due(shard)
+    fn look(&self, shard: usize) -> ShardLook {
+        self.shards.look(shard)
     }
 
     fn timer_closed(self: Arc<Self>) {

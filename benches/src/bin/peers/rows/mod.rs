@@ -6,6 +6,7 @@
 mod expire;
 mod queues;
 pub(crate) mod row;
+mod settle;
 mod timers;
 mod waits;
 
@@ -174,6 +175,11 @@ pub(crate) const ROWS: [Row; 33] = [
         "bytes-per-parked-3keys",
         "And under three keys?",
         operations::bytes,
+    ),
+    row(
+        "settle",
+        "What does a moment cost a test that settles?",
+        settle::run,
     ),
 ];
 
