@@ -116,12 +116,22 @@ impl Interval {
             return Err(TimerError::ZeroPeriod);
         }
         let next_ns = later_ns(timer.driver.now_ns(), period);
-        Ok(Interval {
+        let mut interval = Interval {
             sleep: Sleep::until(timer, next_ns),
             next_ns,
             period,
             missed: MissedTickBehavior::default(),
-        })
+        };
+        interval.sleep_until_next();
+        Ok(interval)
+    }
+
+    /// Sleeps until the timer's tick at which the next one is due, or that follows. So one of a
+    /// nanosecond yields once in a tick of the timer, and does not keep its task from waiting.
+    fn sleep_until_next(&mut self) {
+        let tick = self.sleep.tick();
+        let due = tick.deadline_at(Moment::from_nanos(self.next_ns));
+        self.sleep.reset_to(Moment::from_nanos(tick.start_ns(due)));
     }
 
     /// Returns the rule for missed ticks.
@@ -213,10 +223,10 @@ impl Interval {
         // The moment of the next one, by the rule for missed ticks.
         let due_ns = self.next_ns;
         let now_ns = self.sleep.now_ns();
-        let tick = self.sleep.driver().config.tick;
+        let tick = self.sleep.tick();
         let late_ns = tick.start_ns(tick.round_up(due_ns)).saturating_add(LATE_NS);
-        let next_ns = self.missed.next_ns(self.period, due_ns, now_ns, late_ns);
-        self.reset_at(Moment::from_nanos(next_ns));
+        self.next_ns = self.missed.next_ns(self.period, due_ns, now_ns, late_ns);
+        self.sleep_until_next();
         Poll::Ready(Ok(Moment::from_nanos(due_ns)))
     }
 }
