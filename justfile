@@ -41,9 +41,9 @@ external-events *ARGS:
 quick:
     cargo test --quiet -p timer-core -p purgatory --lib --tests
 
-# Layers of imports and calls, public names, sizes, words, links; prints the sizes.
+# Layers of imports, absences, the ledger, public names; links and figures of pages.
 house:
-    cargo test --quiet -p house -- --nocapture
+    cargo test --quiet -p house
 
 # All tests but loom's and shuttle's.
 test:

@@ -228,6 +228,34 @@ fn commands_and_paths_in_the_pages_name_what_there_is() {
     none(wrong);
 }
 
+/// A name in backticks with four underscores or more is a test's, or begins one where it ends in
+/// an ellipsis. (The ledger looks up those of the promises; names of counters end in `_total`.)
+#[test]
+fn tests_named_in_the_pages_exist() {
+    let mut code = String::new();
+    for (_, text) in files(".rs") {
+        code.push_str(&text);
+    }
+    let mut wrong = Vec::new();
+    let mut cited = 0;
+    for (path, text) in files(".md") {
+        for word in text.lines().flat_map(quoted) {
+            let name = word.trim_end_matches('…');
+            let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            if !is_word || name.matches('_').count() < 4 || name.ends_with("_total") {
+                continue;
+            }
+            cited += 1;
+            let end = if name == word { "(" } else { "" };
+            if !code.contains(&format!("fn {name}{end}")) {
+                wrong.push(format!("{path}: no test `{word}`"));
+            }
+        }
+    }
+    assert!(cited > 10, "{cited} tests are named");
+    none(wrong);
+}
+
 #[test]
 fn figures_stand_beside_the_command_that_makes_them() {
     const UNITS: [&str; 6] = [" ns", " µs", " ms", " bytes", "M/s", " MiB"];

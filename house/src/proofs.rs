@@ -17,7 +17,7 @@ use syn::{
     LitStr, Macro, Meta, Token, TraitItem, Type, punctuated::Punctuated,
 };
 
-use crate::syntax::parse;
+use crate::tree::parse;
 
 /// The page of the promises.
 pub(crate) const PROMISES: &str = "docs/RELIABILITY.md";

@@ -9,10 +9,7 @@ use syn::{
     ReturnType, Signature, Type, UseTree, Visibility, visit::Visit,
 };
 
-use crate::{
-    syntax::parse,
-    tree::{none, sources, text},
-};
+use crate::tree::{none, parse, sources, text};
 
 struct Public {
     of: &'static str,

@@ -45,9 +45,10 @@ pub(crate) fn files(ending: &str) -> Vec<(String, String)> {
     files
 }
 
-/// Whether a file holds nothing but tests.
-pub(crate) fn is_test(path: &str) -> bool {
-    path.contains("/tests/") || path.ends_with("tests.rs")
+/// The syntax tree of a Rust file; `path` is for the message if it is none.
+#[track_caller]
+pub(crate) fn parse(path: &str, text: &str) -> syn::File {
+    syn::parse_file(text).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// The first block of text under a heading of a page.
@@ -58,13 +59,8 @@ pub(crate) fn drawing<'a>(page: &'a str, heading: &str) -> &'a str {
 }
 
 /// The part of a file that ships: without the tests at its end.
-pub(crate) fn shipped(text: &str) -> &str {
+fn shipped(text: &str) -> &str {
     text.split("#[cfg(test)]\nmod tests {").next().unwrap()
-}
-
-/// Neither blank nor a comment.
-pub(crate) fn is_code(line: &&str) -> bool {
-    !line.trim().is_empty() && !line.trim().starts_with("//")
 }
 
 /// The files below a crate's `src`: names without the ending, and texts.

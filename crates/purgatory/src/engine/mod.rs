@@ -40,7 +40,7 @@
 //!    └── user code makes it, with nothing locked ───────▲  └── the future is dropped ──▶ gone
 //! ```
 //!
-//! Files call only files further left; the test `house/calls` follows each call:
+//! Files call only files further left:
 //!
 //! ```text
 //! mod < inspect, places < finish < answer, check < turns, walk < signal, park, end, reach
