@@ -157,14 +157,14 @@ mutants FILES='crates/timer-core/src/wheel/*.rs' *ARGS:
 coverage:
     cargo tarpaulin --engine ptrace -p timer-core -p purgatory --lib --tests --all-features --skip-clean --target-dir target/coverage --include-files 'crates/timer-core/src/*' --include-files 'crates/purgatory/src/*' --out Stdout
 
-# Licences, sources, bans; wants cargo-deny.
+# Licences, sources, bans; installs cargo-deny into target where it is missing.
 deny:
-    cargo deny check bans licenses sources
+    .ci/deny
 
 # Everything CI runs for each change.
 ci:
     .ci/run
 
-# Long checks in full: the public API, malformed frames, libFuzzer, Prometheus, a browser, benches, soak.
+# Long checks in full, with seeds of the date: the public API, licences, malformed frames, libFuzzer, Prometheus, a browser, benches, soak.
 nightly:
     .ci/nightly

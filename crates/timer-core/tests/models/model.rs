@@ -2,7 +2,8 @@
 //! steps, and shrinks a failure to the few that matter; [`oracle`](super::oracle) does them.
 //!
 //! How often each rare path was taken is printed at the end, and a path never taken fails the test.
-//! `TEST_EFFORT` says how many steps to make: 5000 without it, a million in CI.
+//! `TEST_EFFORT` says how many steps to make: 5000 without it, a million in CI. `MODEL_SEED` changes
+//! them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::{
@@ -12,7 +13,7 @@ use proptest::{
 };
 
 use crate::{
-    effort::effort,
+    effort::{effort, number},
     oracle::{Bounds, Model, Paths, Pick, Setup, Step, When},
 };
 
@@ -70,6 +71,15 @@ fn setup() -> impl Strategy<Value = Setup> {
     })
 }
 
+fn random(seed: Option<u64>) -> TestRng {
+    let Some(seed) = seed else {
+        return TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
+}
+
 #[test]
 fn the_wheel_agrees_with_an_ordered_set() {
     let steps = usize::try_from(effort(STEPS)).unwrap();
@@ -82,8 +92,8 @@ fn the_wheel_agrees_with_an_ordered_set() {
     let counted = std::cell::RefCell::new(Paths::new());
     let made = std::cell::Cell::new(0);
     let case = (setup(), prop::collection::vec(step(), 1..2 * STEPS_A_CASE));
-    let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let result = TestRunner::new_with_rng(config, random).run(&case, |(setup, steps)| {
+    let seed = number("MODEL_SEED");
+    let result = TestRunner::new_with_rng(config, random(seed)).run(&case, |(setup, steps)| {
         let mut model = Model::new(
             setup,
             Bounds {
@@ -100,7 +110,7 @@ fn the_wheel_agrees_with_an_ordered_set() {
         }
         Ok(())
     });
-    result.unwrap_or_else(|failure| panic!("{failure}"));
+    result.unwrap_or_else(|failure| panic!("MODEL_SEED={seed:?}: {failure}"));
     let paths = counted.into_inner();
     println!("{} steps: {paths:#?}", made.get());
     assert_eq!(
