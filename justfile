@@ -97,7 +97,7 @@ soak *ARGS:
 lint:
     cargo fmt --check && cargo clippy --workspace --all-targets --all-features -- -D warnings && RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
 
-# Every table of docs/BENCHMARKS.md, as Markdown.
+# The tables of the five bench programs in docs/BENCHMARKS.md, as Markdown.
 figures *ARGS:
     cargo run --release -p purgatory-benches --bin peers -- {{ARGS}} && cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}} && cargo run --release -p purgatory-benches --bin observed -- {{ARGS}} && cargo run --release -p purgatory-benches --bin scale -- {{ARGS}} && cargo run --release -p purgatory-benches --bin schemes -- {{ARGS}}
 

@@ -228,6 +228,29 @@ fn commands_and_paths_in_the_pages_name_what_there_is() {
     none(wrong);
 }
 
+/// `just NAME`, in backticks or in a block of commands, is a recipe.
+#[test]
+fn recipes_in_the_pages_exist() {
+    let recipes = text("justfile");
+    let mut wrong = Vec::new();
+    let mut cited = 0;
+    for (path, text) in files(".md") {
+        let blocks = text.split("```sh\n").skip(1);
+        let in_blocks = blocks.flat_map(|block| block.split("```").next().unwrap().lines());
+        let commands = in_blocks.chain(text.lines().flat_map(quoted));
+        for name in commands.filter_map(|command| command.strip_prefix("just ")) {
+            cited += 1;
+            let name = name.split_whitespace().next().unwrap();
+            let begins = |line: &str| line.split([' ', ':']).next() == Some(name);
+            if !recipes.lines().any(begins) {
+                wrong.push(format!("{path}: there is no recipe {name}"));
+            }
+        }
+    }
+    assert!(cited > 10, "{cited} recipes are named");
+    none(wrong);
+}
+
 /// A name in backticks with four underscores or more is a test's, or begins one where it ends in
 /// an ellipsis. (The ledger looks up those of the promises; names of counters end in `_total`.)
 #[test]
