@@ -27,6 +27,8 @@ def cases(taken, closed):
     yield "acks_all", ["--timeout", "584554530872years"], 2, ["584554530872years", "from 1ms to 1h"]
     yield "acks_all", ["--seconds", "-1"], 2, ["-1", "from 0.1 to 86400"]
     yield "acks_all", ["--stall-for", "1h", "--drop-follower"], 2, ["--drop-follower", "before the end of the run, 10.0s"]
+    yield "acks_all", ["--by", "raft"], 2, ["raft", "kafka, replica-sets"]
+    yield "acks_all", ["--stall-for", "1s", "--join-follower"], 2, ["--drop-follower"]
     yield "acks_all", ["--input", "/no/such/file"], 1, ["/no/such/file"]
     yield "acks_all", ["--input", "/"], 1, ["cannot read /"]
     yield "acks_all", ["--input", "/dev/null"], 1, ["/dev/null is empty"]

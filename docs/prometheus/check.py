@@ -33,7 +33,6 @@ HELD_UP = {"PurgatoryExpiresLate"}  # acks_all, stopped while its produces expir
 WRONG = HELD_UP | {  # misbehave
     "PurgatoryStuck",
     "PurgatoryCheckStuck",
-    "PurgatoryKeyStalled",
     "PurgatoryRefuses",
     "PurgatoryPanics",
     "PurgatoryMissesEvents",

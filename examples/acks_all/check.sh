@@ -2,8 +2,9 @@
 # The main job for real: check.sh target/release/examples/acks_all
 #
 # Each run checks itself and fails when its counts do not agree. Here: on the repository's text, on a
-# file, on standard input; with a stalled follower, whose produces must expire; with one that falls out,
-# whose produces must not; a scrape of its metrics; Ctrl-C.
+# file, on standard input; then by each way to wait: with a stalled follower, whose produces must expire;
+# with one that falls out, whose produces must not, and joins again; with a new leader that lacks records;
+# a scrape of the metrics; Ctrl-C.
 set -euo pipefail
 
 run=${1:?usage: check.sh path/to/acks_all}
@@ -34,18 +35,32 @@ table() {
     [ "$(row produced)" -gt 0 ] && [ "$(row lost)" = 0 ] || fail "produced nothing, or lost some"
 }
 
-table --seconds 3 --timeout 1m
+table --seconds 2 --timeout 1m
 [ "$(row completed)" = "$(row produced)" ] || fail "some did not complete"
 table --seconds 2 --input "$here/partition.rs"
 table --seconds 2 --input - <"$here/text/waiting-room.txt"
-# It is named once a second, also where a second comes late.
-table --seconds 3 --timeout 500ms --stall-from 500ms --stall-for 2400ms
-[ "$(row expired)" -gt 0 ] || fail "a stalled follower made nothing expire"
-grep -q "follower 2 stalled, " "$work/progress" || fail "the stalled follower was not named"
-table --seconds 3 --timeout 1m --stall-from 500ms --stall-for 1s --drop-follower
-[ "$(row completed)" = "$(row produced)" ] || fail "some did not go on without the follower"
-grep -q "^follower 2 fell out of the in-sync set: [1-9][0-9,]* produces waited" "$work/progress" ||
-    fail "no produce waited for the follower that fell out"
+# Each way to wait.
+for way in kafka replica-sets; do
+    # It is named once a second, also where a second comes late.
+    table --by $way --seconds 3 --timeout 500ms --stall-from 500ms --stall-for 2400ms
+    [ "$(row expired)" -gt 0 ] || fail "a stalled follower made nothing expire"
+    grep -q "follower 2 stalled, " "$work/progress" || fail "the stalled follower was not named"
+
+    table --by $way --seconds 2 --timeout 1m --stall-from 200ms --stall-for 500ms --drop-follower
+    [ "$(row completed)" = "$(row produced)" ] || fail "some did not go on without the follower"
+    grep -q "^follower 2 fell out of the in-sync set: [1-9][0-9,]* produces waited" "$work/progress" ||
+        fail "no produce waited for the follower that fell out"
+
+    table --by $way --seconds 2 --timeout 1m --stall-from 200ms --stall-for 500ms --drop-follower --join-follower
+    [ "$(row completed)" = "$(row produced)" ] || fail "some did not complete"
+    grep -q "^follower 2 joined the in-sync set again, once it had caught up: [1-9]" "$work/progress" ||
+        fail "the follower did not catch up and join"
+
+    table --by $way --seconds 2 --timeout 1m --truncate
+    [ "$(row cancelled)" -gt 0 ] || fail "the new leader ended no produce of the last one"
+    grep -q "^follower 1 became the leader: [1-9][0-9,]* records were taken back" "$work/progress" ||
+        fail "the new leader lacked nothing"
+done
 
 # scrape HOST:PORT/PATH
 scrape() {
@@ -72,20 +87,22 @@ some_parked() {
     grep -q '^purgatory_parked_total{purgatory="produce"} [1-9]' "$work/metrics"
 }
 
-echo "== a scrape, then Ctrl-C"
-: >"$work/progress" # without the address of a run that has ended
-"$run" --seconds 86400 >"$work/table" 2>"$work/progress" &
-pid=$!
-wait_for "metrics address" address_printed
-wait_for "parked operation in the metrics" some_parked
-grep '^purgatory_' "$work/metrics"
-kill -INT "$pid"
-status=0
-wait "$pid" || status=$?
-pid=""
-[ "$status" = 0 ] || fail "exit status $status after Ctrl-C"
-cat "$work/table"
-[ "$(row lost)" = 0 ] || fail "Ctrl-C lost some"
+for way in kafka replica-sets; do
+    echo "== a scrape, then Ctrl-C, --by $way"
+    : >"$work/progress" # without the address of a run that has ended
+    "$run" --by $way --seconds 86400 >"$work/table" 2>"$work/progress" &
+    pid=$!
+    wait_for "metrics address" address_printed
+    wait_for "parked operation in the metrics" some_parked
+    grep '^purgatory_' "$work/metrics"
+    kill -INT "$pid"
+    status=0
+    wait "$pid" || status=$?
+    pid=""
+    [ "$status" = 0 ] || fail "exit status $status after Ctrl-C"
+    cat "$work/table"
+    [ "$(row lost)" = 0 ] || fail "Ctrl-C lost some"
+done
 if "$run" --input "$work/missing" >"$work/table" 2>"$work/progress"; then fail "a missing file was read"; fi
 grep -q "$work/missing" "$work/progress" || fail "the missing file was not named"
 echo "acks_all check: passed"

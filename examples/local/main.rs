@@ -8,7 +8,7 @@ use std::{cell::Cell, net::SocketAddr, net::UdpSocket, rc::Rc, thread, time::Dur
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Command;
-use purgatory::{DelayedOperation, Outcome, Purgatory, RefusedReason, Watches};
+use purgatory::{DelayedOperation, Outcome, Purgatory, RefusedReason};
 use send_wrapper::SendWrapper;
 use timer_core::{Clock, ManualTimer, SystemClock, TickLength, WheelSize};
 
@@ -142,15 +142,12 @@ fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
                     answer(&to, client, &text);
                 };
                 let fetch = LocalFetch::new(offset, &log_end, answer);
-                // Checked only when the log has come to the offset.
-                let until = [("log", offset)];
-                let parked =
-                    fetches.try_complete_else_watch(fetch, Watches::up_to(&until), timeout);
+                let parked = fetches.try_complete_else_watch(fetch, &["log"], timeout);
                 parked.map_err(RefusedReason::from)?;
             }
             Request::Append => {
                 log_end.set(log_end.get() + 1); // the condition first ...
-                fetches.complete_up_to(&"log", log_end.get()); // ... then its event
+                fetches.check_and_complete(&"log"); // ... then its event
             }
             // The purgatory is dropped, and what still waits is cancelled.
             Request::Stop => return Ok(()),

@@ -67,8 +67,8 @@ fn park_unchecked(waits: &Waits, mut check: impl FnMut() -> bool + Send + 'stati
     let _ = waits.try_complete_else_watch(operation, &["key"], TIMEOUT);
 }
 
-/// Makes one check that does not return, far beyond its operation's timeout, and no further event
-/// on its key: PurgatoryCheckStuck, PurgatoryStuck, PurgatoryKeyStalled.
+/// Makes one check that does not return, far beyond its operation's timeout: PurgatoryCheckStuck,
+/// PurgatoryStuck.
 fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
     let waits = Waits::new("stuck")?;
     // The check returns at Ctrl-C, so that the program can end.

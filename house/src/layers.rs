@@ -47,6 +47,10 @@ impl Order {
     }
 }
 
+/// The one circle of two files. A trait names the type that is generic over it: an engine gets its
+/// shard, and a shard has its engine's records.
+const ONE_DEFINITION: [&str; 2] = ["table/mod", "table/shard"];
+
 /// The layer of a file: its folder, or the file itself at the crate's root.
 fn layer(file: &str) -> &str {
     file.split('/').next().unwrap()
@@ -57,7 +61,13 @@ fn no_file_imports_upwards_or_in_a_circle() {
     let mut wrong = Vec::new();
     for of in ["timer-core", "purgatory"] {
         let order = Order::read(of);
-        let imports = imports(&modules(of));
+        let mut imports = imports(&modules(of));
+        if let Some(targets) = imports.get_mut(ONE_DEFINITION[1]) {
+            assert!(
+                targets.remove(ONE_DEFINITION[0]),
+                "it is no circle any more"
+            );
+        }
         for (file, targets) in &imports {
             let here = order.place(layer(file));
             if here.is_none() {

@@ -165,15 +165,17 @@ impl World {
         let still = ManualTimer::new();
         let timer = ManualTimer::new();
         let purgatory = |timer: &ManualTimer| Purgatory::builder("lines").timer(timer).shards(128);
-        let replies = Purgatory::builder("lines").timer(&still).shards(128);
-        let watermarks = Purgatory::builder("lines").timer(&still).shards(128);
+        let replies = Replies::builder("lines").timer(&still).shards(128);
         Ok(World {
             events: purgatory(&still).build()?,
             three: Purgatory::builder("lines").shards(128).build()?,
             three_parked: VecDeque::with_capacity(2 * PARKED),
             cancels: purgatory(&still).build()?,
-            advances: Watermarks::over(watermarks.build()?),
-            replies: Replies::over(replies.build()?),
+            advances: Watermarks::builder("lines")
+                .timer(&still)
+                .shards(128)
+                .build()?,
+            replies: replies.build()?,
             expires: purgatory(&timer).build()?,
             timer,
             cancellable: VecDeque::with_capacity(2 * PARKED),

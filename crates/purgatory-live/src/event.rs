@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use purgatory::{DelayedOperation, Parked, Purgatory, Snapshot, Stats, Times, WatchKey};
+use purgatory::{DelayedOperation, Parked, Purgatory, Snapshot, Stats, Times, Waits, WatchKey};
 use serde::Serialize;
 use timer_core::{SystemTimer, Timer, TimerStats};
 
@@ -91,6 +91,18 @@ where
 {
     fn observe(&self, limit: usize) -> PurgatoryView {
         PurgatoryView::of(self.purgatory.snapshot(limit), &*self.show)
+    }
+}
+
+/// The waits of a form, and the function that writes their keys.
+pub(crate) struct ShownWaits<K: WatchKey + Send> {
+    pub(crate) waits: Waits<K>,
+    pub(crate) show: Box<Show<K>>,
+}
+
+impl<K: WatchKey + Send> Source<PurgatoryView> for ShownWaits<K> {
+    fn observe(&self, limit: usize) -> PurgatoryView {
+        PurgatoryView::of(self.waits.snapshot(limit), &*self.show)
     }
 }
 

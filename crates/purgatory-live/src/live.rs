@@ -2,10 +2,10 @@
 
 use std::{fmt, fmt::Debug, sync::Arc, time::Duration};
 
-use purgatory::{DelayedOperation, Purgatory, WatchKey};
+use purgatory::{DelayedOperation, Purgatory, Waits, WatchKey};
 use timer_core::{Clock, SystemClock, SystemTimer};
 
-use crate::event::{Event, PurgatoryView, ShownPurgatory, Source, TimerView};
+use crate::event::{Event, PurgatoryView, ShownPurgatory, ShownWaits, Source, TimerView};
 
 /// The purgatories and timers that the page shows. It is a handle: clones show the same.
 ///
@@ -82,6 +82,43 @@ impl Live {
         let purgatory = purgatory.clone();
         self.purgatories.push(Arc::new(ShownPurgatory {
             purgatory,
+            show: Box::new(show),
+        }));
+        self
+    }
+
+    /// Adds the waits of a form (`Watermarks`, `ReplicaSets`), and its [own
+    /// timer](Waits::own_timer) if it has one. Keys are written by their `Debug`;
+    /// [`waits_with`](Self::waits_with) writes them in another way.
+    ///
+    /// ```
+    /// use purgatory::Watermarks;
+    /// use purgatory_live::Live;
+    ///
+    /// let log_ends: Watermarks<&str> = Watermarks::new("log ends")?;
+    /// let live = Live::new().waits(&log_ends.waits());
+    /// # drop(live);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn waits<K>(self, waits: &Waits<K>) -> Live
+    where
+        K: WatchKey + Debug + Send,
+    {
+        self.waits_with(waits, K::fmt)
+    }
+
+    /// Adds the waits of a form, whose keys `show` writes as it does for
+    /// [`purgatory_with`](Self::purgatory_with).
+    pub fn waits_with<K, S>(mut self, waits: &Waits<K>, show: S) -> Live
+    where
+        K: WatchKey + Send,
+        S: Fn(&K, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync + 'static,
+    {
+        if let Some(timer) = waits.own_timer() {
+            self = self.timer(timer);
+        }
+        self.purgatories.push(Arc::new(ShownWaits {
+            waits: waits.clone(),
             show: Box::new(show),
         }));
         self

@@ -4,7 +4,7 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use purgatory::{BoxedOperation, OperationId, Purgatory, when};
+use purgatory::{BoxedOperation, OperationId, Purgatory, Watermarks, when};
 use purgatory_live::Live;
 use serde_json::{Value, json};
 use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
@@ -110,6 +110,22 @@ fn keys_are_written_by_the_given_function() {
     );
     let show = |key: &&str, f: &mut fmt::Formatter<'_>| write!(f, "order {key}");
     assert_eq!(key(Live::new().purgatory_with(&purgatory, show)), "order a");
+}
+
+#[test]
+fn waits_of_a_form_are_shown_with_their_own_timer() {
+    let ends = Watermarks::new("log ends").unwrap();
+    let wait = ends.wait_for(&"a", 7, Duration::from_secs(3600));
+    let shown = |live: Live| {
+        let event = event(&live);
+        assert_eq!(event["purgatories"][0]["name"], "log ends");
+        assert_eq!(event["timers"].as_array().unwrap().len(), 1);
+        event["purgatories"][0]["oldest"][0]["keys"][0].clone()
+    };
+    assert_eq!(shown(Live::new().waits(&ends.waits())), "\"a\"");
+    let live = Live::new().waits_with(&ends.waits(), Display::fmt);
+    assert_eq!(shown(live), "a");
+    drop(wait);
 }
 
 #[test]

@@ -34,7 +34,6 @@ pub struct BoxedOperation {
 trait Erased: Send {
     fn check(&mut self, for_event: bool) -> bool;
     fn check_with(&mut self, event: &dyn Any) -> bool;
-    fn weight(&self) -> u64;
     fn expiring(&mut self, late: &dyn Fn() -> Duration);
     fn on_complete(self: Box<Self>, outcome: Outcome);
     fn waker(&mut self) -> Option<&mut Option<Waker>>;
@@ -57,10 +56,6 @@ impl<O: DelayedOperation> Erased for O {
 
     fn check_with(&mut self, event: &dyn Any) -> bool {
         self.try_complete_with(event)
-    }
-
-    fn weight(&self) -> u64 {
-        DelayedOperation::weight(self)
     }
 
     fn expiring(&mut self, late: &dyn Fn() -> Duration) {
@@ -159,10 +154,6 @@ impl DelayedOperation for BoxedOperation {
 
     fn check_without_event(&mut self) -> bool {
         self.operation.check(false)
-    }
-
-    fn weight(&self) -> u64 {
-        self.operation.weight()
     }
 
     fn expiring(&mut self, late: &dyn Fn() -> Duration) {

@@ -1,20 +1,22 @@
-//! Building a [`Purgatory`].
+//! Building a [`Purgatory`], or another form.
 
-use std::{marker::PhantomData, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use timer_core::{BuildError, Executor, MAX_SHARDS, Timer, driver::Driver};
+use timer_core::{BuildError, Executor, Timer};
 
 use crate::{
-    boxed::BoxedOperation,
-    engine::{Core, Settings},
-    operation::{DelayedOperation, opaque},
+    engine::{Core, Rules},
+    operation::DelayedOperation,
     purgatory::Purgatory,
+    settings::{Form, Settings},
     stats::Parked,
-    sync::{Limit, default_shards},
+    sync::Limit,
     watches::WatchKey,
 };
 
-/// Configures a [`Purgatory`].
+/// Configures a [`Purgatory`], or another form: [`Watermarks`](crate::Watermarks),
+/// [`ReplicaSets`](crate::ReplicaSets), [`Replies`](crate::Replies), [`Permits`](crate::Permits).
+/// All have the settings of the first part; those of one form alone follow.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,17 +36,20 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "it builds nothing by itself"]
-pub struct Builder<K, O = BoxedOperation> {
-    settings: Settings<K>,
-    /// `None`: the purgatory gets a timer of its own.
-    driver: Option<Arc<Driver>>,
-    executor: Option<Arc<dyn Executor>>,
-    /// `None`: as many as the machine's processors call for.
-    shards: Option<usize>,
-    builds: PhantomData<fn() -> (K, O)>,
+pub struct Builder<F: Form> {
+    settings: Settings,
+    pub(crate) own: F::Own,
 }
 
-impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
+impl<F: Form> Builder<F> {
+    /// Begins with the default settings.
+    pub(crate) fn new(name: impl Into<String>, own: F::Own) -> Self {
+        Builder {
+            settings: Settings::new(name),
+            own,
+        }
+    }
+
     /// Shares a timer instead of starting one. Any number of purgatories can share its reaper.
     ///
     /// The timer lives as long as one of its handles or purgatories, so the program may drop its
@@ -53,7 +58,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     ///
     /// If you never advance a [`ManualTimer`](timer_core::ManualTimer), nothing expires.
     pub fn timer(mut self, timer: &impl Timer) -> Self {
-        self.driver = Some(timer.driver());
+        self.settings.driver = Some(timer.driver());
         self
     }
 
@@ -77,17 +82,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn executor(mut self, executor: impl Executor) -> Self {
-        self.executor = Some(Arc::new(executor));
-        self
-    }
-
-    /// Runs every callback on the executor: the timer's, or the purgatory's own. Use it when
-    /// callbacks are too slow for the threads that signal keys.
-    ///
-    /// By default only expiry callbacks run there; the others run on the thread that completed or
-    /// cancelled the operation. Costs one hand-over for each callback.
-    pub fn callbacks_on_executor(mut self) -> Self {
-        self.settings.callbacks_on_executor = true;
+        self.settings.executor = Some(Arc::new(executor));
         self
     }
 
@@ -120,44 +115,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
         self
     }
 
-    /// Limits the total weight of the operations that [`max_parked`](Self::max_parked) counts. Off
-    /// by default.
-    ///
-    /// The unit is that of [`weight`](DelayedOperation::weight): bytes, for a bound on memory. An
-    /// operation that would have to wait and does not fit is refused and handed back
-    /// ([`TooHeavy`](crate::RefusedReason::TooHeavy)); a lighter one may still fit. A wait, a
-    /// closure and an expected reply weigh 1.
-    ///
-    /// The limit is exact on any number of threads, which then share a counter. Without it
-    /// `weight` is not called.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use purgatory::{DelayedOperation, Outcome, Purgatory, RefusedReason};
-    ///
-    /// struct Produce(Vec<u8>);
-    /// impl DelayedOperation for Produce {
-    ///     fn try_complete(&mut self) -> bool { false }
-    ///     fn on_complete(self, _: Outcome) {}
-    ///     fn weight(&self) -> u64 { self.0.len() as u64 }
-    /// }
-    ///
-    /// let produces = Purgatory::builder("produce").max_weight(1000).build()?;
-    /// let timeout = Duration::from_secs(30);
-    /// produces.try_complete_else_watch(Produce(vec![0; 900]), &["orders-0"], timeout)?;
-    /// let large = produces.try_complete_else_watch(Produce(vec![0; 200]), &["orders-1"], timeout);
-    /// let reason = RefusedReason::TooHeavy { weight: 200, limit: 1000 };
-    /// assert_eq!(large.unwrap_err().reason, reason);
-    /// produces.try_complete_else_watch(Produce(vec![0; 100]), &["orders-0"], timeout)?;
-    /// assert_eq!(produces.stats().weight, 1000);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn max_weight(mut self, max: u64) -> Self {
-        self.settings.max_weight = Some(Limit::new(max));
-        self
-    }
-
-    /// Sets the number of shards, a power of two up to [`MAX_SHARDS`]. By default 64 for each
+    /// Sets the number of shards, a power of two up to 256. By default 64 for each
     /// processor, at least 64 and at most 256.
     ///
     /// A key's hash chooses its shard. Each shard has a lock, so more shards reduce contention
@@ -174,7 +132,31 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn shards(mut self, count: usize) -> Self {
-        self.shards = Some(count);
+        self.settings.shards = Some(count);
+        self
+    }
+
+    /// Builds it, with its own timer unless one is shared.
+    ///
+    /// # Errors
+    /// - [`BuildError::Closed`] if the shared timer was shut down,
+    /// - [`BuildError::Forked`] if this process was forked since the shared timer was built,
+    /// - [`BuildError::Thread`] if a thread cannot be spawned for its own timer,
+    /// - [`BuildError::Shards`] if the number of [`shards`](Self::shards) is out of bounds.
+    pub fn build(self) -> Result<F, BuildError> {
+        F::build(self.settings, self.own)
+    }
+}
+
+/// Settings of a [`Purgatory`].
+impl<K: WatchKey, O: DelayedOperation> Builder<Purgatory<K, O>> {
+    /// Runs every callback on the executor: the timer's, or the purgatory's own. Use it when
+    /// callbacks are too slow for the threads that signal keys.
+    ///
+    /// By default only expiry callbacks run there; the others run on the thread that completed or
+    /// cancelled the operation. Costs one hand-over for each callback.
+    pub fn callbacks_on_executor(mut self) -> Self {
+        self.own.callbacks_on_executor = true;
         self
     }
 
@@ -227,7 +209,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_at_expiry(mut self, hook: impl Fn(&Parked<K>) + Send + Sync + 'static) -> Self {
-        self.settings.on_missed = Some(Box::new(hook));
+        self.own.on_missed = Some(Box::new(hook));
         self
     }
 
@@ -269,23 +251,16 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn recheck_every(mut self, every: Duration) -> Self {
-        self.settings.recheck_every = Some(every);
+        self.own.recheck_every = Some(every);
         self
     }
+}
 
-    /// Builds the purgatory, with its own timer unless one is shared.
-    ///
-    /// # Errors
-    /// - [`BuildError::Closed`] if the shared timer was shut down,
-    /// - [`BuildError::Forked`] if this process was forked since the shared timer was built,
-    /// - [`BuildError::Thread`] if a thread cannot be spawned for its own timer,
-    /// - [`BuildError::Shards`] if the number of [`shards`](Self::shards) is out of bounds.
-    pub fn build(self) -> Result<Purgatory<K, O>, BuildError> {
-        let shards = self.shards.unwrap_or_else(default_shards);
-        if !shards.is_power_of_two() || shards > MAX_SHARDS {
-            return Err(BuildError::Shards(shards));
-        }
-        Core::new(self.settings, self.driver, self.executor, shards).map(Purgatory::from_core)
+impl<K: WatchKey, O: DelayedOperation> Form for Purgatory<K, O> {
+    type Own = Rules<K>;
+
+    fn build(settings: Settings, rules: Rules<K>) -> Result<Self, BuildError> {
+        Core::new(settings, rules).map(Purgatory::from_core)
     }
 }
 
@@ -306,23 +281,20 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 
     /// Returns a builder with the default settings; `name` labels the purgatory's metrics.
-    pub fn builder(name: impl Into<String>) -> Builder<K, O> {
-        let settings = Settings {
-            name: name.into().into(),
+    pub fn builder(name: impl Into<String>) -> Builder<Self> {
+        let rules = Rules {
             callbacks_on_executor: false,
-            max_parked: None,
-            max_weight: None,
             recheck_every: None,
             on_missed: None,
         };
-        Builder {
-            settings,
-            driver: None,
-            executor: None,
-            shards: None,
-            builds: PhantomData,
-        }
+        Builder::new(name, rules)
     }
 }
 
-opaque!([K, O] Builder<K, O>, name: settings.name);
+impl<F: Form> std::fmt::Debug for Builder<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("name", &self.settings.name)
+            .finish_non_exhaustive()
+    }
+}

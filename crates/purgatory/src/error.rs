@@ -45,11 +45,6 @@ impl<O> Refused<O> {
         }
     }
 
-    /// Replaces the operation by `to` of it.
-    pub(crate) fn map<T>(self, to: impl FnOnce(O) -> T) -> Refused<T> {
-        Refused::new(to(self.value.into_inner()), self.reason)
-    }
-
     /// Returns the operation, or the key.
     pub fn into_inner(self) -> O {
         self.value.into_inner()
@@ -77,41 +72,33 @@ pub enum RefusedReason {
         /// The maximum number of operations.
         limit: usize,
     },
-    /// It would exceed the purgatory's maximum weight.
+    /// It asks for more [permits](crate::Permits) than there are.
     TooHeavy {
-        /// Its weight.
+        /// The number of permits that it asks for.
         weight: u64,
-        /// The maximum weight of all operations together.
+        /// The limit of its key.
         limit: u64,
-    },
-    /// It has too many threshold watches.
-    TooManyWatermarks {
-        /// The maximum number of threshold watches of one operation.
-        limit: usize,
     },
     /// Another reply is expected under this key.
     AlreadyExpected,
+    /// No reply is expected under this number. See
+    /// [`ReplyScope::reassign`](crate::ReplyScope::reassign).
+    NotExpected,
     /// Too many keys have a value.
     TooManyKeys {
         /// The maximum number of keys with a value.
         limit: usize,
     },
-    /// The key's value is in another epoch. See [`Watermarks::reset`](crate::Watermarks::reset).
+    /// The key is in another epoch than the call names. See
+    /// [`Watermarks::begin_epoch`](crate::Watermarks::begin_epoch).
     OtherEpoch {
-        /// The epoch of the key's value.
+        /// The epoch that the call names.
+        named: u64,
+        /// The epoch of the key.
         present: u64,
     },
-    /// No quorum: `k` is 0 or above `n`.
-    NoQuorum {
-        /// The number of keys that must reach their threshold.
-        k: usize,
-        /// The number of keys.
-        n: usize,
-    },
-    /// A key comes twice in a quorum, where it would count twice.
-    RepeatedKey,
-    /// It is to wait in turn, which needs one plain key and nothing else to watch.
-    TurnOfOneKey,
+    /// The key was [closed](crate::Watermarks::close): its value changes no more.
+    KeyClosed,
 }
 
 impl fmt::Display for RefusedReason {
@@ -123,23 +110,17 @@ impl fmt::Display for RefusedReason {
             Self::ScopeClosed => f.write_str("the scope of the request was closed"),
             Self::Full { limit } => write!(f, "the limit of {limit} parked operations is reached"),
             Self::TooHeavy { weight, limit } => {
-                write!(f, "a weight of {weight} would exceed the limit of {limit}")
-            }
-            Self::TooManyWatermarks { limit } => {
-                write!(f, "more than {limit} threshold watches in one operation")
+                write!(f, "{weight} permits are more than the limit of {limit}")
             }
             Self::AlreadyExpected => f.write_str("a reply is expected under this key already"),
+            Self::NotExpected => f.write_str("no reply is expected under this number"),
             Self::TooManyKeys { limit } => {
                 write!(f, "the limit of {limit} keys with a value is reached")
             }
-            Self::NoQuorum { k, n } => {
-                write!(f, "a quorum of {k} is not possible with {n} keys")
+            Self::OtherEpoch { named, present } => {
+                write!(f, "the key is in epoch {present}, not in {named}")
             }
-            Self::OtherEpoch { present } => write!(f, "the key is in epoch {present}"),
-            Self::RepeatedKey => f.write_str("a key comes twice in the quorum"),
-            Self::TurnOfOneKey => {
-                f.write_str("an operation in turn takes one plain key and nothing else")
-            }
+            Self::KeyClosed => f.write_str("the key was closed"),
         }
     }
 }
@@ -172,12 +153,12 @@ impl RefusedReason {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn is_shutdown(&self) -> bool {
-        matches!(self, Self::Closed | Self::ScopeClosed)
+        matches!(self, Self::Closed | Self::ScopeClosed | Self::KeyClosed)
     }
 
-    /// Returns true when a limit is reached ([`Full`](Self::Full), [`TooHeavy`](Self::TooHeavy),
+    /// Returns true when a limit is reached ([`Full`](Self::Full),
     /// [`TooManyKeys`](Self::TooManyKeys)). The same call may succeed later, when others have
-    /// ended; but an operation that is heavier than the limit by itself is never parked. O(1).
+    /// ended; but more [`Permits`](crate::Permits) than their limit are never given. O(1).
     ///
     /// ```
     /// use std::time::Duration;
@@ -189,10 +170,7 @@ impl RefusedReason {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn is_busy(&self) -> bool {
-        matches!(
-            self,
-            Self::Full { .. } | Self::TooHeavy { .. } | Self::TooManyKeys { .. }
-        )
+        matches!(self, Self::Full { .. } | Self::TooManyKeys { .. })
     }
 }
 
@@ -261,12 +239,13 @@ impl WaitError {
         *self == WaitError::Expired
     }
 
-    /// Returns true when the purgatory, its timer or the request's scope was shut down or dropped:
-    /// the wait was [refused so](RefusedReason::is_shutdown), or cancelled as
-    /// [`Shutdown`](CancelReason::Shutdown) or [`Dropped`](CancelReason::Dropped). O(1).
+    /// Returns true when the purgatory, its timer or the request's scope was shut down, closed or
+    /// dropped: the wait was [refused so](RefusedReason::is_shutdown), or cancelled as
+    /// [`Shutdown`](CancelReason::Shutdown), [`Closed`](CancelReason::Closed) or
+    /// [`Dropped`](CancelReason::Dropped). O(1).
     ///
     /// False for a cancel with a reason of the caller's, whatever it says. Such a reason ends the
-    /// waits at the `close` of [`Permits`](crate::Permits::close) and of a
+    /// waits at the `close` of [`Permits`](crate::Permits::close) or of a
     /// [`ReplyScope`](crate::ReplyScope::close); later calls are refused, for which this is true.
     ///
     /// A server sends such a client to another one. At a limit, the client comes again later:
@@ -301,7 +280,10 @@ impl WaitError {
         match self {
             WaitError::Refused(reason) => reason.is_shutdown(),
             WaitError::Cancelled(reason) => {
-                matches!(reason, CancelReason::Shutdown | CancelReason::Dropped)
+                matches!(
+                    reason,
+                    CancelReason::Shutdown | CancelReason::Dropped | CancelReason::Closed(_)
+                )
             }
             WaitError::Expired | WaitError::MustNotBlock => false,
         }

@@ -38,16 +38,17 @@
 //!
 //! | You have | Take |
 //! |---|---|
-//! | values that only advance, one for each key | [`Watermarks`]: wait for a value, or for k of n keys |
-//! | requests, and replies in any order | [`Replies`]; over several connections [`ReplyScope`] |
+//! | replicas that report how far they are | [`ReplicaSets`]: wait until all, or a majority, have it |
+//! | values that only advance, one for each key | [`Watermarks`] |
+//! | requests, and replies in any order | [`Replies`]; over several connections [`ReplyScopes`] |
 //! | shared state that requests wait on | [`Monitor`], a condition variable for tasks and threads |
 //! | a number of permits, for requests in turn | [`Permits`], a semaphore |
-//! | a lock or lease for each name, first come, first served | [`Purgatory::wait_in_turn`] ([leases](guide::recipes::leases)) |
+//! | a lock or lease for each name, first come, first served | [`Permits`] with keys ([leases](guide::recipes::leases)) |
 //! | a condition of your own | [`Purgatory::wait`], for tasks and threads |
 //! | a request with a callback of its own | [`DelayedOperation`], or [`when`] with two closures |
 //!
 //! A change of a [`Monitor`] checks every waiter of the keys that it signals, as any event of a
-//! [plain key](guide::watches#which) does. With a waiter under each of 1000 keys
+//! [key](guide::watches#which) does. With a waiter under each of 1000 keys
 //! [`update_key`](Monitor::update_key) runs one check, [`update`](Monitor::update) 1000.
 //!
 //! # When not to use it
@@ -66,8 +67,8 @@
 //!   hand-written code](guide::hand_written).
 //! - **Block a thread:** [`WaitFuture::wait_blocking`]. **Run on tokio:** a `Handle` as
 //!   [executor][executor], a [timer on its clock][timer]: [tokio](guide::tokio).
-//! - **Mix kinds of request** in one purgatory: [`BoxedOperation`]. **Wait for keys, watermarks or
-//!   both:** [`Watches`].
+//! - **Mix kinds of request** in one purgatory: [`BoxedOperation`]. **Wait for several keys:**
+//!   [`Watches`].
 //! - **Wake one waiter**, like `notify_one`: [`Purgatory::check_and_complete_one`],
 //!   [`Monitor::update_one`].
 //! - **Say in an event what has changed:** [`Purgatory::check_and_complete_with`].
@@ -79,12 +80,13 @@
 //! - **Look at, change or take out** what is parked: [`with`](Purgatory::with),
 //!   [`take`](Purgatory::take), [`for_each`](Purgatory::for_each).
 //! - **Keep slow callbacks off the signalling thread:** [`Builder::callbacks_on_executor`].
-//! - **Share a timer, bound what waits:** [`Builder::timer`], [`Builder::max_parked`],
-//!   [`Builder::max_weight`]: [scale](guide::scale).
+//! - **Share a timer, bound what waits:** [`Builder::timer`], [`Builder::max_parked`]:
+//!   [scale](guide::scale).
 //! - **Wait on one thread**, with values that are not `Send`: [local](guide::local).
 //! - **Test without sleeping:** [`ManualTimer`](timer_core::ManualTimer):
 //!   [testing](guide::testing).
-//! - **See what waits:** [`Purgatory::snapshot`], [`Purgatory::stats`], [`Watches::labelled`].
+//! - **See what waits:** [`Purgatory::snapshot`], [`Purgatory::stats`], [`Watches::labelled`]; in
+//!   another form, its [`Waits`].
 //! - **Find missed events:** [`Builder::check_at_expiry`] (on for waits),
 //!   [`Builder::recheck_every`]: [operating](guide::operating).
 //!
@@ -149,14 +151,17 @@ mod origin;
 mod permits;
 mod purgatory;
 mod reason;
+mod replica_sets;
 mod replies;
-mod reply_scope;
+#[cfg(feature = "metrics")]
+mod samples;
+mod settings;
 mod shard;
 mod stats;
+mod table;
 mod wait;
+mod waits;
 mod watches;
-mod watermark_value;
-mod watermark_wait;
 mod watermarks;
 
 pub use boxed::{BoxedOperation, when};
@@ -167,18 +172,17 @@ pub use operation::{
     CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, ReachResult,
     TakenForKey, Timeout,
 };
-pub use permits::{Permit, PermitWait, Permits};
-pub use purgatory::{Purgatory, end::ShutdownLeft};
+pub use permits::{Lease, Permit, Permits};
+pub use purgatory::Purgatory;
 pub use reason::Reason;
-pub use replies::{Expected, Replies};
-pub use reply_scope::{ReplyScope, RequestId, Undelivered};
-pub use stats::{Parked, Snapshot, Stats, Times};
+pub use replica_sets::{Lagging, ReplicaError, ReplicaSets, Rule};
+pub use replies::{Replies, ReplyScope, ReplyScopes, ReplyStream, RequestId, Undelivered};
+pub use stats::{Parked, ShutdownLeft, Snapshot, Stats, Times};
 pub use timer_core;
 pub use wait::{IntoAnswer, WaitFuture};
+pub use waits::Waits;
 pub use watches::{IntoWatches, WatchKey, Watches};
-pub use watermark_value::WatermarkValue;
-pub use watermark_wait::WatermarkWait;
-pub use watermarks::Watermarks;
+pub use watermarks::{WatermarkValue, Watermarks};
 
 /// Tests the programs in the README.
 #[cfg(doctest)]

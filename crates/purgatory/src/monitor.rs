@@ -349,43 +349,6 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         self.wait_under(Watches::keys(keys), timeout.into(), condition)
     }
 
-    /// Waits [in turn](Watches::in_turn) under one key: of the waits in turn only the one that has
-    /// waited longest is checked, and a newcomer behind others is not. So conditions that take
-    /// something out of the state take it in the order they came. Otherwise like
-    /// [`wait`](Self::wait). O(1).
-    ///
-    /// ```
-    /// use std::{collections::VecDeque, time::Duration};
-    /// use purgatory::Monitor;
-    ///
-    /// let queue = Monitor::new("queue", VecDeque::new())?;
-    /// let take = || queue.wait_in_turn(&"jobs", Duration::from_secs(30), |jobs| jobs.pop_front());
-    /// let first = take();
-    /// let second = take();
-    /// queue.update_key(&"jobs", |jobs| jobs.extend(["a", "b"]));
-    /// assert_eq!((second.wait_blocking(), first.wait_blocking()), (Ok("b"), Ok("a")));
-    /// # Ok::<(), purgatory::timer_core::BuildError>(())
-    /// ```
-    ///
-    /// # Cancel safety
-    /// See [`WaitFuture`].
-    ///
-    /// # Errors
-    /// The future yields an error as that of [`wait`](Self::wait) does.
-    ///
-    /// # Panics
-    /// Panics when called inside a closure of this monitor.
-    pub fn wait_in_turn<R: IntoAnswer<Answer: Send + 'static>>(
-        &self,
-        key: &K,
-        timeout: impl Into<Timeout>,
-        condition: impl FnMut(&mut S) -> R + Send + 'static,
-    ) -> WaitFuture<R::Answer> {
-        self.shared.must_be_outside("Monitor::wait_in_turn called");
-        let watches = Watches::keys(std::slice::from_ref(key)).in_turn();
-        self.wait_under(watches, timeout.into(), condition)
-    }
-
     fn wait_under<R: IntoAnswer<Answer: Send + 'static>>(
         &self,
         watches: Watches<'_, K>,

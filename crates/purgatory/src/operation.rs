@@ -55,18 +55,6 @@ pub trait DelayedOperation: Send + 'static {
     #[doc(hidden)]
     const KIND: Kind = Kind::Called;
 
-    /// True if events check it.
-    #[doc(hidden)]
-    const CHECKED: bool = !matches!(Self::KIND, Kind::Reply | Kind::Value);
-
-    /// True if callers signal its keys, not only the type that parks it.
-    #[doc(hidden)]
-    const SIGNALLED_BY_CALLERS: bool = matches!(Self::KIND, Kind::Called | Kind::Boxed);
-
-    /// True if its keys have events.
-    #[doc(hidden)]
-    const HAS_EVENTS: bool = !matches!(Self::KIND, Kind::Reply);
-
     /// True if futures may wait for it. Its answer stays in its entry then.
     #[doc(hidden)]
     const AWAITED: bool = !matches!(Self::KIND, Kind::Called);
@@ -128,16 +116,6 @@ pub trait DelayedOperation: Send + 'static {
     fn try_complete_with(&mut self, event: &dyn Any) -> bool {
         let _ = event;
         self.try_complete()
-    }
-
-    /// Returns its part of [`max_weight`](crate::Builder::max_weight): 1 by default, or the number
-    /// of bytes it keeps. May be 0.
-    ///
-    /// Runs once, on the thread that parks the operation and before it locks anything, if the
-    /// purgatory has that bound and the operation must wait. Later changes have no effect. A panic
-    /// reaches the parking thread; nothing was parked.
-    fn weight(&self) -> u64 {
-        1
     }
 
     /// Returns the place of the waker, if a future waits for this operation; `None` otherwise, and
@@ -225,12 +203,6 @@ pub enum Kind {
     Called,
     /// Any operation in a box: the same, or a future waits for it.
     Boxed,
-    /// A wait of [`Permits`](crate::Permits), which signal its key: it is checked for its future.
-    Permits,
-    /// An expected reply of [`Replies`](crate::Replies): delivered to its future, never checked.
-    Reply,
-    /// A wait of [`Watermarks`](crate::Watermarks): the shard compares, and no check runs.
-    Value,
 }
 
 /// How the end reaches its owner: by callback, by an answer still to be made, or by waking its
@@ -250,7 +222,7 @@ pub enum Answering {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Its check came true, its last watermark was reached, or a call completed it.
+    /// Its check came true, what it waited for came, or a call completed it.
     Completed,
     /// Its timeout came first.
     Expired,
@@ -273,12 +245,17 @@ pub enum CancelReason {
     Dropped,
     /// Its check panicked.
     Panicked,
-    /// Too many keys of its quorum were [removed](crate::Watermarks::remove).
-    QuorumLost {
-        /// The number of keys that are left.
-        left: usize,
-        /// The number of keys that are needed.
-        needed: usize,
+    /// The subject of the wait was closed, with this reason: the [key](crate::Watermarks::close) of
+    /// a value, the [scope](crate::ReplyScope::close) of a request, or the
+    /// [permits](crate::Permits::close). What comes later is refused, or ends at once likewise.
+    Closed(Reason),
+    /// The epoch that it belonged to is over. See
+    /// [`Watermarks::begin_epoch`](crate::Watermarks::begin_epoch).
+    EpochOver {
+        /// The epoch that it belonged to.
+        epoch: u64,
+        /// The epoch that has begun.
+        present: u64,
     },
 }
 
@@ -300,7 +277,7 @@ impl CancelReason {
     /// ```
     pub fn value<T: Any>(&self) -> Option<&T> {
         match self {
-            CancelReason::Requested(reason) => reason.value(),
+            CancelReason::Requested(reason) | CancelReason::Closed(reason) => reason.value(),
             _ => None,
         }
     }
@@ -319,17 +296,14 @@ impl fmt::Display for Outcome {
 impl fmt::Display for CancelReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CancelReason::Requested(reason) => reason.fmt(f),
+            CancelReason::Requested(reason) | CancelReason::Closed(reason) => reason.fmt(f),
+            CancelReason::EpochOver { epoch, present } => {
+                write!(f, "its epoch {epoch} is over: epoch {present} has begun")
+            }
             CancelReason::FutureDropped => f.write_str("its future was dropped"),
             CancelReason::Shutdown => f.write_str("shut down"),
             CancelReason::Dropped => f.write_str("its purgatory or scope was dropped"),
             CancelReason::Panicked => f.write_str("its check panicked"),
-            CancelReason::QuorumLost { left, needed } => {
-                write!(
-                    f,
-                    "its quorum has lost too many keys: {left} left, {needed} needed"
-                )
-            }
         }
     }
 }
@@ -551,8 +525,7 @@ impl<T> ReachResult<T> {
 #[must_use = "the operations in it are unanswered"]
 #[non_exhaustive]
 pub struct TakenForKey<O> {
-    /// The operations, now the caller's: those with plain watches of the key in the order of
-    /// parking, then those with watermark watches.
+    /// The operations, now the caller's: in the order of parking.
     pub operations: Vec<O>,
     /// Operations that are under check and so were not taken. They may go on waiting.
     pub under_check: Vec<OperationId>,

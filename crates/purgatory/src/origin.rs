@@ -11,14 +11,10 @@ use std::{
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{
-        Core,
-        answer::{Abandonment, Yields},
-        signal::Event,
-    },
+    engine::{Core, answer::Yields},
     error::WaitError,
-    operation::{DelayedOperation, OperationId, Timeout},
-    sync::{Mutex, Share, Spaced},
+    operation::{OperationId, Timeout},
+    sync::Spaced,
     watches::WatchKey,
 };
 
@@ -69,67 +65,9 @@ impl<K: WatchKey, O: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Core<K, O>>> {
     fn must_not_block(&self) -> bool {
         let must_not = self.job_executor.must_not_block();
         if cfg!(debug_assertions) && !must_not {
-            self.counts
-                .cold()
-                .warned
-                .blocks_runtime(&self.settings.name);
+            self.counts.cold().warned.blocks_runtime(&self.name);
         }
         must_not
-    }
-}
-
-/// The purgatory of a wait in turn, and the key of that turn.
-pub(crate) struct TurnOrigin<K: WatchKey, O: DelayedOperation> {
-    origin: Share<Arc<Core<K, O>>>,
-    /// Locked, since a key need not be `Sync`.
-    key: Mutex<K>,
-}
-
-impl<K: WatchKey, O: DelayedOperation> TurnOrigin<K, O> {
-    /// Makes the origin of a wait in turn under this key.
-    pub(crate) fn new(origin: Share<Arc<Core<K, O>>>, key: K) -> Self {
-        TurnOrigin {
-            origin,
-            key: Mutex::new(key),
-        }
-    }
-
-    /// Passes the turn of a completed wait on whose future was dropped with its value.
-    fn pass_turn(&self) {
-        if !failpoint!(DroppedWaitKeepsTurn) {
-            let key = self.key.lock().clone();
-            self.origin.signal::<K>(&key, Event::One);
-        }
-    }
-}
-
-impl<K: WatchKey, O: Yields<T>, T> AnswerOrigin<T> for TurnOrigin<K, O> {
-    fn poll(
-        &self,
-        handle: TimerHandle,
-        waker: &Waker,
-        is_first: bool,
-    ) -> Poll<Result<T, WaitError>> {
-        self.origin.poll(handle, waker, is_first)
-    }
-
-    fn abandon(&self, handle: TimerHandle) {
-        // A guard has returned what it held by now: the next finds it.
-        if Core::abandon(&self.origin, handle) == Abandonment::Untaken {
-            self.pass_turn();
-        }
-    }
-
-    fn id(&self, handle: TimerHandle) -> OperationId {
-        Core::id(&self.origin, handle)
-    }
-
-    fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
-        self.origin.reschedule_one(handle, timeout)
-    }
-
-    fn must_not_block(&self) -> bool {
-        AnswerOrigin::<T>::must_not_block(&*self.origin)
     }
 }
 

@@ -18,12 +18,8 @@ use crate::{
 pub struct Stats {
     /// Operations parked now, including those under check.
     pub parked: u64,
-    /// Watches of the operations parked now. An operation has one for each of its keys and one for
-    /// each of its watermarks, reached or not.
+    /// Watches of the operations parked now. An operation has one for each of its keys.
     pub watched: u64,
-    /// The weight of all parked operations and of those whose callback is still pending; 0 without
-    /// [`max_weight`](crate::Builder::max_weight).
-    pub weight: u64,
     /// Operations ever parked: the sum of `parked`, the three ends below and `taken`.
     pub parked_total: u64,
     /// Parked operations that ended as Completed.
@@ -59,20 +55,16 @@ pub struct Stats {
     pub events: u64,
     /// Operations handed back because they had no key.
     ///
-    /// Of refusals only the five kinds here are counted, and none of a call itself:
+    /// Of refusals only the four kinds here are counted, and none of a call itself:
     /// [`AlreadyExpected`](RefusedReason::AlreadyExpected),
-    /// [`ScopeClosed`](RefusedReason::ScopeClosed), [`NoQuorum`](RefusedReason::NoQuorum),
-    /// [`RepeatedKey`](RefusedReason::RepeatedKey),
-    /// [`TurnOfOneKey`](RefusedReason::TurnOfOneKey).
+    /// [`ScopeClosed`](RefusedReason::ScopeClosed), and a key that is in another epoch or closed.
     pub refused_no_keys: u64,
     /// Operations handed back after shutdown.
     pub refused_closed: u64,
     /// Operations handed back because too many were parked.
     pub refused_full: u64,
-    /// Operations handed back because all together would have been too heavy.
+    /// Requests for more [permits](crate::Permits) than there are.
     pub refused_too_heavy: u64,
-    /// Operations handed back because they had too many threshold watches.
-    pub refused_too_many_watermarks: u64,
     /// Callbacks, rechecks and last checks that were handed to the executor and have not begun.
     /// Callbacks are those of expired operations, or all
     /// ([`callbacks_on_executor`](crate::Builder::callbacks_on_executor)). Callbacks beyond the
@@ -88,7 +80,6 @@ impl Stats {
             RefusedReason::Closed => &mut self.refused_closed,
             RefusedReason::Full { .. } => &mut self.refused_full,
             RefusedReason::TooHeavy { .. } => &mut self.refused_too_heavy,
-            RefusedReason::TooManyWatermarks { .. } => &mut self.refused_too_many_watermarks,
             // Waits that were refused before they became an operation.
             _ => return,
         };
@@ -133,10 +124,6 @@ pub struct Snapshot<K> {
     /// The keys with the most waiters, most first, each with the number of its watches as
     /// [`Purgatory::waiters`](crate::Purgatory::waiters) counts them.
     pub busiest: Vec<(K, usize)>,
-    /// The keys that have had waiters and no event for longest, longest first. The time, to 50 ms,
-    /// counts from the first snapshot or `publish` after the key's last event or first waiter.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "as_keys_with_seconds"))]
-    pub quietest: Vec<(K, Duration)>,
     /// The number of operations parked with each [label](crate::Watches::labelled), most first.
     pub labels: Vec<(&'static str, usize)>,
     /// The operations that have been parked for longest, longest first.
@@ -158,8 +145,7 @@ pub struct Parked<K> {
     pub id: OperationId,
     /// Its [label](crate::Watches::labelled), if it has one.
     pub label: Option<&'static str>,
-    /// The keys that it still waits for, one for each watch. A threshold watch that was reached is
-    /// left out.
+    /// The keys that it waits for.
     pub keys: Vec<K>,
     /// The time since it was parked, to the microsecond.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds"))]
@@ -174,6 +160,30 @@ pub struct Parked<K> {
     pub under_check: Option<Duration>,
 }
 
+/// Operations, callbacks and threads that a [`shutdown`](crate::Purgatory::shutdown) did not wait
+/// for.
+///
+/// They end by themselves, once the checks or callbacks that hold them up return.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownLeft {
+    /// Operations still under check. Each ends when its check returns, on the thread that runs it.
+    pub under_check: usize,
+    /// Callbacks of operations that shutdowns ended, and that have not returned. Callbacks of
+    /// operations that had expired before are not among them; see
+    /// [`Stats::callbacks_waiting`].
+    pub callbacks: usize,
+    /// Threads of the purgatory's own timer that have not ended.
+    pub threads: usize,
+}
+
+impl ShutdownLeft {
+    /// Returns true when nothing was left.
+    pub fn is_nothing(&self) -> bool {
+        *self == ShutdownLeft::default()
+    }
+}
+
 impl<K: fmt::Debug> fmt::Display for Snapshot<K> {
     /// Writes a few lines that show what hangs: counts, labels, keys, operations.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -184,10 +194,6 @@ impl<K: fmt::Debug> fmt::Display for Snapshot<K> {
             "{}: {} parked under {} keys",
             self.name, stats.parked, self.key_count
         )?;
-        // Without `max_weight` nothing is weighed.
-        if stats.weight > 0 {
-            write!(f, ", of weight {}", stats.weight)?;
-        }
         writeln!(f)?;
         writeln!(
             f,
@@ -201,12 +207,6 @@ impl<K: fmt::Debug> fmt::Display for Snapshot<K> {
         }
         for (key, waiters) in &self.busiest {
             writeln!(f, "  key {key:?}: {waiters} waiters")?;
-        }
-        for (key, quiet) in &self.quietest {
-            // A key that the first snapshot has just found is not quiet yet.
-            if !quiet.is_zero() {
-                writeln!(f, "  key {key:?}: no event for {quiet:?}")?;
-            }
         }
 
         // Operations.
@@ -245,14 +245,6 @@ impl<K: fmt::Debug> fmt::Display for Parked<K> {
 #[cfg(feature = "serde")]
 fn as_seconds<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_f64(duration.as_secs_f64())
-}
-
-#[cfg(feature = "serde")]
-fn as_keys_with_seconds<K: serde::Serialize, S: serde::Serializer>(
-    keys: &[(K, Duration)],
-    to: S,
-) -> Result<S::Ok, S::Error> {
-    to.collect_seq(keys.iter().map(|(key, quiet)| (key, quiet.as_secs_f64())))
 }
 
 #[cfg(feature = "serde")]
@@ -316,7 +308,9 @@ impl OtherEnds {
     fn cancelled(&mut self, reason: &CancelReason) {
         self.cancelled += 1;
         match reason {
-            CancelReason::Requested(_) | CancelReason::QuorumLost { .. } => {}
+            CancelReason::Requested(_)
+            | CancelReason::Closed(_)
+            | CancelReason::EpochOver { .. } => {}
             CancelReason::FutureDropped => self.cancelled_by_future_drop += 1,
             CancelReason::Shutdown => self.cancelled_by_shutdown += 1,
             CancelReason::Dropped => self.cancelled_by_drop += 1,

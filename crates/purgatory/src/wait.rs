@@ -29,7 +29,7 @@ use crate::{
         Answering, AwaitedPark, CancelReason, DelayedOperation, OperationId, Outcome, Timeout,
         opaque,
     },
-    origin::{AnswerOrigin, PendingAnswer, TurnOrigin},
+    origin::{AnswerOrigin, PendingAnswer},
     purgatory::Purgatory,
     sync::HandedBack,
     watches::{WatchKey, Watches},
@@ -159,7 +159,7 @@ where
         let before = mem::replace(&mut self.stage, Stage::Over(Err(PANICKED)));
         let result = match (before, outcome) {
             (Stage::Over(Ok(value)), Outcome::Completed) => Ok(value),
-            // A call or a watermark completes without a check, so the value may be missing.
+            // A call completes without a check, so the value may be missing.
             (Stage::Waits(mut condition), Outcome::Completed) => condition()
                 .into_answer()
                 .ok_or_else(|| WaitError::of(outcome.clone())),
@@ -320,11 +320,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         // An operation with a condition finds a missed event before it expires.
         watches.last_check = rechecked;
         watches.needs_value = true;
-        // A key's `Clone` may panic: nothing is parked yet.
-        let mut turn = None;
-        if watches.in_turn {
-            turn = watches.keys.first().cloned();
-        }
         let unboxed = Unboxed {
             operation: waiting,
             wrap,
@@ -334,10 +329,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
             unboxed.operation.into_result(outcome)
         });
         match parked {
-            Ok(AwaitedPark::Parked(id)) => match turn {
-                Some(key) => WaitFuture::at(Arc::new(TurnOrigin::new(self.share(), key)), id),
-                None => self.answer_of(id),
-            },
+            Ok(AwaitedPark::Parked(id)) => self.answer_of(id),
             Ok(AwaitedPark::AtOnce(answer)) => WaitFuture::ready(answer.unwrap_or(Err(PANICKED))),
             Err(refused) => self.refused(refused.reason),
         }
@@ -360,7 +352,7 @@ impl<T> WaitFuture<T> {
     }
 
     /// Makes the future of an operation that is parked in `origin`.
-    fn at(origin: Arc<dyn AnswerOrigin<T>>, id: OperationId) -> Self {
+    pub(crate) fn at(origin: Arc<dyn AnswerOrigin<T>>, id: OperationId) -> Self {
         WaitFuture {
             source: Source::Entry(PendingAnswer::new(origin, id.handle)),
         }
@@ -378,6 +370,35 @@ impl<T> WaitFuture<T> {
         match self.entry() {
             Some(entry) => entry.reschedule(timeout.into()),
             None => false,
+        }
+    }
+
+    /// Takes the result if the wait has ended; hands the future back otherwise. Drop it then, and
+    /// the wait is cancelled (now or never), or await it. O(1), with one lock.
+    ///
+    /// A task that polled the future before is not woken any more: it has to poll again.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// let log_ends = Watermarks::new("log ends")?;
+    /// let wait = log_ends.wait_for(&"orders-0", 7, Duration::from_secs(30));
+    /// let wait = wait.try_take().expect_err("it waits");
+    /// log_ends.advance(&"orders-0", 9)?;
+    /// assert_eq!(wait.try_take().ok(), Some(Ok(9)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the future if the wait goes on.
+    ///
+    /// # Panics
+    /// Panics if the future was ready at an earlier poll.
+    pub fn try_take(mut self) -> Result<Result<T, WaitError>, Self> {
+        match Pin::new(&mut self).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Ok(result),
+            Poll::Pending => Err(self),
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use purgatory::{Outcome, Timeout, Watches};
+use purgatory::{Outcome, Timeout};
 use support::{MINUTE, MS, NEVER, Op, Probe, SECOND, Stop, Waiting, by_hand_with, refused};
 use timer_core::ManualTimer;
 
@@ -188,38 +188,6 @@ fn stuck_check_is_reported_once_with_both_threads() {
          purgatory=\"test\" on=\"parks\" seen_by=\"{here}\""
     );
     assert_eq!(lines, [told]);
-}
-
-/// In debug builds.
-#[cfg(debug_assertions)]
-#[test]
-fn signals_that_reach_no_watch_are_told_once_a_key() {
-    let lines = told(|_, _| {
-        let (_timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder);
-        let level = [("level", 5)];
-        let _level = Probe::parked(&purgatory, Watches::up_to(&level), NEVER);
-        let _plain = Probe::parked(&purgatory, &["plain"], NEVER);
-        for _ in 0..2 {
-            purgatory.check_and_complete(&"level");
-            purgatory.complete_up_to(&"plain", 9);
-            // These reach a watch, or there is none.
-            purgatory.complete_up_to(&"level", 4);
-            purgatory.check_and_complete(&"plain");
-            purgatory.check_and_complete(&"other");
-        }
-        let _both = Probe::parked(&purgatory, &["level"], NEVER);
-        purgatory.check_and_complete(&"level");
-        std::mem::forget(purgatory); // no line for its end
-    });
-    assert_eq!(
-        lines,
-        [
-            "WARN check_and_complete reaches none of its key's watches (1, all watermark); \
-             complete_up_to does purgatory=\"test\"",
-            "WARN complete_up_to reaches none of its key's watches (1, all plain); \
-             check_and_complete does purgatory=\"test\"",
-        ]
-    );
 }
 
 /// In debug builds. The purgatory's own timer does not need the runtime's thread.

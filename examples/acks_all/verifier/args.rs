@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, ops::Range, path::PathBuf, time::Duration};
 
-use clap::{CommandFactory, Parser, error::ErrorKind};
+use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use example_support::{between, number};
 
 const EXAMPLES: &str = "\
@@ -10,6 +10,10 @@ Examples:
   acks_all                                   ten seconds, all followers healthy
   acks_all --stall-for 3s                    follower 2 stalls: produces expire
   acks_all --stall-for 500ms --drop-follower follower 2 falls out: produces go on without it
+  acks_all --stall-for 500ms --drop-follower --join-follower
+                                             and joins again, once it has caught up
+  acks_all --truncate                        follower 1 takes over: records are taken back
+  acks_all --by replica-sets                 the other way to wait
   acks_all --input README.md --rate 20000    another text, at a fixed rate
 
 Durations carry a unit: 250us, 5ms, 1s, 1m 30s.
@@ -22,6 +26,10 @@ argument is wrong, 130 after a second Ctrl-C.";
 #[derive(Debug, Clone, Parser)]
 #[command(name = "acks_all", version, after_help = EXAMPLES)]
 pub(crate) struct Args {
+    /// How produces wait for their replicas
+    #[arg(long, value_enum, value_name = "WAY", default_value_t = By::Kafka)]
+    pub(crate) by: By,
+
     /// Text whose lines are the records, or `-` for standard input [default: a text from the
     /// repository]
     #[arg(long, value_name = "FILE")]
@@ -69,6 +77,16 @@ pub(crate) struct Args {
     #[arg(long, requires = "stall_for")]
     pub(crate) drop_follower: bool,
 
+    /// Once it has fallen out, follower 2 fetches again, and joins the in-sync set when it has
+    /// caught up
+    #[arg(long, requires = "drop_follower")]
+    pub(crate) join_follower: bool,
+
+    /// After two thirds of the run follower 1 becomes the leader; what it lacks is taken back, of
+    /// which nothing may have been acknowledged
+    #[arg(long)]
+    pub(crate) truncate: bool,
+
     /// Where Prometheus metrics and the live page are served; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub(crate) metrics_addr: SocketAddr,
@@ -76,6 +94,15 @@ pub(crate) struct Args {
     /// How long to go on serving them after the table
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = between("0s", "1day"))]
     pub(crate) linger: Duration,
+}
+
+/// A way to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    /// Operations under the key of their partition, checked when the high watermark has moved
+    Kafka,
+    /// Futures of the watermark that follows from the in-sync set and what its members have
+    ReplicaSets,
 }
 
 impl Args {
@@ -113,6 +140,11 @@ impl Args {
     /// Returns true if follower 2 has to be out of the in-sync set at `now`.
     pub(crate) fn is_dropped(&self, now: Duration) -> bool {
         self.drop_follower && self.stall().is_some_and(|stall| now >= stall.end)
+    }
+
+    /// Returns true if follower 1 has to be the leader at `now`.
+    pub(crate) fn is_truncated(&self, now: Duration) -> bool {
+        self.truncate && now >= self.seconds * 2 / 3
     }
 
     /// Returns the time of the stall.

@@ -10,8 +10,8 @@ use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
 use super::name;
-use crate::partition::Partition;
-use crate::{Answer, Leader};
+use crate::Answer;
+use crate::partition::{Change, FOLLOWERS, LogEnd, Partition};
 
 /// The number of produces that have ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,8 +52,22 @@ pub(crate) struct Tally {
     pub(crate) wait: Histogram<u64>,
     /// The times by which the expired ones were late.
     pub(crate) lateness: Histogram<u64>,
-    /// Every record of the partition below was acknowledged, or one after it was.
-    acknowledged: u64,
+    /// By epoch: every record of the partition below was acknowledged, or one after it was.
+    acknowledged: Vec<u64>,
+    /// The epochs that began later than the first: where each leader's log ended.
+    starts: Vec<u64>,
+    /// The followers that are not in the in-sync set.
+    out: [bool; FOLLOWERS],
+    /// The number of records that were taken back, and the sum of their offsets.
+    taken_back: u64,
+    taken_back_offsets: u64,
+}
+
+impl Tally {
+    /// Returns what was acknowledged by all leaders.
+    fn acknowledged(&self) -> u64 {
+        self.acknowledged.iter().max().copied().unwrap_or(0)
+    }
 }
 
 impl Default for Tally {
@@ -63,7 +77,11 @@ impl Default for Tally {
             counts: Counts::default(),
             wait: empty.clone(),
             lateness: empty,
-            acknowledged: 0,
+            acknowledged: Vec::new(),
+            starts: Vec::new(),
+            out: [false; FOLLOWERS],
+            taken_back: 0,
+            taken_back_offsets: 0,
         }
     }
 }
@@ -89,30 +107,37 @@ impl Audit {
     }
 
     /// Counts the answer to a produce that has `waited`, for a line of `bytes`. It acknowledges the
-    /// records below `offset`. That is checked at once, against the own logs of the in-sync
-    /// followers.
+    /// records below `end`. That is checked at once, against the own logs of the in-sync followers,
+    /// and the logs of later leaders.
     pub(crate) fn record(
         &self,
         partition: &Partition,
         answer: Answer,
-        offset: u64,
+        end: LogEnd,
         waited: Duration,
         bytes: u32,
     ) {
+        let LogEnd { epoch, offset } = end;
         let place = || format!("offset {} of {}", offset - 1, partition.key);
-        let tally = &mut *self.tallies[partition.key.0 as usize].lock();
+        let tally = &mut *self.tally(partition).lock();
         // Every answer counts, whatever it is: a second one, or another's, changes the sum.
         tally.counts.offsets = tally.counts.offsets.wrapping_add(offset);
         match answer {
             Answer::Acknowledged => {
                 // The promise of acks=all, checked before anything can change.
-                for (follower, log) in partition.followers.iter().enumerate() {
-                    if partition.is_in_sync(follower) && log.end() < offset {
-                        self.report(TOO_SOON, 1, place);
-                        break;
-                    }
+                let mut logs = tally.out.iter().zip(&partition.followers);
+                if logs.any(|(is_out, log)| !is_out && log.end() < offset) {
+                    self.report(TOO_SOON, 1, place);
                 }
-                tally.acknowledged = tally.acknowledged.max(offset);
+                // A leader that came meanwhile has it, too.
+                let mut later = tally.starts.iter().skip(epoch as usize);
+                if later.any(|start| *start < offset) {
+                    self.report(LOST, 1, place);
+                }
+                let epochs = tally.acknowledged.len().max(epoch as usize + 1);
+                tally.acknowledged.resize(epochs, 0);
+                let before = &mut tally.acknowledged[epoch as usize];
+                *before = offset.max(*before);
                 tally.counts.completed += 1;
                 tally.counts.bytes += u64::from(bytes);
                 tally.wait += nanos(waited);
@@ -127,12 +152,61 @@ impl Audit {
                 tally.counts.expired += 1;
                 tally.lateness += nanos(waited.saturating_sub(timeout));
             }
-            Answer::Cancelled => tally.counts.cancelled += 1,
+            Answer::LeaderChanged | Answer::Cancelled => tally.counts.cancelled += 1,
             Answer::Refused(reason) => {
                 tally.counts.cancelled += 1;
                 self.report(REFUSED, 1, || format!("{}: {reason:?}", place()));
             }
         }
+    }
+
+    fn tally(&self, partition: &Partition) -> &Mutex<Tally> {
+        &self.tallies[partition.key.0 as usize]
+    }
+
+    /// Notes that a follower is going to leave the in-sync set: what is acknowledged from now on
+    /// need not be in its log.
+    pub(crate) fn left(&self, partition: &Partition, follower: usize) {
+        self.tally(partition).lock().out[follower] = true;
+    }
+
+    /// Notes that a follower has joined the in-sync set again. All that was acknowledged must be in
+    /// its log.
+    pub(crate) fn joined(&self, partition: &Partition, follower: usize) {
+        let tally = &mut *self.tally(partition).lock();
+        tally.out[follower] = false;
+        let end = partition.followers[follower].end();
+        let case = || {
+            format!(
+                "{} as it joined {}, at {end}",
+                name(follower),
+                partition.key
+            )
+        };
+        self.report(MISSING, tally.acknowledged().saturating_sub(end), case);
+    }
+
+    /// Notes a change of the leader. The new one's log must have all that was acknowledged before.
+    pub(crate) fn leader_changed(&self, partition: &Partition, change: &Change) {
+        let tally = &mut *self.tally(partition).lock();
+        let LogEnd { epoch, offset } = change.start;
+        let case = || {
+            format!(
+                "the leader of epoch {epoch} of {}, at {offset}",
+                partition.key
+            )
+        };
+        // The records of its own epoch do not count: some may be acknowledged already.
+        let earlier = tally.acknowledged.iter().take(epoch as usize);
+        let acknowledged = earlier.max().copied().unwrap_or(0);
+        self.report(LOST, acknowledged.saturating_sub(offset), case);
+        self.report(LOGS_DIFFER, u64::from(!change.alike), case);
+
+        // What was taken back was produced, too.
+        tally.starts.push(offset);
+        tally.taken_back += change.taken_back;
+        let last = offset + change.taken_back;
+        tally.taken_back_offsets += sum_up_to(last) - sum_up_to(offset);
     }
 
     /// Returns the counts so far.
@@ -174,25 +248,25 @@ impl Audit {
     /// Ends the audit after the last answer: every operation has ended once, all logs are alike,
     /// and every acknowledged record is in the log of every in-sync replica. Returns everything
     /// that is wrong.
-    pub(crate) fn finish(&self, leader: &Leader) -> Vec<Problem> {
-        self.compare_counts(leader);
+    pub(crate) fn finish(&self, partitions: &[Partition]) -> Vec<Problem> {
+        self.compare_counts(partitions);
         // Then the logs, by partition: what was acknowledged must be in all of them.
-        for (partition, tally) in leader.partitions.iter().zip(&self.tallies) {
-            let acknowledged = tally.lock().acknowledged;
-            self.compare_logs(partition, acknowledged);
+        for partition in partitions {
+            self.compare_logs(partition, &self.tally(partition).lock());
         }
         self.faults.lock().values().cloned().collect()
     }
 
-    /// Compares the number of answers with the number of records in the leader's logs.
-    fn compare_counts(&self, leader: &Leader) {
+    /// Compares the number of answers with the number of records in the leader's logs, and of those
+    /// that were taken back.
+    fn compare_counts(&self, partitions: &[Partition]) {
         let mut produced = 0;
         let mut offsets = 0_u64;
-        for partition in &leader.partitions {
+        for partition in partitions {
             let end = partition.log.end();
-            produced += end;
-            // Each partition's offsets are 1, 2, 3 and so on.
-            offsets = offsets.wrapping_add(end * (end + 1) / 2);
+            let tally = self.tally(partition).lock();
+            produced += end + tally.taken_back;
+            offsets = offsets.wrapping_add(sum_up_to(end) + tally.taken_back_offsets);
         }
         let totals = self.counts();
         let ended = totals.ended();
@@ -208,21 +282,29 @@ impl Audit {
 
     /// Compares the followers' logs of a partition with the leader's, and with what was
     /// acknowledged.
-    fn compare_logs(&self, partition: &Partition, acknowledged: u64) {
+    fn compare_logs(&self, partition: &Partition, tally: &Tally) {
         for (follower, log) in partition.followers.iter().enumerate() {
             let place = || format!("{} in {}, at {}", name(follower), partition.key, log.end());
             // An acknowledged record lies below the log's end, or is missing. A follower that
             // fell out need not have those acknowledged without it.
-            if partition.is_in_sync(follower) {
-                self.report(MISSING, acknowledged.saturating_sub(log.end()), place);
+            if !tally.out[follower] {
+                let missing = tally.acknowledged().saturating_sub(log.end());
+                self.report(MISSING, missing, place);
             }
-            // A log that is shorter was stalled; one as long as the leader's must be the same.
-            let whole = log.end() >= partition.log.end();
+            // A log that is shorter was stalled, as was one that does not know of the last leader;
+            // one as long as the leader's must be the same.
+            let knows_leader = log.epoch() == partition.log.epoch();
+            let whole = knows_leader && log.end() >= partition.log.end();
             if whole && log.digest() != partition.log.digest() {
                 self.report(LOGS_DIFFER, 1, place);
             }
         }
     }
+}
+
+/// Returns the sum of the offsets of a log with this end: 1, 2, 3 and so on.
+fn sum_up_to(end: u64) -> u64 {
+    end * (end + 1) / 2
 }
 
 /// Returns the duration in nanoseconds: 584 years are as good as any longer time.
@@ -239,6 +321,7 @@ pub(crate) const ANOTHERS: Fault = "answers for another offset than the record's
 pub(crate) const EARLY: Fault = "operations that expired before their deadline";
 pub(crate) const TOO_SOON: Fault = "records acknowledged before every in-sync log had them";
 pub(crate) const MISSING: Fault = "acknowledged records missing from an in-sync log";
+pub(crate) const LOST: Fault = "acknowledged records missing from a later leader's log";
 pub(crate) const LOGS_DIFFER: Fault = "followers' logs that are not the leader's";
 pub(crate) const REFUSED: Fault = "operations refused by the purgatory";
 pub(crate) const STILL_PARKED: Fault = "operations still parked long after the last deadline";
@@ -258,7 +341,7 @@ pub(crate) struct Problem {
 impl Problem {
     /// Returns the number of operations or records that are lost.
     pub(crate) fn lost(&self) -> u64 {
-        if [NEVER_ENDED, MISSING].contains(&self.fault) {
+        if [NEVER_ENDED, MISSING, LOST].contains(&self.fault) {
             self.count
         } else {
             0

@@ -3,21 +3,29 @@
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
-use std::{sync::Arc, time::Duration};
+use std::{sync::Arc, sync::LazyLock, time::Duration};
 
 use crossbeam_utils::CachePadded;
 use example_support::Stop;
 use indicatif::HumanCount;
+use tokio::runtime::{Builder, Runtime};
 
 use super::text::Text;
 use super::{FOLLOWER_STALLED, Stage, name};
-use crate::partition::{Partition, Record};
-use crate::{Answer, Leader};
+use crate::Answer;
+use crate::partition::{LogEnd, NEXT_LEADER, Partition, Record};
 
 /// The time that a producer that was held up may make good at once.
 const BURST: Duration = Duration::from_millis(20);
 /// The shortest wait for the next record: a thread does not wake up much faster than this anyway.
 const WAIT_MIN: Duration = Duration::from_millis(1);
+
+/// Runs the tasks of requests that are answered by a future.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    let mut builder = Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).thread_name("answers").build();
+    runtime.expect("a thread for the answers")
+});
 
 /// State that all requests of one producer share. Full, the producer sleeps until half of them have
 /// been answered, so that it is woken for a batch of work and not for every answer.
@@ -83,16 +91,25 @@ pub(crate) struct Request {
 impl Request {
     /// Returns the partition that it goes to.
     pub(crate) fn partition(&self) -> &Partition {
-        &self.client.stage.leader.partitions[self.place as usize]
+        &self.client.stage.partitions[self.place as usize]
     }
 
-    /// Takes the answer, and hands it to the audit. It acknowledges what lies below `offset`.
-    pub(crate) fn answer(self, answer: Answer, offset: u64) {
+    /// Takes the answer, and hands it to the audit. It is about the records below `end`.
+    pub(crate) fn answer(self, answer: Answer, end: LogEnd) {
         let stage = &self.client.stage;
         let waited = stage.now().saturating_sub(self.sent_at);
         let audit = &stage.audit;
-        audit.record(self.partition(), answer, offset, waited, self.bytes);
+        audit.record(self.partition(), answer, end, waited, self.bytes);
         self.client.release();
+    }
+
+    /// Takes the answer when it is there, as a task.
+    pub(crate) fn answer_by(
+        self,
+        answer: impl Future<Output = Answer> + Send + 'static,
+        end: LogEnd,
+    ) {
+        RUNTIME.spawn(async move { self.answer(answer.await, end) });
     }
 }
 
@@ -150,29 +167,41 @@ pub(super) fn produce(producer: u32, stage: &Arc<Stage>, text: &Text, stop: &Sto
             return;
         };
         let record = Record { number, line };
-        stage.leader.produce(request, record, args.timeout);
+        stage.acks.produce(request, record, args.timeout);
         sequence += 1;
     }
 }
 
 /// Acts as a follower: fetches from every partition in turn and writes to its own logs, until
-/// `stop` is raised or it falls out. A record is acknowledged when the slowest in-sync follower
-/// fetches the next time.
-pub(super) fn follow(follower: usize, stage: &Stage, stop: &Stop) {
-    let can_stall = follower == FOLLOWER_STALLED;
-    let mut fetched = Vec::new();
+/// `stop` is raised or it falls out for good. A record is acknowledged when the slowest in-sync
+/// follower fetches the next time.
+pub(super) fn follow(number: usize, stage: &Stage, stop: &Stop) {
+    let can_stall = number == FOLLOWER_STALLED;
+    let mut follower = Follower::new(number, stage);
+    let mut leads = false;
+    let mut fell_out = false;
     loop {
-        // One that has to fall out does not fetch again.
-        if can_stall && stage.args.is_dropped(stage.now()) {
-            fall_out(follower, stage);
-            return;
+        // The next leader takes over on its own thread, and follows as the last one from then on.
+        if number == NEXT_LEADER && !leads && stage.args.is_truncated(stage.now()) {
+            follower.fetch_in_vain();
+            stop.pause(stage.args.follower_lag);
+            follower.take_over();
+            leads = true;
+        }
+        // One that falls out does not fetch again, unless it is to join again.
+        if can_stall && !fell_out && stage.args.is_dropped(stage.now()) {
+            follower.fall_out();
+            fell_out = true;
+            if !stage.args.join_follower {
+                return;
+            }
         }
         // A stalled follower sleeps to the end of its stall; any other fetches and pauses.
         let stall = stage.args.stall_remaining(stage.now());
         let pause = match stall {
             Some(remaining) if can_stall => remaining,
             _ => {
-                fetch_all(follower, &stage.leader, &mut fetched);
+                follower.fetch_all();
                 stage.args.follower_lag
             }
         };
@@ -182,28 +211,110 @@ pub(super) fn follow(follower: usize, stage: &Stage, stop: &Stop) {
     }
 }
 
-/// Takes a follower out of the in-sync set of every partition, and says what that did.
-fn fall_out(follower: usize, stage: &Stage) {
-    let mut acknowledged = 0;
-    for partition in &stage.leader.partitions {
-        acknowledged += stage.leader.falls_out(partition, follower);
-    }
-    // Standard error may be closed; the run goes on all the same.
-    let _ = writeln!(
-        io::stderr(),
-        "{} fell out of the in-sync set: {} produces waited for it alone, and are acknowledged",
-        name(follower),
-        HumanCount(acknowledged as u64),
-    );
+/// A follower of all partitions.
+struct Follower<'a> {
+    number: usize,
+    stage: &'a Stage,
+    /// By partition: it is out of the in-sync set.
+    is_out: Vec<bool>,
+    /// The records that it has fetched while it was out.
+    fetched_outside: usize,
+    /// A buffer to be used again.
+    fetched: Vec<Record>,
 }
 
-/// Fetches once from every partition; `fetched` is a buffer to be used again.
-fn fetch_all(follower: usize, leader: &Leader, fetched: &mut Vec<Record>) {
-    for partition in &leader.partitions {
-        let log = &partition.followers[follower];
-        fetched.clear();
-        // The fetch says where the log ends: everything below is written.
-        leader.fetch(partition, follower, log.end(), fetched);
-        log.append(fetched);
+impl<'a> Follower<'a> {
+    /// Makes a follower that is in every in-sync set.
+    fn new(number: usize, stage: &'a Stage) -> Self {
+        Self {
+            number,
+            stage,
+            is_out: vec![false; stage.partitions.len()],
+            fetched_outside: 0,
+            fetched: Vec::new(),
+        }
     }
+
+    /// Fetches once from every partition.
+    fn fetch_all(&mut self) {
+        for (place, partition) in self.stage.partitions.iter().enumerate() {
+            // The fetch says where the log ends: everything below is written.
+            self.fetched.clear();
+            let has = partition.fetch(self.number, &mut self.fetched);
+            let is_in_sync = self.stage.acks.fetch(partition, self.number, has);
+            // One that joins has to have everything already, before it writes what came.
+            if self.is_out[place] {
+                if is_in_sync {
+                    self.joined(place);
+                } else {
+                    self.fetched_outside += self.fetched.len();
+                }
+            }
+            partition.followers[self.number].append(&self.fetched);
+        }
+    }
+
+    /// Fetches once from every partition, and the answers are lost: it says what it has, and does
+    /// not get what comes next.
+    fn fetch_in_vain(&mut self) {
+        for partition in &self.stage.partitions {
+            self.fetched.clear();
+            let has = partition.fetch(self.number, &mut self.fetched);
+            self.stage.acks.fetch(partition, self.number, has);
+        }
+    }
+
+    /// Takes the follower out of the in-sync set of every partition, and says what that did.
+    fn fall_out(&mut self) {
+        let mut acknowledged = 0;
+        for (place, partition) in self.stage.partitions.iter().enumerate() {
+            // Before any record is acknowledged without it.
+            self.stage.audit.left(partition, self.number);
+            self.is_out[place] = true;
+            acknowledged += self.stage.acks.falls_out(partition, self.number);
+            if !self.stage.args.join_follower {
+                partition.forget(self.number);
+            }
+        }
+        say(&format!(
+            "{} fell out of the in-sync set: {} produces waited for it alone, and are acknowledged",
+            name(self.number),
+            HumanCount(acknowledged as u64),
+        ));
+    }
+
+    /// Is called when the follower is back in the in-sync set of a partition; says so at the last.
+    fn joined(&mut self, place: usize) {
+        let partition = &self.stage.partitions[place];
+        self.stage.audit.joined(partition, self.number);
+        self.is_out[place] = false;
+        if !self.is_out.contains(&true) {
+            say(&format!(
+                "{} joined the in-sync set again, once it had caught up: {} records",
+                name(self.number),
+                HumanCount(self.fetched_outside as u64),
+            ));
+        }
+    }
+
+    /// Makes the follower the leader of every partition, and says what that did.
+    fn take_over(&mut self) {
+        let mut taken_back = 0;
+        for partition in &self.stage.partitions {
+            let change = self.stage.acks.change_leader(partition);
+            self.stage.audit.leader_changed(partition, &change);
+            taken_back += change.taken_back;
+        }
+        say(&format!(
+            "{} became the leader: {} records were taken back",
+            name(self.number),
+            HumanCount(taken_back),
+        ));
+    }
+}
+
+/// Writes a line beside the progress.
+fn say(line: &str) {
+    // Standard error may be closed; the run goes on all the same.
+    let _ = writeln!(io::stderr(), "{line}");
 }

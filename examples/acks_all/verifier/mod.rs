@@ -19,9 +19,11 @@ use clap::Parser;
 use example_support::{Stop, write_on_usr1};
 use timer_core::{Clock, SystemClock};
 
-use crate::Leader;
-use crate::partition::FOLLOWERS;
-use args::Args;
+use crate::AcksAll;
+use crate::kafka::Kafka;
+use crate::partition::{FOLLOWERS, Partition};
+use crate::replica_sets::InSyncSets;
+use args::{Args, By};
 use audit::{Audit, PANICKED, STILL_PARKED};
 use report::Report;
 use text::Text;
@@ -66,7 +68,7 @@ fn start(args: Args) -> Result<ExitCode> {
     let address = server.address();
     eprintln!("metrics: http://{address}/metrics\nlive page: http://{address}/");
     let shown = Arc::clone(&stage);
-    write_on_usr1(move || shown.leader.produces.snapshot(OLDEST).to_string())?;
+    write_on_usr1(move || shown.acks.snapshot(OLDEST))?;
 
     let mut progress = Progress::default();
     let report = stage.run(&text, &interrupted, &mut |state| progress.show(state));
@@ -90,7 +92,8 @@ fn start(args: Args) -> Result<ExitCode> {
 #[derive(Debug)]
 pub(crate) struct Stage {
     args: Args,
-    leader: Leader,
+    partitions: Vec<Partition>,
+    acks: Box<dyn AcksAll>,
     audit: Audit,
     clock: SystemClock,
 }
@@ -98,11 +101,17 @@ pub(crate) struct Stage {
 impl Stage {
     /// Makes a stage on which nothing has happened yet, and starts its clock.
     fn new(args: Args) -> Result<Arc<Self>> {
-        let leader = Leader::new(args.partitions).context("cannot start the purgatory")?;
+        let partitions: Vec<_> = (0..args.partitions).map(Partition::new).collect();
+        let acks: Result<Box<dyn AcksAll>, _> = match args.by {
+            By::Kafka => Kafka::new().map(|kafka| Box::new(kafka) as _),
+            By::ReplicaSets => InSyncSets::new(&partitions).map(|sets| Box::new(sets) as _),
+        };
+        let acks = acks.context("cannot start the purgatory")?;
         let audit = Audit::new(args.partitions, args.timeout);
         Ok(Arc::new(Self {
             args,
-            leader,
+            partitions,
+            acks,
             audit,
             clock: SystemClock::new(),
         }))
@@ -141,7 +150,7 @@ impl Stage {
             replicating.raise();
             produced_for
         });
-        let problems = self.audit.finish(&self.leader);
+        let problems = self.audit.finish(&self.partitions);
         Report {
             produced_for,
             produced: State::take(self).produced,
@@ -171,7 +180,7 @@ impl Stage {
             let case = || format!("{DRAIN_MARGIN:?} after it");
             self.audit.report(STILL_PARKED, waiting, case);
         }
-        self.leader.shut_down();
+        self.acks.shut_down();
         self.await_endings(DRAIN_MARGIN, &Stop::new(), watch);
     }
 

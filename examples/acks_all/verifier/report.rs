@@ -68,7 +68,11 @@ impl Report {
                 counts.expired,
                 "not acknowledged within --timeout",
             ),
-            ("cancelled", counts.cancelled, "still waiting at Ctrl-C"),
+            (
+                "cancelled",
+                counts.cancelled,
+                "still waiting at Ctrl-C, or as the leader changed",
+            ),
             (
                 "lost",
                 self.lost(),

@@ -13,9 +13,11 @@ use super::report::Report;
 use super::text::Text;
 use super::watch::State;
 use crate::Answer;
-use crate::partition::Record;
+use crate::partition::{LogEnd, NEXT_LEADER, Record};
 
 const MS: Duration = Duration::from_millis(1);
+/// Follower 2 does not fetch before it has fallen out.
+const DROPPED: &str = "--timeout 20s --stall-from 0s --stall-for 100ms --drop-follower";
 /// Follower 2 never fetches.
 const STALLED: &str = "--stall-from 0s --stall-for 1h";
 
@@ -33,6 +35,9 @@ pub(super) fn stage(line: &str) -> Arc<Stage> {
     Stage::new(Args::try_parse_from(words).unwrap()).unwrap()
 }
 
+/// Both ways to wait.
+const WAYS: [&str; 2] = ["--by kafka", "--by replica-sets"];
+
 /// Runs it; the self-check must pass, and every record must be accounted for.
 fn run_well(stage: &Arc<Stage>, interrupted: &Stop, watch: &mut dyn FnMut(&State)) -> Report {
     let report = stage.run(&Text::load(None).unwrap(), interrupted, watch);
@@ -45,10 +50,14 @@ fn run_well(stage: &Arc<Stage>, interrupted: &Stop, watch: &mut dyn FnMut(&State
 #[test]
 fn every_record_is_acknowledged() {
     for line in [
-        "",
-        "--stall-from 50ms --stall-for 100ms",
-        "--rate 200",
-        "--producers 1 --in-flight 1",
+        "--by kafka",
+        "--by kafka --stall-from 50ms --stall-for 100ms",
+        "--by kafka --rate 200",
+        "--by kafka --producers 1 --in-flight 1",
+        "--by replica-sets",
+        "--by replica-sets --stall-from 50ms --stall-for 100ms",
+        "--by replica-sets --rate 200",
+        "--by replica-sets --producers 1 --in-flight 1",
     ] {
         let stage = stage(line);
         let report = run_well(&stage, &Stop::new(), &mut |_| {});
@@ -66,48 +75,92 @@ fn every_record_is_acknowledged() {
 
 #[test]
 fn stalled_follower_makes_every_produce_expire() {
-    let stage = stage(&format!("{STALLED} --timeout 20ms"));
-    let report = run_well(&stage, &Stop::new(), &mut |_| {});
-    assert_eq!(report.endings.counts.expired, report.produced);
-    assert_eq!(report.endings.lateness.len(), report.produced);
+    for way in WAYS {
+        let stage = stage(&format!("{way} {STALLED} --timeout 20ms"));
+        let report = run_well(&stage, &Stop::new(), &mut |_| {});
+        assert_eq!(report.endings.counts.expired, report.produced);
+        assert_eq!(report.endings.lateness.len(), report.produced);
+    }
 }
 
 #[test]
 fn produces_go_on_without_a_follower_that_falls_out() {
     // Follower 2 never fetches: every produce waits until it falls out, or for 20 s.
-    let stage = stage("--timeout 20s --stall-from 0s --stall-for 100ms --drop-follower");
-    let report = run_well(&stage, &Stop::new(), &mut |_| {});
-    assert_eq!(report.endings.counts.completed, report.produced);
-    for partition in &stage.leader.partitions {
-        assert!(partition.is_in_sync(0) && !partition.is_in_sync(1));
-        assert_eq!(partition.high_watermark(), partition.log.end());
-        assert_eq!(partition.followers[1].end(), 0);
+    for way in WAYS {
+        let stage = stage(&format!("{way} {DROPPED}"));
+        let report = run_well(&stage, &Stop::new(), &mut |_| {});
+        assert_eq!(report.endings.counts.completed, report.produced);
+        for partition in &stage.partitions {
+            assert_eq!(partition.followers[0].end(), partition.log.end());
+            assert_eq!(partition.followers[1].end(), 0);
+        }
+    }
+}
+
+#[test]
+fn follower_that_fell_out_joins_once_it_has_caught_up() {
+    // Follower 2 has nothing when it falls out.
+    for way in WAYS {
+        let stage = stage(&format!("{way} {DROPPED} --join-follower"));
+        let report = run_well(&stage, &Stop::new(), &mut |_| {});
+        assert_eq!(report.endings.counts.completed, report.produced);
+        for partition in &stage.partitions {
+            assert_eq!(partition.followers[1].end(), partition.log.end());
+        }
+    }
+}
+
+#[test]
+fn next_leader_takes_back_what_is_not_acknowledged() {
+    // A follower that fetches seldom lacks records at the change.
+    for way in WAYS {
+        let stage = stage(&format!("{way} --truncate --follower-lag 20ms"));
+        let report = run_well(&stage, &Stop::new(), &mut |_| {});
+        let counts = report.endings.counts;
+        assert_eq!(counts.completed + counts.cancelled, report.produced);
+        for partition in &stage.partitions {
+            assert_eq!(partition.log.epoch(), 1);
+            assert!(partition.log.end() <= partition.produced());
+        }
+    }
+}
+
+#[test]
+fn leader_changes_while_a_follower_is_out() {
+    for way in WAYS {
+        let line = format!("{way} {DROPPED} --join-follower --truncate --follower-lag 20ms");
+        let report = run_well(&stage(&line), &Stop::new(), &mut |_| {});
+        assert!(report.endings.counts.completed > 0);
     }
 }
 
 #[test]
 fn interrupt_cancels_what_waits() {
-    let stage = stage(&format!("{STALLED} --seconds 3600"));
-    let interrupted = Stop::new();
-    let report = run_well(&stage, &interrupted, &mut |state| {
-        if state.waiting() > 0 {
-            interrupted.raise();
-        }
-    });
-    assert_eq!(report.endings.counts.cancelled, report.produced);
+    for way in WAYS {
+        let stage = stage(&format!("{way} {STALLED} --seconds 3600"));
+        let interrupted = Stop::new();
+        let report = run_well(&stage, &interrupted, &mut |state| {
+            if state.waiting() > 0 {
+                interrupted.raise();
+            }
+        });
+        assert_eq!(report.endings.counts.cancelled, report.produced);
+    }
 }
 
 #[test]
 fn refused_produce_is_answered_and_a_fault() {
-    let stage = stage("--rate 100");
-    stage.leader.shut_down();
-    let report = stage.run(&Text::load(None).unwrap(), &Stop::new(), &mut |_| {});
-    let [refused] = &report.problems[..] else {
-        panic!("{:?}", report.problems)
-    };
-    assert_eq!(refused.fault, REFUSED);
-    assert_eq!(refused.count, report.produced);
-    assert!(refused.first.ends_with(": Closed"), "{}", refused.first);
+    for way in WAYS {
+        let stage = stage(&format!("{way} --rate 100"));
+        stage.acks.shut_down();
+        let report = stage.run(&Text::load(None).unwrap(), &Stop::new(), &mut |_| {});
+        let [refused] = &report.problems[..] else {
+            panic!("{:?}", report.problems)
+        };
+        assert_eq!(refused.fault, REFUSED);
+        assert_eq!(refused.count, report.produced);
+        assert!(refused.first.ends_with(": Closed"), "{}", refused.first);
+    }
 }
 
 /// Finishes the audit of a partition after these answers (offset, and time waited of 50 ms). Each
@@ -120,20 +173,91 @@ fn wrong(
 ) -> Vec<Problem> {
     let stage = stage("--timeout 50ms");
     let audit = &stage.audit;
-    let partition = &stage.leader.partitions[0];
+    let partition = &stage.partitions[0];
     // The leader has all the records, each follower a part of them.
     let written: Vec<_> = (0..records).map(record).collect();
     for &record in &written {
-        partition.append(record);
+        partition.append(record, |_| ());
     }
     for (log, part) in partition.followers.iter().zip(parts) {
         log.append(&written[..part as usize]);
     }
     partition.followers[1].append(more.as_slice());
     for &(answer, offset, waited) in answers {
-        audit.record(partition, answer, offset, waited, 7);
+        audit.record(partition, answer, LogEnd { epoch: 0, offset }, waited, 7);
     }
-    audit.finish(&stage.leader)
+    audit.finish(&stage.partitions)
+}
+
+/// Finishes the audit of a partition with three records, of which the next leader has two, after
+/// an answer to each that comes before the change, or after it.
+fn changed(answers: [Answer; 3], after_change: bool) -> Vec<(&'static str, u64)> {
+    let stage = stage("--timeout 50ms");
+    let partition = &stage.partitions[0];
+    let written: Vec<_> = (0..3).map(record).collect();
+    for &record in &written {
+        partition.append(record, |_| ());
+    }
+    // The other follower has all of them.
+    partition.followers[NEXT_LEADER].append(&written[..2]);
+    partition.followers[1].append(&written);
+
+    let answer = || {
+        for (answer, offset) in answers.into_iter().zip(1..) {
+            let end = LogEnd { epoch: 0, offset };
+            stage.audit.record(partition, answer, end, 50 * MS, 7);
+        }
+    };
+    if !after_change {
+        answer();
+    }
+    let change = partition.change_leader(|_| ());
+    assert_eq!((change.start.offset, change.taken_back), (2, 1));
+    assert!(change.alike);
+    stage.audit.leader_changed(partition, &change);
+    if after_change {
+        answer();
+    }
+    // The other follower takes one back.
+    assert_eq!(partition.fetch(1, &mut Vec::new()).offset, 2);
+    assert_eq!(partition.followers[1].digest(), partition.log.digest());
+    let problems = stage.audit.finish(&stage.partitions);
+    problems.iter().map(|it| (it.fault, it.count)).collect()
+}
+
+#[test]
+fn record_that_the_next_leader_lacks_is_found() {
+    use Answer::{Acknowledged, LeaderChanged};
+    for after_change in [false, true] {
+        // The promise: two were acknowledged, the third was not.
+        let kept = [Acknowledged, Acknowledged, LeaderChanged];
+        assert_eq!(changed(kept, after_change), []);
+        // Planted: the third was acknowledged, too.
+        let found = changed([Acknowledged; 3], after_change);
+        assert!(found.contains(&(LOST, 1)), "{found:?}");
+    }
+}
+
+#[test]
+fn follower_that_joins_behind_is_found() {
+    let stage = stage("");
+    let partition = &stage.partitions[0];
+    stage.audit.left(partition, 1);
+    partition.append(record(0), |_| ());
+    partition.followers[0].append(&[record(0)]);
+    let end = LogEnd {
+        epoch: 0,
+        offset: 1,
+    };
+    let answer = Answer::Acknowledged;
+    stage.audit.record(partition, answer, end, MS, 7);
+    assert!(stage.audit.finish(&stage.partitions).is_empty());
+    // Planted: it joins before it has caught up.
+    stage.audit.joined(partition, 1);
+    let problems = stage.audit.finish(&stage.partitions);
+    let said = "acknowledged records missing from an in-sync log: 2 (the first: follower 2 as it \
+                joined partition 0, at 0)";
+    assert_eq!(problems[0].to_string(), said);
 }
 
 fn record(number: u64) -> Record {
@@ -220,6 +344,10 @@ fn bad_arguments_are_refused_with_their_bounds() {
         ("--stall-for=25h", "from 1ms to 1day"),
         ("--stall-for=1day", ""),
         ("--drop-follower", "--stall-for"),
+        ("--join-follower", "--drop-follower"),
+        ("--by=kafka", ""),
+        ("--by=replica-sets", ""),
+        ("--by=raft", "kafka, replica-sets"),
         ("--metrics-addr=127.0.0.1", "IP:PORT"),
         ("--linger=2days", "from 0s to 1day"),
     ]);

@@ -2,7 +2,7 @@
 //! beside the purgatory's own.
 
 use std::io::{self, Write};
-use std::{fmt::Display, sync::Arc, time::Duration};
+use std::{fmt::Debug, fmt::Display, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use indicatif::HumanCount;
@@ -11,9 +11,14 @@ use purgatory_live::{Live, Server};
 
 use super::Stage;
 use super::audit::Counts;
+use crate::kafka::Kafka;
+use crate::replica_sets::InSyncSets;
 
 const PRODUCED: &str = "acks_all_records_produced_total";
 const ENDED: &str = "acks_all_records_ended_total";
+
+/// The longest wait of a shutdown for answers that are being given.
+const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// One look at a run. Other threads go on meanwhile, so the figures need not fit together to the
 /// last record.
@@ -36,8 +41,8 @@ impl State {
         // nothing.
         let ended = stage.audit.counts();
         let mut produced = 0;
-        for partition in &stage.leader.partitions {
-            produced += partition.log.end();
+        for partition in &stage.partitions {
+            produced += partition.produced();
         }
         Self {
             elapsed,
@@ -108,13 +113,63 @@ impl Progress {
     }
 }
 
+/// Produces that wait in some way, as they are watched and shut down.
+pub(crate) trait Observed: Debug {
+    /// Adds them to the page, which shows the keys as their `Display` has them.
+    fn show(&self, page: Live) -> Live;
+
+    /// Publishes the library's metrics of them.
+    fn publish(&self);
+
+    /// Describes them, and the `oldest` one by one.
+    fn snapshot(&self, oldest: usize) -> String;
+
+    /// Cancels what still waits, and refuses what comes.
+    fn shut_down(&self);
+}
+
+impl Observed for Kafka {
+    fn show(&self, page: Live) -> Live {
+        page.purgatory_with(&self.produces, Display::fmt)
+    }
+
+    fn publish(&self) {
+        self.produces.publish();
+    }
+
+    fn snapshot(&self, oldest: usize) -> String {
+        self.produces.snapshot(oldest).to_string()
+    }
+
+    fn shut_down(&self) {
+        self.produces.shutdown(SHUTDOWN_WITHIN);
+    }
+}
+
+impl Observed for InSyncSets {
+    fn show(&self, page: Live) -> Live {
+        page.waits_with(&self.sets.waits(), Display::fmt)
+    }
+
+    fn publish(&self) {
+        self.sets.waits().publish();
+    }
+
+    fn snapshot(&self, oldest: usize) -> String {
+        self.sets.waits().snapshot(oldest).to_string()
+    }
+
+    fn shut_down(&self) {
+        self.sets.waits().shutdown(SHUTDOWN_WITHIN);
+    }
+}
+
 /// Serves the metrics, and the live page.
 pub(crate) fn serve(stage: &Arc<Stage>) -> Result<Server> {
-    // The page shows the keys as their `Display` has them.
-    let live = Live::new().purgatory_with(&stage.leader.produces, Display::fmt);
+    let live = stage.acks.show(Live::new());
     let published = Arc::clone(stage);
     let publish = move || {
-        published.leader.produces.publish();
+        published.acks.publish();
         State::take(&published).publish();
     };
     let server = example_support::serve(stage.args.metrics_addr, &live, publish)?;

@@ -14,7 +14,7 @@ use kafka_protocol::messages::{
 };
 use purgatory::{DelayedOperation, Outcome};
 
-use crate::replica_manager::{ReplicaManager, park_up_to};
+use crate::replica_manager::{ReplicaManager, park};
 use crate::topics::{Topics, WatchKey};
 use crate::{api::OrError, api::millis, partition::UpTo, reply::Reply};
 
@@ -26,7 +26,7 @@ pub(crate) const FETCH_BYTES_MAX: usize = 1 << 20;
 pub(crate) const LONG_POLL_MAX: Duration = Duration::from_secs(300);
 
 /// A fetch that waits for `min_bytes` over all its partitions together. It is checked when one of
-/// them has something new (the high watermark, for a follower the log end, passes the offset), and
+/// them has something new (the high watermark, for a follower the log end, has advanced), and
 /// expires after `max_wait_ms`, at most [`LONG_POLL_MAX`]. However it ends, it is answered with
 /// what there is.
 pub(crate) struct DelayedFetch {
@@ -55,8 +55,7 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
             let log_start = asked.log_start_offset;
             manager.note_fetch(&partition, replica, log_start, asked.fetch_offset);
         }
-        let next = asked.fetch_offset.saturating_add(1).max(0);
-        watermarks.push((key, next.cast_unsigned()));
+        watermarks.push(key);
     }
 
     let operation = DelayedFetch {
@@ -69,7 +68,7 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
     }
     let connection = operation.reply.connection;
     let purgatory = &manager.fetches;
-    park_up_to(purgatory, operation, &watermarks, connection, max_wait);
+    park(purgatory, operation, watermarks, connection, max_wait);
 }
 
 impl DelayedOperation for DelayedFetch {

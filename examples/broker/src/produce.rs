@@ -21,7 +21,7 @@ const ACKS_ALL: i16 = -1;
 /// An acks=all produce that waits until the in-sync replicas have what it appended.
 ///
 /// One operation for the whole request, checked when the high watermark of one of its partitions
-/// has reached what it appended there.
+/// has advanced.
 pub(crate) type DelayedProduce = DelayedAnswer<ProduceResponse>;
 
 /// Appends, and parks what must wait. A produce with acks=0 is not answered; when it failed that is

@@ -1,12 +1,16 @@
 //! The replicas, and the purgatories where requests wait for them. Every change of a partition
 //! comes through here, so that every advance of a watermark is signalled to the purgatories.
+//!
+//! Requests wait under plain keys. A `ReplicaSets` would keep the high watermark of one partition,
+//! but a request waits for several partitions at once, for bytes or deletions beside watermarks,
+//! and ends with its connection: one operation under all of these keys is one wait.
 
 use std::sync::{Arc, atomic::AtomicI64};
 use std::{any::type_name, time::Duration};
 
 use example_support::Stop;
 use kafka_protocol::{ResponseError, protocol::Encodable, protocol::HeaderVersion};
-use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Stats, Watches};
+use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Stats};
 use timer_core::{BuildError, Timer};
 
 use crate::{
@@ -102,20 +106,20 @@ impl<R: Statuses> DelayedOperation for DelayedAnswer<R> {
     }
 }
 
-/// Parks an operation for `timeout` at most, or until its client is gone. It is checked when a
-/// watermark is reached, and completes when its check says so. A purgatory that was shut down ends
-/// it at once.
-pub(crate) fn park_up_to<O: DelayedOperation + Send>(
+/// Parks an operation for `timeout` at most, or until its client is gone. It is checked when one of
+/// its watermarks has advanced, and completes when its check says so. A purgatory that was shut
+/// down ends it at once.
+pub(crate) fn park<O: DelayedOperation + Send>(
     purgatory: &Purgatory<WatchKey, O>,
     operation: O,
-    watermarks: &[(WatchKey, u64)],
+    watermarks: Vec<WatchKey>,
     connection: u64,
     timeout: Duration,
 ) {
-    // Watermarks are the earliest moments; the connection is a key like any other.
-    let connection = [WatchKey::Connection(connection)];
-    let watches = Watches::up_to(watermarks).checked().with_keys(&connection);
-    if let Err(refused) = purgatory.try_complete_else_watch(operation, watches, timeout) {
+    // The connection is a key like any other.
+    let mut keys = watermarks;
+    keys.push(WatchKey::Connection(connection));
+    if let Err(refused) = purgatory.try_complete_else_watch(operation, &keys, timeout) {
         let operation = refused.into_inner();
         operation.on_complete(Outcome::Cancelled(CancelReason::Shutdown));
     }
@@ -162,8 +166,7 @@ impl ReplicaManager {
 
         // The followers' fetches wait for the log end, everything else for the high watermark.
         let log_end = WatchKey::LogEnd(partition.key.clone());
-        let offset = appended.required_offset.cast_unsigned();
-        self.fetches.complete_up_to(&log_end, offset);
+        self.fetches.check_and_complete(&log_end);
         self.signal_advance(&partition, appended.advanced);
         Ok((partition, appended))
     }
@@ -193,7 +196,7 @@ impl ReplicaManager {
         }
     }
 
-    /// Parks an answer until the watermarks of its partitions are reached.
+    /// Parks an answer until the watermarks of its partitions have come to their offsets.
     pub(crate) fn park_answer<R: Statuses>(
         &self,
         purgatory: &Purgatory<WatchKey, DelayedAnswer<R>>,
@@ -203,11 +206,10 @@ impl ReplicaManager {
     ) {
         let mut watermarks = Vec::new();
         for wait in &answer.waits {
-            let key = key(wait.partition.key.clone());
-            watermarks.push((key, wait.required_offset.cast_unsigned())); // never negative
+            watermarks.push(key(wait.partition.key.clone()));
         }
         let connection = answer.reply.connection;
-        park_up_to(purgatory, answer, &watermarks, connection, timeout);
+        park(purgatory, answer, watermarks, connection, timeout);
     }
 
     /// Moves a partition's log start; returns the low watermark to wait for.
@@ -239,20 +241,16 @@ impl ReplicaManager {
         }
     }
 
-    /// Completes what waits for the watermarks of a partition, with no lock held.
+    /// Checks what waits for the watermarks of a partition, with no lock held.
     fn signal_advance(&self, partition: &Partition, advanced: bool) {
         if !advanced {
             return;
         }
-        // Read after the advance, so at least as far as it.
-        let offsets = partition.offsets();
         let key = WatchKey::HighWatermark(partition.key.clone());
-        let high_watermark = offsets.high_watermark.cast_unsigned();
-        self.produces.complete_up_to(&key, high_watermark);
-        self.fetches.complete_up_to(&key, high_watermark);
+        self.produces.check_and_complete(&key);
+        self.fetches.check_and_complete(&key);
         let key = WatchKey::LowWatermark(partition.key.clone());
-        let low_watermark = offsets.low_watermark.cast_unsigned();
-        self.delete_records.complete_up_to(&key, low_watermark);
+        self.delete_records.check_and_complete(&key);
     }
 
     /// Cancels the requests of a client that is gone.

@@ -23,15 +23,15 @@ impl fmt::Display for TopicPartition {
     }
 }
 
-/// The watch keys of parked operations: a watermark of a partition, which only advances, or the
-/// connection whose client waits for the answer.
+/// The watch keys of parked operations: a watermark of a partition, or the connection whose client
+/// waits for the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum WatchKey {
-    /// Every in-sync replica has the log up to there: acks=all produces, consumers' fetches.
+    /// Every in-sync replica has the log up to it: acks=all produces, consumers' fetches.
     HighWatermark(TopicPartition),
-    /// The leader's log ends there: followers' fetches.
+    /// The leader's log ends at it: followers' fetches.
     LogEnd(TopicPartition),
-    /// Every in-sync replica has deleted the log up to there: delete-records.
+    /// Every in-sync replica has deleted the log up to it: delete-records.
     LowWatermark(TopicPartition),
     Connection(u64),
 }

@@ -84,13 +84,12 @@ impl<'a> Bytes<'a> {
     /// Decodes an act that is legal anywhere: as a step, or in a check or callback. `inside` is how
     /// many levels deeper operations may act in their turn; `None` for a step.
     fn act(&mut self, inside: Option<u32>) -> Act {
-        // Most acts are signals, advances and cancels; an end of everything is rare.
+        // Most acts are signals and cancels; an end of everything is rare.
         let is_inside = inside.is_some();
         match self.one_of(18) {
             0 => Act::Park(self.busy(inside.unwrap_or(1).saturating_sub(1))),
             1 => Act::SetFlag(self.pick(is_inside)),
-            2..4 => Act::Event(self.key()),
-            4..6 => Act::AdvanceWatermark(self.key(), self.by()),
+            2..6 => Act::Event(self.key()),
             6 => self.all_of_key(),
             7..9 => Act::Cancel(self.pick(is_inside)),
             9 => Act::Complete(self.pick(is_inside)),
@@ -136,16 +135,6 @@ impl<'a> Bytes<'a> {
         Key::from(self.any::<u8>()) % KEYS + 1
     }
 
-    /// Decodes how far a watermark advances: by a few, backwards, or to the highest value.
-    fn by(&mut self) -> i64 {
-        match self.any::<u8>() {
-            255 => i64::MAX,
-            254 => i64::MIN,
-            by @ 224.. => 223 - i64::from(by),
-            by => i64::from(by % 6),
-        }
-    }
-
     /// Picks an operation: inside a check or callback half of the time its own; else any, or a
     /// recent one.
     fn pick(&mut self, inside: bool) -> Pick {
@@ -178,45 +167,30 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Decodes an operation to park. Its check becomes true when its flag is set, at a certain
-    /// check, or when all its watermarks are reached.
+    /// Decodes an operation to park. Its check becomes true when its flag is set, or at a certain
+    /// check.
     fn plan(&mut self) -> Plan {
-        // A quarter of all keys, now and then twice; or one, in turn.
+        // A quarter of all keys, now and then twice.
         let [some, others, twice] = self.any::<[u8; 3]>();
         let keys = (1..=KEYS).filter(|key| (some & others) >> key & 1 == 1);
         let times = if twice < 32 { 2 } else { 1 };
         let keys = keys.flat_map(|key| repeat_n(key, times)).collect();
 
-        // Up to four watermarks.
-        let mut levels = Vec::new();
-        for _ in 0..[0, 0, 1, 1, 2, 4][self.one_of(6)] {
-            let key = self.key();
-            let low = self.byte() % 10;
-            let level = if self.byte() == 255 { u64::MAX } else { low };
-            levels.push((key, level));
-        }
-
-        // A flag or a number of checks, with or without the watermarks.
-        let mut conditions = Vec::with_capacity(2);
-        if self.byte() < 64 {
-            conditions.push(Condition::Look(self.check_number()));
+        // A flag or a number of checks.
+        let condition = if self.byte() < 64 {
+            Condition::Look(self.check_number())
         } else {
-            conditions.push(Condition::Flag);
-        }
-        if !levels.is_empty() && self.any() {
-            conditions.push(Condition::Levels);
-        }
-        let mut plan = Plan {
+            Condition::Flag
+        };
+        Plan {
             keys,
             many_keys: if self.byte() == 255 {
                 200 + self.byte() as u32 % 200
             } else {
                 0
             },
-            levels,
-            counted: self.any(),
             timeout: self.when(),
-            conditions,
+            conditions: vec![condition],
             panics_at: if self.byte() < 16 {
                 Some(self.check_number())
             } else {
@@ -224,11 +198,7 @@ impl<'a> Bytes<'a> {
             },
             then_panics: self.byte() < 16,
             ..Plan::default()
-        };
-        if twice >= 200 {
-            wait_in_turn(&mut plan, some);
         }
-        plan
     }
 
     /// Decodes an operation that may act in a check and in its callback.
@@ -253,7 +223,6 @@ impl<'a> Bytes<'a> {
     fn crowd(&mut self) -> Act {
         // Callbacks that end or park others.
         let key = self.key();
-        let by_watermark = self.one_of(2) == 1;
         let ends = |bytes: &mut Self| match bytes.one_of(4) {
             0 => Act::Cancel(Pick::Any(bytes.any())),
             1 => Act::Complete(Pick::Any(bytes.any())),
@@ -264,26 +233,15 @@ impl<'a> Bytes<'a> {
             })),
         };
 
-        // All wait under the key, or for its watermark; or in turn.
-        let in_turn = !by_watermark && self.any();
+        // All wait under the key.
         let plan = Plan {
-            in_turn,
-            keys: if by_watermark { vec![] } else { vec![key] },
-            levels: if by_watermark { vec![(key, 1)] } else { vec![] },
-            counted: self.any(),
+            keys: vec![key],
             conditions: vec![Condition::Flag],
             then: (0..1 + self.one_of(3)).map(|_| ends(self)).collect(),
             ..Plan::default()
         };
         let park = Act::ParkMany(140 + self.any::<u8>() % 100, Arc::new(plan));
-        let event = if by_watermark {
-            Act::AdvanceWatermark(key, 1)
-        } else if in_turn && self.any() {
-            Act::EventForOne(key)
-        } else {
-            Act::Event(key)
-        };
-        Act::Several(vec![park, Act::SetAllFlags, event])
+        Act::Several(vec![park, Act::SetAllFlags, Act::Event(key)])
     }
 
     /// Decodes more callbacks than one call runs itself: operations that end at once, parked by a
@@ -297,18 +255,5 @@ impl<'a> Bytes<'a> {
         };
         let then = vec![Act::ParkMany(250, Arc::new(plan())); 5];
         Act::Park(Arc::new(Plan { then, ..plan() }))
-    }
-}
-
-/// Makes an operation wait in turn under one of a few keys. Some are left as they are, and so are
-/// refused if they have not one key alone.
-fn wait_in_turn(plan: &mut Plan, some: u8) {
-    plan.in_turn = true;
-    if some < 240 {
-        plan.keys = vec![Key::from(some) % 3 + 1];
-        plan.many_keys = 0;
-        plan.levels.clear();
-        plan.conditions
-            .retain(|condition| !matches!(condition, Condition::Levels));
     }
 }

@@ -17,6 +17,7 @@ mod contender;
 mod line;
 mod produces;
 mod queues;
+mod quorums;
 mod request;
 mod results;
 mod rows;

@@ -47,7 +47,8 @@ impl Peer for Callbacks {
     }
 
     fn remaining(&self) -> usize {
-        self.0.purgatory().remaining()
+        let waits = self.0.waits();
+        waits.len() + waits.keys()
     }
 }
 
@@ -59,7 +60,8 @@ impl Peer for Futures {
     }
 
     fn remaining(&self) -> usize {
-        self.0.purgatory().remaining()
+        let waits = self.0.waits();
+        waits.len() + waits.keys()
     }
 }
 

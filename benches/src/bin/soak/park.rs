@@ -15,8 +15,8 @@ use std::{
 
 use fastrand::Rng;
 use purgatory::{
-    BoxedOperation, DelayedOperation, OperationId, Outcome, ParkResult, Timeout, WaitError,
-    Watches, timer_core::Moment, when,
+    BoxedOperation, OperationId, Outcome, ParkResult, Timeout, WaitError, Watches,
+    timer_core::Moment, when,
 };
 
 use crate::{
@@ -41,26 +41,6 @@ pub(crate) struct Mine {
     wait: Option<Wait>,
     /// Makes its condition true and signals the key.
     satisfy: Box<dyn Fn(&World) + Send>,
-}
-
-/// An operation with a weight of its own.
-struct Weighed {
-    operation: BoxedOperation,
-    weight: u64,
-}
-
-impl DelayedOperation for Weighed {
-    fn try_complete(&mut self) -> bool {
-        self.operation.try_complete()
-    }
-
-    fn on_complete(self, outcome: Outcome) {
-        self.operation.on_complete(outcome);
-    }
-
-    fn weight(&self) -> u64 {
-        self.weight
-    }
 }
 
 impl Mine {
@@ -247,14 +227,10 @@ impl Way<'_> {
             }
         };
 
-        // Some have a weight, the others a label.
-        let weight = self.record.number % 5;
-        let operation = BoxedOperation::new(Weighed {
-            operation: when(check, then),
-            weight,
-        });
-        let watches = if weight == 0 {
-            watches.labelled("weightless")
+        // Some have a label.
+        let operation = when(check, then);
+        let watches = if self.record.number.is_multiple_of(5) {
+            watches.labelled("fifth")
         } else {
             watches
         };
@@ -298,31 +274,26 @@ impl Way<'_> {
         }))
     }
 
-    /// Parks under watermarks, in each form of watch.
+    /// Parks until each of some keys has reached a level.
     fn levels(mut self) -> Result<Mine, Refused> {
-        // Require a watermark for each key, some of them reached already.
+        // Require a level of each key, some of them reached already.
         let keys = self.keys(LEVEL_KEYS);
         let ahead = |&key: &u64| (key, self.world.level(key) + self.random.u64(0..5));
         let levels: Vec<_> = keys.iter().map(ahead).collect();
 
-        // A threshold watch, a checked one, or a threshold watch with plain keys beside it.
-        let watches: Vec<_> = levels.iter().map(|&(key, at)| (LEVELS + key, at)).collect();
-        let plain: Vec<_> = keys.iter().map(|key| LEVELS + key).collect();
-        let watches = match self.random.u32(0..3) {
-            0 => Watches::up_to(&watches).checked(),
-            1 => Watches::up_to(&watches).with_keys(&plain),
-            _ => Watches::up_to(&watches),
-        };
+        let watched: Vec<_> = keys.iter().map(|key| LEVELS + key).collect();
 
-        // The first watermark is advanced to satisfy it.
+        // The first level is raised to satisfy it.
         let (key, at) = levels[0];
         let weak = Arc::downgrade(self.world);
         let reached =
             move |world: Arc<World>| levels.iter().all(|&(key, at)| world.level(key) >= at);
-        let id = self.plain(watches, move || weak.upgrade().is_some_and(&reached))?;
+        let id = self.plain(Watches::keys(&watched), move || {
+            weak.upgrade().is_some_and(&reached)
+        })?;
         Ok(self.mine(id, move |world| {
             world.levels[key as usize].fetch_max(at, SeqCst);
-            world.plain.complete_up_to(&(LEVELS + key), at);
+            world.plain.check_and_complete(&(LEVELS + key));
         }))
     }
 
@@ -403,26 +374,26 @@ impl Way<'_> {
         }))
     }
 
-    /// Waits for the watermark of one key, or for two of three.
+    /// Waits for the watermark of one key, or for each of two.
     fn watermark(self) -> Result<Mine, Refused> {
-        // Draw three keys, each with a value that is reached or nearly so.
+        // Draw two keys, each with a value that is reached or nearly so.
         let watermarks = &self.world.watermarks;
         let mut ahead = |first_key: u64| {
             let key = first_key + self.random.u64(0..LEVEL_KEYS);
             let value = watermarks.value(&key).unwrap_or(0) + self.random.u64(0..5);
             (key, value)
         };
-        let of = [ahead(0), ahead(1 << 20), ahead(2 << 20)];
+        let of = [ahead(0), ahead(1 << 20)];
         let (key, value) = of[0];
 
         // Two advances satisfy each form.
         let advance = move |world: &World| {
-            for (key, value) in &of[..2] {
+            for (key, value) in &of {
                 _ = world.watermarks.advance(key, *value);
             }
         };
         match self.random.u32(0..4) {
-            // A callback, a future for two of three keys, or one for a single key.
+            // A callback, a future of both keys, or one of a single key.
             0 => {
                 let record = self.record.clone();
                 let then = move |outcome| record.end(outcome);
@@ -431,8 +402,10 @@ impl Way<'_> {
                 Ok(self.mine(None, advance))
             }
             1 => {
-                let future = watermarks.wait_for_k(2, &of, self.timeout);
-                let check = |reached: Vec<_>, record: &Record| record.complete(reached.len() >= 2);
+                let future = watermarks.wait_for_each(&of, self.timeout);
+                let check = move |reached: Vec<(u64, u64)>, record: &Record| {
+                    record.complete(reached[0].1 >= of[0].1 && reached[1].1 >= of[1].1);
+                };
                 Ok(self.awaited(None, future, check, advance))
             }
             _ => {

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use fastrand::Rng;
-use purgatory::{BoxedOperation, DelayedOperation, Monitor, Purgatory, Replies, Watermarks};
+use purgatory::{BoxedOperation, DelayedOperation, Monitor, Purgatory, Replies, Stats, Watermarks};
 use timer_core::{SystemTimer, TickLength, Timer};
 
 use crate::{books::Books, inject::Stall};
@@ -69,10 +69,7 @@ impl World {
         // The plain purgatory, with the settings of this number.
         let mut plain = Purgatory::builder("plain").timer(&timer);
         if number % 2 == 1 {
-            plain = plain
-                .callbacks_on_executor()
-                .max_parked(40_000)
-                .max_weight(80_000);
+            plain = plain.callbacks_on_executor().max_parked(40_000);
         }
         if number % 3 == 1 {
             plain = plain.check_at_expiry(|_| ()).recheck_every(RECHECK_EVERY);
@@ -84,13 +81,12 @@ impl World {
             .recheck_every(RECHECK_EVERY)
             .check_at_expiry(|_| ())
             .build()?;
-        let replies = Purgatory::builder("replies").timer(&timer).build()?;
-        let watermarks = Purgatory::builder("watermarks").timer(&timer).build()?;
+        let replies = Replies::builder("replies").timer(&timer).build()?;
         Ok(Arc::new(World {
             plain: plain.build()?,
             monitor: Monitor::over(monitor, vec![0; LEVEL_KEYS as usize]),
-            replies: Replies::over(replies),
-            watermarks: Watermarks::over(watermarks),
+            replies,
+            watermarks: Watermarks::builder("watermarks").timer(&timer).build()?,
             stall,
             books: books.clone(),
             timer,
@@ -118,7 +114,7 @@ impl World {
         for purgatory in self.purgatories() {
             purgatory.cancel_all("over");
         }
-        self.watermarks.purgatory().cancel_all("over");
+        self.watermarks.waits().cancel_all("over");
     }
 
     /// Inspects everything, as a scrape or a debug page does.
@@ -126,8 +122,11 @@ impl World {
         for purgatory in self.purgatories() {
             inspect(purgatory);
         }
-        inspect(self.watermarks.purgatory());
-        _ = self.replies.purgatory().stats();
+        let watermarks = self.watermarks.waits();
+        _ = watermarks.stats();
+        _ = watermarks.times();
+        _ = watermarks.snapshot(5);
+        _ = self.replies.waits().stats();
         _ = self.timer.stats();
     }
 
@@ -137,8 +136,9 @@ impl World {
         for purgatory in self.purgatories() {
             ensure_empty(purgatory)?;
         }
-        ensure_empty(self.watermarks.purgatory())?;
-        let replies = self.replies.purgatory().len();
+        let watermarks = self.watermarks.waits();
+        ensure_none_remain([watermarks.len(), watermarks.keys()], &watermarks.stats())?;
+        let replies = self.replies.waits().len();
         ensure!(replies == 0, "{replies} replies remain");
 
         // A number that is not on the shelf was taken by a wait that got it.
@@ -162,8 +162,8 @@ impl World {
                 for purgatory in self.purgatories() {
                     purgatory.shutdown(limit);
                 }
-                self.watermarks.purgatory().shutdown(limit);
-                self.replies.purgatory().shutdown(limit);
+                self.watermarks.waits().shutdown(limit);
+                self.replies.waits().shutdown(limit);
                 self.timer.shutdown(limit);
             }
             1 => {
@@ -190,18 +190,22 @@ fn inspect<O: DelayedOperation>(purgatory: &Purgatory<u64, O>) {
 
 /// Checks that nothing remains in a purgatory, and that its counts add up.
 fn ensure_empty<O: DelayedOperation>(purgatory: &Purgatory<u64, O>) -> anyhow::Result<()> {
-    let remaining = [purgatory.len(), purgatory.watched(), purgatory.keys()];
+    let watched = purgatory.watched();
+    ensure!(watched == 0, "{watched} watches remain");
+    ensure_none_remain([purgatory.len(), purgatory.keys()], &purgatory.stats())
+}
+
+/// Checks that no operations and no keys remain, and that the counts add up.
+fn ensure_none_remain(remaining: [usize; 2], stats: &Stats) -> anyhow::Result<()> {
     ensure!(
-        remaining == [0; 3],
-        "{remaining:?} operations, watches and keys remain"
+        remaining == [0; 2],
+        "{remaining:?} operations and keys remain"
     );
-    let stats = purgatory.stats();
     let ended = stats.completed + stats.expired + stats.cancelled;
     ensure!(
         stats.parked_total == ended,
         "counts do not add up: {stats:?}"
     );
-    ensure!(stats.weight == 0, "a weight of {} remains", stats.weight);
     Ok(())
 }
 

@@ -4,10 +4,6 @@
 //! The thread that checks an operation out is its *holder*: only it ends or removes the operation.
 //! Other threads leave it a request, to check again or to end it, on which it acts as it checks the
 //! payload in.
-//!
-//! *Not in turn*: a plain event finds plain watches only. The operations that `check_batch` and
-//! `check_single` check never wait in turn, so their ends do not look for the next in turn. An
-//! operation that may wait in turn is checked by `check_held` or `check_together`.
 
 use std::{any::Any, collections::HashSet, sync::Arc};
 
@@ -109,9 +105,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         operation: &mut P,
         check: impl FnOnce(&mut P) -> bool,
     ) -> Verdict {
-        if !O::CHECKED {
-            return Verdict::Unsatisfied;
-        }
         // 1. Run it. In debug builds the clock is read in here, too: a panic of it elsewhere would
         //    leave the payload out.
         let checked = contain(|| {
@@ -145,7 +138,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(super) fn warn_stuck_checks(&self) {
         if let Some(checking) = self.checking() {
-            checking.warn_stuck_checks(&self.settings.name, || self.driver().now_ns());
+            checking.warn_stuck_checks(&self.name, || self.driver().now_ns());
         }
     }
 
@@ -169,7 +162,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         held.verdict = match held.cause {
             Cause::Event => self.check(&mut held.payload, O::try_complete),
             Cause::Recheck => self.check_without_event(held),
-            Cause::MovedUp => self.check(&mut held.payload, O::check_without_event),
         };
     }
 
@@ -199,8 +191,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Checks the waiters of a batch, in order, and finishes those that ended. None of them waits
-    /// in turn. Leaves it empty. Returns how many completed.
+    /// Checks the waiters of a batch, in order, and finishes those that ended. Leaves it
+    /// empty. Returns how many completed.
     #[inline]
     pub(super) fn check_batch(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
         if batch.elsewhere {
@@ -215,8 +207,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Checks an operation for an event, and finishes it if it ended. It does not wait in turn.
-    /// Returns 1 if it completed.
+    /// Checks an operation for an event, and finishes it if it ended. Returns
+    /// 1 if it completed.
     #[inline]
     pub(super) fn check_single(
         self: &Arc<Self>,
@@ -270,7 +262,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 batch.push(handle);
             }
             self.check_out_elsewhere(&mut batch);
-            // Some may wait in turn, so `check_batch` is not for them.
             completed += self.check_together(call, &mut batch, O::try_complete);
         }
         completed
@@ -388,7 +379,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Counts a missed event, and calls the hook with the operation that it left waiting.
     fn report_missed_event(&self, handle: TimerHandle) {
         self.counts.count_rare(|rare| rare.missed_events += 1);
-        trace::missed(&self.settings.name);
+        trace::missed(&self.name);
         let Some(hook) = &self.settings.on_missed else {
             return;
         };

@@ -3,13 +3,7 @@
 //! Each *claims* operations under their first shards' locks, then finishes them with nothing
 //! locked. An operation that a thread holds is left a request to end, on which its holder acts.
 
-use std::{
-    hash::Hash,
-    sync::{
-        Arc,
-        atomic::Ordering::{AcqRel, Acquire},
-    },
-};
+use std::{hash::Hash, sync::Arc};
 
 use hashbrown::Equivalent;
 use timer_core::TimerHandle;
@@ -19,10 +13,10 @@ use crate::{
         Core, Tour, trace,
         trampoline::Call,
         under_lock::must_be_unlocked,
-        walk::{LIST_BATCH, MET_BATCH, Taken, Unfinished, WaiterWalk},
+        walk::{LIST_BATCH, Unfinished, WaiterWalk},
     },
     operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
-    shard::{AllEnded, CheckedOut, Ended, Entry, ParkOptions, Popped, Shard, WatchList},
+    shard::{AllEnded, CheckedOut, Ended, Entry, ParkOptions, Shard},
     watches::WatchKey,
 };
 
@@ -42,10 +36,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 1. A wait has a value only from its condition, a reply from its delivery. If a thread
         //    holds it, it is left a request to check once more.
         if outcome == Outcome::Completed && Self::needs_value(entry) {
-            // In turn, its check would take what those ahead wait for.
-            if !O::CHECKED || entry.waits_behind() {
-                return EndResult::NoValue;
-            }
             let held = first_shard.check_out(handle);
             drop(first_shard);
             return self.complete_by_check(&call, held);
@@ -68,7 +58,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// True if no call completes the operation: it yields a value that a check or a reply gives.
     fn needs_value(entry: &Entry<O>) -> bool {
-        !O::HAS_EVENTS || entry.needs_value()
+        entry.needs_value()
     }
 
     /// Completes an operation that needs a value, if its check gives one. It is `held`, unless
@@ -162,12 +152,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             listed,
             |&handle| handle,
             |first_shard, handle| match first_shard.get_mut(handle) {
-                // Without a check there is nothing that gives the value.
-                Some(entry) if Self::needs_value(entry) && !O::CHECKED => {}
-                // In turn, it is checked once it has moved up.
-                Some(entry) if Self::needs_value(entry) && entry.waits_behind() => {
-                    entry.request_check();
-                }
                 Some(entry) if Self::needs_value(entry) => to_check.push(handle),
                 _ => claimed.extend(self.claim_in(first_shard, handle, completed, now_ns)),
             },
@@ -193,22 +177,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut claim = |first_shard: &mut Shard<K, O>, handle| {
             claimed.extend(self.claim_in(first_shard, handle, &outcome, now_ns));
         };
-        self.claim_listed(key, hash, WatchList::Plain, &mut claim);
-        self.claim_listed(key, hash, WatchList::InTurn, &mut claim);
-        // A watch that an advance meets meanwhile moves from the first of these to the second.
-        self.claim_unmet(key, hash, &mut claim);
-        self.claim_listed(key, hash, WatchList::Met, &mut claim);
+        self.claim_listed(key, hash, &mut claim);
         let count = unfinished.ended.len();
         unfinished.finish();
         count
     }
 
-    /// Applies `claim` to each waiter on one list of a key, in its operation's first shard.
+    /// Applies `claim` to each waiter of a key, in its operation's first shard.
     fn claim_listed<Q: Equivalent<K> + ?Sized>(
         &self,
         key: &Q,
         hash: u64,
-        list: WatchList,
         claim: &mut impl FnMut(&mut Shard<K, O>, TimerHandle),
     ) {
         // 1. Begin a walk, with the first waiters.
@@ -221,7 +200,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             &self.shards,
             &mut shard,
             record,
-            list,
             LIST_BATCH,
             |of, waiter| found.push(waiter.handle(of)),
         );
@@ -231,33 +209,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.each_in_first_shard(found.drain(..), |&handle| handle, &mut *claim);
             if !walk.next(LIST_BATCH, |of, waiter| found.push(waiter.handle(of))) {
                 return;
-            }
-        }
-    }
-
-    /// Takes every watermark watch off a key that is not on its met list, and applies `claim` to
-    /// its operation.
-    pub(super) fn claim_unmet<Q: Equivalent<K> + ?Sized>(
-        &self,
-        key: &Q,
-        hash: u64,
-        claim: &mut impl FnMut(&mut Shard<K, O>, TimerHandle),
-    ) {
-        loop {
-            let mut taken = Taken::new();
-            let mut shard = self.shard_of(hash);
-            let Some(record) = shard.find(key, hash) else {
-                return;
-            };
-            let popped = shard.take_all(record, MET_BATCH, |handle| {
-                taken.push(handle);
-            });
-            if !taken.is_empty() && !failpoint!(RemovalTakesNothingBack) {
-                self.count_take_back(); // members of quorums may be among them
-            }
-            self.each_taken(shard, &taken, &mut *claim);
-            if !matches!(popped, Popped::More) {
-                return; // an emptied key is dropped with nothing locked
             }
         }
     }
@@ -287,7 +238,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             is_first |= self.shards.lock(number).close(&self.under_check);
         }
         let claimed = self.claim_all(&Outcome::Cancelled(reason), |_| true);
-        trace::closed(&self.settings.name, is_first, claimed.len());
+        trace::closed(&self.name, is_first, claimed.len());
         claimed
     }
 
@@ -311,38 +262,5 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
         }
         ended
-    }
-
-    /// The number of [`cancel_older_than`](Self::cancel_older_than) calls so far: to be read before
-    /// an operation is parked, and kept in it.
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation.load(Acquire)
-    }
-
-    /// Cancels the operations parked before this call, by the generation of each; returns how many.
-    /// An operation parked meanwhile stays, whatever its shard. O(parked).
-    pub(crate) fn cancel_older_than(
-        self: &Arc<Self>,
-        outcome: &Outcome,
-        generation_of: impl Fn(&O) -> u64,
-    ) -> usize {
-        let current = self.generation.fetch_add(1, AcqRel);
-        // One that is held is still being parked, so it does not come before this call.
-        let is_old = |operation: Option<&O>| {
-            operation.is_some_and(|operation| generation_of(operation) <= current)
-                || failpoint!(FailsWhatCameAfter)
-        };
-        let mut old = self.claim_all(outcome, is_old);
-        // All of them are out of every list before the first task is woken.
-        for ended in &mut old {
-            self.release(&mut ended.to_release);
-        }
-        let count = old.len();
-        for ended in old {
-            // No callback of the user's runs, so none is left to an outermost call or an executor:
-            // a reply's task is woken.
-            self.call_back(ended.then, ended.outcome, ended.to_release);
-        }
-        count
     }
 }

@@ -6,6 +6,7 @@
 //! executor.
 
 use std::{
+    mem,
     sync::{Arc, atomic::Ordering::Relaxed},
     task::Waker,
     time::Duration,
@@ -19,20 +20,9 @@ use crate::{
         trampoline::{Call, enqueue},
     },
     operation::{Answering, DelayedOperation, Outcome},
-    shard::{
-        AllEnded, ColdState, Ended, EndedAt, SecondaryId, Shard, Then, ToRelease,
-        values::{MetWait, MetWaits},
-    },
+    shard::{AllEnded, ColdState, Ended, EndedAt, SecondaryId, Shard, Then, ToRelease},
     watches::WatchKey,
 };
-
-/// The check, which lies above this file, of an operation that waits in turn and is the first now.
-/// By this trait `finish` queues it: a check may end an operation, and so comes back here, by the
-/// queue of the outermost call, with no deeper stack.
-pub(super) trait Turns: Send + Sync {
-    /// Checks it, and those behind it as long as their checks come true.
-    fn check_new_head(self: Arc<Self>, new_head: TimerHandle);
-}
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes an ended operation out of the watch lists it is still on and calls it back. Returns 1
@@ -122,40 +112,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline(always)]
     pub(super) fn return_answered_place(&self, then: &Then<O>, to_release: &mut ToRelease<K>) {
         if O::AWAITED && matches!(then, Then::Wake(_)) && !failpoint!(AnsweredKeepsPlace) {
-            self.return_place(to_release.weight.take());
-        }
-    }
-
-    /// Unlocks the shard of an operation whose answer is in its entry.
-    #[inline(always)]
-    pub(super) fn unlock_answered(&self, first_shard: LockedShard<'_, K, O>, weight: Option<u64>) {
-        Self::unlock_after(first_shard, || self.return_place(weight));
-    }
-
-    /// Unlocks the shard of a key whose value has met waits, of which some are answered.
-    #[inline(always)]
-    pub(super) fn unlock_met(&self, shard: LockedShard<'_, K, O>, met: &MetWaits<O>) {
-        Self::unlock_after(shard, || self.return_met_places(met));
-    }
-
-    /// Returns the places of operations whose answers are in their entries, then unlocks the shard.
-    #[inline(always)]
-    fn unlock_after(shard: LockedShard<'_, K, O>, return_places: impl FnOnce()) {
-        if failpoint!(AnsweredKeepsPlace) {
-            drop(shard);
-            return_places();
-            return;
-        }
-        return_places();
-        // Not before: a future that takes its answer may park again, and finds the place free.
-        drop(shard);
-    }
-
-    /// Returns the places of the met waits that are answered.
-    #[inline]
-    pub(super) fn return_met_places(&self, met: &MetWaits<O>) {
-        if met.answered > 0 {
-            self.return_places(met.answered, met.answered_weight);
+            self.return_place(mem::take(&mut to_release.has_place));
         }
     }
 
@@ -221,14 +178,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         to_release: ToRelease<K>,
     ) {
         drop(to_release.emptied_key);
-        self.return_place(to_release.weight);
+        self.return_place(to_release.has_place);
         self.report_outcome(then, outcome);
         if let Some(cold) = to_release.cold {
             self.drop_cold(cold);
-        }
-        // The next one in turn is checked behind the work that is queued.
-        if let Some(new_head) = to_release.new_head {
-            self.queue_new_head(new_head);
         }
     }
 
@@ -309,25 +262,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Finishes a wait for one key's value, which has nothing to be released but its place.
-    #[inline]
-    pub(super) fn finish_met(self: &Arc<Self>, call: &Call<'_>, wait: MetWait<O>) {
-        if self.settings.callbacks_on_executor || call.is_nested() {
-            self.finish(call, wait.into_ended());
-            return;
-        }
-        let (weight, then) = wait.into_parts();
-        self.return_place(weight);
-        self.report_outcome(then, Outcome::Completed);
-    }
-
-    /// Leaves the check of the next in turn to the outermost call.
-    #[cold]
-    pub(super) fn queue_new_head(self: &Arc<Self>, new_head: TimerHandle) {
-        let turns: Arc<dyn Turns> = self.clone();
-        enqueue(move || turns.check_new_head(new_head));
-    }
-
     /// Returns the time since a deadline, a tick.
     #[cold]
     fn late(&self, deadline: u64) -> Duration {
@@ -363,7 +297,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
         }
         let now_ns = || self.timed_end();
-        trace::slow(&self.settings.name, now_ns, || {
+        trace::slow(&self.name, now_ns, || {
             run(&Call::enter(&self.job_executor));
         });
     }

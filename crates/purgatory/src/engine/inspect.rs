@@ -8,91 +8,18 @@
 //! entry, a check that ends removes the mark, and a later snapshot that finds the mark sees the
 //! same check still.
 
-use std::{
-    cmp::{Ordering, Reverse},
-    collections::{BTreeMap, BinaryHeap},
-    sync::atomic::Ordering::Relaxed,
-    time::Duration,
-};
+use std::{cmp::Reverse, collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use timer_core::TimerHandle;
 
 use crate::{
     engine::{Core, Seen, Tour, under_lock::must_be_unlocked},
     operation::DelayedOperation,
-    shard::{Look, QuietClock, SecondaryId},
+    shard::{Look, SecondaryId},
     stats::{Parked, Snapshot, Stats, Times},
+    table::highest::Highest,
     watches::WatchKey,
 };
-
-/// The items of the highest ranks, at most `limit`: of equal ranks those that came first.
-struct Highest<T> {
-    /// The lowest on top.
-    kept: BinaryHeap<Ranked<T>>,
-    limit: usize,
-    pushed: u64,
-}
-
-/// An item of a [`Highest`], ordered by its place there alone.
-struct Ranked<T> {
-    place: (Reverse<u64>, u64),
-    item: T,
-}
-
-impl<T> PartialEq for Ranked<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.place == other.place
-    }
-}
-
-impl<T> Eq for Ranked<T> {}
-
-impl<T> PartialOrd for Ranked<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Ranked<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.place.cmp(&other.place)
-    }
-}
-
-impl<T> Highest<T> {
-    fn new(limit: usize) -> Self {
-        Highest {
-            kept: BinaryHeap::new(),
-            limit,
-            pushed: 0,
-        }
-    }
-
-    /// Offers an item, which is made only if its rank is among the highest. Returns the one that it
-    /// displaces. O(log limit).
-    fn offer(&mut self, rank: u64, item: impl FnOnce() -> T) -> Option<T> {
-        let place = (Reverse(rank), self.pushed);
-        self.pushed += 1;
-        let mut displaced = None;
-        if self.kept.len() == self.limit {
-            if self.kept.peek().is_none_or(|lowest| lowest.place < place) {
-                return None;
-            }
-            displaced = self.kept.pop();
-        }
-        self.kept.push(Ranked {
-            place,
-            item: item(),
-        });
-        displaced.map(|ranked| ranked.item)
-    }
-
-    /// The items with their ranks, the highest first.
-    fn into_sorted(self) -> Vec<(u64, T)> {
-        let sorted = self.kept.into_sorted_vec().into_iter();
-        sorted.map(|of| (of.place.0.0, of.item)).collect()
-    }
-}
 
 /// Findings of a look at everything parked.
 pub(super) struct Survey {
@@ -122,12 +49,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Some(parked)
         };
         Snapshot {
-            name: self.settings.name.to_string(),
+            name: self.name.to_string(),
             oldest: oldest.iter().filter_map(describe).collect(),
             under_check: under_check.iter().filter_map(describe).collect(),
             key_count: self.keys(),
             busiest: self.busiest(limit),
-            quietest: self.quietest(limit),
             labels: most_frequent(&seen),
             times: self.times(),
             stats: self.stats(),
@@ -160,7 +86,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 if let Some(since_ns) = since_ns {
                     now.checks.insert(handle, since_ns);
                 }
-                if let Some(label) = entry.info().label {
+                if let Some(label) = entry.label() {
                     *now.labels.entry(label).or_default() += 1;
                 }
             }
@@ -182,7 +108,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let entry = first_shard.get_mut(handle)?;
         let deadline = entry.deadline;
         let age_ns = entry.age_ns(now_ns);
-        let label = entry.info().label;
+        let label = entry.label();
         let under_check = entry.is_held().then_some(Duration::ZERO);
         let last_secondary = entry.last_secondary;
         let first_key = first_shard.first_key(handle);
@@ -241,25 +167,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             .collect()
     }
 
-    /// The keys that have had waiters and no event for longest. Events do not check the operations
-    /// of [`Replies`](crate::Replies), so its keys are not among them.
-    pub(super) fn quietest(&self, limit: usize) -> Vec<(K, Duration)> {
-        if !O::HAS_EVENTS {
-            return Vec::new();
-        }
-        let rank_quiet = |number, rank: &mut dyn FnMut(&K, u64)| {
-            // The clock is read before the lock is taken, and for each shard, since events come
-            // while others are looked into. To a look that came later, no time has passed.
-            let since_built_ns = self.driver().now_ns().saturating_sub(self.built_ns);
-            let now = QuietClock::at_ns(since_built_ns);
-            let mut shard = self.shards.lock(number);
-            shard.quiet(now, |key, quiet| rank(key, quiet.as_millis() as u64));
-        };
-        self.highest(limit, rank_quiet)
-            .map(|(ms, key)| (key, Duration::from_millis(ms)))
-            .collect()
-    }
-
     /// The keys that `look` ranks highest, over all shards. It locks the shard of that number.
     fn highest(
         &self,
@@ -289,17 +196,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         for shard in 0..self.shards.count() {
             self.shards.lock(shard).add_to(&mut stats);
         }
-        if let Some(max_weight) = &self.settings.max_weight {
-            stats.weight = max_weight.taken();
-        }
-        // 2. The others. Each operation that ended at once or was refused is taken for checked;
-        //    those that were not are subtracted.
+        // 2. The others. Each operation that ended at once was checked once.
         stats.ended_at_once = self.counts.ended_at_once.load(Relaxed);
-        if O::CHECKED {
-            stats.checks += stats.ended_at_once;
-        }
-        let unchecked = self.counts.unchecked.load(Relaxed);
-        stats.checks = stats.checks.saturating_sub(unchecked);
+        stats.checks += stats.ended_at_once;
         stats.callbacks_waiting = self.counts.callbacks_waiting.load(Relaxed);
         stats.events = self.versions.events();
         stats
@@ -331,21 +230,4 @@ fn most_frequent(seen: &Seen) -> Vec<(&'static str, usize)> {
     let mut labels: Vec<_> = in_use.map(|(&label, &count)| (label, count)).collect();
     labels.sort_by_key(|&(_, count)| Reverse(count));
     labels
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn highest_keeps_the_first_of_equal_ranks() {
-        let mut highest = Highest::new(2);
-        assert_eq!(highest.offer(1, || 'a'), None);
-        assert_eq!(highest.offer(3, || 'b'), None);
-        assert_eq!(highest.offer(1, || unreachable!()), None);
-        assert_eq!(highest.offer(2, || 'c'), Some('a'));
-        assert_eq!(highest.offer(3, || 'd'), Some('c'));
-        assert_eq!(highest.into_sorted(), [(3, 'b'), (3, 'd')]);
-        assert_eq!(Highest::new(0).offer(9, || unreachable!() as u8), None);
-    }
 }

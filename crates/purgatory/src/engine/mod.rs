@@ -14,9 +14,9 @@
 //!    │            │                     unsatisfied, and   │                 │
 //!    │ claim:     │ check out:          nothing is pending │                 │
 //!    │ a cancel,  │ an event, a recheck,                   │                 │
-//!    │ an expiry, ▼ the last check                         │                 │
-//!    │ the last Held ──────────────────────────────────────┤                 │
-//!    │ watermark  │   a thread has the payload             │                 │
+//!    │ an expiry  ▼ the last check                         │                 │
+//!    │          Held ──────────────────────────────────────┤                 │
+//!    │            │   a thread has the payload             │                 │
 //!    │            │                     check in:          │                 │
 //!    │ check in:  │                     a recheck is pending: check again    │
 //!    │ satisfied, │                                                          │
@@ -43,32 +43,25 @@
 //! Files call only files further left:
 //!
 //! ```text
-//! mod < inspect, places < finish < answer, check < turns, walk < signal, park, end, reach
-//!   < values, timer < quorum, publish
+//! mod < inspect, places < finish < answer, check < walk < signal, park, end, reach
+//!   < timer < publish
 //! ```
 //!
-//! [`job_executor`], [`under_lock`], [`trampoline`], [`versions`], [`watch_set`] and [`trace`] know
-//! no purgatory.
+//! [`versions`] and [`watch_set`] know no purgatory. Callbacks that call back, the executor of jobs
+//! and `tracing` are the [`table`]'s.
 
 pub(crate) mod answer;
 pub(crate) mod check;
 pub(crate) mod end;
 pub(crate) mod finish;
 mod inspect;
-mod job_executor;
 mod park;
 mod places;
 #[cfg(feature = "metrics")]
 mod publish;
-mod quorum;
 mod reach;
 pub(crate) mod signal;
 pub(crate) mod timer;
-mod trace;
-mod trampoline;
-mod turns;
-mod under_lock;
-pub(crate) mod values;
 pub(crate) mod versions;
 mod walk;
 mod watch_set;
@@ -78,25 +71,30 @@ use std::{
     iter::successors,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU32, AtomicU64 as Count},
+        atomic::{AtomicBool, AtomicU64 as Count},
     },
     time::Duration,
 };
 
 use smallvec::SmallVec;
 use timer_core::{
-    BuildError, Executor, SystemTimer, TimeHistogram, Timer, TimerHandle,
+    BuildError, SystemTimer, TimeHistogram, TimerHandle,
     driver::{Driver, DueQueue, ShardGuard, Shards, contain, sync::Latch},
 };
 
 use crate::{
     engine::{job_executor::JobExecutor, under_lock::must_be_unlocked, versions::Versions},
     operation::{DelayedOperation, OperationId, Timeout},
-    shard::{EndedAt, ParkInfo, ParkOptions, Shard, expire::CallbackJob},
+    settings::Settings,
+    shard::{EndedAt, ParkOptions, Shard, expire::CallbackJob},
     stats::{Parked, Stats},
-    sync::{AtomicU64, Limit, Ordering, Places, plain},
+    sync::{AtomicU64, Limit, Ordering, default_shards, plain},
+    table,
     watches::WatchKey,
 };
+
+// The parts that know no purgatory are the table's.
+pub(crate) use crate::table::{call as trampoline, executor as job_executor, trace, under_lock};
 
 type LockedShard<'a, K, O> = ShardGuard<'a, Shard<K, O>>;
 
@@ -107,15 +105,10 @@ const BUDGET: usize = 64;
 /// Some operations of a shard.
 type Handles = SmallVec<[TimerHandle; BUDGET]>;
 
-/// The name and rules of a purgatory.
-pub(crate) struct Settings<K> {
-    pub(crate) name: Arc<str>,
+/// The settings that a purgatory alone has.
+pub struct Rules<K> {
     /// Every callback runs on the executor, not only those of expired operations.
     pub(crate) callbacks_on_executor: bool,
-    /// The bound on the number of parked operations.
-    pub(crate) max_parked: Option<Limit>,
-    /// The bound on the sum of the parked operations' weights.
-    pub(crate) max_weight: Option<Limit>,
     /// The interval of checks without an event; `None` for none.
     pub(crate) recheck_every: Option<Duration>,
     /// The hook of the last check when time is up; the hook is called for each operation
@@ -130,7 +123,10 @@ type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
 pub(crate) struct Core<K, O> {
     /// Distinguishes the ids of its operations from those of other purgatories.
     number: u32,
-    pub(crate) settings: Settings<K>,
+    pub(crate) name: Arc<str>,
+    pub(crate) settings: Rules<K>,
+    /// The bound on the number of parked operations.
+    pub(crate) max_parked: Option<Limit>,
     pub(crate) shards: Shards<Shard<K, O>>,
     pub(crate) versions: Versions,
     /// Numbers the parked operations, where their order matters over the shards.
@@ -143,61 +139,36 @@ pub(crate) struct Core<K, O> {
     /// The driver's timer, when it is not shared.
     pub(crate) own_timer: Option<SystemTimer>,
     pub(crate) counts: SharedCounts,
-    /// The moment it was built: a clock may count from an origin decades back.
-    built_ns: u64,
     /// Callbacks of operations that a shutdown with a limit ended.
     pub(crate) closing: Latch,
     /// Closed shards that still have operations, which other threads check.
     pub(crate) under_check: Latch,
-    /// The number of [`cancel_older_than`](Self::cancel_older_than) calls.
-    generation: AtomicU64,
-    /// The number of the next scope of replies.
-    scopes: AtomicU64,
-    /// The number of keys with a value.
-    pub(crate) valued_keys: Places,
-    /// The number of values that were taken back: new epochs, and keys removed.
-    take_backs: AtomicU64,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Creates a purgatory of this many shards, a power of two, and attaches it to its timer; it
-    /// makes one of its own without a `driver`.
-    pub(crate) fn new(
-        mut settings: Settings<K>,
-        driver: Option<Arc<Driver>>,
-        executor: Option<Arc<dyn Executor>>,
-        shards: usize,
-    ) -> Result<Arc<Self>, BuildError> {
-        static PURGATORIES: AtomicU32 = AtomicU32::new(0);
-        let (driver, own_timer) = match driver {
-            Some(driver) => (driver, None),
-            None => {
-                let timer = SystemTimer::builder().name(&*settings.name).build()?;
-                (timer.driver(), Some(timer))
-            }
-        };
+    /// Creates a purgatory and attaches it to its timer; it makes one of its own unless one is
+    /// shared.
+    pub(crate) fn new(common: Settings, mut settings: Rules<K>) -> Result<Arc<Self>, BuildError> {
+        let shards = common.shard_count(default_shards)?;
+        let (driver, own_timer) = common.driver()?;
         // A recheck comes at most once a tick.
-        let every = settings.recheck_every.filter(|_| O::CHECKED);
+        let every = settings.recheck_every;
         settings.recheck_every = every.map(|every| every.max(driver.config.tick.length()));
-        let built_ns = driver.now_ns();
         let core = Arc::new(Core {
-            number: PURGATORIES.fetch_add(1, Ordering::Relaxed),
+            number: table::next_number(),
+            name: common.name,
+            max_parked: common.max_parked,
             shards: driver.shards(shards, Shard::new),
             versions: Versions::new(shards),
             sequence: driver.config.manual.then(|| AtomicU64::new(0)),
             due: DueQueue::new(&driver.config),
             timed: AtomicBool::new(false),
-            job_executor: Arc::new(JobExecutor::new(driver, executor)),
+            job_executor: Arc::new(JobExecutor::new(driver, common.executor)),
             own_timer,
             settings,
             counts: SharedCounts::default(),
-            built_ns,
             closing: Latch::default(),
             under_check: Latch::default(),
-            generation: AtomicU64::new(0),
-            scopes: AtomicU64::new(0),
-            valued_keys: Places::new(),
-            take_backs: AtomicU64::new(0),
         });
         if core.driver().attach(&core, &core.shards) {
             return Ok(core);
@@ -222,11 +193,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         (id.purgatory == self.number).then_some(id.handle)
     }
 
-    /// Numbers a scope of replies.
-    pub(crate) fn next_scope(&self) -> u64 {
-        self.scopes.fetch_add(1, Ordering::Relaxed)
-    }
-
     pub(crate) fn driver(&self) -> &Driver {
         &self.job_executor.driver
     }
@@ -236,22 +202,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn shard_of(&self, hash: u64) -> LockedShard<'_, K, O> {
         must_be_unlocked();
         self.shards.lock(self.versions.shard(hash))
-    }
-
-    /// Counts a value that is taken back, or watches that leave a removed key. The caller holds the
-    /// lock of the key's shard for the whole change.
-    fn count_take_back(&self) {
-        self.take_backs.fetch_add(1, Ordering::Release);
-    }
-
-    /// Returns the number of take-backs. The same before and after several keys were read, one lock
-    /// after the other: what was met as it was read is met still.
-    ///
-    /// For a take-back that came before one of these lock holds came before the second count, which
-    /// sees it; the first count then saw it, too, so the key was read after it. Any other take-back
-    /// came before nothing that was read, and counts as later.
-    fn take_backs(&self) -> u64 {
-        self.take_backs.load(Ordering::Acquire)
     }
 
     /// Locks the shard of an operation's first key.
@@ -328,8 +278,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             deadline_tick,
             visit_tick,
             parked_ns: now_ns,
-            info: ParkInfo::PLAIN,
-            counted: 0,
+            label: None,
             last_check: false,
             needs_value: false,
         }
@@ -365,7 +314,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Counts a contained panic of a check or callback, and calls the timer's hook.
     fn report(&self, panicked: &str) {
         self.counts.count_rare(|rare| rare.panics += 1);
-        trace::panicked(&self.settings.name, panicked);
+        trace::panicked(&self.name, panicked);
         self.driver().report_panic(panicked);
     }
 
@@ -390,8 +339,6 @@ struct Tour {
 pub(crate) struct SharedCounts {
     /// Operations that ended without being parked.
     ended_at_once: Count,
-    /// Operations that ended at once, or were refused, without a check.
-    unchecked: Count,
     callbacks_waiting: Count,
     cold: OnceLock<Box<ColdParts>>,
 }

@@ -7,10 +7,6 @@
 //!    held by this thread; watch the other keys in their shards, one after the other, comparing
 //!    versions; then check the payload in as any holder does. A changed version counts as an event
 //!    that found the entry held, so the holder checks again.
-//!
-//! *In turn*: those that wait under the key are ahead. An operation that finds some, under the
-//! shard's lock, is not checked but parked behind them. If they are gone by the time it is put in,
-//! it is the head, and this thread checks it.
 
 use std::{mem::forget, slice, sync::Arc};
 
@@ -20,15 +16,13 @@ use crate::{
     engine::{
         Core, LockedShard, trace,
         trampoline::Call,
-        watch_set::{WatchSet, remove_repeated, threshold_watches, unfit, watermark_of},
+        watch_set::{WatchSet, remove_repeated},
     },
     error::{Refused, RefusedReason},
-    operation::{
-        AwaitedPark, DelayedOperation, Kind, Outcome, ParkResult, Timeout, ToPark, Verdict,
-    },
+    operation::{AwaitedPark, DelayedOperation, Outcome, ParkResult, Timeout, ToPark},
     shard::{
-        COUNTED_MAX, Cause, CheckedIn, CheckedOut, Ended, ParkInfo, ParkOptions, Payload,
-        SecondaryId, Then, WAITERS_MAX, Watch, Watermark,
+        Cause, CheckedIn, CheckedOut, Ended, ParkOptions, Payload, SecondaryId, Then, WAITERS_MAX,
+        Watch,
     },
     sync::Ordering,
     watches::{WatchKey, Watches},
@@ -57,32 +51,6 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
         drop(withdrawn); // with nothing locked
         self.core
             .release_secondaries(&mut self.last_secondary, usize::MAX, drop);
-    }
-}
-
-/// The check of an operation before it is parked.
-#[derive(Clone, Copy)]
-enum FirstCheck {
-    Ran(Verdict),
-    /// It is not asked for.
-    Skipped,
-    /// It did not run, since others are ahead in turn.
-    BehindOthers,
-}
-
-impl FirstCheck {
-    /// Returns its verdict. One that did not run leaves the operation unsatisfied.
-    #[inline]
-    fn verdict(self) -> Verdict {
-        match self {
-            FirstCheck::Ran(verdict) => verdict,
-            FirstCheck::Skipped | FirstCheck::BehindOthers => Verdict::Unsatisfied,
-        }
-    }
-
-    #[inline]
-    fn ran(self) -> bool {
-        matches!(self, FirstCheck::Ran(_))
     }
 }
 
@@ -148,9 +116,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Counts and traces a refusal.
     pub(super) fn report_refusal(&self, reason: RefusedReason) {
-        self.counts
-            .count_rare(|rare| rare.refused(reason, O::CHECKED));
-        trace::refused(&self.settings.name, reason);
+        self.counts.count_rare(|rare| rare.refused(reason, true));
+        trace::refused(&self.name, reason);
     }
 
     /// Parks an operation, as [`park_or`](Self::park_or) does, but for the count of a refusal.
@@ -162,27 +129,24 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         timeout: Timeout,
         finish_now: impl FnOnce(&Call<'_>, P, Outcome) -> R,
     ) -> Result<R, Refused<O>> {
-        if let Some(reason) = unfit(&watches) {
-            return Err(Refused::new(to_park.into_operation(), reason));
+        if watches.keys.is_empty() {
+            return Err(Refused::new(
+                to_park.into_operation(),
+                RefusedReason::NoKeys,
+            ));
         }
         // The clock first, since the deadline counts from the call.
         let now_ns = self.driver().now_ns();
         // Most operations have one key: no list is made for it.
-        let only = match (watches.keys, watches.watermarks) {
-            ([key], []) => self.versions.watch(key, None),
-            ([], [(key, threshold)]) => {
-                let watermark = watermark_of(*threshold, &watches);
-                self.versions.watch(key, Some(watermark))
-            }
-            _ => {
-                return self.park_under_several(to_park, &watches, timeout, now_ns, finish_now);
-            }
+        let [key] = watches.keys else {
+            return self.park_under_several(to_park, &watches, timeout, now_ns, finish_now);
         };
+        let only = self.versions.watch(key);
         let watch_set = slice::from_ref(&only);
         self.park_watching(to_park, watch_set, &watches, timeout, now_ns, finish_now)
     }
 
-    /// Parks an operation that has several keys, or watermarks, each of which it watches once.
+    /// Parks an operation that has several keys, each of which it watches once.
     #[inline(never)]
     fn park_under_several<P: ToPark<O>, R: From<ParkResult>>(
         self: &Arc<Self>,
@@ -194,11 +158,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> Result<R, Refused<O>> {
         let mut watch_set = WatchSet::new();
         for key in watches.keys {
-            watch_set.push(self.versions.watch(key, None));
-        }
-        for (key, threshold) in watches.watermarks {
-            let watermark = watermark_of(*threshold, watches);
-            watch_set.push(self.versions.watch(key, Some(watermark)));
+            watch_set.push(self.versions.watch(key));
         }
         remove_repeated(&mut watch_set);
         self.park_watching(to_park, &watch_set, watches, timeout, now_ns, finish_now)
@@ -217,50 +177,33 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         now_ns: u64,
         finish_now: impl FnOnce(&Call<'_>, P, Outcome) -> R,
     ) -> Result<R, Refused<O>> {
-        // 1. Check, unless others are ahead. An operation that ends here was never parked.
+        // 1. Check. An operation that ends here was never parked.
         let call = Call::enter(&self.job_executor);
-        let first = self.first_check(&mut to_park, watch_set, watches);
-        if let Some(outcome) = timeout.at_once(first.verdict(), now_ns) {
+        let first = self.check(&mut to_park, P::check);
+        if let Some(outcome) = timeout.at_once(first, now_ns) {
             self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
-            self.count_if_skipped(first);
             return Ok(finish_now(&call, to_park, outcome));
         }
 
         // 2. Take a place. Dropped before the operation is parked, the guard returns it.
         let operation = to_park.into_operation();
-        let counted = threshold_watches(watches, watch_set);
-        if counted > COUNTED_MAX {
-            let too_many = RefusedReason::TooManyWatermarks { limit: COUNTED_MAX };
-            return Err(Refused::new(operation, too_many));
-        }
-        let place = match self.take_place(&operation) {
+        let place = match self.take_place() {
             Ok(place) => place,
-            Err(full) => {
-                self.count_if_skipped(first);
-                return Err(Refused::new(operation, full));
-            }
+            Err(full) => return Err(Refused::new(operation, full)),
         };
 
         // 3. Watch the keys.
         let mut options = self.park_options(now_ns, timeout);
-        options.counted = counted;
         options.last_check = watches.last_check;
         options.needs_value = watches.needs_value;
-        options.info = ParkInfo {
-            weight: place.weight,
-            label: watches.label,
-        };
-        let parked = if watches.in_turn {
-            self.park_in_turn(operation, &watch_set[0], &options, first)?
-        } else {
-            match self.park_under(operation, watch_set, &options)? {
-                PutIn::Parked(handle) => {
-                    forget(place); // the ending returns it
-                    return Ok(ParkResult::Parked(self.id(handle)).into());
-                }
-                PutIn::Held(handle, operation, changed) => {
-                    self.watch_others(operation, handle, &watch_set[1..], changed)?
-                }
+        options.label = watches.label;
+        let parked = match self.park_under(operation, watch_set, &options)? {
+            PutIn::Parked(handle) => {
+                forget(place); // the ending returns it
+                return Ok(ParkResult::Parked(self.id(handle)).into());
+            }
+            PutIn::Held(handle, operation, changed) => {
+                self.watch_others(operation, handle, &watch_set[1..], changed)?
             }
         };
         forget(place); // the ending returns it
@@ -276,32 +219,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         match self.check_until_parked(parked.checked_in) {
             None => ParkResult::Parked(self.id(parked.handle)),
             Some(ended) => self.end_parked(call, parked.handle, ended),
-        }
-    }
-
-    /// Checks an operation before it is parked, unless others are ahead of it in turn.
-    #[inline]
-    fn first_check<P: ToPark<O>>(
-        &self,
-        to_park: &mut P,
-        watch_set: &[Watch<'_, K>],
-        watches: &Watches<'_, K>,
-    ) -> FirstCheck {
-        if watches.unchecked {
-            return FirstCheck::Skipped;
-        }
-        if watches.in_turn && self.is_behind(&watch_set[0]) {
-            return FirstCheck::BehindOthers;
-        }
-        FirstCheck::Ran(self.check(to_park, P::check))
-    }
-
-    /// Counts an operation that ended at once, or is refused, without a check. Nearly all of those
-    /// were checked, so [`stats`](Self::stats) takes each for one check, and subtracts this count.
-    #[inline]
-    fn count_if_skipped(&self, first: FirstCheck) {
-        if !first.ran() {
-            self.counts.unchecked.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -327,50 +244,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         ParkResult::Parked(self.id(handle))
     }
 
-    /// Parks an operation without a check, alone under its key, which is handed back if it is
-    /// refused. One lock hold.
-    #[inline(always)]
-    pub(crate) fn park_alone(
-        &self,
-        operation: O,
-        key: K,
-        timeout: Timeout,
-    ) -> Result<ParkResult, Refused<K>> {
-        // 1. Read the clock, since the deadline counts from the call. Is there time to wait?
-        let now_ns = self.driver().now_ns();
-        if let Some(outcome) = timeout.at_once(Verdict::Unsatisfied, now_ns) {
-            self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
-            return Ok(ParkResult::Ended(outcome));
-        }
-
-        // 2. Take a place. Dropped before the operation is parked, the guard returns it.
-        let place = match self.take_place(&operation) {
-            Ok(place) => place,
-            Err(full) => return Err(self.refused_alone(key, full)),
-        };
-        let mut options = self.park_options(now_ns, timeout);
-        options.info.weight = place.weight;
-
-        // 3. Put it in, unless another one waits for the key.
-        let hash = self.versions.hash(&key);
-        let mut shard = self.shard_of(hash);
-        if let Some(reason) = Self::refusal(&shard, &key, hash) {
-            drop(shard);
-            return Err(self.refused_alone(key, reason));
-        }
-        let inserted = shard.park_alone(&options, self.follows(), operation, key, hash);
-        Self::work_at(&mut shard, &options, inserted.due);
-        drop(shard);
-        forget(place); // the ending returns it
-        Ok(ParkResult::Parked(self.id(inserted.handle)))
-    }
-
-    #[cold]
-    fn refused_alone(&self, key: K, reason: RefusedReason) -> Refused<K> {
-        self.report_refusal(reason);
-        Refused::new(key, reason)
-    }
-
     /// Puts an operation that was checked under its first key. Under one key that saw no event
     /// since, it is parked in this one lock hold.
     #[inline]
@@ -382,7 +255,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> Result<PutIn<O>, Refused<O>> {
         let (first, others) = watch_set.split_first().expect("an operation has keys");
         let mut shard = self.shard_of(first.hash);
-        if let Some(reason) = Self::refusal(&shard, first.key, first.hash) {
+        if let Some(reason) = shard.refuses() {
             drop(shard);
             return Err(Refused::new(operation, reason));
         }
@@ -390,15 +263,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // operation is dropped.
         let record = shard.record_of(first);
         // One key, and no event since the check: park it here and now.
-        let event_passed = O::CHECKED && self.versions.changed(first);
+        let event_passed = self.versions.changed(first);
         if others.is_empty() && !event_passed {
-            shard.counts.checks += u64::from(O::CHECKED);
+            shard.counts.checks += 1;
             let payload = Payload::Here(operation);
-            let handle = self.insert_entry(&mut shard, record, options, payload, first.watermark);
+            let handle = self.insert_entry(&mut shard, record, options, payload);
             return Ok(PutIn::Parked(handle));
         }
         // Otherwise this thread holds it until all keys are watched.
-        let handle = self.insert_held(&mut shard, record, options, first.watermark);
+        let handle = self.insert_held(&mut shard, record, options);
         Ok(PutIn::Held(handle, operation, event_passed))
     }
 
@@ -439,85 +312,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         })
     }
 
-    /// Returns true when operations wait in turn under a key: a newcomer is behind them.
-    #[cold]
-    fn is_behind(&self, first: &Watch<'_, K>) -> bool {
-        let shard = self.shard_of(first.hash);
-        shard.is_awaited_in_turn(first.key, first.hash) && !failpoint!(NewcomerOvertakes)
-    }
-
-    /// Parks an operation in turn.
-    #[cold]
-    fn park_in_turn(
-        &self,
-        operation: O,
-        watch: &Watch<'_, K>,
-        options: &ParkOptions,
-        first: FirstCheck,
-    ) -> Result<ParkedUnder<K, O>, Refused<O>> {
-        let mut shard = self.shard_of(watch.hash);
-        if let Some(reason) = Self::refusal(&shard, watch.key, watch.hash) {
-            drop(shard);
-            self.count_if_skipped(first);
-            return Err(Refused::new(operation, reason));
-        }
-        // As in `park_under`, a panic of the key unlocks before the operation is dropped.
-        let record = shard.record_of(watch);
-        shard.counts.checks += u64::from(first.ran());
-        let event_passed = self.versions.changed(watch);
-
-        // 1. Behind others: it is checked once it has moved up. An event that came by stays
-        //    pending.
-        if shard.has_in_turn(record) {
-            let payload = Payload::Here(operation);
-            let handle = self.insert_in_turn(&mut shard, record, options, payload);
-            if let Some(entry) = shard.get_mut(handle) {
-                if event_passed {
-                    entry.request_check();
-                }
-            }
-            return Ok(ParkedUnder {
-                handle,
-                checked_in: CheckedIn::Parked,
-            });
-        }
-
-        // 2. The head, and nothing has changed since its check.
-        let was_behind =
-            matches!(first, FirstCheck::BehindOthers) && !failpoint!(NewcomerTrustsQueue);
-        if !event_passed && !was_behind {
-            let payload = Payload::Here(operation);
-            return Ok(ParkedUnder {
-                handle: self.insert_in_turn(&mut shard, record, options, payload),
-                checked_in: CheckedIn::Parked,
-            });
-        }
-
-        // 3. The head, since those ahead have left, or an event came by: this thread checks it.
-        let handle = self.insert_in_turn(&mut shard, record, options, Payload::Out);
-        shard.arrived(handle, None, false);
-        let cause = if event_passed {
-            Cause::Event
-        } else {
-            Cause::MovedUp
-        };
-        let held = CheckedOut::new(handle, operation, cause);
-        Ok(ParkedUnder {
-            handle,
-            checked_in: CheckedIn::CheckAgain(held),
-        })
-    }
-
-    /// The reason why a shard takes no operation under this key, unless it takes one.
-    #[inline]
-    fn refusal(shard: &LockedShard<'_, K, O>, key: &K, hash: u64) -> Option<RefusedReason> {
-        // An expected reply is alone under its key.
-        if matches!(O::KIND, Kind::Reply) && shard.find(key, hash).is_some() {
-            return Some(RefusedReason::AlreadyExpected);
-        }
-        shard.refuses()
-    }
-
     /// The sequence of the operation before the next one, when order matters over several shards.
     #[inline]
     pub(super) fn follows(&self) -> Option<u64> {
@@ -534,9 +328,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         record: u32,
         options: &ParkOptions,
         payload: Payload<O>,
-        watermark: Option<Watermark>,
     ) -> TimerHandle {
-        let inserted = shard.park_at(record, options, self.follows(), payload, watermark);
+        let inserted = shard.park_at(record, options, self.follows(), payload);
         Self::work_at(shard, options, inserted.due);
         inserted.handle
     }
@@ -548,23 +341,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         shard: &mut LockedShard<'_, K, O>,
         record: u32,
         options: &ParkOptions,
-        watermark: Option<Watermark>,
     ) -> TimerHandle {
-        self.insert_entry(shard, record, options, Payload::Out, watermark)
-    }
-
-    /// Puts an operation in turn into the shard of its key, as [`insert_entry`](Self::insert_entry)
-    /// does.
-    fn insert_in_turn(
-        &self,
-        shard: &mut LockedShard<'_, K, O>,
-        record: u32,
-        options: &ParkOptions,
-        payload: Payload<O>,
-    ) -> TimerHandle {
-        let follows = self.follows();
-        let inserted = shard.park_in_turn(record, options, follows, payload);
-        Self::work_at(shard, options, inserted.due);
-        inserted.handle
+        self.insert_entry(shard, record, options, Payload::Out)
     }
 }

@@ -19,7 +19,7 @@ use hashbrown::Equivalent;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, Handles, Tour, trampoline::Call, under_lock::UnderLock},
+    engine::{Core, Handles, Tour, under_lock::UnderLock},
     operation::{DelayedOperation, OperationId, ReachResult, TakenForKey},
     shard::{Ended, Shard, Then, reach::InPlace},
     watches::WatchKey,
@@ -100,15 +100,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Releases the watches and the place of an operation that was taken out. The one behind it in
-    /// turn is checked, inside a callback when the outermost call returns.
+    /// Releases the watches and the place of an operation that was taken out.
     fn hand_out(self: &Arc<Self>, mut ended: Ended<K, O>) -> O {
         self.release(&mut ended.to_release);
-        self.return_place(ended.to_release.weight);
-        if let Some(new_head) = ended.to_release.new_head {
-            let _call = Call::enter(&self.job_executor);
-            self.queue_new_head(new_head);
-        }
+        self.return_place(ended.to_release.has_place);
         match ended.then {
             Then::CallBack { payload, .. } => payload,
             Then::Answer {

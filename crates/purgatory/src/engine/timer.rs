@@ -59,7 +59,7 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
             now_ns,
             budget: self.due.budget(BUDGET),
             recheck_every: every.map_or(1, |every| driver.config.tick.deadline(0, every)),
-            last_check: O::CHECKED && self.settings.on_missed.is_some(),
+            last_check: self.settings.on_missed.is_some(),
         };
         // 2. Advance the wheel, and keep what it finds until the round is over.
         let mut due = self.due.lock();

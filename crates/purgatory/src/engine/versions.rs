@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hash};
 use timer_core::MAX_SHARDS;
 
 use crate::{
-    shard::{Watch, Watermark},
+    shard::Watch,
     sync::{AtomicU64, KeyHasher, MODEL, Ordering, VERSIONS_PER_SHARD},
 };
 
@@ -49,19 +49,10 @@ impl Versions {
     /// Reads the key's version. Call before the check; a later mismatch means an event came in
     /// between.
     #[inline]
-    pub(crate) fn watch<'a, K: Hash>(
-        &self,
-        key: &'a K,
-        watermark: Option<Watermark>,
-    ) -> Watch<'a, K> {
+    pub(crate) fn watch<'a, K: Hash>(&self, key: &'a K) -> Watch<'a, K> {
         let hash = self.hash(key);
         let version = self.of(hash).load(Ordering::Acquire);
-        Watch {
-            key,
-            hash,
-            version,
-            watermark,
-        }
+        Watch { key, hash, version }
     }
 
     /// Returns true when an event came since the watch was made. The caller holds the lock of the

@@ -4,27 +4,20 @@
 //! those that have left before it came to them. It goes a bounded number of waiters at a time;
 //! nothing is locked in between.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use hashbrown::Equivalent;
-use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::Shards};
 
 use crate::{
     engine::{Core, LockedShard, check::Batch, trampoline::Call},
     operation::DelayedOperation,
-    shard::{AllEnded, Entries, Shard, Waiter, WalkId, WatchList},
+    shard::{AllEnded, Entries, Shard, Waiter, WalkId},
     watches::WatchKey,
 };
 
-/// Watermark watches that are taken off a key under one lock hold.
-pub(super) const MET_BATCH: usize = 64;
-
 /// Waiters that are found under one lock hold where nothing is checked.
 pub(super) const LIST_BATCH: usize = 128;
-
-/// Operations whose watches were taken off a key.
-pub(super) type Taken = SmallVec<[TimerHandle; MET_BATCH]>;
 
 /// A walk over the waiters of one key.
 pub(super) struct WaiterWalk<'a, K: Eq + Clone, O> {
@@ -35,20 +28,19 @@ pub(super) struct WaiterWalk<'a, K: Eq + Clone, O> {
 }
 
 impl<'a, K: Eq + Clone, O> WaiterWalk<'a, K, O> {
-    /// Begins a walk over one list of a key, with the first `limit` waiters.
+    /// Begins a walk over the watches of a key, with the first `limit` waiters.
     #[inline]
     pub(super) fn begin(
         shards: &'a Shards<Shard<K, O>>,
         shard: &mut LockedShard<'_, K, O>,
         record: u32,
-        list: WatchList,
         limit: usize,
         found: impl FnMut(&mut Entries<O>, Waiter),
     ) -> Self {
         WaiterWalk {
             shards,
             shard: shard.number(),
-            cursor: shard.walk(record, list, limit, found),
+            cursor: shard.walk(record, limit, found),
         }
     }
 
@@ -111,70 +103,23 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Unfinished<'_, K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Lists the operations that wait for a key, each once: those with plain watches in the order
-    /// of parking, then those with watermark watches. All watches stay. Some may have ended.
+    /// Lists the operations that wait for a key, in the order of parking and in bounded steps. Some
+    /// may have ended.
     pub(super) fn waiters_of<Q: Equivalent<K> + ?Sized>(
         &self,
         key: &Q,
         hash: u64,
     ) -> Vec<TimerHandle> {
-        // 1. The plain watches, and those in turn.
         let mut waiters = Vec::new();
-        self.list(key, hash, WatchList::Plain, &mut waiters);
-        self.list(key, hash, WatchList::InTurn, &mut waiters);
-        let plain = waiters.len();
-        // 2. The watermark watches. An advance moves a watch from the first of these to the second.
-        let shard = self.shard_of(hash);
-        let record = shard.find(key, hash);
-        let mut unmet = record.map_or_else(Vec::new, |record| shard.unmet_waiters(record));
-        drop(shard);
-        unmet.sort_unstable();
-        waiters.extend(unmet.iter().map(|waiter| waiter.handle));
-        self.list(key, hash, WatchList::Met, &mut waiters);
-        // 3. Only with watermark watches an operation is listed twice.
-        if waiters.len() > plain {
-            let mut known = HashSet::new();
-            waiters.retain(|&handle| known.insert(handle));
-        }
-        waiters
-    }
-
-    /// Lists the operations of one list of a key, in bounded steps.
-    fn list<Q: Equivalent<K> + ?Sized>(
-        &self,
-        key: &Q,
-        hash: u64,
-        list: WatchList,
-        waiters: &mut Vec<TimerHandle>,
-    ) {
         let mut shard = self.shard_of(hash);
         let Some(record) = shard.find(key, hash) else {
-            return;
+            return waiters;
         };
         let mut add = |of: &mut Entries<O>, waiter: Waiter| waiters.push(waiter.handle(of));
-        let mut walk =
-            WaiterWalk::begin(&self.shards, &mut shard, record, list, LIST_BATCH, &mut add);
+        let mut walk = WaiterWalk::begin(&self.shards, &mut shard, record, LIST_BATCH, &mut add);
         drop(shard);
         while walk.next(LIST_BATCH, &mut add) {}
-    }
-
-    /// Calls `act` for each operation whose watch was taken off a key, under the lock of its first
-    /// shard. `shard`, the key's own, is unlocked on return.
-    pub(super) fn each_taken(
-        &self,
-        mut shard: LockedShard<'_, K, O>,
-        taken: &[TimerHandle],
-        mut act: impl FnMut(&mut Shard<K, O>, TimerHandle),
-    ) {
-        let here = shard.number();
-        if taken.iter().all(|handle| handle.shard() == here) {
-            // The usual case: one key each. No other lock is needed.
-            for &handle in taken {
-                act(&mut shard, handle);
-            }
-        } else {
-            drop(shard);
-            self.each_in_first_shard(taken.iter().copied(), |&handle| handle, act);
-        }
+        drop(walk);
+        waiters
     }
 }

@@ -15,6 +15,11 @@ pub mod watermarks {
     #![doc = include_str!("watermarks.md")]
 }
 
+pub mod replication {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("replication.md")]
+}
+
 pub mod replies {
     #![doc = include_str!("links.md")]
     #![doc = include_str!("replies.md")]

@@ -14,6 +14,7 @@ macro_rules! programs {
 programs! {
     acks_all, "recipes/acks_all.rs";
     connection, "recipes/connection.rs";
+    connection_pool, "recipes/connection_pool.rs";
     cores, "recipes/cores.rs";
     deadline, "recipes/deadline.rs";
     debounce, "recipes/debounce.rs";

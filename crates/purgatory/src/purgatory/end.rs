@@ -9,6 +9,7 @@ use crate::{
     operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
     purgatory::Purgatory,
     reason::Reason,
+    stats::ShutdownLeft,
     watches::WatchKey,
 };
 
@@ -16,7 +17,7 @@ use crate::{
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Cancels one operation with this reason, unless it has ended. See [`EndResult`].
     ///
-    /// O(k + w log n) for its k keys and w watermarks with up to n waiters each.
+    /// O(k) for its k keys.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -41,7 +42,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 
     /// Cancels all operations parked under `key` with this reason; returns how many this call
-    /// ended. Operations with plain watches and with watermark watches are cancelled alike.
+    /// ended.
     ///
     /// The callback of each runs with [`Cancelled`](Outcome::Cancelled). An operation under check
     /// records the cancel; it still ends as Completed if that check comes true. The set is fixed
@@ -51,7 +52,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// An operation that has expired is not reached: its callback may still run after this returns,
     /// with [`Expired`](Outcome::Expired) ([a guard](crate::guide::recipes#sessions)).
     ///
-    /// O(n log n) for n watches of the key.
+    /// O(n) for n watches of the key.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -144,15 +145,12 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// The set is fixed before any callback runs, as for
     /// [`cancel_for_key`](Self::cancel_for_key). This is not an event: an operation that another
-    /// thread is parking meanwhile may stay, unless its check sees the condition. O(n log n) for n
-    /// watches of the key, with memory for all of them; the key's shard is locked while its
-    /// watermark watches are copied.
+    /// thread is parking meanwhile may stay, unless its check sees the condition. O(n) for n
+    /// watches of the key, with memory for all of them.
     ///
     /// A [`wait`](Purgatory::wait) needs a value, so its condition is checked here, after the
     /// callbacks of the others. If that gives none, the wait goes on and is not counted, as with
-    /// [`complete`](Self::complete). Of waits [in turn](crate::Watches::in_turn) the first is
-    /// checked here and counted. The others are checked by the rest of this call, as long as those
-    /// ahead end, and are not counted.
+    /// [`complete`](Self::complete).
     ///
     /// ```
     /// use purgatory::{Purgatory, Timeout, when};
@@ -172,7 +170,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner completes them") };
         self.core.complete_for_key(key)
     }
 
@@ -197,7 +194,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn complete_all(&self) -> usize {
-        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner completes them") };
         self.core.complete_all()
     }
 }
@@ -240,7 +236,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// [`reschedule`](Self::reschedule) does with one; returns how many got it. They share one
     /// deadline. Operations whose end is decided are not among them.
     ///
-    /// O(n log n) for n watches of the key, with memory for all of them.
+    /// O(n) for n watches of the key, with memory for all of them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -336,28 +332,5 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
             callbacks: core.closing.wait(Duration::ZERO),
             threads,
         }
-    }
-}
-
-/// Operations, callbacks and threads that a [`shutdown`](Purgatory::shutdown) did not wait for.
-///
-/// They end by themselves, once the checks or callbacks that hold them up return.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ShutdownLeft {
-    /// Operations still under check. Each ends when its check returns, on the thread that runs it.
-    pub under_check: usize,
-    /// Callbacks of operations that shutdowns ended, and that have not returned. Callbacks of
-    /// operations that had expired before are not among them; see
-    /// [`Stats::callbacks_waiting`](crate::Stats::callbacks_waiting).
-    pub callbacks: usize,
-    /// Threads of the purgatory's own timer that have not ended.
-    pub threads: usize,
-}
-
-impl ShutdownLeft {
-    /// Returns true when nothing was left.
-    pub fn is_nothing(&self) -> bool {
-        *self == ShutdownLeft::default()
     }
 }

@@ -25,13 +25,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.len() == 0
     }
 
-    /// Returns the number of watches of the operations parked now: one for each key and one for
-    /// each watermark of an operation, until the operation ends. Exact when idle. O(shards).
+    /// Returns the number of watches of the operations parked now: one for each key of an
+    /// operation, until the operation ends. Exact when idle. O(shards).
     pub fn watched(&self) -> usize {
         self.core.sum_over_shards(|shard| shard.watched())
     }
 
-    /// Returns the number of watches on `key`. An operation with two watches counts twice. O(1).
+    /// Returns the number of watches on `key`. O(1).
     ///
     /// Do not use it to decide whether to signal the key: a thread that has checked its operation
     /// and does not watch the key yet is not counted, and would miss the event.
@@ -82,8 +82,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Takes a snapshot of the parked operations, for a debug page, a health check or a test that
     /// hangs.
     ///
-    /// It holds up to `limit` of each: the keys with the most waiters, the keys without an event
-    /// for longest, the operations parked for longest, and the operations under check.
+    /// It holds up to `limit` of each: the keys with the most waiters, the operations parked for
+    /// longest, and the operations under check.
     ///
     /// The snapshot is not atomic: shards are locked one after another, for up to 64 operations or
     /// the keys of one shard, so counts may disagree by what changes meanwhile. A check's duration
@@ -126,12 +126,20 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// recorded in a histogram once, by the recorder that is installed then.
     ///
     /// O(parked + keys + shards + e) for e endings since the last call. It looks for the oldest
-    /// operation and the quietest key, and clones keys under a lock.
+    /// operation.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
         self.core.publish();
         if let Some(timer) = &self.core.own_timer {
             timer.publish();
+        }
+    }
+
+    /// Asserts the invariants of every shard, for models. O(parked + keys).
+    #[doc(hidden)]
+    pub fn assert_valid(&self) {
+        for number in 0..self.core.shards.count() {
+            self.core.shards.lock(number).assert_valid();
         }
     }
 }

@@ -108,4 +108,4 @@ impl<K: WatchKey, O: DelayedOperation> Clone for Purgatory<K, O> {
     }
 }
 
-opaque!([K: WatchKey, O: DelayedOperation] Purgatory<K, O>, name: core.settings.name);
+opaque!([K: WatchKey, O: DelayedOperation] Purgatory<K, O>, name: core.name);

@@ -1,15 +1,15 @@
 //! Parking an operation or a wait: [`try_complete_else_watch`](Purgatory::try_complete_else_watch),
-//! [`wait`](Purgatory::wait), [`wait_in_turn`](Purgatory::wait_in_turn),
+//! [`wait`](Purgatory::wait),
 //! [`next_event`](Purgatory::next_event).
 
-use std::{convert::identity, mem, slice};
+use std::{convert::identity, mem};
 
 use crate::{
     error::Refused,
     operation::{DelayedOperation, ParkResult, Timeout},
     purgatory::Purgatory,
     wait::{IntoAnswer, WaitFuture},
-    watches::{IntoWatches, WatchKey, Watches},
+    watches::{IntoWatches, WatchKey},
 };
 
 /// Parking.
@@ -20,12 +20,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// or it is cancelled. The check runs here once, and again for each event that comes before the
     /// operation is parked. The callback may have run before this returns.
     ///
-    /// - `watches`: a slice or array of keys, or [`Watches`](crate::Watches) with watermarks.
+    /// - `watches`: a slice or array of keys, or [`Watches`](crate::Watches) with a label.
     ///   Repeated keys count once.
     /// - `timeout`: a `Duration` from now, or a [`Timeout`].
     ///
-    /// O(k + w log n) for k keys and w watermarks, each with up to n higher thresholds waiting
-    /// under its key.
+    /// O(k) for k keys.
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}, mpsc}, time::Duration};
@@ -93,7 +92,7 @@ impl<K: WatchKey> Purgatory<K> {
     ///
     /// Costs one allocation, for the condition and, in its place, the value, unless it ends at
     /// once; otherwise as much as [`try_complete_else_watch`](Self::try_complete_else_watch), and
-    /// one lock for each poll. O(k + w log n) as there.
+    /// one lock for each poll. O(k) as there.
     ///
     /// An asynchronous condition is evaluated by a task, which stores the result and signals the
     /// key.
@@ -159,49 +158,6 @@ impl<K: WatchKey> Purgatory<K> {
         )
     }
 
-    /// Waits [in turn](Watches::in_turn) under one key: of the waits in turn only the one that has
-    /// waited longest is checked, and a newcomer behind others is not. So conditions that take
-    /// something take it in the order they came. Otherwise like [`wait`](Self::wait). O(1);
-    /// [`in_turn`](Watches::in_turn) says what each turn costs.
-    ///
-    /// ```
-    /// use std::{collections::VecDeque, sync::{Arc, Mutex}, time::Duration};
-    /// use purgatory::Purgatory;
-    ///
-    /// let waits: Purgatory<&str> = Purgatory::new("queue")?;
-    /// let jobs = Arc::new(Mutex::new(VecDeque::new()));
-    /// let take = || {
-    ///     let jobs = jobs.clone();
-    ///     let next = move || jobs.lock().unwrap().pop_front();
-    ///     waits.wait_in_turn(&"jobs", Duration::from_secs(30), next)
-    /// };
-    /// let first = take();
-    /// let second = take();
-    /// jobs.lock().unwrap().extend(["a", "b"]);
-    /// assert_eq!(waits.check_and_complete(&"jobs"), 2);
-    /// assert_eq!((second.wait_blocking(), first.wait_blocking()), (Ok("b"), Ok("a")));
-    /// # Ok::<(), purgatory::timer_core::BuildError>(())
-    /// ```
-    ///
-    /// # Cancel safety
-    /// As for [`wait`](Self::wait). A future that is dropped passes its turn on.
-    ///
-    /// # Errors
-    /// The future yields an error as that of [`wait`](Self::wait) does.
-    ///
-    /// # Panics
-    /// Panics only if a key's own `Hash`, `Eq` or `Clone` panics. Then nothing was parked, and the
-    /// condition is dropped. A panic of the condition is contained, as in [`wait`](Self::wait).
-    pub fn wait_in_turn<R: IntoAnswer<Answer: Send + 'static>>(
-        &self,
-        key: &K,
-        timeout: impl Into<Timeout>,
-        condition: impl FnMut() -> R + Send + 'static,
-    ) -> WaitFuture<R::Answer> {
-        let watches = Watches::keys(slice::from_ref(key)).in_turn();
-        self.await_end(watches, timeout.into(), condition, true, identity)
-    }
-
     /// Returns a future of the next event of one of the keys. This call registers it; it ends at
     /// the first event after that, at its timeout, or at shutdown. O(keys).
     ///
@@ -255,14 +211,14 @@ impl<K: WatchKey> Purgatory<K> {
     where
         K: 'a,
     {
-        let watches = watches.into_watches();
-        // In turn it may not be checked as it is parked, so it is never: an event is an event.
-        let mut registered = watches.in_turn;
-        let watches = Watches {
-            unchecked: watches.in_turn,
-            ..watches
-        };
+        let mut registered = false;
         let was_registered = move || mem::replace(&mut registered, true);
-        self.await_end(watches, timeout.into(), was_registered, false, identity)
+        self.await_end(
+            watches.into_watches(),
+            timeout.into(),
+            was_registered,
+            false,
+            identity,
+        )
     }
 }

@@ -29,10 +29,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// [`complete`](Purgatory::complete) ends it, also without a value. A
     /// [`next_event`](Purgatory::next_event) is over as it is parked again.
     ///
-    /// If it was the first of those [in turn](crate::Watches::in_turn), the next is checked before
-    /// this returns, or inside a check or callback when the outermost call returns.
-    ///
-    /// O(k + w log n) for its k keys and w watermarks with up to n waiters each.
+    /// O(k) for its k keys.
     ///
     /// ```
     /// use std::time::Duration;
@@ -53,18 +50,16 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn take(&self, id: OperationId) -> ReachResult<O> {
-        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner answers them") };
         self.core.take(id)
     }
 
     /// Takes all operations parked under `key` out, as [`take`](Self::take) does with one. The
     /// result names those that are under check and so were not taken.
     ///
-    /// Operations with plain watches and with watermark watches are taken alike. This is not an
-    /// event: operations that other threads park meanwhile may stay.
+    /// This is not an event: operations that other threads park meanwhile may stay.
     ///
-    /// O(n log n) for n watches of the key, with memory for all of them. The key's shard is locked
-    /// for 128 of its plain watches at a time, and while its watermark watches are copied.
+    /// O(n) for n watches of the key, with memory for all of them. The key's shard is locked
+    /// for 128 of them at a time.
     ///
     /// ```
     /// use purgatory::{DelayedOperation, Outcome, Purgatory, Timeout, when};
@@ -87,7 +82,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner answers them") };
         self.core.take_for_key(key)
     }
 
@@ -134,8 +128,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// particular order. An operation under check comes as `None`, with its id and keys.
     ///
     /// Each operation that stays parked throughout is visited once; one that is parked or ends
-    /// meanwhile may be. Keys come in the order given, plain ones first, without those whose
-    /// watermark was reached. O(parked + their keys). Keys of operations with several are cloned.
+    /// meanwhile may be. Keys come in the order given. O(parked + their keys). Keys of operations
+    /// with several are cloned.
     ///
     /// # Locks
     /// `visit` runs under the lock of the operation's shard, for up to 64 operations in one lock

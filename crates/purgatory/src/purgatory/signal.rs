@@ -1,5 +1,4 @@
-//! Signalling a key: [`check_and_complete`](Purgatory::check_and_complete) and its kin,
-//! [`complete_up_to`](Purgatory::complete_up_to).
+//! Signalling a key: [`check_and_complete`](Purgatory::check_and_complete) and its kin.
 
 use std::{any::Any, borrow::Borrow, hash::Hash};
 
@@ -21,9 +20,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// later](crate::guide::recipes#signal-after-unlock). Inside a check or callback this returns
     /// 0, and the operations that wait now are checked when the outermost call returns.
     ///
-    /// Watermark watches of the key are not touched; use [`complete_up_to`](Self::complete_up_to)
-    /// for them. Debug builds warn, once a key, of a signal that reaches none of the key's watches.
-    ///
     /// `key` can be any borrowed form of the key type, as in a `HashMap`, so signalling allocates
     /// no `String`. The same holds for every method that only looks a key up.
     ///
@@ -37,7 +33,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// O(n) for n plain watches of the key; one lock if there are none.
+    /// O(n) for n watches of the key; one lock if there are none.
     ///
     /// # Panics
     /// Panics only if the key's own `Hash`, `Eq` or `Clone` panics. Panics of checks and callbacks
@@ -46,7 +42,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner signals these keys") };
         self.core.signal(key, Event::All)
     }
 
@@ -59,9 +54,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// operation that is not checked waits for the next event or its timeout.
     ///
     /// An operation that another thread is checking right now is left to that thread, and the next
-    /// one is checked. Of operations [in turn](crate::Watches::in_turn) the first alone is checked,
-    /// and the next one after it has ended. A future that is dropped while it waits or is under
-    /// check takes nothing: the next waiter is checked. A future may be dropped with the value that
+    /// one is checked. A future that is dropped while it waits or is under check takes nothing: the
+    /// next waiter is checked. A future may be dropped with the value that
     /// it took; make the value a [guard that is returned on drop](crate::guide::recipes#leases) and
     /// signals the key again.
     ///
@@ -95,7 +89,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner signals these keys") };
         self.core.signal(key, Event::One) > 0
     }
 
@@ -110,7 +103,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ([`try_complete`](DelayedOperation::try_complete)), and looks at the state. Inside a check
     /// or callback this returns 0, and the queued event has no argument.
     ///
-    /// O(n) for n plain watches of the key; one lock if there are none. The argument is borrowed
+    /// O(n) for n watches of the key; one lock if there are none. The argument is borrowed
     /// and never cloned.
     ///
     /// ```
@@ -154,37 +147,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner signals these keys") };
         self.core.signal_with(key, event)
-    }
-
-    /// Advances a watermark: the key's value, which only rises, is now at least `value`. Returns
-    /// how many operations this call completed.
-    ///
-    /// Only watches whose threshold is reached are touched; a value lower than before reaches
-    /// nothing new. In this order:
-    ///
-    /// 1. operations whose last threshold watch is reached complete, without a check;
-    /// 2. operations with further threshold watches are checked;
-    /// 3. operations with a checked watch of the key that is reached, now or earlier, are checked.
-    ///
-    /// Within each group, newly reached watches come in the order of (threshold, parking).
-    ///
-    /// Change the value that the operations' checks read *first*, as with every event. Inside a
-    /// check or callback this returns 0, and the operations that wait now are completed when the
-    /// outermost call returns.
-    ///
-    /// O(r log n) for r reached of n waiters; one lock if none is reached. The call goes on while
-    /// other threads keep parking at or below `value`, but not for operations that its own
-    /// callbacks park.
-    ///
-    /// # Panics
-    /// Panics as [`check_and_complete`](Self::check_and_complete) does.
-    pub fn complete_up_to<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: u64) -> usize
-    where
-        K: Borrow<Q>,
-    {
-        const { assert!(O::SIGNALLED_BY_CALLERS, "their owner signals these keys") };
-        self.core.signal(key, Event::Advance(value))
     }
 }

@@ -10,9 +10,8 @@ use std::task::Waker;
 use timer_core::TimerHandle;
 
 use super::{
-    Ended, EndedAt, Shard, ToRelease,
-    awaited::{Answered, NoAnswer, last_waker_of},
-    count_end,
+    Ended, EndedAt, Shard,
+    awaited::{Answered, NoAnswer},
     entry::{Entry, Payload},
     flags::Flags,
 };
@@ -35,14 +34,6 @@ pub(crate) enum AbandonedOperation<K, O> {
     Cancelled(Ended<K, O>),
     /// A thread holds it, and ends it; or another one was put in its place before, which goes on.
     LeftAlone,
-}
-
-/// An operation that ended with a value.
-#[derive(Debug)]
-pub(crate) struct Completed<K> {
-    pub(crate) to_release: ToRelease<K>,
-    /// To be woken with nothing locked.
-    pub(crate) waker: Option<Waker>,
 }
 
 impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
@@ -123,73 +114,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                 to_release,
             }),
             None => AbandonedOperation::LeftAlone,
-        }
-    }
-
-    /// Ends the operation that waits alone for a key as Completed, unless it is held. `answer`
-    /// turns its payload into the answer and returns the waker. It runs under the lock, and must
-    /// drop nothing of the user's. O(1).
-    #[inline]
-    pub(crate) fn complete_alone(
-        &mut self,
-        record: u32,
-        now_ns: EndedAt,
-        answer: impl FnOnce(&mut O) -> Option<Waker>,
-    ) -> Option<Completed<K>> {
-        let index = self.first_here(record)?;
-        self.complete_at(index, now_ns, answer)
-    }
-
-    /// Ends the operation of an entry that has not ended: see
-    /// [`complete_alone`](Self::complete_alone).
-    #[inline]
-    pub(super) fn complete_at(
-        &mut self,
-        index: u32,
-        now_ns: EndedAt,
-        answer: impl FnOnce(&mut O) -> Option<Waker>,
-    ) -> Option<Completed<K>> {
-        // 1. The answer, where the payload lies. A holder ends its operation itself.
-        let Shard {
-            entries,
-            counts,
-            cold,
-            ..
-        } = self;
-        let (waker, remains) = entries.end_in_place(index, |entry| {
-            let Payload::Here(payload) = &mut entry.payload else {
-                return None;
-            };
-            let mut waker = answer(payload);
-            if payload.waker().is_none() {
-                waker = last_waker_of(&mut entry.cold, waker);
-                entry.flags.set(Flags::ANSWERED);
-            }
-            // 2. The entry stays.
-            let completed = &Outcome::Completed;
-            count_end(counts, cold, completed, now_ns, || Some(entry));
-            Some(waker)
-        })?;
-        let to_release = self.unlink_ended(index, remains);
-        Some(Completed { to_release, waker })
-    }
-
-    /// Answers an operation that has ended, unless its future was dropped: see
-    /// [`complete_alone`](Self::complete_alone). Returns `None` if it was: `answer` is dropped
-    /// then, and must hold nothing of the user's. O(1).
-    pub(crate) fn answer_ended(
-        &mut self,
-        handle: TimerHandle,
-        answer: impl FnOnce(&mut O) -> Option<Waker>,
-    ) -> Option<Option<Waker>> {
-        let entry = self.entries.wheel.get_mut(handle.id())?;
-        match &mut entry.payload {
-            Payload::Here(payload) => {
-                let waker = answer(payload);
-                entry.flags.set(Flags::ANSWERED);
-                Some(last_waker_of(&mut entry.cold, waker))
-            }
-            Payload::Out => None,
         }
     }
 

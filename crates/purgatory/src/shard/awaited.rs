@@ -22,8 +22,6 @@ use crate::operation::DelayedOperation;
 pub(crate) struct Answered<O> {
     /// With the answer in it. `None` if the answer was still to be put in.
     pub(crate) payload: Option<O>,
-    /// There is no turn to pass on while the answer is still to be put in.
-    pub(crate) has_no_turn: bool,
     /// It may have a waker that was replaced.
     pub(crate) cold: Option<Box<ColdState>>,
 }
@@ -50,7 +48,6 @@ impl<O> Entry<O> {
         };
         Answered {
             payload,
-            has_no_turn: self.flags.has(Flags::NO_TURN),
             cold: self.cold,
         }
     }

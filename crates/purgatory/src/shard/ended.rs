@@ -7,7 +7,7 @@ use super::{
     Ended, Shard, Then, ToRelease,
     awaited::{keep_waker, last_waker_of},
     entries::{Entries, Remains},
-    entry::{Entry, Payload, TurnCause},
+    entry::{Entry, Payload},
     flags::Flags,
     links::Link,
 };
@@ -52,7 +52,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                 return None;
             }
             keep_waker(&mut entry.cold, payload.waker()?);
-            entry.flags.set(Flags::NO_TURN);
             Some(())
         });
         let Some(((), remains)) = ended else {
@@ -76,35 +75,17 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// its key.
     #[inline(always)]
     pub(super) fn unlink_ended(&mut self, index: u32, remains: Remains) -> ToRelease<K> {
-        // In turn: the next is the head once this one has left, and is checked by its finisher.
-        let mut new_head = None;
-        if O::CHECKED && remains.link.is_head_in_turn() {
-            new_head = self
-                .entries
-                .new_head(remains.link, remains.pending_turn_cause);
-        }
-        ToRelease {
-            new_head,
-            ..self.unlink_not_in_turn(index, remains)
-        }
-    }
-
-    /// Takes the first watch of an operation that has ended off its key, where it did not wait in
-    /// turn.
-    #[inline(always)]
-    pub(super) fn unlink_not_in_turn(&mut self, index: u32, remains: Remains) -> ToRelease<K> {
         // Its watch, by the link that came out of its entry.
         let mut emptied_key = None;
         if !failpoint!(EndedStaysListed) {
             emptied_key = self.unlink(index, remains.link);
         }
         self.entry_left();
-        // What the entry knew of the other watches and the weight goes to the caller.
+        // What the entry knew of the other watches goes to the caller.
         ToRelease {
-            weight: Some(remains.weight),
+            has_place: true,
             last_secondary: remains.last_secondary,
             emptied_key,
-            new_head: None,
             cold: remains.cold,
         }
     }
@@ -165,12 +146,7 @@ impl<O: DelayedOperation> Entries<O> {
         let entry = self.wheel.at_mut(index);
         let then = match entry.answer(&mut payload, outcome) {
             Answering::NotAwaited => return Err(payload),
-            Answering::Unmade => {
-                if !matches!(outcome, Outcome::Completed) {
-                    entry.flags.set(Flags::NO_TURN);
-                }
-                Then::Answer { payload, handle }
-            }
+            Answering::Unmade => Then::Answer { payload, handle },
             Answering::Made(waker) => {
                 entry.flags.set(Flags::ANSWERED);
                 entry.payload = Payload::Here(payload);
@@ -223,15 +199,10 @@ impl<O: DelayedOperation> Entry<O> {
     #[inline(always)]
     fn answer(&mut self, payload: &mut O, outcome: &Outcome) -> Answering {
         if self.flags.has(Flags::ABANDONED) {
-            // Its future was dropped under a check that came true: its turn is passed on.
-            let is_untaken = matches!(outcome, Outcome::Completed) && payload.waker().is_some();
-            if is_untaken && !failpoint!(DroppedWaitKeepsTurn) {
-                self.request_check_in_turn(TurnCause::EventForOne);
-            }
             return Answering::NotAwaited;
         }
         // The answer of a condition waits until the operation is off all of its keys.
-        if O::CHECKED && self.last_secondary.is_some() {
+        if self.last_secondary.is_some() {
             return match payload.waker() {
                 Some(_) => Answering::Unmade,
                 None => Answering::NotAwaited,

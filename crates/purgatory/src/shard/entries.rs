@@ -3,7 +3,7 @@
 use timer_core::{TimerHandle, TimingWheel};
 
 use super::{
-    entry::{Cause, CheckedOut, ColdState, Entry, ParkOptions, Payload, TurnCause, Waiter},
+    entry::{Cause, CheckedOut, ColdState, Entry, ParkOptions, Payload, Waiter},
     links::{Link, SecondaryId},
 };
 use crate::operation::DelayedOperation;
@@ -31,11 +31,8 @@ pub(crate) struct Inserted {
 #[derive(Debug)]
 pub(super) struct Remains {
     pub(super) link: Link,
-    pub(super) weight: u64,
     pub(super) last_secondary: Option<SecondaryId>,
     pub(super) deadline: u64,
-    /// Why the next in turn is to be checked, if this one was its head.
-    pub(super) pending_turn_cause: TurnCause,
     /// The cold part of an entry that goes.
     pub(super) cold: Option<Box<ColdState>>,
 }
@@ -54,18 +51,6 @@ impl<O> Entries<O> {
         let payload = entry.check_out()?;
         let handle = TimerHandle::new(self.shard as usize, id);
         Some(CheckedOut::new(handle, payload, Cause::Event))
-    }
-
-    /// Returns the operation behind a head of those in turn that leaves, to be checked for this
-    /// cause. The check for an event is requested now: whatever ends it meanwhile, that goes on.
-    #[cold]
-    pub(super) fn new_head(&mut self, head: Link, cause: TurnCause) -> Option<TimerHandle> {
-        let next = head.behind()?;
-        if failpoint!(HeadLeavesTurn) {
-            return None;
-        }
-        self.wheel.at_mut(next).request_check_in_turn(cause);
-        Some(self.handle_at(next))
     }
 
     /// Puts an entry on the wheel, which is not full. One that never falls due is kept off its
@@ -113,10 +98,8 @@ impl<O> Entry<O> {
     pub(super) fn remains(&self) -> Remains {
         Remains {
             link: self.link,
-            weight: self.info().weight,
             last_secondary: self.last_secondary,
             deadline: self.deadline,
-            pending_turn_cause: self.pending_turn_cause(),
             cold: None,
         }
     }

@@ -12,9 +12,6 @@
 //!   end (expiry or cancel; the first one wins).
 //! - **Requests are read**: the holder acts on them in the same lock hold in which it checks the
 //!   payload in. A check that came true beats a pending end; a pending end beats a pending check.
-//! - **Counted down**: `remaining` watermark watches must be met, each taken off its key by one
-//!   thread, which counts it down here. The last one ends the operation as Completed, or leaves its
-//!   holder a request to do so.
 //! - **One outcome**: it is decided when the payload is taken for good, or answered in place: once.
 
 use std::{mem, task::Waker};
@@ -43,19 +40,6 @@ pub(crate) enum Cause {
     Event,
     /// A recheck, or the last check: no event came by. If this check comes true, one was missed.
     Recheck,
-    /// The operation waits in turn and is the first now: the one ahead has left.
-    MovedUp,
-}
-
-/// Why the head of those in turn is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TurnCause {
-    /// The one ahead has left, so what it waited for may do for the next.
-    HeadLeft,
-    /// An event came by that no operation has used up.
-    EventForOne,
-    /// An event came by that is for all.
-    EventForAll,
 }
 
 /// A payload out of its entry, and the result of its check.
@@ -107,8 +91,6 @@ pub(crate) struct Entry<O> {
     pub(crate) deadline: u64,
     /// The nanosecond of the timer's clock at which it was parked.
     parked_ns: u64,
-    /// Watermark watches still to be met.
-    remaining: u16,
     pub(super) flags: Flags,
 }
 
@@ -117,23 +99,23 @@ pub(crate) struct Entry<O> {
 pub(crate) struct ColdState {
     /// The pending end. Only a held entry has one.
     end: Option<Outcome>,
-    info: ParkInfo,
+    label: Option<&'static str>,
     /// The last waker of a future, while it is not in the payload; or one that was replaced.
     pub(super) waker: Option<Waker>,
 }
 
 impl ColdState {
-    fn new(info: ParkInfo) -> Box<Self> {
+    fn new(label: Option<&'static str>) -> Box<Self> {
         Box::new(ColdState {
             end: None,
-            info,
+            label,
             waker: None,
         })
     }
 
     /// Makes the cold part of an entry that had none.
     pub(super) fn plain() -> Box<Self> {
-        ColdState::new(ParkInfo::PLAIN)
+        ColdState::new(None)
     }
 }
 
@@ -148,33 +130,12 @@ pub(crate) struct ParkOptions {
     pub(crate) visit_tick: Option<u64>,
     /// The time by the timer's clock.
     pub(crate) parked_ns: u64,
-    pub(crate) info: ParkInfo,
-    /// Watermark watches to be counted down.
-    pub(crate) counted: usize,
+    pub(crate) label: Option<&'static str>,
     /// It has a last check, whatever its purgatory was built with.
     pub(crate) last_check: bool,
     /// True when only a check gives the value that it yields.
     pub(crate) needs_value: bool,
 }
-
-/// The properties of an operation that are neither keys nor times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ParkInfo {
-    /// Its part of `max_weight`.
-    pub(crate) weight: u64,
-    pub(crate) label: Option<&'static str>,
-}
-
-impl ParkInfo {
-    /// Most operations have this.
-    pub(crate) const PLAIN: ParkInfo = ParkInfo {
-        weight: 1,
-        label: None,
-    };
-}
-
-/// The most watermark watches that an entry counts.
-pub(crate) const COUNTED_MAX: usize = (1 << 14) - 1;
 
 /// The entry's decision on a payload that is checked in.
 #[derive(Debug, PartialEq, Eq)]
@@ -185,17 +146,6 @@ pub(super) enum Decision<O> {
     CheckAgain(O, Cause),
     /// It is over.
     Ended(O, Outcome),
-}
-
-/// The result of counting down a met watermark watch.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum CountedDown {
-    /// It was the last one: the operation is to be completed.
-    Last,
-    /// Others remain: the operation is to be checked, since its check may be true already.
-    OthersRemain,
-    /// The operation has ended.
-    Gone,
 }
 
 /// An entry that the wheel visits.
@@ -226,18 +176,11 @@ pub(crate) enum Look {
 }
 
 impl<O> Entry<O> {
-    /// Makes an entry with up to [`COUNTED_MAX`] watermark watches to be counted down. If it is
-    /// held, the thread that parks it has the payload.
+    /// Makes an entry. If it is held, the thread that parks it has the payload.
     #[inline]
     pub(super) fn new(payload: Payload<O>, options: &ParkOptions, link: Link) -> Self {
-        debug_assert!(options.counted <= COUNTED_MAX);
-        let info = options.info;
-        // Most operations are plain. They get a box when an end is requested, if at all.
-        let cold = if info == ParkInfo::PLAIN {
-            None
-        } else {
-            Some(ColdState::new(info))
-        };
+        // Most operations have no label. They get a box when an end is requested, if at all.
+        let cold = options.label.map(|label| ColdState::new(Some(label)));
         let mut flags = Flags::default();
         if options.last_check {
             flags.set(Flags::LAST_CHECK);
@@ -252,7 +195,6 @@ impl<O> Entry<O> {
             cold,
             deadline: options.deadline_tick.unwrap_or(u64::MAX),
             parked_ns: options.parked_ns,
-            remaining: options.counted as u16,
             flags,
         }
     }
@@ -284,9 +226,8 @@ impl<O> Entry<O> {
         }
     }
 
-    #[inline]
-    pub(crate) fn info(&self) -> ParkInfo {
-        self.cold.as_ref().map_or(ParkInfo::PLAIN, |cold| cold.info)
+    pub(crate) fn label(&self) -> Option<&'static str> {
+        self.cold.as_ref()?.label
     }
 
     /// Returns for how long it has been parked, in nanoseconds.
@@ -305,36 +246,6 @@ impl<O> Entry<O> {
         }
     }
 
-    /// Requests the check of an operation that waits behind others in turn, as for an event, for
-    /// when it has moved up.
-    pub(crate) fn request_check(&mut self) {
-        self.flags.set(Flags::CHECK);
-    }
-
-    /// Takes the requests for a check as for an event, for the check that follows. False if there
-    /// is none.
-    #[inline]
-    fn take_requests(&mut self) -> bool {
-        if !self.flags.has(Flags::CHECK | Flags::EVENT) {
-            return false;
-        }
-        if self.flags.has(Flags::EVENT) {
-            self.flags.set(Flags::FOR_EVENT);
-        }
-        self.flags.clear(Flags::CHECK | Flags::EVENT);
-        true
-    }
-
-    /// Requests the check of an operation in turn for an event, if the cause is one.
-    pub(super) fn request_check_in_turn(&mut self, cause: TurnCause) {
-        if cause != TurnCause::HeadLeft {
-            self.flags.set(Flags::EVENT);
-        }
-        if cause == TurnCause::EventForAll {
-            self.flags.set(Flags::EVENT_FOR_ALL);
-        }
-    }
-
     /// Takes the payload out, and leaves the entry held.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<O> {
@@ -349,67 +260,17 @@ impl<O> Entry<O> {
     #[inline]
     pub(crate) fn check_out(&mut self) -> Option<O> {
         let payload = self.take();
-        if payload.is_some() {
-            // An advance, or the head that left, may have asked for a check. This is it.
-            self.take_requests();
-        } else if !failpoint!(EventLeavesNoRequest) {
+        if payload.is_none() && !failpoint!(EventLeavesNoRequest) {
             // Holder removes: only a request.
             self.flags.set(Flags::CHECK);
         }
         payload
     }
 
-    /// Checks out the payload of a head of those in turn. If the entry is held, its holder is left
-    /// a request for the event. One that moved up needs none: it is held as the head, so its holder
-    /// checks it, or ends it.
-    pub(crate) fn check_out_in_turn(&mut self, cause: TurnCause) -> Option<(O, Cause)> {
-        let Some(payload) = self.take() else {
-            if !failpoint!(EventLeavesNoRequest) {
-                self.request_check_in_turn(cause);
-            }
-            return None;
-        };
-        // 1. It has moved up. A check that was requested while it was parked is this one.
-        if cause == TurnCause::HeadLeft {
-            return if self.take_requests() {
-                Some((payload, Cause::Event))
-            } else {
-                Some((payload, Cause::MovedUp))
-            };
-        }
-        // 2. An event came by. One that was left to it before stays, as another one.
-        if cause == TurnCause::EventForAll {
-            self.flags.set(Flags::EVENT_FOR_ALL);
-        }
-        self.flags.clear(Flags::CHECK);
-        self.flags.set(Flags::FOR_EVENT);
-        Some((payload, Cause::Event))
-    }
-
-    /// Returns the cause to check the next in turn once this entry has left, by its pending event.
-    pub(super) fn pending_turn_cause(&self) -> TurnCause {
-        // No check uses an event for all up: it goes on although this one was checked for it.
-        if self.flags.has(Flags::EVENT_FOR_ALL) {
-            TurnCause::EventForAll
-        } else if self.flags.has(Flags::EVENT) {
-            TurnCause::EventForOne
-        } else {
-            TurnCause::HeadLeft
-        }
-    }
-
-    /// Returns true for an operation that waits in turn, but is not the first.
-    pub(crate) fn waits_behind(&self) -> bool {
-        self.link.waits_behind()
-    }
-
     /// Checks the payload out for a queued recheck. If the entry is held, its holder is left a
-    /// request to check again. An operation that waits behind others is not checked.
+    /// request to check again.
     pub(super) fn check_out_for_recheck(&mut self) -> Option<O> {
         self.flags.clear(Flags::RECHECK_QUEUED);
-        if self.waits_behind() {
-            return None;
-        }
         let payload = self.take();
         if payload.is_none() && !failpoint!(RecheckLeavesNoRequest) {
             // The condition may have come true behind the check that is under way. It is no pending
@@ -433,9 +294,7 @@ impl<O> Entry<O> {
             return Visited::LeftToHolder;
         };
         // 3. With a last check the job is the holder, and this request makes it end the operation.
-        //    One that waits behind others would be served ahead of them.
-        let is_checked = last_check || self.flags.has(Flags::LAST_CHECK);
-        if is_checked && !self.waits_behind() {
+        if last_check || self.flags.has(Flags::LAST_CHECK) {
             self.request_end(&Outcome::Expired);
             return Visited::LastCheck(payload);
         }
@@ -444,24 +303,7 @@ impl<O> Entry<O> {
 
     /// True when an event came by, or is about to, since its holder took the payload out.
     pub(crate) fn event_is_pending(&self) -> bool {
-        self.flags.has(Flags::CHECK | Flags::EVENT)
-    }
-
-    /// Counts down a watermark watch that was met and taken off its key.
-    pub(super) fn count_down(&mut self) -> CountedDown {
-        debug_assert!(self.remaining > 0, "each counted watch is taken once");
-        self.remaining -= u16::from(!failpoint!(MetWatchNotCounted));
-        // The advance checks it, or ends it, in its next step. Until then the request stands for
-        // that: a holder that comes first checks again, and a recheck that comes first missed no
-        // event.
-        if !failpoint!(EventLeavesNoRequest) {
-            self.flags.set(Flags::CHECK);
-        }
-        if self.remaining == 0 {
-            CountedDown::Last
-        } else {
-            CountedDown::OthersRemain
-        }
+        self.flags.has(Flags::CHECK)
     }
 
     /// Takes the payload out for good, for expiry and cancel. If the entry is held, its holder is
@@ -494,28 +336,25 @@ impl<O> Entry<O> {
         if verdict == Verdict::Satisfied {
             return Decision::Ended(payload, Outcome::Completed);
         }
-        // 2. A pending end beats a panic and a pending check. No check has used the event up.
+        // 2. A pending end beats a panic and a pending check.
         let pending = self.cold.as_mut().and_then(|cold| cold.end.take());
         if pending.is_some() || verdict == Verdict::Panicked {
-            if self.flags.has(Flags::FOR_EVENT) {
-                self.flags.set(Flags::EVENT);
-            }
             let end = pending.unwrap_or(Outcome::Cancelled(CancelReason::Panicked));
             return Decision::Ended(payload, end);
         }
         // 3. A pending check: the caller goes on holding. One check answers both kinds of request;
         //    an event's check is the one that does for both, as a recheck may have nothing to ask.
-        let event = self.take_requests();
+        let event = self.flags.has(Flags::CHECK);
         let recheck = self.flags.has(Flags::RECHECK);
-        self.flags.clear(Flags::RECHECK | Flags::SEEN);
+        self.flags
+            .clear(Flags::CHECK | Flags::RECHECK | Flags::SEEN);
         if event {
             return Decision::CheckAgain(payload, Cause::Event);
         }
         if recheck {
             return Decision::CheckAgain(payload, Cause::Recheck);
         }
-        // 4. Nothing is asked for: it waits on, and so do those behind it.
-        self.flags.clear(Flags::FOR_EVENT | Flags::EVENT_FOR_ALL);
+        // 4. Nothing is asked for: it waits on.
         self.payload = Payload::Here(payload);
         Decision::Parked
     }
@@ -549,14 +388,13 @@ impl<O> Entry<O> {
 mod tests {
     use super::*;
 
-    fn entry(payload: Payload<u8>, counted: usize) -> Entry<u8> {
+    fn entry(payload: Payload<u8>) -> Entry<u8> {
         let options = ParkOptions {
             now_tick: 0,
             deadline_tick: Some(10),
             visit_tick: None,
             parked_ns: 0,
-            info: ParkInfo::PLAIN,
-            counted,
+            label: None,
             last_check: false,
             needs_value: false,
         };
@@ -565,7 +403,7 @@ mod tests {
 
     #[test]
     fn satisfied_check_beats_every_request() {
-        let mut entry = entry(Payload::Out, 0);
+        let mut entry = entry(Payload::Out);
         assert_eq!(entry.claim(&Outcome::Expired), None);
         assert_eq!(
             entry.check_in(7, Verdict::Satisfied),
@@ -575,7 +413,7 @@ mod tests {
 
     #[test]
     fn recheck_of_held_entry_leaves_a_request() {
-        let mut entry = entry(Payload::Here(7), 0);
+        let mut entry = entry(Payload::Here(7));
         assert_eq!(entry.check_out(), Some(7));
         assert!(matches!(
             entry.visit(1, false),
@@ -594,7 +432,7 @@ mod tests {
 
     #[test]
     fn requested_event_beats_requested_recheck() {
-        let mut entry = entry(Payload::Out, 0);
+        let mut entry = entry(Payload::Out);
         assert_eq!(entry.check_out_for_recheck(), None);
         assert_eq!(entry.check_out(), None);
         let again = entry.check_in(7, Verdict::Unsatisfied);
@@ -604,7 +442,7 @@ mod tests {
 
     #[test]
     fn entry_queued_for_last_check_is_held() {
-        let mut entry = entry(Payload::Here(7), 0);
+        let mut entry = entry(Payload::Here(7));
         assert!(matches!(entry.visit(10, true), Visited::LastCheck(7)));
         assert!(entry.is_held() && entry.is_ending());
         let cancelled = Outcome::Cancelled(CancelReason::Shutdown);
@@ -617,7 +455,7 @@ mod tests {
 
     #[test]
     fn entry_may_ask_for_a_last_check_itself() {
-        let mut entry = entry(Payload::Here(7), 0);
+        let mut entry = entry(Payload::Here(7));
         entry.flags.set(Flags::LAST_CHECK);
         assert!(matches!(entry.visit(9, false), Visited::Early { .. }));
         assert!(matches!(entry.visit(10, false), Visited::LastCheck(7)));
@@ -625,24 +463,8 @@ mod tests {
     }
 
     #[test]
-    fn flags_do_not_touch_the_count() {
-        let mut entry = entry(Payload::Out, COUNTED_MAX);
-        entry.watched(None, true);
-        assert_eq!(entry.look(), Look::NewCheck);
-        assert_eq!(entry.look(), Look::SameCheck);
-        for _ in 1..COUNTED_MAX {
-            assert_eq!(entry.count_down(), CountedDown::OthersRemain);
-        }
-        assert_eq!(
-            entry.check_in(7, Verdict::Unsatisfied),
-            Decision::CheckAgain(7, Cause::Event)
-        );
-        assert_eq!(entry.count_down(), CountedDown::Last);
-    }
-
-    #[test]
     fn entry_is_no_larger_than_its_parts() {
         assert_eq!(size_of::<Payload<Box<u64>>>(), 8);
-        assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 8 + 12 + 8 + 8 + 8 + 4);
+        assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 8 + 12 + 2 + 2 + 8 + 8 + 8);
     }
 }

@@ -1,7 +1,6 @@
 //! Links, which tie a watch to its key's record, and secondary watches.
 //!
-//! The lists that links make up are in [`watchers`](super::watchers) and
-//! [`key_extras`](super::key_extras).
+//! The lists that links make up are in [`watchers`](super::watchers).
 
 use std::num::NonZeroU32;
 
@@ -28,11 +27,6 @@ impl Ends {
         head: NONE,
         tail: NONE,
     };
-
-    #[cfg(test)]
-    pub(super) fn is_empty(self) -> bool {
-        (self.head, self.tail) == (NONE, NONE)
-    }
 }
 
 /// Set in the number of a secondary watch's link; without it the number is an entry's index.
@@ -44,92 +38,34 @@ pub(super) struct Link {
     /// The link before on the list, and the link after.
     pub(super) prev: u32,
     pub(super) next: u32,
-    /// The record's number above the three lowest bits, which are the [`WatchList`]; or [`NONE`].
-    pub(super) list_of_record: u32,
+    /// The number of its key's record; [`NONE`] if it is on no list.
+    record: u32,
 }
-
-/// The list of its key's record that a watch is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WatchList {
-    /// Watches without a watermark.
-    Plain,
-    /// Watermark watches that were met and wait for their check to come true.
-    Met,
-    /// Watermark watches that are not met.
-    Unmet,
-    /// Watches of quorums' members that are met.
-    MemberMet,
-    /// Watches of operations that are checked in turn: the first one alone.
-    InTurn,
-}
-
-/// The bits of a link that say its list. [`NONE`] is no list.
-const LIST_BITS: u32 = 7;
 
 impl Link {
     /// The link of a watch that is on no list.
     pub(super) const NOWHERE: Link = Link {
         prev: NONE,
         next: NONE,
-        list_of_record: NONE,
+        record: NONE,
     };
 
-    pub(super) fn new(list: WatchList, record: u32) -> Self {
+    /// Makes the link of a watch that comes behind `prev` on the list of a record.
+    #[inline(always)]
+    pub(super) fn new(record: u32, prev: u32) -> Self {
         Link {
-            list_of_record: record << 3 | list as u32,
-            ..Link::NOWHERE
+            prev,
+            next: NONE,
+            record,
         }
     }
 
     pub(super) fn is_nowhere(&self) -> bool {
-        self.list_of_record == NONE
-    }
-
-    /// True for the first watch of a list in turn.
-    #[inline]
-    pub(super) fn is_head_in_turn(&self) -> bool {
-        self.list_of_record & LIST_BITS == WatchList::InTurn as u32 && self.prev == NONE
-    }
-
-    /// Returns the link behind it on its list.
-    pub(super) fn behind(&self) -> Option<u32> {
-        if self.next == NONE {
-            None
-        } else {
-            Some(self.next)
-        }
-    }
-
-    /// True for a watch in turn that is not the first.
-    pub(super) fn waits_behind(&self) -> bool {
-        self.list_of_record & LIST_BITS == WatchList::InTurn as u32 && self.prev != NONE
-    }
-
-    /// True when it is on this list of this record.
-    pub(super) fn is_on(&self, list: WatchList, record: u32) -> bool {
-        self.list_of_record == Link::new(list, record).list_of_record
+        self.record == NONE
     }
 
     pub(super) fn record(&self) -> u32 {
-        self.list_of_record >> 3
-    }
-
-    /// True for a watch without a watermark, as most are.
-    #[inline]
-    pub(super) fn is_plain(&self) -> bool {
-        self.list_of_record & LIST_BITS == WatchList::Plain as u32
-    }
-
-    /// Returns the list of a watch that is on one.
-    pub(super) fn list(&self) -> WatchList {
-        match self.list_of_record & LIST_BITS {
-            0 => WatchList::Plain,
-            1 => WatchList::Met,
-            2 => WatchList::Unmet,
-            3 => WatchList::MemberMet,
-            4 => WatchList::InTurn,
-            _ => unreachable!("nowhere is on no list"),
-        }
+        self.record
     }
 }
 
@@ -195,17 +131,6 @@ pub(super) struct WalkCursor {
     pub(super) next: u32,
     /// The last link of the walk.
     pub(super) last: u32,
-}
-
-/// The state of a key after some of its watermark watches were taken.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Popped<K> {
-    /// The limit was used up, and more can be taken.
-    More,
-    /// No watch that is met remains.
-    Done,
-    /// No watch of the key remains: the key, to be dropped after the unlock.
-    Emptied(K),
 }
 
 #[cfg(test)]

@@ -9,8 +9,7 @@
 //! The parts: [`entry`] is the state machine of one operation, [`entries`] has them all.
 //! [`awaited`], [`ended`] and [`answer`] keep the entries of those that futures wait for.
 //! [`expire`] advances the wheel, [`keys`] finds a key's record, [`watchers`] keeps the lists of
-//! watches and the walks over them, [`key_extras`] the watermark watches of a key and its value,
-//! and [`values`] advances the values of keys.
+//! watches and the walks over them.
 
 pub(crate) mod answer;
 mod awaited;
@@ -19,16 +18,12 @@ mod entries;
 mod entry;
 pub(crate) mod expire;
 mod flags;
-mod key_extras;
 mod keys;
 mod links;
-mod quiet;
 pub(crate) mod reach;
-mod turns;
-pub(crate) mod values;
 mod watchers;
 
-use std::{task::Waker, time::Duration};
+use std::task::Waker;
 
 use smallvec::SmallVec;
 use timer_core::{
@@ -41,7 +36,7 @@ use timer_core::{
 
 use self::{
     keys::Keys,
-    links::{Ends, Link, SLOT, SecondaryWatches, WalkCursor},
+    links::{Ends, SLOT, SecondaryWatches, WalkCursor},
 };
 use crate::{
     error::RefusedReason,
@@ -49,15 +44,10 @@ use crate::{
     stats::{Counts, OtherEnds, Stats, Times},
 };
 
-pub(crate) use awaited::{Answered, NoAnswer};
-pub(crate) use entries::{Entries, Inserted};
-pub(crate) use entry::{
-    COUNTED_MAX, Cause, CheckedOut, ColdState, CountedDown, Entry, Look, ParkInfo, ParkOptions,
-    Payload, TurnCause, Waiter,
-};
-pub(crate) use key_extras::{Watermark, WatermarkKind};
-pub(crate) use links::{Popped, SecondaryId, WAITERS_MAX, WalkId, WatchList};
-pub(crate) use quiet::QuietClock;
+pub(crate) use awaited::NoAnswer;
+pub(crate) use entries::Entries;
+pub(crate) use entry::{Cause, CheckedOut, ColdState, Entry, Look, ParkOptions, Payload, Waiter};
+pub(crate) use links::{SecondaryId, WAITERS_MAX, WalkId};
 
 use entry::Decision;
 
@@ -135,29 +125,6 @@ pub(crate) struct Watch<'a, K> {
     pub(crate) hash: u64,
     /// The key's version before the check. The shard leaves it to its caller.
     pub(crate) version: u64,
-    pub(crate) watermark: Option<Watermark>,
-}
-
-/// A key with waiters whose event was counted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Signalled {
-    plain: Ends,
-    /// Operations wait in turn.
-    pub(crate) has_in_turn: bool,
-}
-
-impl Signalled {
-    /// Returns the index of the only waiter's entry, if that is here.
-    #[inline]
-    pub(crate) fn only_here(&self) -> Option<u32> {
-        let Ends { head, tail } = self.plain;
-        // `NONE` has the bit `SLOT`, too.
-        if head == tail && head & SLOT == 0 && !self.has_in_turn {
-            Some(head)
-        } else {
-            None
-        }
-    }
 }
 
 /// The result of checking a payload in.
@@ -182,30 +149,25 @@ pub(crate) struct Ended<K, O> {
 /// The parts of an operation that has ended and is off its first key, still to be released.
 #[derive(Debug)]
 pub(crate) struct ToRelease<K> {
-    /// Its weight, if its place among `max_parked` is still to be returned.
-    pub(crate) weight: Option<u64>,
+    /// True if its place among `max_parked` is still to be returned.
+    pub(crate) has_place: bool,
     /// The last of its secondary watches, still to be released.
     pub(crate) last_secondary: Option<SecondaryId>,
     /// Its first key, if no watch of that is left.
     pub(crate) emptied_key: Option<K>,
-    /// The operation behind it, if it was the head of those in turn: still to be checked.
-    pub(crate) new_head: Option<TimerHandle>,
     /// The cold part of its entry, which may have a reason or a waker of the user's: to be dropped
     /// with nothing locked.
     pub(crate) cold: Option<Box<ColdState>>,
 }
 
 impl<K> ToRelease<K> {
-    /// Makes one for an operation under no key, with its place if it has a weight.
-    pub(crate) fn place_only(weight: Option<u64>) -> Self {
-        ToRelease {
-            weight,
-            last_secondary: None,
-            emptied_key: None,
-            new_head: None,
-            cold: None,
-        }
-    }
+    /// Makes one for an operation under no key and without a place.
+    pub(crate) const NOTHING: Self = ToRelease {
+        has_place: false,
+        last_secondary: None,
+        emptied_key: None,
+        cold: None,
+    };
 }
 
 /// The rest of an operation's end, to be done with nothing locked.
@@ -242,7 +204,7 @@ impl<K, O> Ended<K, O> {
                 deadline: u64::MAX,
             },
             outcome,
-            to_release: ToRelease::place_only(None),
+            to_release: ToRelease::NOTHING,
         }
     }
 }
@@ -341,43 +303,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         is_first
     }
 
-    /// Puts an operation in that waits alone for a key, which has no waiter. The shard must not
-    /// refuse it.
-    #[inline]
-    pub(crate) fn park_alone(
-        &mut self,
-        options: &ParkOptions,
-        follows: Option<u64>,
-        payload: O,
-        key: K,
-        hash: u64,
-    ) -> Inserted {
-        let record = self.keys.add(key, hash);
-        self.counts.parked += 1;
-        let link = Link::new(WatchList::Plain, record);
-        let payload = Payload::Here(payload);
-        let inserted = self.entries.insert(options, follows, payload, link);
-        self.keys.watch_alone(record, inserted.handle.id().index());
-        inserted
-    }
-
-    /// Puts an operation in, as [`park_at`](Self::park_at) does, that waits in turn under its only
-    /// key.
-    pub(crate) fn park_in_turn(
-        &mut self,
-        record: u32,
-        options: &ParkOptions,
-        follows: Option<u64>,
-        payload: Payload<O>,
-    ) -> Inserted {
-        self.counts.parked += u64::from(matches!(payload, Payload::Here(_)));
-        let inserted = self
-            .entries
-            .insert(options, follows, payload, Link::NOWHERE);
-        self.link_in_turn(record, inserted.handle.id().index());
-        inserted
-    }
-
     /// Counts an operation as parked whose keys are all watched. Its parker still holds it.
     pub(crate) fn arrived(
         &mut self,
@@ -401,20 +326,16 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         Some(ToRelease {
             emptied_key,
             cold: entry.cold,
-            ..ToRelease::place_only(None)
+            ..ToRelease::NOTHING
         })
     }
 
-    /// Records an event of a key that has waiters, which wipes its quiet time. Returns whether one
-    /// of them is alone, or waits in turn.
+    /// Returns the index of the only waiter's entry of a key, if that is here.
     #[inline]
-    pub(crate) fn record_event(&mut self, record: u32) -> Signalled {
-        let record = self.keys.at_mut(record);
-        record.quiet_since = None;
-        Signalled {
-            plain: record.plain,
-            has_in_turn: record.has_in_turn(),
-        }
+    pub(crate) fn only_here(&self, record: u32) -> Option<u32> {
+        let Ends { head, tail } = self.keys.at(record).watches;
+        // `NONE` has the bit `SLOT`, too.
+        (head == tail && head & SLOT == 0).then_some(head)
     }
 
     /// Checks the operation of an entry here out for an event. If it is held, its holder is left a
@@ -422,19 +343,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     #[inline]
     pub(crate) fn check_out_here(&mut self, index: u32) -> Option<CheckedOut<O>> {
         self.entries.check_out(index)
-    }
-
-    /// Calls `found` with each key and how long it is known to have had waiters and no event:
-    /// since the first such look after the last event.
-    pub(crate) fn quiet(&mut self, now: QuietClock, mut found: impl FnMut(&K, Duration)) {
-        self.keys.each_mut(|record| {
-            if record.waiters == 0 {
-                return; // it has a value only
-            }
-            // An event only wipes the time: it reads no clock. The first look after it sets it.
-            let since = *record.quiet_since.get_or_insert(now);
-            found(&record.key, now.since(since));
-        });
     }
 
     /// Returns the number of keys that have waiters.
@@ -446,7 +354,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn waiters_by_key(&self) -> impl Iterator<Item = (&K, usize)> {
         self.keys
             .iter()
-            .filter(|(_, record)| record.waiters > 0)
             .map(|(_, record)| (&record.key, record.waiters as usize))
     }
 
@@ -463,22 +370,13 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         Some(CheckedOut::new(handle, payload, Cause::Recheck))
     }
 
-    /// Counts down a watermark watch that was met and taken off its key, in the shard of its
-    /// operation's first key.
-    pub(crate) fn count_down(&mut self, handle: TimerHandle) -> CountedDown {
-        match self.get_mut(handle) {
-            Some(entry) => entry.count_down(),
-            None => CountedDown::Gone,
-        }
-    }
-
     /// Checks a payload in with the result of its check.
     ///
     /// Always inlined: a payload that goes through memory on its way costs an event on a key with
     /// many waiters a third more.
     #[inline(always)]
     pub(crate) fn check_in(&mut self, held: CheckedOut<O>, now_ns: EndedAt) -> CheckedIn<K, O> {
-        self.counts.checks += u64::from(O::CHECKED);
+        self.counts.checks += 1;
         // 1. True: it ends.
         if held.verdict == Verdict::Satisfied {
             let outcome = Outcome::Completed;
@@ -511,24 +409,16 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Checks a payload in whose check came true, of an operation that does not wait in turn. That
-    /// beats every request, so none is read: the entry goes, or stays with the answer for its
-    /// future.
+    /// Checks a payload in whose check came true. That beats every request, so none is read: the
+    /// entry goes, or stays with the answer for its future.
     #[inline(always)]
     pub(crate) fn check_in_satisfied(
         &mut self,
         held: CheckedOut<O>,
         now_ns: EndedAt,
     ) -> (Then<O>, ToRelease<K>) {
-        let outcome = &Outcome::Completed;
         self.counts.checks += 1;
-        self.count_end_of(held.handle, outcome, now_ns);
-        let (then, remains) = self.entries.end(held.handle, held.payload, outcome);
-        debug_assert!(!remains.link.is_head_in_turn(), "it is checked in turn");
-        (
-            then,
-            self.unlink_not_in_turn(held.handle.id().index(), remains),
-        )
+        self.end_operation(held.handle, held.payload, &Outcome::Completed, now_ns)
     }
 
     /// Ends an operation from outside. Returns `None` when its holder was left a request, or it is
@@ -588,9 +478,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         None
     }
 }
-
-#[cfg(test)]
-mod model;
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,10 @@
 //! *Failpoints* are faults that a model plants to see that each is noticed. Outside of a model
 //! `failpoint!` is `false`, and nothing else of them is compiled.
 
+mod hash;
+mod map;
+
+pub(crate) use self::{hash::KeyHasher, map::Map};
 pub(crate) use timer_core::driver::sync::{
     AtomicU64, HandedBack, Mutex, Ordering, Share, Shares, Spaced, plain, thread_local,
 };
@@ -28,8 +32,6 @@ pub enum Failpoint {
     EventLeavesNoRequest,
     /// A recheck that finds an operation under check leaves its holder no request.
     RecheckLeavesNoRequest,
-    /// A watermark watch that was taken off its key is not counted down.
-    MetWatchNotCounted,
     /// An end that finds an operation under check leaves its holder no request.
     ExpiryLeavesNoRequest,
     /// An operation that ended stays on the list of its first key.
@@ -44,6 +46,8 @@ pub enum Failpoint {
     PollUnderCheckIsLost,
     /// A poll leaves the waker of an earlier one in place.
     FirstWakerStays,
+    /// A poll does not follow its wait to another shard.
+    PollStaysBehind,
     /// A wait whose answer can be taken still has its place for a moment.
     AnsweredKeepsPlace,
     /// An answer that was made does not wake the task that polled meanwhile.
@@ -54,34 +58,44 @@ pub enum Failpoint {
     ShutdownClosesNoShard,
     /// `fail_all` also fails an expectation that came after it began, while others go on.
     FailsWhatCameAfter,
-    /// A reply that was delivered stays on the list of its scope.
-    HandedOverStaysListed,
-    /// A request of a scope does not look whether the scope was closed while it was parked.
+    /// A request moves to another scope past a `fail_all` that is under way.
+    MovedEscapesFailure,
+    /// A value that was made goes to whatever is expected under its key by then.
+    MadeValueGoesToKey,
+    /// A stream that has left its waker does not look for a reply again.
+    StreamLooksOnce,
+    /// A delivery finds its request under one lock hold and answers it under the next.
+    HandsOverInTwoHolds,
+    /// A request of a scope does not look whether the scope was closed.
     ClosedScopeExpects,
     /// A wait for a key's value compares it under one lock hold and parks under the next.
     ValueComparedUnlocked,
     /// An advance compares its epoch under one lock hold and stores its value under the next.
     EpochComparedUnlocked,
-    /// A removal of a key does not judge the quorums that it leaves.
-    RemovalJudgesNothing,
-    /// A removal of a key, and the quorums that it leaves, counts no take-back.
-    RemovalTakesNothingBack,
-    /// A judgement does not ask whether a value was taken back while it read the members.
-    JudgementTrustsTornReading,
-    /// A wait for a quorum does not ask that of the values that it reads as it parks.
-    ParkTrustsTornReading,
-    /// A quorum is not judged once all its keys are watched.
-    QuorumTrustsItsFirstLook,
+    /// A new epoch answers the waits of the last that its value reaches.
+    EpochAnswersLast,
+    /// A report compares its epoch under one lock hold and counts under the next.
+    ReportEpochComparedUnlocked,
+    /// A change of a set starts from a copy that was read under an earlier lock hold.
+    SetChangedInCopy,
+    /// A report of a member advances the watermark of its set after the set is unlocked.
+    ReportAdvancesUnlocked,
+    /// The waits of a group are cancelled after its set is removed and unlocked.
+    RemovalCancelsUnlocked,
+    /// A member joins a set though it is not caught up.
+    JoinerNeedsNothing,
     /// A wait on a monitor does not check whether all keys were signalled while it was parked.
     WaitTrustsEarlierWalk,
-    /// An operation in turn is checked at parking although others wait ahead of it.
-    NewcomerOvertakes,
-    /// An operation that came behind others in turn, and finds them gone, is not checked.
-    NewcomerTrustsQueue,
-    /// A head of those in turn leaves, and the next is not checked.
-    HeadLeavesTurn,
-    /// A completed wait in turn that is dropped untaken keeps its turn.
-    DroppedWaitKeepsTurn,
+    /// Permits that come free between the two looks of a request are not seen by the second.
+    ReleaseBetweenLooksIsLost,
+    /// A head that leaves its line has the next not served.
+    HeadLeavesUnserved,
+    /// A guard returns the permits of a lease that was lost.
+    LostLeaseReturns,
+    /// The time to live of a lease that was handed over begins although it was renewed.
+    BeginOverridesRenewal,
+    /// A request joins a line that is closed.
+    ClosedIsJoined,
 }
 
 /// Plants a fault, or none, for the models that this thread of the machine runs.
@@ -111,38 +125,7 @@ pub(crate) fn default_shards() -> usize {
     timer_core::driver::default_shards(64)
 }
 
-/// Hashes keys, with a new seed for each purgatory.
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) type KeyHasher = rapidhash::fast::RandomState;
-/// Hashes keys in a model: alike in each run.
-#[cfg(any(loom, shuttle))]
-pub(crate) type KeyHasher = std::hash::BuildHasherDefault<Number>;
-
-/// A hasher that puts neighbouring numbers into different shards.
-#[cfg(any(loom, shuttle))]
-#[derive(Debug, Default)]
-pub(crate) struct Number(u64);
-
-#[cfg(any(loom, shuttle))]
-impl std::hash::Hasher for Number {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0 << 8 | u64::from(byte);
-        }
-    }
-
-    /// Counts as one byte, so that request numbers differ as others do.
-    fn write_u64(&mut self, number: u64) {
-        self.0 = self.0 << 8 | number;
-    }
-
-    fn finish(&self) -> u64 {
-        // The shard is told by the upper half, the place in a table by the lower one.
-        self.0 << 32 | self.0 & u64::from(u32::MAX)
-    }
-}
-
-/// A number of places, of keys, or a weight, that is taken now.
+/// A number of places, or of keys, that is taken now.
 #[derive(Debug)]
 pub(crate) struct Places(AtomicU64);
 
@@ -156,7 +139,7 @@ impl Places {
     #[inline]
     #[must_use = "what was taken has to be released"]
     pub(crate) fn acquire(&self, count: u64, max: u64) -> bool {
-        // Checked: a weight is the user's, and may be any number.
+        // Checked, so that no count wraps around.
         let more = |taken: u64| taken.checked_add(count).filter(|&taken| taken <= max);
         self.0
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, more)
@@ -176,7 +159,7 @@ impl Places {
     }
 }
 
-/// A bound on the operations, or on the weight, that are taken at a time.
+/// A bound on the operations that are parked at a time.
 #[derive(Debug)]
 pub(crate) struct Limit {
     max: u64,
@@ -201,11 +184,6 @@ impl Limit {
     #[must_use = "what was taken has to be released"]
     pub(crate) fn acquire(&self, count: u64) -> bool {
         self.places.acquire(count, self.max)
-    }
-
-    /// Returns the number taken.
-    pub(crate) fn taken(&self) -> u64 {
-        self.places.taken()
     }
 
     /// Returns `count` to the bound.

@@ -39,7 +39,7 @@ fn two_threads() -> runtime::Builder {
     runtime::Builder::new_multi_thread()
 }
 
-fn over(build: impl FnOnce(Builder<u8>) -> Builder<u8>) -> Purgatory<u8> {
+fn over(build: impl FnOnce(Builder<Purgatory<u8>>) -> Builder<Purgatory<u8>>) -> Purgatory<u8> {
     build(Purgatory::builder("blocking")).build().unwrap()
 }
 

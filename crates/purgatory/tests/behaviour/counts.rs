@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{Later, MINUTE, MS, NEVER, Op, Park, Probe, by_hand_with, never, waiting};
-use purgatory::{Outcome, Purgatory, Replies, RequestId, Times, Watermarks};
+use purgatory::{Outcome, Purgatory, ReplyScopes, Times, Watermarks};
 use timer_core::{TimeHistogram, Timer};
 
 /// The bounds and counts of the buckets that are not empty.
@@ -111,14 +111,13 @@ fn a_purgatory_tells_its_own_timer() {
     assert!(waiting().1.own_timer().is_none());
 }
 
-/// Neither a quorum nor a reply is checked.
+/// Neither a wait for a value nor a reply is checked.
 #[test]
 fn what_has_no_check_counts_none() {
     let values = Watermarks::<u64>::new("values").unwrap();
-    drop(values.wait_for_all(&[(1, 5), (2, 5)], MINUTE));
-    assert_eq!(values.purgatory().stats().checks, 0);
-    let (_timer, waits) = by_hand_with(|builder| builder);
-    let replies: Replies<RequestId, ()> = Replies::over(waits.clone());
+    drop(values.wait_for_each(&[(1, 5), (2, 5)], MINUTE));
+    assert_eq!(values.waits().stats().checks, 0);
+    let replies = ReplyScopes::<()>::new("replies").unwrap();
     assert!(replies.scope().expect(MINUTE).is_ok());
-    assert_eq!(waits.stats().checks, 0);
+    assert_eq!(replies.waits().stats().checks, 0);
 }

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Wake, Waker},
 };
 
-use purgatory::{EndResult, Purgatory, Reason, WaitFuture, Watches};
+use purgatory::{Purgatory, WaitFuture, Watches};
 
 use crate::support::{MINUTE, Woken, assert_empty, by_hand, by_hand_with, over, poll};
 
@@ -110,52 +110,5 @@ fn answer_is_taken_though_an_old_waker_panics() {
     assert_eq!(waits.check_and_complete(&1), 1);
     let mut future = slot.lock().unwrap().take().unwrap();
     assert_eq!(contained(|| over(&mut future)), Ok(()));
-    assert_eq!(waits.stats().panics, 1);
-}
-
-#[test]
-fn turn_is_passed_on_though_the_value_panics() {
-    let (_timer, waits): (_, Waits) = by_hand();
-    let in_turn = || Watches::keys(&[1]).in_turn();
-    let mut is_parked = false;
-    let condition = move || std::mem::replace(&mut is_parked, true).then(|| PanicsOnDrop);
-    let head = waits.wait(in_turn(), MINUTE, condition);
-    let mut next = waits.next_event(in_turn(), MINUTE);
-    assert!(waits.check_and_complete_one(&1));
-    assert!(poll(&mut next).is_pending());
-    contained(|| drop(head));
-    assert_eq!(over(&mut next), Ok(()));
-    assert_empty(&waits);
-}
-
-/// Takes the answer, and drops it, as it is woken.
-struct TakesAnswer(Slot<()>);
-
-impl Wake for TakesAnswer {
-    fn wake(self: Arc<Self>) {
-        let future = self.0.lock().unwrap().take();
-        assert!(over(&mut future.unwrap()).is_err());
-    }
-}
-
-/// The engine is the last to drop it, once the answer is gone.
-#[test]
-fn head_passes_its_turn_on_though_its_reason_panics() {
-    let (_timer, waits): (_, Waits) = by_hand();
-    let in_turn = || Watches::keys(&[1]).in_turn();
-    let mut head = waits.wait(in_turn(), MINUTE, || false);
-    let mut next = waits.wait(in_turn(), MINUTE, || true);
-    let id = head.id().unwrap();
-    let slot: Slot<()> = Arc::default();
-    let waker = Waker::from(Arc::new(TakesAnswer(slot.clone())));
-    assert!(
-        Pin::new(&mut head)
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
-    *slot.lock().unwrap() = Some(head);
-    let reason = Reason::with("over", PanicsOnDrop);
-    assert_eq!(contained(|| waits.cancel(id, reason)), EndResult::Ended);
-    assert_eq!(over(&mut next), Ok(()));
     assert_eq!(waits.stats().panics, 1);
 }

@@ -14,8 +14,7 @@ use crate::support::{
     waiting,
 };
 use purgatory::{
-    BoxedOperation, CancelReason, DelayedOperation, EndResult, Outcome, Purgatory, WaitError,
-    Watches, when,
+    BoxedOperation, CancelReason, DelayedOperation, EndResult, Outcome, Purgatory, WaitError, when,
 };
 use timer_core::{ManualTimer, SystemTimer};
 
@@ -27,7 +26,6 @@ fn cancel_all_ends_all_and_leaves_the_purgatory_open() {
     let probes: Vec<_> = (0..300)
         .map(|number| Probe::parked(&purgatory, &two(number), NEVER))
         .collect();
-    let watermark = Probe::parked(&purgatory, Watches::up_to(&[("a", 5)]), NEVER);
     let parking = Probe::new();
     let parks = purgatory.clone();
     let again = [(); 26].map(|()| Probe::new());
@@ -40,12 +38,12 @@ fn cancel_all_ends_all_and_leaves_the_purgatory_open() {
     let operation = parking.operation().then(then);
     purgatory.park(operation, &["a"], NEVER);
 
-    assert_eq!(purgatory.cancel_all("moved away"), 302);
+    assert_eq!(purgatory.cancel_all("moved away"), 301);
     let moved = [requested("moved away")];
     assert!(
         probes
             .iter()
-            .chain([&watermark, &parking])
+            .chain([&parking])
             .all(|probe| probe.endings() == moved)
     );
     assert_eq!(
@@ -59,7 +57,7 @@ fn cancel_all_ends_all_and_leaves_the_purgatory_open() {
             stats.cancelled_by_shutdown,
             stats.cancelled_by_drop
         ],
-        [302, 0, 0]
+        [301, 0, 0]
     );
     assert_eq!([1, 2].map(|_| purgatory.cancel_all("again")), [26, 0]);
 }
@@ -67,13 +65,8 @@ fn cancel_all_ends_all_and_leaves_the_purgatory_open() {
 #[test]
 fn complete_for_key_completes_without_a_check() {
     let (timer, purgatory) = waiting();
-    let level = [("a", 9), ("b", 9)];
-    let watches = [
-        Watches::keys(&["a"]),
-        Watches::keys(&["b", "a"]),
-        Watches::up_to(&level),
-    ];
-    let probes = watches.map(|watches| Probe::parked(&purgatory, watches, SECOND));
+    let watches = [&["a"][..], &["b", "a"], &["a", "b", "c"]];
+    let probes = watches.map(|keys| Probe::parked(&purgatory, keys, SECOND));
     let other = Probe::parked(&purgatory, &["b"], SECOND);
     assert_eq!([1, 2].map(|_| purgatory.complete_for_key(&"a")), [3, 0]);
     for probe in probes {
@@ -93,7 +86,7 @@ fn complete_for_key_completes_without_a_check() {
     );
 }
 
-/// A wait needs a value, under a plain key and a watermark, alone and with others.
+/// A wait needs a value, alone under its key and with others.
 #[test]
 fn complete_for_key_leaves_waits_without_a_value() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -102,10 +95,9 @@ fn complete_for_key_leaves_waits_without_a_value() {
         let shelf = shelf.clone();
         move || shelf.lock().unwrap().pop()
     };
-    let level = [("a", 9)];
-    let mut plain = waits.wait(&["b", "a"], SECOND, take());
-    let mut counted = waits.wait(Watches::up_to(&level), SECOND, take());
-    let mut checked = waits.wait(Watches::up_to(&level).checked(), SECOND, take());
+    let mut first = waits.wait(&["b", "a"], SECOND, take());
+    let mut second = waits.wait(&["a"], SECOND, take());
+    let mut third = waits.wait(&["a"], SECOND, take());
     let mut event = waits.next_event(&["a"], SECOND); // which has no condition
     let (sender, ended) = channel();
     let callback = when(|| false, move |outcome| sender.send(outcome).unwrap());
@@ -118,15 +110,15 @@ fn complete_for_key_leaves_waits_without_a_value() {
         (waits.len(), waits.waiters(&"a"), waits.waiters(&"b")),
         (3, 3, 1)
     );
-    assert!(poll(&mut plain).is_pending());
-    assert!(poll(&mut counted).is_pending() && poll(&mut checked).is_pending());
+    assert!(poll(&mut first).is_pending());
+    assert!(poll(&mut second).is_pending() && poll(&mut third).is_pending());
 
     shelf.lock().unwrap().extend([2, 1]);
     assert_eq!(waits.complete_for_key(&"a"), 2);
-    assert_eq!([over(&mut plain), over(&mut counted)], [Ok(1), Ok(2)]);
+    assert_eq!([over(&mut first), over(&mut second)], [Ok(1), Ok(2)]);
     shelf.lock().unwrap().push(3); // its watch is still there
     assert_eq!(
-        (waits.complete_up_to(&"a", 9), over(&mut checked)),
+        (waits.check_and_complete(&"a"), over(&mut third)),
         (1, Ok(3))
     );
     assert_empty(&waits);
@@ -167,13 +159,12 @@ fn complete_leaves_a_wait_under_check() {
 #[test]
 fn complete_all_empties_and_leaves_it_open() {
     let (timer, purgatory) = waiting();
-    let level = [("a", 9), ("b", 9)];
     for round in 1..=2 {
         let mut probes = Vec::new();
         for _ in 0..100 {
             probes.push(Probe::parked(&purgatory, &["a"], SECOND));
             probes.push(Probe::parked(&purgatory, &["b", "a"], NEVER));
-            probes.push(Probe::parked(&purgatory, Watches::up_to(&level), SECOND));
+            probes.push(Probe::parked(&purgatory, &["a", "b"], SECOND));
         }
         assert_eq!(purgatory.complete_all(), 300);
         for probe in probes {
@@ -212,21 +203,12 @@ fn complete_all_ends_a_set_that_is_fixed() {
 #[test]
 fn reschedule_for_key_moves_all_deadlines_of_a_key() {
     let (timer, purgatory) = waiting();
-    let level = [("a", 5)];
-    let met = [("a", 1)];
-    let both = Watches::up_to(&level).with_keys(&["a"]);
-    let watches = [
-        Watches::keys(&["a"]),
-        Watches::keys(&["b", "a"]),
-        both,
-        Watches::up_to(&met).checked(),
-    ];
-    let moved = watches.map(|watches| Probe::parked(&purgatory, watches, SECOND));
+    let watches = [&["a"][..], &["b", "a"], &["a", "a"], &["a", "c"]];
+    let moved = watches.map(|keys| Probe::parked(&purgatory, keys, SECOND));
     let stays = Probe::parked(&purgatory, &["b"], SECOND);
-    purgatory.complete_up_to(&"a", 1);
     timer.advance(SECOND / 2);
     assert_eq!(purgatory.reschedule_for_key(&"a", SECOND), 4);
-    assert_eq!(purgatory.reschedule_for_key(&"c", SECOND), 0);
+    assert_eq!(purgatory.reschedule_for_key(&"d", SECOND), 0);
     timer.advance(SECOND / 2);
     assert!(stays.ended() && !moved.iter().any(Probe::ended));
     timer.advance(SECOND / 2);

@@ -8,7 +8,6 @@ use std::{
         mpsc,
     },
     thread,
-    time::Duration,
 };
 
 use crate::support::{MINUTE, Op, Park, Probe, Stop};
@@ -106,25 +105,6 @@ fn late_reaper_turn_rechecks_nothing() {
         (vec![Outcome::Expired], 1)
     );
     assert_eq!(purgatory.stats().missed_events, 0);
-}
-
-#[test]
-fn two_snapshots_at_once_find_no_key_quiet_for_long() {
-    let clock = Held::default();
-    clock.set_us(100_000);
-    let (_timer, purgatory) = clock.purgatory();
-    Probe::parked(&purgatory, &["key"], MINUTE);
-    let (has_looked, go) = clock.hold("late");
-    let late = purgatory.clone();
-    let late = thread::Builder::new()
-        .name("late".into())
-        .spawn(move || late.snapshot(1))
-        .unwrap();
-    has_looked.recv().unwrap();
-    clock.set_us(102_000);
-    assert_eq!(purgatory.snapshot(1).quietest, [("key", Duration::ZERO)]);
-    go.send(()).unwrap();
-    assert_eq!(late.join().unwrap().quietest, [("key", Duration::ZERO)]);
 }
 
 /// In a process of its own with a closed standard error, a check does not end, and an event comes

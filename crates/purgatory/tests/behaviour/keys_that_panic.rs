@@ -5,12 +5,11 @@ use std::{
     cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::mpsc,
-    task::Poll,
     thread,
 };
 
-use crate::support::{MINUTE, NEVER, Woken, assert_empty, by_hand, over};
-use purgatory::{DelayedOperation, Outcome, Purgatory, Watches, Watermarks};
+use crate::support::{MINUTE, NEVER, assert_empty, by_hand, over, watermarks};
+use purgatory::{DelayedOperation, Outcome, Purgatory, Watches};
 
 /// A key that cannot be stored.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -48,11 +47,7 @@ fn operation_whose_key_panics_is_dropped_unlocked() {
     let keys = || [Uncloneable(1), Uncloneable(2)];
     type Way = fn(&[Uncloneable; 2]) -> Watches<'_, Uncloneable>;
 
-    let ways: [Way; 3] = [
-        |keys| Watches::keys(&keys[..1]),
-        |keys| Watches::keys(&keys[..1]).in_turn(),
-        |keys| Watches::keys(keys),
-    ];
+    let ways: [Way; 2] = [|keys| Watches::keys(&keys[..1]), |keys| Watches::keys(keys)];
     for (number, way) in ways.into_iter().enumerate() {
         let (_timer, waits) = by_hand();
         let (seen, looks) = mpsc::channel();
@@ -110,8 +105,7 @@ const MANY: usize = 150;
 /// The key is looked up once: what the value reaches is found again by the value.
 #[test]
 fn an_advance_that_has_begun_completes_all() {
-    let (_timer, waits) = by_hand();
-    let values = Watermarks::over(waits);
+    let (_timer, _, values) = watermarks();
     let key = Comparable(1);
     let mut waits: Vec<_> = (0..MANY).map(|_| values.wait_for(&key, 5, NEVER)).collect();
     let advanced = with_comparisons(1, || values.advance(&key, 5));
@@ -119,34 +113,14 @@ fn an_advance_that_has_begun_completes_all() {
     assert!(waits.iter_mut().all(|wait| over(wait) == Ok(5)));
 }
 
-/// A removal that unwinds leaves no quorum that it has taken its key out of undecided.
+/// The key is looked up once, whatever waits for it.
 #[test]
-fn a_removal_that_unwinds_has_judged_what_it_took() {
-    let (_timer, waits) = by_hand();
-    let values = Watermarks::over(waits);
-    let keys = [(Comparable(1), 5), (Comparable(2), 5)];
-    let mut quorums: Vec<_> = (0..MANY)
-        .map(|_| values.wait_for_all(&keys, NEVER))
-        .collect();
-    assert_eq!(values.advance(&keys[1].0, 5), Ok(0));
-    let task = Woken::task();
-    let keeps = Ok(keys[1..].to_vec());
-    let mut ready = || {
-        let before = quorums.len();
-        quorums.retain_mut(|quorum| match task.poll(quorum) {
-            Poll::Ready(reached) => {
-                assert_eq!(reached, keeps);
-                false
-            }
-            Poll::Pending => true,
-        });
-        before - quorums.len()
-    };
-
-    let removed = with_comparisons(2, || values.remove(&keys[0].0));
-    assert!(removed.is_err());
-    let taken = ready();
-    assert!(taken > 0);
-    assert_eq!(values.remove(&keys[0].0), MANY - taken);
-    assert_eq!(ready(), MANY - taken);
+fn removal_that_has_begun_cancels_all() {
+    let (_timer, waits, values) = watermarks();
+    let key = Comparable(1);
+    let mut parked: Vec<_> = (0..MANY).map(|_| values.wait_for(&key, 5, NEVER)).collect();
+    let removed = with_comparisons(1, || values.remove(&key));
+    assert_eq!(removed.unwrap(), MANY);
+    assert!(parked.iter_mut().all(|wait| over(wait).is_err()));
+    assert_eq!((waits.len(), waits.keys()), (0, 0));
 }

@@ -1,11 +1,7 @@
 //! Bugs of purgatories, timer wheels and wait queues of other projects, replayed on this one.
 
 use crate::support::{MS, Park, Probe, SECOND, Waiting, by_hand_with, waiting};
-use purgatory::{
-    EndResult,
-    Outcome::{Completed, Expired},
-    RefusedReason, Timeout, Watches,
-};
+use purgatory::{EndResult, Outcome::Expired, RefusedReason, Timeout};
 
 /// The entry stayed in the bucket of the first deadline.
 #[test]
@@ -80,37 +76,4 @@ fn each_waiter_of_a_key_has_its_own_time() {
         timer.advance(10 * MS);
         assert_eq!(probes.each_ref().map(Probe::ended), ended);
     }
-}
-
-/// The value was there before the watch, and its advance comes before or after that. A lower
-/// advance that comes late must not end the wait; the next one that reaches it must.
-#[test]
-fn a_watermark_seeded_late_neither_ends_nor_loses() {
-    for checked in [false, true] {
-        let (_timer, purgatory) = waiting();
-        assert_eq!(purgatory.complete_up_to(&"log", 9), 0); // before anything waits
-        let levels = [("log", 5)];
-        let watches = Watches::up_to(&levels);
-        let probe = Probe::parked(
-            &purgatory,
-            if checked { watches.checked() } else { watches },
-            SECOND,
-        );
-        assert_eq!(
-            (purgatory.complete_up_to(&"log", 4), probe.ended()),
-            (0, false)
-        );
-        probe.make_ready();
-        assert_eq!(
-            (purgatory.complete_up_to(&"log", 5), probe.endings()),
-            (1, vec![Completed])
-        );
-    }
-    let (_timer, purgatory) = waiting();
-    let levels = [("log", 5), ("epoch", 1)];
-    purgatory.park(Probe::new().operation(), Watches::up_to(&levels), SECOND);
-    assert_eq!(
-        ["log", "log", "epoch"].map(|key| purgatory.complete_up_to(&key, 7)),
-        [0, 0, 1]
-    );
 }

@@ -1,12 +1,13 @@
 //! [`Permits`], on a manual timer.
 
-use crate::support::{MINUTE, MS, SECOND, assert_empty, by_hand, over, poll};
+use crate::support::{MINUTE, MS, SECOND, assert_no_waits, over, poll};
 use purgatory::{CancelReason, Permits, RefusedReason, WaitError};
 use timer_core::ManualTimer;
 
 fn permits(limit: u64) -> (ManualTimer, Permits) {
-    let (timer, purgatory) = by_hand();
-    (timer, Permits::over(purgatory, limit))
+    let timer = ManualTimer::new();
+    let permits = Permits::builder("test").timer(&timer).limit(limit).build();
+    (timer, permits.unwrap())
 }
 
 #[test]
@@ -28,7 +29,7 @@ fn four_of_four_large_requests_are_served() {
     assert_eq!(large, 4);
     drop(out);
     assert_eq!(permits.free(), 4);
-    assert_empty(permits.purgatory());
+    assert_no_waits(&permits.waits());
 }
 
 /// Returns the oldest permit while the next request does not fit.
@@ -57,12 +58,12 @@ fn permits_return_by_every_way_out() {
     drop(untaken);
     assert_eq!(over(&mut last).unwrap().weight(), 2);
     assert_eq!(permits.free(), 2);
-    assert_empty(permits.purgatory());
+    assert_no_waits(&permits.waits());
 }
 
 #[test]
 fn resized_permits_serve_those_that_fit() {
-    let (_timer, permits) = permits(1);
+    let (_timer, permits) = permits(3);
     let held = permits.try_acquire(1).unwrap();
     let mut large = permits.acquire(3, MINUTE);
     let mut small = permits.acquire(1, MINUTE);
@@ -82,21 +83,22 @@ fn resized_permits_serve_those_that_fit() {
 }
 
 #[test]
-fn closed_permits_refuse_and_cancel() {
+fn closed_permits_end_all_with_one_error() {
     let (_timer, permits) = permits(1);
     let held = permits.try_acquire(1).unwrap();
     let mut waits = permits.acquire(1, MINUTE);
     permits.close();
-    let closed = CancelReason::Requested("the permits were closed".into());
-    assert_eq!(over(&mut waits).unwrap_err(), WaitError::Cancelled(closed));
+    let closed = WaitError::Cancelled(CancelReason::Closed("the permits were closed".into()));
+    assert!(permits.is_closed() && closed.is_shutdown());
+    assert_eq!(over(&mut waits).unwrap_err(), closed);
     drop(held);
     assert!(permits.try_acquire(1).is_none());
     // Also a request that would fit.
     for weight in 0..=2 {
         let late = permits.acquire(weight, MINUTE).wait_blocking();
-        assert_eq!(late.unwrap_err(), WaitError::Refused(RefusedReason::Closed));
+        assert_eq!(late.unwrap_err(), closed);
     }
-    assert_eq!((permits.taken(), permits.purgatory().len()), (0, 0));
+    assert_eq!((permits.taken(), permits.waits().len()), (0, 0));
 }
 
 /// A shutdown refuses only requests that would have to wait.
@@ -105,7 +107,7 @@ fn free_permits_are_given_out_after_a_shutdown() {
     let (_timer, permits) = permits(1);
     let held = permits.try_acquire(1).unwrap();
     let mut waits = permits.acquire(1, MINUTE);
-    permits.purgatory().shutdown(SECOND);
+    permits.waits().shutdown(SECOND);
     let shut_down = WaitError::Cancelled(CancelReason::Shutdown);
     assert_eq!(over(&mut waits).unwrap_err(), shut_down);
     let late = permits.acquire(1, MINUTE).wait_blocking();

@@ -15,7 +15,7 @@ use crate::support::{
 use purgatory::{
     BoxedOperation, EndResult,
     Outcome::{Completed, Expired},
-    ParkResult, Purgatory, RefusedReason, Timeout, Watches,
+    ParkResult, Purgatory, RefusedReason, Timeout,
     timer_core::Moment,
     when,
 };
@@ -255,10 +255,8 @@ fn a_full_purgatory_hands_operations_back() {
         }
         assert!(purgatory.is_empty());
     }
-    for none in [Watches::keys(&[]), Watches::up_to(&[])] {
-        let reason = refused(&purgatory, Probe::new().operation(), none).0;
-        assert_eq!(reason, RefusedReason::NoKeys);
-    }
+    let reason = refused(&purgatory, Probe::new().operation(), &[]).0;
+    assert_eq!(reason, RefusedReason::NoKeys);
 }
 
 /// Though a check and a callback do not return.

@@ -15,7 +15,7 @@ use std::{
 
 use crate::support::{
     MINUTE, NEVER, Op, Park, Probe, SECOND, Waiting, Woken, assert_empty, by_hand, by_hand_with,
-    never, over, poll, requested, waiting,
+    never, over, requested, waiting,
 };
 use purgatory::{
     BoxedOperation, CancelReason, DelayedOperation, EndResult, Outcome, ParkResult, Purgatory,
@@ -152,37 +152,30 @@ fn a_wait_parked_again_is_like_any_other() {
 }
 
 #[test]
-fn take_frees_its_place_and_weight() {
-    let (_timer, waits): (_, Purgatory<&str>) =
-        by_hand_with(|builder| builder.max_parked(1).max_weight(1));
+fn take_frees_its_place() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand_with(|builder| builder.max_parked(1));
     let id = waits.park(never(), &["a"], NEVER);
     drop(waits.take(id));
     waits.park(never(), &["a"], NEVER);
-    assert_eq!(waits.stats().weight, 1);
+    assert_eq!(waits.len(), 1);
 }
 
-/// Plain and watermark watches, met and not, first and later keys, some with two watches of it.
+/// First and later keys, some with two watches of it.
 #[test]
 fn take_for_key_takes_all_of_a_key() {
     let (_timer, waits) = waiting();
-    let unmet = [("w", 9)];
-    let met = [("w", 1)];
-    let twice = [("w", 7), ("w", 8)];
-    let other = [("w", 6), ("v", 6)];
     for watches in [
         Watches::keys(&["w"]),
         Watches::keys(&["a", "w"]),
-        Watches::up_to(&unmet).with_keys(&["w"]),
-        Watches::up_to(&met).checked(),
-        Watches::up_to(&twice),
-        Watches::up_to(&other),
+        Watches::keys(&["w", "w"]),
+        Watches::keys(&["a", "w", "v", "w"]),
+        Watches::keys(&["w", "v"]),
     ] {
         waits.park(Probe::new().operation(), watches, NEVER);
     }
     let stays = Probe::parked(&waits, &["a"], NEVER);
-    waits.complete_up_to(&"w", 1);
     let taken = waits.take_for_key(&"w");
-    assert_eq!((taken.operations.len(), taken.under_check.len()), (6, 0));
+    assert_eq!((taken.operations.len(), taken.under_check.len()), (5, 0));
     assert_eq!(
         (waits.len(), waits.waiters(&"w"), waits.waiters(&"v")),
         (1, 0, 0)
@@ -200,7 +193,6 @@ fn an_operation_under_check_is_not_missed() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let looks = seen.clone();
     let mut is_first = true;
-    let watermarks = [("a", 5)];
     let operation = Probe::new().operation().on_check(move || {
         if std::mem::take(&mut is_first) {
             return; // it is being parked
@@ -210,7 +202,7 @@ fn an_operation_under_check_is_not_missed() {
             found.push((id, keys.to_vec(), operation.is_none()));
         });
         let (id, keys, is_held) = found.pop().unwrap();
-        assert_eq!((keys, is_held), (vec!["a", "b", "a"], true));
+        assert_eq!((keys, is_held), (vec!["a", "b"], true));
         assert_eq!(inside.with(id, |_| ()), ReachResult::UnderCheck);
         assert!(matches!(inside.take(id), ReachResult::UnderCheck));
         let taken = inside.take_for_key(&"a");
@@ -218,11 +210,7 @@ fn an_operation_under_check_is_not_missed() {
         assert_eq!(taken.under_check, [id]); // once, with two watches of the key
         looks.lock().unwrap().push(id);
     });
-    let id = waits.park(
-        operation,
-        Watches::up_to(&watermarks).with_keys(&["a", "b"]),
-        NEVER,
-    );
+    let id = waits.park(operation, &["a", "b", "a"], NEVER);
     assert_eq!(waits.check_and_complete(&"b"), 0);
     assert_eq!(*seen.lock().unwrap(), [id]);
     assert!(waits.take(id).parked().is_some(), "it waits on");
@@ -482,20 +470,4 @@ fn a_dropped_future_leaves_what_replaced_its_own() {
     assert_eq!((waits.len(), probe.ended()), (1, false));
     assert_eq!(waits.cancel(id, "over"), EndResult::Ended);
     assert_eq!(probe.endings(), [requested("over")]);
-}
-
-/// It has left by then, and no turn of its own is left to be passed on.
-#[test]
-fn dropped_future_of_a_replaced_wait_makes_no_event() {
-    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
-    let in_turn = || Watches::keys(&["row"]).in_turn();
-    let future = waits.next_event(in_turn(), NEVER);
-    let mut next = waits.next_event(in_turn(), NEVER);
-    let id = future.id().unwrap();
-    let wait = waits.with(id, |wait| mem::replace(wait, when(|| false, drop)));
-    assert!(wait.parked().is_some());
-    assert_eq!(waits.cancel(id, "over"), EndResult::Ended);
-    drop(future);
-    assert!(poll(&mut next).is_pending());
-    assert_eq!(waits.len(), 1);
 }

@@ -62,7 +62,7 @@ impl World {
 
     fn with(
         kind: Kind,
-        build: impl FnOnce(Builder<&'static str, Op>) -> Builder<&'static str, Op>,
+        build: impl FnOnce(Builder<Purgatory<&'static str, Op>>) -> Builder<Purgatory<&'static str, Op>>,
     ) -> Self {
         let missed = Arc::<Mutex<Vec<_>>>::default();
         let told = missed.clone();

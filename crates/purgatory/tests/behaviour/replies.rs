@@ -8,23 +8,31 @@ use std::{
 };
 
 use purgatory::{
-    CancelReason, EndResult, Expected, Outcome, Purgatory, RefusedReason, Replies, WaitError,
+    Builder, CancelReason, EndResult, Outcome, RefusedReason, Replies, WaitError, Waits,
 };
 use timer_core::ManualTimer;
 
 use crate::support::{
-    Counted, Later, MINUTE, MS, SECOND, Woken, assert_empty, by_hand, by_hand_with, over, poll,
-    requested,
+    Counted, Later, MINUTE, MS, SECOND, Woken, assert_no_waits, over, poll, requested,
 };
 
-type Waits = Purgatory<u64, Expected<&'static str>>;
 type Texts = Replies<u64, &'static str>;
 type Answer = Result<&'static str, WaitError>;
 
-/// Creates replies on a manual timer, with their purgatory for inspection.
-fn replies() -> (ManualTimer, Waits, Texts) {
-    let (timer, waits) = by_hand();
-    (timer, waits.clone(), Replies::over(waits))
+/// Creates replies on a manual timer, with their waits for inspection.
+fn replies() -> (ManualTimer, Waits<u64>, Texts) {
+    replies_with(|builder| builder)
+}
+
+/// Does as [`replies`] does, with these settings.
+fn replies_with(
+    build: impl FnOnce(Builder<Texts>) -> Builder<Texts>,
+) -> (ManualTimer, Waits<u64>, Texts) {
+    let timer = ManualTimer::new();
+    let replies = build(Replies::builder("test").timer(&timer))
+        .build()
+        .unwrap();
+    (timer, replies.waits(), replies)
 }
 
 fn failed(reason: &'static str) -> Answer {
@@ -36,8 +44,8 @@ fn failed(reason: &'static str) -> Answer {
 
 /// Nothing waits, and every key that was used is free.
 #[track_caller]
-fn nothing_is_left(waits: &Waits, replies: &Texts) {
-    assert_empty(waits);
+fn nothing_is_left(waits: &Waits<u64>, replies: &Texts) {
+    assert_no_waits(waits);
     for key in 0..10 {
         assert_eq!(replies.deliver(&key, "late"), Err("late"));
         assert!(replies.expect(key, Duration::ZERO).is_ok());
@@ -61,16 +69,6 @@ fn replies_come_in_any_order_and_wake_their_task() {
         [&mut one, &mut two, &mut three].map(over),
         [Ok("one"), Ok("two"), Ok("three")]
     );
-    nothing_is_left(&waits, &replies);
-}
-
-#[test]
-fn complete_gives_a_reply_no_value() {
-    let (_timer, waits, replies) = replies();
-    let mut reply = replies.expect(1, SECOND).unwrap();
-    assert_eq!(waits.complete(reply.id().unwrap()), EndResult::NoValue);
-    assert_eq!(replies.deliver(&1, "one"), Ok(()));
-    assert_eq!(over(&mut reply), Ok("one"));
     nothing_is_left(&waits, &replies);
 }
 
@@ -113,9 +111,7 @@ fn only_the_first_reply_in_time_counts() {
 #[test]
 fn keys_are_free_at_once_though_the_executor_is_late() {
     let later = Later::default();
-    let (timer, waits): (_, Waits) =
-        by_hand_with(|builder| builder.executor(later.clone()).callbacks_on_executor());
-    let replies = Replies::over(waits.clone());
+    let (timer, waits, replies) = replies_with(|builder| builder.executor(later.clone()));
     let mut expired = replies.expect(1, SECOND).unwrap();
     let woken = Woken::task();
     assert!(woken.poll(&mut expired).is_pending());
@@ -146,28 +142,11 @@ fn keys_are_free_at_once_though_the_executor_is_late() {
     nothing_is_left(&waits, &replies);
 }
 
-/// It has no check, and so no last one.
-#[test]
-fn a_late_reply_comes_back_with_last_checks() {
-    let later = Later::default();
-    let (timer, waits): (_, Waits) =
-        by_hand_with(|builder| builder.executor(later.clone()).check_at_expiry(|_| ()));
-    let replies = Texts::over(waits);
-    let mut reply = replies.expect(1, SECOND).unwrap();
-    timer.advance(SECOND);
-    assert_eq!(
-        (replies.deliver(&1, "late"), replies.fail_all("closed")),
-        (Err("late"), 0)
-    );
-    later.run();
-    assert_eq!(over(&mut reply), Err(WaitError::Expired));
-}
-
 /// No key stays behind.
 #[test]
 fn a_reply_that_is_over_leaves_nothing() {
-    let (timer, waits) = by_hand();
-    let replies: Replies<Counted, ()> = Replies::over(waits);
+    let timer = ManualTimer::new();
+    let replies: Replies<Counted, ()> = Replies::builder("test").timer(&timer).build().unwrap();
     let key = Counted::new(0);
     let expect = |number| replies.expect(key.like(number), SECOND).unwrap();
     let mut over = vec![expect(0)];
@@ -189,10 +168,10 @@ fn a_reply_that_is_over_leaves_nothing() {
             .number,
         4
     );
-    replies.purgatory().shutdown(MINUTE);
+    replies.waits().shutdown(MINUTE);
     drop(replies.expect(key.like(5), SECOND).unwrap_err());
     assert_eq!((key.alive(), key.clones()), (1, 0)); // each key was moved in
-    assert_empty(replies.purgatory());
+    assert_no_waits(&replies.waits());
     drop(over);
 }
 
@@ -214,8 +193,8 @@ fn fail_all_fails_nothing_that_is_expected_later() {
         (over(&mut new), old.each_mut().map(over)),
         (Ok("new"), [closed(), closed(), Ok("in time")])
     );
-    // A second handle over the purgatory is the same.
-    let other = Texts::over(waits.clone());
+    // A second handle is the same.
+    let other = replies.clone();
     let mut both = [(&replies, 1), (&other, 2)].map(|(of, key)| of.expect(key, SECOND).unwrap());
     assert!(other.expect(1, SECOND).is_err());
     assert_eq!(
@@ -251,8 +230,7 @@ fn a_reply_takes_no_allocation() {
 /// It outlives its purgatory.
 #[test]
 fn an_untaken_answer_counts_nowhere() {
-    let (timer, waits): (_, Waits) = by_hand_with(|builder| builder.max_parked(2));
-    let replies = Texts::over(waits.clone());
+    let (timer, waits, replies) = replies_with(|builder| builder.max_parked(2));
     let [mut delivered, mut expired] = [1, 2].map(|key| replies.expect(key, SECOND).unwrap());
     assert_eq!(replies.deliver(&1, "one"), Ok(()));
     let [mut made, mut failed_one] = [1, 3].map(|key| {
@@ -266,7 +244,6 @@ fn an_untaken_answer_counts_nowhere() {
     assert_eq!(replies.fail_all("closed"), 1);
     let ids = [&delivered, &expired, &made, &failed_one].map(|reply| reply.id().unwrap());
     for id in ids {
-        assert_eq!(waits.complete(id), EndResult::Gone);
         assert_eq!(waits.cancel(id, "none"), EndResult::Gone);
     }
     assert!(!delivered.reschedule(SECOND) && !expired.reschedule(SECOND));
@@ -312,7 +289,7 @@ fn a_value_may_be_made_while_its_future_polls_or_goes() {
     let mut reply = replies.expect(1, SECOND).unwrap();
     assert!(replies.deliver_with(&1, || {
         assert!(woken.poll(&mut reply).is_pending());
-        assert_eq!((waits.len(), replies.fail_all("none")), (0, 0));
+        assert_eq!(waits.len(), 1); // it waits on
         "made"
     }));
     assert_eq!((woken.times(), over(&mut reply)), (1, Ok("made")));
@@ -322,6 +299,37 @@ fn a_value_may_be_made_while_its_future_polls_or_goes() {
         reply = None;
         "nobody's"
     }));
+    nothing_is_left(&waits, &replies);
+}
+
+/// The request waits on while its value is made, and the first of two ends is its end.
+#[test]
+fn a_made_value_goes_to_no_other_request() {
+    let (timer, waits, replies) = replies();
+    // Its end, and the result of the call.
+    let mut failed_first = replies.expect(1, SECOND).unwrap();
+    let mut next = None;
+    assert!(!replies.deliver_with(&1, || {
+        assert_eq!(replies.fail_all("closed"), 1);
+        next = Some(replies.expect(1, MINUTE).unwrap());
+        "made"
+    }));
+    assert_eq!(over(&mut failed_first), failed("closed"));
+    let mut next = next.unwrap();
+    assert!(poll(&mut next).is_pending());
+
+    assert!(!replies.deliver_with(&1, || {
+        assert_eq!(replies.deliver(&1, "faster"), Ok(()));
+        "made"
+    }));
+    assert_eq!(over(&mut next), Ok("faster"));
+
+    let mut expired = replies.expect(1, SECOND).unwrap();
+    assert!(!replies.deliver_with(&1, || {
+        timer.advance(SECOND);
+        "made"
+    }));
+    assert_eq!(over(&mut expired), Err(WaitError::Expired));
     nothing_is_left(&waits, &replies);
 }
 
@@ -342,8 +350,7 @@ fn a_panic_while_a_value_is_made_ends_its_reply() {
 #[test]
 fn an_expired_replys_place_is_free_once_it_is_ready() {
     let later = Later::default();
-    let (timer, waits): (_, Waits) = by_hand_with(|b| b.executor(later.clone()).max_parked(1));
-    let replies = Replies::over(waits);
+    let (timer, _, replies) = replies_with(|b| b.executor(later.clone()).max_parked(1));
     let mut reply = replies.expect(1, SECOND).unwrap();
     timer.advance(SECOND);
     assert_eq!(over(&mut reply), Err(WaitError::Expired));
@@ -363,8 +370,7 @@ impl Wake for Acts {
 /// The first task that is woken finds the other's reply ready, and both places free.
 #[test]
 fn a_cancelled_replys_place_is_free_once_it_is_ready() {
-    let (_timer, waits): (_, Waits) = by_hand_with(|builder| builder.max_parked(2));
-    let replies = Replies::over(waits.clone());
+    let (_timer, waits, replies) = replies_with(|builder| builder.max_parked(2));
     let mut first = replies.expect(1, SECOND).unwrap();
     let mut second = replies.expect(2, SECOND).unwrap();
     let again = replies.clone();

@@ -104,7 +104,10 @@ async fn under_a_paused_clock_operations_expire_in_time() {
     assert!(last.ended() && passed(3_600_000 * MS));
     assert_eq!((purgatory.len(), purgatory.stats().panics), (0, 0));
 
-    let replies = Replies::<u8, ()>::over(Purgatory::builder("r").timer(&timer).build().unwrap());
+    let replies = Replies::<u8, ()>::builder("r")
+        .timer(&timer)
+        .build()
+        .unwrap();
     let (told, ended) = tokio::sync::oneshot::channel();
     let blocks = move || {
         told.send(replies.expect(1, MS).unwrap().wait_blocking())

@@ -14,8 +14,8 @@ use std::{
 
 use crate::support::{Later, MINUTE, Op, Park, Probe, by_hand, never, over, poll};
 use purgatory::{
-    Builder, DelayedOperation, EndResult, Expected, OperationId, Purgatory, ReachResult, Reason,
-    Replies, RequestId, WaitFuture, WatchKey, WatermarkWait, Watermarks, when,
+    Builder, DelayedOperation, EndResult, OperationId, Purgatory, ReachResult, Reason, Replies,
+    ReplyScopes, WaitFuture, WatchKey, Watermarks, when,
 };
 use timer_core::{Clock, SystemClock, SystemTimer};
 
@@ -71,8 +71,7 @@ fn park_checked(waits: &Waits, mut check: impl FnMut(OperationId) -> bool + Send
 #[test]
 fn a_late_made_reply_is_dropped_unlocked() {
     in_time(|| {
-        let (_timer, waits): (_, Purgatory<u64, Expected<OnDrop>>) = by_hand();
-        let replies = Replies::over(waits);
+        let replies: Replies<u64, OnDrop> = Replies::new("replies").unwrap();
         let reply = replies.expect(1, MINUTE).unwrap();
         let again = replies.clone();
         assert!(!replies.deliver_with(&1, move || {
@@ -197,7 +196,7 @@ fn timed<K: WatchKey + Send, O: DelayedOperation + Send>() -> Purgatory<K, O> {
 
 /// Does as [`timed`] does, with these settings.
 fn timed_with<K: WatchKey + Send, O: DelayedOperation + Send>(
-    build: impl FnOnce(Builder<K, O>) -> Builder<K, O>,
+    build: impl FnOnce(Builder<Purgatory<K, O>>) -> Builder<Purgatory<K, O>>,
 ) -> Purgatory<K, O> {
     let clock = Acting(SystemClock::default());
     let timer = SystemTimer::builder().clock(clock).build().unwrap();
@@ -211,10 +210,15 @@ fn timed_with<K: WatchKey + Send, O: DelayedOperation + Send>(
 #[test]
 fn the_clock_is_read_unlocked_as_a_value_advances() {
     in_time(|| {
-        let waits: Purgatory<u64, WatermarkWait> = timed();
-        let marks = Watermarks::over(waits.clone());
+        let clock = Acting(SystemClock::default());
+        let timer = SystemTimer::builder().clock(clock).build().unwrap();
+        let marks: Watermarks<u64> = Watermarks::builder("timed").timer(&timer).build().unwrap();
+        let waits = marks.waits();
+        waits.times();
+        let inside = waits.clone();
+        at_next_read(move || assert_eq!(inside.len(), 0)); // as it parks
         let mut wait = marks.wait_for(&1, 5, MINUTE);
-        at_next_read(move || assert_eq!(waits.waiters(&1), 1));
+        at_next_read(move || assert_eq!(waits.len(), 1));
         assert_eq!(marks.advance(&1, 5), Ok(1));
         assert_eq!(over(&mut wait), Ok(5));
     });
@@ -262,42 +266,29 @@ fn the_clock_is_read_unlocked_for_a_snapshot() {
         let waits: Waits = timed();
         waits.park(never(), &[1], MINUTE);
         look_at_each_read(waits.clone());
-        assert_eq!(waits.snapshot(1).quietest.len(), 1);
+        assert_eq!(waits.snapshot(1).oldest.len(), 1);
         AT_NEXT_READ.set(None);
     });
 }
 
-/// It was asked after the call had begun, and its asker still watches its keys.
+/// It was asked after the call had begun, while the call reads the clock.
 #[test]
-fn fail_all_spares_a_later_request_that_is_held() {
+fn fail_all_spares_a_later_request() {
     in_time(|| {
-        let waits: Purgatory<RequestId, Expected<()>> = timed();
-        let replies = Replies::over(waits.clone());
+        let clock = Acting(SystemClock::default());
+        let timer = SystemTimer::builder().clock(clock).build().unwrap();
+        let replies = ReplyScopes::<()>::builder("timed").timer(&timer);
+        let replies = replies.build().unwrap();
+        let waits = replies.waits();
+        waits.times(); // from now on ends are timed
         let scope = replies.scope();
-        let (begin, begins) = mpsc::channel();
-        let (hold, is_held) = mpsc::channel();
-        let (fail, has_failed) = mpsc::channel();
-        let asked_by = scope.clone();
-        let asks = thread::spawn(move || {
-            begins.recv().unwrap();
-            // The first read is for the deadline. At the second one all keys are watched.
-            at_next_read(|| {
-                at_next_read(move || {
-                    hold.send(()).unwrap();
-                    has_failed.recv().unwrap();
-                });
-            });
-            asked_by.expect(MINUTE).unwrap().1
-        });
-        at_next_read(move || {
-            begin.send(()).unwrap();
-            is_held.recv().unwrap();
-        });
+        let (asked, asks) = mpsc::channel();
+        let inside = scope.clone();
+        at_next_read(move || asked.send(inside.expect(MINUTE).unwrap()).unwrap());
         assert_eq!(replies.fail_all("closed"), 0);
-        fail.send(()).unwrap();
-        let mut reply = asks.join().unwrap();
+        let (_, mut reply) = asks.recv().unwrap();
         assert!(poll(&mut reply).is_pending());
-        assert_eq!(waits.len(), 1);
+        assert_eq!((waits.len(), scope.is_closed()), (1, false));
     });
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::support::{MINUTE, MS, SECOND, Woken, assert_empty, by_hand, over, poll};
-use purgatory::{EndResult, Purgatory, WaitError, WaitFuture, Watches, when};
+use purgatory::{EndResult, Purgatory, WaitError, WaitFuture, when};
 
 type Waits = Purgatory<&'static str>;
 
@@ -154,18 +154,9 @@ fn next_event_ends_at_an_event_after_registration() {
     let (_timer, waits): (_, Waits) = by_hand();
     waits.check_and_complete(&"a"); // before: not the next
     let mut next = waits.next_event(&["a", "b"], SECOND);
-    let mut other = waits.next_event(Watches::up_to(&[("c", 5)]).checked(), SECOND);
-    assert_eq!((poll(&mut next), waits.len()), (Poll::Pending, 2));
+    assert_eq!((poll(&mut next), waits.len()), (Poll::Pending, 1));
     assert_eq!(
         (waits.check_and_complete(&"b"), over(&mut next)),
-        (1, Ok(()))
-    );
-    assert_eq!(
-        (waits.complete_up_to(&"c", 4), poll(&mut other)),
-        (0, Poll::Pending)
-    );
-    assert_eq!(
-        (waits.complete_up_to(&"c", 5), over(&mut other)),
         (1, Ok(()))
     );
     assert_empty(&waits);
@@ -186,4 +177,25 @@ fn event_of_a_wait_dropped_under_check_goes_on() {
     assert!(waits.check_and_complete_one(&"a"));
     assert_eq!(over(&mut next), Ok(()));
     assert_empty(&waits);
+}
+
+/// It is handed back while the wait goes on, and dropped then, or awaited.
+#[test]
+fn try_take_takes_a_value_now_or_never() {
+    let (timer, waits) = by_hand();
+    let ready = waits.wait(&["k"], MINUTE, || Some(7));
+    assert_eq!(ready.try_take().ok(), Some(Ok(7)));
+
+    let never = waits.wait(&["k"], MINUTE, || None::<u32>);
+    assert!(never.try_take().ok().is_none());
+    assert!(waits.is_empty());
+
+    let mut goes_on = waits.wait(&["k"], SECOND, || None::<u32>);
+    let task = Woken::task();
+    assert!(task.poll(&mut goes_on).is_pending());
+    let mut goes_on = goes_on.try_take().unwrap_err();
+    assert!(task.poll(&mut goes_on).is_pending());
+    timer.advance(SECOND);
+    assert_eq!(task.times(), 1);
+    assert_eq!(goes_on.try_take().ok(), Some(Err(WaitError::Expired)));
 }

@@ -5,18 +5,14 @@ use std::{
     fmt::Debug,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicU32, Ordering::Relaxed},
         mpsc,
     },
     thread,
 };
 
-use crate::support::{SECOND, Woken, assert_empty, by_hand, over, poll};
-use purgatory::{
-    CancelReason::{Panicked, QuorumLost},
-    Outcome::Completed,
-    Purgatory, RefusedReason, WaitError, WatermarkValue, WatermarkWait, Watermarks,
-};
+use crate::support::{SECOND, assert_nothing_waits, over, poll};
+use purgatory::{Outcome::Completed, RefusedReason, WaitError, Waits, WatermarkValue, Watermarks};
 use timer_core::ManualTimer;
 
 /// A place in a log.
@@ -33,14 +29,10 @@ impl WatermarkValue for Lsn {
     }
 }
 
-/// Creates watermarks of another value on a manual timer, with their purgatory for inspection.
-fn watermarks<V: WatermarkValue>() -> (
-    ManualTimer,
-    Purgatory<u32, WatermarkWait>,
-    Watermarks<u32, V>,
-) {
-    let (timer, waits) = by_hand();
-    (timer, waits.clone(), Watermarks::over(waits).with_values())
+/// Creates watermarks of another value on a manual timer, with their waits for inspection.
+fn watermarks<V: WatermarkValue>() -> (ManualTimer, Waits<u32>, Watermarks<u32, V>) {
+    let (timer, waits, watermarks) = crate::support::watermarks();
+    (timer, waits, watermarks.with_values())
 }
 
 /// A program that names no type of value has `u64`: its literals, what it parses and converts, and
@@ -51,20 +43,18 @@ fn plain_programs_have_u64_without_naming_it() {
     let end = 7;
     let parsed = "8".parse().unwrap();
     let mut first = marks.wait_for(&"a", end, SECOND);
-    let mut quorum = marks.wait_for_k(1, &[("a", 8), ("b", 9)], SECOND);
+    let mut each = marks.wait_for_each(&[("a", 8)], SECOND);
     assert_eq!(marks.advance(&"a", parsed), Ok(2));
     assert_eq!(marks.advance_in(&"a", 0, 9_u32.into()), Ok(0));
     assert_eq!(type_name_of_val(&end), "u64");
     assert_eq!(type_name_of_val(&parsed), "u64");
     assert_eq!(type_name_of_val(&over(&mut first).unwrap()), "u64");
-    assert_eq!(over(&mut quorum), Ok(vec![("a", 8)]));
+    assert_eq!(over(&mut each), Ok(vec![("a", 8)]));
 
-    let (_timer, waits) = by_hand();
-    let marks = Watermarks::with_keys_max(waits, 5);
-    assert_eq!(marks.reset(&1, 1, 5), Ok(0));
+    let marks = Watermarks::builder("plain").keys_max(5).build().unwrap();
+    assert_eq!(marks.begin_epoch(&1, 1, 5), Ok(0));
     assert_eq!(type_name_of_val(&marks.value(&1).unwrap()), "u64");
-    let (_timer, waits) = by_hand();
-    let marks = Watermarks::over(waits);
+    let marks = Watermarks::builder("plain").build().unwrap();
     assert_eq!(marks.add(&(), 5), Ok(0));
     assert_eq!(
         type_name_of_val(&marks.lowest_waiting(&())),
@@ -89,8 +79,8 @@ fn key_never_advanced_reaches_no_negative_value() {
     let (timer, waits, times) = watermarks::<i64>();
     let mut below = times.wait_for(&1, -5, SECOND);
     let mut zero = times.wait_for(&1, 0, SECOND);
-    let mut quorum = times.wait_for_all(&[(1, -3), (2, i64::MIN + 1)], SECOND);
-    assert!(poll(&mut below).is_pending() && poll(&mut quorum).is_pending());
+    let mut each = times.wait_for_each(&[(1, -3), (2, i64::MIN + 1)], SECOND);
+    assert!(poll(&mut below).is_pending() && poll(&mut each).is_pending());
     assert_eq!(
         (times.value(&1), times.lowest_waiting(&1)),
         (None, Some(-5))
@@ -111,12 +101,12 @@ fn key_never_advanced_reaches_no_negative_value() {
     assert_eq!(times.advance(&1, -7), Ok(0)); // lower than before
     assert_eq!(
         (times.advance(&2, -1), times.advance(&1, -2)),
-        (Ok(0), Ok(1))
+        (Ok(1), Ok(1))
     );
-    assert_eq!(over(&mut quorum), Ok(vec![(1, -2), (2, -1)]));
+    assert_eq!(over(&mut each), Ok(vec![(1, -2), (2, -1)]));
     timer.advance(SECOND);
     assert_eq!(over(&mut zero), Err(WaitError::Expired));
-    assert_empty(&waits);
+    assert_nothing_waits(&waits);
 }
 
 #[test]
@@ -129,31 +119,33 @@ fn every_call_takes_and_gives_the_value() {
         counts.fetch_add(1, Relaxed);
     };
     log.park(&1, Lsn(50), SECOND, then).unwrap();
-    let mut two = log.wait_for_k(2, &[(1, Lsn(60)), (2, Lsn(6)), (3, Lsn(6))], SECOND);
     assert_eq!(log.advance_in(&1, 0, Lsn(70)), Ok(1));
     assert_eq!((seen.load(Relaxed), log.value(&1)), (1, Some(Lsn(70))));
-    let mut more = log.wait_for(&1, Lsn(65), SECOND);
+    let mut more = log.wait_for_in(&1, 0, Lsn(65), SECOND);
     assert_eq!(over(&mut more), Ok(Lsn(70)));
+    let mut kept = log.wait_for(&1, Lsn(80), SECOND);
     // It goes back.
-    assert_eq!(log.reset(&1, 2, Lsn(40)), Ok(0));
-    let late = RefusedReason::OtherEpoch { present: 2 };
+    assert_eq!(log.begin_epoch_and_keep(&1, 2, Lsn(40)), Ok(0));
+    let late = RefusedReason::OtherEpoch {
+        named: 0,
+        present: 2,
+    };
     assert_eq!(log.advance_in(&1, 0, Lsn(90)), Err(late));
     assert_eq!((log.value(&1), log.epoch(&1)), (Some(Lsn(40)), Some(2)));
-    assert_eq!(log.lowest_waiting(&1), Some(Lsn(60)));
+    assert_eq!(log.lowest_waiting(&1), Some(Lsn(80)));
+    assert_eq!(over(&mut log.wanted(&1, SECOND)), Ok(Lsn(80)));
+    let mut two = log.wait_for_each(&[(1, Lsn(60)), (3, Lsn(6))], SECOND);
     assert_eq!(
-        (log.advance(&3, Lsn(8)), log.advance(&2, Lsn(9))),
-        (Ok(0), Ok(1))
+        (log.advance(&3, Lsn(8)), log.advance(&1, Lsn(90))),
+        (Ok(1), Ok(2))
     );
-    assert_eq!(over(&mut two), Ok(vec![(2, Lsn(9)), (3, Lsn(8))]));
+    assert_eq!(over(&mut two), Ok(vec![(1, Lsn(90)), (3, Lsn(8))]));
+    assert_eq!(over(&mut kept), Ok(Lsn(90)));
     let mut cancelled = log.wait_for(&1, Lsn(100), SECOND);
-    assert_eq!(log.reset_and_cancel(&1, 3, Lsn(41)), Ok(1));
+    assert_eq!(log.begin_epoch(&1, 3, Lsn(41)), Ok(1));
     assert!(matches!(over(&mut cancelled), Err(WaitError::Cancelled(_))));
-    // A removed key leaves a quorum as with any other value.
-    let mut both = log.wait_for_k(2, &[(1, Lsn(200)), (2, Lsn(200))], SECOND);
-    assert_eq!((log.remove(&1), log.keys()), (1, 2));
-    let lost = QuorumLost { left: 1, needed: 2 };
-    assert_eq!(over(&mut both), Err(WaitError::Cancelled(lost)));
-    assert_empty(&waits);
+    assert_eq!((log.remove(&1), log.keys()), (0, 1));
+    assert_nothing_waits(&waits);
 }
 
 /// Clones and handles share the values, whatever their type.
@@ -167,7 +159,7 @@ fn values_of_another_type_are_shared_by_clones() {
         (Ok(1), Ok(i32::MAX))
     );
     assert_eq!(format!("{times:?}"), format!("{clone:?}"));
-    assert_empty(&waits);
+    assert_nothing_waits(&waits);
 }
 
 #[track_caller]
@@ -199,16 +191,16 @@ fn ranks_of_integers_keep_their_order() {
     in_order(&[0, 1, usize::MAX]);
 }
 
-/// A value whose type asks for the waiters of both keys, which takes their shards' locks.
+/// A value whose type asks how many wait, which takes all shards' locks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Asking(u64);
 
-static ASKED: OnceLock<Purgatory<u32, WatermarkWait>> = OnceLock::new();
+static ASKED: OnceLock<Waits<u32>> = OnceLock::new();
 
 impl Asking {
     fn ask(value: u64) -> u64 {
         if let Some(waits) = ASKED.get() {
-            let _ = (waits.waiters(&1), waits.waiters(&2));
+            let _ = waits.len();
         }
         value
     }
@@ -233,55 +225,22 @@ fn mapping_runs_with_nothing_locked() {
     thread::spawn(move || {
         let mut one = asking.wait_for(&1, Asking(5), SECOND);
         let both = [(1, Asking(5)), (2, Asking(6))];
-        let mut quorum = asking.wait_for_all(&both, SECOND);
+        let mut each = asking.wait_for_each(&both, SECOND);
         asking.park(&2, Asking(6), SECOND, drop).unwrap();
         assert_eq!(asking.lowest_waiting(&1), Some(Asking(5)));
-        assert_eq!(asking.advance(&1, Asking(5)), Ok(1));
-        assert_eq!(asking.reset(&1, 1, Asking(4)), Ok(0));
+        assert_eq!(asking.advance(&1, Asking(5)), Ok(2));
+        assert_eq!(asking.begin_epoch_and_keep(&1, 1, Asking(4)), Ok(0));
         assert_eq!(asking.advance_in(&1, 1, Asking(7)), Ok(0));
         assert_eq!(asking.advance(&2, Asking(6)), Ok(2));
         assert_eq!(over(&mut one), Ok(Asking(5)));
-        assert_eq!(over(&mut quorum), Ok(vec![(1, Asking(7)), (2, Asking(6))]));
-        assert_eq!(asking.reset_and_cancel(&1, 2, Asking(3)), Ok(0));
+        assert_eq!(over(&mut each), Ok(vec![(1, Asking(5)), (2, Asking(6))]));
+        assert_eq!(asking.begin_epoch(&1, 2, Asking(3)), Ok(0));
         assert_eq!(asking.value(&1), Some(Asking(3)));
         done.send(()).unwrap();
     });
     assert_eq!(is_done.recv_timeout(60 * SECOND), Ok(()));
     drop(timer);
-    assert_empty(&waits);
-}
-
-/// The mapping runs as the answer of a quorum is made. Its task is woken all the same.
-#[test]
-fn quorum_whose_values_panic_ends_as_panicked() {
-    static PANICS: AtomicBool = AtomicBool::new(false);
-
-    #[derive(Clone, Copy, Debug, PartialEq)]
-    struct Panicking(u64);
-
-    impl WatermarkValue for Panicking {
-        fn to_rank(self) -> u64 {
-            self.0
-        }
-
-        fn from_rank(rank: u64) -> Self {
-            assert!(!PANICS.load(Relaxed), "a mapping panics");
-            Panicking(rank)
-        }
-    }
-
-    let (_timer, waits, panicking) = watermarks();
-    let both = [(1, Panicking(5)), (2, Panicking(5))];
-    let mut quorum = panicking.wait_for_all(&both, SECOND);
-    let task = Woken::task();
-    assert!(task.poll(&mut quorum).is_pending());
-    panicking.advance(&1, Panicking(5)).unwrap();
-    PANICS.store(true, Relaxed);
-    assert_eq!(panicking.remove(&2), 1);
-    assert_eq!(task.times(), 1);
-    assert_eq!(over(&mut quorum), Err(WaitError::Cancelled(Panicked)));
-    assert_eq!(waits.stats().panics, 1);
-    assert_empty(&waits);
+    assert_nothing_waits(&waits);
 }
 
 /// It is noticed before anything is changed.

@@ -11,13 +11,19 @@ use std::{
 };
 
 use loom::thread;
-use purgatory::{CancelReason, Replies, WaitError, WaitFuture, Watermarks, sync::Failpoint};
+use purgatory::{CancelReason, WaitError, WaitFuture, sync::Failpoint};
 
-use super::{MS, by_hand, check, ending};
+use super::{MS, check, ending, replies::replies, watermarks::watermarks};
 
 /// A task that counts how often it is woken.
 #[derive(Default)]
 pub(super) struct Task(AtomicUsize);
+
+impl Task {
+    pub(super) fn woken(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+}
 
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
@@ -54,15 +60,14 @@ pub(super) fn answer<T>(
 #[test]
 fn deliver_against_poll() {
     check(&[Failpoint::PollLeavesNoWaker], || {
-        let (_timer, purgatory) = by_hand();
-        let replies = Replies::over(purgatory);
+        let (_timer, replies) = replies();
         let mut reply = replies.expect(1, MS).unwrap();
         let network = replies.clone();
         let network = thread::spawn(move || network.deliver(&1, 7));
         let polled = poll(&mut reply);
         assert_eq!(network.join().unwrap(), Ok(()));
         assert_eq!(answer(&mut reply, polled), Ok(7));
-        assert!(replies.purgatory().is_empty());
+        assert!(replies.waits().is_empty());
     });
 }
 
@@ -70,8 +75,7 @@ fn deliver_against_poll() {
 #[test]
 fn expiry_against_poll() {
     check(&[Failpoint::PollLeavesNoWaker], || {
-        let (timer, purgatory) = by_hand();
-        let replies: Replies<u8, u8> = Replies::over(purgatory);
+        let (timer, replies) = replies::<u8>();
         let mut reply = replies.expect(1, MS).unwrap();
         let time = thread::spawn(move || timer.advance(MS));
         let polled = poll(&mut reply);
@@ -83,8 +87,7 @@ fn expiry_against_poll() {
 #[test]
 fn fail_all_against_poll() {
     check(&[Failpoint::PollLeavesNoWaker], || {
-        let (_timer, purgatory) = by_hand();
-        let replies: Replies<u8, u8> = Replies::over(purgatory);
+        let (_timer, replies) = replies::<u8>();
         let mut reply = replies.expect(1, MS).unwrap();
         let network = replies.clone();
         let network = thread::spawn(move || network.fail_all("closed"));
@@ -103,8 +106,7 @@ fn fail_all_against_poll() {
 #[test]
 fn two_wakers_against_event() {
     check(&[Failpoint::FirstWakerStays], || {
-        let (_timer, purgatory) = by_hand();
-        let replies = Replies::over(purgatory);
+        let (_timer, replies) = replies();
         let mut reply = replies.expect(1, MS).unwrap();
         assert!(poll(&mut reply).1.is_pending());
         let network = replies.clone();
@@ -119,12 +121,11 @@ fn two_wakers_against_event() {
 #[test]
 fn answer_made_against_shutdown() {
     check(&[Failpoint::EndedIsFoundAgain], || {
-        let (_timer, purgatory) = by_hand();
-        let replies = Replies::over(purgatory);
+        let (_timer, replies) = replies();
         let mut reply = replies.expect(1, MS).unwrap();
         let network = replies.clone();
         let network = thread::spawn(move || network.deliver_with(&1, || 7));
-        let left = replies.purgatory().shutdown(Duration::ZERO);
+        let left = replies.waits().shutdown(Duration::ZERO);
         let polled = poll(&mut reply);
         let expected = if network.join().unwrap() {
             Ok(7)
@@ -132,8 +133,8 @@ fn answer_made_against_shutdown() {
             Err(WaitError::Cancelled(CancelReason::Shutdown))
         };
         assert_eq!(answer(&mut reply, polled), expected);
-        assert!(left.is_nothing() && replies.purgatory().is_empty());
-        let stats = replies.purgatory().stats();
+        assert!(left.is_nothing() && replies.waits().is_empty());
+        let stats = replies.waits().stats();
         assert_eq!(stats.completed + stats.cancelled, 1);
     });
 }
@@ -142,8 +143,7 @@ fn answer_made_against_shutdown() {
 #[test]
 fn purgatory_drop_against_poll() {
     check(&[Failpoint::PollLeavesNoWaker], || {
-        let (_timer, purgatory) = by_hand();
-        let replies: Replies<u8, u8> = Replies::over(purgatory);
+        let (_timer, replies) = replies::<u8>();
         let mut reply = replies.expect(1, MS).unwrap();
         let last = thread::spawn(move || drop(replies));
         let polled = poll(&mut reply);
@@ -156,15 +156,14 @@ fn purgatory_drop_against_poll() {
 #[test]
 fn advance_against_poll() {
     check(&[Failpoint::PollLeavesNoWaker], || {
-        let (_timer, purgatory) = by_hand();
-        let watermarks = Watermarks::over(purgatory);
+        let (_timer, watermarks) = watermarks();
         let mut wait = watermarks.wait_for(&1, 5, MS);
         let leader = watermarks.clone();
         let leader = thread::spawn(move || leader.advance(&1, 7));
         let polled = poll(&mut wait);
         assert_eq!(leader.join().unwrap(), Ok(1));
         assert_eq!(answer(&mut wait, polled), Ok(7));
-        assert!(watermarks.purgatory().is_empty());
+        assert!(watermarks.waits().is_empty());
     });
 }
 
@@ -172,16 +171,15 @@ fn advance_against_poll() {
 #[test]
 fn advance_against_future_drop() {
     check(&[Failpoint::DroppedFutureLeavesOperation], || {
-        let (_timer, purgatory) = by_hand();
-        let watermarks = Watermarks::over(purgatory);
+        let (_timer, watermarks) = watermarks();
         let wait = watermarks.wait_for(&1, 5, MS);
         let never = watermarks.wait_for(&1, 9, MS);
         let leader = watermarks.clone();
         let leader = thread::spawn(move || leader.advance(&1, 7));
         drop((wait, never));
         let completed = leader.join().unwrap().unwrap() as u64;
-        let waits = watermarks.purgatory();
-        assert_eq!((waits.len(), waits.watched()), (0, 0));
+        let waits = watermarks.waits();
+        assert_eq!((waits.len(), waits.keys()), (0, 0));
         let stats = waits.stats();
         assert_eq!(
             (stats.completed, stats.cancelled),

@@ -7,14 +7,15 @@
 
 #![cfg(loom)]
 
-mod advances;
 mod answers;
 mod arguments;
+mod epochs;
 mod monitor;
+mod permits;
 mod reach;
+mod replica_sets;
 mod replies;
 mod shutdown;
-mod turns;
 mod waits;
 mod watermarks;
 
@@ -38,7 +39,7 @@ use loom::{
 };
 use purgatory::{
     BoxedOperation, Builder, CancelReason, DelayedOperation, IntoWatches, Outcome, Purgatory,
-    Reason, RefusedReason, Timeout, Watches,
+    Reason, RefusedReason, Timeout,
     sync::{Failpoint, plant},
     when,
 };
@@ -69,10 +70,6 @@ impl DelayedOperation for Op {
     fn on_complete(self, outcome: Outcome) {
         self.endings.lock().unwrap().push(outcome);
     }
-
-    fn weight(&self) -> u64 {
-        2
-    }
 }
 
 /// One act of a thread.
@@ -80,14 +77,9 @@ impl DelayedOperation for Op {
 enum Act {
     /// Parks an operation that waits for these flags, under these keys.
     Park(&'static [usize], &'static [u8]),
-    /// The same, with threshold watches, or with checked watches.
-    ParkUpTo(&'static [usize], &'static [(u8, u64)]),
-    ParkChecked(&'static [usize], &'static [(u8, u64)]),
-    /// Sets a flag, then signals a key, or signals it for one waiter, or advances its watermark to
-    /// 5.
+    /// Sets a flag, then signals a key, or signals it for one waiter.
     Event(usize, u8),
     EventForOne(usize, u8),
-    Advance(usize, u8),
     /// Sets a flag alone.
     Set(usize),
     /// The event alone.
@@ -119,7 +111,9 @@ impl Setup {
         Setup::with(|builder| builder)
     }
 
-    fn with(build: impl FnOnce(Builder<u8, Op>) -> Builder<u8, Op>) -> Shared {
+    fn with(
+        build: impl FnOnce(Builder<Purgatory<u8, Op>>) -> Builder<Purgatory<u8, Op>>,
+    ) -> Shared {
         let timer = ManualTimer::new();
         let purgatory = build(Purgatory::builder("loom").timer(&timer))
             .build()
@@ -161,10 +155,6 @@ impl Setup {
         let set = |flag: usize| self.flags[flag].store(true, Relaxed);
         match act {
             Act::Park(flags, keys) => self.park(self.op(flags), keys, MS),
-            Act::ParkUpTo(flags, levels) => self.park(self.op(flags), Watches::up_to(levels), MS),
-            Act::ParkChecked(flags, levels) => {
-                self.park(self.op(flags), Watches::up_to(levels).checked(), MS);
-            }
             Act::Event(flag, key) => {
                 set(flag);
                 self.purgatory.check_and_complete(&key);
@@ -172,10 +162,6 @@ impl Setup {
             Act::EventForOne(flag, key) => {
                 set(flag);
                 self.purgatory.check_and_complete_one(&key);
-            }
-            Act::Advance(flag, key) => {
-                set(flag);
-                self.purgatory.complete_up_to(&key, 5);
             }
             Act::Set(flag) => set(flag),
             Act::Signal(key) => _ = self.purgatory.check_and_complete(&key),
@@ -298,7 +284,7 @@ const TWO_SHARDS: &[u8] = &[1, 2];
 const ONE_SHARD: &[u8] = &[1, 3];
 const FIVE: &[u8] = &[1, 2, 3, 4, 5];
 
-/// Both flags are needed; each is set before an event or advance of its own.
+/// Both flags are needed; each is set before an event of its own.
 const BOTH: &[usize] = &[0, 1];
 
 /// An event that falls between check and watch is counted.
@@ -504,25 +490,6 @@ fn permit_against_event() {
             );
         });
     }
-}
-
-/// Two that park at once under a bound on weight that fits one: one is refused.
-#[test]
-fn weight_against_weight() {
-    check(&[], || {
-        let setup = Setup::with(|builder| builder.max_weight(3));
-        let park = |setup: &Setup| {
-            setup
-                .purgatory
-                .try_complete_else_watch(setup.op(&[0]), &[1], MS)
-                .is_ok()
-        };
-        let other = setup.elsewhere(park);
-        let own = park(&setup);
-        assert_ne!(own, other.join().unwrap(), "one of the two fits");
-        assert_eq!(setup.purgatory.stats().weight, 2);
-        setup.alone(&[Time]).assert_ended_once(&[Expired]);
-    });
 }
 
 #[test]

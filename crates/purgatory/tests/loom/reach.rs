@@ -1,9 +1,9 @@
-//! Taking out what is parked, while its keys are signalled or advanced.
+//! Taking out what is parked, while its keys are signalled.
 
 use purgatory::{DelayedOperation, sync::Failpoint};
 
 use super::{
-    Act::{self, Advance, Event, Park, ParkChecked, Time},
+    Act::{self, Event, Park, Time},
     BOTH, ONE_KEY, Setup, TWO_SHARDS, assert_nothing_left, check,
 };
 
@@ -40,10 +40,4 @@ fn take_against_an_event_of_another_key() {
 #[test]
 fn take_against_expiry() {
     taken_or_ended(Park(&[0], ONE_KEY), Time, 1);
-}
-
-/// An advance moves the watch from one list of the key to another.
-#[test]
-fn take_against_an_advance_of_its_key() {
-    taken_or_ended(ParkChecked(BOTH, &[(1, 5)]), Advance(0, 1), 1);
 }

@@ -1,38 +1,51 @@
 //! Replies against everything that may end them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
-use loom::thread;
+use loom::{
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    thread,
+};
 use purgatory::{
-    CancelReason, Expected, Purgatory, RefusedReason, Replies, ReplyScope, RequestId, WaitError,
+    CancelReason, RefusedReason, Replies, ReplyScope, ReplyScopes, RequestId, WaitError, Waits,
     sync::Failpoint,
 };
 use timer_core::ManualTimer;
 
-use super::{MS, by_hand, check, ending};
+use super::{
+    MS,
+    answers::{Task, answer, poll},
+    check, ending,
+};
 
 /// Replies on a manual timer.
-fn replies<V: Send + 'static>() -> (ManualTimer, Replies<u8, V>) {
-    let (timer, purgatory) = by_hand();
-    (timer, Replies::over(purgatory))
+pub(super) fn replies<V: Send + 'static>() -> (ManualTimer, Replies<u8, V>) {
+    let timer = ManualTimer::new();
+    let replies = Replies::builder("loom").timer(&timer).build().unwrap();
+    (timer, replies)
 }
 
-/// A scope of replies on a manual timer, with its purgatory.
-fn scope() -> (
-    ManualTimer,
-    Purgatory<RequestId, Expected<u8>>,
-    ReplyScope<u8>,
-) {
+/// Scopes of one client on a manual timer.
+fn client() -> (ManualTimer, ReplyScopes<u8>) {
     let timer = ManualTimer::new();
-    let waits = Purgatory::builder("loom").timer(&timer).build().unwrap();
-    let scope = Replies::over(waits.clone()).scope();
-    (timer, waits, scope)
+    let client = ReplyScopes::builder("loom").timer(&timer).build().unwrap();
+    (timer, client)
+}
+
+/// A scope on a manual timer, with its waits.
+fn scope() -> (ManualTimer, Waits<RequestId>, ReplyScope<u8>) {
+    let (timer, client) = client();
+    (timer, client.waits(), client.scope())
 }
 
 /// A value is taken, or handed back and the time ran out.
 #[test]
 fn reply_against_its_time() {
-    check(&[Failpoint::EndedStaysListed], || {
+    check(&[Failpoint::HandsOverInTwoHolds], || {
         let (timer, replies) = replies();
         let mut reply = replies.expect(1, MS).unwrap();
         let network = replies.clone();
@@ -43,7 +56,7 @@ fn reply_against_its_time() {
             Err(_) => Err(WaitError::Expired),
         };
         assert_eq!(
-            (ending(&mut reply), replies.purgatory().len()),
+            (ending(&mut reply), replies.waits().len()),
             (Some(expected), 0)
         );
         assert!(replies.expect(1, MS).is_ok());
@@ -55,8 +68,8 @@ fn reply_against_its_time() {
 fn place_of_reply_against_its_answer() {
     check(&[Failpoint::AnsweredKeepsPlace], || {
         let timer = ManualTimer::new();
-        let waits = Purgatory::builder("loom").timer(&timer).max_parked(1);
-        let replies: Replies<u8, u8> = Replies::over(waits.build().unwrap());
+        let replies = Replies::builder("loom").timer(&timer).max_parked(1);
+        let replies: Replies<u8, u8> = replies.build().unwrap();
         let mut reply = replies.expect(1, MS).unwrap();
         let network = replies.clone();
         let network = thread::spawn(move || network.deliver(&1, 7));
@@ -86,7 +99,7 @@ fn reply_against_its_client_that_goes() {
         assert!(got.is_none() || back.is_ok(), "a value was doubled");
         let there = 1 + usize::from(got.is_some()) + usize::from(back.is_err());
         assert_eq!(Arc::strong_count(&value), there, "a value was lost");
-        assert_eq!(replies.purgatory().len(), usize::from(got.is_none()));
+        assert_eq!(replies.waits().len(), usize::from(got.is_none()));
     });
 }
 
@@ -135,7 +148,7 @@ fn expecting_against_shutdown() {
     check(&[Failpoint::ShutdownClosesNoShard], || {
         let (_timer, replies) = replies::<u8>();
         let network = replies.clone();
-        let network = thread::spawn(move || network.purgatory().shutdown(Duration::ZERO));
+        let network = thread::spawn(move || network.waits().shutdown(Duration::ZERO));
         let expected = replies.expect(1, MS);
         network.join().unwrap();
         match expected {
@@ -149,7 +162,7 @@ fn expecting_against_shutdown() {
 }
 
 /// A request that is asked as its scope closes is failed or refused: none waits for a reply that
-/// cannot come.
+/// cannot come, and the close counts what it failed.
 #[test]
 fn closing_scope_against_expect() {
     check(&[Failpoint::ClosedScopeExpects], || {
@@ -157,20 +170,24 @@ fn closing_scope_against_expect() {
         let network = scope.clone();
         let network = thread::spawn(move || network.close("closed"));
         let asked = scope.expect(MS);
-        network.join().unwrap();
+        let failed = network.join().unwrap();
         match asked {
-            Ok((_, mut reply)) => assert!(ending(&mut reply).is_some_and(|ended| ended.is_err())),
-            Err(refused) => assert_eq!(refused, RefusedReason::ScopeClosed),
+            Ok((_, mut reply)) => {
+                let ended = ending(&mut reply).expect("it cannot come");
+                assert!(ended.is_err_and(|error| error.is_shutdown()) && failed == 1);
+            }
+            Err(refused) => assert_eq!((refused, failed), (RefusedReason::ScopeClosed, 0)),
         }
-        assert_eq!((waits.len(), waits.watched(), waits.keys()), (0, 0, 0));
+        assert_eq!((waits.len(), waits.keys()), (0, 0));
     });
 }
 
 /// The set that fails is fixed at one moment: of a scope's requests a later one does not fail
-/// without the earlier, and one that does not fail can have its reply.
+/// without the earlier, and one that does not fail can have its reply. No fault fits: the list is
+/// emptied under one lock.
 #[test]
 fn fail_scope_against_expect() {
-    check(&[Failpoint::FailsWhatCameAfter], || {
+    check(&[], || {
         let (_timer, waits, scope) = scope();
         let (_, mut before) = scope.expect(MS).unwrap();
         let network = scope.clone();
@@ -185,14 +202,14 @@ fn fail_scope_against_expect() {
             failed
         });
         assert!(failed.windows(2).all(|two| two != [false, true]));
-        assert_eq!((waits.len(), waits.watched(), waits.keys()), (0, 0, 0));
+        assert_eq!((waits.len(), waits.keys()), (0, 0));
     });
 }
 
 /// A request has its reply, or fails and hands the reply back as late.
 #[test]
 fn fail_scope_against_deliver() {
-    check(&[Failpoint::HandedOverStaysListed], || {
+    check(&[Failpoint::HandsOverInTwoHolds], || {
         let (_timer, waits, scope) = scope();
         let (number, mut reply) = scope.expect(MS).unwrap();
         let network = scope.clone();
@@ -203,12 +220,12 @@ fn fail_scope_against_deliver() {
             Ok(()) => assert!(failed == 0 && [None, Some(Ok(7))].contains(&ended)),
             Err(late) => assert!(late.is_late() && failed == 1 && ended.is_some()),
         }
-        assert_eq!((waits.len(), waits.watched(), waits.keys()), (0, 0, 0));
+        assert_eq!((waits.len(), waits.keys()), (0, 0));
     });
 }
 
 /// A peer that guesses the number of a request is delivered to it or refused, and the request goes
-/// on. No fault fits: a request that its parker holds is looked at and left under one lock.
+/// on. No fault fits: a request gets its number and its place under one lock.
 #[test]
 fn guessed_reply_against_expect() {
     check(&[], || {
@@ -219,6 +236,228 @@ fn guessed_reply_against_expect() {
         let guessed = network.join().unwrap();
         assert_eq!(scope.deliver(number, 7).is_ok(), !guessed);
         assert_eq!(ending(&mut reply), Some(Ok(if guessed { 6 } else { 7 })));
-        assert_eq!((waits.len(), waits.watched(), waits.keys()), (0, 0, 0));
+        assert_eq!((waits.len(), waits.keys()), (0, 0));
+    });
+}
+
+/// A value is made, while its request goes and another comes under its key: it reaches the one that
+/// it was made for, or none.
+#[test]
+fn made_value_against_next_request() {
+    check(&[Failpoint::MadeValueGoesToKey], || {
+        let (_timer, replies) = replies();
+        let reply = replies.expect(1, MS).unwrap();
+        let network = replies.clone();
+        let made_for = Arc::new(AtomicUsize::new(0));
+        let request = Arc::new(AtomicUsize::new(1));
+        let (noted, asked) = (made_for.clone(), request.clone());
+        let network = thread::spawn(move || {
+            network.deliver_with(&1, || noted.store(asked.load(SeqCst), SeqCst))
+        });
+        drop(reply);
+        request.store(2, SeqCst);
+        let mut next = replies.expect(1, MS).expect("the key is free");
+        let delivered = network.join().unwrap();
+        let got = ending(&mut next).is_some();
+        assert!(!got || made_for.load(SeqCst) == 2, "it was made before");
+        assert!(delivered || !got);
+    });
+}
+
+/// A request moves as its reply comes under the old number: it has the reply, or goes on under the
+/// new one. Its task is woken for either.
+#[test]
+fn reassign_against_deliver() {
+    check(&[Failpoint::HandsOverInTwoHolds], || {
+        let (_timer, client) = client();
+        let [old, new] = [client.scope(), client.scope()];
+        let (number, mut reply) = old.expect(MS).unwrap();
+        let network = old.clone();
+        let network = thread::spawn(move || network.deliver(number, 7).is_ok());
+        let moved = old.reassign(number, &new);
+        let delivered = network.join().unwrap();
+        assert_ne!(delivered, moved.is_ok());
+        if let Ok(number) = moved {
+            assert!(new.deliver(number, 7).is_ok());
+        }
+        assert_eq!(ending(&mut reply), Some(Ok(7)));
+        assert_eq!((client.waits().len(), client.waits().keys()), (0, 0));
+    });
+}
+
+/// A request moves to another shard as its task polls: the task is woken for the reply there.
+#[test]
+fn reassign_against_poll() {
+    check(&[Failpoint::PollStaysBehind], || {
+        let (_timer, client) = client();
+        let [old, new] = [client.scope(), client.scope()];
+        let (number, mut reply) = old.expect(MS).unwrap();
+        let network = thread::spawn(move || {
+            let number = old.reassign(number, &new).unwrap();
+            new.deliver(number, 7).unwrap();
+            (old, new)
+        });
+        let polled = poll(&mut reply);
+        let _scopes = network.join().unwrap();
+        assert_eq!(answer(&mut reply, polled), Ok(7));
+        assert!(client.waits().is_empty());
+    });
+}
+
+/// A future is dropped, or its time runs out, as its request moves: nothing is left in either
+/// shard.
+#[test]
+fn reassign_against_its_end() {
+    for expires in [true, false] {
+        let fault = [Failpoint::DroppedFutureLeavesOperation];
+        let faults: &[Failpoint] = if expires { &[] } else { &fault };
+        check(faults, move || {
+            let (timer, client) = client();
+            let [old, new] = [client.scope(), client.scope()];
+            let (number, reply) = old.expect(MS).unwrap();
+            let (from, to) = (old.clone(), new.clone());
+            let network = thread::spawn(move || from.reassign(number, &to).is_ok());
+            let mut reply = Some(reply);
+            if expires {
+                timer.advance(MS);
+            } else {
+                reply = None;
+            }
+            network.join().unwrap();
+            if let Some(reply) = &mut reply {
+                // Once more, when it moved to a shard that time had passed by.
+                timer.advance(MS);
+                assert_eq!(ending(reply), Some(Err(WaitError::Expired)));
+            }
+            assert_eq!((client.waits().len(), client.waits().keys()), (0, 0));
+            assert_eq!((old.fail_all("none"), new.fail_all("none")), (0, 0));
+        });
+    }
+}
+
+/// Two scopes that exchange requests do not wait for each other, and a failure of all finds each of
+/// them.
+#[test]
+fn reassign_against_fail_all() {
+    check(&[Failpoint::MovedEscapesFailure], || {
+        let (_timer, client) = client();
+        // In the second shard and the first, which a failure visits in the other order.
+        let [new, old] = [client.scope(), client.scope()];
+        let (number, mut reply) = old.expect(MS).unwrap();
+        let all = client.clone();
+        let network = thread::spawn(move || all.fail_all("closed"));
+        let moved = old.reassign(number, &new);
+        let failed = network.join().unwrap();
+        assert_eq!(failed, 1, "{moved:?}");
+        assert!(ending(&mut reply).is_some_and(|ended| ended.is_err()));
+    });
+}
+
+/// Two scopes exchange requests: neither waits for the other's lock for ever. No fault fits: loom
+/// finds a lock that is never had.
+#[test]
+fn reassign_against_reassign() {
+    check(&[], || {
+        let (_timer, client) = client();
+        let [one, other] = [client.scope(), client.scope()];
+        let (first, _first) = one.expect(MS).unwrap();
+        let (second, _second) = other.expect(MS).unwrap();
+        let (from, to) = (other.clone(), one.clone());
+        let network = thread::spawn(move || from.reassign(second, &to));
+        assert_eq!(one.reassign(first, &other), Ok(2));
+        assert_eq!(network.join().unwrap(), Ok(2));
+        assert_eq!(client.waits().len(), 2);
+    });
+}
+
+/// A request moves as the client shuts down: it ends in the one shard or the other.
+#[test]
+fn reassign_against_shutdown() {
+    check(&[Failpoint::ShutdownClosesNoShard], || {
+        let (_timer, client) = client();
+        let [new, old] = [client.scope(), client.scope()];
+        let (number, mut reply) = old.expect(MS).unwrap();
+        let all = client.waits();
+        let network = thread::spawn(move || all.shutdown(Duration::ZERO));
+        let _moved = old.reassign(number, &new);
+        network.join().unwrap();
+        let shutdown = WaitError::Cancelled(CancelReason::Shutdown);
+        assert_eq!(ending(&mut reply), Some(Err(shutdown)));
+    });
+}
+
+/// One confirmation for two requests, against the reply to the second: each has one.
+#[test]
+fn deliver_up_to_against_deliver() {
+    check(&[Failpoint::HandsOverInTwoHolds], || {
+        let (_timer, waits, scope) = scope();
+        let (_, mut first) = scope.expect(MS).unwrap();
+        let (number, mut second) = scope.expect(MS).unwrap();
+        let network = scope.clone();
+        let network = thread::spawn(move || network.deliver(number, 7).is_ok());
+        let confirmed = scope.deliver_up_to(number, 5);
+        let delivered = network.join().unwrap();
+        assert_eq!(confirmed, 2 - usize::from(delivered));
+        let second_has = if delivered { 7 } else { 5 };
+        assert_eq!(
+            (ending(&mut first), ending(&mut second)),
+            (Some(Ok(5)), Some(Ok(second_has)))
+        );
+        assert_eq!((waits.len(), waits.keys()), (0, 0));
+    });
+}
+
+/// A reply that comes as the task polls a stream is yielded, or wakes the task; so is the end that
+/// comes behind it.
+#[test]
+fn stream_against_deliver_and_end() {
+    for ends in [false, true] {
+        check(&[Failpoint::PollLeavesNoWaker], move || {
+            let (_timer, replies) = replies();
+            let mut stream = replies.expect_many(1, 9, MS).unwrap();
+            let network = replies.clone();
+            let network = thread::spawn(move || {
+                network.deliver(&1, 7).unwrap();
+                if ends {
+                    network.fail_all("closed");
+                }
+            });
+            let task = Arc::new(Task::default());
+            let waker = Waker::from(task.clone());
+            let polled = stream.poll_next(&mut Context::from_waker(&waker));
+            network.join().unwrap();
+            if polled.is_pending() {
+                assert!(task.woken() > 0, "it sleeps on");
+            }
+            let mut got: Vec<_> = match polled {
+                Poll::Ready(next) => vec![next],
+                Poll::Pending => Vec::new(),
+            };
+            got.extend((got.len()..2).map_while(|_| ending(&mut stream.next_reply())));
+            assert_eq!(got[0], Some(Ok(7)));
+            assert_eq!(
+                got.get(1).is_some_and(|next| matches!(next, Some(Err(_)))),
+                ends
+            );
+        });
+    }
+}
+
+/// The end of a stream is found while a reply comes before it: the reply is yielded first.
+#[test]
+fn stream_end_against_its_last_replies() {
+    check(&[Failpoint::StreamLooksOnce], || {
+        let (_timer, replies) = replies();
+        let mut stream = replies.expect_many(1, 2, MS).unwrap();
+        let network = replies.clone();
+        let network = thread::spawn(move || {
+            network.deliver(&1, 6).unwrap();
+            network.deliver(&1, 7).unwrap();
+        });
+        let mut got = Vec::new();
+        got.extend(ending(&mut stream.next_reply()));
+        network.join().unwrap();
+        got.extend((got.len()..3).map_while(|_| ending(&mut stream.next_reply())));
+        assert_eq!(got, [Some(Ok(6)), Some(Ok(7)), None]);
     });
 }

@@ -7,6 +7,7 @@ mod effort;
 
 mod model;
 mod oracle;
+mod permits;
+mod replication;
 mod replies;
-mod turns;
 mod watermarks;

@@ -43,7 +43,7 @@ const STEPS_A_CASE: usize = 200;
 
 /// With this many steps every path is taken; there are at least `PATHS` paths.
 const ALL_PATHS: usize = 500_000;
-const PATHS: usize = 72;
+const PATHS: usize = 53;
 
 fn random(seed: u64) -> TestRng {
     let mut bytes = [0; 32];

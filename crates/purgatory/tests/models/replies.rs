@@ -44,6 +44,10 @@ enum Act {
     Deliver(u64),
     /// Delivers to the number of a scope that is so far back from the last.
     DeliverIn(usize, u64),
+    /// Delivers to all numbers of a scope up to the one that is so far back from the last.
+    DeliverUpTo(usize, u64),
+    /// Moves the request with the number of the first scope, so far back, to the second one.
+    Reassign(usize, u64, usize),
     /// A number that the scope never handed out.
     DeliverUnasked(usize, bool),
     /// Makes the value as the acts are done. True if it panics then.
@@ -56,7 +60,6 @@ enum Act {
     /// Drops the future of a request, counted back from the latest.
     Drop(usize),
     Cancel(usize),
-    Complete(usize),
     Reschedule(usize, u64),
     Pass(u64),
 }
@@ -72,6 +75,8 @@ enum Saw {
     /// Not delivered in a scope: true if late.
     Late(bool),
     Failed(usize),
+    Confirmed(usize),
+    Reassigned(Result<u64, RefusedReason>),
     Attempt(EndResult),
     Rescheduled(bool),
 }
@@ -108,7 +113,7 @@ impl Steps {
         let key = self.0.u64(..KEYS);
         let scope = self.0.usize(..SCOPES);
         let back = self.0.usize(..8);
-        match self.0.u8(..20) {
+        match self.0.u8(..22) {
             0..3 => self.expect(depth),
             3..6 => Act::Deliver(key),
             6..9 => Act::DeliverIn(scope, self.0.u64(..4)),
@@ -120,7 +125,8 @@ impl Steps {
             13 => Act::Replace(scope),
             14 | 15 => Act::Drop(back),
             16 => Act::Cancel(back),
-            17 => Act::Complete(back),
+            17 => Act::DeliverUpTo(scope, self.0.u64(..4)),
+            18 | 19 => Act::Reassign(scope, self.0.u64(..4), self.0.usize(..SCOPES)),
             _ => Act::Reschedule(back, self.0.u64(1..20)),
         }
     }
@@ -137,7 +143,7 @@ impl Model {
         let mut random = Rng::with_seed(seed);
         let max = [None, Some(3)][random.usize(..2)];
         Model {
-            world: World::new(max, random.bool()),
+            world: World::new(max),
             reference: Reference::new(max),
             steps: Steps(random),
         }

@@ -22,11 +22,10 @@ use crate::{
 };
 
 /// Faults that such threads come upon soon enough.
-const FAULTS: [&str; 7] = [
+const FAULTS: [&str; 6] = [
     "ParkSkipsVersionCheck",
     "EventLeavesVersion",
     "EventLeavesNoRequest",
-    "MetWatchNotCounted",
     "ExpiryLeavesNoRequest",
     "ExpiryRemovesCheckedOut",
     "ShutdownClosesNoShard",
@@ -39,7 +38,7 @@ const MANY: usize = 132;
 fn by_hand() {
     check(1, &FAULTS, || {
         let world = World::on(ManualTimer::new());
-        park_counted(&world);
+        park_for_levels(&world);
         join(threads(&world));
         world.finish();
     });
@@ -63,7 +62,7 @@ fn with_a_reaper_and_a_worker() {
     check(1, &faults, || {
         let (timer, working) = Working::timer();
         let world = World::on(timer);
-        park_counted(&world);
+        park_for_levels(&world);
         let runs = Arc::new(AtomicU64::new(0));
         let by_task = Arc::new(AtomicU64::new(0));
         let counted = runs.clone();
@@ -115,13 +114,11 @@ fn the_timer_is_shut_down_meanwhile() {
     });
 }
 
-/// Parks two operations that only counting completes.
-fn park_counted<T: Time>(world: &World<T>) {
+/// Parks two operations that wait for levels alone.
+fn park_for_levels<T: Time>(world: &World<T>) {
     for levels in [&[(1, 2), (2, 2), (3, 1)][..], &[(2, 1)]] {
         let mut op = world.op(&[]);
         op.wants.levels = levels.to_vec();
-        op.wants.counted = true;
-        op.blind = true;
         world.park(op, NEVER);
     }
 }
@@ -136,7 +133,6 @@ fn park_many(world: &World) {
         } else {
             vec![(3, 1)]
         };
-        op.wants.counted = number % 4 == 1;
         world.park(op, if number % 8 == 2 { MS.into() } else { NEVER });
     }
 }
@@ -210,7 +206,6 @@ fn park_anything<T: Time>(world: &World<T>) {
     let mut op = world.op(keys[random.gen_range(0..keys.len())]);
     if random.gen_range(0..2) == 0 {
         op.wants.levels = levels[random.gen_range(0..levels.len())].to_vec();
-        op.wants.counted = random.gen_range(0..2) == 0;
     }
     if random.gen_range(0..8) == 0 {
         op.panics_at = Some(random.gen_range(1..4));

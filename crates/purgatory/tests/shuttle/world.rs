@@ -14,7 +14,7 @@ use std::{
 
 use purgatory::{
     CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Purgatory,
-    RefusedReason, Timeout, Watches,
+    RefusedReason, Timeout,
 };
 use shuttle::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -48,22 +48,13 @@ impl Time for SystemTimer {
 pub struct Wants {
     pub keys: Vec<u8>,
     pub levels: Vec<(u8, u64)>,
-    /// True if it waits for the levels alone, whatever the keys' conditions.
-    pub counted: bool,
 }
 
 impl Wants {
-    fn watches(&self) -> Watches<'_, u8> {
-        let watches = Watches::up_to(&self.levels).with_keys(&self.keys);
-        if self.counted {
-            watches
-        } else {
-            watches.checked()
-        }
-    }
-
-    fn has(&self, key: u8) -> bool {
-        self.keys.contains(&key) || self.levels.iter().any(|level| level.0 == key)
+    /// The keys whose events it has to see.
+    fn watched(&self) -> Vec<u8> {
+        let levels = self.levels.iter().map(|level| level.0);
+        self.keys.iter().copied().chain(levels).collect()
     }
 }
 
@@ -71,8 +62,6 @@ impl Wants {
 pub struct Op {
     number: usize,
     pub wants: Wants,
-    /// Its check ignores its conditions and is never true.
-    pub blind: bool,
     /// Its check panics once this condition is true.
     pub panics_at: Option<u8>,
     /// Runs in its callback.
@@ -86,7 +75,7 @@ impl DelayedOperation for Op {
             self.book.pages().operations[self.number].given_up = true;
             self.book.panic();
         }
-        !self.blind && self.book.satisfies(&self.wants)
+        self.book.satisfies(&self.wants)
     }
 
     fn on_complete(mut self, outcome: Outcome) {
@@ -143,7 +132,7 @@ impl Book {
 
     fn satisfies(&self, wants: &Wants) -> bool {
         wants.levels.iter().all(|&level| self.reaches(level))
-            && (wants.counted || wants.keys.iter().all(|&key| self.is_true(key)))
+            && wants.keys.iter().all(|&key| self.is_true(key))
     }
 
     /// A panic without the panic hook, which would take it for the schedule's failure.
@@ -168,7 +157,7 @@ impl Book {
             Outcome::Cancelled(CancelReason::Requested(reason)) => {
                 let reason = reason.as_str();
                 let key = reason.strip_prefix("key ").and_then(|key| key.parse().ok());
-                let by_key = key.is_some_and(|key| op.wants.has(key));
+                let by_key = key.is_some_and(|key| op.wants.watched().contains(&key));
                 begun(reason) && (by_key || reason == format!("cancel {}", op.number))
             }
             _ => false,
@@ -235,7 +224,6 @@ impl<T: Time> World<T> {
                 keys: keys.to_vec(),
                 ..Wants::default()
             },
-            blind: false,
             panics_at: None,
             then: None,
             book: self.book.clone(),
@@ -254,7 +242,7 @@ impl<T: Time> World<T> {
         };
         match self
             .purgatory
-            .try_complete_else_watch(op, wants.watches(), timeout)
+            .try_complete_else_watch(op, &wants.watched(), timeout)
         {
             Ok(ParkResult::Parked(id)) => self.book.pages().parked.push((number, id)),
             Ok(_) => {}
@@ -279,10 +267,10 @@ impl<T: Time> World<T> {
         self.purgatory.check_and_complete(&key);
     }
 
-    /// Advances a level, then completes up to it.
+    /// Advances a level, then signals its key.
     pub fn advance(&self, key: u8, value: u64) {
         self.book.levels[usize::from(key)].fetch_max(value, Relaxed);
-        self.purgatory.complete_up_to(&key, value);
+        self.signal(key);
     }
 
     pub fn begin(&self, call: impl Into<String>) {
@@ -295,15 +283,8 @@ impl<T: Time> World<T> {
         let before = self.parked();
         self.purgatory.cancel_for_key(&key, reason);
         for (number, _) in before {
-            let wants = self.book.pages().operations[number].wants.clone();
-            // A watch that an advance has taken off the key is not found by it.
-            let gone = |level| wants.counted && self.book.reaches(level);
-            let given_up = wants.keys.contains(&key)
-                || wants
-                    .levels
-                    .iter()
-                    .any(|&level| level.0 == key && !gone(level));
-            self.book.pages().operations[number].given_up |= given_up;
+            let lines = &mut self.book.pages().operations[number];
+            lines.given_up |= lines.wants.watched().contains(&key);
         }
     }
 

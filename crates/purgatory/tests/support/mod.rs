@@ -24,7 +24,7 @@ use std::{
 use metrics::{Key, KeyName, Metadata, SharedString, Unit};
 use purgatory::{
     BoxedOperation, Builder, CancelReason, DelayedOperation, IntoWatches, OperationId, Outcome,
-    ParkResult, Purgatory, RefusedReason, Timeout, WatchKey, Watches, when,
+    ParkResult, Purgatory, RefusedReason, Timeout, Waits, WatchKey, Watches, Watermarks, when,
 };
 use timer_core::ManualTimer;
 
@@ -56,7 +56,7 @@ where
 
 /// Does as [`by_hand`] does, with these settings.
 pub fn by_hand_with<K, O>(
-    build: impl FnOnce(Builder<K, O>) -> Builder<K, O>,
+    build: impl FnOnce(Builder<Purgatory<K, O>>) -> Builder<Purgatory<K, O>>,
 ) -> (ManualTimer, Purgatory<K, O>)
 where
     K: WatchKey + Send,
@@ -67,6 +67,31 @@ where
         .build()
         .unwrap();
     (timer, purgatory)
+}
+
+/// Creates watermarks on a manual timer, with their waits for inspection.
+pub fn watermarks<K: WatchKey>() -> (ManualTimer, Waits<K>, Watermarks<K>) {
+    watermarks_with(|builder| builder)
+}
+
+/// Does as [`watermarks`] does, with these settings.
+pub fn watermarks_with<K: WatchKey>(
+    build: impl FnOnce(Builder<Watermarks<K>>) -> Builder<Watermarks<K>>,
+) -> (ManualTimer, Waits<K>, Watermarks<K>) {
+    let timer = ManualTimer::new();
+    let builder = Watermarks::builder("test").timer(&timer);
+    let watermarks = build(builder).build().unwrap();
+    (timer, watermarks.waits(), watermarks)
+}
+
+/// Checks that nothing waits, no key is waited for, and each wait has ended once.
+#[track_caller]
+pub fn assert_nothing_waits<K>(waits: &Waits<K>) {
+    let stats = waits.stats();
+    assert_eq!((waits.len(), waits.keys(), stats.watched), (0, 0, 0));
+    let ended = stats.completed + stats.expired + stats.cancelled;
+    assert_eq!(stats.parked_total, ended);
+    assert_eq!(stats.callbacks_waiting, 0);
 }
 
 /// Parks operations that have to wait.
@@ -129,6 +154,17 @@ where
     assert_eq!(
         stats.parked_total,
         stats.completed + stats.expired + stats.cancelled + stats.taken
+    );
+}
+
+/// Checks that nothing waits in a form, no key has waiters, and each parked wait has ended once.
+#[track_caller]
+pub fn assert_no_waits<K>(waits: &Waits<K>) {
+    assert_eq!((waits.len(), waits.keys()), (0, 0));
+    let stats = waits.stats();
+    assert_eq!(
+        stats.parked_total,
+        stats.completed + stats.expired + stats.cancelled
     );
 }
 

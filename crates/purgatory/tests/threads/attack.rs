@@ -22,12 +22,12 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, WatchKey, Watches, when};
+use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, WatchKey, Watermarks, when};
 use timer_core::{Clock, Executor, Job, SystemTimer, Timer};
 
 use crate::{
     effort::effort,
-    support::{Later, MINUTE, MS, Park, assert_empty, race},
+    support::{Later, MINUTE, MS, Park, assert_empty, assert_no_waits, race},
 };
 
 const THREADS: u64 = 4;
@@ -122,16 +122,9 @@ fn attack_on_thread<K: WatchKey + Send, O: DelayedOperation + Send>(
         let keys: Vec<_> = (0..random.u8(1..=3))
             .map(|_| key(random.u32(..KEYS)))
             .collect();
-        let levels: Vec<_> = keys.iter().map(|key| (key.clone(), number)).collect();
-        let watermarks = random.u8(..3) == 0;
-        let watches = if watermarks {
-            Watches::up_to(&levels)
-        } else {
-            Watches::from(&keys)
-        };
         let operation = operation(books, seed << 32 | number);
         let timeout = MS * random.u32(..20);
-        let park = || purgatory.try_complete_else_watch(operation, watches, timeout);
+        let park = || purgatory.try_complete_else_watch(operation, &keys, timeout);
         if let Ok(parked) = catch_unwind(AssertUnwindSafe(park)) {
             parked.unwrap();
             books.taken();
@@ -142,7 +135,6 @@ fn attack_on_thread<K: WatchKey + Send, O: DelayedOperation + Send>(
             0 => _ = purgatory.cancel_for_key(key, "attacked"),
             1 => _ = purgatory.complete_for_key(key),
             2 => _ = purgatory.check_and_complete_one(key),
-            3 | 4 => _ = purgatory.complete_up_to(key, number),
             _ => _ = purgatory.check_and_complete(key),
         };
         let _ = catch_unwind(AssertUnwindSafe(raise));
@@ -187,6 +179,50 @@ impl Hash for Quarrels {
 #[test]
 fn keys_panic_when_compared() {
     attack(&Purgatory::new("quarrel").unwrap(), Quarrels);
+}
+
+/// Waits for values and raises them on several threads; afterwards each wait that was taken has
+/// ended once.
+fn attack_watermarks<K: WatchKey + Send + Sync>(key: fn(u32) -> K) {
+    let watermarks = Watermarks::new("attacked").unwrap();
+    let books = Books::default();
+    race(THREADS, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        for number in 0..effort(OPERATIONS) {
+            let key = key(random.u32(..KEYS));
+            // A few more than the values get to.
+            let threshold = number + random.u64(..50);
+            let timeout = MS * random.u32(..20);
+            let told = books.clone();
+            let park = || watermarks.park(&key, threshold, timeout, move |_| told.ended());
+            if let Ok(parked) = catch_unwind(AssertUnwindSafe(park)) {
+                parked.unwrap();
+                books.taken();
+            }
+            let how = random.u8(..8);
+            let raise = || match how {
+                0 => _ = watermarks.remove(&key),
+                1 => _ = watermarks.wait_for(&key, threshold, timeout),
+                _ => _ = watermarks.advance(&key, number),
+            };
+            let _ = catch_unwind(AssertUnwindSafe(raise));
+        }
+    });
+    let waits = watermarks.waits();
+    waits.shutdown(Duration::ZERO);
+    books.close(|| ());
+    assert!(waits.shutdown(MINUTE).is_nothing());
+    assert_no_waits(&waits);
+}
+
+#[test]
+fn watermarks_keys_collide() {
+    attack_watermarks(Collides);
+}
+
+#[test]
+fn watermarks_keys_panic_when_compared() {
+    attack_watermarks(Quarrels);
 }
 
 struct Large {

@@ -18,7 +18,7 @@ use std::{
 use crate::support::{
     DROPPED, MINUTE, MS, Op, Park, Probe, TellsWhere, by_hand, by_hand_with, never,
 };
-use purgatory::{BoxedOperation, CancelReason, Outcome, Purgatory, WaitError, Watches, when};
+use purgatory::{BoxedOperation, CancelReason, Outcome, Purgatory, WaitError, when};
 use timer_core::{Executor, Job, SystemTimer, Timer};
 
 /// Parks an operation that parks another when it is cancelled: for ever, were it not for the test.
@@ -29,7 +29,7 @@ fn park_again(purgatory: Purgatory<u32>, parked: Arc<AtomicUsize>) {
             Outcome::Cancelled(CancelReason::Shutdown) => {}
             _ => park_again(inside, parked),
         };
-        purgatory.park(when(|| false, then), Watches::up_to(&[(1, 5)]), MINUTE);
+        purgatory.park(when(|| false, then), &[1], MINUTE);
     }
 }
 
@@ -80,14 +80,14 @@ fn a_waker_may_panic_with_its_condition() {
         assert!(std::mem::take(&mut first), "in a condition");
         None::<()>
     };
-    let mut wait = purgatory.wait(Watches::up_to(&[(1, 5)]), MINUTE, condition);
+    let mut wait = purgatory.wait(&[1], MINUTE, condition);
     let waker = Waker::from(Arc::new(Panics));
     assert!(
         Pin::new(&mut wait)
             .poll(&mut Context::from_waker(&waker))
             .is_pending()
     );
-    assert_eq!(purgatory.complete_up_to(&1, 5), 1);
+    assert_eq!(purgatory.check_and_complete(&1), 0);
     assert_eq!(
         wait.wait_blocking(),
         Err(WaitError::Cancelled(CancelReason::Panicked))

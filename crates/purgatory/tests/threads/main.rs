@@ -9,6 +9,6 @@ mod support;
 mod attack;
 mod contention;
 mod hostile;
+mod permits;
+mod replication;
 mod stress;
-mod turns;
-mod watermarks;

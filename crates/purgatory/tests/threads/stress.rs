@@ -1,5 +1,5 @@
 //! Millions of operations of every kind on a real timer, from four threads over few keys: events,
-//! advances, expiries, cancels and dropped futures race, and the outcomes are counted.
+//! expiries, cancels and dropped futures race, and the outcomes are counted.
 //! `TEST_EFFORT` sets the number: 100 000 without it. `STRESS_SEED` changes them. No test sleeps to
 //! be right.
 
@@ -76,7 +76,7 @@ impl Tally {
 struct Ring {
     purgatory: Purgatory<u32>,
     tally: Arc<Tally>,
-    /// The keys' watermarks, which only advance.
+    /// The keys' values, which only advance.
     values: Arc<[AtomicU64]>,
 }
 
@@ -130,15 +130,8 @@ impl Ring {
                 let until = levels.clone();
                 let at = move |key: u32| values[key as usize].load(SeqCst);
                 let reached = move || until.iter().all(|&(key, threshold)| at(key) >= threshold);
-                let watches = match random.u32(0..3) {
-                    0 => Watches::up_to(&levels).checked(),
-                    1 => Watches::up_to(&levels).with_keys(&keys),
-                    _ => Watches::up_to(&levels),
-                };
-                (
-                    Condition::Value(levels[0].1),
-                    Held::Id(self.park_one(watches, timeout, reached)?),
-                )
+                let id = self.park_one(Watches::keys(&keys), timeout, reached);
+                (Condition::Value(levels[0].1), Held::Id(id?))
             }
             _ => {
                 let condition = move || seen.load(SeqCst).then_some(());
@@ -214,15 +207,12 @@ impl Ring {
 
     fn bring_about(&self, key: u32, condition: &Condition) {
         match condition {
-            Condition::Flag(flag) => {
-                flag.store(true, SeqCst);
-                self.purgatory.check_and_complete(&key);
-            }
+            Condition::Flag(flag) => flag.store(true, SeqCst),
             Condition::Value(value) => {
                 self.values[key as usize].fetch_max(*value, SeqCst);
-                self.purgatory.complete_up_to(&key, *value);
             }
         }
+        self.purgatory.check_and_complete(&key);
     }
 
     fn poll(&self, mut future: WaitFuture<()>) -> Option<WaitFuture<()>> {
@@ -271,7 +261,7 @@ fn every_operation_ends_exactly_once_whatever_races() {
     let builder = Purgatory::builder("stress")
         .timer(&timer)
         .recheck_every(RECHECK);
-    let ring = &Ring::new(builder.max_weight(u64::MAX).build().unwrap());
+    let ring = &Ring::new(builder.build().unwrap());
     ring.purgatory.times(); // counted from here on
     let left = race(THREADS, |seed| ring.race(share, seeds + seed));
     for _ in 0..10 {
@@ -305,7 +295,7 @@ fn every_operation_ends_exactly_once_whatever_races() {
     assert_empty(&ring.purgatory);
     let stats = ring.purgatory.stats();
     let times = ring.purgatory.times();
-    assert_eq!((stats.panics, stats.weight), (0, 0));
+    assert_eq!(stats.panics, 0);
     let timed = [
         &times.completed,
         &times.expired,

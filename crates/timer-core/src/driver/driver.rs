@@ -43,6 +43,8 @@ pub struct Driver {
     /// The settings that the timer was built with.
     pub config: Config,
     pub(crate) clock: Arc<dyn Clock>,
+    /// True if the clock is this crate's, so that no code of the user's runs as it is read.
+    pub has_own_clock: bool,
     pub(crate) reaper: Reaper,
     pub(crate) executors: Executors,
     /// The timer's executor again, when it is the timer's own to close.
@@ -83,6 +85,7 @@ impl Driver {
                 on_panic: PanicHook::default(),
             },
             clock: Arc::new(SystemClock::new()),
+            has_own_clock: true,
             reaper: Reaper {
                 shared: Shared::new(),
                 wake: None,

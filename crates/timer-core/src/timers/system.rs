@@ -142,6 +142,7 @@ impl SystemTimerBuilder {
     /// not wake it. For such a clock use a [`ManualTimer`](crate::ManualTimer).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.driver.clock = Arc::new(clock);
+        self.driver.has_own_clock = false;
         self
     }
 
@@ -253,6 +254,7 @@ impl SystemTimerBuilder {
     #[cfg(feature = "tokio")]
     pub fn tokio(mut self, runtime: tokio::runtime::Handle) -> Self {
         self.driver.clock = Arc::new(crate::driver::tokio::TokioClock::new(runtime.clone()));
+        self.driver.has_own_clock = true;
         self.runtime = Some(runtime.clone());
         self.executor(runtime)
     }

@@ -11,10 +11,10 @@ mod timers;
 mod waits;
 
 use row::{Row, row};
-use waits::{acks_all, operations, park, permits, poll_loop, replies};
+use waits::{acks_all, operations, park, permits, poll_loop, quorum, replies};
 
 /// All rows, in the order of the table.
-pub(crate) const ROWS: [Row; 33] = [
+pub(crate) const ROWS: [Row; 37] = [
     row(
         "idle",
         "How often does a process wake up while 1000 timers are far away?",
@@ -126,6 +126,17 @@ pub(crate) const ROWS: [Row; 33] = [
         "And if another thread advances the high watermark?",
         acks_all::run,
     ),
+    row(
+        "replica-set-3",
+        "What does a report of one of three replicas cost?",
+        quorum::run_reports,
+    ),
+    row(
+        "quorum-2-of-3",
+        "What does a write cost that two of three replicas have to report?",
+        quorum::run,
+    ),
+    row("quorum-all-of-8", "And all of eight?", quorum::run),
     row(
         "replies-1t",
         "What does it cost to await the reply to a request?",

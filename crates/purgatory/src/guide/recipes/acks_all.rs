@@ -1,62 +1,76 @@
-//! Produces of one partition that are answered once every in-sync replica has their record. A
-//! replica may fall out while they wait: then the others suffice.
-//!
-//! It does not do all that a broker needs. A produce waits for the replicas that are in sync as it
-//! parks, so one that joins later is not waited for. There is no floor: once all others have fallen
-//! out, the leader alone answers. And a produce belongs to no epoch: after a change of the leader
-//! the values of the next epoch answer it, too.
+//! Produces of one partition that are answered once every in-sync replica has their record. The
+//! set changes while they wait, and so does the leader.
 
-use std::{sync::Mutex, time::Duration};
+use std::time::Duration;
 
-use purgatory::{RefusedReason, WaitFuture, Watermarks};
+use purgatory::{ReplicaError, ReplicaSets, Rule, WaitFuture};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
+const LAG_MAX: Duration = Duration::from_secs(10); // replica.lag.time.max.ms
+const MIN_IN_SYNC: usize = 2; // min.insync.replicas
 
 pub type Replica = &'static str;
 
 pub struct Partition {
-    pub in_sync: Mutex<Vec<Replica>>,
-    pub log_ends: Watermarks<Replica>, // how far each replica has come
+    pub logs: ReplicaSets<(), Replica>, // the log end of each replica that is in sync
 }
 
 impl Partition {
-    /// A future of the replicas that have the record at this offset: all that are in sync.
-    pub fn produce(&self, required_offset: u64) -> WaitFuture<Vec<(Replica, u64)>> {
-        // Parked under the lock: a replica falls out before, or is one that this produce waits for.
-        let in_sync = self.in_sync.lock().unwrap();
-        let replicas: Vec<_> = in_sync
-            .iter()
-            .map(|&replica| (replica, required_offset))
-            .collect();
-        self.log_ends.wait_for_all(&replicas, TIMEOUT)
+    /// A leader begins its epoch, with the log ends that it knows. The produces of the last leader
+    /// are cancelled.
+    pub fn lead(&self, epoch: u64, in_sync: &[(Replica, u64)]) -> Result<usize, ReplicaError> {
+        let in_sync = in_sync.iter().copied();
+        self.logs
+            .set(&(), epoch, in_sync, Rule::all().floor(MIN_IN_SYNC))
     }
 
-    /// A replica has come this far. Returns how many produces that answered.
-    pub fn fetched(&self, replica: Replica, offset: u64) -> Result<usize, RefusedReason> {
-        self.log_ends.advance(&replica, offset)
+    /// A future of the high watermark, ready once that passes the record of this epoch.
+    pub fn produce(&self, epoch: u64, required_offset: u64) -> WaitFuture<u64> {
+        self.logs.wait_for_in(&(), epoch, required_offset, TIMEOUT)
     }
 
-    /// A replica has fallen behind. Returns how many produces waited for it alone.
-    pub fn falls_out(&self, replica: Replica) -> usize {
-        self.in_sync
-            .lock()
-            .unwrap()
-            .retain(|other| *other != replica);
-        self.log_ends.remove(&replica)
+    /// A replica has come this far. One that is not in sync joins as soon as it has caught up.
+    pub fn fetched(&self, replica: Replica, offset: u64) -> Result<usize, ReplicaError> {
+        match self.logs.report(&(), &replica, offset) {
+            Err(ReplicaError::NoMember) => match self.logs.join(&(), replica, offset) {
+                Err(ReplicaError::Behind { .. }) => Ok(0), // it goes on catching up
+                joined => joined,
+            },
+            // It has lost what it had: it holds the others up until it leaves.
+            Err(ReplicaError::Behind { .. }) => self.logs.leave(&(), &replica),
+            reported => reported,
+        }
+    }
+
+    /// Takes replicas out of the set that have lagged for too long. Call it at each half of the
+    /// limit.
+    pub fn shrink(&self) -> Result<usize, ReplicaError> {
+        let mut answered = 0;
+        for lagging in self.logs.lagging(&()) {
+            if lagging.at_least >= LAG_MAX {
+                answered += self.logs.leave(&(), &lagging.member)?;
+            }
+        }
+        Ok(answered)
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let orders = Partition {
-        in_sync: Mutex::new(vec!["leader", "a", "b"]),
-        log_ends: Watermarks::new("orders-0")?,
+        logs: ReplicaSets::new("orders-0")?,
     };
-    let [first, second] = [1, 2].map(|offset| orders.produce(offset));
+    orders.lead(1, &[("leader", 0), ("a", 0), ("b", 0)])?;
+    let [first, second] = [1, 2].map(|offset| orders.produce(1, offset));
     orders.fetched("leader", 2)?;
     orders.fetched("a", 2)?;
     assert_eq!(orders.fetched("b", 1)?, 1);
-    assert_eq!(first.wait_blocking()?, [("leader", 2), ("a", 2), ("b", 1)]);
-    assert_eq!(orders.falls_out("b"), 1); // the second produce needs it no more
-    assert_eq!(second.wait_blocking()?, [("leader", 2), ("a", 2)]);
+    assert_eq!(first.wait_blocking(), Ok(1));
+    // "b" has lost its disk: the others suffice, and it comes back once it has all.
+    assert_eq!(orders.fetched("b", 0)?, 1);
+    assert_eq!(second.wait_blocking(), Ok(2));
+    assert_eq!(orders.fetched("b", 1)?, 0);
+    assert_eq!(orders.logs.members(&()).len(), 2);
+    orders.fetched("b", 2)?;
+    assert_eq!(orders.logs.members(&()).len(), 3);
     Ok(())
 }

@@ -14,12 +14,13 @@ impl Topics {
     /// Makes a topic, under an epoch above those before. Fetches of an older topic of this name are
     /// cancelled; returns how many.
     pub fn create(&self, name: &str, epoch: u64) -> Result<usize, RefusedReason> {
-        self.ends.reset_and_cancel(name, epoch, 0)
+        self.ends.begin_epoch(name, epoch, 0)
     }
 
-    /// Begins the epoch of a new leader, whose log ends here. Fetches for more wait on.
+    /// Begins the epoch of a new leader, whose log ends here. Fetches for more wait on: they take
+    /// whatever record comes to be there. (A produce does not: see `acks_all`.)
     pub fn lead(&self, name: &str, epoch: u64, end: u64) -> Result<usize, RefusedReason> {
-        self.ends.reset(name, epoch, end)
+        self.ends.begin_epoch_and_keep(name, epoch, end)
     }
 
     /// Cancels the fetches of the topic; returns how many.

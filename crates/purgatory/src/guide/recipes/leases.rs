@@ -1,64 +1,66 @@
-//! Leases on shards: one holder at a time, first come, first served.
+//! Leases on shards: one holder at a time, first come, first served. A holder that stalls loses its
+//! lease, and the store refuses what it writes late.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Mutex, time::Duration};
 
-use purgatory::{Purgatory, WaitFuture};
+use purgatory::{Lease, Permits, WaitFuture};
 
-const TIMEOUT: Duration = Duration::from_secs(5);
+const TIME_TO_LIVE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]
 pub struct Leases {
-    pub free: Arc<Mutex<HashSet<u32>>>,
-    pub waits: Purgatory<u32>,
-}
-
-/// Returned on drop.
-pub struct Lease {
-    leases: Leases,
-    pub shard: u32,
+    pub shards: Permits<u32>,
 }
 
 impl Leases {
-    /// Once `waits` is shut down, a lease that is free is still given out, and no client waits.
-    pub fn acquire(&self, shard: u32) -> WaitFuture<Lease> {
-        let leases = self.clone();
-        let lease = move || leases.try_acquire(shard);
-        self.waits.wait_in_turn(&shard, TIMEOUT, lease)
-    }
-
-    fn try_acquire(&self, shard: u32) -> Option<Lease> {
-        let was_free = self.free.lock().unwrap().remove(&shard);
-        if !was_free {
-            return None;
-        }
-        let leases = self.clone();
-        Some(Lease { leases, shard })
+    /// The holder renews its lease well before the time to live is over, and stops its work once
+    /// `lost()` is ready. Dropped, the lease is the next client's.
+    pub fn acquire(&self, shard: u32) -> WaitFuture<Lease<u32>> {
+        self.shards.lease_for(&shard, 1, TIME_TO_LIVE, TIMEOUT)
     }
 }
 
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.leases.free.lock().unwrap().insert(self.shard);
-        self.leases.waits.check_and_complete_one(&self.shard);
+/// The text of each shard, with the fencing number of its last writer.
+#[derive(Default)]
+pub struct Store {
+    shards: Mutex<HashMap<u32, (u64, String)>>,
+}
+
+impl Store {
+    /// Writes, unless a later holder has written. Returns whether it did.
+    pub fn write(&self, shard: u32, fencing: u64, text: &str) -> bool {
+        let mut shards = self.shards.lock().unwrap();
+        let (last, stored) = shards.entry(shard).or_default();
+        if fencing < *last {
+            return false; // the writer's lease was lost
+        }
+        *last = fencing;
+        *stored = text.to_owned();
+        true
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let free = Arc::new(Mutex::new([7].into()));
+    use purgatory::timer_core::ManualTimer;
+
+    let timer = ManualTimer::new();
+    let builder = Permits::keyed_builder("leases").timer(&timer);
     let leases = Leases {
-        free,
-        waits: Purgatory::new("leases")?,
+        shards: builder.build()?,
     };
+    let store = Store::default();
     let first = leases.acquire(7).wait_blocking()?;
-    let second = leases.acquire(7);
-    let third = leases.acquire(7);
-    drop(first); // the second has it now ...
-    assert_eq!(leases.waits.waiters(&7), 1);
-    drop(second); // ... and, as its client has gone, the third
-    assert_eq!(third.wait_blocking()?.shard, 7);
+    let [second, third] = [(); 2].map(|()| leases.acquire(7));
+    assert!(store.write(7, first.fencing(), "of the first"));
+
+    timer.advance(TIME_TO_LIVE); // the first holder stalls, and the second has the lease ...
+    let second = second.wait_blocking()?;
+    assert!(store.write(7, second.fencing(), "of the second"));
+    assert!(!store.write(7, first.fencing(), "late"));
+    assert!(first.is_lost() && second.renew(TIME_TO_LIVE));
+
+    drop(second); // ... and returns it
+    assert!(!third.wait_blocking()?.is_lost());
     Ok(())
 }

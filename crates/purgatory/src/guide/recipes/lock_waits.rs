@@ -1,84 +1,151 @@
-//! Transactions that wait for the lock of a row: one is updated, removed or ended with a chain.
+//! Transactions that wait for the lock of a row: listed with the holder, or ended with a chain.
 
-use std::sync::mpsc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use purgatory::{DelayedOperation, EndResult, OperationId, Outcome, Purgatory, Reason};
+use purgatory::{EndResult, OperationId, Permit, Permits, Reason, WaitError};
 
 /// The transactions of a deadlock, each waiting for the next.
 pub struct Deadlock(pub Vec<u64>);
 
-pub struct Waiter {
-    pub transaction: u64,
-    pub holder: u64,
-    pub client: mpsc::Sender<Outcome>,
+#[derive(Clone)]
+pub struct RowLocks {
+    /// One permit for each row. Rows that nobody locks are not in it.
+    pub rows: Permits<&'static str>,
+    transactions: Arc<Mutex<Transactions>>,
 }
 
-impl DelayedOperation for Waiter {
-    fn try_complete(&mut self) -> bool {
-        false // a call gives it the lock
-    }
-
-    fn on_complete(self, outcome: Outcome) {
-        let _ = self.client.send(outcome); // the client may have gone
-    }
+#[derive(Default)]
+struct Transactions {
+    holders: HashMap<&'static str, u64>,
+    waiting: HashMap<OperationId, u64>,
 }
 
-pub type LockWaits = Purgatory<&'static str, Waiter>;
-
-/// Another transaction has the lock now. False: the waiter has ended.
-pub fn update(waits: &LockWaits, waiter: OperationId, holder: u64) -> bool {
-    let update = |waiter: &mut Waiter| waiter.holder = holder;
-    waits.with(waiter, update).parked().is_some()
+/// The lock of a row, released on drop.
+pub struct RowLock {
+    locks: RowLocks,
+    row: &'static str,
+    /// Dropped last: the next holder finds the name of this one gone.
+    _permit: Permit<&'static str>,
 }
 
-/// Ends a waiter with the chain that it closes; its client finds the chain in the outcome.
-pub fn end_deadlock(waits: &LockWaits, waiter: OperationId, chain: Vec<u64>) -> EndResult {
-    waits.cancel(waiter, Reason::with("deadlock", Deadlock(chain)))
+/// A transaction that is listed as waiting, until this is dropped.
+struct Listed {
+    locks: RowLocks,
+    waiter: OperationId,
 }
 
-/// Lists each row with the transaction that waits and the one that it waits for.
-pub fn dump(waits: &LockWaits) -> Vec<(&'static str, u64, u64)> {
-    let mut dump = Vec::with_capacity(waits.len());
-    waits.for_each(|_id, rows, waiter| {
-        if let (Some(row), Some(waiter)) = (rows.first(), waiter) {
-            dump.push((*row, waiter.transaction, waiter.holder));
+impl RowLocks {
+    pub fn new(rows: Permits<&'static str>) -> Self {
+        RowLocks {
+            rows,
+            transactions: Arc::default(),
         }
-    });
-    dump
+    }
+
+    /// Locks a row for a transaction. This call takes the place in line, not the first poll.
+    pub fn lock(
+        &self,
+        row: &'static str,
+        transaction: u64,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<RowLock, WaitError>> + use<> {
+        let locks = self.clone();
+        let permit = locks.rows.acquire_for(&row, 1, timeout);
+        let listed = permit.id().map(|waiter| locks.list(waiter, transaction));
+        async move {
+            let _permit = permit.await?;
+            drop(listed);
+            let mut transactions = locks.transactions.lock().unwrap();
+            transactions.holders.insert(row, transaction);
+            drop(transactions);
+            Ok(RowLock {
+                locks,
+                row,
+                _permit,
+            })
+        }
+    }
+
+    fn list(&self, waiter: OperationId, transaction: u64) -> Listed {
+        let mut transactions = self.transactions.lock().unwrap();
+        transactions.waiting.insert(waiter, transaction);
+        Listed {
+            locks: self.clone(),
+            waiter,
+        }
+    }
+
+    /// Lists each row with the transaction that waits and the one that it waits for, oldest first.
+    pub fn dump(&self) -> Vec<(&'static str, u64, Option<u64>)> {
+        let oldest = self.rows.waits().snapshot(usize::MAX).oldest;
+        let transactions = self.transactions.lock().unwrap();
+        let mut dump = Vec::with_capacity(oldest.len());
+        for wait in oldest {
+            if let Some(&transaction) = transactions.waiting.get(&wait.id) {
+                let row = wait.keys[0];
+                dump.push((row, transaction, transactions.holders.get(row).copied()));
+            }
+        }
+        dump
+    }
+
+    /// Ends the wait of a transaction with the chain that it closes; its client finds the chain in
+    /// the error.
+    pub fn end_deadlock(&self, transaction: u64, chain: Vec<u64>) -> EndResult {
+        // Its wait, by the name of the transaction.
+        let transactions = self.transactions.lock().unwrap();
+        let mut waiting = transactions.waiting.iter();
+        let waiter = waiting.find_map(|(id, &of)| (of == transaction).then_some(*id));
+        drop(transactions);
+        let Some(waiter) = waiter else {
+            return EndResult::Gone;
+        };
+        // The chain is its client's error.
+        let chain = Reason::with("deadlock", Deadlock(chain));
+        self.rows.waits().cancel(waiter, chain)
+    }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let waits = LockWaits::new("lock waits")?;
-    let (client, outcomes) = mpsc::channel();
-    let mut parked = Vec::new();
-    for transaction in [2, 3] {
-        let waiter = Waiter {
-            transaction,
-            holder: 1,
-            client: client.clone(),
-        };
-        let timeout = std::time::Duration::from_secs(3);
-        parked.extend(
-            waits
-                .try_complete_else_watch(waiter, &["row"], timeout)?
-                .id(),
-        );
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let mut transactions = self.locks.transactions.lock().unwrap();
+        transactions.waiting.remove(&self.waiter);
     }
-    assert!(update(&waits, parked[1], 2));
-    let mut listed = dump(&waits);
-    listed.sort_unstable();
-    assert_eq!(listed, [("row", 2, 1), ("row", 3, 2)]);
+}
 
-    assert_eq!(
-        end_deadlock(&waits, parked[1], vec![3, 2, 3]),
-        EndResult::Ended
-    );
-    let Outcome::Cancelled(reason) = outcomes.recv()? else {
+impl Drop for RowLock {
+    fn drop(&mut self) {
+        let mut transactions = self.locks.transactions.lock().unwrap();
+        transactions.holders.remove(self.row);
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // The first has the lock, and two wait.
+    let locks = RowLocks::new(Permits::keyed("row locks", 1)?);
+    let timeout = Duration::from_secs(3);
+    let held = locks.lock("row", 1, timeout).await?;
+    let second = locks.lock("row", 2, timeout);
+    let third = locks.lock("row", 3, timeout);
+    assert_eq!(locks.dump(), [("row", 2, Some(1)), ("row", 3, Some(1))]);
+
+    // The third closes a circle.
+    assert_eq!(locks.end_deadlock(3, vec![3, 1, 3]), EndResult::Ended);
+    let Err(WaitError::Cancelled(reason)) = third.await else {
         panic!("it was cancelled")
     };
-    assert_eq!(reason.value::<Deadlock>().unwrap().0, [3, 2, 3]);
+    assert_eq!(reason.value::<Deadlock>().unwrap().0, [3, 1, 3]);
 
-    let removed = waits.take(parked[0]).parked().unwrap(); // and this thread answers it
-    assert_eq!((removed.transaction, waits.len()), (2, 0));
+    // The second is next, and nothing of the row stays.
+    drop(held);
+    let second = second.await?;
+    assert!(locks.dump().is_empty());
+    drop(second);
+    assert_eq!(locks.rows.waits().keys(), 0);
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{Purgatory, WaitError, Watches};
+use purgatory::{Purgatory, WaitError};
 
 pub struct Logs {
     pub ends: Arc<Vec<AtomicU64>>, // in bytes, by partition
@@ -24,13 +24,8 @@ impl Logs {
         min_bytes: u64,
         max_wait: Duration,
     ) -> impl Future<Output = Result<u64, WaitError>> + use<> {
-        // A partition is watched from its first new byte on: any of them may be the last needed.
-        let next_bytes: Vec<(usize, u64)> = positions
-            .iter()
-            .map(|position| position.saturating_add(1))
-            .enumerate()
-            .collect();
-        let watches = Watches::up_to(&next_bytes).checked();
+        // Each partition is watched: any of them may bring the last byte needed.
+        let partitions: Vec<usize> = (0..positions.len()).collect();
 
         let ends = self.ends.clone();
         let positions = positions.to_vec();
@@ -38,7 +33,7 @@ impl Logs {
         let bytes_now = bytes.clone();
         let enough = move || Some(bytes()).filter(|&bytes| bytes >= min_bytes);
 
-        let wait = self.fetches.wait(watches, max_wait, enough);
+        let wait = self.fetches.wait(&partitions, max_wait, enough);
         async move {
             match wait.await {
                 Err(WaitError::Expired) => Ok(bytes_now()),
@@ -48,8 +43,8 @@ impl Logs {
     }
 
     pub fn append(&self, partition: usize, bytes: u64) -> usize {
-        let end = self.ends[partition].fetch_add(bytes, SeqCst) + bytes; // the condition first ...
-        self.fetches.complete_up_to(&partition, end) // ... then its event
+        self.ends[partition].fetch_add(bytes, SeqCst); // the condition first ...
+        self.fetches.check_and_complete(&partition) // ... then its event
     }
 }
 
@@ -69,7 +64,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         fetches: Purgatory::new("fetch")?,
     };
     let bytes = logs.fetch(&[100, 40], 64, Duration::from_secs(30));
-    assert_eq!(logs.append(0, 50), 0); // checked: 50 of 64
+    assert_eq!(logs.append(0, 50), 0); // 50 of 64
     assert_eq!(logs.append(1, 14), 1);
     assert_eq!(bytes.await, Ok(64));
     Ok(())

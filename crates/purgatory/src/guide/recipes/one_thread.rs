@@ -3,7 +3,7 @@
 use std::{cell::Cell, rc::Rc, time::Duration};
 
 use purgatory::timer_core::{BuildError, Clock, ManualTimer};
-use purgatory::{Outcome, ParkResult, Purgatory, RefusedReason, Watches, when};
+use purgatory::{Outcome, ParkResult, Purgatory, RefusedReason, when};
 use send_wrapper::SendWrapper;
 
 pub struct Log {
@@ -44,16 +44,15 @@ impl Log {
             move || end.get() >= offset,
             move |outcome| answer.take()(outcome),
         );
-        let until = [("log", offset)];
-        let parked =
-            self.fetches
-                .try_complete_else_watch(fetch, Watches::up_to(&until), timeout)?;
+        let parked = self
+            .fetches
+            .try_complete_else_watch(fetch, &["log"], timeout)?;
         Ok(parked)
     }
 
     pub fn append(&self) -> usize {
         self.end.set(self.end.get() + 1); // the condition first ...
-        self.fetches.complete_up_to(&"log", self.end.get()) // ... then its event
+        self.fetches.check_and_complete(&"log") // ... then its event
     }
 }
 

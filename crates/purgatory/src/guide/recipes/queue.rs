@@ -1,60 +1,72 @@
 //! A queue whose jobs go to one worker each, and back if that worker goes without doing them.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use purgatory::{Monitor, WaitFuture};
+use purgatory::{Permit, Permits, WaitError};
 
+/// A permit for each job: a worker that has one finds a job.
 #[derive(Clone)]
 pub struct Queue {
-    pub jobs: Monitor<(), VecDeque<String>>,
+    pub jobs: Arc<Mutex<VecDeque<String>>>,
+    pub permits: Permits,
 }
 
 /// A job for one worker. Dropped undone, it is returned to the front of the queue.
 pub struct Job {
-    queue: Queue,
+    jobs: Arc<Mutex<VecDeque<String>>>,
     text: Option<String>,
+    /// Returned after the job was.
+    permit: Option<Permit>,
 }
 
 impl Queue {
     pub fn push(&self, text: String) {
-        // One job more: for one worker.
-        self.jobs.update_one(&(), |jobs| jobs.push_back(text));
+        self.jobs.lock().unwrap().push_back(text);
+        self.permits.add(1); // one job more: for the worker that came first
     }
 
-    pub fn take(&self, max_wait: Duration) -> WaitFuture<Job> {
-        let queue = self.clone();
-        let next = move |jobs: &mut VecDeque<String>| {
-            let text = Some(jobs.pop_front()?);
-            let queue = queue.clone();
-            Some(Job { queue, text })
-        };
-        self.jobs.wait_in_turn(&(), max_wait, next)
+    /// This call takes the place in line, not the first poll.
+    pub fn take(&self, max_wait: Duration) -> impl Future<Output = Result<Job, WaitError>> + use<> {
+        let permit = self.permits.acquire(1, max_wait);
+        let jobs = self.jobs.clone();
+        async move {
+            let permit = Some(permit.await?);
+            let text = jobs.lock().unwrap().pop_front();
+            Ok(Job { jobs, text, permit })
+        }
     }
 }
 
 impl Job {
     pub fn done(mut self) -> String {
-        self.text.take().unwrap()
+        if let Some(permit) = self.permit.take() {
+            permit.forget(); // one job less
+        }
+        self.text.take().expect("a permit, a job")
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
         if let Some(text) = self.text.take() {
-            self.queue
-                .jobs
-                .update_one(&(), |jobs| jobs.push_front(text));
+            self.jobs.lock().unwrap().push_front(text);
         }
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let queue = Queue {
-        jobs: Monitor::new("jobs", VecDeque::new())?,
+        jobs: Arc::default(),
+        permits: Permits::new("jobs", 0)?,
     };
     let [first, second] = [(); 2].map(|()| queue.take(Duration::from_secs(30)));
     queue.push("a job".to_owned());
     drop(first); // this worker has gone, and the job was its own
-    assert_eq!(second.wait_blocking()?.done(), "a job");
+    assert_eq!(second.await?.done(), "a job");
     Ok(())
 }

@@ -1,44 +1,50 @@
-//! Writes that are committed when a majority of `N` replicas has them.
+//! Writes that are committed when a majority of the replicas has them.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering::SeqCst},
-    time::Duration,
-};
+use std::time::Duration;
 
-use purgatory::{RefusedReason, WaitFuture, Watermarks};
+use purgatory::{ReplicaError, ReplicaSets, Rule, WaitFuture};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-pub struct Replicas<const N: usize> {
-    pub indices: [AtomicU64; N], // how far each replica has come
-    pub committed: Watermarks<()>,
+pub struct Replicas {
+    pub indices: ReplicaSets<(), usize>, // how far each replica has come
 }
 
-impl<const N: usize> Replicas<N> {
-    /// A future of the committed index, once that is at least `index`.
-    pub fn committed(&self, index: u64) -> WaitFuture<u64> {
-        self.committed.wait_for(&(), index, TIMEOUT)
+impl Replicas {
+    /// A leader begins its term with these replicas, whose logs end here as far as it knows. Entries
+    /// of earlier terms are committed with the first one of its own.
+    pub fn lead(&self, term: u64, ends: &[u64]) -> Result<usize, ReplicaError> {
+        let replicas = ends.iter().copied().enumerate();
+        self.indices.set(&(), term, replicas, Rule::majority())
     }
 
-    pub fn acknowledge(&self, replica: usize, index: u64) -> Result<usize, RefusedReason> {
-        self.indices[replica].fetch_max(index, SeqCst);
-        let mut indices = self.indices.each_ref().map(|index| index.load(SeqCst));
-        indices.sort_unstable();
-        // A majority has come at least as far as the median, the lower one of an even number.
-        self.committed.advance(&(), indices[(N - 1) / 2])
+    /// A future of the committed index, once that is at least `index`, an entry of this term.
+    pub fn committed(&self, term: u64, index: u64) -> WaitFuture<u64> {
+        self.indices.wait_for_in(&(), term, index, TIMEOUT)
+    }
+
+    pub fn acknowledge(
+        &self,
+        term: u64,
+        replica: usize,
+        index: u64,
+    ) -> Result<usize, ReplicaError> {
+        self.indices.report_in(&(), term, &replica, index)
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let committed = Watermarks::new("committed")?;
     let replicas = Replicas {
-        indices: [5, 0, 0].map(AtomicU64::new),
-        committed,
+        indices: ReplicaSets::new("committed")?,
     };
-    let write = replicas.committed(5); // the leader has written it
-    assert_eq!(replicas.acknowledge(1, 3)?, 0); // 3 is committed
-    assert_eq!(replicas.acknowledge(2, 6)?, 1); // 5 is
-    assert_eq!(replicas.acknowledge(1, 2)?, 0); // late
+    replicas.lead(1, &[0, 0, 0])?;
+    let write = replicas.committed(1, 5);
+    assert_eq!(replicas.acknowledge(1, 0, 5)?, 0); // the leader has written it
+    assert_eq!(replicas.acknowledge(1, 1, 3)?, 0); // 3 is committed
+    assert_eq!(replicas.acknowledge(1, 2, 6)?, 1); // 5 is
     assert_eq!(write.wait_blocking(), Ok(5));
+    replicas.lead(2, &[0, 6, 0])?;
+    assert!(replicas.acknowledge(1, 0, 7).is_err()); // late
+    assert_eq!(replicas.indices.watermark(&()), Some(5)); // it stays committed
     Ok(())
 }

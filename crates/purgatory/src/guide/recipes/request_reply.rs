@@ -7,7 +7,7 @@ use purgatory::{ReplyScope, Undelivered};
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct Connection {
-    /// A scope of the client's `Replies`, which all connections share.
+    /// A scope of the client's `ReplyScopes`, which all connections share.
     pub requests: ReplyScope<String>,
 }
 
@@ -35,12 +35,12 @@ impl Connection {
     }
 }
 
-use purgatory::{Purgatory, Replies, timer_core::ManualTimer};
+use purgatory::{ReplyScopes, timer_core::ManualTimer};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let timer = ManualTimer::new(); // in a program: a SystemTimer
-    let replies = Replies::over(Purgatory::builder("replies").timer(&timer).build()?);
+    let replies = ReplyScopes::builder("client").timer(&timer).build()?;
     let connection = Connection {
         requests: replies.scope(),
     };

@@ -23,15 +23,12 @@ impl Throttle {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    use purgatory::{
-        Purgatory,
-        timer_core::{ManualTimer, Timer},
-    };
+    use purgatory::timer_core::{ManualTimer, Timer};
 
     let timer = ManualTimer::new();
-    let waits = Purgatory::builder("throttled").timer(&timer).build()?;
+    let builder = Permits::builder("throttled").timer(&timer);
     let throttle = Throttle {
-        permits: Permits::over(waits, 0),
+        permits: builder.limit(0).build()?,
     };
     let clients = [(); 5].map(|()| throttle.admit(Duration::from_secs(30)));
     // Two of the five clients are let in each 100 ms.
@@ -39,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let released = throttle.clone();
     let releasing = timer.schedule_at_fixed_rate(every, every, move || released.release(2))?;
     timer.advance(Duration::from_millis(250));
-    assert_eq!(throttle.permits.purgatory().len(), 1);
+    assert_eq!(throttle.permits.waits().len(), 1);
     timer.advance(Duration::from_millis(50));
     for client in clients {
         client.wait_blocking()?.forget();

@@ -1,8 +1,6 @@
 //! Quorum writes, and topics that are made again.
 
-use std::sync::atomic::AtomicU64;
-
-use purgatory::{RefusedReason, WaitError, Watermarks};
+use purgatory::{RefusedReason, ReplicaError, ReplicaSets, WaitError, Watermarks};
 
 use super::{
     guide::{epochs::Topics, quorum_write::Replicas},
@@ -10,12 +8,14 @@ use super::{
 };
 use crate::support::requested;
 
-fn replicas<const N: usize>() -> Replicas<N> {
-    let committed = Watermarks::over(by_hand().1);
-    Replicas {
-        indices: [0; N].map(AtomicU64::new),
-        committed,
-    }
+/// Replicas of a first term, whose logs are empty.
+fn replicas(count: usize) -> Replicas {
+    let timer = ManualTimer::new();
+    let replicas = Replicas {
+        indices: ReplicaSets::builder("test").timer(&timer).build().unwrap(),
+    };
+    replicas.lead(1, &vec![0; count]).unwrap();
+    replicas
 }
 
 /// The third of five replicas and the third of four, in any order. A late answer changes nothing.
@@ -27,33 +27,58 @@ fn the_answer_that_makes_a_majority_commits() {
         [2, 4, 0, 3, 1],
         [3, 0, 4, 1, 2],
     ] {
-        let replicas = replicas::<5>();
-        let mut write = replicas.committed(1);
+        let replicas = replicas(5);
+        let mut write = replicas.committed(1, 1);
         assert_eq!(
-            order.map(|replica| replicas.acknowledge(replica, 1).unwrap()),
+            order.map(|replica| replicas.acknowledge(1, replica, 1).unwrap()),
             [0, 0, 1, 0, 0]
         );
         assert_eq!(got(&mut write), 1);
     }
-    let four = replicas::<4>();
-    let _write = four.committed(1);
+    let four = replicas(4);
+    let _write = four.committed(1, 1);
     assert_eq!(
-        [0, 1, 2, 3].map(|replica| four.acknowledge(replica, 1).unwrap()),
+        [0, 1, 2, 3].map(|replica| four.acknowledge(1, replica, 1).unwrap()),
         [0, 0, 1, 0]
     );
-    let three = replicas::<3>();
-    let mut write = three.committed(5);
+    let three = replicas(3);
+    let mut write = three.committed(1, 5);
     assert_eq!(
-        [9, 2].map(|index| three.acknowledge(1, index).unwrap()),
+        [9, 9].map(|index| three.acknowledge(1, 1, index).unwrap()),
         [0, 0]
     );
-    assert_eq!(three.acknowledge(2, 5).unwrap(), 1);
+    assert_eq!(three.acknowledge(1, 2, 5).unwrap(), 1);
     assert_eq!(got(&mut write), 5);
+    nothing_waits(&three.indices.waits());
+}
+
+/// Raft, section 5.4.2: entry 5 of term 1 is on a majority, and is committed with one of term 2.
+#[test]
+fn entry_of_an_earlier_term_is_not_committed_by_counting() {
+    let replicas = replicas(3);
+    let old = replicas.committed(1, 5);
+    assert_eq!(replicas.acknowledge(1, 0, 5), Ok(0));
+    // The first replica leads again. That of term 1 is on two of three.
+    assert_eq!(replicas.lead(2, &[5, 0, 0]), Ok(1));
+    assert_eq!(replicas.acknowledge(2, 1, 5), Ok(0));
+    assert_eq!(replicas.indices.watermark(&()), Some(0));
+    let mut write = replicas.committed(2, 6);
+    assert_eq!(replicas.acknowledge(2, 0, 6), Ok(0));
+    assert_eq!(replicas.acknowledge(2, 1, 6), Ok(1));
+    assert_eq!(got(&mut write), 6);
+    assert!(matches!(over(&mut { old }), Err(WaitError::Cancelled(_))));
+    let late = RefusedReason::OtherEpoch {
+        named: 1,
+        present: 2,
+    };
+    let refused = replicas.acknowledge(1, 2, 9);
+    assert_eq!(refused, Err(ReplicaError::Refused(late)));
 }
 
 fn topics() -> Topics {
+    let timer = ManualTimer::new();
     Topics {
-        ends: Watermarks::over(by_hand().1),
+        ends: Watermarks::builder("test").timer(&timer).build().unwrap(),
     }
 }
 
@@ -71,7 +96,13 @@ fn a_log_cut_back_goes_on_under_its_new_leader() {
     assert_eq!(topics.append("orders", 2, 101), Ok(true));
     assert_eq!(got(&mut fetch), 101);
     let older = topics.lead("orders", 2, 0);
-    assert_eq!(older, Err(RefusedReason::OtherEpoch { present: 2 }));
+    assert_eq!(
+        older,
+        Err(RefusedReason::OtherEpoch {
+            named: 2,
+            present: 2
+        })
+    );
 }
 
 #[test]
@@ -98,5 +129,5 @@ fn a_topic_made_again_has_nothing_of_the_old() {
     assert!(poll(&mut fetch).is_pending());
     assert_eq!(topics.append("orders", 3, 1), Ok(true));
     assert_eq!(over(&mut fetch), Ok(1));
-    nothing_is_left(topics.ends.purgatory());
+    nothing_waits(&topics.ends.waits());
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use purgatory::{Monitor, Outcome, Permit, Permits, WaitError, when};
+use purgatory::{Monitor, Outcome, Permit, WaitError, when};
 use tokio::sync::oneshot;
 
 use super::{
@@ -136,7 +136,8 @@ fn waits_of_the_recipes_take_any_duration() {
     ends_in_time(advance, start, Ok(0), fulfil, Ok(64));
 
     let queue = Queue {
-        jobs: Monitor::over(on(&timer), [].into()),
+        jobs: Arc::default(),
+        permits: no_permits(&timer),
     };
     let start = |limit| {
         let take = queue.take(limit);
@@ -147,7 +148,7 @@ fn waits_of_the_recipes_take_any_duration() {
     ends_in_time(advance, start, Err(WaitError::Expired), fulfil, done);
 
     let throttle = Throttle {
-        permits: Permits::over(on(&timer), 0),
+        permits: no_permits(&timer),
     };
     let start = |limit| {
         let admit = throttle.admit(limit);

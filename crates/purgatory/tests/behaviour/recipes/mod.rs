@@ -11,6 +11,7 @@
 mod guide {
     pub mod acks_all;
     pub mod connection;
+    pub mod connection_pool;
     pub mod cores;
     pub mod deadline;
     pub mod debounce;
@@ -49,10 +50,13 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{DelayedOperation, Outcome, Purgatory, WatchKey};
+use purgatory::{DelayedOperation, Outcome, Permits, Purgatory, Waits, WatchKey};
 use timer_core::ManualTimer;
 
-use crate::support::{Later, MINUTE, MS, SECOND, assert_empty, by_hand, by_hand_with, over, poll};
+use crate::support::{
+    Later, MINUTE, MS, SECOND, assert_empty, assert_nothing_waits, by_hand, by_hand_with, over,
+    poll,
+};
 
 /// Nothing waits, no key is watched, and no callback panicked.
 #[track_caller]
@@ -62,6 +66,13 @@ where
     O: DelayedOperation + Send,
 {
     assert_empty(waits);
+    assert_eq!(waits.stats().panics, 0);
+}
+
+/// Nothing waits in a form, and nothing panicked.
+#[track_caller]
+fn nothing_waits<K>(waits: &Waits<K>) {
+    assert_nothing_waits(waits);
     assert_eq!(waits.stats().panics, 0);
 }
 
@@ -87,6 +98,12 @@ where
     let (timer, purgatory) =
         by_hand_with(|builder| builder.executor(later.clone()).callbacks_on_executor());
     (timer, purgatory, later)
+}
+
+/// Permits without keys, of which there are none yet.
+fn no_permits(timer: &ManualTimer) -> Permits {
+    let builder = Permits::builder("permits").timer(timer).limit(0);
+    builder.build().unwrap()
 }
 
 /// Runs `act` on another thread, and joins it.

@@ -1,32 +1,37 @@
-//! Waits that an event completes one at a time: queues, leases, throttles, loads of a value.
+//! Waits that end one at a time: queues, leases, throttles, pools, loads of a value.
 
-use std::{
-    collections::VecDeque,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use purgatory::{Monitor, Permits, RefusedReason, WaitError};
+use purgatory::{CancelReason, Permits, RefusedReason, WaitError};
 use timer_core::Timer;
 use tokio::sync::oneshot;
 
 use super::{
     guide::{
-        leases::Leases, load_once::Cache, queue::Queue, single_flight::Flights, throttle::Throttle,
+        connection_pool::{Pool, Pooled},
+        leases::{Leases, Store},
+        load_once::Cache,
+        queue::Queue,
+        single_flight::Flights,
+        throttle::Throttle,
     },
     *,
 };
+use crate::support::assert_no_waits;
+
+fn queue() -> Queue {
+    Queue {
+        jobs: Arc::default(),
+        permits: no_permits(&ManualTimer::new()),
+    }
+}
 
 #[test]
-fn a_push_checks_few_workers_and_jobs_keep_order() {
-    let queue = Queue {
-        jobs: Monitor::over(by_hand().1, VecDeque::new()),
-    };
-    let mut workers = [(); 100].map(|()| queue.take(SECOND));
-    let checks = || queue.jobs.purgatory().stats().checks;
-    let before = checks();
+fn a_push_serves_one_worker_and_jobs_keep_order() {
+    let queue = queue();
+    let mut workers = [(); 100].map(|()| Box::pin(queue.take(SECOND)));
     queue.push("a".to_owned());
-    assert_eq!(checks() - before, 2); // the one that came first, and the next
-    assert_eq!(queue.jobs.purgatory().len(), 99);
+    assert_eq!(queue.permits.waits().len(), 99);
     assert_eq!(got(&mut workers[0]).done(), "a");
     assert!(
         workers[1..]
@@ -36,17 +41,18 @@ fn a_push_checks_few_workers_and_jobs_keep_order() {
     drop(workers);
     queue.push("b".to_owned());
     queue.push("c".to_owned());
-    drop(got(&mut queue.take(SECOND))); // back to the front
-    assert_eq!(queue.jobs.read(VecDeque::clone), ["b", "c"]);
-    nothing_is_left(queue.jobs.purgatory());
+    drop(got(&mut Box::pin(queue.take(SECOND)))); // back to the front
+    assert_eq!(*queue.jobs.lock().unwrap(), ["b", "c"]);
+    assert_eq!((queue.permits.limit(), queue.permits.taken()), (2, 0));
+    assert_no_waits(&queue.permits.waits());
 }
 
 /// A quiet minute does not let a crowd pass.
 #[test]
 fn permits_are_not_saved_up() {
-    let (timer, waits) = by_hand();
+    let timer = ManualTimer::new();
     let throttle = Throttle {
-        permits: Permits::over(waits, 0),
+        permits: no_permits(&timer),
     };
     let releases = throttle.clone();
     let _releasing = timer
@@ -56,7 +62,7 @@ fn permits_are_not_saved_up() {
     let _clients = [(); 5].map(|()| throttle.admit(30 * SECOND));
     for (passes, ready) in [(0, 2), (99, 2), (1, 4)] {
         timer.advance(passes * MS);
-        assert_eq!(throttle.permits.purgatory().len(), 5 - ready);
+        assert_eq!(throttle.permits.waits().len(), 5 - ready);
     }
 }
 
@@ -138,74 +144,118 @@ fn a_failed_load_is_taken_over_by_one() {
     }
 }
 
-fn leases(free: &[u32]) -> Leases {
-    Leases {
-        free: Arc::new(Mutex::new(free.iter().copied().collect())),
-        waits: by_hand().1,
-    }
+fn leases() -> (ManualTimer, Leases) {
+    let timer = ManualTimer::new();
+    let shards = Permits::keyed_builder("leases").timer(&timer).build();
+    let leases = Leases {
+        shards: shards.unwrap(),
+    };
+    (timer, leases)
 }
 
 #[test]
 fn a_returned_lease_goes_to_the_first_that_waits() {
-    let leases = leases(&[7]);
+    let (_timer, leases) = leases();
     let held = got(&mut leases.acquire(7));
     let [mut second, third, mut fourth] = [(); 3].map(|()| leases.acquire(7));
     drop(held);
     assert!(poll(&mut fourth).is_pending());
     drop(third);
     drop(got(&mut second));
-    assert_eq!(got(&mut fourth).shard, 7);
-    nothing_is_left(&leases.waits);
+    assert!(!got(&mut fourth).is_lost());
+    assert_no_waits(&leases.shards.waits());
 }
 
-/// It asks after the lease was returned, before the event has reached the first that waits.
+/// The writes of a holder that has lost its lease change nothing, though it asks again.
 #[test]
-fn a_newcomer_takes_no_lease_ahead_of_others() {
-    let leases = leases(&[]);
-    let mut waiting = leases.acquire(7);
-    leases.free.lock().unwrap().insert(7); // a drop returns it ...
-    let mut newcomer = leases.acquire(7);
-    assert!(leases.waits.check_and_complete_one(&7)); // ... and signals its key
-    let first = got(&mut waiting);
-    assert!(poll(&mut newcomer).is_pending());
-    drop(first);
-    assert_eq!(got(&mut newcomer).shard, 7);
+fn a_late_writer_is_refused_by_the_store() {
+    let (timer, leases) = leases();
+    let store = Store::default();
+    let mut stalls = got(&mut leases.acquire(7));
+    for round in 0..3 {
+        let mut next = leases.acquire(7);
+        timer.advance(10 * SECOND);
+        let next = got(&mut next);
+        assert!(store.write(7, next.fencing(), "in time"), "{round}");
+        assert!(!store.write(7, stalls.fencing(), "late"), "{round}");
+        assert!(store.write(8, stalls.fencing(), "of another shard"));
+        stalls = next;
+    }
 }
 
 /// A shutdown refuses only clients that would have to wait.
 #[test]
 fn a_free_lease_is_given_out_after_a_shutdown() {
-    let leases = leases(&[7]);
-    leases.waits.shutdown(SECOND);
+    let (_timer, leases) = leases();
+    leases.shards.waits().shutdown(SECOND);
     let held = got(&mut leases.acquire(7));
-    let late = leases.acquire(7).wait_blocking().map(|lease| lease.shard);
+    let late = leases
+        .acquire(7)
+        .wait_blocking()
+        .map(|lease| lease.fencing());
     assert_eq!(late, Err(WaitError::Refused(RefusedReason::Closed)));
     drop(held);
-    assert_eq!(got(&mut leases.acquire(7)).shard, 7);
+    assert!(got(&mut leases.acquire(7)).fencing() > 0);
 }
 
-/// It asks after a job was pushed, before the event has reached the first that waits.
+/// It asks as a job is pushed, before there is a permit for it.
 #[test]
 fn a_newcomer_takes_no_job_ahead_of_others() {
-    let queue = Queue {
-        jobs: Monitor::over(by_hand().1, VecDeque::new()),
-    };
-    let mut waiting = queue.take(SECOND);
-    queue.jobs.update_keys(|jobs| {
-        jobs.push_back("a".to_owned()); // a push adds it ...
-        ((), Vec::new())
-    });
-    let mut newcomer = queue.take(SECOND);
-    queue.jobs.update_one(&(), |_| ()); // ... and signals its key
+    let queue = queue();
+    let mut waiting = Box::pin(queue.take(SECOND));
+    queue.jobs.lock().unwrap().push_back("a".to_owned()); // a push adds it ...
+    let mut newcomer = Box::pin(queue.take(SECOND));
+    queue.permits.add(1); // ... and its permit
     assert_eq!(got(&mut waiting).done(), "a");
     assert!(poll(&mut newcomer).is_pending());
+}
+
+fn pool(max: u64) -> Pool {
+    let timer = ManualTimer::new();
+    let permits = Permits::builder("connections").timer(&timer).limit(max);
+    Pool::new(permits.build().unwrap())
+}
+
+/// The number of a connection in use.
+fn number(pooled: &Pooled) -> u64 {
+    pooled.connection.as_ref().unwrap().number
+}
+
+#[test]
+fn a_pool_opens_no_more_than_its_limit() {
+    let pool = pool(2);
+    let [first, second] = [(); 2].map(|()| got(&mut Box::pin(pool.get(SECOND))));
+    let [mut third, fourth, mut fifth] = [(); 3].map(|()| Box::pin(pool.get(SECOND)));
+    assert!(poll(&mut third).is_pending());
+    assert_eq!((number(&first), number(&second)), (1, 2));
+    drop(first);
+    drop(second);
+    drop(fourth); // it was handed one, and its client goes
+    let third = got(&mut third);
+    let fifth = got(&mut fifth);
+    assert_eq!(number(&third) + number(&fifth), 1 + 2);
+    assert_no_waits(&pool.permits.waits());
+}
+
+/// A pool that closes tells its clients, and keeps no connection.
+#[test]
+fn a_closed_pool_gives_no_connection() {
+    let pool = pool(1);
+    let mut held = got(&mut Box::pin(pool.get(SECOND)));
+    let mut waits = Box::pin(pool.get(SECOND));
+    pool.close();
+    let closed = WaitError::Cancelled(CancelReason::Closed("the permits were closed".into()));
+    assert_eq!(over(&mut waits).err(), Some(closed.clone()));
+    held.connection.as_mut().unwrap().is_broken = true;
+    drop(held);
+    assert_eq!(over(&mut Box::pin(pool.get(SECOND))).err(), Some(closed));
 }
 
 /// Clients that wait come first, in the order of parking; a permit that is left is a newcomer's.
 #[test]
 fn permits_go_to_clients_in_the_order_of_parking() {
     let throttle = Throttle {
-        permits: Permits::over(by_hand().1, 0),
+        permits: no_permits(&ManualTimer::new()),
     };
     let [mut first, second, third, mut fourth] = [(); 4].map(|()| throttle.admit(MINUTE));
     let mut fifth = throttle.admit(MINUTE);

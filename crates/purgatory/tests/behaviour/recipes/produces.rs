@@ -1,58 +1,102 @@
 //! Waits for a high watermark: acks=all, and two waits with one deadline.
 
-use purgatory::{CancelReason, Monitor, RefusedReason, WaitError, Watermarks};
+use purgatory::{CancelReason, Monitor, ReplicaError, ReplicaSets, WaitError};
 
 use super::{
     guide::{acks_all::Partition, deadline::Produces},
     *,
 };
 
-fn partition() -> Partition {
-    Partition {
-        in_sync: Mutex::new(vec!["leader", "a", "b"]),
-        log_ends: Watermarks::over(by_hand().1),
-    }
+/// A partition with three replicas in sync, in epoch 1.
+fn partition() -> (ManualTimer, Partition) {
+    let timer = ManualTimer::new();
+    let logs = ReplicaSets::builder("test").timer(&timer).build().unwrap();
+    let partition = Partition { logs };
+    partition
+        .lead(1, &[("leader", 0), ("a", 0), ("b", 0)])
+        .unwrap();
+    (timer, partition)
 }
 
 /// The set of replicas changes while 20 000 produces wait for it.
 #[test]
 fn produces_end_when_a_lagging_replica_falls_out() {
     const PRODUCES: u64 = 20_000;
-    let orders = partition();
+    let (timer, orders) = partition();
     let mut produces: Vec<_> = (1..=PRODUCES)
-        .map(|offset| orders.produce(offset))
+        .map(|offset| orders.produce(1, offset))
         .collect();
     assert_eq!(orders.fetched("leader", PRODUCES), Ok(0));
     assert_eq!(orders.fetched("b", 100), Ok(0));
     assert_eq!(orders.fetched("a", PRODUCES - 1), Ok(100));
-    // The last produce waits for a, all others for b alone.
-    assert_eq!(orders.falls_out("b"), PRODUCES as usize - 101);
+    // Looks at each half of the limit: "a" catches up in between, "b" does not.
+    assert_eq!(orders.shrink(), Ok(0));
+    timer.advance(5 * SECOND);
+    assert_eq!(orders.fetched("a", PRODUCES), Ok(0));
+    assert_eq!(orders.shrink(), Ok(0));
+    timer.advance(5 * SECOND);
+    assert_eq!(orders.shrink(), Ok(PRODUCES as usize - 100));
     let mut last = produces.pop().unwrap();
-    let mut answered = produces.iter_mut().map(|produce| over(produce).unwrap());
-    let ends = [("leader", PRODUCES), ("a", PRODUCES - 1)];
-    assert!(answered.all(|replicas| replicas[..2] == ends));
-    assert!(poll(&mut last).is_pending());
+    assert_eq!(over(&mut last), Ok(PRODUCES));
+    assert!(produces.iter_mut().all(|produce| over(produce).is_ok()));
 
-    // A produce that comes later does not wait for it, and b's late fetch answers none.
-    let mut later = orders.produce(PRODUCES + 1);
-    assert_eq!(orders.fetched("b", PRODUCES + 9), Ok(0));
+    // A produce that comes later does not wait for it; it comes back once it has caught up.
+    let mut later = orders.produce(1, PRODUCES + 1);
+    assert_eq!(orders.fetched("b", PRODUCES - 1), Ok(0));
+    assert_eq!(orders.logs.members(&()).len(), 2);
     assert_eq!(orders.fetched("leader", PRODUCES + 1), Ok(0));
-    assert_eq!(orders.fetched("a", PRODUCES + 1), Ok(2));
-    assert!(over(&mut last).is_ok() && over(&mut later).is_ok());
-    nothing_is_left(orders.log_ends.purgatory());
+    assert_eq!(orders.fetched("b", PRODUCES), Ok(0));
+    assert_eq!(orders.logs.members(&()).len(), 3);
+    assert_eq!(orders.fetched("a", PRODUCES + 1), Ok(0));
+    assert!(poll(&mut later).is_pending(), "b is in the set again");
+    assert_eq!(orders.fetched("b", PRODUCES + 1), Ok(1));
+    assert_eq!(over(&mut later), Ok(PRODUCES + 1));
+    nothing_waits(&orders.logs.waits());
 }
 
+/// Below the least number of replicas the leader acknowledges nothing.
 #[test]
-fn produce_without_a_replica_in_sync_is_refused() {
-    let orders = partition();
-    let mut waits = orders.produce(1);
-    for replica in ["leader", "a", "b"] {
-        orders.falls_out(replica);
+fn leader_alone_does_not_acknowledge() {
+    let (_timer, orders) = partition();
+    let mut waits = orders.produce(1, 1);
+    orders.fetched("leader", 1).unwrap();
+    for replica in ["a", "b"] {
+        assert_eq!(orders.logs.leave(&(), &replica), Ok(0));
     }
-    let lost = CancelReason::QuorumLost { left: 0, needed: 1 };
-    assert_eq!(over(&mut waits), Err(WaitError::Cancelled(lost)));
-    let none = RefusedReason::NoQuorum { k: 0, n: 0 };
-    assert_eq!(over(&mut orders.produce(2)), Err(WaitError::Refused(none)));
+    assert!(poll(&mut waits).is_pending());
+    assert_eq!(orders.fetched("a", 0), Ok(0));
+    assert!(poll(&mut waits).is_pending());
+    assert_eq!(orders.fetched("a", 1), Ok(1)); // it joins
+    assert_eq!(over(&mut waits), Ok(1));
+}
+
+/// A leader change takes records back: none of them was acknowledged.
+#[test]
+fn produce_of_an_old_leader_is_cancelled() {
+    let (_timer, orders) = partition();
+    let mut old = orders.produce(1, 5);
+    orders.fetched("leader", 9).unwrap();
+    orders.fetched("a", 4).unwrap();
+    assert_eq!(orders.lead(2, &[("a", 4), ("b", 0)]), Ok(1)); // it has no more
+    let reason = CancelReason::EpochOver {
+        epoch: 1,
+        present: 2,
+    };
+    assert_eq!(over(&mut old), Err(WaitError::Cancelled(reason)));
+    // Another record of the new leader lies at offset 5. One that comes late is refused.
+    orders.fetched("a", 5).unwrap();
+    assert_eq!(orders.fetched("b", 5), Ok(0));
+    assert!(matches!(
+        over(&mut orders.produce(1, 5)),
+        Err(WaitError::Refused(_))
+    ));
+    // A leader that lacks what was acknowledged is refused.
+    let behind = ReplicaError::Behind {
+        value: 4,
+        needed: 5,
+    };
+    assert_eq!(orders.lead(3, &[("c", 4)]), Err(behind));
+    nothing_waits(&orders.logs.waits());
 }
 
 fn produces() -> (ManualTimer, Produces) {

@@ -1,14 +1,11 @@
 //! Held pulls, and lock waits: parked operations that are told what has changed, or reached.
 
 use super::{
-    guide::{
-        held_pulls::Broker,
-        lock_waits::{LockWaits, Waiter, dump, end_deadlock, update},
-    },
+    guide::{held_pulls::Broker, lock_waits::RowLocks},
     *,
 };
-use crate::support::Park;
-use purgatory::EndResult;
+use crate::support::assert_no_waits;
+use purgatory::{EndResult, WaitError};
 
 /// Only messages after the pull count; a pull of another tag waits out its time.
 #[test]
@@ -34,19 +31,37 @@ fn a_pull_gets_messages_of_its_tag() {
 /// A waiter whose time is up is out of reach.
 #[test]
 fn a_lock_wait_that_expired_is_out_of_reach() {
-    let (timer, waits): (_, LockWaits) = by_hand();
-    let (client, outcomes) = mpsc::channel();
-    let waiter = Waiter {
-        transaction: 2,
-        holder: 1,
-        client,
-    };
-    let id = waits.park(waiter, &["row"], SECOND);
-    assert_eq!(dump(&waits), [("row", 2, 1)]);
+    let timer = ManualTimer::new();
+    let rows = Permits::keyed_builder("rows").timer(&timer).build();
+    let locks = RowLocks::new(rows.unwrap());
+    let held = got(&mut Box::pin(locks.lock("row", 1, SECOND)));
+    let mut waits = Box::pin(locks.lock("row", 2, SECOND));
+    assert_eq!(locks.dump(), [("row", 2, Some(1))]);
     timer.advance(SECOND);
-    reported(&outcomes, &[Outcome::Expired]);
-    assert!(!update(&waits, id, 3));
-    assert_eq!(end_deadlock(&waits, id, vec![2, 1, 2]), EndResult::Gone);
-    assert!(dump(&waits).is_empty());
-    nothing_is_left(&waits);
+    assert_eq!(locks.end_deadlock(2, vec![2, 1, 2]), EndResult::Gone);
+    assert_eq!(over(&mut waits).err(), Some(WaitError::Expired));
+    assert!(locks.dump().is_empty());
+    drop(held);
+    assert_no_waits(&locks.rows.waits());
+    assert_eq!(locks.rows.taken_for(&"row"), 0);
+}
+
+/// A transaction that goes is not listed, and the next has the lock.
+#[test]
+fn a_transaction_that_goes_passes_its_lock_on() {
+    let timer = ManualTimer::new();
+    let rows = Permits::keyed_builder("rows").timer(&timer).build();
+    let locks = RowLocks::new(rows.unwrap());
+    let held = got(&mut Box::pin(locks.lock("row", 1, SECOND)));
+    let second = locks.lock("row", 2, SECOND);
+    let mut third = Box::pin(locks.lock("row", 3, SECOND));
+    drop(held);
+    drop(second); // it had the lock
+    let held = got(&mut third);
+    let fourth = locks.lock("row", 4, SECOND);
+    assert_eq!(locks.dump(), [("row", 4, Some(3))]);
+    drop(fourth); // it waited
+    assert!(locks.dump().is_empty());
+    drop(held);
+    assert_no_waits(&locks.rows.waits());
 }

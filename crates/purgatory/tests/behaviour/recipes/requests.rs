@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use purgatory::{Expected, Replies, RequestId};
+use purgatory::{ReplyScopes, RequestId, Waits};
 
 use super::{
     guide::{
@@ -16,13 +16,12 @@ use super::{
     },
     *,
 };
+use crate::support::assert_no_waits;
 
-type Waits = Purgatory<RequestId, Expected<String>>;
-
-fn connection() -> (Waits, Connection) {
-    let (_, waits) = by_hand();
-    let requests = Replies::over(waits.clone()).scope();
-    (waits, Connection { requests })
+fn connection() -> (Waits<RequestId>, Connection) {
+    let client = ReplyScopes::new("client").unwrap();
+    let requests = client.scope();
+    (client.waits(), Connection { requests })
 }
 
 #[test]
@@ -39,7 +38,7 @@ fn a_reply_may_come_before_its_request_was_sent() {
         over(&mut Box::pin(fails)).unwrap_err().to_string(),
         "broken pipe"
     );
-    nothing_is_left(&waits);
+    assert_no_waits(&waits);
 }
 
 /// A client that asks as the connection goes does not wait for a reply that cannot come.
@@ -76,7 +75,7 @@ fn a_closed_connection_fails_all_requests() {
         "the scope of the request was closed"
     );
     assert_eq!(reply(3, "old"), Err((true, "old".into())));
-    nothing_is_left(&waits);
+    assert_no_waits(&waits);
 }
 
 const ATTEMPTS: [&str; 3] = ["attempt 0, 100ms", "attempt 1, 200ms", "attempt 2, 400ms"];

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use purgatory::Timeout;
 
-use super::steps::{Act, Key, Pick, Plan, Request, Returned, Saw, Then, Values};
+use super::steps::{Act, Key, Pick, Plan, Request, Returned, Saw, Then};
 
 /// The state that both sides know.
 #[derive(Default)]
 pub struct Known {
     pub quarter_ns: u64,
-    pub values: Values,
     /// A flag for each operation of the case, ended or not.
     pub flags: Vec<bool>,
     /// Operations whose ids are known.
@@ -25,19 +24,6 @@ impl Known {
         let numbers: Vec<usize> = (0..self.flags.len()).collect();
         if let Some(number) = pick.of(own, &numbers) {
             self.flags[number] = true;
-        }
-    }
-
-    /// Returns the value to which a watermark advances, or a lower one.
-    fn advance(&mut self, key: Key, by: i64) -> u64 {
-        let value = &mut self.values[key as usize];
-        match by {
-            i64::MAX => u64::MAX, // by mistake: the key's own value stays
-            0.. => {
-                *value += by.unsigned_abs();
-                *value
-            }
-            _ => value.saturating_add_signed(by),
         }
     }
 
@@ -56,7 +42,6 @@ pub enum Call {
     Park(Arc<Plan>),
     Event(Key),
     EventForOne(Key),
-    UpTo(Key, u64),
     CancelKey(Key),
     CompleteKey(Key),
     RescheduleKey(Key, Timeout),
@@ -131,9 +116,6 @@ pub trait Side {
             Act::Park(ref plan) => Call::Park(plan.clone()),
             Act::Event(key) => Call::Event(key),
             Act::EventForOne(key) => Call::EventForOne(key),
-            Act::AdvanceWatermark(key, by) => {
-                Call::UpTo(key, self.known(|known| known.advance(key, by)))
-            }
             Act::CancelKey(key) => Call::CancelKey(key),
             Act::CompleteKey(key) => Call::CompleteKey(key),
             Act::RescheduleKey(key, when) => {

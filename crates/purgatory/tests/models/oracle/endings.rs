@@ -4,7 +4,7 @@ use purgatory::{EndResult, Outcome, Timeout, timer_core::JOB_TASKS};
 
 use super::{
     acts::Side,
-    reference::{DROPPED, Job, PANICKED, Reference, SHUTDOWN, State, Watching, Work},
+    reference::{DROPPED, Job, PANICKED, Reference, SHUTDOWN, State, Work},
     steps::{Runs, Saw},
 };
 
@@ -14,7 +14,6 @@ const BUDGET: usize = 1024;
 impl Reference {
     /// The operation is over from here on, and waits for nothing.
     pub fn depart(&mut self, number: usize, outcome: &Outcome) {
-        self.leave_turn(number);
         self.parked.retain(|&other| other != number);
         match outcome {
             Outcome::Completed => self.stats.completed += 1,
@@ -24,20 +23,9 @@ impl Reference {
         self.stats.cancelled_by_shutdown += u64::from(*outcome == SHUTDOWN);
         self.stats.cancelled_by_drop += u64::from(*outcome == DROPPED);
         self.stats.cancelled_by_panic += u64::from(*outcome == PANICKED);
-        self.count_departure(number, outcome);
         let operation = self.at(number);
         operation.state = State::Over;
         operation.deadline = None;
-    }
-
-    fn count_departure(&mut self, number: usize, outcome: &Outcome) {
-        let watches = &self.all[number].watches;
-        let met = watches
-            .iter()
-            .any(|watch| matches!(watch.watching, Watching::Met { .. }));
-        if met {
-            self.count_if(true, &format!("a watch met, then {outcome:?}"));
-        }
     }
 
     /// Expired operations are called back on the executor; with that setting, all are.
@@ -67,7 +55,6 @@ impl Reference {
             self.act(Some(number), act);
         }
         self.stats.panics += u64::from(plan.then_panics);
-        self.queue_moved_up(number);
     }
 
     /// Ends one operation from outside.
@@ -183,8 +170,6 @@ impl Reference {
             match work {
                 Work::CallBack(number, outcome) => self.call_back_now(number, outcome),
                 Work::Event(key, event) => _ = self.event(true, key, event),
-                Work::MovedUpBehind(number) => self.check_behind(number),
-                Work::MovedUp(handle) => _ = self.serve_heads(true, Some(handle)),
             }
         }
         self.inside = false;

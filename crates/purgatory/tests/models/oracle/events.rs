@@ -1,34 +1,24 @@
-//! Calls on many operations in the reference: events, advances, cancels by key, shutdown.
-
-use std::collections::BTreeSet;
+//! Calls on many operations in the reference: events, cancels by key, shutdown.
 
 use purgatory::Outcome;
 
 use super::{
     reference::{
-        Event, Handle, PANICKED, Reference, SHUTDOWN, State, Verdict, Watch, Watching, Work,
-        requested,
+        Event, Handle, PANICKED, Reference, SHUTDOWN, State, Verdict, Watch, Work, requested,
     },
     steps::Key,
 };
 
-/// The number of operations that are checked together, and of watermark watches that are taken in
-/// one step: docs/LOCKS.md.
+/// The number of operations that are checked together: docs/LOCKS.md.
 const TOGETHER: usize = 16;
-const TAKEN: usize = 64;
 
 impl Reference {
-    /// The operations that have watches of this kind on a key, by rank and in the order parked.
-    /// Some may have ended.
-    pub fn watching<T: Ord>(
-        &self,
-        key: Key,
-        rank: impl Fn(&Watch) -> Option<T>,
-    ) -> Vec<(T, usize)> {
+    /// Returns the operations that watch a key, in the order parked. Some may have ended.
+    pub fn watching(&self, key: Key) -> Vec<usize> {
         let mut found = Vec::new();
         let mut add = |number: usize, watches: &[Watch]| {
             let here = watches.iter().filter(|watch| watch.key == key);
-            found.extend(here.filter_map(|watch| Some((rank(watch)?, number))));
+            found.extend(here.map(|watch| (watch.order, number)));
         };
         for &number in &self.parked {
             add(number, &self.all[number].watches);
@@ -36,44 +26,13 @@ impl Reference {
         for &number in &self.listed {
             add(number, &self.all[number].watches[1..]);
         }
-        found.sort();
-        found
+        found.sort_unstable();
+        found.into_iter().map(|(_, number)| number).collect()
     }
 
     pub fn handles(&self, numbers: Vec<usize>) -> Vec<Handle> {
         let handle = |number| self.handle(number);
         numbers.into_iter().map(handle).collect()
-    }
-
-    pub fn plain(&self, key: Key) -> Vec<usize> {
-        let plain = |watch: &Watch| (watch.watching == Watching::Plain).then_some(watch.order);
-        self.watching(key, plain)
-            .into_iter()
-            .map(|(_, number)| number)
-            .collect()
-    }
-
-    /// Returns the met watches, in the order in which they were met.
-    pub fn met(&self, key: Key) -> Vec<usize> {
-        let met = |watch: &Watch| match watch.watching {
-            Watching::Met { order } => Some(order),
-            _ => None,
-        };
-        self.watching(key, met)
-            .into_iter()
-            .map(|(_, number)| number)
-            .collect()
-    }
-
-    /// Returns the watches that a value meets, by threshold and order of parking.
-    pub fn reached(&self, key: Key, value: u64) -> Vec<((u64, u64), usize)> {
-        let reached = |watch: &Watch| match watch.watching {
-            Watching::Unmet { threshold, .. } if threshold <= value => {
-                Some((threshold, watch.order))
-            }
-            _ => None,
-        };
-        self.watching(key, reached)
     }
 
     /// Keys of one hash share a version.
@@ -92,8 +51,7 @@ impl Reference {
             if !nested {
                 return reference.event(false, key, event);
             }
-            let stands = |watch: &Watch| (watch.watching != Watching::Taken).then_some(());
-            let awaited = !reference.watching(key, stands).is_empty();
+            let awaited = !reference.watching(key).is_empty();
             reference.count_if(awaited, "an event from inside");
             if awaited {
                 reference.queue.push_back(Work::Event(key, event));
@@ -106,22 +64,16 @@ impl Reference {
 
     pub fn event(&mut self, nested: bool, key: Key, event: Event) -> usize {
         self.raise_version(key);
-        let in_turn = !self.line(key).is_empty();
         match event {
-            Event::All => {
-                let completed = self.attempt_each(nested, self.handles(self.plain(key)));
-                completed + self.event_in_turn(nested, key, in_turn).completed
-            }
-            Event::One if self.event_for_one(nested, key) => 1,
-            Event::One => usize::from(self.event_in_turn(nested, key, in_turn).came_true),
-            Event::Advance(value) => self.advance_watermark(nested, key, value),
+            Event::All => self.attempt_each(nested, self.handles(self.watching(key))),
+            Event::One => usize::from(self.event_for_one(nested, key)),
         }
     }
 
     /// Checks the present waiters one after another, until a check becomes true. (One that was
     /// completed under check, by its id, has not used the event up.)
     fn event_for_one(&mut self, nested: bool, key: Key) -> bool {
-        self.handles(self.plain(key)).into_iter().any(|handle| {
+        self.handles(self.watching(key)).into_iter().any(|handle| {
             let number = handle.number;
             if self.state(handle) != State::Parked {
                 return false;
@@ -137,61 +89,6 @@ impl Reference {
             );
             verdict == Verdict::Holds
         })
-    }
-
-    fn advance_watermark(&mut self, nested: bool, key: Key, value: u64) -> usize {
-        let mut last = Vec::new();
-        let mut check = Vec::new();
-        for number in self.take_up_to(key, value, false) {
-            if self.all[number].state == State::Over {
-                continue;
-            }
-            self.at(number).to_count -= 1;
-            if self.all[number].to_count > 0 {
-                check.push(self.handle(number));
-            } else {
-                self.depart(number, &Outcome::Completed);
-                last.push(number);
-            }
-        }
-        let met = self.handles(self.met(key));
-        self.count_if(last.len() > 1, "an advance that completes several");
-        let mut completed = last.len();
-        for number in last {
-            self.finish(nested, number, Outcome::Completed);
-        }
-        let mut known = BTreeSet::new();
-        check.retain(|&handle| known.insert(handle)); // each once
-        for together in check.chunks(TOGETHER) {
-            completed += self.attempt(nested, together);
-        }
-        let stayed = met.len();
-        let by_check = self.attempt_each(nested, met);
-        self.count_if(by_check < stayed, "a watch met that stays");
-        completed + by_check
-    }
-
-    /// Takes the watermarks that a value meets; in the check form, unless `all` are taken, they
-    /// stay, met.
-    fn take_up_to(&mut self, key: Key, value: u64, all: bool) -> Vec<usize> {
-        let reached = self.reached(key, value);
-        self.count_if(reached.len() > TAKEN, "an advance for more than a chunk");
-        let mut taken = Vec::new();
-        for ((_, order), number) in reached {
-            self.order += 1;
-            let met = Watching::Met { order: self.order };
-            let watches = &mut self.at(number).watches;
-            let watch = watches
-                .iter_mut()
-                .find(|watch| watch.order == order)
-                .unwrap();
-            let counted = matches!(watch.watching, Watching::Unmet { counted: true, .. });
-            watch.watching = if counted || all { Watching::Taken } else { met };
-            if counted || all {
-                taken.push(number);
-            }
-        }
-        taken
     }
 
     /// Checks the operations of a walk that are still parked when it reaches them; returns how many
@@ -263,16 +160,10 @@ impl Reference {
         outcome
     }
 
-    /// Nothing is promised of the order in which a cancel takes them; these lists hold the
-    /// reference to the one there is.
     pub fn cancel_for_key(&mut self, key: Key) -> usize {
         let outcome = requested("by key");
         self.in_call(|reference, nested| {
-            let mut ended = reference.claim_each(reference.plain(key), &outcome);
-            ended.extend(reference.claim_each(reference.line(key), &outcome));
-            let unmet = reference.take_up_to(key, u64::MAX, true);
-            ended.extend(reference.claim_each(unmet, &outcome));
-            ended.extend(reference.claim_each(reference.met(key), &outcome));
+            let ended = reference.claim_each(reference.watching(key), &outcome);
             let cancelled = ended.len();
             for number in ended {
                 reference.finish(nested, number, outcome.clone());

@@ -15,7 +15,6 @@ mod reach;
 mod reference;
 pub mod steps;
 mod time;
-mod turns;
 mod world;
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
@@ -86,6 +85,7 @@ impl Model {
         stats.watched = watches.sum::<usize>() as u64;
         stats.parked = reference.parked.len() as u64;
         stats.callbacks_waiting = reference.jobs.iter().map(Job::callbacks).sum();
+        purgatory.assert_valid();
         assert_eq!(purgatory.stats(), *stats);
         assert_eq!(purgatory.len() as u64, stats.parked);
         assert_eq!(purgatory.watched() as u64, stats.watched);

@@ -6,7 +6,7 @@ use purgatory::{Outcome, RefusedReason, Timeout};
 
 use super::{
     acts::Side,
-    reference::{Operation, PANICKED, Reference, State, Verdict, Watch, Watching},
+    reference::{Operation, PANICKED, Reference, State, Verdict, Watch},
     steps::{PARKED_MAX, Plan, Returned, Saw},
 };
 
@@ -29,13 +29,8 @@ impl Reference {
     /// Parks an operation, for the first time or again.
     pub fn try_complete_else_watch(&mut self, number: usize) -> Returned {
         let request = &self.all[number].request;
-        let watches = request.keys.len() + request.levels.len();
-        if watches == 0 {
+        if request.keys.is_empty() {
             return self.refused(number, RefusedReason::NoKeys);
-        }
-        let in_turn = request.plan.in_turn;
-        if in_turn && (watches > 1 || request.keys.is_empty()) {
-            return self.refused(number, RefusedReason::TurnOfOneKey);
         }
         self.in_call(|reference, nested| reference.check_and_watch(nested, number))
     }
@@ -49,14 +44,7 @@ impl Reference {
         };
         let deadline = self.deadline(timeout); // counts from the call
         let before = self.versions.clone();
-        let behind = self.is_behind_others(number);
-        self.count_if(behind, "behind others in turn");
-        let verdict = if behind {
-            Verdict::No
-        } else {
-            self.check(number)
-        };
-        let at_once = match verdict {
+        let at_once = match self.check(number) {
             Verdict::Holds => Some(Outcome::Completed),
             Verdict::Panics => Some(PANICKED),
             Verdict::No => no_time.then_some(Outcome::Expired),
@@ -73,10 +61,7 @@ impl Reference {
         if self.known.closed {
             return self.refused(number, RefusedReason::Closed);
         }
-        // One behind others is checked when it has moved up.
-        let is_head = !self.is_behind_others(number);
-        self.count_if(!is_head && !behind, "overtaken in its first check");
-        let again = is_head && before != self.versions && self.is_checked_again(number, &before);
+        let again = before != self.versions && self.is_checked_again(number, &before);
         self.places += 1;
         self.stats.parked_total += 1;
         self.parked.push(number);
@@ -102,10 +87,7 @@ impl Reference {
     /// any event that waits for the end of this call.
     fn is_checked_again(&mut self, number: usize, before: &[u64]) -> bool {
         let request = &self.all[number].request;
-        let mut keys = request
-            .keys
-            .iter()
-            .chain(request.levels.iter().map(|(key, _)| key));
+        let mut keys = request.keys.iter();
         let version = |key| Self::version(key);
         let moved = keys.any(|&key| before[version(key)] != self.versions[version(key)]);
         let next_check = Saw::Check(number, self.all[number].look + 1);
@@ -116,57 +98,19 @@ impl Reference {
         again
     }
 
-    /// Repeated keys, and repeated watermarks, count once; in the check form the lowest of a key.
+    /// Repeated keys count once.
     fn watch_all(&mut self, number: usize) {
-        let request = self.all[number].request.clone();
-        let counted = request.plan.counted;
-        let of_key = if request.plan.in_turn {
-            Watching::InTurn
-        } else {
-            Watching::Plain
-        };
-        let plain = request.keys.iter().map(|&key| (key, of_key));
-        let unmet = |&(key, threshold)| (key, Watching::Unmet { threshold, counted });
+        let keys = self.all[number].request.keys.clone();
         let mut watches: Vec<Watch> = Vec::new();
-        for (key, watching) in plain.chain(request.levels.iter().map(unmet)) {
-            // In the check form a lower threshold takes the place of a higher one before it.
-            let given = watches.len();
-            if let Watching::Unmet {
-                threshold,
-                counted: false,
-            } = watching
-            {
-                let is_higher = |watch: &Watch| match watch.watching {
-                    Watching::Unmet {
-                        threshold: before, ..
-                    } => before > threshold,
-                    _ => false,
-                };
-                watches.retain(|watch| watch.key != key || !is_higher(watch));
-            }
-            let of_key = watches.iter().filter(|watch| watch.key == key);
-            let mut of_key = of_key.map(|watch| watch.watching);
-            let is_known = match watching {
-                Watching::Unmet { counted: false, .. } => {
-                    of_key.any(|known| known != Watching::Plain)
-                }
-                _ => of_key.any(|known| known == watching),
-            };
-            self.count_if(is_known || watches.len() < given, "repeated keys");
+        for key in keys {
+            let is_known = watches.iter().any(|watch| watch.key == key);
+            self.count_if(is_known, "repeated keys");
             if !is_known {
                 self.order += 1;
-                watches.push(Watch {
-                    key,
-                    order: self.order,
-                    watching,
-                });
+                let order = self.order;
+                watches.push(Watch { key, order });
             }
         }
-        let levels = watches
-            .iter()
-            .filter(|watch| matches!(watch.watching, Watching::Unmet { .. }))
-            .count();
-        self.at(number).to_count = if counted { levels } else { 0 };
         self.at(number).watches = watches;
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use purgatory::{Outcome, ReachResult, Timeout};
 
 use super::{
-    reference::{Reference, State, Watching},
+    reference::{Reference, State},
     steps::{Key, Returned, Saw, Then},
 };
 
@@ -26,9 +26,6 @@ impl Reference {
             return reached;
         }
         self.take_out(number);
-        let is_head = self.all[number].moved_up.is_some();
-        self.count_if(is_head, "moved up as the head was taken");
-        self.in_call(|reference, _| reference.queue_moved_up(number));
         self.known.forget(&[number]);
         match then {
             Then::Drop => {
@@ -51,7 +48,6 @@ impl Reference {
     }
 
     fn take_out(&mut self, number: usize) {
-        self.leave_turn(number);
         self.parked.retain(|&other| other != number);
         self.stats.taken += 1;
         self.places -= 1;
@@ -60,24 +56,10 @@ impl Reference {
         operation.deadline = None;
     }
 
-    /// Returns what is under a key, each once: plain watches by the order of parking, those in
-    /// turn, then watermarks by threshold, then met ones.
-    fn listed_for(&self, key: Key) -> Vec<usize> {
-        let mut listed = self.plain(key);
-        listed.extend(self.line(key));
-        for (_, number) in self.reached(key, u64::MAX) {
-            listed.push(number);
-        }
-        listed.extend(self.met(key));
-        let mut known = BTreeSet::new();
-        listed.retain(|&number| known.insert(number));
-        listed
-    }
-
     /// Completes what is under a key: all of it is claimed before the first callback.
     pub fn complete_for_key(&mut self, key: Key) -> usize {
         self.in_call(|reference, nested| {
-            let listed = reference.listed_for(key);
+            let listed = reference.watching(key);
             let ended = reference.claim_each(listed, &Outcome::Completed);
             let completed = ended.len();
             for number in ended {
@@ -89,7 +71,7 @@ impl Reference {
     }
 
     pub fn reschedule_for_key(&mut self, key: Key, timeout: Timeout) -> usize {
-        let listed = self.listed_for(key).into_iter();
+        let listed = self.watching(key).into_iter();
         listed
             .filter(|&number| self.reschedule(number, timeout))
             .count()
@@ -99,7 +81,7 @@ impl Reference {
     pub fn take_for_key(&mut self, key: Key) -> Returned {
         let mut taken = Vec::new();
         let mut under_check = BTreeSet::new();
-        for number in self.listed_for(key) {
+        for number in self.watching(key) {
             match self.all[number].state {
                 State::Parked => {
                     self.take_out(number);
@@ -109,9 +91,6 @@ impl Reference {
                 State::New | State::Over => {}
             }
         }
-        for &number in &taken {
-            self.in_call(|reference, _| reference.queue_moved_up(number));
-        }
         self.known.forget(&taken);
         self.alive -= taken.len();
         self.count_if(taken.len() > 1, "several taken by key");
@@ -119,13 +98,12 @@ impl Reference {
         Returned::Taken(taken, under_check.len())
     }
 
-    /// Returns every parked operation with the keys that it still waits for, in the order given.
+    /// Returns every parked operation with its keys, in the order given.
     pub fn visited(&self) -> Vec<(usize, Vec<Key>)> {
         let mut visited = Vec::new();
         for &number in &self.parked {
             let watches = self.all[number].watches.iter();
-            let stands = watches.filter(|watch| watch.watching != Watching::Taken);
-            visited.push((number, stands.map(|watch| watch.key).collect()));
+            visited.push((number, watches.map(|watch| watch.key).collect()));
         }
         visited.sort();
         visited

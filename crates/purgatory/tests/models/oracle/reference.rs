@@ -22,21 +22,11 @@ pub enum State {
     Over,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watching {
-    Plain,
-    InTurn,
-    Unmet { threshold: u64, counted: bool },
-    Met { order: u64 },
-    Taken,
-}
-
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
     pub key: Key,
     /// Counts up with each watch.
     pub order: u64,
-    pub watching: Watching,
 }
 
 /// An operation as it was parked once: one that is taken out and parked again is another.
@@ -55,13 +45,9 @@ pub struct Operation {
     /// The end that it is to have when its check is over.
     pub pending_end: Option<Outcome>,
     pub watches: Vec<Watch>,
-    /// Watermarks still to be counted.
-    pub to_count: usize,
     pub deadline: Option<u64>,
     /// Among `max_parked`.
     pub has_place: bool,
-    /// It was the head of those in turn when it left, and this was the next.
-    pub moved_up: Option<Handle>,
 }
 
 impl Operation {
@@ -73,10 +59,8 @@ impl Operation {
             look: 0,
             pending_end: None,
             watches: Vec::new(),
-            to_count: 0,
             deadline: None,
             has_place: false,
-            moved_up: None,
         }
     }
 }
@@ -85,10 +69,6 @@ impl Operation {
 pub enum Work {
     CallBack(usize, Outcome),
     Event(Key, Event),
-    /// The check of one that has moved up to the head.
-    MovedUp(Handle),
-    /// The same, if it comes after the callback of this one of several.
-    MovedUpBehind(usize),
 }
 
 /// The event of a key.
@@ -96,7 +76,6 @@ pub enum Work {
 pub enum Event {
     All,
     One,
-    Advance(u64),
 }
 
 /// A job that the executor keeps.
@@ -136,7 +115,7 @@ pub struct Reference {
     pub all: Vec<Operation>,
     /// The operations that have not ended, in the order of parking.
     pub parked: Vec<usize>,
-    /// Handed out with each watch and each watermark met.
+    /// Handed out with each watch.
     pub order: u64,
     /// Places taken of `max_parked`.
     pub places: usize,
@@ -161,10 +140,6 @@ pub struct Reference {
     /// Expired operations whose job is not handed over yet. All of their watches but the first
     /// are still on their keys' lists.
     pub listed: Vec<usize>,
-    /// The lines that several left as they expired together: the new head, and those that are not
-    /// called back yet. The head is checked after one of the callbacks: after which is taken from
-    /// the record.
-    pub left_together: Vec<(Handle, Vec<usize>)>,
     /// Operations that a shutdown has ended but not called back yet.
     pub closing: Vec<usize>,
     /// The number of events that each hash of keys has had.
@@ -212,13 +187,12 @@ impl Reference {
         }
     }
 
-    /// Returns the waiters under each key, up to the last of the many: one for each watch that was
-    /// not taken.
+    /// Returns the waiters under each key, up to the last of the many: one for each watch.
     pub fn waiters(&self) -> Vec<usize> {
         let mut waiters = vec![0; MANY_KEYS as usize + 400];
         for &number in &self.parked {
             for watch in &self.all[number].watches {
-                waiters[watch.key as usize] += usize::from(watch.watching != Watching::Taken);
+                waiters[watch.key as usize] += 1;
             }
         }
         waiters
@@ -239,7 +213,6 @@ impl Reference {
             Call::Park(plan) => return self.park(&plan),
             Call::Event(key) => Returned::Counted(self.signal(key, Event::All)),
             Call::EventForOne(key) => Returned::Counted(self.signal(key, Event::One)),
-            Call::UpTo(key, value) => Returned::Counted(self.signal(key, Event::Advance(value))),
             Call::CancelKey(key) => Returned::Counted(self.cancel_for_key(key)),
             Call::CompleteKey(key) => Returned::Counted(self.complete_for_key(key)),
             Call::RescheduleKey(key, to) => Returned::Counted(self.reschedule_for_key(key, to)),

@@ -63,8 +63,6 @@ pub enum Condition {
     Flag,
     /// True from this check on.
     Look(u32),
-    /// Its watermarks.
-    Levels,
 }
 
 /// An operation to be parked.
@@ -73,11 +71,6 @@ pub struct Plan {
     pub keys: Vec<Key>,
     /// The number of further keys, each twice.
     pub many_keys: u32,
-    /// Watermarks, so much above the key's present value.
-    pub levels: Vec<(Key, u64)>,
-    pub counted: bool,
-    /// It waits in turn, or is refused if it has not one plain key alone.
-    pub in_turn: bool,
     pub timeout: When,
     /// Any of them will do.
     pub conditions: Vec<Condition>,
@@ -125,9 +118,6 @@ pub enum Act {
     Event(Key),
     /// Signals a key for one waiter.
     EventForOne(Key),
-    /// Advances the key's watermark by this much; below zero, to a lower value. `i64::MAX` reaches
-    /// every threshold.
-    AdvanceWatermark(Key, i64),
     CancelKey(Key),
     /// Completes all of a key without a check.
     CompleteKey(Key),
@@ -191,16 +181,11 @@ pub struct Request {
     pub number: usize,
     pub plan: Arc<Plan>,
     pub keys: Vec<Key>,
-    pub levels: Vec<(Key, u64)>,
     pub timeout: Timeout,
 }
 
-/// The values of the keys.
-pub type Values = [u64; KEYS as usize + 1];
-
 impl Request {
     pub fn new(plan: &Arc<Plan>, now_ns: u64, known: &Known) -> Self {
-        let above = |key: Key, by: u64| known.values[key as usize].saturating_add(by);
         let many = (MANY_KEYS..MANY_KEYS + plan.many_keys)
             .cycle()
             .take(2 * plan.many_keys as usize);
@@ -208,25 +193,18 @@ impl Request {
             number: known.flags.len() - 1,
             plan: plan.clone(),
             keys: plan.keys.iter().copied().chain(many).collect(),
-            levels: plan
-                .levels
-                .iter()
-                .map(|&(key, by)| (key, above(key, by)))
-                .collect(),
             timeout: plan.timeout.from(now_ns, known.quarter_ns),
         }
     }
 
     /// The condition at a check.
     pub fn holds(&self, look: u32, known: &Known) -> bool {
-        let reaches = |key: Key, threshold: u64| known.values[key as usize] >= threshold;
         self.plan
             .conditions
             .iter()
             .any(|condition| match *condition {
                 Condition::Flag => known.flags[self.number],
                 Condition::Look(at) => look >= at,
-                Condition::Levels => self.levels.iter().all(|&(key, level)| reaches(key, level)),
             })
     }
 

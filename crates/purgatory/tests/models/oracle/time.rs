@@ -66,7 +66,6 @@ impl Reference {
         }
         let ended = self.claim_each(due, &Outcome::Expired);
         self.count_if(ended.len() > 1, "several due at a tick");
-        self.expired_in_turn(&ended);
         self.tell_elsewhere(ended, Outcome::Expired);
     }
 }

@@ -13,7 +13,6 @@ use std::{
 
 use purgatory::{
     BoxedOperation, DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, ReachResult,
-    Watches,
 };
 use timer_core::{Clock, Executor, Job, ManualTimer, TickLength, Timer, WheelSize};
 
@@ -234,19 +233,7 @@ impl World {
         let number = request.number;
         let timeout = request.timeout;
         let keys: Vec<_> = request.keys.iter().copied().map(Alike).collect();
-        let level = |&(key, threshold): &(Key, u64)| (Alike(key), threshold);
-        let levels: Vec<_> = request.levels.iter().map(level).collect();
-        let watches = match (&*levels, request.plan.counted) {
-            ([], _) => Watches::from(&keys),
-            (levels, true) => Watches::up_to(levels).with_keys(&keys),
-            (levels, false) => Watches::up_to(levels).checked().with_keys(&keys),
-        };
-        let watches = if request.plan.in_turn {
-            watches.in_turn()
-        } else {
-            watches
-        };
-        match handle.try_complete_else_watch(operation, watches, timeout) {
+        match handle.try_complete_else_watch(operation, &keys, timeout) {
             Ok(ParkResult::Parked(id)) => {
                 self.learn(number, id);
                 Returned::Parked
@@ -299,7 +286,6 @@ impl World {
             Call::EventForOne(key) => {
                 Returned::Counted(handle.check_and_complete_one(&Alike(key)).into())
             }
-            Call::UpTo(key, value) => Returned::Counted(handle.complete_up_to(&Alike(key), value)),
             Call::CancelKey(key) => Returned::Counted(handle.cancel_for_key(&Alike(key), "by key")),
             Call::CompleteKey(key) => Returned::Counted(handle.complete_for_key(&Alike(key))),
             Call::RescheduleKey(key, timeout) => {

@@ -1,9 +1,6 @@
 //! The reference: the promises of the documentation on plain lists. Every question is a scan.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use purgatory::{CancelReason, EndResult, RefusedReason, Stats, WaitError};
 
@@ -23,13 +20,11 @@ struct Request {
     panics: bool,
     deadline_ms: u64,
     is_waiting: bool,
+    was_moved: bool,
     was_parked: bool,
-    /// One of `max_parked`, which it keeps until it is over; if its future was dropped, until that
-    /// call has finished it.
+    /// One of `max_parked`, which it keeps until it is over.
     has_place: bool,
     has_future: bool,
-    /// Its future was dropped while it waited.
-    was_dropped: bool,
     /// The end that its future has not taken.
     end: Option<End>,
 }
@@ -49,7 +44,7 @@ pub(super) struct Reference {
     /// The number of scopes that there ever were.
     all_scopes: usize,
     now_ms: u64,
-    /// Whether a call is under way, and the requests whose ends it has still to report.
+    /// A call that ends several is under way, and the requests whose tasks it has still to wake.
     inside: bool,
     queue: VecDeque<usize>,
     /// The scopes that an act uses, and those of them that nothing else keeps.
@@ -96,21 +91,13 @@ impl Reference {
     pub(super) fn stats(&self, scoped: bool) -> Stats {
         let mut stats = self.stats[usize::from(scoped)];
         stats.parked = self.waiting(scoped).count() as u64;
-        stats.watched = stats.parked * if scoped { 2 } else { 1 };
+        stats.watched = stats.parked;
         stats
     }
 
-    /// Returns the number of keys that wait: requests of a scope have one in common.
+    /// Returns the number of keys that wait.
     pub(super) fn keys(&self) -> (usize, usize) {
-        let mut scopes = BTreeSet::new();
-        let mut scoped = 0;
-        for request in self.waiting(true) {
-            scoped += 1;
-            if let Key::Scoped(scope, _) = request.key {
-                scopes.insert(scope);
-            }
-        }
-        (self.waiting(false).count(), scoped + scopes.len())
+        (self.waiting(false).count(), self.waiting(true).count())
     }
 
     pub(super) fn values(&self) -> usize {
@@ -147,6 +134,11 @@ impl Reference {
                 let number = self.scopes[at].last.saturating_sub(back);
                 self.use_scope(at, |reference, _| reference.deliver_in(at, number));
             }
+            Act::DeliverUpTo(at, back) => {
+                let up_to = self.scopes[at].last.saturating_sub(back);
+                self.use_scope(at, |reference, scope| reference.deliver_up_to(scope, up_to));
+            }
+            Act::Reassign(at, back, to) => self.reassign(at, back, to),
             Act::DeliverUnasked(at, is_zero) => {
                 let number = if is_zero { 0 } else { self.scopes[at].last + 1 };
                 self.use_scope(at, |reference, _| reference.deliver_in(at, number));
@@ -158,7 +150,8 @@ impl Reference {
             }),
             Act::Close(at) => self.use_scope(at, |reference, scope| {
                 reference.scopes[at].is_closed = true;
-                let failed = reference.fail(scope, cancelled("closed"));
+                let closed = CancelReason::Closed("closed".into());
+                let failed = reference.fail(scope, WaitError::Cancelled(closed));
                 reference.log.push(Saw::Failed(failed));
             }),
             Act::Replace(at) => {
@@ -179,9 +172,9 @@ impl Reference {
                     self.drop_future(number);
                 }
             }
-            Act::Cancel(back) | Act::Complete(back) => {
+            Act::Cancel(back) => {
                 if let Some(number) = self.parked_back(back) {
-                    let ended = self.end_by_id(number, matches!(act, Act::Complete(_)));
+                    let ended = self.end_by_id(number);
                     self.log.push(Saw::Attempt(ended));
                 }
             }
@@ -210,15 +203,14 @@ impl Reference {
     }
 
     fn expect(&mut self, to: To, ms: u64, then: &Arc<Vec<Act>>, panics: bool) {
-        // 1. Its key. A refused request uses a number up.
+        // 1. Its key.
         let mut is_closed = false;
         let key = match to {
             To::Key(key) => Key::Plain(key),
             To::Scope(at) => {
-                let scope = &mut self.scopes[at];
-                scope.last += 1;
+                let scope = self.scopes[at];
                 is_closed = scope.is_closed;
-                Key::Scoped(scope.number, scope.last)
+                Key::Scoped(scope.number, scope.last + 1)
             }
         };
         let is_taken = self.find(key).is_some();
@@ -234,37 +226,38 @@ impl Reference {
             panics,
             deadline_ms: self.now_ms + ms,
             is_waiting: false,
+            was_moved: false,
             was_parked: false,
             has_place: false,
             has_future: false,
-            was_dropped: false,
             end: None,
         });
-        // 2. Without time it is over; else it takes a place, if its key is free.
-        if ms == 0 {
+        // 2. A closed scope takes none. Without time it is over; else it takes a place, if its key
+        // is free. A refused request uses no number up.
+        if is_closed {
+            let closed = RefusedReason::ScopeClosed;
+            return self.log.push(Saw::Refused(number, closed));
+        } else if ms == 0 {
             self.of(number).ended_at_once += 1;
+        } else if is_taken {
+            return self
+                .log
+                .push(Saw::Refused(number, RefusedReason::AlreadyExpected));
         } else if let Some(limit) = self.max.filter(|&max| places >= max) {
             self.of(number).refused_full += 1;
             return self
                 .log
                 .push(Saw::Refused(number, RefusedReason::Full { limit }));
-        } else if is_taken {
-            return self
-                .log
-                .push(Saw::Refused(number, RefusedReason::AlreadyExpected));
         } else {
             self.of(number).parked_total += 1;
+        }
+        if let To::Scope(at) = to {
+            self.scopes[at].last += 1;
         }
         let request = &mut self.requests[number];
         request.is_waiting = ms > 0;
         request.has_place = ms > 0;
         request.has_future = ms > 0;
-        // 3. A closed scope takes none: the request ends as by a drop of its future.
-        if is_closed {
-            self.drop_future(number);
-            let closed = RefusedReason::ScopeClosed;
-            return self.log.push(Saw::Refused(number, closed));
-        }
         let request = &mut self.requests[number];
         request.was_parked = ms > 0;
         if ms == 0 {
@@ -282,19 +275,13 @@ impl Reference {
                 stats.cancelled += 1;
                 let dropped = WaitError::Cancelled(CancelReason::Dropped);
                 stats.cancelled_by_drop += u64::from(*error == dropped);
+                let panicked = WaitError::Cancelled(CancelReason::Panicked);
+                stats.cancelled_by_panic += u64::from(*error == panicked);
             }
         }
         self.requests[number].is_waiting = false;
         self.requests[number].has_place = false;
         self.requests[number].end = Some(end);
-    }
-
-    /// Returns the place of a request whose future was dropped, or wakes the task of another.
-    fn report(&mut self, number: usize) {
-        self.requests[number].has_place = false;
-        if !self.requests[number].was_dropped {
-            self.wake(number);
-        }
     }
 
     /// Wakes the task of a request that is over: it has the answer, or its future is gone.
@@ -305,6 +292,22 @@ impl Reference {
         }
         let panics = self.requests[number].panics;
         self.of(number).panics += u64::from(panics);
+    }
+
+    /// Wakes the tasks of what one call has ended. Inside another such call it leaves them to that.
+    fn wake_all(&mut self, ended: Vec<usize>) {
+        if self.inside {
+            self.queue.extend(ended);
+            return;
+        }
+        self.inside = true;
+        for number in ended {
+            self.wake(number);
+        }
+        while let Some(number) = self.queue.pop_front() {
+            self.wake(number);
+        }
+        self.inside = false;
     }
 
     /// A delivery wakes the task before it returns, wherever it is called.
@@ -331,26 +334,69 @@ impl Reference {
         }
     }
 
-    /// The request is over from here on, and its answer follows.
+    /// Delivers to the requests of a scope up to a number, in the order of their numbers.
+    fn deliver_up_to(&mut self, scope: usize, up_to: u64) {
+        let mut confirmed = self.of_scope(scope);
+        confirmed.retain(|&(number, _)| number <= up_to);
+        for &(_, request) in &confirmed {
+            self.end(request, Ok(()));
+        }
+        let count = confirmed.len();
+        self.wake_all(confirmed.into_iter().map(|(_, request)| request).collect());
+        self.log.push(Saw::Confirmed(count));
+    }
+
+    /// Gives a request the next number of another scope. Its task, deadline and place stay.
+    fn reassign(&mut self, at: usize, back: u64, to: usize) {
+        let from = self.scopes[at];
+        let key = Key::Scoped(from.number, from.last.saturating_sub(back));
+        let moved = match self.find(key) {
+            None => Err(RefusedReason::NotExpected),
+            Some(_) if self.scopes[to].is_closed => Err(RefusedReason::ScopeClosed),
+            Some(request) => {
+                let to = &mut self.scopes[to];
+                to.last += 1;
+                self.requests[request].key = Key::Scoped(to.number, to.last);
+                self.requests[request].was_moved = true;
+                Ok(to.last)
+            }
+        };
+        self.log.push(Saw::Reassigned(moved));
+    }
+
+    /// Returns the requests of a scope that wait, by their numbers.
+    fn of_scope(&self, scope: usize) -> Vec<(u64, usize)> {
+        let mut found = Vec::new();
+        for (index, request) in self.requests.iter().enumerate() {
+            match request.key {
+                Key::Scoped(of, number) if of == scope && request.is_waiting => {
+                    found.push((number, index));
+                }
+                _ => {}
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// The request waits on while its value is made, and the first of two ends counts.
     fn deliver_with(&mut self, key: u64, acts: &[Act], panics: bool) {
         let Some(number) = self.find(Key::Plain(key)) else {
             return self.log.push(Saw::Delivered(false));
         };
-        self.end(number, Ok(()));
-        self.requests[number].end = None;
         self.making += 1;
         for act in acts {
             self.act(act);
         }
         self.making -= 1;
         self.stats[0].panics += u64::from(panics);
-        let is_awaited = self.requests[number].has_future;
-        if is_awaited {
+        let is_waiting = self.requests[number].is_waiting;
+        if is_waiting {
             let panicked = Err(WaitError::Cancelled(CancelReason::Panicked));
-            self.requests[number].end = Some(if panics { panicked } else { Ok(()) });
+            self.end(number, if panics { panicked } else { Ok(()) });
             self.wake(number);
         }
-        self.log.push(Saw::Delivered(is_awaited && !panics));
+        self.log.push(Saw::Delivered(is_waiting && !panics));
     }
 
     /// Fails all that are expected now, and then wakes their tasks. The order is not promised.
@@ -363,57 +409,26 @@ impl Reference {
                 failed.push(number);
             }
         }
-        let woken = |number: &usize| {
-            let woken = Saw::Woken(*number);
-            self.seen.iter().position(|saw| *saw == woken)
-        };
-        failed.sort_by_key(woken);
+        failed.sort_by_key(|&number| self.seen_at(number));
         let count = failed.len();
-        for number in failed {
-            self.wake(number);
-        }
+        self.wake_all(failed);
         self.log.push(Saw::Failed(count));
     }
 
-    /// Fails the requests of a scope, in the order in which they were expected.
+    /// Returns the place of a wake among the records of the real ones.
+    fn seen_at(&self, number: usize) -> Option<usize> {
+        self.seen.iter().position(|saw| *saw == Saw::Woken(number))
+    }
+
+    /// Fails the requests of a scope, in the order of their numbers.
     fn fail(&mut self, scope: usize, error: WaitError) -> usize {
-        let mut failed = Vec::new();
-        for number in 0..self.requests.len() {
-            let request = &self.requests[number];
-            if request.is_waiting && matches!(request.key, Key::Scoped(of, _) if of == scope) {
-                self.end(number, Err(error.clone()));
-                failed.push(number);
-            }
+        let failed = self.of_scope(scope);
+        for &(_, request) in &failed {
+            self.end(request, Err(error.clone()));
         }
         let count = failed.len();
-        self.in_call(|reference, nested| {
-            for number in failed {
-                reference.finish(nested, number);
-            }
-        });
+        self.wake_all(failed.into_iter().map(|(_, request)| request).collect());
         count
-    }
-
-    /// Does a call, nested or not. Tasks of what ends inside another call are woken when that
-    /// returns.
-    fn in_call<T>(&mut self, call: impl FnOnce(&mut Self, bool) -> T) -> T {
-        let nested = std::mem::replace(&mut self.inside, true);
-        let returned = call(self, nested);
-        if !nested {
-            while let Some(number) = self.queue.pop_front() {
-                self.report(number);
-            }
-            self.inside = false;
-        }
-        returned
-    }
-
-    fn finish(&mut self, nested: bool, number: usize) {
-        if nested {
-            self.queue.push_back(number);
-        } else {
-            self.report(number);
-        }
     }
 
     fn drop_future(&mut self, number: usize) {
@@ -423,23 +438,19 @@ impl Reference {
         }
         request.end = None;
         if std::mem::take(&mut request.is_waiting) {
-            request.was_dropped = true;
+            request.has_place = false;
             let stats = self.of(number);
             stats.cancelled += 1;
             stats.cancelled_by_future_drop += 1;
-            self.in_call(|reference, nested| reference.finish(nested, number));
         }
     }
 
-    fn end_by_id(&mut self, number: usize, completes: bool) -> EndResult {
+    fn end_by_id(&mut self, number: usize) -> EndResult {
         if !self.requests[number].is_waiting {
             return EndResult::Gone;
         }
-        if completes {
-            return EndResult::NoValue;
-        }
         self.end(number, Err(cancelled("by id")));
-        self.in_call(|reference, nested| reference.finish(nested, number));
+        self.wake_all(vec![number]);
         EndResult::Ended
     }
 
@@ -458,8 +469,12 @@ impl Reference {
                         due.push(number);
                     }
                 }
+                // A request that moved is behind those that were expected before, or is not.
+                if due.iter().any(|&number| self.requests[number].was_moved) {
+                    due.sort_by_key(|&number| self.seen_at(number));
+                }
                 for number in due {
-                    self.in_call(|reference, _| reference.wake(number));
+                    self.wake_all(vec![number]); // a call each
                 }
             }
         }

@@ -11,8 +11,7 @@ use std::{
 };
 
 use purgatory::{
-    DelayedOperation, EndResult, OperationId, Purgatory, Replies, ReplyScope, RequestId, Stats,
-    WaitFuture, WatchKey,
+    EndResult, OperationId, Replies, ReplyScope, ReplyScopes, RequestId, Stats, WaitFuture, Waits,
 };
 use timer_core::ManualTimer;
 
@@ -47,7 +46,9 @@ type Id = (OperationId, bool);
 pub(super) struct World {
     timer: ManualTimer,
     plain: Replies<u64, Value>,
-    scoped: Replies<RequestId, Value>,
+    plain_waits: Waits<u64>,
+    scoped: ReplyScopes<Value>,
+    scoped_waits: Waits<RequestId>,
     /// The scopes, each with the last number that it handed out.
     scopes: Mutex<Vec<(ReplyScope<Value>, u64)>>,
     alive: Value,
@@ -59,29 +60,26 @@ pub(super) struct World {
     ids: Mutex<Vec<Option<Id>>>,
 }
 
-fn made<K: WatchKey + Send, O: DelayedOperation>(
-    timer: &ManualTimer,
-    max: Option<usize>,
-    all_on_executor: bool,
-) -> Purgatory<K, O> {
-    let mut builder = Purgatory::builder("model").timer(timer).shards(2);
-    if all_on_executor {
-        builder = builder.callbacks_on_executor();
-    }
-    if let Some(max) = max {
-        builder = builder.max_parked(max);
-    }
-    builder.build().unwrap()
-}
-
 impl World {
-    pub(super) fn new(max: Option<usize>, all_on_executor: bool) -> Arc<Self> {
+    pub(super) fn new(max: Option<usize>) -> Arc<Self> {
         let timer = ManualTimer::new();
-        let scoped = Replies::over(made(&timer, max, all_on_executor));
+        // The one that is made first expires first.
+        let mut scoped = ReplyScopes::builder("model").timer(&timer).shards(2);
+        if let Some(max) = max {
+            scoped = scoped.max_parked(max);
+        }
+        let scoped = scoped.build().unwrap();
+        let mut plain = Replies::builder("model").timer(&timer).shards(2);
+        if let Some(max) = max {
+            plain = plain.max_parked(max);
+        }
+        let plain = plain.build().unwrap();
         let scopes = (0..SCOPES).map(|_| (scoped.scope(), 0)).collect();
         Arc::new(World {
-            plain: Replies::over(made(&timer, max, all_on_executor)),
+            plain_waits: plain.waits(),
+            plain,
             scopes: Mutex::new(scopes),
+            scoped_waits: scoped.waits(),
             scoped,
             timer,
             alive: Value::default(),
@@ -102,18 +100,15 @@ impl World {
 
     pub(super) fn stats(&self, scoped: bool) -> Stats {
         if scoped {
-            self.scoped.purgatory().stats()
+            self.scoped_waits.stats()
         } else {
-            self.plain.purgatory().stats()
+            self.plain_waits.stats()
         }
     }
 
     /// Returns the number of keys that wait.
     pub(super) fn keys(&self) -> (usize, usize) {
-        (
-            self.plain.purgatory().keys(),
-            self.scoped.purgatory().keys(),
-        )
+        (self.plain_waits.keys(), self.scoped_waits.keys())
     }
 
     /// Returns the number of values that are alive.
@@ -135,21 +130,20 @@ impl World {
         self.ids.lock().unwrap()[number]
     }
 
-    fn end(&self, (id, scoped): Id, completes: bool) -> EndResult {
-        match (scoped, completes) {
-            (false, false) => self.plain.purgatory().cancel(id, "by id"),
-            (false, true) => self.plain.purgatory().complete(id),
-            (true, false) => self.scoped.purgatory().cancel(id, "by id"),
-            (true, true) => self.scoped.purgatory().complete(id),
+    fn cancel(&self, (id, scoped): Id) -> EndResult {
+        if scoped {
+            self.scoped_waits.cancel(id, "by id")
+        } else {
+            self.plain_waits.cancel(id, "by id")
         }
     }
 
     fn reschedule(&self, (id, scoped): Id, ms: u64) -> bool {
         let to = Duration::from_millis(ms);
         if scoped {
-            self.scoped.purgatory().reschedule(id, to)
+            self.scoped_waits.reschedule(id, to)
         } else {
-            self.plain.purgatory().reschedule(id, to)
+            self.plain_waits.reschedule(id, to)
         }
     }
 
@@ -177,6 +171,21 @@ impl World {
                 let (scope, last) = self.scope(at);
                 self.deliver_in(&scope, last.saturating_sub(back));
             }
+            Act::DeliverUpTo(at, back) => {
+                let (scope, last) = self.scope(at);
+                let up_to = last.saturating_sub(back);
+                let confirmed = scope.deliver_up_to(up_to, self.alive.clone());
+                self.saw(Saw::Confirmed(confirmed));
+            }
+            Act::Reassign(at, back, to_at) => {
+                let (scope, last) = self.scope(at);
+                let (to, _) = self.scope(to_at);
+                let moved = scope.reassign(last.saturating_sub(back), &to);
+                if let Ok(number) = moved {
+                    self.scopes.lock().unwrap()[to_at].1 = number;
+                }
+                self.saw(Saw::Reassigned(moved));
+            }
             Act::DeliverUnasked(at, is_zero) => {
                 let (scope, last) = self.scope(at);
                 self.deliver_in(&scope, if is_zero { 0 } else { last + 1 });
@@ -194,9 +203,9 @@ impl World {
                 let removed = number.and_then(|of| self.futures.lock().unwrap().remove(&of));
                 drop(removed); // with nothing locked
             }
-            Act::Cancel(back) | Act::Complete(back) => {
+            Act::Cancel(back) => {
                 if let Some(id) = self.id(back) {
-                    let ended = self.end(id, matches!(act, Act::Complete(_)));
+                    let ended = self.cancel(id);
                     self.saw(Saw::Attempt(ended));
                 }
             }
@@ -231,8 +240,11 @@ impl World {
             }
             To::Scope(at) => {
                 let (scope, _) = self.scope(at);
-                self.scopes.lock().unwrap()[at].1 += 1; // a refused request uses one up
-                scope.expect(timeout).map(|(_, reply)| reply)
+                let expected = scope.expect(timeout);
+                if let Ok((number, _)) = &expected {
+                    self.scopes.lock().unwrap()[at].1 = *number;
+                }
+                expected.map(|(_, reply)| reply)
             }
         };
         let future = match expected {

@@ -1,48 +1,51 @@
-//! The reference: the promises of the documentation on plain lists. Every question is a scan.
+//! The reference: the promises of the documentation on plain lists. Every question is a scan. A wait
+//! for each of several keys is as many *parts*; any other wait is one.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
 use purgatory::{CancelReason, EndResult, Outcome, RefusedReason, WaitError};
 
-use super::{Act, End, Key, Kind, Plan, Quorum, Saw};
+use super::{Act, End, Key, Kind, Plan, Reached, Saw};
 
-/// A key that a wait waits for.
-#[derive(Debug)]
-pub(super) struct Member {
-    pub(super) key: Key,
-    pub(super) threshold: u64,
-    is_reached: bool,
-    pub(super) is_removed: bool,
+/// A wait for one key.
+struct Part {
+    wait: usize,
+    member: usize,
+    key: Key,
+    threshold: u64,
+    deadline_ms: u64,
+    is_waiting: bool,
 }
 
 struct Wait {
     plan: Arc<Plan>,
-    members: Vec<Member>,
-    deadline_ms: u64,
-    is_waiting: bool,
-    was_parked: bool,
+    /// The first part that was parked, which has its id.
+    parked: Option<usize>,
+    /// The values that met its parts, as they were reported.
+    values: Vec<Option<u64>>,
     has_future: bool,
     /// The end that its future has not taken.
     end: Option<End>,
 }
 
+/// An end that is still to be reported: a part, its outcome, the value.
+type Report = (usize, Outcome, u64);
+
 #[derive(Default)]
 pub(super) struct Reference {
-    /// The executor, which is this thread, reports every end: when the call returns.
-    pub(super) all_on_executor: bool,
     /// Values and epochs.
     pub(super) values: BTreeMap<Key, (u64, u64)>,
+    pub(super) closed: BTreeSet<Key>,
     waits: Vec<Wait>,
+    parts: Vec<Part>,
     now_ms: u64,
-    /// Whether a call is under way, and the waits whose end it has still to report.
+    /// Whether a call is under way, and the ends that it has still to report.
     inside: bool,
-    queue: VecDeque<(usize, Outcome)>,
+    queue: VecDeque<Report>,
     pub(super) log: Vec<Saw>,
-    /// The record of the real ones, for the one order that is not promised.
-    pub(super) seen: Vec<Saw>,
     completed: u64,
     expired: u64,
     cancelled: u64,
@@ -51,6 +54,18 @@ pub(super) struct Reference {
 
 fn requested(reason: &'static str) -> Outcome {
     Outcome::Cancelled(CancelReason::Requested(reason.into()))
+}
+
+fn closed() -> CancelReason {
+    CancelReason::Closed("closed".into())
+}
+
+fn error(outcome: Outcome) -> WaitError {
+    match outcome {
+        Outcome::Expired => WaitError::Expired,
+        Outcome::Cancelled(reason) => WaitError::Cancelled(reason),
+        other => panic!("{other:?}"),
+    }
 }
 
 impl Reference {
@@ -62,32 +77,13 @@ impl Reference {
         self.values.get(&key).map_or(0, |of| of.1)
     }
 
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &Vec<Member>> {
-        let waiting = self.waits.iter().filter(|wait| wait.is_waiting);
-        waiting.map(|wait| &wait.members)
-    }
-
-    /// Returns the places of a key in the waits that go on.
-    pub(super) fn members(&self, key: Key) -> impl Iterator<Item = &Member> + Clone {
-        let waiting = self.waits.iter().filter(|wait| wait.is_waiting);
-        let members = waiting.flat_map(|wait| &wait.members);
-        members.filter(move |member| member.key == key)
+    pub(super) fn is_waiting(&self) -> bool {
+        self.parts.iter().any(|part| part.is_waiting)
     }
 
     /// Returns the counts of ends, and of panics.
     pub(super) fn ended(&self) -> (u64, u64, u64, u64) {
         (self.completed, self.expired, self.cancelled, self.panics)
-    }
-
-    /// Returns the keys of each wait that were not removed, in the order given.
-    pub(super) fn visited(&self) -> Vec<Vec<Key>> {
-        let mut visited = Vec::new();
-        for members in self.waiting() {
-            let left = members.iter().filter(|member| !member.is_removed);
-            visited.push(left.map(|member| member.key).collect());
-        }
-        visited.sort();
-        visited
     }
 
     /// Takes the end of a wait whose future is over.
@@ -96,14 +92,25 @@ impl Reference {
         self.waits[number].end.take().expect("it goes on")
     }
 
+    /// Returns the parts that wait for a key, by (threshold, parking).
+    pub(super) fn unmet(&self, key: Key) -> Vec<(u64, usize)> {
+        let mut unmet = Vec::new();
+        for (number, part) in self.parts.iter().enumerate() {
+            if part.is_waiting && part.key == key {
+                unmet.push((part.threshold, number));
+            }
+        }
+        unmet.sort_unstable();
+        unmet
+    }
+
     fn wait_back(&self, back: usize) -> Option<usize> {
         self.waits.len().checked_sub(back + 1)
     }
 
-    /// Returns a wait that has an id.
+    /// Returns the part that has the id of a wait.
     fn parked_back(&self, back: usize) -> Option<usize> {
-        let number = self.wait_back(back)?;
-        self.waits[number].was_parked.then_some(number)
+        self.waits[self.wait_back(back)?].parked
     }
 
     pub(super) fn act(&mut self, act: &Act) {
@@ -120,14 +127,19 @@ impl Reference {
                 self.log.push(Saw::Changed(changed));
             }
             Act::Remove(key) => {
-                let removed = self.in_call(|reference, nested| reference.remove(nested, key));
+                self.values.remove(&key);
+                self.closed.remove(&key);
+                let removed = self.cancel_all(key, &requested("its key was removed"));
                 self.log.push(Saw::Changed(Ok(removed)));
             }
-            Act::Reset(key, epoch, value, cancels) => {
-                let reset = self.in_call(|reference, nested| {
-                    reference.reset(nested, key, epoch, value, cancels)
-                });
-                self.log.push(Saw::Changed(reset));
+            Act::Close(key) => {
+                self.closed.insert(key);
+                let ended = self.cancel_all(key, &Outcome::Cancelled(closed()));
+                self.log.push(Saw::Changed(Ok(ended)));
+            }
+            Act::Begin(key, epoch, value, kept) => {
+                let begun = self.begin(key, epoch, value, kept);
+                self.log.push(Saw::Changed(begun));
             }
             Act::Drop(back) => {
                 if let Some(number) = self.wait_back(back) {
@@ -135,126 +147,160 @@ impl Reference {
                 }
             }
             Act::Cancel(back) => {
-                if let Some(number) = self.parked_back(back) {
-                    let ended = self.end_by_id(number, requested("by id"));
-                    self.log.push(Saw::Attempt(ended));
-                }
-            }
-            Act::Complete(back) => {
-                if let Some(number) = self.parked_back(back) {
-                    let ended = self.end_by_id(number, Outcome::Completed);
-                    self.log.push(Saw::Attempt(ended));
+                if let Some(part) = self.parked_back(back) {
+                    let attempt = self.cancel_by_id(part);
+                    self.log.push(Saw::Attempt(attempt));
                 }
             }
             Act::Reschedule(back, ms) => {
-                if let Some(number) = self.parked_back(back) {
-                    let deadline_ms = self.now_ms + ms;
-                    let wait = &mut self.waits[number];
-                    wait.deadline_ms = deadline_ms;
-                    self.log.push(Saw::Rescheduled(wait.is_waiting));
+                if let Some(part) = self.parked_back(back) {
+                    let part = &mut self.parts[part];
+                    part.deadline_ms = self.now_ms + ms;
+                    self.log.push(Saw::Rescheduled(part.is_waiting));
                 }
             }
             Act::Pass(ms) => self.pass(ms),
         }
     }
 
+    /// A wait comes. Its parts come one after the other, until one has ended the whole.
     fn wait(&mut self, plan: &Arc<Plan>) {
-        // 1. Keys that have reached their threshold before count.
         let number = self.waits.len();
-        let mut members = Vec::new();
-        for &(key, threshold) in &plan.members {
-            members.push(Member {
-                key,
-                threshold,
-                is_reached: self.value(key) >= threshold,
-                is_removed: false,
-            });
-        }
         self.waits.push(Wait {
             plan: plan.clone(),
-            members,
-            deadline_ms: self.now_ms + plan.ms,
-            is_waiting: true,
-            was_parked: false,
+            parked: None,
+            values: vec![None; plan.members.len()],
             has_future: plan.kind != Kind::Callback,
             end: None,
         });
-        // 2. It may be over at once: then it was never parked.
-        match self.judged(number) {
-            Some(Ok(met)) => {
-                let wait = &mut self.waits[number];
-                wait.is_waiting = false;
-                wait.has_future = false;
-                if plan.kind == Kind::Callback {
-                    self.in_call(|reference, nested| {
-                        reference.finish(nested, number, Outcome::Completed);
-                    });
-                } else {
-                    self.waits[number].end = Some(Ok(met));
-                }
+        for (member, &(key, threshold)) in plan.members.iter().enumerate() {
+            match self.at_once(plan.kind, key, threshold) {
+                Some(end) => self.end_member_at_once(number, member, end),
+                None => self.park(number, member, key, threshold),
             }
-            Some(Err(lost)) => panic!("lost as it comes: {lost:?}"),
-            None => self.waits[number].was_parked = true,
+            if self.waits[number].end.is_some() {
+                break;
+            }
         }
-        let is_over = !self.waits[number].was_parked;
+        // It may be over at once.
+        let wait = &mut self.waits[number];
+        let is_over = match plan.kind {
+            Kind::Callback => wait.parked.is_none(),
+            _ => wait.end.is_some(),
+        };
+        if is_over {
+            wait.parked = None;
+            wait.has_future = false;
+        }
         self.log.push(Saw::Came(number, is_over));
     }
 
-    /// Returns how a wait ends by the present values, if it does.
-    fn judged(&self, number: usize) -> Option<Result<Quorum, CancelReason>> {
-        let wait = &self.waits[number];
-        let is_left = |member: &&Member| !member.is_removed;
-        let left = wait.members.iter().filter(is_left).count();
-        let mut met = Quorum::new();
-        for member in wait.members.iter().filter(is_left) {
-            let value = self.value(member.key);
-            if member.is_reached && value >= member.threshold {
-                met.push((member.key, value));
+    /// Returns the end of a wait for a key that comes, if it does not have to wait.
+    fn at_once(&self, kind: Kind, key: Key, threshold: u64) -> Option<Result<u64, WaitError>> {
+        if self.closed.contains(&key) {
+            return Some(Err(WaitError::Cancelled(closed())));
+        }
+        let present = self.epoch(key);
+        if let Kind::OneIn(named) = kind {
+            if named != present {
+                let other = RefusedReason::OtherEpoch { named, present };
+                return Some(Err(WaitError::Refused(other)));
             }
         }
-        let needed = match wait.plan.kind {
-            Kind::Quorum(Some(k)) => k,
-            Kind::Quorum(None) => left.max(1),
-            Kind::One | Kind::Callback => 1,
-        };
-        if left < needed {
-            Some(Err(CancelReason::QuorumLost { left, needed }))
-        } else if met.len() >= needed {
-            Some(Ok(met))
-        } else {
-            None
-        }
+        let value = self.value(key);
+        (value >= threshold).then_some(Ok(value))
     }
 
-    /// Judges a quorum of which a member has changed; returns the outcome if it is over now.
-    fn judge(&mut self, number: usize) -> Option<Outcome> {
-        if !self.waits[number].is_waiting {
-            return None;
+    fn end_member_at_once(&mut self, number: usize, member: usize, end: Result<u64, WaitError>) {
+        if self.waits[number].plan.kind == Kind::Callback {
+            let outcome = match end {
+                Ok(_) => Outcome::Completed,
+                Err(WaitError::Cancelled(reason)) => Outcome::Cancelled(reason),
+                Err(other) => panic!("{other}"),
+            };
+            self.in_call(|reference, nested| {
+                if nested {
+                    // A part that never waited, to be reported.
+                    reference.park(number, member, 0, 0);
+                    let part = reference.parts.len() - 1;
+                    reference.parts[part].is_waiting = false;
+                    reference.waits[number].parked = None;
+                    reference.queue.push_back((part, outcome, 0));
+                } else {
+                    reference.call_back(number, outcome);
+                }
+            });
+            return;
         }
-        match self.judged(number)? {
-            Ok(met) => {
-                self.end(number, Ok(met));
-                Some(Outcome::Completed)
-            }
-            Err(lost) => Some(self.cancel(number, Outcome::Cancelled(lost))),
-        }
+        self.member_ended(number, member, end);
     }
 
-    fn end(&mut self, number: usize, end: End) {
+    fn park(&mut self, wait: usize, member: usize, key: Key, threshold: u64) {
+        let part = self.parts.len();
+        self.waits[wait].parked.get_or_insert(part);
+        self.parts.push(Part {
+            wait,
+            member,
+            key,
+            threshold,
+            deadline_ms: self.now_ms + self.waits[wait].plan.ms,
+            is_waiting: true,
+        });
+    }
+
+    /// Records the end of one member of a wait that has a future. Returns true if the whole is over
+    /// by it.
+    fn member_ended(&mut self, number: usize, member: usize, end: Result<u64, WaitError>) -> bool {
+        let wait = &mut self.waits[number];
+        if wait.end.is_some() || !wait.has_future {
+            return false;
+        }
         match end {
-            Ok(_) => self.completed += 1,
-            Err(WaitError::Expired) => self.expired += 1,
-            Err(_) => self.cancelled += 1,
+            Ok(value) => wait.values[member] = Some(value),
+            Err(error) => wait.end = Some(Err(error)),
         }
-        self.waits[number].is_waiting = false;
-        self.waits[number].end = Some(end);
+        if wait.end.is_none() {
+            if wait.values.iter().any(Option::is_none) {
+                return false;
+            }
+            let mut reached = Reached::new();
+            for (&(key, _), value) in wait.plan.members.iter().zip(&wait.values) {
+                reached.extend(value.map(|value| (key, value)));
+            }
+            wait.end = Some(Ok(reached));
+        }
+        self.give_up(number);
+        true
     }
 
-    fn cancel(&mut self, number: usize, outcome: Outcome) -> Outcome {
-        if let Outcome::Cancelled(reason) = &outcome {
-            self.end(number, Err(WaitError::Cancelled(reason.clone())));
+    /// Takes the parts of a wait that still wait out.
+    fn give_up(&mut self, number: usize) {
+        for part in &mut self.parts {
+            if part.wait == number && part.is_waiting {
+                part.is_waiting = false;
+                self.cancelled += 1;
+            }
         }
-        outcome
+    }
+
+    /// Ends a part; it is still to be reported.
+    fn end(&mut self, part: usize, outcome: &Outcome) {
+        match outcome {
+            Outcome::Completed => self.completed += 1,
+            Outcome::Expired => self.expired += 1,
+            _ => self.cancelled += 1,
+        }
+        self.parts[part].is_waiting = false;
+        // A single wait has its answer at once, though its task is woken later.
+        let Part { wait, key, .. } = self.parts[part];
+        let kind = self.waits[wait].plan.kind;
+        if matches!(kind, Kind::One | Kind::OneIn(_)) {
+            let end = match outcome {
+                Outcome::Completed => Ok(vec![(key, self.value(key))]),
+                other => Err(error(other.clone())),
+            };
+            self.waits[wait].end = Some(end);
+        }
     }
 
     /// Does a call, nested or not. Ends inside another call are reported when that returns.
@@ -262,31 +308,52 @@ impl Reference {
         let nested = std::mem::replace(&mut self.inside, true);
         let returned = call(self, nested);
         if !nested {
-            while let Some((number, outcome)) = self.queue.pop_front() {
-                self.report(number, outcome);
+            while let Some(report) = self.queue.pop_front() {
+                self.report(report);
             }
             self.inside = false;
         }
         returned
     }
 
-    fn finish(&mut self, nested: bool, number: usize, outcome: Outcome) {
-        if nested || self.all_on_executor {
-            self.queue.push_back((number, outcome));
-        } else {
-            self.report(number, outcome);
+    /// Reports ends, in order.
+    fn report_all(&mut self, nested: bool, reports: Vec<Report>) {
+        for report in reports {
+            if nested {
+                self.queue.push_back(report);
+            } else {
+                self.report(report);
+            }
         }
     }
 
-    fn report(&mut self, number: usize, outcome: Outcome) {
-        let wait = &self.waits[number];
-        let plan = wait.plan.clone();
-        match plan.kind {
-            Kind::Callback => self.log.push(Saw::Called(number, outcome)),
-            // Its answer is made only now, and its future is gone.
-            Kind::Quorum(_) if !wait.has_future => return,
-            _ => self.log.push(Saw::Woken(number)),
+    fn report(&mut self, (part, outcome, value): Report) {
+        let Part { wait, member, .. } = self.parts[part];
+        match self.waits[wait].plan.kind {
+            Kind::Callback => return self.call_back(wait, outcome),
+            Kind::One | Kind::OneIn(_) => {}
+            Kind::Each => {
+                let end = match outcome {
+                    Outcome::Completed => Ok(value),
+                    other => Err(error(other)),
+                };
+                if !self.member_ended(wait, member, end) {
+                    return;
+                }
+            }
         }
+        self.log.push(Saw::Woken(wait));
+        self.then(wait);
+    }
+
+    fn call_back(&mut self, number: usize, outcome: Outcome) {
+        self.log.push(Saw::Called(number, outcome));
+        self.then(number);
+    }
+
+    /// Does the acts of a waker or callback.
+    fn then(&mut self, number: usize) {
+        let plan = self.waits[number].plan.clone();
         for act in &plan.then {
             self.act(act);
         }
@@ -295,186 +362,102 @@ impl Reference {
 
     /// Changes a value, and completes what it reaches; in an epoch, if that is the key's.
     fn change(&mut self, key: Key, epoch: Option<u64>, value: u64) -> Result<usize, RefusedReason> {
+        if self.closed.contains(&key) {
+            return Err(RefusedReason::KeyClosed);
+        }
         let present = self.epoch(key);
-        if epoch.is_some_and(|epoch| epoch != present) {
-            return Err(RefusedReason::OtherEpoch { present });
+        if let Some(named) = epoch.filter(|named| *named != present) {
+            return Err(RefusedReason::OtherEpoch { named, present });
         }
         self.values.insert(key, (value, present));
         Ok(self.in_call(|reference, nested| {
-            let (met, quorums) = reference.meet(key);
-            reference.complete(nested, met, quorums)
+            let met = reference.meet(key);
+            let count = met.len();
+            reference.report_all(nested, met);
+            if nested { 0 } else { count }
         }))
     }
 
-    /// Ends the waits for a key alone that its value reaches, by (threshold, parking), and marks
-    /// the quorums. Returns both.
-    fn meet(&mut self, key: Key) -> (Vec<usize>, Vec<usize>) {
+    /// Ends the parts that a key's value reaches, by (threshold, parking).
+    fn meet(&mut self, key: Key) -> Vec<Report> {
         let value = self.value(key);
         let mut met = Vec::new();
-        let mut quorums = Vec::new();
-        for (threshold, number) in self.unmet(key) {
-            if threshold > value {
-                break;
-            }
-            let member = self.member(number, key);
-            member.is_reached = true;
-            if let Kind::Quorum(_) = self.waits[number].plan.kind {
-                quorums.push(number);
-            } else {
-                self.end(number, Ok(vec![(key, value)]));
-                met.push(number);
+        for (threshold, part) in self.unmet(key) {
+            if threshold <= value {
+                self.end(part, &Outcome::Completed);
+                met.push((part, Outcome::Completed, value));
             }
         }
-        (met, quorums)
+        met
     }
 
-    fn member(&mut self, number: usize, key: Key) -> &mut Member {
-        let mut members = self.waits[number].members.iter_mut();
-        members.find(|member| member.key == key).unwrap()
-    }
-
-    /// Returns the waits that have not been reached by a key, by (threshold, parking).
-    fn unmet(&self, key: Key) -> Vec<(u64, usize)> {
-        let mut unmet = Vec::new();
-        for (number, wait) in self.waits.iter().enumerate() {
-            let is_unmet =
-                |member: &&Member| member.key == key && !member.is_removed && !member.is_reached;
-            if wait.is_waiting {
-                let member = wait.members.iter().find(is_unmet);
-                unmet.extend(member.map(|member| (member.threshold, number)));
-            }
-        }
-        unmet.sort_unstable();
-        unmet
-    }
-
-    /// Reports what was met, then judges the quorums, each in its turn. Returns how many completed;
-    /// 0 inside another call.
-    fn complete(&mut self, nested: bool, met: Vec<usize>, quorums: Vec<usize>) -> usize {
-        let mut completed = met.len();
-        for number in met {
-            self.finish(nested, number, Outcome::Completed);
-        }
-        for number in quorums {
-            if let Some(outcome) = self.judge(number) {
-                completed += usize::from(outcome == Outcome::Completed);
-                self.finish(nested, number, outcome);
-            }
-        }
-        if nested { 0 } else { completed }
-    }
-
-    /// Judges quorums, then reports those that are over; returns how many.
-    fn judge_all(&mut self, nested: bool, quorums: Vec<usize>) -> usize {
-        let mut ended = Vec::new();
-        for number in quorums {
-            ended.extend(self.judge(number).map(|outcome| (number, outcome)));
-        }
-        let count = ended.len();
-        for (number, outcome) in ended {
-            self.finish(nested, number, outcome);
-        }
-        count
-    }
-
-    fn remove(&mut self, nested: bool, key: Key) -> usize {
-        self.values.remove(&key);
-        // 1. The waits for it alone are cancelled; it leaves the quorums.
+    /// Ends the parts that wait for a key.
+    fn cancel_parts(&mut self, key: Key, outcome: &Outcome) -> Vec<Report> {
         let mut cancelled = Vec::new();
-        for (_, number) in self.unmet(key) {
-            if !matches!(self.waits[number].plan.kind, Kind::Quorum(_)) {
-                let outcome = self.cancel(number, requested("its key was removed"));
-                cancelled.push((number, outcome));
-            }
+        for (_, part) in self.unmet(key) {
+            self.end(part, outcome);
+            cancelled.push((part, outcome.clone(), 0));
         }
-        let mut quorums = Vec::new();
-        for number in 0..self.waits.len() {
-            let wait = &mut self.waits[number];
-            for member in &mut wait.members {
-                if wait.is_waiting && member.key == key && !member.is_removed {
-                    member.is_removed = true;
-                    quorums.push(number);
-                }
-            }
-        }
-        // 2. Report, then judge: in which order the quorums leave is not promised.
-        let woken = |number: &usize| {
-            let woken = Saw::Woken(*number);
-            let seen = self.seen.iter().position(|saw| *saw == woken);
-            seen.unwrap_or(usize::MAX)
-        };
-        quorums.sort_by_key(woken);
-        let mut ended = cancelled.len();
-        for (number, outcome) in cancelled {
-            self.finish(nested, number, outcome);
-        }
-        ended += self.judge_all(nested, quorums);
-        ended
+        cancelled
     }
 
-    fn reset(
+    fn cancel_all(&mut self, key: Key, outcome: &Outcome) -> usize {
+        self.in_call(|reference, nested| {
+            let cancelled = reference.cancel_parts(key, outcome);
+            let count = cancelled.len();
+            reference.report_all(nested, cancelled);
+            count
+        })
+    }
+
+    fn begin(
         &mut self,
-        nested: bool,
         key: Key,
         epoch: u64,
         value: u64,
-        cancels: bool,
+        kept: bool,
     ) -> Result<usize, RefusedReason> {
-        // 1. The value. Members that it has not reached are no longer counted.
+        if self.closed.contains(&key) {
+            return Err(RefusedReason::KeyClosed);
+        }
         let present = self.epoch(key);
         if epoch <= present {
-            return Err(RefusedReason::OtherEpoch { present });
+            let named = epoch;
+            return Err(RefusedReason::OtherEpoch { named, present });
         }
         self.values.insert(key, (value, epoch));
-        for wait in &mut self.waits {
-            for member in &mut wait.members {
-                member.is_reached &= member.key != key || member.threshold <= value;
-            }
-        }
-        // 2. What it reaches, and what is for more.
-        let (met, quorums) = self.meet(key);
-        if !cancels {
-            return Ok(self.complete(nested, met, quorums));
-        }
-        let mut ended = Vec::new();
-        for number in met {
-            ended.push((number, Outcome::Completed));
-        }
-        for (_, number) in self.unmet(key) {
-            let outcome = self.cancel(number, requested("its key was reset"));
-            ended.push((number, outcome));
-        }
-        let count = ended.len();
-        for (number, outcome) in ended {
-            self.finish(nested, number, outcome);
-        }
-        Ok(count + self.judge_all(nested, quorums))
+        Ok(self.in_call(|reference, nested| {
+            let over = CancelReason::EpochOver {
+                epoch: present,
+                present: epoch,
+            };
+            let ended = if kept {
+                reference.meet(key)
+            } else {
+                reference.cancel_parts(key, &Outcome::Cancelled(over))
+            };
+            let count = ended.len();
+            reference.report_all(nested, ended);
+            if nested { 0 } else { count }
+        }))
     }
 
     fn drop_future(&mut self, number: usize) {
-        let wait = &mut self.waits[number];
-        if !std::mem::take(&mut wait.has_future) {
-            return;
+        if std::mem::take(&mut self.waits[number].has_future) {
+            self.give_up(number);
+            self.waits[number].end = None;
         }
-        if wait.is_waiting {
-            wait.is_waiting = false;
-            self.cancelled += 1;
-        }
-        self.waits[number].end = None;
     }
 
-    fn end_by_id(&mut self, number: usize, outcome: Outcome) -> EndResult {
-        if !self.waits[number].is_waiting {
+    fn cancel_by_id(&mut self, part: usize) -> EndResult {
+        if !self.parts[part].is_waiting {
             return EndResult::Gone;
         }
-        if outcome != Outcome::Completed {
-            self.cancel(number, outcome.clone());
-        } else if self.waits[number].plan.kind == Kind::Callback {
-            self.end(number, Ok(Quorum::new()));
-        } else {
-            return EndResult::NoValue;
-        }
-        self.in_call(|reference, nested| reference.finish(nested, number, outcome));
+        let outcome = requested("by id");
+        self.end(part, &outcome);
+        self.in_call(|reference, nested| {
+            reference.report_all(nested, vec![(part, outcome, 0)]);
+        });
         EndResult::Ended
     }
 
@@ -483,15 +466,19 @@ impl Reference {
         for _ in 0..ms {
             self.now_ms += 1;
             let mut due = Vec::new();
-            for number in 0..self.waits.len() {
-                let wait = &self.waits[number];
-                if wait.is_waiting && wait.deadline_ms <= self.now_ms {
-                    self.end(number, Err(WaitError::Expired));
-                    due.push(number);
+            for part in 0..self.parts.len() {
+                let Part {
+                    is_waiting,
+                    deadline_ms,
+                    ..
+                } = self.parts[part];
+                if is_waiting && deadline_ms <= self.now_ms {
+                    self.end(part, &Outcome::Expired);
+                    due.push((part, Outcome::Expired, 0));
                 }
             }
-            for number in due {
-                self.in_call(|reference, _| reference.report(number, Outcome::Expired));
+            for report in due {
+                self.in_call(|reference, _| reference.report(report));
             }
         }
     }

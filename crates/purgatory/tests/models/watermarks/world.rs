@@ -10,9 +10,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{
-    OperationId, Outcome, Purgatory, RefusedReason, WaitFuture, WatermarkValue, Watermarks,
-};
+use purgatory::{OperationId, Outcome, RefusedReason, WaitFuture, WatermarkValue, Watermarks};
 use timer_core::ManualTimer;
 
 use super::{Act, End, Key, Kind, Plan, Saw};
@@ -127,14 +125,11 @@ pub(super) struct World<V: Value> {
 }
 
 impl<V: Value> World<V> {
-    pub(super) fn new(shards: usize, all_on_executor: bool) -> Arc<Self> {
+    pub(super) fn new(shards: usize) -> Arc<Self> {
         let timer = ManualTimer::new();
-        let mut builder = Purgatory::builder("model").timer(&timer).shards(shards);
-        if all_on_executor {
-            builder = builder.callbacks_on_executor();
-        }
+        let builder = Watermarks::builder("model").timer(&timer).shards(shards);
         Arc::new(World {
-            watermarks: Watermarks::over(builder.build().unwrap()).with_values(),
+            watermarks: builder.build().unwrap().with_values(),
             timer,
             log: Mutex::default(),
             futures: Mutex::default(),
@@ -187,12 +182,14 @@ impl<V: Value> World<V> {
             }
             Act::Add(key, by) => self.saw(Saw::Changed(V::add(watermarks, key, by))),
             Act::Remove(key) => self.saw(Saw::Changed(Ok(watermarks.remove(&key)))),
-            Act::Reset(key, epoch, value, false) => {
-                self.saw(Saw::Changed(watermarks.reset(&key, epoch, V::of(value))));
+            Act::Close(key) => self.saw(Saw::Changed(Ok(watermarks.close(&key, "closed")))),
+            Act::Begin(key, epoch, value, false) => {
+                let begun = watermarks.begin_epoch(&key, epoch, V::of(value));
+                self.saw(Saw::Changed(begun));
             }
-            Act::Reset(key, epoch, value, true) => {
-                let reset = watermarks.reset_and_cancel(&key, epoch, V::of(value));
-                self.saw(Saw::Changed(reset));
+            Act::Begin(key, epoch, value, true) => {
+                let begun = watermarks.begin_epoch_and_keep(&key, epoch, V::of(value));
+                self.saw(Saw::Changed(begun));
             }
             Act::Drop(back) => {
                 let number = self.wait_back(back);
@@ -202,18 +199,13 @@ impl<V: Value> World<V> {
             }
             Act::Cancel(back) => {
                 if let Some(id) = self.id_back(back) {
-                    self.saw(Saw::Attempt(watermarks.purgatory().cancel(id, "by id")));
-                }
-            }
-            Act::Complete(back) => {
-                if let Some(id) = self.id_back(back) {
-                    self.saw(Saw::Attempt(watermarks.purgatory().complete(id)));
+                    self.saw(Saw::Attempt(watermarks.waits().cancel(id, "by id")));
                 }
             }
             Act::Reschedule(back, ms) => {
                 if let Some(id) = self.id_back(back) {
                     let to = Duration::from_millis(ms);
-                    self.saw(Saw::Rescheduled(watermarks.purgatory().reschedule(id, to)));
+                    self.saw(Saw::Rescheduled(watermarks.waits().reschedule(id, to)));
                 }
             }
             Act::Pass(ms) => self.timer.advance(Duration::from_millis(ms)),
@@ -236,10 +228,11 @@ impl<V: Value> World<V> {
         let future = match plan.kind {
             Kind::Callback => return self.park(number, plan),
             Kind::One => Future1::One(key, self.watermarks.wait_for(&key, threshold, timeout)),
-            Kind::Quorum(None) => Future1::Several(self.watermarks.wait_for_all(&members, timeout)),
-            Kind::Quorum(Some(k)) => {
-                Future1::Several(self.watermarks.wait_for_k(k, &members, timeout))
+            Kind::OneIn(epoch) => {
+                let wait = self.watermarks.wait_for_in(&key, epoch, threshold, timeout);
+                Future1::One(key, wait)
             }
+            Kind::Each => Future1::Several(self.watermarks.wait_for_each(&members, timeout)),
         };
         // 3. Its task polls it at once, and so is woken.
         self.ids.lock().unwrap()[number] = future.id();
@@ -289,16 +282,5 @@ impl<V: Value> World<V> {
             self.poll(number, future, waker);
         }
         std::mem::take(&mut *self.ends.lock().unwrap())
-    }
-
-    /// Returns the keys of each wait, as a visit has them.
-    pub(super) fn visited(&self) -> Vec<Vec<Key>> {
-        let mut visited = Vec::new();
-        self.watermarks.purgatory().for_each(|_, keys, wait| {
-            assert!(wait.is_some(), "no wait is under check");
-            visited.push(keys.to_vec());
-        });
-        visited.sort();
-        visited
     }
 }

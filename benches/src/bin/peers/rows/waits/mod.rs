@@ -6,6 +6,7 @@ pub(super) mod operations;
 pub(super) mod park;
 pub(super) mod permits;
 pub(super) mod poll_loop;
+pub(super) mod quorum;
 pub(super) mod replies;
 mod tasks;
 #[cfg(test)]

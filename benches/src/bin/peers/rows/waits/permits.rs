@@ -49,7 +49,7 @@ impl Peer for OursPermits {
     }
 
     fn remaining(&self) -> usize {
-        self.0.purgatory().len()
+        self.0.waits().len()
     }
 }
 

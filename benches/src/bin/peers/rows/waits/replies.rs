@@ -62,7 +62,7 @@ impl Peer for OursReplies {
     }
 
     fn remaining(&self) -> usize {
-        self.0.purgatory().len()
+        self.0.waits().len()
     }
 }
 

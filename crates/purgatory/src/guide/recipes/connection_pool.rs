@@ -1,0 +1,117 @@
+//! A pool of connections, of which only a number is open: clients wait for one in turn.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use purgatory::{Permit, Permits, WaitError};
+
+/// In a program: a socket.
+#[derive(Debug)]
+pub struct Connection {
+    pub number: u64,
+    pub is_broken: bool,
+}
+
+#[derive(Clone)]
+pub struct Pool {
+    /// A permit for each connection that may be in use.
+    pub permits: Permits,
+    idle: Arc<Mutex<Idle>>,
+}
+
+#[derive(Default)]
+struct Idle {
+    connections: Vec<Connection>,
+    opened: u64,
+}
+
+/// A connection in use. Dropped, it returns to the pool, unless it is broken.
+pub struct Pooled {
+    pub connection: Option<Connection>,
+    idle: Arc<Mutex<Idle>>,
+    /// Dropped after the connection was returned, so that the next client finds it.
+    _permit: Permit,
+}
+
+impl Pool {
+    pub fn new(permits: Permits) -> Self {
+        Pool {
+            permits,
+            idle: Arc::default(),
+        }
+    }
+
+    /// An idle connection, or a new one. This call takes the place in line, not the first poll.
+    pub fn get(
+        &self,
+        max_wait: Duration,
+    ) -> impl Future<Output = Result<Pooled, WaitError>> + use<> {
+        let permit = self.permits.acquire(1, max_wait);
+        let idle = self.idle.clone();
+        async move {
+            let _permit = permit.await?;
+            let connection = Some(idle.lock().unwrap().take());
+            Ok(Pooled {
+                connection,
+                idle,
+                _permit,
+            })
+        }
+    }
+
+    /// Opens no more than this many from now on. Connections that are in use stay open.
+    pub fn resize(&self, max: u64) {
+        self.permits.resize(max);
+    }
+
+    /// No client gets a connection any more, and those that wait are told. Idle ones are closed.
+    pub fn close(&self) {
+        self.permits.close();
+        self.idle.lock().unwrap().connections.clear();
+    }
+}
+
+impl Idle {
+    fn take(&mut self) -> Connection {
+        if let Some(connection) = self.connections.pop() {
+            return connection;
+        }
+        self.opened += 1; // in a program: connect here, without the lock
+        Connection {
+            number: self.opened,
+            is_broken: false,
+        }
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            if !connection.is_broken {
+                self.idle.lock().unwrap().connections.push(connection);
+            }
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let pool = Pool::new(Permits::new("connections", 1)?);
+    let first = pool.get(Duration::from_secs(5)).await?;
+    let second = pool.get(Duration::from_secs(5));
+    drop(first); // the second client has it now
+    let mut second = second.await?;
+    let connection = second.connection.as_mut().unwrap();
+    assert_eq!(connection.number, 1);
+
+    connection.is_broken = true;
+    drop(second);
+    let third = pool.get(Duration::from_secs(5)).await?;
+    assert_eq!(third.connection.as_ref().unwrap().number, 2);
+
+    pool.close();
+    assert!(pool.get(Duration::from_secs(5)).await.is_err());
+    Ok(())
+}

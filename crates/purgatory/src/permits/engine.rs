@@ -1,0 +1,143 @@
+//! The engine of permits: a semaphore for each key, weighted and fair, whose permits may be leased.
+//!
+//! A key has a *line*: the number of its permits that are taken, and the requests that wait for
+//! some, in the order of their calls. A request takes its permits if they are free and its line
+//! has no waiters; otherwise its entry joins the line, and the wheel expires it there. A return
+//! lowers the number taken, then *serves* the line under the same lock: while the head fits, it is
+//! answered with permits that are taken for it there and then, whether its task has run or not. So
+//! a newcomer finds either a waiter ahead of it or permits that are its own to take, and nothing
+//! can come between. A task that drops its answered future returns them. What else may let the
+//! head fit serves, too: a head that leaves, a higher limit. All of it is arithmetic on plain
+//! numbers; tasks are woken after the unlock. A *lease* is permits with a deadline: as they are
+//! handed over, an entry that holds them is put on the same wheel. Its guard removes it; its
+//! expiry serves the next.
+//!
+//! - **In turn**: only the head is served, and a newcomer that finds waiters is put behind them.
+//! - **Served**: when a shard is unlocked, no head fits, unless the shard is closed.
+//! - **Refused**: no waiter is heavier than the limit, unless that is 0.
+//! - **Gone**: a line without waiters, and with nothing taken, is removed, and its key with it.
+//! - **Held once**: the permits of a lease return as its entry goes, and no entry goes twice.
+//! - **Fenced**: a lease gets its number under the lock by which it gets its permits. The numbers
+//!   of a shard only rise, so those of a key do, also after it was gone.
+
+use std::{mem, sync::Arc};
+
+use timer_core::{TaskId, TimerHandle};
+
+use crate::{
+    operation::Outcome,
+    permits::{
+        entry::{Granted, Guard, Left, Semaphores, Wait},
+        finish::finish_left,
+        lines::Lines,
+        serve::{end_lease, forget_if_idle, release, serve},
+    },
+    table::{Batch, EndedAt, Engine, Table, future::Yields, shard::Shard},
+    watches::WatchKey,
+};
+
+impl<K: WatchKey, G: Guard<K>> Yields<G> for Semaphores<K> {
+    #[inline]
+    fn yielded(table: &Arc<Table<Self>>, at: TimerHandle, granted: Granted) -> G {
+        G::of(table, at.shard(), granted)
+    }
+}
+
+impl<K: WatchKey> Engine for Semaphores<K> {
+    type Key = K;
+    type Records = Lines<K>;
+    type Wait = Wait;
+    type Answer = Granted;
+    type Left = Left<K>;
+
+    #[inline]
+    fn is_awaited(wait: &Wait) -> bool {
+        matches!(wait, Wait::Waits(_))
+    }
+
+    #[inline]
+    fn is_wait(wait: &Wait) -> bool {
+        matches!(wait, Wait::Waits(_))
+    }
+
+    fn leave(
+        &self,
+        shard: &mut Shard<Self>,
+        _: TaskId,
+        wait: Wait,
+        _: &Outcome,
+        _: EndedAt,
+        _: &mut Batch<Self>,
+    ) -> Left<K> {
+        match wait {
+            Wait::Waits(turn) => {
+                shard.unlink(&turn);
+                shard.records.unsettled.push(turn.line);
+                Left::Nothing
+            }
+            Wait::Holds(holder) => {
+                if holder.weight > 0 {
+                    shard.records.at_mut(holder.line).taken -= holder.weight;
+                    shard.records.unsettled.push(holder.line);
+                }
+                Left::Lost(holder.watchers)
+            }
+        }
+    }
+
+    fn settle(&self, shard: &mut Shard<Self>, now_ns: EndedAt, also: &mut Batch<Self>) {
+        let mut lines = mem::take(&mut shard.records.unsettled);
+        lines.sort_unstable();
+        lines.dedup();
+        for &line in &lines {
+            // The next may fit where the head did not.
+            if !failpoint!(HeadLeavesUnserved) {
+                serve(shard, line, now_ns, also);
+            }
+            forget_if_idle(shard, line, also);
+        }
+        lines.clear();
+        shard.records.unsettled = lines; // and its memory
+    }
+
+    fn finish(table: &Arc<Table<Self>>, left: Left<K>) {
+        finish_left(table, left);
+    }
+
+    fn put_back(
+        &self,
+        shard: &mut Shard<Self>,
+        granted: Granted,
+        now_ns: EndedAt,
+        also: &mut Batch<Self>,
+    ) -> Option<Granted> {
+        match granted {
+            Granted::Permits { weight, line } => release(shard, line, weight, now_ns, also),
+            Granted::Lease(lease) => {
+                let watchers = end_lease(shard, lease.holder, now_ns, also);
+                debug_assert!(watchers.is_none(), "nobody has had the lease");
+            }
+        }
+        None
+    }
+
+    fn key_of(records: &Lines<K>, wait: &Wait) -> K {
+        let line = match wait {
+            Wait::Waits(turn) => turn.line,
+            Wait::Holds(holder) => holder.line,
+        };
+        records.key(line).clone()
+    }
+
+    fn key_count(shard: &Shard<Self>) -> usize {
+        shard.records.busy
+    }
+
+    fn each_key(records: &Lines<K>, visit: &mut dyn FnMut(&K, usize)) {
+        for (key, line) in records.iter() {
+            if line.waiting > 0 {
+                visit(key, line.waiting as usize);
+            }
+        }
+    }
+}

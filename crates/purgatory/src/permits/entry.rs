@@ -1,0 +1,153 @@
+//! The entries of permits: requests that wait, and leases.
+
+use std::{
+    marker::PhantomData,
+    sync::{Arc, atomic::AtomicBool},
+    task::Waker,
+    time::Duration,
+};
+
+use timer_core::{TaskId, TimerHandle};
+
+use crate::{
+    operation::CancelReason, reason::Reason, sync::Mutex, table::Table, watches::WatchKey,
+};
+
+/// Why a request is cancelled once the permits are closed.
+pub(super) const CLOSED: CancelReason =
+    CancelReason::Closed(Reason::text("the permits were closed"));
+
+/// No link.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// The engine of [`Permits`](crate::Permits).
+pub(crate) struct Semaphores<K> {
+    /// Held while the limit changes in one shard after the other, so that two changes do not meet.
+    pub(super) changing: Mutex<()>,
+    /// True if the last request that read the clock had to wait. Only a hint: the next reads it at
+    /// once then, and looks at its line but once.
+    pub(super) is_crowded: AtomicBool,
+    of: PhantomData<fn() -> K>,
+}
+
+/// An entry: a request that waits, or a lease.
+pub(crate) enum Wait {
+    Waits(Turn),
+    Holds(Holder),
+}
+
+/// A request in its line.
+pub(crate) struct Turn {
+    pub(super) weight: u64,
+    pub(super) line: u32,
+    pub(super) prev: u32,
+    pub(super) next: u32,
+    /// The time to live of what it asks for; `None` unless that is a lease.
+    pub(super) time_to_live: Option<Box<Duration>>,
+}
+
+/// Permits that were handed over, to be taken by a future.
+pub(crate) enum Granted {
+    Permits {
+        weight: u64,
+        line: u32,
+    },
+    /// Boxed, since most entries are no leases.
+    Lease(Box<Leased>),
+}
+
+/// A lease that was handed over.
+pub(crate) struct Leased {
+    pub(super) weight: u64,
+    pub(super) holder: TaskId,
+    pub(super) fence: u64,
+}
+
+/// The remains of an entry that has ended.
+pub(crate) enum Left<K> {
+    Nothing,
+    /// The key of a line that was idle.
+    Key(K),
+    /// A lease was handed over: its time to live begins.
+    Leased(TimerHandle),
+    /// A lease has ended, and these tasks wait for that.
+    Lost(Option<Box<Watchers>>),
+}
+
+/// A guard of permits, as its future yields it.
+pub(crate) trait Guard<K: WatchKey> {
+    /// Makes the guard of permits of this shard.
+    fn of(table: &Arc<Table<Semaphores<K>>>, shard: usize, granted: Granted) -> Self;
+}
+
+/// The entry of a lease.
+pub(crate) struct Holder {
+    pub(super) weight: u64,
+    pub(super) line: u32,
+    /// The time to live, until it begins.
+    pub(super) begins: Option<Duration>,
+    /// `None` until a task waits for the end of the lease.
+    pub(super) watchers: Option<Box<Watchers>>,
+}
+
+/// The tasks that wait for the end of a lease.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers {
+    /// The number of the next.
+    next: u64,
+    pub(super) wakers: Vec<(u64, Waker)>,
+}
+
+impl Turn {
+    #[inline]
+    pub(super) fn new(weight: u64, line: u32, time_to_live: Option<Duration>) -> Self {
+        Turn {
+            weight,
+            line,
+            prev: NONE,
+            next: NONE,
+            time_to_live: time_to_live.map(Box::new),
+        }
+    }
+}
+
+impl Holder {
+    pub(super) fn new(weight: u64, line: u32, begins: Option<Duration>) -> Self {
+        Holder {
+            weight,
+            line,
+            begins,
+            watchers: None,
+        }
+    }
+}
+
+impl Watchers {
+    /// Puts a waker in the place of this number; a first poll gets one. Returns that of the poll
+    /// before. O(watchers).
+    pub(super) fn put(&mut self, number: &mut Option<u64>, waker: Waker) -> Option<Waker> {
+        let number = *number.get_or_insert_with(|| {
+            self.next += 1;
+            self.next
+        });
+        let before = self.take(number);
+        self.wakers.push((number, waker));
+        before
+    }
+
+    /// Takes the waker of this number out. O(watchers).
+    pub(super) fn take(&mut self, number: u64) -> Option<Waker> {
+        let at = self.wakers.iter().position(|(of, _)| *of == number)?;
+        Some(self.wakers.swap_remove(at).1)
+    }
+}
+
+impl<K: WatchKey> Semaphores<K> {
+    pub(super) fn new() -> Self {
+        Semaphores {
+            changing: Mutex::new(()),
+            is_crowded: AtomicBool::new(false),
+            of: PhantomData,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Leases: permits with a time to live.
+//!
+//! An entry on the wheel holds the permits. The guard names that entry, and has lost the lease once
+//! the entry is gone. There is no other state, so nothing can disagree: the entry goes once, by the
+//! guard's drop, by expiry or by a shutdown, and returns the permits under that lock.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use timer_core::TimerHandle;
+
+use crate::{
+    operation::opaque,
+    permits::{
+        entry::{Granted, Guard, Semaphores},
+        finish::{finish, holder_mut, set_deadline, wake_all},
+        serve::{end_lease, release},
+    },
+    table::{Batch, Table},
+    watches::WatchKey,
+};
+
+/// Permits of a key with a time to live, which the wheel hands to the next in line when that has
+/// passed. Made by [`Permits::lease`](crate::Permits::lease) and
+/// [`lease_for`](crate::Permits::lease_for). Returns the permits when dropped.
+///
+/// The holder must [renew](Self::renew) it in time. One that stalls, or whose machine does, *loses*
+/// it: the permits go to the next, at the deadline and under one lock. It learns of that by
+/// [`lost`](Self::lost), by [`is_lost`](Self::is_lost), or as it renews. As it may act before it
+/// has learned, each lease has a [fencing number](Self::fencing).
+///
+/// A lease does not keep its [`Permits`](crate::Permits) open. It is lost when the last handle is
+/// dropped, and at a [shutdown](crate::Waits::shutdown): nothing watches its time after that. A
+/// [`close`](crate::Permits::close) leaves it.
+///
+/// ```
+/// use std::time::Duration;
+/// use purgatory::Permits;
+/// use purgatory::timer_core::ManualTimer;
+///
+/// let timer = ManualTimer::new();
+/// let shards = Permits::<&str>::keyed_builder("shards").timer(&timer).build()?;
+/// let second = Duration::from_secs(1);
+/// let minute = 60 * second;
+///
+/// let first = shards.lease_for(&"s7", 1, 10 * second, minute).wait_blocking()?;
+/// let next = shards.lease_for(&"s7", 1, 10 * second, minute);
+/// timer.advance(9 * second);
+/// assert!(first.renew(10 * second));
+/// timer.advance(10 * second); // the first holder stalls, and the next has it
+/// assert!(first.is_lost() && !first.renew(10 * second));
+/// let second = next.wait_blocking()?;
+/// assert!(second.fencing() > first.fencing());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Locks
+/// Each call locks the shard of its key. Wakers run with nothing locked.
+#[must_use = "dropped, it returns the permits"]
+pub struct Lease<K: WatchKey = ()> {
+    table: Arc<Table<Semaphores<K>>>,
+    holder: TimerHandle,
+    weight: u64,
+    fence: u64,
+}
+
+opaque!([K: WatchKey] Lease<K>, fencing: fence);
+
+/// A task's wait for the end of a lease.
+struct Lost<K: WatchKey> {
+    table: Arc<Table<Semaphores<K>>>,
+    holder: TimerHandle,
+    /// Its number among the watchers, once it was polled.
+    number: Option<u64>,
+}
+
+impl<K: WatchKey> Guard<K> for Lease<K> {
+    fn of(table: &Arc<Table<Semaphores<K>>>, shard: usize, granted: Granted) -> Self {
+        let Granted::Lease(lease) = granted else {
+            panic!("a request with a time to live is granted a lease");
+        };
+        Lease {
+            table: table.clone(),
+            holder: TimerHandle::new(shard, lease.holder),
+            weight: lease.weight,
+            fence: lease.fence,
+        }
+    }
+}
+
+impl<K: WatchKey> Lease<K> {
+    /// Returns the number of permits that it holds.
+    pub fn weight(&self) -> u64 {
+        self.weight
+    }
+
+    /// Returns its fencing number: higher than that of each lease of its key that was given out
+    /// before, and never given out again. O(1), without a lock.
+    ///
+    /// Send it with each write, and let the store refuse a write whose number is lower than one it
+    /// has seen. So a holder that has lost its lease, and does not know yet, changes nothing. The
+    /// numbers begin anew with the [`Permits`](crate::Permits): across processes, put a number that
+    /// rises with each start before it.
+    ///
+    /// Source: M. Kleppmann, *How to do distributed locking*, 2016.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Permits;
+    ///
+    /// let log = Permits::new("log", 1)?;
+    /// let lease = || log.lease(1, Duration::from_secs(10), Duration::from_secs(30));
+    /// let before = lease().wait_blocking()?.fencing();
+    /// assert!(lease().wait_blocking()?.fencing() > before);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fencing(&self) -> u64 {
+        self.fence
+    }
+
+    /// Sets the time to live anew, counted from now. Returns false if it is lost; it stays
+    /// lost then. O(levels of the wheel), with one lock.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Permits;
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let log = Permits::builder("log").limit(1).timer(&timer).build()?;
+    /// let second = Duration::from_secs(1);
+    /// let lease = log.lease(1, second, second).wait_blocking()?;
+    /// assert!(lease.renew(5 * second));
+    /// timer.advance(5 * second);
+    /// assert!(!lease.renew(5 * second));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn renew(&self, time_to_live: Duration) -> bool {
+        set_deadline(&self.table, self.holder, time_to_live, false)
+    }
+
+    /// Returns true once the lease is lost: its time has passed, or nothing watches it any more.
+    /// The permits may be another's then. O(1), with one lock.
+    ///
+    /// False is true no longer than until this returns; [fence](Self::fencing) what you write.
+    pub fn is_lost(&self) -> bool {
+        let shard = self.table.lock(self.holder.shard());
+        shard.get(self.holder.id()).is_none()
+    }
+
+    /// Returns a future that is ready once the lease has ended: lost, or returned. It borrows
+    /// nothing, so any task may await it, and any number may.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped leaves nothing behind.
+    ///
+    /// ```
+    /// use std::{thread, time::Duration};
+    /// use purgatory::Permits;
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = ManualTimer::new();
+    /// let log = Permits::builder("log").limit(1).timer(&timer).build()?;
+    /// let second = Duration::from_secs(1);
+    /// let lease = log.lease(1, second, second).await?;
+    /// let time = thread::spawn(move || timer.advance(second));
+    /// lease.lost().await; // in a program: beside the work, in a `select!`
+    /// assert!(lease.is_lost());
+    /// # time.join().unwrap();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + use<K> {
+        Lost {
+            table: self.table.clone(),
+            holder: self.holder,
+            number: None,
+        }
+    }
+}
+
+impl<K: WatchKey> Drop for Lease<K> {
+    fn drop(&mut self) {
+        let table = &self.table;
+        let now_ns = table.ending_at();
+        let mut batch = Batch::new();
+        let mut shard = table.lock(self.holder.shard());
+        if failpoint!(LostLeaseReturns) && shard.get(self.holder.id()).is_none() {
+            release(&mut shard, 0, self.weight, now_ns, &mut batch);
+        }
+        let watchers = end_lease(&mut shard, self.holder.id(), now_ns, &mut batch);
+        drop(shard);
+        finish(table, batch);
+        wake_all(table, watchers);
+    }
+}
+
+impl<K: WatchKey> Future for Lost<K> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // A waker is cloned and dropped with nothing locked.
+        let waker = context.waker().clone();
+        let table = self.table.clone();
+        let mut shard = table.lock(self.holder.shard());
+        let Some(holder) = holder_mut(&mut shard, self.holder.id()) else {
+            drop(shard);
+            return Poll::Ready(());
+        };
+        let watchers = holder.watchers.get_or_insert_default();
+        let before = watchers.put(&mut self.number, waker);
+        drop(shard);
+        drop(before);
+        Poll::Pending
+    }
+}
+
+impl<K: WatchKey> Drop for Lost<K> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else {
+            return; // it was never polled
+        };
+        let mut shard = self.table.lock(self.holder.shard());
+        let mut waker = None;
+        if let Some(holder) = holder_mut(&mut shard, self.holder.id()) {
+            if let Some(watchers) = &mut holder.watchers {
+                waker = watchers.take(number);
+            }
+        }
+        drop(shard);
+        self.table.call(|| drop(waker));
+    }
+}

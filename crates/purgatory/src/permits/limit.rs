@@ -1,0 +1,91 @@
+//! Permits that return or are used up, and limits that change; the close.
+
+use std::sync::Arc;
+
+use crate::{
+    operation::Outcome,
+    permits::{
+        entry::{CLOSED, Semaphores},
+        finish::finish,
+        lines::Lines,
+        serve::{forget_if_idle, refuse_heavy, release, serve},
+    },
+    table::{Batch, Table},
+    watches::WatchKey,
+};
+
+/// Returns permits that a guard held.
+#[inline]
+pub(super) fn give_back<K: WatchKey>(
+    table: &Arc<Table<Semaphores<K>>>,
+    shard: usize,
+    line: u32,
+    weight: u64,
+) {
+    let now_ns = table.ending_at();
+    let mut batch = Batch::new();
+    let mut shard = table.lock(shard);
+    release(&mut shard, line, weight, now_ns, &mut batch);
+    drop(shard);
+    finish(table, batch);
+}
+
+/// Uses permits up that a guard held.
+pub(super) fn use_up<K: WatchKey>(
+    table: &Arc<Table<Semaphores<K>>>,
+    shard: usize,
+    line: u32,
+    weight: u64,
+) {
+    let now_ns = table.ending_at();
+    let mut batch = Batch::new();
+    let mut shard = table.lock(shard);
+    let lines = &mut shard.records;
+    lines.at_mut(line).taken -= weight;
+    // The limit may have been lowered since. More were taken then, and a request of weight 0 may
+    // have waited for that.
+    lines.used_up = lines.used_up.saturating_add(weight).min(lines.limit);
+    serve(&mut shard, line, now_ns, &mut batch);
+    drop(shard);
+    finish(table, batch);
+}
+
+impl<K: WatchKey> Semaphores<K> {
+    /// Changes the limit in all shards, refuses the waiters that are heavier now, and serves the
+    /// lines. O(keys + shards + waiters served), and O(waiters) if the limit was lowered.
+    pub(super) fn change(table: &Arc<Table<Self>>, mut change: impl FnMut(&mut Lines<K>)) {
+        let call = table.enter();
+        let now_ns = table.ending_at();
+        let mut batch = Batch::new();
+        let changing = table.engine.changing.lock();
+        for number in 0..table.shards.count() {
+            let mut shard = table.lock(number);
+            // 1. The limit of this shard's lines.
+            let before = shard.records.limit;
+            change(&mut shard.records);
+            let may_refuse = before == 0 || shard.records.limit < before;
+            // 2. Each line: those that are too heavy go, then those that fit are served.
+            let mut next = shard.records.first_from(0);
+            while let Some(line) = next {
+                if may_refuse {
+                    refuse_heavy(&mut shard, line, now_ns, &mut batch);
+                }
+                serve(&mut shard, line, now_ns, &mut batch);
+                forget_if_idle(&mut shard, line, &mut batch);
+                next = shard.records.first_from(line + 1);
+            }
+        }
+        drop(changing);
+        table.finish_all(&call, batch);
+    }
+
+    /// Closes each shard's lines, then ends all waits. Leases stay.
+    pub(super) fn close(table: &Arc<Table<Self>>) {
+        let call = table.enter();
+        for number in 0..table.shards.count() {
+            table.lock(number).records.is_closed = true;
+        }
+        let batch = table.end_all(&Outcome::Cancelled(CLOSED), |_| true);
+        table.finish_all(&call, batch);
+    }
+}

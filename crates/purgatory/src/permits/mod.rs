@@ -1,0 +1,565 @@
+//! Permits that requests wait for in turn: [`Permits`], a semaphore for each key, and [`Lease`],
+//! permits with a time to live.
+
+mod acquire;
+mod engine;
+mod entry;
+mod finish;
+mod leases;
+mod limit;
+mod lines;
+mod permit;
+mod serve;
+
+use std::{borrow::Borrow, hash::Hash, time::Duration};
+
+use timer_core::BuildError;
+
+use self::{acquire::Request, entry::Semaphores, lines::Lines};
+pub use self::{leases::Lease, permit::Permit};
+use crate::{
+    builder::Builder,
+    operation::{Timeout, opaque},
+    settings::{Form, Settings},
+    table::handle::Handle,
+    wait::WaitFuture,
+    waits::Waits,
+    watches::WatchKey,
+};
+
+/// A semaphore, or one for each key: a number of permits, and requests that wait for some of them
+/// in turn.
+///
+/// First come, first served, whatever a request's size: one that waits for more than are free keeps
+/// later ones waiting, too, so it does not starve. A [`Permit`] returns what it holds when it is
+/// dropped; under the same lock the requests that then fit are handed their permits, so no newcomer
+/// can take them. Their tasks are woken on that thread. A future that is dropped leaves the queue,
+/// and returns permits that it was given.
+///
+/// Made by [`new`](Self::new), it has no keys. Made by [`keyed`](Self::keyed), it has as many
+/// permits for each key: a lock for each name, a quota for each client. A key is made as it is
+/// first used, and gone once nothing of it is taken or waited for.
+///
+/// A [`Lease`] is permits with a time to live, for holders that may stall.
+///
+/// This is a handle: clones share the permits. Handles keep the semaphore open; permits and futures
+/// do not. When the last handle is dropped, waits are cancelled as
+/// [`Dropped`](crate::CancelReason::Dropped). Permits that are held stay valid, leases are lost.
+///
+/// ```
+/// use std::time::Duration;
+/// use purgatory::Permits;
+///
+/// let connections = Permits::new("connections", 2)?;
+/// let timeout = Duration::from_secs(5);
+/// let first = connections.acquire(1, timeout).wait_blocking()?;
+/// let both = connections.acquire(2, timeout); // in a task: acquire(..).await
+/// assert!(connections.try_acquire(1).is_none()); // one is free, but `both` is ahead
+/// drop(first);
+/// assert_eq!(both.wait_blocking()?.weight(), 2);
+/// assert_eq!(connections.free(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Limit
+/// A request for more permits than the limit would wait in vain, and keep others waiting. It is
+/// refused at once, with both numbers ([`TooHeavy`](crate::RefusedReason::TooHeavy)): as it comes,
+/// or as the limit is lowered below it. Under a limit of 0, a pause, requests of any size wait.
+/// Permits that are [used up](Permit::forget) count as part of the limit here, since a
+/// [refill](Self::refill) brings them back.
+///
+/// # Locks
+/// One lock for each call, two if it has to wait: that of the key's shard. No user code runs under
+/// it but a key's `Eq` and `ToOwned`. Wakers run with nothing locked, on the threads that return
+/// permits. A return takes O(1), plus O(1) for each request that it serves.
+#[derive(Clone)]
+pub struct Permits<K: WatchKey = ()> {
+    handle: Handle<Semaphores<K>>,
+}
+
+/// The settings that permits alone have.
+pub struct PermitSettings<K> {
+    limit: u64,
+    /// The one key of permits without keys.
+    only: Option<K>,
+}
+
+impl<K: WatchKey> Form for Permits<K> {
+    type Own = PermitSettings<K>;
+
+    fn build(mut settings: Settings, own: PermitSettings<K>) -> Result<Self, BuildError> {
+        if own.only.is_some() {
+            settings.shard_count(|| 1)?; // one is used, but a wrong number is an error
+            settings.shards = Some(1);
+        }
+        let handle = Handle::new(settings, Semaphores::new())?;
+        Semaphores::change(&handle.table, |lines| lines.limit = own.limit);
+        if let Some(key) = own.only {
+            handle.table.shard_of(0).records.keep(key);
+        }
+        Ok(Permits { handle })
+    }
+}
+
+/// Settings of [`Permits`].
+impl<K: WatchKey> Builder<Permits<K>> {
+    /// Sets the number of permits, for each key if there are keys. By default 1: a lock.
+    ///
+    /// ```
+    /// use purgatory::Permits;
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let connections = Permits::builder("connections").limit(100).timer(&timer).build()?;
+    /// assert_eq!(connections.free(), 100);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn limit(mut self, limit: u64) -> Self {
+        self.own.limit = limit;
+        self
+    }
+}
+
+/// Without keys.
+impl Permits {
+    /// Makes `limit` permits, with a timer of their own; `name` labels the metrics. With 0 none is
+    /// free: requests wait until a [`resize`](Self::resize), [`add`](Self::add) or
+    /// [`refill`](Self::refill).
+    ///
+    /// # Errors
+    /// Returns an error as [`Purgatory::new`](crate::Purgatory::new) does.
+    pub fn new(name: impl Into<String>, limit: u64) -> Result<Self, BuildError> {
+        Permits::builder(name).limit(limit).build()
+    }
+
+    /// Returns a builder of permits without keys, for other settings: a shared timer, an executor,
+    /// a bound on what waits. It has one shard, whatever
+    /// [`shards`](Builder::shards) says.
+    pub fn builder(name: impl Into<String>) -> Builder<Self> {
+        let own = PermitSettings {
+            limit: 1,
+            only: Some(()),
+        };
+        Builder::new(name, own)
+    }
+
+    /// Returns a future of `weight` permits. This call, not the first poll, takes the place in the
+    /// queue, and the timeout counts from here. O(1), and no allocation.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has left the queue, and returned its permits if it had them. See
+    /// [`WaitFuture`].
+    ///
+    /// # Errors
+    /// The future yields a [`WaitError`](crate::WaitError): Expired; Refused if the weight is above
+    /// the [limit](Self#limit), which both are named, or if too many wait; Cancelled as
+    /// [`Closed`](crate::CancelReason::Closed) once the permits are [closed](Self::close).
+    pub fn acquire(&self, weight: u64, timeout: impl Into<Timeout>) -> WaitFuture<Permit> {
+        let request = Request::without_key(weight, None);
+        Semaphores::acquire(&self.handle, request, timeout.into(), |_| ONLY_LINE)
+    }
+
+    /// Takes `weight` permits if they are free and no request is waiting. O(1), and no allocation.
+    /// After [`close`](Self::close) it takes none.
+    pub fn try_acquire(&self, weight: u64) -> Option<Permit> {
+        let request = Request::without_key(weight, None);
+        Semaphores::try_acquire(&self.handle.table, request, |_| ONLY_LINE)
+    }
+
+    /// Returns a future of a [`Lease`] of `weight` permits, as [`acquire`](Self::acquire) does. It
+    /// lives for `time_to_live` unless it is renewed, counted from when it was handed over and its
+    /// task woken, whether that has polled or not.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Permits;
+    ///
+    /// let leader = Permits::new("leader", 1)?;
+    /// let lease = leader.lease(1, Duration::from_secs(10), Duration::from_secs(60));
+    /// let lease = lease.wait_blocking()?;
+    /// assert!(!lease.is_lost() && lease.renew(Duration::from_secs(10)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    pub fn lease(
+        &self,
+        weight: u64,
+        time_to_live: Duration,
+        timeout: impl Into<Timeout>,
+    ) -> WaitFuture<Lease> {
+        let request = Request::without_key(weight, Some(time_to_live));
+        Semaphores::acquire(&self.handle, request, timeout.into(), |_| ONLY_LINE)
+    }
+
+    /// Returns the number of permits that are taken. May exceed a limit that was lowered. O(1).
+    pub fn taken(&self) -> u64 {
+        self.lines(|lines| lines.at(ONLY_LINE).taken)
+    }
+
+    /// Returns the number of permits that are free. A request for more of them may wait. O(1).
+    pub fn free(&self) -> u64 {
+        self.lines(|lines| lines.present().saturating_sub(lines.at(ONLY_LINE).taken))
+    }
+
+    /// Sets the number of free permits, then serves the requests that fit. Use it for a rate limit,
+    /// where permits are [used up](Permit::forget) and each period brings new ones. The limit rises
+    /// if there are more permits now. O(1) plus O(1) for each request that is served.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Permits;
+    ///
+    /// let sends = Permits::new("sends", 2)?; // two a second
+    /// for _ in 0..2 {
+    ///     sends.try_acquire(1).expect("two are free").forget(); // used up by a send
+    /// }
+    /// let third = sends.acquire(1, Duration::from_secs(30));
+    /// sends.refill(2); // at each second
+    /// third.wait_blocking()?.forget();
+    /// assert_eq!(sends.free(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn refill(&self, free: u64) {
+        Semaphores::change(&self.handle.table, |lines| {
+            let present = lines.at(ONLY_LINE).taken.saturating_add(free);
+            lines.limit = lines.limit.max(present);
+            lines.used_up = lines.limit - present;
+        });
+    }
+}
+
+/// With keys. Each key has the same number of permits.
+///
+/// `key` can be a borrowed form of the key type: `&str` for `String` keys.
+impl<K: WatchKey> Permits<K> {
+    /// Makes `limit` permits for each key, with a timer of their own; `name` labels the metrics.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Permits;
+    ///
+    /// let rows: Permits<String> = Permits::keyed("rows", 1)?; // a lock for each row
+    /// let timeout = Duration::from_secs(5);
+    /// let first = rows.acquire_for("a", 1, timeout).wait_blocking()?;
+    /// let other = rows.acquire_for("b", 1, timeout).wait_blocking()?;
+    /// assert!(rows.try_acquire_for("a", 1).is_none());
+    /// drop((first, other)); // and nothing of "a" and "b" stays
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as [`Purgatory::new`](crate::Purgatory::new) does.
+    pub fn keyed(name: impl Into<String>, limit: u64) -> Result<Self, BuildError> {
+        Permits::keyed_builder(name).limit(limit).build()
+    }
+
+    /// Returns a builder of permits for each key, for other settings: a shared timer, an executor,
+    /// a bound on what waits.
+    ///
+    /// ```
+    /// use purgatory::Permits;
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let rows = Permits::<u64>::keyed_builder("rows").timer(&timer).max_parked(1000).build()?;
+    /// assert_eq!(rows.free_for(&7), 1);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn keyed_builder(name: impl Into<String>) -> Builder<Self> {
+        let own = PermitSettings {
+            limit: 1,
+            only: None,
+        };
+        Builder::new(name, own)
+    }
+
+    /// Returns a future of `weight` permits of this key, as [`acquire`](Permits::acquire) does.
+    /// O(1) on average; one key more may take memory.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Permits;
+    ///
+    /// let rows = Permits::<u32>::keyed("rows", 1)?;
+    /// let timeout = Duration::from_secs(5);
+    /// let held = rows.acquire_for(&7, 1, timeout).wait_blocking()?;
+    /// let next = rows.acquire_for(&7, 1, timeout);
+    /// drop(held);
+    /// let held = next.wait_blocking()?;
+    /// assert_eq!(rows.taken_for(&7), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`acquire`](Permits::acquire).
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash`, `Eq` or `ToOwned` panics. Then nothing was changed.
+    pub fn acquire_for<Q>(
+        &self,
+        key: &Q,
+        weight: u64,
+        timeout: impl Into<Timeout>,
+    ) -> WaitFuture<Permit<K>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let request = self.request(key, weight, None);
+        let line = |lines: &mut Lines<K>| lines.find_or_add(key, request.hash);
+        Semaphores::acquire(&self.handle, request, timeout.into(), line)
+    }
+
+    /// Takes `weight` permits of this key, as [`try_acquire`](Permits::try_acquire) does. O(1) on
+    /// average.
+    ///
+    /// # Panics
+    /// As [`acquire_for`](Self::acquire_for).
+    ///
+    /// ```
+    /// use purgatory::Permits;
+    ///
+    /// let clients = Permits::<u32>::keyed("requests of a client", 2)?;
+    /// let both = clients.try_acquire_for(&7, 2).expect("two are free");
+    /// assert!(clients.try_acquire_for(&7, 1).is_none());
+    /// assert!(clients.try_acquire_for(&8, 1).is_some());
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn try_acquire_for<Q>(&self, key: &Q, weight: u64) -> Option<Permit<K>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let request = self.request(key, weight, None);
+        let line = |lines: &mut Lines<K>| lines.find_or_add(key, request.hash);
+        Semaphores::try_acquire(&self.handle.table, request, line)
+    }
+
+    /// Returns a future of a [`Lease`] of `weight` permits of this key, as
+    /// [`lease`](Permits::lease) does. The example is that of [`Lease`].
+    ///
+    /// # Errors
+    /// As [`acquire`](Permits::acquire).
+    ///
+    /// # Panics
+    /// As [`acquire_for`](Self::acquire_for).
+    pub fn lease_for<Q>(
+        &self,
+        key: &Q,
+        weight: u64,
+        time_to_live: Duration,
+        timeout: impl Into<Timeout>,
+    ) -> WaitFuture<Lease<K>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let request = self.request(key, weight, Some(time_to_live));
+        let line = |lines: &mut Lines<K>| lines.find_or_add(key, request.hash);
+        Semaphores::acquire(&self.handle, request, timeout.into(), line)
+    }
+
+    /// Returns the number of a key's permits that are taken. O(1) on average.
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash` or `Eq` panics.
+    pub fn taken_for<Q>(&self, key: &Q) -> u64
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.handle.table.hash(key);
+        let shard = self.handle.table.shard_of(hash);
+        match shard.records.find(key, hash) {
+            Some(line) => shard.records.at(line).taken,
+            None => 0,
+        }
+    }
+
+    /// Returns the number of a key's permits that are free. A request for more of them may wait.
+    /// O(1) on average.
+    ///
+    /// # Panics
+    /// As [`taken_for`](Self::taken_for).
+    pub fn free_for<Q>(&self, key: &Q) -> u64
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.limit().saturating_sub(self.taken_for(key))
+    }
+
+    /// Returns a request for permits of a key. Runs the key's `Hash`, with nothing locked.
+    fn request<Q>(&self, key: &Q, weight: u64, time_to_live: Option<Duration>) -> Request
+    where
+        Q: Hash + ?Sized,
+    {
+        Request {
+            hash: self.handle.table.hash(key),
+            weight,
+            time_to_live,
+        }
+    }
+}
+
+/// With keys or without.
+impl<K: WatchKey> Permits<K> {
+    /// Returns the number of permits, free or taken, for each key if there are keys. O(1).
+    pub fn limit(&self) -> u64 {
+        self.lines(Lines::present)
+    }
+
+    /// Changes the number of permits, then serves the requests that fit and refuses those that
+    /// [never will](Self#limit). Permits that are held stay valid: below a lowered limit, none is
+    /// given out until enough have returned.
+    ///
+    /// Two threads that each read the limit and set another lose one change: use
+    /// [`add`](Self::add) and [`remove`](Self::remove).
+    ///
+    /// O(1) for each request that is served, O(waits) if the limit is lowered; with keys O(keys),
+    /// and one shard is locked after the other.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Permits;
+    ///
+    /// let workers = Permits::new("workers", 1)?;
+    /// let first = workers.try_acquire(1).expect("one is free");
+    /// let second = workers.acquire(1, Duration::from_secs(30));
+    /// workers.resize(2); // one more worker
+    /// let second = second.wait_blocking()?;
+    /// workers.resize(1); // one less: both go on, and the next waits for both
+    /// assert_eq!((workers.taken(), workers.free()), (2, 0));
+    /// # drop((first, second));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resize(&self, limit: u64) {
+        Semaphores::change(&self.handle.table, |lines| {
+            lines.limit = limit;
+            lines.used_up = 0;
+        });
+    }
+
+    /// Adds permits, to each key if there are keys, then serves the requests that fit. Changes of
+    /// several threads add up; at `u64::MAX` it stays. Costs as [`resize`](Self::resize).
+    ///
+    /// ```
+    /// use purgatory::Permits;
+    ///
+    /// let connections = Permits::new("connections", 4)?;
+    /// connections.add(2); // the one controller: load
+    /// assert_eq!(connections.remove(1), 1); // the other: a replica fails
+    /// assert_eq!(connections.limit(), 5);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn add(&self, permits: u64) {
+        Semaphores::change(&self.handle.table, |lines| {
+            lines.limit = lines.limit.saturating_add(permits);
+        });
+    }
+
+    /// Removes permits, of each key if there are keys, and returns how many: no more than the
+    /// [limit](Self::limit). Permits that are held stay valid, and requests that are now
+    /// [too heavy](Self#limit) are refused. Costs as [`resize`](Self::resize).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Permits, RefusedReason, WaitError};
+    ///
+    /// let disks = Permits::new("disks", 2)?;
+    /// let held = disks.try_acquire(1).expect("two are free");
+    /// let both = disks.acquire(2, Duration::from_secs(30));
+    /// assert_eq!(disks.remove(1), 1); // a disk fails
+    /// let refused = RefusedReason::TooHeavy { weight: 2, limit: 1 };
+    /// assert_eq!(both.wait_blocking().unwrap_err(), WaitError::Refused(refused));
+    /// assert_eq!(disks.remove(7), 1);
+    /// # drop(held);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn remove(&self, permits: u64) -> u64 {
+        let mut removed = 0;
+        Semaphores::change(&self.handle.table, |lines| {
+            removed = permits.min(lines.present()); // alike in each shard
+            lines.limit -= removed;
+        });
+        removed
+    }
+
+    /// Closes the semaphore for good: cancels the requests that wait and refuses later ones, all
+    /// with the same error ([`Closed`](crate::CancelReason::Closed)). Permits and leases that are
+    /// held stay valid. O(waits + shards).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{CancelReason, Permits, WaitError};
+    ///
+    /// let connections = Permits::new("connections", 1)?;
+    /// let held = connections.try_acquire(1).expect("one is free");
+    /// let waits = connections.acquire(1, Duration::from_secs(30));
+    /// connections.close();
+    /// let comes = connections.acquire(1, Duration::from_secs(30));
+    /// let closed = WaitError::Cancelled(CancelReason::Closed("the permits were closed".into()));
+    /// assert_eq!(waits.wait_blocking().unwrap_err(), closed);
+    /// assert_eq!(comes.wait_blocking().unwrap_err(), closed);
+    /// assert!(closed.is_shutdown() && connections.is_closed());
+    /// drop(held); // returned, and given to nobody
+    /// assert!(connections.try_acquire(1).is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn close(&self) {
+        Semaphores::close(&self.handle.table);
+    }
+
+    /// Returns true once the semaphore is [closed](Self::close): no request gets permits any more.
+    /// O(1), with one lock.
+    pub fn is_closed(&self) -> bool {
+        // The last that a close reaches.
+        let last = self.handle.table.shards.count() - 1;
+        self.handle.table.lock(last).records.is_closed
+    }
+
+    /// Returns the waits, for metrics and snapshots, to cancel waits, or to
+    /// [shut down](Waits::shutdown). Leases that are held are no waits. O(1), one allocation.
+    ///
+    /// To end the semaphore call [`close`](Self::close): after a shutdown, permits that are free
+    /// are still given out.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Permits;
+    ///
+    /// let rows = Permits::<&str>::keyed("rows", 1)?;
+    /// let held = rows.try_acquire_for(&"a", 1);
+    /// let next = rows.acquire_for(&"a", 1, Duration::from_secs(30));
+    /// assert_eq!(rows.waits().snapshot(10).busiest, [("a", 1)]);
+    /// assert_eq!(rows.waits().cancel_all("deadlock"), 1);
+    /// assert!(next.wait_blocking().is_err());
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn waits(&self) -> Waits<K> {
+        self.handle.waits()
+    }
+
+    /// Looks at the lines of the first shard. All have the same limit.
+    fn lines<R>(&self, look: impl FnOnce(&Lines<K>) -> R) -> R {
+        look(&self.handle.table.shard_of(0).records)
+    }
+}
+
+/// The number of the one line of permits without keys.
+const ONLY_LINE: u32 = 0;
+
+impl Request {
+    /// Makes a request for permits without keys.
+    fn without_key(weight: u64, time_to_live: Option<Duration>) -> Self {
+        Request {
+            hash: 0,
+            weight,
+            time_to_live,
+        }
+    }
+}
+
+opaque!([K: WatchKey] Permits<K>, waits: handle.table.name);

@@ -1,0 +1,317 @@
+//! One replica set: members, what each has reported, and the watermark that follows from it. Pure.
+//!
+//! - **Held**: while there are fewer members than the rule asks for, the watermark stays.
+//! - **Caught up**: each member that the set has let in had reached the watermark and the start of
+//!   the epoch when it came.
+//! - **Rises**: the watermark of a set never goes back.
+
+use std::{mem, time::Duration};
+
+use smallvec::SmallVec;
+
+/// The rule by which a value is acknowledged: how many members of a set have to report it, of how
+/// many at least.
+///
+/// ```
+/// use purgatory::Rule;
+///
+/// let acks_all = Rule::all().floor(2); // Kafka: min.insync.replicas=2
+/// let raft = Rule::majority();
+/// # let _ = (acks_all, raft);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    needed: Needed,
+    floor: usize,
+}
+
+/// The number of members that have to report a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needed {
+    All,
+    Majority,
+    AtLeast(usize),
+}
+
+impl Rule {
+    /// Every member has to report a value: the watermark is the smallest one. For a leader that is
+    /// elected from the set, as Kafka's is from the in-sync replicas.
+    pub fn all() -> Self {
+        Rule {
+            needed: Needed::All,
+            floor: 1,
+        }
+    }
+
+    /// More than half of the members have to report a value. For a leader that is elected by a
+    /// majority, as Raft's is.
+    ///
+    /// Values up to the start of the epoch are not counted: an entry of an earlier term is
+    /// acknowledged only with one of the present term behind it ([Raft, section 5.4.2][raft]).
+    ///
+    /// [raft]: https://raft.github.io/raft.pdf
+    pub fn majority() -> Self {
+        Rule {
+            needed: Needed::Majority,
+            floor: 1,
+        }
+    }
+
+    /// At least `k` members have to report a value; with fewer members none is acknowledged. For an
+    /// election in which any `n - k + 1` members find it. Values up to the start of the epoch are
+    /// not counted, as by [`majority`](Self::majority).
+    pub fn at_least(k: usize) -> Self {
+        Rule {
+            needed: Needed::AtLeast(k),
+            floor: 1,
+        }
+    }
+
+    /// Holds the watermark while the set has fewer than `members`, at least 1: Kafka's
+    /// `min.insync.replicas`. Waits then go on until the set has grown or their time is up.
+    pub fn floor(self, members: usize) -> Self {
+        Rule {
+            floor: members.max(1),
+            ..self
+        }
+    }
+
+    /// Returns the number of members that have to report a value; `None` if there are too few.
+    fn needed_of(self, members: usize) -> Option<usize> {
+        let needed = match self.needed {
+            Needed::All => members,
+            Needed::Majority => members / 2 + 1,
+            Needed::AtLeast(k) => k.max(1),
+        };
+        (members >= self.floor && needed <= members && members > 0).then_some(needed)
+    }
+
+    /// True if values of earlier epochs do not count.
+    fn counts_own_epoch_only(self) -> bool {
+        self.needed != Needed::All
+    }
+}
+
+/// A member, and the rank of what it has reported last.
+#[derive(Clone, Debug)]
+struct Member<M> {
+    name: M,
+    value: u64,
+    /// Since when it is known to lag: the first look that found it, in nanoseconds.
+    lags_since_ns: Option<u64>,
+}
+
+/// A member that lags, with the rank of its value.
+#[derive(Clone, Debug)]
+pub(super) struct Lags<M> {
+    pub(super) member: M,
+    pub(super) value: u64,
+    pub(super) at_least: Duration,
+}
+
+/// Why a set was not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    NoMember,
+    IsMember,
+    Behind { value: u64, needed: u64 },
+}
+
+/// One replica set. Values are ranks.
+#[derive(Clone, Debug)]
+pub(super) struct Set<M> {
+    pub(super) epoch: u64,
+    rule: Rule,
+    /// The leader's log end as the epoch began.
+    start: u64,
+    pub(super) watermark: u64,
+    members: SmallVec<[Member<M>; 4]>,
+}
+
+impl<M: Eq + Clone> Set<M> {
+    /// Makes a set of members that are told apart. The highest value is the leader's log end. It
+    /// counts once it [follows](Self::follow) the last one.
+    ///
+    /// # Errors
+    /// [`Fault::IsMember`] if one comes twice.
+    pub(super) fn new(
+        epoch: u64,
+        rule: Rule,
+        members: impl IntoIterator<Item = (M, u64)>,
+    ) -> Result<Self, Fault> {
+        let mut set = Set {
+            epoch,
+            rule,
+            start: 0,
+            watermark: 0,
+            members: SmallVec::new(),
+        };
+        for (name, value) in members {
+            if set.place_of(&name).is_some() {
+                return Err(Fault::IsMember);
+            }
+            set.start = set.start.max(value);
+            set.members.push(Member {
+                name,
+                value,
+                lags_since_ns: None,
+            });
+        }
+        Ok(set)
+    }
+
+    /// Takes the watermark of the last epoch over, and raises it to what the members have.
+    ///
+    /// # Errors
+    /// [`Fault::Behind`] if the leader lacks what was acknowledged.
+    pub(super) fn follow(&mut self, before: u64) -> Result<(), Fault> {
+        if self.start < before && !self.members.is_empty() {
+            return Err(Fault::Behind {
+                value: self.start,
+                needed: before,
+            });
+        }
+        self.watermark = before;
+        self.raise();
+        Ok(())
+    }
+
+    fn place_of(&self, name: &M) -> Option<usize> {
+        self.members.iter().position(|member| member.name == *name)
+    }
+
+    fn has(&self, name: Option<&M>) -> bool {
+        name.is_some_and(|name| self.place_of(name).is_some())
+    }
+
+    /// Returns the members with the ranks of their values.
+    pub(super) fn members(&self) -> impl Iterator<Item = (&M, u64)> {
+        self.members
+            .iter()
+            .map(|member| (&member.name, member.value))
+    }
+
+    /// Raises the watermark to what the members have reported; returns true if it rose. O(members).
+    fn raise(&mut self) -> bool {
+        let Some(needed) = self.rule.needed_of(self.members.len()) else {
+            return false; // Held
+        };
+        let reported = self.reported_by(needed);
+        if self.rule.counts_own_epoch_only() && reported <= self.start && self.epoch > 0 {
+            return false;
+        }
+        let rises = reported > self.watermark;
+        if rises {
+            self.watermark = reported;
+        }
+        rises
+    }
+
+    /// Returns the highest value that at least `needed` members have reported.
+    fn reported_by(&self, needed: usize) -> u64 {
+        // All: the smallest one, without a sort.
+        if needed == self.members.len() {
+            let values = self.members.iter().map(|member| member.value);
+            return values.min().unwrap_or(0);
+        }
+        let mut values: SmallVec<[u64; 8]> = SmallVec::new();
+        values.extend(self.members.iter().map(|member| member.value));
+        values.sort_unstable();
+        values[values.len() - needed]
+    }
+
+    /// Records what a member has. Returns true if the watermark rose.
+    ///
+    /// # Errors
+    /// [`Fault::Behind`] if it has lost what was acknowledged, or all members have to have it. It
+    /// counts as that: by [`Rule::all`] the watermark does not rise before it has left or caught up.
+    pub(super) fn report(&mut self, name: &M, value: u64) -> Result<bool, Fault> {
+        let place = self.place_of(name).ok_or(Fault::NoMember)?;
+        let before = mem::replace(&mut self.members[place].value, value);
+        if value < self.watermark {
+            // A minority may be slow.
+            let needed = self.watermark;
+            if self.rule.needed == Needed::All || before >= needed {
+                return Err(Fault::Behind { value, needed });
+            }
+            return Ok(false);
+        }
+        let highest = self.members.iter().map(|member| member.value).max();
+        if Some(value) == highest {
+            self.members[place].lags_since_ns = None;
+        }
+        Ok(self.raise())
+    }
+
+    /// Lets a member in that is caught up, and takes its `name` then. Returns true if the watermark
+    /// rose.
+    pub(super) fn join(&mut self, name: &mut Option<M>, value: u64) -> Result<bool, Fault> {
+        if self.has(name.as_ref()) {
+            return Err(Fault::IsMember);
+        }
+        let needed = self.watermark.max(self.start);
+        if value < needed && !failpoint!(JoinerNeedsNothing) {
+            return Err(Fault::Behind { value, needed });
+        }
+        self.members.extend(name.take().map(|name| Member {
+            name,
+            value,
+            lags_since_ns: None,
+        }));
+        Ok(self.raise()) // it may have been below the floor
+    }
+
+    /// Takes a member out, whose name goes to `gone`, to be dropped unlocked. Returns true if the
+    /// watermark rose.
+    pub(super) fn leave(&mut self, name: &M, gone: &mut Option<M>) -> Result<bool, Fault> {
+        let place = self.place_of(name).ok_or(Fault::NoMember)?;
+        *gone = Some(self.members.remove(place).name);
+        Ok(self.raise())
+    }
+
+    /// Replaces a member by one that is caught up, in one step. `new` is the name of the old one
+    /// then, to be dropped unlocked.
+    pub(super) fn replace(
+        &mut self,
+        old: &M,
+        new: &mut Option<M>,
+        value: u64,
+    ) -> Result<bool, Fault> {
+        let place = self.place_of(old).ok_or(Fault::NoMember)?;
+        if new.as_ref() != Some(old) && self.has(new.as_ref()) {
+            return Err(Fault::IsMember);
+        }
+        let needed = self.watermark.max(self.start);
+        if value < needed {
+            return Err(Fault::Behind { value, needed });
+        }
+        let member = &mut self.members[place];
+        if let Some(new) = new {
+            mem::swap(&mut member.name, new);
+        }
+        member.value = value;
+        member.lags_since_ns = None;
+        Ok(self.raise())
+    }
+
+    /// Returns the members that have less than the one that has most, the last first, and remembers
+    /// those that this look finds new.
+    pub(super) fn lagging(&mut self, now_ns: u64) -> Vec<Lags<M>> {
+        let highest = self.members.iter().map(|member| member.value).max();
+        let mut lagging = Vec::new();
+        for member in &mut self.members {
+            if Some(member.value) == highest {
+                member.lags_since_ns = None;
+                continue;
+            }
+            let since_ns = *member.lags_since_ns.get_or_insert(now_ns);
+            lagging.push(Lags {
+                member: member.name.clone(),
+                value: member.value,
+                at_least: Duration::from_nanos(now_ns.saturating_sub(since_ns)),
+            });
+        }
+        lagging.sort_by_key(|lags| lags.value);
+        lagging
+    }
+}

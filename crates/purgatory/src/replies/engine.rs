@@ -1,0 +1,403 @@
+//! The engine of [`Replies`](super::Replies): a shard's table finds a request by its key, and the
+//! entry of the request has everything else, the key too. A request is never taken out to be looked
+//! at. It waits until the one call that ends it, under the lock of its shard.
+//!
+//! - **One waiter**: a shard's table has a key once, until its request ends.
+//! - **Before**: a request keeps the number of failures that it found as it came, read under its
+//!   shard's lock. A failure of all counts first and then goes from shard to shard, so it tells the
+//!   requests before it from those after it.
+
+use std::{
+    borrow::Borrow,
+    hash::Hash,
+    marker::PhantomData,
+    sync::{Arc, atomic},
+};
+
+use timer_core::{TaskId, TimerHandle};
+
+use crate::{
+    error::{Refused, RefusedReason, WaitError},
+    operation::{CancelReason, Outcome, Timeout},
+    replies::{
+        many::{Buffer, Pushed},
+        member::{Member, Members},
+    },
+    sync::{AtomicU64, Ordering},
+    table::{
+        Arrival, Batch, Ended, EndedAt, Engine, LockedShard, Table,
+        future::Yields,
+        handle::Handle,
+        keys::Numbers,
+        shard::{Shard, Taken},
+    },
+    wait::WaitFuture,
+    watches::WatchKey,
+};
+
+/// The engine of replies: what all shards share.
+pub(crate) struct Requests<K, V> {
+    /// The number of `fail_all` calls.
+    failures: AtomicU64,
+    /// The number of scopes that there ever were.
+    scopes: atomic::AtomicU64,
+    of: PhantomData<fn() -> (K, V)>,
+}
+
+/// A request that waits for its reply.
+pub(crate) struct Expected<K, V> {
+    pub(super) key: K,
+    /// Half of the hash that it is found by.
+    pub(super) hash: u32,
+    /// The number of `fail_all` calls before it.
+    failures: u64,
+    /// Its place on the list of its scope, if it has one.
+    pub(super) member: Option<Member>,
+    /// Its replies but the last, if it may have several.
+    buffer: Option<Arc<Buffer<V>>>,
+}
+
+/// The rest of a request that has ended, to be dropped unlocked.
+pub(crate) struct Left<K, V> {
+    _key: K,
+    _buffer: Option<Arc<Buffer<V>>>,
+}
+
+/// A request that comes: everything of it but its key.
+pub(super) struct Request<V> {
+    pub(super) arrival: Arrival,
+    pub(super) hash: u64,
+    pub(super) member: Option<Member>,
+    pub(super) buffer: Option<Arc<Buffer<V>>>,
+}
+
+/// The table of requests.
+pub(super) type Requested<K, V> = Table<Requests<K, V>>;
+/// A shard of requests, under its lock.
+pub(super) type Locked<'a, K, V> = LockedShard<'a, Requests<K, V>>;
+
+impl<K, V> Default for Requests<K, V> {
+    fn default() -> Self {
+        Requests {
+            failures: AtomicU64::new(0),
+            scopes: atomic::AtomicU64::new(0),
+            of: PhantomData,
+        }
+    }
+}
+
+impl<K, V> Requests<K, V> {
+    /// Returns the number of a new scope.
+    pub(super) fn next_scope(&self) -> u64 {
+        self.scopes.fetch_add(1, atomic::Ordering::Relaxed)
+    }
+}
+
+impl<K: WatchKey, V: Send + 'static> Engine for Requests<K, V> {
+    type Key = K;
+    type Records = Numbers;
+    type Wait = Expected<K, V>;
+    type Answer = V;
+    type Left = Left<K, V>;
+
+    #[inline]
+    fn leave(
+        &self,
+        shard: &mut Shard<Self>,
+        id: TaskId,
+        wait: Expected<K, V>,
+        _: &Outcome,
+        _: EndedAt,
+        _: &mut Batch<Self>,
+    ) -> Left<K, V> {
+        take_off(shard, id.index(), wait)
+    }
+
+    fn key_of(_: &Numbers, wait: &Expected<K, V>) -> K {
+        wait.key.clone()
+    }
+
+    fn key_count(shard: &Shard<Self>) -> usize {
+        shard.waiting()
+    }
+
+    /// Visits none: each key has one waiter, so none is busier than another.
+    fn each_key(_: &Numbers, _: &mut dyn FnMut(&K, usize)) {}
+}
+
+impl<K: WatchKey, V: Send + 'static> Yields<V> for Requests<K, V> {
+    #[inline]
+    fn yielded(_: &Arc<Table<Self>>, _: TimerHandle, answer: V) -> V {
+        answer
+    }
+}
+
+impl<K: WatchKey, V: Send + 'static> Members for Shard<Requests<K, V>> {
+    fn member_mut(&mut self, index: u32) -> &mut Member {
+        let member = self.wait_mut(index).member.as_mut();
+        member.expect("In order: a list names requests of its scope")
+    }
+}
+
+/// Takes a request that has ended off the table, and off the list of its scope. O(1).
+#[inline]
+fn take_off<K: WatchKey, V: Send + 'static>(
+    shard: &mut Shard<Requests<K, V>>,
+    index: u32,
+    wait: Expected<K, V>,
+) -> Left<K, V> {
+    shard.records.remove(wait.hash, index);
+    if let Some(member) = wait.member {
+        member.leave_list(shard);
+    }
+    Left {
+        _key: wait.key,
+        _buffer: wait.buffer,
+    }
+}
+
+impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
+    /// Expects a reply under this key, which the caller has hashed; returns where it waits. `None`
+    /// if it had no time to wait.
+    pub(super) fn expect(
+        &self,
+        key: K,
+        timeout: Timeout,
+        buffer: Option<Arc<Buffer<V>>>,
+    ) -> Result<Option<TimerHandle>, Refused<K>> {
+        // 1. The key's `Hash` and the clock are read with nothing locked.
+        let hash = self.hash(&key);
+        let arrival = self.arrival(timeout);
+        let mut shard = self.shard_of(hash);
+        if arrival.is_over {
+            shard.count_at_once();
+            return Ok(None);
+        }
+        // 2. One waiter for each key.
+        let mut refused = shard.refuses();
+        if refused.is_none() && find(&shard, hash, &key).is_some() {
+            refused = Some(RefusedReason::AlreadyExpected);
+        }
+        if let Some(reason) = refused {
+            drop(shard);
+            return Err(self.refuse(key, reason));
+        }
+        // 3. Park it.
+        let request = Request {
+            arrival,
+            hash,
+            member: None,
+            buffer,
+        };
+        match self.park_request(&mut shard, key, request) {
+            Ok(at) => Ok(Some(at)),
+            Err((key, reason)) => {
+                drop(shard);
+                Err(self.refuse(key, reason))
+            }
+        }
+    }
+
+    #[cold]
+    fn refuse(&self, key: K, reason: RefusedReason) -> Refused<K> {
+        self.report_refusal(reason);
+        Refused::new(key, reason)
+    }
+
+    /// Parks a request under a key that has none. Hands the key back if there is no place.
+    #[inline(always)]
+    pub(super) fn park_request(
+        &self,
+        shard: &mut Locked<'_, K, V>,
+        key: K,
+        request: Request<V>,
+    ) -> Result<TimerHandle, (K, RefusedReason)> {
+        let hash = request.hash as u32;
+        let expected = Expected {
+            key,
+            hash,
+            failures: self.engine.failures.load(Ordering::Acquire),
+            member: request.member,
+            buffer: request.buffer,
+        };
+        match self.park(shard, request.arrival, expected) {
+            Ok(at) => {
+                shard.records.insert(hash, at.id().index());
+                Ok(at)
+            }
+            Err((expected, reason)) => Err((expected.key, reason)),
+        }
+    }
+
+    /// Delivers a value to the waiter of a key; hands it back if there is none.
+    #[inline]
+    pub(super) fn deliver<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: V) -> Result<(), V>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hash(key);
+        let now_ns = self.ending_at();
+        let shard = self.shard_of(hash);
+        match find(&shard, hash, key) {
+            Some(index) => {
+                self.hand_over(shard, index, value, now_ns);
+                Ok(())
+            }
+            None => Err(value),
+        }
+    }
+
+    /// Delivers the value that is made if a key has a waiter. See `Replies::deliver_with`.
+    pub(super) fn deliver_with<Q: Hash + Eq + ?Sized>(
+        &self,
+        key: &Q,
+        make: impl FnOnce() -> V,
+    ) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        // 1. The value is made for the request that waits now.
+        let hash = self.hash(key);
+        let shard = self.shard_of(hash);
+        let Some(index) = find(&shard, hash, key) else {
+            return false;
+        };
+        let at = shard.handle(shard.wheel.id_at(index));
+        drop(shard);
+
+        // 2. Make it, with nothing locked.
+        let mut made = None;
+        self.call(|| made = Some(make()));
+
+        // 3. That request has it, whatever is expected under the key by now.
+        let now_ns = self.ending_at();
+        let shard = self.lock(at.shard());
+        let index = if failpoint!(MadeValueGoesToKey) {
+            find(&shard, hash, key)
+        } else {
+            let is_there = shard.get(at.id()).is_some() || failpoint!(EndedIsFoundAgain);
+            is_there.then(|| at.id().index())
+        };
+        match (index, made) {
+            (Some(index), Some(value)) => {
+                self.hand_over(shard, index, value, now_ns);
+                true
+            }
+            (Some(index), None) => {
+                self.end_panicked(shard, index, now_ns);
+                false
+            }
+            (None, made) => {
+                drop(shard);
+                self.call(|| drop(made));
+                false
+            }
+        }
+    }
+
+    /// Ends a request whose value could not be made.
+    #[cold]
+    fn end_panicked(&self, mut shard: Locked<'_, K, V>, index: u32, now_ns: EndedAt) {
+        let outcome = Outcome::Cancelled(CancelReason::Panicked);
+        let error = Err(WaitError::of(outcome.clone()));
+        let taken = shard.answer(index, error, &outcome, now_ns);
+        self.finish_one(shard, index, taken);
+    }
+
+    /// Hands a value to the request at an index that the table names, and wakes its task.
+    #[inline(always)]
+    pub(super) fn hand_over<'a>(
+        &'a self,
+        mut shard: Locked<'a, K, V>,
+        index: u32,
+        value: V,
+        now_ns: EndedAt,
+    ) {
+        if failpoint!(HandsOverInTwoHolds) {
+            let at = shard.handle(shard.wheel.id_at(index));
+            drop(shard);
+            shard = self.lock(at.shard());
+            if shard.get(at.id()).is_none() {
+                return;
+            }
+        }
+        // 1. A request that waits for more keeps its place.
+        let mut value = value;
+        if let Some(buffer) = &shard.wait(index).buffer {
+            match buffer.push(value) {
+                Pushed::Last(last) => value = last,
+                Pushed::Kept => {
+                    let entry = shard.wheel.at_mut(index);
+                    let waker = entry.waker_mut().and_then(Option::take);
+                    drop(shard);
+                    return self.wake(waker);
+                }
+            }
+        }
+        // 2. The value is the answer. It lies where its future finds it.
+        let taken = shard.answer(index, Ok(value), &Outcome::Completed, now_ns);
+        self.finish_one(shard, index, taken);
+    }
+
+    /// Takes a request that was answered off the table, unlocks, and wakes its task.
+    #[inline(always)]
+    fn finish_one(&self, mut shard: Locked<'_, K, V>, index: u32, taken: Taken<Requests<K, V>>) {
+        let left = take_off(&mut shard, index, taken.wait);
+        drop(shard);
+        self.wake(taken.waker);
+        self.call(|| drop(left));
+    }
+
+    /// Answers a request that others end with, and adds it to the batch.
+    pub(super) fn answer_into(
+        &self,
+        shard: &mut Shard<Requests<K, V>>,
+        index: u32,
+        value: V,
+        now_ns: EndedAt,
+        batch: &mut Batch<Requests<K, V>>,
+    ) {
+        let taken = shard.answer(index, Ok(value), &Outcome::Completed, now_ns);
+        let left = take_off(shard, index, taken.wait);
+        let waker = taken.waker;
+        batch.push(Ended { waker, left });
+    }
+
+    /// Returns true if a failure of all, which is under way, is going to end this request.
+    pub(super) fn is_failing(&self, expected: &Expected<K, V>) -> bool {
+        let failures = self.engine.failures.load(Ordering::Acquire);
+        expected.failures < failures && !failpoint!(MovedEscapesFailure)
+    }
+
+    /// Fails the requests that came before this call.
+    pub(super) fn fail_all(self: &Arc<Self>, reason: CancelReason) -> usize {
+        let before = self.engine.failures.fetch_add(1, Ordering::AcqRel);
+        self.cancel_all(reason, |expected| {
+            expected.failures <= before || failpoint!(FailsWhatCameAfter)
+        })
+    }
+}
+
+/// Finds the request that waits under a key. Runs the key's `Eq`, under the lock. O(1).
+#[inline(always)]
+fn find<K, V, Q>(shard: &Shard<Requests<K, V>>, hash: u64, key: &Q) -> Option<u32>
+where
+    K: WatchKey + Borrow<Q>,
+    V: Send + 'static,
+    Q: Eq + ?Sized,
+{
+    let is_it = |index| shard.wait(index).key.borrow() == key;
+    shard.records.find(hash as u32, is_it)
+}
+
+/// Returns the future of a request that waits there; without a place it had no time to wait.
+#[inline]
+pub(super) fn future<K: WatchKey, V: Send + 'static>(
+    handle: &Handle<Requests<K, V>>,
+    at: Option<TimerHandle>,
+) -> WaitFuture<V> {
+    match at {
+        Some(at) => WaitFuture::at(handle.share(), handle.table.id(at)),
+        None => WaitFuture::ready(Err(WaitError::Expired)),
+    }
+}

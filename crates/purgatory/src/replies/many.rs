@@ -1,0 +1,175 @@
+//! Several replies to one request: [`ReplyStream`].
+//!
+//! The last reply that a request may have is its answer, as that of any request. The others lie in
+//! a buffer that the entry shares with the stream, so they outlive an end of the request.
+//!
+//! - **Look again**: the stream looks into the buffer once more after it has left its waker, or has
+//!   found the end. A reply that came in between is not passed by.
+
+use std::{
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use crate::{
+    error::WaitError,
+    operation::{OperationId, Timeout, opaque},
+    sync::Mutex,
+    wait::WaitFuture,
+};
+
+/// Replies that the stream has not taken.
+pub(crate) struct Buffer<V>(Mutex<Buffered<V>>);
+
+struct Buffered<V> {
+    replies: VecDeque<V>,
+    /// How many replies may come.
+    left: usize,
+}
+
+/// The fate of a reply.
+pub(super) enum Pushed<V> {
+    /// It is in the buffer, and more may come.
+    Kept,
+    /// It is the last, and handed back.
+    Last(V),
+}
+
+impl<V> Buffer<V> {
+    /// Makes the buffer of a request that may have `count` replies.
+    pub(super) fn new(count: usize) -> Self {
+        Buffer(Mutex::new(Buffered {
+            replies: VecDeque::new(),
+            left: count,
+        }))
+    }
+
+    /// Adds a reply, unless it is the last. Called under the lock of the request's shard.
+    pub(super) fn push(&self, reply: V) -> Pushed<V> {
+        let mut buffered = self.0.lock();
+        buffered.left = buffered.left.saturating_sub(1);
+        if buffered.left == 0 {
+            return Pushed::Last(reply);
+        }
+        buffered.replies.push_back(reply);
+        Pushed::Kept
+    }
+
+    fn pop(&self) -> Option<V> {
+        self.0.lock().replies.pop_front()
+    }
+}
+
+/// The test for the last reply.
+type IsLast<V> = Box<dyn FnMut(&V) -> bool + Send>;
+
+/// The replies to one request, as they come
+/// ([`Replies::expect_many`](crate::Replies::expect_many)). It works on any runtime, or none.
+///
+/// # Cancel safety
+/// A [`next_reply`](Self::next_reply) that is dropped loses nothing. Dropping the stream ends the
+/// request and frees its key; replies that were not taken are dropped.
+///
+/// # Memory
+/// Replies that were not taken are kept, at most as many as the request may have. The stream takes
+/// one allocation, and that of its buffer.
+#[must_use = "dropped, it ends the request"]
+pub struct ReplyStream<V> {
+    buffer: Arc<Buffer<V>>,
+    /// The last reply, or the error that ends the request. `None` once it is taken.
+    end: Option<WaitFuture<V>>,
+    /// The end that came before the buffer was empty.
+    ended: Option<Result<V, WaitError>>,
+    is_last: Option<IsLast<V>>,
+}
+
+impl<V> Unpin for ReplyStream<V> {}
+
+impl<V> ReplyStream<V> {
+    /// Makes the stream of a request. `end` is its last reply.
+    pub(super) fn new(buffer: Arc<Buffer<V>>, end: WaitFuture<V>) -> Self {
+        ReplyStream {
+            buffer,
+            end: Some(end),
+            ended: None,
+            is_last: None,
+        }
+    }
+
+    /// Ends the stream with the first reply that `is_last` accepts, which is still yielded. That
+    /// ends the request, as a drop of the stream does. `is_last` runs in the polls of the stream.
+    pub fn until(mut self, is_last: impl FnMut(&V) -> bool + Send + 'static) -> Self {
+        self.is_last = Some(Box::new(is_last));
+        self
+    }
+
+    /// Waits for the next reply. `None` after the last one, or after an error: the timeout
+    /// ([`Expired`](WaitError::Expired)), a failure of all requests, a shutdown. Replies that came
+    /// before such an error are yielded before it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no reply.
+    pub fn next_reply(&mut self) -> impl Future<Output = Option<Result<V, WaitError>>> + Send
+    where
+        V: Send,
+    {
+        poll_fn(|context| self.poll_next(context))
+    }
+
+    /// Polls for the next reply, as a `Stream` does. See [`next_reply`](Self::next_reply).
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<V, WaitError>>> {
+        // 1. The oldest reply that came.
+        if let Some(reply) = self.buffer.pop() {
+            return self.yielded(reply);
+        }
+        // 2. Without one, leave the waker, or find the end.
+        if let Some(end) = &mut self.end {
+            if let Poll::Ready(ended) = Pin::new(end).poll(context) {
+                self.end = None;
+                self.ended = Some(ended);
+            }
+        }
+        // 3. Look again. The end comes behind all replies.
+        if !failpoint!(StreamLooksOnce) {
+            if let Some(reply) = self.buffer.pop() {
+                return self.yielded(reply);
+            }
+        }
+        match self.ended.take() {
+            Some(Ok(last)) => self.yielded(last),
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+            None if self.end.is_some() => Poll::Pending,
+            None => Poll::Ready(None),
+        }
+    }
+
+    /// Yields a reply, and ends the request if it is the last.
+    fn yielded(&mut self, reply: V) -> Poll<Option<Result<V, WaitError>>> {
+        if self.is_last.as_mut().is_some_and(|is_last| is_last(&reply)) {
+            self.end = None;
+            self.ended = None;
+            self.is_last = None;
+            self.buffer = Arc::new(Buffer::new(0)); // what came behind it is dropped
+        }
+        Poll::Ready(Some(Ok(reply)))
+    }
+
+    /// Returns the request's id, to cancel or reschedule it; `None` once it has ended. O(1).
+    pub fn id(&self) -> Option<OperationId> {
+        self.end.as_ref()?.id()
+    }
+
+    /// Reschedules the request, counted from now: for a timeout between two replies, call it after
+    /// each. Returns false if it has ended. O(levels of the wheel), with one lock.
+    pub fn reschedule(&self, timeout: impl Into<Timeout>) -> bool {
+        match &self.end {
+            Some(end) => end.reschedule(timeout),
+            None => false,
+        }
+    }
+}
+
+opaque!([V] ReplyStream<V>);

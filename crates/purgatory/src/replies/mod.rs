@@ -1,0 +1,271 @@
+//! Requests and their replies: [`Replies`] by keys of the caller's, [`ReplyScopes`] by numbers that
+//! each scope gives out.
+
+mod engine;
+mod many;
+mod member;
+mod request_id;
+mod scope;
+mod scopes;
+mod undelivered;
+
+use std::{borrow::Borrow, hash::Hash, sync::Arc};
+
+use timer_core::BuildError;
+
+use crate::{
+    builder::Builder,
+    error::Refused,
+    operation::{CancelReason, Timeout, opaque},
+    reason::Reason,
+    replies::{
+        engine::{Requests, future},
+        many::Buffer,
+    },
+    settings::{Form, Settings},
+    table::handle::Handle,
+    wait::WaitFuture,
+    waits::Waits,
+    watches::WatchKey,
+};
+
+pub use self::{
+    many::ReplyStream, request_id::RequestId, scope::ReplyScope, scopes::ReplyScopes,
+    undelivered::Undelivered,
+};
+
+/// Matches replies with requests: each reply is delivered to the waiter of its request's key.
+///
+/// Call [`expect`](Self::expect) first, then send the request, so that even a fast reply finds its
+/// waiter. [`deliver`](Self::deliver) hands back a reply that has no waiter because it is late, a
+/// duplicate or unasked. A client with many connections takes [`ReplyScopes`] instead, which number
+/// the requests of each, say which replies are late, and fail all requests of one at once.
+///
+/// This is a handle: clones share the same replies. Dropping the last handle ends all expected
+/// replies as Cancelled.
+///
+/// ```
+/// use std::{sync::mpsc, thread, time::Duration};
+/// use purgatory::Replies;
+///
+/// let replies = Replies::new("replies")?;
+/// let (connection, requests) = mpsc::channel();
+/// let network = replies.clone();
+/// thread::spawn(move || {
+///     for request in requests {
+///         network.deliver(&request, format!("reply to {request}")).unwrap();
+///     }
+/// });
+///
+/// let reply = replies.expect(7, Duration::from_secs(30))?; // registered ...
+/// connection.send(7)?; // ... so now it may come
+/// assert_eq!(reply.wait_blocking()?, "reply to 7");
+/// assert_eq!(replies.deliver(&7, "again".to_owned()), Err("again".to_owned()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Cost
+/// A reply takes one lock to register it, one to deliver it, one for each poll, and a clock read.
+/// There is no allocation, and the key is not copied. O(1).
+///
+/// A reply has its place from the call of [`expect`](Self::expect) on, of its type's size. Keep
+/// large ones in a `Box`.
+///
+/// # Locks
+/// A key's `Eq` runs under the lock of its shard and must not call back. Wakers run with nothing
+/// locked.
+pub struct Replies<K: WatchKey, V: Send + 'static> {
+    handle: Handle<Requests<K, V>>,
+}
+
+/// Construction.
+impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
+    /// Makes `Replies` with its own timer; `name` labels its metrics.
+    ///
+    /// # Errors
+    /// Returns an error as [`Purgatory::new`](crate::Purgatory::new) does.
+    pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
+        Self::builder(name).build()
+    }
+
+    /// Returns a builder, for other settings such as a shared timer or a bound.
+    ///
+    /// ```
+    /// use purgatory::Replies;
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let replies: Replies<u64, String> =
+    ///     Replies::builder("replies").timer(&timer).max_parked(10_000).build()?;
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn builder(name: impl Into<String>) -> Builder<Self> {
+        Builder::new(name, ())
+    }
+}
+
+impl<K: WatchKey, V: Send + 'static> Form for Replies<K, V> {
+    type Own = ();
+
+    fn build(settings: Settings, (): ()) -> Result<Self, BuildError> {
+        Ok(Replies {
+            handle: Handle::new(settings, Requests::default())?,
+        })
+    }
+}
+
+impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
+    /// Expects a reply under this key. The reply is registered when this returns, so send the
+    /// request after that. The timeout counts from here. O(1).
+    ///
+    /// # Cancel safety
+    /// See [`WaitFuture`]. Dropping the future frees the key, and [`deliver`](Self::deliver) hands
+    /// a late reply back.
+    ///
+    /// # Errors
+    /// [`Refused`] hands the key back if another reply is expected under it
+    /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or after a shutdown, or when
+    /// it is full.
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash` or `Eq` panics. Then no reply is expected.
+    pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
+        let at = self.handle.table.expect(key, timeout.into(), None)?;
+        Ok(future(&self.handle, at))
+    }
+
+    /// Expects up to `count` replies under this key, as a subscription or a request to many
+    /// servers has them. Each [`deliver`](Self::deliver) under the key adds one. The last one ends
+    /// the request as Completed and frees the key; the timeout ends it with fewer. See
+    /// [`ReplyStream`]. O(1).
+    ///
+    /// At most `count` replies are kept for a task that does not take them; `usize::MAX` is no
+    /// bound. A `count` of 0 is one of 1.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use purgatory::Replies;
+    ///
+    /// let replies = Replies::new("replies")?;
+    /// let timeout = Duration::from_secs(30);
+    /// let ends = |page: &&str| page.ends_with('.');
+    /// let mut pages = replies.expect_many(7, 100, timeout)?.until(ends);
+    /// // On the thread that reads the connection:
+    /// replies.deliver(&7, "Once upon a time,")?;
+    /// replies.deliver(&7, "the end.")?;
+    ///
+    /// let mut read = Vec::new();
+    /// while let Some(page) = pages.next_reply().await {
+    ///     read.push(page?);
+    /// }
+    /// assert_eq!(read, ["Once upon a time,", "the end."]);
+    /// assert_eq!(replies.deliver(&7, "more"), Err("more")); // the key is free
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Refused`] as [`expect`](Self::expect).
+    ///
+    /// # Panics
+    /// Panics as [`expect`](Self::expect) does.
+    pub fn expect_many(
+        &self,
+        key: K,
+        count: usize,
+        timeout: impl Into<Timeout>,
+    ) -> Result<ReplyStream<V>, Refused<K>> {
+        let buffer = Arc::new(Buffer::new(count));
+        let shared = Some(buffer.clone());
+        let at = self.handle.table.expect(key, timeout.into(), shared)?;
+        Ok(ReplyStream::new(buffer, future(&self.handle, at)))
+    }
+
+    /// Delivers a reply to the waiter of its key, and wakes the waiter's task. When this returns,
+    /// the waiter has the value and the key is free. O(1).
+    ///
+    /// # Errors
+    /// Hands the value back if it has no waiter: it was not expected, the wait has ended, or
+    /// another reply came before.
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash` or `Eq` panics. Then nothing was delivered, and the
+    /// value is dropped.
+    pub fn deliver<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: V) -> Result<(), V>
+    where
+        K: Borrow<Q>,
+    {
+        self.handle.table.deliver(key, value)
+    }
+
+    /// Delivers the reply that `value` makes, if one is expected under the key; returns false
+    /// otherwise. `value` runs with nothing locked, and only if the reply is expected. O(1).
+    ///
+    /// The request waits on meanwhile. If it ends before the value is there, since its future is
+    /// dropped, its time runs out, or another reply comes, then the value is dropped and this
+    /// returns false. A later request under the key does not get it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Replies;
+    ///
+    /// let replies = Replies::new("replies")?;
+    /// let reply = replies.expect(7, Duration::from_secs(30))?;
+    /// let frame = b"pong"; // decoded only if a request waits for it
+    /// assert!(replies.deliver_with(&7, || String::from_utf8_lossy(frame).into_owned()));
+    /// assert_eq!(reply.wait_blocking()?, "pong");
+    /// assert!(!replies.deliver_with(&7, || unreachable!("it was answered")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Panics as [`deliver`](Self::deliver) does. A panic in `value` is contained and counted; the
+    /// reply ends as [`Panicked`](CancelReason::Panicked).
+    pub fn deliver_with<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: impl FnOnce() -> V) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.handle.table.deliver_with(key, value)
+    }
+
+    /// Fails all replies that were expected before this call, as
+    /// [`Requested`](CancelReason::Requested) with this reason; returns how many. O(expected).
+    ///
+    /// Use it when a connection closes. Replies expected from now on, over the next connection, are
+    /// not touched. None of the tasks is woken before the last reply has ended.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{CancelReason, Replies, WaitError};
+    ///
+    /// let replies: Replies<u32, String> = Replies::new("replies")?;
+    /// let reply = replies.expect(1, Duration::from_secs(30))?;
+    /// assert_eq!(replies.fail_all("connection closed"), 1);
+    /// let closed = CancelReason::Requested("connection closed".into());
+    /// assert_eq!(reply.wait_blocking(), Err(WaitError::Cancelled(closed)));
+    /// assert!(replies.expect(1, Duration::from_secs(30)).is_ok()); // over the next connection
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fail_all(&self, reason: impl Into<Reason>) -> usize {
+        let reason = CancelReason::Requested(reason.into());
+        self.handle.table.fail_all(reason)
+    }
+
+    /// Returns the requests that wait, for metrics, snapshots and the
+    /// [shutdown](Waits::shutdown). O(1), one allocation.
+    pub fn waits(&self) -> Waits<K> {
+        self.handle.waits()
+    }
+}
+
+impl<K: WatchKey, V: Send + 'static> Clone for Replies<K, V> {
+    fn clone(&self) -> Self {
+        Replies {
+            handle: self.handle.clone(),
+        }
+    }
+}
+
+opaque!([K: WatchKey, V: Send + 'static] Replies<K, V>, name: handle.table.name);

@@ -1,0 +1,158 @@
+//! The names of counts, times and gauges in the `metrics` facade (feature `metrics`).
+
+use timer_core::driver::Sample;
+
+use crate::stats::{Stats, Times};
+
+/// The counters, which stay when their source is gone.
+pub(crate) fn totals(stats: &Stats) -> Vec<Sample> {
+    let mut samples = counters(stats);
+    samples.extend(endings(stats));
+    samples
+}
+
+/// The histograms.
+pub(crate) fn times(times: Times) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for (outcome, waited) in [
+        ("completed", times.completed),
+        ("expired", times.expired),
+        ("cancelled", times.cancelled),
+    ] {
+        let waits = Sample::times("purgatory_wait_seconds", "Time parked, by outcome", waited);
+        samples.push(waits.labelled("outcome", outcome));
+    }
+    samples.push(Sample::times(
+        "purgatory_expiry_lateness_seconds",
+        "How long after its deadline what expired was taken off the wheel",
+        times.lateness,
+    ));
+    samples.push(Sample::times(
+        "purgatory_callback_delay_seconds",
+        "How long callbacks waited for the executor",
+        times.callback_delay,
+    ));
+    samples
+}
+
+/// The gauges of the present. Those of several sources of one name add up.
+pub(crate) fn present(stats: &Stats, key_count: usize) -> Vec<Sample> {
+    [
+        ("purgatory_parked", "Operations parked now", stats.parked),
+        (
+            "purgatory_watched",
+            "Watches of parked operations now",
+            stats.watched,
+        ),
+        (
+            "purgatory_keys",
+            "Keys that operations wait for now",
+            key_count as u64,
+        ),
+        (
+            "purgatory_callbacks_waiting",
+            "Callbacks not begun",
+            stats.callbacks_waiting,
+        ),
+    ]
+    .map(|(metric, help, value)| Sample::sum(metric, help, value as f64))
+    .into()
+}
+
+/// The gauge of the bound on what is parked, which adds up as the number does that it bounds.
+pub(crate) fn max_parked(max: u64) -> Sample {
+    Sample::sum("purgatory_max_parked", "Bound on operations", max as f64)
+}
+
+/// The gauge of the oldest operation's age.
+pub(crate) fn oldest_age(age_ns: u64) -> Sample {
+    Sample::largest(
+        "purgatory_oldest_age_seconds",
+        "Age of the oldest operation",
+        age_ns as f64 / 1e9,
+    )
+}
+
+/// Counters without a further label.
+fn counters(stats: &Stats) -> Vec<Sample> {
+    [
+        (
+            "purgatory_parked_total",
+            "Operations ever parked",
+            stats.parked_total,
+        ),
+        (
+            "purgatory_ended_at_once_total",
+            "Operations never parked",
+            stats.ended_at_once,
+        ),
+        (
+            "purgatory_taken_total",
+            "Operations handed to the caller",
+            stats.taken,
+        ),
+        ("purgatory_checks_total", "Checks", stats.checks),
+        ("purgatory_events_total", "Signals of keys", stats.events),
+        (
+            "purgatory_panics_total",
+            "Checks and callbacks that panicked",
+            stats.panics,
+        ),
+        (
+            "purgatory_missed_events_total",
+            "Missed events",
+            stats.missed_events,
+        ),
+    ]
+    .map(|(metric, help, count)| Sample::counter(metric, help, count))
+    .into()
+}
+
+/// Counters of endings and refusals, by outcome or reason.
+fn endings(stats: &Stats) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    let mut add = |metric, help, label, by: &[(&'static str, u64)]| {
+        for &(value, count) in by {
+            samples.push(Sample::counter(metric, help, count).labelled(label, value));
+        }
+    };
+    add(
+        "purgatory_ended_total",
+        "Parked operations that ended, by outcome",
+        "outcome",
+        &[
+            ("completed", stats.completed),
+            ("expired", stats.expired),
+            ("cancelled", stats.cancelled),
+        ],
+    );
+    // The others were cancelled on request.
+    let by_itself = stats.cancelled_by_future_drop
+        + stats.cancelled_by_shutdown
+        + stats.cancelled_by_drop
+        + stats.cancelled_by_panic;
+    add(
+        "purgatory_cancelled_total",
+        "Parked operations that were cancelled, by reason",
+        "reason",
+        &[
+            ("future_dropped", stats.cancelled_by_future_drop),
+            ("shutdown", stats.cancelled_by_shutdown),
+            ("dropped", stats.cancelled_by_drop),
+            ("panicked", stats.cancelled_by_panic),
+            ("requested", stats.cancelled - by_itself),
+        ],
+    );
+    add(
+        "purgatory_refused_total",
+        "Operations handed back instead of being parked, by reason",
+        "reason",
+        &[
+            ("no_keys", stats.refused_no_keys),
+            ("closed", stats.refused_closed),
+            ("full", stats.refused_full),
+            ("too_heavy", stats.refused_too_heavy),
+        ],
+    );
+    samples
+}

@@ -1,0 +1,258 @@
+//! Callbacks that call back: the trampoline.
+//!
+//! A callback may signal keys, which ends operations, whose callbacks signal keys, and so on for a
+//! million links. So that the stack does not grow with the chain, only the *outermost* call into
+//! any purgatory on a thread runs callbacks. A nested call queues them, and the outermost call
+//! works the queue off before it returns, even when it unwinds. The queue belongs to the thread: it
+//! spans purgatories.
+//!
+//! - **Bounded call**: after `QUEUE_BUDGET` queued pieces of work the rest moves, still in order,
+//!   to the executor of the outermost call's purgatory.
+//! - **Until the end**: a thread's destructors may call, too, and no chain of theirs needs stack.
+//!   So the thread's state has no destructor of its own.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    mem::ManuallyDrop,
+    sync::Arc,
+};
+
+use timer_core::{
+    Job,
+    driver::{Driver, contain},
+};
+
+use crate::{sync::thread_local, table::executor::JobExecutor};
+
+/// Queued pieces of work that one outermost call runs itself.
+const QUEUE_BUDGET: usize = 1024;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The calls of one thread.
+struct CallState {
+    /// A call is under way.
+    active: Cell<bool>,
+    /// The thread's destructors run: its queue keeps no memory any more.
+    ending: Cell<bool>,
+    /// Never dropped, so that it is there for the thread's destructors. [`QueueMemory`] frees it.
+    queue: ManuallyDrop<RefCell<VecDeque<Work>>>,
+}
+
+impl CallState {
+    const fn new() -> Self {
+        CallState {
+            active: Cell::new(false),
+            ending: Cell::new(false),
+            queue: ManuallyDrop::new(RefCell::new(VecDeque::new())),
+        }
+    }
+
+    /// Takes the first piece of work out.
+    fn pop(&self) -> Option<Work> {
+        let mut queue = self.queue.borrow_mut();
+        let work = queue.pop_front();
+        let is_peak = queue.capacity() > QUEUE_BUDGET;
+        if queue.is_empty() && (is_peak || self.ending.get()) {
+            *queue = VecDeque::new(); // returns the memory
+        }
+        work
+    }
+
+    /// Takes all work out. The outermost call is over if there is none.
+    fn take_rest(&self) -> VecDeque<Work> {
+        let rest = self.queue.take();
+        self.active.set(!rest.is_empty());
+        rest
+    }
+
+    /// Ends the outermost call unless work is queued; returns true if it is.
+    #[inline]
+    fn has_work(&self) -> bool {
+        let has_work = !self.queue.borrow().is_empty();
+        self.active.set(has_work);
+        has_work
+    }
+}
+
+/// Frees the memory of its thread's queue as the thread ends.
+struct QueueMemory;
+
+impl Drop for QueueMemory {
+    fn drop(&mut self) {
+        let _ = CALL_STATE.try_with(|state| {
+            state.ending.set(true);
+            // A call is under way if a callback ends the process.
+            if let Ok(mut queue) = state.queue.try_borrow_mut() {
+                if queue.is_empty() {
+                    *queue = VecDeque::new();
+                }
+            }
+        });
+    }
+}
+
+thread_local! {
+    static CALL_STATE: CallState = const { CallState::new() };
+    static QUEUE_MEMORY: QueueMemory = const { QueueMemory };
+}
+
+impl JobExecutor {
+    /// Returns true where the end of a blocking wait may itself wait for the calling thread.
+    pub(crate) fn must_not_block(&self) -> bool {
+        let in_call = CALL_STATE.try_with(|state| state.active.get());
+        in_call.unwrap_or(false) || Driver::on_timer_thread() || self.needs_this_thread()
+    }
+}
+
+/// A call into a purgatory, outermost on its thread or nested.
+pub(crate) struct Call<'a> {
+    is_outermost: bool,
+    executor: &'a Arc<JobExecutor>,
+}
+
+impl<'a> Call<'a> {
+    /// Enters a call. Work beyond its budget moves to `executor`.
+    #[inline]
+    pub(crate) fn enter(executor: &'a Arc<JobExecutor>) -> Call<'a> {
+        let is_outermost = CALL_STATE.try_with(|state| !state.active.replace(true));
+        Call {
+            is_outermost: is_outermost.unwrap_or(true),
+            executor,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_nested(&self) -> bool {
+        !self.is_outermost
+    }
+
+    /// Runs queued work, and the work that it queues, until the queue is empty or has moved.
+    #[cold]
+    fn work_off_queue(&self) {
+        let budget = if self.executor.runs_in_place() {
+            usize::MAX
+        } else {
+            QUEUE_BUDGET
+        };
+        loop {
+            // 1. Run what is queued here, up to the budget.
+            for _ in 0..budget {
+                let work = CALL_STATE.try_with(CallState::pop).ok().flatten();
+                let Some(work) = work else { break };
+                let _ = contain(work);
+            }
+
+            // 2. Without a rest the call is over.
+            let rest = CALL_STATE
+                .try_with(CallState::take_rest)
+                .unwrap_or_default();
+            if rest.is_empty() {
+                return;
+            }
+
+            // 3. Hand the rest over. An executor that runs it here and now (one that is shut down,
+            // say) finds this call still under way and puts the work back into this queue, instead
+            // of nesting deeper.
+            let executor = self.executor.clone();
+            self.executor.execute(Job::new(move || {
+                let _call = Call::enter(&executor);
+                resume(rest);
+            }));
+        }
+    }
+}
+
+impl Drop for Call<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_outermost && CALL_STATE.try_with(CallState::has_work).unwrap_or(false) {
+            self.work_off_queue();
+        }
+    }
+}
+
+/// Leaves work to the outermost call on this thread. A panic in it is contained.
+pub(crate) fn enqueue(work: impl FnOnce() + Send + 'static) {
+    let work: Work = Box::new(work);
+    let _ = QUEUE_MEMORY.try_with(|_| ()); // from now on it frees the queue
+    CALL_STATE.with(|state| state.queue.borrow_mut().push_back(work));
+}
+
+/// Puts work that was handed over at the end of this thread's queue.
+fn resume(mut work: VecDeque<Work>) {
+    let _ = QUEUE_MEMORY.try_with(|_| ());
+    let queued = CALL_STATE.try_with(|state| state.queue.borrow_mut().append(&mut work));
+    if queued.is_err() {
+        // A platform whose thread-locals go even without a destructor.
+        for work in work {
+            work();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Mutex, mpsc};
+    use timer_core::{ManualTimer, SystemTimer, Timer};
+
+    fn on(timer: &impl Timer) -> Arc<JobExecutor> {
+        Arc::new(JobExecutor::new(timer.driver(), None))
+    }
+
+    /// A chain of `left` links, each queued by the one before.
+    fn link(executor: Arc<JobExecutor>, left: usize, done: mpsc::Sender<()>) {
+        let _call = Call::enter(&executor);
+        let next = executor.clone();
+        enqueue(move || match left {
+            0 => done.send(()).unwrap(),
+            _ => link(next, left - 1, done),
+        });
+    }
+
+    #[test]
+    fn a_chain_of_a_million_links_needs_no_stack() {
+        let (done, ended) = mpsc::channel();
+        link(on(&ManualTimer::new()), 1_000_000, done);
+        ended.try_recv().unwrap(); // before the outermost call returned
+    }
+
+    #[test]
+    fn a_chain_beyond_its_budget_goes_on_elsewhere() {
+        let timer = SystemTimer::new().unwrap();
+        let executor = on(&timer);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        {
+            let call = Call::enter(&executor);
+            for number in 0..QUEUE_BUDGET + 10 {
+                let order = order.clone();
+                enqueue(move || order.lock().unwrap().push(number));
+            }
+            assert!(!call.is_nested());
+        }
+        timer.shutdown(std::time::Duration::MAX);
+        assert!(
+            order
+                .lock()
+                .unwrap()
+                .iter()
+                .copied()
+                .eq(0..QUEUE_BUDGET + 10)
+        );
+    }
+
+    #[test]
+    fn a_panic_in_a_queued_callback_reaches_no_other() {
+        let executor = on(&ManualTimer::new());
+        let (done, ended) = mpsc::channel();
+        {
+            let _call = Call::enter(&executor);
+            assert!(Call::enter(&executor).is_nested());
+            enqueue(|| panic!("queued"));
+            enqueue(move || done.send(()).unwrap());
+        }
+        ended.try_recv().unwrap();
+    }
+}

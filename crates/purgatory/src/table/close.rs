@@ -1,0 +1,200 @@
+//! Ends from outside: cancel, close, shut down; and new deadlines.
+
+use std::{sync::Arc, time::Duration};
+
+use timer_core::{Clock, SystemClock, Timer, TimerHandle};
+
+use crate::{
+    operation::{CancelReason, EndResult, OperationId, Outcome, Timeout},
+    stats::ShutdownLeft,
+    table::{Arrival, BUDGET, Batch, Engine, LockedShard, Table, trace},
+};
+
+/// The entries of one lock hold.
+type Handles = smallvec::SmallVec<[TimerHandle; BUDGET]>;
+
+/// The position of a tour of all shards: a shard, and the index in it to go on from.
+#[derive(Debug, Default)]
+pub(crate) struct Tour {
+    shard: usize,
+    index: u32,
+}
+
+impl<E: Engine> Table<E> {
+    /// Returns the next entries on a tour of all shards, a bounded number under one lock hold, with
+    /// their shard. `None` ends the tour.
+    pub(crate) fn next_on(&self, tour: &mut Tour) -> Option<(LockedShard<'_, E>, Handles)> {
+        while tour.shard < self.shards.count() {
+            let shard = self.lock(tour.shard);
+            let mut handles = Handles::new();
+            while handles.len() < BUDGET {
+                let Some(id) = shard.wheel.first_from(tour.index) else {
+                    break;
+                };
+                tour.index = id.index() + 1;
+                handles.push(shard.handle(id));
+            }
+            if !handles.is_empty() {
+                return Some((shard, handles));
+            }
+            tour.shard += 1;
+            tour.index = 0;
+        }
+        None
+    }
+
+    /// Ends one wait; false if it has ended.
+    pub(crate) fn end_one(self: &Arc<Self>, handle: TimerHandle, outcome: &Outcome) -> bool {
+        let call = self.enter();
+        let now_ns = self.ending_at();
+        let mut batch = Batch::new();
+        let mut handle = handle;
+        let mut shard = self.lock_moved(&mut handle);
+        let is_ended = shard.end(&self.engine, handle.id(), outcome, now_ns, &mut batch);
+        self.engine.settle(&mut shard, now_ns, &mut batch);
+        drop(shard);
+        self.finish_all(&call, batch);
+        is_ended
+    }
+
+    /// Cancels one wait by its id.
+    pub(crate) fn cancel(self: &Arc<Self>, id: OperationId, reason: CancelReason) -> EndResult {
+        let outcome = Outcome::Cancelled(reason);
+        match self.handle(id) {
+            Some(handle) if self.end_one(handle, &outcome) => EndResult::Ended,
+            _ => EndResult::Gone,
+        }
+    }
+
+    /// Ends all waits that `is_meant`, and returns them; they are still to be finished. It is asked
+    /// under the lock.
+    pub(crate) fn end_all(
+        &self,
+        outcome: &Outcome,
+        is_meant: impl Fn(&E::Wait) -> bool,
+    ) -> Batch<E> {
+        let mut batch = Batch::new();
+        self.end_all_into(&mut batch, outcome, is_meant);
+        batch
+    }
+
+    /// Ends waits as [`end_all`](Self::end_all) does, into a batch that gets those which follow
+    /// from it, too. Returns how many ended by this.
+    fn end_all_into(
+        &self,
+        batch: &mut Batch<E>,
+        outcome: &Outcome,
+        is_meant: impl Fn(&E::Wait) -> bool,
+    ) -> usize {
+        let now_ns = self.ending_at();
+        // An entry that is held outlives a cancel.
+        let also_held = matches!(
+            outcome,
+            Outcome::Cancelled(CancelReason::Shutdown | CancelReason::Dropped)
+        );
+        let ends = |wait: &E::Wait| (also_held || E::is_wait(wait)) && is_meant(wait);
+        let mut count = 0;
+        let mut tour = Tour::default();
+        while let Some((mut shard, handles)) = self.next_on(&mut tour) {
+            for handle in handles {
+                if shard.get(handle.id()).is_some_and(&ends) {
+                    shard.end(&self.engine, handle.id(), outcome, now_ns, batch);
+                    count += 1;
+                }
+            }
+            self.engine.settle(&mut shard, now_ns, batch);
+        }
+        count
+    }
+
+    /// Cancels all waits that `is_meant`; returns how many ended. All of them end before the first
+    /// task is woken. O(waits).
+    pub(crate) fn cancel_all(
+        self: &Arc<Self>,
+        reason: CancelReason,
+        is_meant: impl Fn(&E::Wait) -> bool,
+    ) -> usize {
+        let call = self.enter();
+        let mut batch = Batch::new();
+        let count = self.end_all_into(&mut batch, &Outcome::Cancelled(reason), is_meant);
+        self.finish_all(&call, batch);
+        count
+    }
+
+    /// Closes every shard, then ends all waits, which are still to be finished.
+    fn close_and_end(&self, reason: &CancelReason) -> Batch<E> {
+        let mut is_first = false;
+        for number in 0..self.shards.count() {
+            let mut shard = self.lock(number);
+            is_first |= !shard.closed;
+            shard.closed = !failpoint!(ShutdownClosesNoShard);
+        }
+        let batch = self.end_all(&Outcome::Cancelled(reason.clone()), |_| true);
+        trace::closed(&self.name, is_first, batch.len());
+        batch
+    }
+
+    /// Refuses waits from now on and cancels those that are there; returns how many. Their tasks
+    /// are woken here.
+    pub(crate) fn close(self: &Arc<Self>, reason: &CancelReason) -> usize {
+        let call = self.enter();
+        let batch = self.close_and_end(reason);
+        let count = batch.len();
+        self.finish_all(&call, batch);
+        count
+    }
+
+    /// Closes as [`close`](Self::close) does. Tasks are woken on the executor; until then `closing`
+    /// counts them.
+    pub(crate) fn close_on_executor(self: &Arc<Self>, reason: &CancelReason) {
+        let ended = self.close_and_end(reason).into_iter().collect();
+        self.queue_all(ended, Some(&self.closing));
+    }
+
+    /// Shuts down, and waits until the tasks are woken, for at most `limit`.
+    pub(crate) fn shutdown(self: &Arc<Self>, limit: Duration) -> ShutdownLeft {
+        // 1. Where the executor may need this thread, nothing is waited for.
+        let clock = SystemClock::new();
+        let mut limit = limit;
+        if self.executor.must_not_block() {
+            limit = Duration::ZERO;
+        }
+        let remaining = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
+        // 2. Close, then wait for the last callback and for the timer's threads.
+        self.close_on_executor(&CancelReason::Shutdown);
+        self.closing.wait(remaining());
+        let mut left = ShutdownLeft::default();
+        if let Some(timer) = &self.own_timer {
+            left.threads = timer.shutdown(remaining()).threads;
+        }
+        left.callbacks = self.closing.wait(Duration::ZERO);
+        left
+    }
+
+    /// Reschedules a wait: a new deadline, counted from now; false if it has ended.
+    pub(crate) fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
+        let arrival = self.arrival(timeout);
+        let mut handle = handle;
+        let mut shard = self.lock_moved(&mut handle);
+        if shard.get(handle.id()).is_none() {
+            return false;
+        }
+        Self::schedule(&mut shard, handle, arrival);
+        true
+    }
+
+    /// Sets the deadline of this arrival for an entry that waits or holds.
+    pub(crate) fn schedule(shard: &mut LockedShard<'_, E>, handle: TimerHandle, arrival: Arrival) {
+        shard.wheel.catch_up(arrival.now_tick);
+        match arrival.deadline_tick {
+            Some(deadline) => {
+                if let Some(due) = shard.wheel.reschedule(handle.id(), deadline) {
+                    shard.work_at(due);
+                }
+            }
+            None => {
+                shard.wheel.unschedule(handle.id());
+            }
+        }
+    }
+}

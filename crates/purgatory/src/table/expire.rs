@@ -1,0 +1,124 @@
+//! The timer's side: a wheel that advances, and the jobs of what it finds due.
+
+use std::{sync::Arc, sync::atomic::Ordering::Relaxed};
+
+use smallvec::SmallVec;
+use timer_core::{
+    Advanced, Job, TaskId, TimerStats,
+    driver::{
+        Due, ShardLook, WheelOwner,
+        sync::{Latch, UnderWay},
+    },
+};
+
+use crate::{
+    operation::{CancelReason, Outcome},
+    table::{BUDGET, Batch, Ended, EndedAt, Engine, Table, call::enqueue, trace},
+};
+
+impl<E: Engine> WheelOwner for Table<E> {
+    fn advance(&self, number: usize, now_tick: u64) -> Advanced {
+        // 1. The clock is read before the lock is taken.
+        let now_ns = self.ending_at();
+        let tick = self.driver().config.tick;
+        let mut due = self.due.lock();
+        let mut shard = self.shards.lock(number);
+
+        // 2. The wheel shows each due entry without its neighbours, so the ends come after.
+        let mut expired: SmallVec<[(u64, TaskId); BUDGET]> = SmallVec::new();
+        let budget = self.due.budget(BUDGET);
+        let advanced = shard.wheel.advance(now_tick, budget, |task| {
+            expired.push((task.deadline(), task.id()));
+        });
+        // A bucket is a stack; those that wait in a line leave it in turn.
+        expired.sort_unstable_by_key(|(deadline, id)| (*deadline, id.sequence()));
+
+        // 3. End them. One may have been answered by the end of another.
+        let last = expired
+            .last()
+            .map(|(deadline, id)| (*deadline, id.sequence()));
+        for (deadline, id) in expired {
+            let mut batch = Batch::new();
+            if shard.end(&self.engine, id, &Outcome::Expired, now_ns, &mut batch) {
+                if let Some(now_ns) = now_ns {
+                    shard.count_lateness(now_ns.saturating_sub(tick.start_ns(deadline)));
+                }
+            }
+            for ended in batch {
+                due.push(ended, (deadline, id.sequence()));
+            }
+        }
+        // 4. Waits that are answered by what these have left come after them.
+        if let Some(last) = last {
+            let mut batch = Batch::new();
+            self.engine.settle(&mut shard, now_ns, &mut batch);
+            for ended in batch {
+                due.push(ended, last);
+            }
+        }
+        shard.advanced(advanced.next_due);
+        advanced
+    }
+
+    fn round_over(self: Arc<Self>) {
+        self.queue_all(self.due.take(), None);
+        let driver = self.executor.driver.clone();
+        driver.release(self);
+    }
+
+    fn look(&self, shard: usize) -> ShardLook {
+        self.shards.look(shard)
+    }
+
+    fn add_to(&self, stats: &mut TimerStats) {
+        self.shards.add_to(stats);
+    }
+
+    fn timer_closed(self: Arc<Self>) {
+        self.close_on_executor(&CancelReason::Shutdown);
+    }
+}
+
+impl<E: Engine> Table<E> {
+    /// Leaves ended waits to the executor, in as many jobs as it has threads. `latch` counts each
+    /// until it is finished.
+    pub(crate) fn queue_all(self: &Arc<Self>, due: Due<Ended<E>>, latch: Option<&Latch>) {
+        for job in due.into_jobs(self.executor.parallelism()) {
+            let mut under_way = Vec::new();
+            if let Some(latch) = latch {
+                under_way.extend(job.iter().map(|_| latch.begin()));
+            }
+            self.callbacks_waiting.fetch_add(job.len() as u64, Relaxed);
+            let queued_ns = self.ending_at();
+            let table = self.clone();
+            self.executor.execute(Job::new(move || {
+                for ended in job {
+                    table.run_queued(queued_ns, ended, under_way.pop());
+                }
+            }));
+        }
+    }
+
+    /// Finishes one wait on the executor, inside a call.
+    fn run_queued(
+        self: &Arc<Self>,
+        queued_ns: EndedAt,
+        ended: Ended<E>,
+        under_way: Option<UnderWay>,
+    ) {
+        self.callbacks_waiting.fetch_sub(1, Relaxed);
+        // A panic of the clock is contained: that delay is not recorded.
+        if let (Some(queued_ns), Some(now_ns)) = (queued_ns, self.ending_at()) {
+            let mut delays = self.cold().callback_delay.lock();
+            delays.record(now_ns.saturating_sub(queued_ns));
+        }
+        let now_ns = || self.timed_end();
+        trace::slow(&self.name, now_ns, || {
+            let call = self.enter();
+            self.finish(&call, ended);
+            if call.is_nested() {
+                enqueue(move || drop(under_way)); // behind the callback
+            }
+        });
+    }
+}

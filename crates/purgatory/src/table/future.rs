@@ -1,0 +1,176 @@
+//! The side of a future: its polls, and its drop. A waker is cloned, woken and dropped with nothing
+//! locked.
+
+use std::{
+    mem,
+    sync::Arc,
+    task::{Poll, Waker},
+};
+
+use timer_core::TimerHandle;
+
+use crate::{
+    error::WaitError,
+    operation::{CancelReason, OperationId, Outcome, Timeout},
+    origin::AnswerOrigin,
+    sync::Spaced,
+    table::{
+        Batch, Ended, Engine, Table,
+        shard::{Abandoned, Entry, EntryState},
+    },
+};
+
+/// An engine whose answers become a `T` as a future takes them.
+pub(crate) trait Yields<T>: Engine {
+    /// Makes what the future yields, with nothing locked.
+    fn yielded(table: &Arc<Table<Self>>, at: TimerHandle, answer: Self::Answer) -> T;
+}
+
+impl<E: Engine> Table<E> {
+    /// Takes the answer for a future, or leaves the waker. `is_first`: no poll has left one before.
+    #[inline(always)]
+    fn poll_answer(
+        &self,
+        at: TimerHandle,
+        waker: &Waker,
+        is_first: bool,
+    ) -> Poll<Result<E::Answer, WaitError>> {
+        let mut at = at;
+        // The first poll clones before it locks. A later one finds out whether it is another
+        // task's.
+        let mut clone = None;
+        if is_first {
+            clone = Some(waker.clone());
+        }
+        loop {
+            let mut is_new_task = false;
+            let mut moved_to = None;
+            let is_answered = |entry: &mut Entry<E>| match &mut entry.state {
+                EntryState::Answered(_) => true,
+                EntryState::Waits { waker: last, .. } => {
+                    if clone.is_some() && !failpoint!(PollLeavesNoWaker) {
+                        mem::swap(last, &mut clone);
+                    } else {
+                        let is_known = last.as_ref().is_some_and(|last| last.will_wake(waker));
+                        is_new_task = !is_known;
+                        if failpoint!(FirstWakerStays) {
+                            is_new_task = false;
+                        }
+                        if failpoint!(PollLeavesNoWaker) {
+                            is_new_task = false;
+                        }
+                    }
+                    false
+                }
+                EntryState::Moved(to) => {
+                    moved_to = Some(*to);
+                    false
+                }
+            };
+            let mut shard = self.lock(at.shard());
+            let taken = shard
+                .wheel
+                .cancel_if(at.id(), is_answered, Entry::into_answer);
+            if let Some(Some(answer)) = taken {
+                shard.count_taken();
+                drop(shard);
+                return Poll::Ready(answer);
+            }
+            drop(shard);
+            if let Some(to) = moved_to.filter(|_| !failpoint!(PollStaysBehind)) {
+                at = to;
+                continue;
+            }
+            if !is_new_task {
+                if let Some(old) = clone {
+                    self.call(|| drop(old));
+                }
+                return Poll::Pending;
+            }
+            clone = Some(waker.clone());
+        }
+    }
+
+    /// Ends the wait of a future that is dropped, or takes its answer back.
+    pub(crate) fn abandon(self: &Arc<Self>, at: TimerHandle) {
+        let call = self.enter();
+        let now_ns = self.ending_at();
+        let mut batch = Batch::new();
+        let mut at = at;
+        let mut shard = self.lock(at.shard());
+        let mut abandoned = shard.abandon(at.id(), now_ns);
+        while let Some(Abandoned::Moved(to)) = abandoned {
+            drop(shard);
+            at = to;
+            shard = self.lock(at.shard());
+            abandoned = shard.abandon(at.id(), now_ns);
+        }
+        match abandoned {
+            Some(Abandoned::Waited(taken)) => {
+                let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
+                let left = self.engine.leave(
+                    &mut shard,
+                    at.id(),
+                    taken.wait,
+                    &dropped,
+                    now_ns,
+                    &mut batch,
+                );
+                self.engine.settle(&mut shard, now_ns, &mut batch);
+                drop(shard);
+                batch.push(Ended { waker: None, left });
+                self.finish_all(&call, batch);
+                if let Some(waker) = taken.waker {
+                    self.call(|| drop(waker));
+                }
+            }
+            Some(Abandoned::Untaken(Ok(answer))) => {
+                let untaken = self.engine.put_back(&mut shard, answer, now_ns, &mut batch);
+                drop(shard);
+                self.finish_all(&call, batch);
+                self.call(|| drop(untaken));
+            }
+            Some(Abandoned::Untaken(Err(error))) => {
+                drop(shard);
+                self.call(|| drop(error));
+            }
+            Some(Abandoned::Moved(_)) | None => {}
+        }
+    }
+}
+
+impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
+    #[inline]
+    fn poll(
+        &self,
+        handle: TimerHandle,
+        waker: &Waker,
+        is_first: bool,
+    ) -> Poll<Result<T, WaitError>> {
+        match self.poll_answer(handle, waker, is_first) {
+            Poll::Ready(Ok(answer)) => Poll::Ready(Ok(E::yielded(self, handle, answer))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn abandon(&self, handle: TimerHandle) {
+        Table::abandon(self, handle);
+    }
+
+    fn id(&self, handle: TimerHandle) -> OperationId {
+        Table::id(self, handle)
+    }
+
+    fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
+        Table::reschedule(self, handle, timeout)
+    }
+
+    fn must_not_block(&self) -> bool {
+        let must_not = self.executor.must_not_block();
+        if cfg!(debug_assertions) && !must_not {
+            self.cold().warned.blocks_runtime(&self.name);
+        }
+        must_not
+    }
+}

@@ -1,0 +1,143 @@
+//! Introspection: what waits, for what, since when, and how the others ended. Shards are locked one
+//! after another, so a snapshot is exact when idle.
+
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+
+use timer_core::{SystemTimer, TimerHandle};
+
+use crate::{
+    stats::{Parked, Snapshot, Stats, Times},
+    table::{Engine, Table, close::Tour, highest::Highest},
+};
+
+impl<E: Engine> Table<E> {
+    /// Returns the number of waits. O(shards).
+    pub(crate) fn waiting(&self) -> usize {
+        let mut waiting = 0;
+        for number in 0..self.shards.count() {
+            waiting += self.lock(number).waiting();
+        }
+        waiting
+    }
+
+    /// Returns the timer that no other form shares.
+    pub(crate) fn own_timer(&self) -> Option<&SystemTimer> {
+        self.own_timer.as_ref()
+    }
+
+    /// Adds up all counts. O(shards).
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = match self.cold.get() {
+            Some(cold) => *cold.rare.lock(),
+            None => Stats::default(),
+        };
+        for number in 0..self.shards.count() {
+            self.lock(number).add_to(&mut stats);
+        }
+        stats.callbacks_waiting = self.callbacks_waiting.load(Relaxed);
+        stats
+    }
+
+    /// Adds up the times of all shards. From the first call on ends are timed.
+    pub(crate) fn times(&self) -> Times {
+        self.timed.store(true, Relaxed);
+        let mut times = Times::default();
+        for number in 0..self.shards.count() {
+            self.lock(number).add_times_to(&mut times);
+        }
+        if let Some(cold) = self.cold.get() {
+            times.callback_delay = cold.callback_delay.lock().clone();
+        }
+        times
+    }
+
+    /// Returns the number of keys that have waiters. O(shards).
+    pub(crate) fn key_count(&self) -> usize {
+        let mut count = 0;
+        for number in 0..self.shards.count() {
+            count += E::key_count(&self.lock(number));
+        }
+        count
+    }
+
+    /// Returns the waits that have waited longest, with the nanosecond of their parking. O(waits).
+    fn oldest(&self, limit: usize) -> Vec<(u64, TimerHandle)> {
+        let mut oldest = Highest::new(limit);
+        let mut tour = Tour::default();
+        while let Some((shard, handles)) = self.next_on(&mut tour) {
+            for handle in handles {
+                let entry = shard.wheel.get(handle.id());
+                if let Some(entry) = entry.filter(|entry| entry.wait().is_some_and(E::is_wait)) {
+                    oldest.offer(u64::MAX - entry.since_ns(), || handle);
+                }
+            }
+        }
+        let sorted = oldest.into_sorted().into_iter();
+        sorted
+            .map(|(rank, handle)| (u64::MAX - rank, handle))
+            .collect()
+    }
+
+    /// Returns how long the oldest wait has waited. O(waits).
+    #[cfg(feature = "metrics")]
+    pub(crate) fn oldest_age_ns(&self) -> u64 {
+        let now_ns = self.driver().now_ns();
+        let oldest = self.oldest(1);
+        oldest
+            .first()
+            .map_or(0, |&(since_ns, _)| now_ns.saturating_sub(since_ns))
+    }
+
+    /// Describes a wait, unless it has ended.
+    fn parked(&self, handle: TimerHandle, now_ns: u64) -> Option<Parked<E::Key>> {
+        let tick = self.driver().config.tick;
+        let shard = self.lock(handle.shard());
+        let entry = shard.wheel.get(handle.id())?;
+        let age_ns = now_ns.saturating_sub(entry.since_ns());
+        let key = E::key_of(&shard.records, entry.wait()?);
+        let expires_in = shard.expires_in_ns(handle.id(), now_ns, tick);
+        Some(Parked {
+            id: self.id(handle),
+            label: None,
+            keys: vec![key],
+            age: Duration::from_micros(age_ns / 1000),
+            expires_in: expires_in.map(Duration::from_nanos),
+            under_check: None,
+        })
+    }
+
+    /// Returns the keys with the most waiters. O(keys).
+    fn busiest(&self, limit: usize) -> Vec<(E::Key, usize)> {
+        let mut busiest = Highest::new(limit);
+        for number in 0..self.shards.count() {
+            let mut displaced = Vec::new(); // dropped with nothing locked
+            let shard = self.lock(number);
+            E::each_key(&shard.records, &mut |key, waiters| {
+                displaced.extend(busiest.offer(waiters as u64, || key.clone()));
+            });
+            drop(shard);
+            drop(displaced);
+        }
+        let sorted = busiest.into_sorted().into_iter();
+        sorted
+            .map(|(waiters, key)| (key, waiters as usize))
+            .collect()
+    }
+
+    pub(crate) fn snapshot(&self, limit: usize) -> Snapshot<E::Key> {
+        let now_ns = self.driver().now_ns();
+        let oldest = self.oldest(limit).into_iter();
+        Snapshot {
+            name: self.name.to_string(),
+            oldest: oldest
+                .filter_map(|(_, handle)| self.parked(handle, now_ns))
+                .collect(),
+            under_check: Vec::new(),
+            key_count: self.key_count(),
+            busiest: self.busiest(limit),
+            labels: Vec::new(),
+            times: self.times(),
+            stats: self.stats(),
+        }
+    }
+}

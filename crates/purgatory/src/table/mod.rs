@@ -1,0 +1,516 @@
+//! The table: what all engines share, written once. Shards under locks, each with a wheel; entries,
+//! which are the tasks of that wheel; places, expiry to jobs, cancels, closing, counts, snapshots.
+//!
+//! An [`Engine`] compares under a shard's lock, with no user code but a key's `Eq` and `Clone`. So
+//! nothing is ever taken out of an entry to be looked at, and an entry is in one of two states:
+//!
+//! ```text
+//!  park ──▶ Waits { wait, waker } ── answered ──▶ Answered ── its future: polled, dropped ──▶ gone
+//!               ├── ended, and no future takes an answer ──────────────────────────────────▶ gone
+//!               └── its future is dropped ─────────────────────────────────────────────────▶ gone
+//! ```
+//!
+//! A wait may move to another shard. Its entry there is the wait, and the one that its future names
+//! stays and says where that is.
+//!
+//! - **One outcome**: an entry leaves *Waits* once, under its shard's lock.
+//! - **Listed**: the engine's records name the entries that wait, and no others. As a wait ends, it
+//!   leaves the records in the same lock hold: by the engine that answers it, by [`Engine::leave`]
+//!   if the table ends it.
+//! - **Place**: a wait returns its place among `max_parked` in that lock hold, too. The shard does
+//!   it, on each of the three ways out.
+//! - **After**: wakers, callbacks, keys and untaken answers are the user's. They go into an
+//!   [`Ended`], which is finished with nothing locked; a panic there is contained and counted.
+
+pub(crate) mod call;
+pub(crate) mod close;
+pub(crate) mod executor;
+mod expire;
+pub(crate) mod future;
+pub(crate) mod handle;
+pub(crate) mod highest;
+mod inspect;
+pub(crate) mod keys;
+#[cfg(feature = "metrics")]
+mod publish;
+pub(crate) mod shard;
+pub(crate) mod trace;
+pub(crate) mod under_lock;
+
+use std::{
+    hash::{BuildHasher, Hash},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU32, AtomicU64 as Count, Ordering::Relaxed},
+    },
+    task::Waker,
+};
+
+use smallvec::SmallVec;
+use timer_core::{
+    BuildError, MAX_TASKS, Moment, SystemTimer, TaskId, TimeHistogram, TimerHandle,
+    driver::{Driver, DueQueue, ShardGuard, Shards, contain, sync::Latch},
+};
+
+use crate::{
+    error::RefusedReason,
+    operation::{OperationId, Outcome, Timeout},
+    settings::Settings,
+    stats::Stats,
+    sync::{AtomicU64, KeyHasher, Limit, MODEL, default_shards, plain},
+    table::{call::Call, executor::JobExecutor, shard::Shard, under_lock::must_be_unlocked},
+    watches::WatchKey,
+};
+
+/// Waits that end, or are visited, under one lock hold.
+pub(crate) const BUDGET: usize = if MODEL { 2 } else { 64 };
+
+/// The part of a form that the table does not have: its records in each shard, its part of a wait,
+/// and how a wait leaves the records.
+pub(crate) trait Engine: Sized + Send + Sync + 'static {
+    /// The key of a wait, as snapshots show it.
+    type Key: WatchKey;
+    /// Lies beside the wheel, under each shard's lock.
+    type Records: Default + Send;
+    /// The engine's part of a wait.
+    type Wait: Send;
+    /// The answer that a future takes.
+    type Answer: Send;
+    /// The rest of a wait that has ended: keys to be dropped, a callback to be called.
+    type Left: Send;
+
+    /// Returns false for a wait that no future waits for: its entry goes as it ends.
+    #[inline]
+    fn is_awaited(_wait: &Self::Wait) -> bool {
+        true
+    }
+
+    /// Returns false for an entry that is no wait: it holds what a wait was given, until its
+    /// deadline. It is not [awaited](Self::is_awaited). It counts nowhere, takes no place, and
+    /// outlives cancels; a shutdown ends it.
+    #[inline]
+    fn is_wait(_wait: &Self::Wait) -> bool {
+        true
+    }
+
+    /// Takes a wait that the table ended out of the records; returns what is left of it. Others
+    /// that this ends go to `also`. Runs under the shard's lock; the entry is answered or gone.
+    fn leave(
+        &self,
+        shard: &mut Shard<Self>,
+        id: TaskId,
+        wait: Self::Wait,
+        outcome: &Outcome,
+        now_ns: EndedAt,
+        also: &mut Batch<Self>,
+    ) -> Self::Left;
+
+    /// Does what follows from waits that [left](Self::leave), once all that end in this lock hold
+    /// have: with those that are due at one tick, none is given what another leaves. Runs under the
+    /// shard's lock.
+    #[inline]
+    fn settle(&self, _shard: &mut Shard<Self>, _now_ns: EndedAt, _also: &mut Batch<Self>) {}
+
+    /// Deals with what is left of a wait, with nothing locked, in the outermost call of its thread.
+    fn finish(table: &Arc<Table<Self>>, left: Self::Left) {
+        if std::mem::needs_drop::<Self::Left>() {
+            table.call(|| drop(left));
+        }
+    }
+
+    /// Takes back an answer whose future was dropped; returns what is to be dropped unlocked. Runs
+    /// under the shard's lock.
+    fn put_back(
+        &self,
+        _shard: &mut Shard<Self>,
+        answer: Self::Answer,
+        _now_ns: EndedAt,
+        _also: &mut Batch<Self>,
+    ) -> Option<Self::Answer> {
+        Some(answer)
+    }
+
+    /// Returns the key of a wait.
+    fn key_of(records: &Self::Records, wait: &Self::Wait) -> Self::Key;
+
+    /// Returns the number of keys that have waiters.
+    fn key_count(shard: &Shard<Self>) -> usize;
+
+    /// Visits the keys that have waiters, each with their number.
+    fn each_key(records: &Self::Records, visit: &mut dyn FnMut(&Self::Key, usize));
+}
+
+/// The present, if ends are timed. Read before the lock under which a wait ends.
+pub(crate) type EndedAt = Option<u64>;
+
+/// A wait that has ended, to be finished with nothing locked.
+pub(crate) struct Ended<E: Engine> {
+    /// That of the last poll.
+    pub(crate) waker: Option<Waker>,
+    pub(crate) left: E::Left,
+}
+
+/// Waits that have ended in one lock hold.
+pub(crate) type Batch<E> = SmallVec<[Ended<E>; 2]>;
+
+/// A shard, under its lock.
+pub(crate) type LockedShard<'a, E> = ShardGuard<'a, Shard<E>>;
+
+/// The times of a wait that comes to be parked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) now_ns: u64,
+    now_tick: u64,
+    deadline_tick: Option<u64>,
+    /// True if there is no time to wait.
+    pub(crate) is_over: bool,
+}
+
+/// State that all handles and futures of a form share.
+pub(crate) struct Table<E: Engine> {
+    pub(crate) engine: E,
+    pub(crate) name: Arc<str>,
+    pub(crate) shards: Shards<Shard<E>>,
+    hasher: KeyHasher,
+    pub(crate) executor: Arc<JobExecutor>,
+    /// The driver's timer, when it is not shared.
+    own_timer: Option<SystemTimer>,
+    /// The bound on what waits. The shards share it.
+    max_parked: Option<Arc<Limit>>,
+    /// Waits that this round of the timer found due.
+    due: DueQueue<Ended<E>>,
+    /// Set once the program has asked for times.
+    timed: AtomicBool,
+    callbacks_waiting: Count,
+    /// Callbacks of waits that a shutdown with a limit ended.
+    closing: Latch,
+    cold: OnceLock<Box<ColdParts>>,
+    /// Distinguishes the ids of its waits from those of other forms.
+    number: u32,
+}
+
+/// The parts that most tables do not use, made when the first one is.
+#[derive(Debug, Default)]
+struct ColdParts {
+    /// The times that callbacks waited for the executor.
+    callback_delay: plain::Mutex<TimeHistogram>,
+    /// Rare counts: panics, refusals.
+    rare: plain::Mutex<Stats>,
+    /// The part of this table in the recorder's series.
+    #[cfg(feature = "metrics")]
+    published: timer_core::driver::Published,
+    warned: trace::Warned,
+}
+
+/// The number of the next purgatory or form of this process.
+pub(crate) fn next_number() -> u32 {
+    static NUMBERS: AtomicU32 = AtomicU32::new(0);
+    NUMBERS.fetch_add(1, Relaxed)
+}
+
+impl<E: Engine> Table<E> {
+    /// Makes the table of an engine and attaches it to its timer; it makes one of its own unless
+    /// one is shared.
+    pub(crate) fn new(settings: Settings, engine: E) -> Result<Arc<Self>, BuildError> {
+        let shard_count = settings.shard_count(default_shards)?;
+        let (driver, own_timer) = settings.driver()?;
+        let max_parked = settings.max_parked.map(Arc::new);
+        let mut sequence = None;
+        if driver.config.manual {
+            sequence = Some(Arc::new(AtomicU64::new(0)));
+        }
+        let table = Arc::new(Table {
+            engine,
+            name: settings.name,
+            shards: driver.shards(shard_count, |number, wheel| {
+                Shard::new(number, wheel, max_parked.clone(), sequence.clone())
+            }),
+            hasher: KeyHasher::default(),
+            max_parked,
+            due: DueQueue::new(&driver.config),
+            executor: Arc::new(JobExecutor::new(driver, settings.executor)),
+            own_timer,
+            timed: AtomicBool::new(false),
+            callbacks_waiting: Count::new(0),
+            closing: Latch::default(),
+            cold: OnceLock::new(),
+            number: next_number(),
+        });
+        if table.driver().attach(&table, &table.shards) {
+            return Ok(table);
+        }
+        // A shared timer that was shut down, or whose threads another process has.
+        match table.driver().is_inherited() {
+            true => Err(BuildError::Forked),
+            false => Err(BuildError::Closed),
+        }
+    }
+
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.executor.driver
+    }
+
+    /// Runs the key's `Hash`, with nothing locked.
+    #[inline]
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// Locks the shard of the keys of this hash.
+    #[inline]
+    pub(crate) fn shard_of(&self, hash: u64) -> LockedShard<'_, E> {
+        must_be_unlocked();
+        self.shards.lock(shard_number(hash))
+    }
+
+    /// Locks a shard.
+    #[inline]
+    pub(crate) fn lock(&self, number: usize) -> LockedShard<'_, E> {
+        must_be_unlocked();
+        self.shards.lock(number)
+    }
+
+    /// Locks the shards of two hashes, in the order of their numbers, so that two such calls do not
+    /// wait for each other. The second is `None` if it is the first.
+    pub(crate) fn lock_two(
+        &self,
+        one: u64,
+        other: u64,
+    ) -> (LockedShard<'_, E>, Option<LockedShard<'_, E>>) {
+        // Numbers beyond the last wrap around.
+        let last = self.shards.count() - 1;
+        let one = shard_number(one) & last;
+        let other = shard_number(other) & last;
+        match one.cmp(&other) {
+            std::cmp::Ordering::Equal => (self.lock(one), None),
+            std::cmp::Ordering::Less => {
+                let first = self.lock(one);
+                let second = self.lock(other);
+                (first, Some(second))
+            }
+            std::cmp::Ordering::Greater => {
+                let second = self.lock(other);
+                let first = self.lock(one);
+                (first, Some(second))
+            }
+        }
+    }
+
+    /// Locks the shard in which a wait is that may have moved; `at` names it there from then on.
+    pub(crate) fn lock_moved(&self, at: &mut TimerHandle) -> LockedShard<'_, E> {
+        loop {
+            let shard = self.lock(at.shard());
+            match shard.moved_to(at.id()) {
+                Some(to) => *at = to,
+                None => return shard,
+            }
+        }
+    }
+
+    /// The public name of a wait.
+    pub(crate) fn id(&self, handle: TimerHandle) -> OperationId {
+        OperationId {
+            handle,
+            purgatory: self.number,
+        }
+    }
+
+    /// The wait of a public name, unless it is another form's.
+    pub(crate) fn handle(&self, id: OperationId) -> Option<TimerHandle> {
+        (id.purgatory == self.number).then_some(id.handle)
+    }
+
+    /// Reads the clock for a wait that comes to be parked. The deadline counts from here.
+    #[inline]
+    pub(crate) fn arrival(&self, timeout: Timeout) -> Arrival {
+        let now_ns = self.driver().now_ns();
+        let tick = self.driver().config.tick;
+        let is_over = match timeout {
+            Timeout::After(delay) => delay.is_zero(),
+            Timeout::At(Moment::NEVER) | Timeout::Never => false,
+            Timeout::At(deadline) => deadline.as_nanos() <= now_ns,
+        };
+        Arrival {
+            now_ns,
+            now_tick: tick.round_down(now_ns),
+            deadline_tick: timeout.deadline(tick, now_ns),
+            is_over,
+        }
+    }
+
+    /// Reads the clock for a wait before the lock is taken, if it is the user's: no code of the
+    /// user's runs under a lock. A clock of ours is read once the wait has to wait.
+    #[inline]
+    pub(crate) fn early_arrival(&self, timeout: Timeout) -> Option<Arrival> {
+        if self.driver().has_own_clock {
+            None
+        } else {
+            Some(self.arrival(timeout))
+        }
+    }
+
+    /// Returns a timeout whose deadline counts from this call, for several waits.
+    pub(crate) fn counted_from_now(&self, timeout: Timeout) -> Timeout {
+        match timeout {
+            Timeout::After(delay) if !delay.is_zero() => {
+                let now = Moment::from_nanos(self.driver().now_ns());
+                Timeout::At(now + delay)
+            }
+            other => other,
+        }
+    }
+
+    /// Parks a wait in a shard that does not [refuse](Shard::refuses) it. Hands it back if there is
+    /// no place. O(levels of the wheel).
+    #[inline(always)]
+    pub(crate) fn park(
+        &self,
+        shard: &mut LockedShard<'_, E>,
+        arrival: Arrival,
+        wait: E::Wait,
+    ) -> Result<TimerHandle, (E::Wait, RefusedReason)> {
+        if let Some(max_parked) = &self.max_parked {
+            if !max_parked.acquire(1) {
+                let limit = max_parked.max() as usize;
+                return Err((wait, RefusedReason::Full { limit }));
+            }
+        }
+        let state = &mut **shard;
+        state.wheel.catch_up(arrival.now_tick);
+        state.counts.parked += 1;
+        let scheduled = state.insert(arrival.deadline_tick, arrival.now_ns, wait);
+        if arrival.deadline_tick.is_some() {
+            shard.work_at(scheduled.due);
+        }
+        Ok(shard.handle(scheduled.id))
+    }
+
+    /// Adds an entry that is no wait, as [`Shard::hold`] does, with a deadline.
+    pub(crate) fn hold(
+        &self,
+        shard: &mut LockedShard<'_, E>,
+        arrival: Arrival,
+        wait: E::Wait,
+    ) -> Option<TaskId> {
+        shard.wheel.catch_up(arrival.now_tick);
+        let scheduled = shard.hold(arrival.deadline_tick, wait)?;
+        if arrival.deadline_tick.is_some() {
+            shard.work_at(scheduled.due);
+        }
+        Some(scheduled.id)
+    }
+
+    /// Moves the wait at an index that the records of `from` name to another shard, which does not
+    /// [refuse](Shard::refuses) it. Returns where it is now; the caller has taken it off the
+    /// records of `from`. O(levels of the wheel).
+    pub(crate) fn move_wait(
+        &self,
+        from: &mut LockedShard<'_, E>,
+        index: u32,
+        to: &mut LockedShard<'_, E>,
+    ) -> TimerHandle {
+        from.move_to(index, to)
+    }
+
+    /// Counts a refusal and tells a subscriber. With nothing locked.
+    #[cold]
+    pub(crate) fn report_refusal(&self, reason: RefusedReason) {
+        self.cold().rare.lock().refused(reason, false);
+        trace::refused(&self.name, reason);
+    }
+
+    /// The present, if ends are timed. Read it before the lock is taken: a clock is user code.
+    #[inline]
+    pub(crate) fn ending_at(&self) -> EndedAt {
+        if self.timed.load(Relaxed) {
+            self.timed_end()
+        } else {
+            None
+        }
+    }
+
+    /// Reads the clock. A panic of it is contained and reported: that end is not timed.
+    #[cold]
+    fn timed_end(&self) -> EndedAt {
+        let mut now_ns = None;
+        self.call(|| now_ns = Some(self.driver().now_ns()));
+        now_ns
+    }
+
+    /// Runs the user's code, with nothing locked. A panic in it is contained, counted and reported.
+    #[inline(always)]
+    pub(crate) fn call(&self, code: impl FnOnce()) {
+        if let Err(panicked) = contain(code) {
+            self.report_panic(&panicked);
+        }
+    }
+
+    #[cold]
+    fn report_panic(&self, panicked: &str) {
+        self.cold().rare.lock().panics += 1;
+        trace::panicked(&self.name, panicked);
+        self.driver().report_panic(panicked);
+    }
+
+    /// Wakes a task, with nothing locked.
+    #[inline]
+    pub(crate) fn wake(&self, waker: Option<Waker>) {
+        if let Some(waker) = waker {
+            self.call(|| waker.wake());
+        }
+    }
+
+    /// Finishes a wait that has ended, with nothing locked: its task is woken, then what is left of
+    /// it goes. Inside another call that is left to the outermost one, so that a chain of wakers
+    /// and callbacks needs no stack.
+    #[inline]
+    pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<E>) {
+        if call.is_nested() {
+            let table = self.clone();
+            call::enqueue(move || table.finish_now(ended));
+        } else {
+            self.finish_now(ended);
+        }
+    }
+
+    #[inline]
+    fn finish_now(self: &Arc<Self>, ended: Ended<E>) {
+        self.wake(ended.waker);
+        E::finish(self, ended.left);
+    }
+
+    /// Finishes waits that have ended, in order.
+    #[inline]
+    pub(crate) fn finish_all(self: &Arc<Self>, call: &Call<'_>, batch: Batch<E>) {
+        for ended in batch {
+            self.finish(call, ended);
+        }
+    }
+
+    /// Enters a call: callbacks that it brings about run on this thread, by its outermost call.
+    #[inline]
+    pub(crate) fn enter(&self) -> Call<'_> {
+        Call::enter(&self.executor)
+    }
+
+    /// Returns the cold parts, to be used.
+    #[cold]
+    fn cold(&self) -> &ColdParts {
+        self.cold.get_or_init(Box::default)
+    }
+}
+
+/// Returns the shard of a hash; numbers beyond the last wrap around. With some seeds the hashes of
+/// neighbouring numbers, such as partitions, are alike in many of their bits, so all bits choose.
+#[inline]
+fn shard_number(hash: u64) -> usize {
+    // A model's hasher names the shard itself.
+    if MODEL {
+        return (hash >> 32) as usize;
+    }
+    // 2^64 over the golden ratio. The upper bits of the product depend on all lower ones.
+    (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as usize
+}
+
+/// The most entries of one shard.
+pub(crate) const SHARD_MAX: usize = MAX_TASKS as usize;

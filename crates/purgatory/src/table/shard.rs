@@ -1,0 +1,447 @@
+//! One shard: the state that its lock guards. It is pure: no clock, lock or thread.
+
+use std::{mem, sync::Arc, task::Waker};
+
+use timer_core::{Scheduled, TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
+
+use crate::{
+    error::{RefusedReason, WaitError},
+    operation::Outcome,
+    stats::{Counts, OtherEnds, Stats, Times},
+    sync::{AtomicU64, Limit, Ordering},
+    table::{Batch, Ended, EndedAt, Engine, LockedShard, SHARD_MAX},
+};
+
+/// One wait: a task of its shard's wheel.
+pub(crate) struct Entry<E: Engine> {
+    since_ns: u64,
+    pub(super) state: EntryState<E>,
+}
+
+/// The states of a wait.
+pub(crate) enum EntryState<E: Engine> {
+    Waits {
+        wait: E::Wait,
+        /// That of the last poll.
+        waker: Option<Waker>,
+    },
+    /// It has ended. Its future has not taken the answer.
+    Answered(Result<E::Answer, WaitError>),
+    /// It is in another shard, where its future follows it.
+    Moved(TimerHandle),
+}
+
+/// A wait that is out of its entry.
+pub(crate) struct Taken<E: Engine> {
+    pub(crate) wait: E::Wait,
+    pub(crate) waker: Option<Waker>,
+}
+
+/// An entry that its future leaves.
+pub(crate) enum Abandoned<E: Engine> {
+    /// It waited.
+    Waited(Taken<E>),
+    /// Its answer was not taken.
+    Untaken(Result<E::Answer, WaitError>),
+    /// It is in another shard.
+    Moved(TimerHandle),
+}
+
+/// The state of one shard.
+pub(crate) struct Shard<E: Engine> {
+    pub(crate) wheel: TimingWheel<Entry<E>>,
+    pub(crate) records: E::Records,
+    pub(crate) counts: Counts,
+    /// Events of the shard's keys.
+    pub(crate) events: u64,
+    /// Waits that ended without an entry.
+    ended_at_once: u64,
+    /// Entries that do not wait: their answer was not taken, or they moved.
+    answered: u32,
+    /// Entries that are no waits.
+    held: u32,
+    pub(crate) closed: bool,
+    number: u8,
+    max_parked: Option<Arc<Limit>>,
+    /// Numbers the entries, where their order matters over the shards.
+    sequence: Option<Arc<AtomicU64>>,
+    cold: Option<Box<ColdCounts>>,
+}
+
+/// The counts that few shards have.
+#[derive(Default)]
+struct ColdCounts {
+    ends: OtherEnds,
+    /// `None` until the program asks for times.
+    times: Option<Times>,
+}
+
+const LISTED: &str = "Listed: the records name entries that wait";
+
+impl<E: Engine> ShardState for Shard<E> {
+    type Task = Entry<E>;
+
+    fn wheel(&mut self) -> &mut TimingWheel<Entry<E>> {
+        &mut self.wheel
+    }
+}
+
+impl<E: Engine> Entry<E> {
+    /// Makes the entry of a wait.
+    #[inline(always)]
+    pub(crate) fn waits(since_ns: u64, wait: E::Wait) -> Self {
+        let state = EntryState::Waits { wait, waker: None };
+        Entry { since_ns, state }
+    }
+
+    pub(crate) fn since_ns(&self) -> u64 {
+        self.since_ns
+    }
+
+    /// Returns the wait, unless it has ended.
+    #[inline]
+    pub(crate) fn wait(&self) -> Option<&E::Wait> {
+        match &self.state {
+            EntryState::Waits { wait, .. } => Some(wait),
+            EntryState::Answered(_) | EntryState::Moved(_) => None,
+        }
+    }
+
+    #[inline]
+    fn wait_mut(&mut self) -> Option<&mut E::Wait> {
+        match &mut self.state {
+            EntryState::Waits { wait, .. } => Some(wait),
+            EntryState::Answered(_) | EntryState::Moved(_) => None,
+        }
+    }
+
+    /// Returns the place of the last poll's waker, unless the wait has ended.
+    #[inline]
+    pub(crate) fn waker_mut(&mut self) -> Option<&mut Option<Waker>> {
+        match &mut self.state {
+            EntryState::Waits { waker, .. } => Some(waker),
+            EntryState::Answered(_) | EntryState::Moved(_) => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn moved_to(&self) -> Option<TimerHandle> {
+        match &self.state {
+            EntryState::Moved(to) => Some(*to),
+            EntryState::Waits { .. } | EntryState::Answered(_) => None,
+        }
+    }
+
+    /// Returns the answer of a wait that has ended.
+    #[inline(always)]
+    pub(crate) fn into_answer(self) -> Option<Result<E::Answer, WaitError>> {
+        match self.state {
+            EntryState::Answered(answer) => Some(answer),
+            EntryState::Waits { .. } | EntryState::Moved(_) => None,
+        }
+    }
+}
+
+impl<E: Engine> Shard<E> {
+    /// Makes an empty shard.
+    pub(crate) fn new(
+        number: usize,
+        wheel: TimingWheel<Entry<E>>,
+        max_parked: Option<Arc<Limit>>,
+        sequence: Option<Arc<AtomicU64>>,
+    ) -> Self {
+        Shard {
+            wheel,
+            records: E::Records::default(),
+            counts: Counts::default(),
+            events: 0,
+            ended_at_once: 0,
+            answered: 0,
+            held: 0,
+            closed: false,
+            number: number as u8,
+            max_parked,
+            sequence,
+            cold: None,
+        }
+    }
+
+    /// Returns this shard's number.
+    pub(crate) fn number(&self) -> usize {
+        self.number as usize
+    }
+
+    /// Returns why no wait is parked now; `None` if one is.
+    #[inline]
+    pub(crate) fn refuses(&self) -> Option<RefusedReason> {
+        if self.closed {
+            return Some(RefusedReason::Closed);
+        }
+        if self.wheel.len() >= SHARD_MAX {
+            return Some(RefusedReason::Full { limit: SHARD_MAX });
+        }
+        None
+    }
+
+    /// Adds an entry to a shard that is not full. O(levels of the wheel).
+    #[inline(always)]
+    pub(crate) fn insert(
+        &mut self,
+        deadline_tick: Option<u64>,
+        since_ns: u64,
+        wait: E::Wait,
+    ) -> Scheduled {
+        self.follow_next();
+        let (scheduled, place) = self.wheel.insert_place(deadline_tick);
+        *place = Some(Entry::waits(since_ns, wait));
+        scheduled
+    }
+
+    /// Numbers what is inserted next, where the order of entries matters over the shards.
+    #[inline]
+    fn follow_next(&mut self) {
+        if let Some(sequence) = &self.sequence {
+            let follows = sequence.fetch_add(1, Ordering::Relaxed);
+            self.wheel.follow(follows);
+        }
+    }
+
+    /// Adds an entry that is no wait ([`Engine::is_wait`]). It counts nowhere, and takes no place.
+    /// `None` if the shard is full. O(levels of the wheel).
+    pub(crate) fn hold(&mut self, deadline_tick: Option<u64>, wait: E::Wait) -> Option<Scheduled> {
+        if self.wheel.len() >= SHARD_MAX {
+            return None;
+        }
+        self.held += 1;
+        Some(self.insert(deadline_tick, 0, wait))
+    }
+
+    /// Returns the wait at an index that the records name.
+    ///
+    /// # Panics
+    /// Panics if none waits there (Listed).
+    #[inline]
+    pub(crate) fn wait(&self, index: u32) -> &E::Wait {
+        self.wheel.at(index).wait().expect(LISTED)
+    }
+
+    /// Returns the wait at an index, as [`wait`](Self::wait) does, to be changed.
+    #[inline]
+    pub(crate) fn wait_mut(&mut self, index: u32) -> &mut E::Wait {
+        self.wheel.at_mut(index).wait_mut().expect(LISTED)
+    }
+
+    /// Returns the wait of this id; `None` if it has ended.
+    #[inline]
+    pub(crate) fn get(&self, id: TaskId) -> Option<&E::Wait> {
+        self.wheel.get(id)?.wait()
+    }
+
+    /// Returns the wait of this id, to be changed; `None` if it has ended.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: TaskId) -> Option<&mut E::Wait> {
+        self.wheel.get_mut(id)?.wait_mut()
+    }
+
+    /// Returns the number of waits.
+    pub(crate) fn waiting(&self) -> usize {
+        self.wheel.len() - (self.answered + self.held) as usize
+    }
+
+    /// Counts a wait that ends without an entry.
+    #[inline]
+    pub(crate) fn count_at_once(&mut self) {
+        self.ended_at_once += 1;
+    }
+
+    /// Answers the wait at an index that the records name; its entry stays for its future. Returns
+    /// the wait, which the caller takes off the records. O(1).
+    #[inline(always)]
+    pub(crate) fn answer(
+        &mut self,
+        index: u32,
+        answer: Result<E::Answer, WaitError>,
+        outcome: &Outcome,
+        now_ns: EndedAt,
+    ) -> Taken<E> {
+        let entry = self.wheel.at_mut(index);
+        let since_ns = entry.since_ns;
+        let before = mem::replace(&mut entry.state, EntryState::Answered(answer));
+        self.wheel.stop_at(index);
+        self.answered += 1;
+        self.count_end(outcome, since_ns, now_ns);
+        self.return_place();
+        match before {
+            EntryState::Waits { wait, waker } => Taken { wait, waker },
+            EntryState::Answered(_) | EntryState::Moved(_) => panic!("{LISTED}"),
+        }
+    }
+
+    /// Removes the entry of a wait that no future waits for. Returns the wait, which the caller
+    /// takes off the records. O(1).
+    #[inline]
+    pub(crate) fn remove(
+        &mut self,
+        id: TaskId,
+        outcome: &Outcome,
+        now_ns: EndedAt,
+    ) -> Option<Taken<E>> {
+        let is_wait = E::is_wait(self.get(id)?);
+        let entry = self.wheel.cancel(id)?;
+        if is_wait {
+            self.count_end(outcome, entry.since_ns, now_ns);
+            self.return_place();
+        } else {
+            self.held -= 1;
+        }
+        match entry.state {
+            EntryState::Waits { wait, waker } => Some(Taken { wait, waker }),
+            EntryState::Answered(_) | EntryState::Moved(_) => None,
+        }
+    }
+
+    /// Removes the entry that its future leaves.
+    pub(crate) fn abandon(&mut self, id: TaskId, now_ns: EndedAt) -> Option<Abandoned<E>> {
+        let entry = self.wheel.cancel(id)?;
+        match entry.state {
+            EntryState::Waits { wait, waker } => {
+                let dropped = Outcome::Cancelled(crate::operation::CancelReason::FutureDropped);
+                self.count_end(&dropped, entry.since_ns, now_ns);
+                self.return_place();
+                Some(Abandoned::Waited(Taken { wait, waker }))
+            }
+            EntryState::Answered(answer) => {
+                self.answered -= 1;
+                Some(Abandoned::Untaken(answer))
+            }
+            EntryState::Moved(to) => {
+                self.answered -= 1;
+                Some(Abandoned::Moved(to))
+            }
+        }
+    }
+
+    /// Returns the place to which a wait has moved.
+    #[inline]
+    pub(crate) fn moved_to(&self, id: TaskId) -> Option<TimerHandle> {
+        self.wheel.get(id)?.moved_to()
+    }
+
+    /// Moves a wait to another shard, with its deadline, its waker and its place. See
+    /// [`Table::move_wait`](crate::table::Table::move_wait).
+    pub(super) fn move_to(&mut self, index: u32, to: &mut LockedShard<'_, E>) -> TimerHandle {
+        // 1. Insert it there: an empty place first, since here the entry is to name that place.
+        let deadline = self.wheel.deadline(self.wheel.id_at(index));
+        let shard = to.number();
+        to.follow_next();
+        let (scheduled, place) = to.wheel.insert_place(deadline);
+        let moved = TimerHandle::new(shard, scheduled.id);
+        let entry = self.wheel.at_mut(index);
+        *place = Some(Entry {
+            since_ns: entry.since_ns,
+            state: mem::replace(&mut entry.state, EntryState::Moved(moved)),
+        });
+        if deadline.is_some() {
+            to.work_at(scheduled.due);
+        }
+
+        // 2. Here it does not expire any more.
+        self.wheel.stop_at(index);
+        self.answered += 1;
+        moved
+    }
+
+    /// Counts an answer that was taken.
+    #[inline]
+    pub(crate) fn count_taken(&mut self) {
+        self.answered -= 1;
+    }
+
+    /// Ends a wait for the table. Adds it to `batch`, behind those that its leaving ends; false if
+    /// it has ended.
+    pub(crate) fn end(
+        &mut self,
+        engine: &E,
+        id: TaskId,
+        outcome: &Outcome,
+        now_ns: EndedAt,
+        batch: &mut Batch<E>,
+    ) -> bool {
+        let Some(wait) = self.get(id) else {
+            return false;
+        };
+        // An entry that a future waits for stays, with the answer.
+        let taken = if E::is_awaited(wait) {
+            let error = WaitError::of(outcome.clone());
+            self.answer(id.index(), Err(error), outcome, now_ns)
+        } else {
+            self.remove(id, outcome, now_ns).expect(LISTED)
+        };
+        let left = engine.leave(self, id, taken.wait, outcome, now_ns, batch);
+        let waker = taken.waker;
+        batch.push(Ended { waker, left });
+        true
+    }
+
+    #[inline]
+    fn return_place(&self) {
+        if let Some(max_parked) = &self.max_parked {
+            if !failpoint!(AnsweredKeepsPlace) {
+                max_parked.release(1);
+            }
+        }
+    }
+
+    /// Counts an end.
+    #[inline(always)]
+    fn count_end(&mut self, outcome: &Outcome, since_ns: u64, now_ns: EndedAt) {
+        if let (Outcome::Completed, None) = (outcome, now_ns) {
+            self.counts.completed += 1;
+            return;
+        }
+        self.count_other_end(outcome, since_ns, now_ns);
+    }
+
+    #[inline(never)]
+    fn count_other_end(&mut self, outcome: &Outcome, since_ns: u64, now_ns: EndedAt) {
+        let cold = self.cold.get_or_insert_default();
+        cold.ends.ended(&mut self.counts, outcome);
+        if let Some(now_ns) = now_ns {
+            let times = cold.times.get_or_insert_default();
+            times.ended(outcome, now_ns.saturating_sub(since_ns));
+        }
+    }
+
+    /// Records how late a wait has expired.
+    pub(crate) fn count_lateness(&mut self, late_ns: u64) {
+        if let Some(cold) = &mut self.cold {
+            if let Some(times) = &mut cold.times {
+                times.lateness.record(late_ns);
+            }
+        }
+    }
+
+    /// Adds this shard's counts to the totals.
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
+        self.counts.add_to(stats);
+        if let Some(cold) = &self.cold {
+            cold.ends.add_to(stats);
+        }
+        stats.parked += self.waiting() as u64;
+        stats.watched += self.waiting() as u64;
+        stats.ended_at_once += self.ended_at_once;
+        stats.events += self.events;
+    }
+
+    /// Adds this shard's times to the totals. From now on it keeps them.
+    pub(crate) fn add_times_to(&mut self, times: &mut Times) {
+        let cold = self.cold.get_or_insert_default();
+        times.add(cold.times.get_or_insert_default());
+    }
+
+    /// The time until a wait expires, in nanoseconds; `None` for ever.
+    pub(crate) fn expires_in_ns(&self, id: TaskId, now_ns: u64, tick: TickLength) -> Option<u64> {
+        let deadline = self.wheel.deadline(id)?;
+        Some(tick.start_ns(deadline).saturating_sub(now_ns))
+    }
+}

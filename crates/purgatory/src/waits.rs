@@ -1,0 +1,208 @@
+//! [`Waits`], the waits of a form, whatever the form.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use timer_core::SystemTimer;
+
+use crate::{
+    operation::{CancelReason, EndResult, OperationId, Timeout},
+    reason::Reason,
+    stats::{ShutdownLeft, Snapshot, Stats, Times},
+    table::{Engine, handle::Handle},
+};
+
+/// The waits of a form ([`Watermarks`](crate::Watermarks), [`Replies`](crate::Replies),
+/// [`Permits`](crate::Permits)): counts, metrics and snapshots of them; cancels, new deadlines, and
+/// the shutdown.
+///
+/// This is a handle, as those of its form: it keeps the form open.
+///
+/// ```
+/// use std::time::Duration;
+/// use purgatory::Watermarks;
+///
+/// let log_ends = Watermarks::new("log ends")?;
+/// let fetch = log_ends.wait_for(&"orders-0", 7, Duration::from_secs(30));
+/// let waits = log_ends.waits();
+/// assert_eq!(waits.len(), 1);
+/// assert_eq!(waits.snapshot(10).oldest[0].keys, ["orders-0"]);
+/// assert_eq!(waits.cancel_all("the broker stops"), 1);
+/// assert!(fetch.wait_blocking().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Waits<K> {
+    form: Arc<dyn AnyForm<K>>,
+}
+
+/// A form, whatever its engine.
+trait AnyForm<K>: Send + Sync {
+    fn name(&self) -> &str;
+    fn len(&self) -> usize;
+    fn keys(&self) -> usize;
+    fn stats(&self) -> Stats;
+    fn times(&self) -> Times;
+    fn snapshot(&self, limit: usize) -> Snapshot<K>;
+    fn own_timer(&self) -> Option<&SystemTimer>;
+    #[cfg(feature = "metrics")]
+    fn publish(&self);
+    fn cancel(&self, id: OperationId, reason: CancelReason) -> EndResult;
+    fn cancel_all(&self, reason: CancelReason) -> usize;
+    fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
+    fn shutdown(&self, limit: Duration) -> ShutdownLeft;
+}
+
+impl<E: Engine> AnyForm<E::Key> for Handle<E> {
+    fn name(&self) -> &str {
+        &self.table.name
+    }
+
+    fn len(&self) -> usize {
+        self.table.waiting()
+    }
+
+    fn keys(&self) -> usize {
+        self.table.key_count()
+    }
+
+    fn stats(&self) -> Stats {
+        self.table.stats()
+    }
+
+    fn times(&self) -> Times {
+        self.table.times()
+    }
+
+    fn snapshot(&self, limit: usize) -> Snapshot<E::Key> {
+        self.table.snapshot(limit)
+    }
+
+    fn own_timer(&self) -> Option<&SystemTimer> {
+        self.table.own_timer()
+    }
+
+    #[cfg(feature = "metrics")]
+    fn publish(&self) {
+        self.table.publish();
+    }
+
+    fn cancel(&self, id: OperationId, reason: CancelReason) -> EndResult {
+        self.table.cancel(id, reason)
+    }
+
+    fn cancel_all(&self, reason: CancelReason) -> usize {
+        self.table.cancel_all(reason, |_| true)
+    }
+
+    fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
+        match self.table.handle(id) {
+            Some(handle) => self.table.reschedule(handle, timeout),
+            None => false,
+        }
+    }
+
+    fn shutdown(&self, limit: Duration) -> ShutdownLeft {
+        self.table.shutdown(limit)
+    }
+}
+
+impl<E: Engine> Handle<E> {
+    /// Returns the waits of the form. O(1), one allocation.
+    pub(crate) fn waits(&self) -> Waits<E::Key> {
+        Waits {
+            form: Arc::new(self.clone()),
+        }
+    }
+}
+
+/// Looking.
+impl<K> Waits<K> {
+    /// Returns the name of the form.
+    pub fn name(&self) -> &str {
+        self.form.name()
+    }
+
+    /// Returns the number of waits. Exact when idle. O(shards).
+    pub fn len(&self) -> usize {
+        self.form.len()
+    }
+
+    /// Returns true when nothing waits. O(shards).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the number of keys that have waiters. Exact when idle. O(shards).
+    pub fn keys(&self) -> usize {
+        self.form.keys()
+    }
+
+    /// Returns the counts. Exact when idle. O(shards).
+    pub fn stats(&self) -> Stats {
+        self.form.stats()
+    }
+
+    /// Returns how long waits waited. The first call of this, [`snapshot`](Self::snapshot) or
+    /// `publish` begins to time: from then on each end reads the clock. O(shards).
+    pub fn times(&self) -> Times {
+        self.form.times()
+    }
+
+    /// Returns the counts, the busiest keys and the oldest waits, at most `limit` of each. Shards
+    /// are locked one after another. O(waits + keys).
+    ///
+    /// # Panics
+    /// Panics only if a key's own `Clone` panics, which runs under its shard's lock.
+    pub fn snapshot(&self, limit: usize) -> Snapshot<K> {
+        self.form.snapshot(limit)
+    }
+
+    /// Returns the form's own timer; `None` if it shares one.
+    pub fn own_timer(&self) -> Option<&SystemTimer> {
+        self.form.own_timer()
+    }
+
+    /// Publishes the counts and times to the installed `metrics` recorder, labelled with the form's
+    /// name, as [`Purgatory::publish`](crate::Purgatory::publish) does. O(waits).
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn publish(&self) {
+        self.form.publish();
+    }
+}
+
+/// Ending.
+impl<K> Waits<K> {
+    /// Cancels one wait with this reason, unless it has ended. O(log n) for n waits of its key.
+    pub fn cancel(&self, id: OperationId, reason: impl Into<Reason>) -> EndResult {
+        self.form.cancel(id, CancelReason::Requested(reason.into()))
+    }
+
+    /// Cancels all waits with this reason; returns how many. All of them end before the first task
+    /// is woken. The form stays open. O(waits + shards).
+    pub fn cancel_all(&self, reason: impl Into<Reason>) -> usize {
+        let reason = CancelReason::Requested(reason.into());
+        self.form.cancel_all(reason)
+    }
+
+    /// Reschedules a wait: a new timeout, counted from now; false if it has ended. O(levels of the
+    /// wheel).
+    pub fn reschedule(&self, id: OperationId, timeout: impl Into<Timeout>) -> bool {
+        self.form.reschedule(id, timeout.into())
+    }
+
+    /// Cancels all waits ([`Shutdown`](CancelReason::Shutdown)), refuses later ones that would have
+    /// to wait, and waits until the tasks are woken, for at most `limit`. A timer of the form's own
+    /// is shut down, too. Blocks as [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
+    pub fn shutdown(&self, limit: Duration) -> ShutdownLeft {
+        self.form.shutdown(limit)
+    }
+}
+
+impl<K> fmt::Debug for Waits<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waits")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}

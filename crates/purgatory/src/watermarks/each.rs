@@ -1,0 +1,214 @@
+//! A wait for the values of several keys: a single wait for each, all of which report to one cell.
+//!
+//! - **First failure**: the first part that ends without a value ends the whole.
+//! - **All values**: the last part that is met ends it otherwise.
+
+use std::{
+    mem,
+    sync::{Arc, Weak},
+    task::{Poll, Waker},
+};
+
+use timer_core::TimerHandle;
+
+use crate::{
+    error::WaitError,
+    operation::{OperationId, Outcome, Timeout},
+    origin::AnswerOrigin,
+    sync::{Mutex, Share},
+    table::Table,
+    watches::WatchKey,
+    watermarks::{
+        engine::Values,
+        part::{Cell, Part},
+        value::WatermarkValue,
+    },
+};
+
+/// The state that the parts of a wait and its future share.
+pub(crate) struct Each<K: WatchKey> {
+    table: Share<Arc<Table<Values<K>>>>,
+    state: Mutex<State<K>>,
+}
+
+struct State<K> {
+    keys: Vec<K>,
+    /// The first part that was parked: it names the wait, also when it has ended.
+    first: Option<TimerHandle>,
+    /// The parts that are parked.
+    parked: Vec<TimerHandle>,
+    /// The ranks of the values that met the parts.
+    values: Vec<Option<u64>>,
+    /// The first end without a value.
+    error: Option<WaitError>,
+    waker: Option<Waker>,
+}
+
+impl<K> State<K> {
+    fn is_over(&self) -> bool {
+        self.error.is_some() || self.values.iter().all(Option::is_some)
+    }
+}
+
+impl<K: WatchKey> Each<K> {
+    /// Makes the cell of a wait for these keys.
+    pub(crate) fn new(table: Share<Arc<Table<Values<K>>>>, keys: Vec<K>) -> Arc<Self> {
+        let values = vec![None; keys.len()];
+        let state = State {
+            keys,
+            first: None,
+            parked: Vec::new(),
+            values,
+            error: None,
+            waker: None,
+        };
+        Arc::new(Each {
+            table,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Makes the part of one of its keys.
+    pub(crate) fn part(self: &Arc<Self>, number: usize) -> Part {
+        let cell: Weak<Self> = Arc::downgrade(self);
+        Part::new(cell, number)
+    }
+
+    /// Adds a part that was parked.
+    pub(crate) fn parked(&self, handle: TimerHandle) {
+        let mut state = self.state.lock();
+        state.first.get_or_insert(handle);
+        state.parked.push(handle);
+    }
+
+    /// Returns true once it has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.lock().is_over()
+    }
+
+    /// Records the end of a part.
+    pub(crate) fn record(&self, number: usize, result: Result<u64, WaitError>) {
+        let mut state = self.state.lock();
+        if state.is_over() {
+            return;
+        }
+        match result {
+            Ok(value) => state.values[number] = Some(value),
+            Err(error) => state.error = Some(error),
+        }
+        if !state.is_over() {
+            return;
+        }
+        let waker = state.waker.take();
+        drop(state);
+        self.give_up();
+        self.table.wake(waker);
+    }
+
+    /// Returns the handle that names it: that of its first part.
+    pub(crate) fn first(&self) -> Option<TimerHandle> {
+        self.state.lock().first
+    }
+
+    /// Returns its result once it has ended, and gives the other parts up.
+    pub(crate) fn take<V: WatermarkValue>(&self) -> Option<Result<Vec<(K, V)>, WaitError>> {
+        let mut state = self.state.lock();
+        if !state.is_over() {
+            return None;
+        }
+        let keys = mem::take(&mut state.keys);
+        let values = mem::take(&mut state.values);
+        let error = state.error.take();
+        drop(state);
+        self.give_up();
+        if let Some(error) = error {
+            return Some(Err(error));
+        }
+        let mut reached = Vec::with_capacity(keys.len());
+        for (key, rank) in keys.into_iter().zip(values) {
+            reached.extend(rank.map(|rank| (key, V::from_rank(rank))));
+        }
+        Some(Ok(reached))
+    }
+
+    /// Takes the parts that still wait out of the table.
+    fn give_up(&self) {
+        let parked = mem::take(&mut self.state.lock().parked);
+        for handle in parked {
+            Table::abandon(&self.table, handle);
+        }
+    }
+}
+
+/// Ends the parts of a wait when it is dropped: a key panicked as the next part was made.
+pub(crate) struct GivenUp<K: WatchKey>(pub(crate) Option<Arc<Each<K>>>);
+
+impl<K: WatchKey> GivenUp<K> {
+    /// Leaves the parts parked.
+    pub(crate) fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<K: WatchKey> Drop for GivenUp<K> {
+    fn drop(&mut self) {
+        if let Some(each) = &self.0 {
+            each.give_up();
+        }
+    }
+}
+
+impl<K: WatchKey> Cell for Each<K> {
+    fn ended(&self, number: usize, outcome: Outcome, value: u64) {
+        let result = match outcome {
+            Outcome::Completed => Ok(value),
+            other => Err(WaitError::of(other)),
+        };
+        self.record(number, result);
+    }
+}
+
+impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
+    fn poll(&self, _: TimerHandle, waker: &Waker, _: bool) -> Poll<Result<Vec<(K, V)>, WaitError>> {
+        // A waker is cloned and dropped with nothing locked.
+        if let Some(result) = self.take() {
+            return Poll::Ready(result);
+        }
+        let clone = waker.clone();
+        let mut state = self.state.lock();
+        if state.is_over() {
+            drop(state);
+            return match self.take() {
+                Some(result) => Poll::Ready(result),
+                None => Poll::Pending,
+            };
+        }
+        let last = state.waker.replace(clone);
+        drop(state);
+        self.table.call(|| drop(last));
+        Poll::Pending
+    }
+
+    fn abandon(&self, _: TimerHandle) {
+        let waker = self.state.lock().waker.take();
+        self.give_up();
+        self.table.call(|| drop(waker));
+    }
+
+    fn id(&self, handle: TimerHandle) -> OperationId {
+        Table::id(&self.table, handle)
+    }
+
+    fn reschedule(&self, _: TimerHandle, timeout: Timeout) -> bool {
+        let parked = self.state.lock().parked.clone();
+        let mut is_rescheduled = false;
+        for handle in parked {
+            is_rescheduled |= Table::reschedule(&self.table, handle, timeout);
+        }
+        is_rescheduled
+    }
+
+    fn must_not_block(&self) -> bool {
+        AnswerOrigin::<u64>::must_not_block(&*self.table)
+    }
+}

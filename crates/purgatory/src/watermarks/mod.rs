@@ -1,0 +1,839 @@
+//! Values by key that only rise, and waits for them: [`Watermarks`].
+//!
+//! The [engine] keeps a key's value beside the [queue] of its waits. A wait for [each] of several
+//! keys is a single wait, a [part], for each of them.
+
+mod each;
+mod engine;
+mod part;
+mod queue;
+mod value;
+
+use std::{borrow::Borrow, hash::Hash, marker::PhantomData};
+
+use timer_core::BuildError;
+
+pub use self::value::WatermarkValue;
+pub(crate) use self::{
+    engine::{Callback, Values},
+    value::rank,
+};
+
+use self::{
+    each::Each,
+    engine::{ForValue, Mark, Observed, Tells},
+};
+use crate::{
+    builder::Builder,
+    error::{Refused, RefusedReason, WaitError},
+    operation::{CancelReason, Outcome, ParkResult, Timeout, opaque},
+    reason::Reason,
+    settings::{Form, Settings},
+    table::{future::Yields, handle::Handle},
+    wait::WaitFuture,
+    waits::Waits,
+    watches::WatchKey,
+};
+
+/// Keeps a value for each key that only rises, and waits for values: the high
+/// watermarks of partitions, the index that was applied. A single value has the key `()`.
+///
+/// It holds the values, so there is no condition to write and no order of steps to get wrong. A key
+/// without a value counts as 0. A value stays until [`remove`](Self::remove).
+///
+/// *A wait belongs to an [epoch](Self::begin_epoch)* of its key: a value of another one does not
+/// meet it. What several replicas have to report is a [replica set](crate::ReplicaSets).
+///
+/// Values are `u64`, or [another type](Self::with_values): `i64`, or one of your own. A key without
+/// a value then counts as the lowest of all.
+///
+/// This is a handle: clones share the values. Dropping the last handle cancels all waits.
+///
+/// ```
+/// use std::time::Duration;
+/// use purgatory::Watermarks;
+///
+/// let log_ends = Watermarks::new("log ends")?;
+/// let timeout = Duration::from_secs(30);
+/// let orders = log_ends.wait_for(&"orders-0", 7, timeout);
+/// let both = log_ends.wait_for_each(&[("orders-0", 8), ("orders-1", 3)], timeout);
+///
+/// assert_eq!(log_ends.advance(&"orders-0", 9)?, 2);
+/// assert_eq!(log_ends.advance(&"orders-1", 3)?, 1);
+/// assert_eq!(orders.wait_blocking()?, 9);
+/// assert_eq!(both.wait_blocking()?, [("orders-0", 9), ("orders-1", 3)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Locks
+/// A key's `Eq` and `Clone` run under its shard's lock and must not call back. Callbacks and wakers
+/// run with nothing locked: on the thread that advances, cancels or removes, and on the executor
+/// for a wait that has expired.
+pub struct Watermarks<K: WatchKey, V: WatermarkValue = u64> {
+    pub(crate) handle: Handle<Values<K>>,
+    /// It is neither kept nor shared: the table keeps ranks.
+    values: PhantomData<fn() -> V>,
+}
+
+// The constructors give `u64` alone. So a plain program names no type of value, and its literals
+// have that one.
+impl<K: WatchKey> Watermarks<K> {
+    /// Makes `Watermarks` with their own timer; `name` labels their metrics.
+    ///
+    /// # Errors
+    /// Returns an error as [`Builder::build`] does.
+    pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
+        Self::builder(name).build()
+    }
+
+    /// Returns a builder with the default settings.
+    ///
+    /// ```
+    /// use purgatory::Watermarks;
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let log_ends: Watermarks<&str> =
+    ///     Watermarks::builder("produce").timer(&timer).max_parked(100_000).build()?;
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn builder(name: impl Into<String>) -> Builder<Self> {
+        Builder::new(name, WatermarkRules::default())
+    }
+
+    /// Takes values of another type: a signed integer, or a [`WatermarkValue`] of your own. Call it
+    /// right after the constructor, and name the type: values that are there are not converted, and
+    /// literals alone would make it `i32`. All clones have one type of value.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// // Event times, in milliseconds since 1970.
+    /// let times = Watermarks::new("times")?.with_values::<i64>();
+    /// let second = Duration::from_secs(1);
+    /// let window = times.wait_for(&"clicks", -60_000, second);
+    /// assert_eq!(times.value(&"clicks"), None); // as `i64::MIN`
+    /// assert_eq!(times.advance(&"clicks", -90_000)?, 0);
+    /// assert_eq!(times.advance(&"clicks", 5)?, 1);
+    /// assert_eq!(window.wait_blocking()?, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_values<V: WatermarkValue>(self) -> Watermarks<K, V> {
+        Watermarks {
+            handle: self.handle,
+            values: PhantomData,
+        }
+    }
+}
+
+/// The reason of the waits whose key was removed.
+pub(crate) fn removed() -> CancelReason {
+    CancelReason::Requested("its key was removed".into())
+}
+
+/// The settings that [`Watermarks`] alone have.
+pub struct WatermarkRules {
+    keys_max: usize,
+}
+
+impl Default for WatermarkRules {
+    fn default() -> Self {
+        WatermarkRules {
+            keys_max: usize::MAX,
+        }
+    }
+}
+
+impl<K: WatchKey> Form for Watermarks<K> {
+    type Own = WatermarkRules;
+
+    fn build(settings: Settings, own: WatermarkRules) -> Result<Self, BuildError> {
+        Ok(Watermarks {
+            handle: Handle::new(settings, Values::new(own.keys_max))?,
+            values: PhantomData,
+        })
+    }
+}
+
+/// Settings of [`Watermarks`].
+impl<K: WatchKey> Builder<Watermarks<K>> {
+    /// Limits the keys that have a value at a time. Waits under a key without a value do not count;
+    /// [`max_parked`](Self::max_parked) limits those. Off by default.
+    pub fn keys_max(mut self, keys_max: usize) -> Self {
+        self.own.keys_max = keys_max;
+        self
+    }
+}
+
+/// Values.
+impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
+    /// Returns the waits, for metrics and snapshots, to cancel some, or to
+    /// [shut down](Waits::shutdown). O(1), one allocation.
+    pub fn waits(&self) -> Waits<K> {
+        self.handle.waits()
+    }
+
+    /// Returns the key's value; `None` if it was never advanced, or was removed. O(1).
+    pub fn value<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        self.handle.table.look(key, Mark::value).map(V::from_rank)
+    }
+
+    /// Returns the epoch of the key's value: 0 until [one begins](Self::begin_epoch). `None`
+    /// without a value. O(1).
+    pub fn epoch<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u64>
+    where
+        K: Borrow<Q>,
+    {
+        self.handle.table.look(key, Mark::epoch)
+    }
+
+    /// Returns the lowest threshold that an operation waits for and that the key has not reached;
+    /// `None` if none waits for more. A source that makes values on demand can start here. O(1)
+    /// amortised.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// let log_ends = Watermarks::new("log ends")?;
+    /// let second = Duration::from_secs(1);
+    /// let nine = log_ends.wait_for(&"orders-0", 9, second);
+    /// let seven = log_ends.wait_for(&"orders-0", 7, second);
+    /// assert_eq!(log_ends.lowest_waiting(&"orders-0"), Some(7));
+    /// log_ends.advance(&"orders-0", 8)?;
+    /// assert_eq!(log_ends.lowest_waiting(&"orders-0"), Some(9));
+    /// drop(nine);
+    /// assert_eq!(log_ends.lowest_waiting(&"orders-0"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lowest_waiting<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let lowest = self.handle.table.look(key, Mark::lowest_waiting);
+        lowest.map(V::from_rank)
+    }
+
+    /// Returns the number of keys that have a value. Exact when idle. O(1).
+    pub fn keys(&self) -> usize {
+        self.handle.table.engine.valued_keys.taken() as usize
+    }
+
+    /// Advances the key's value and completes the waits that it reaches, lowest threshold first;
+    /// returns how many this call completed. A value lower than before changes nothing.
+    ///
+    /// `key` can be a borrowed form of the key type: `&str` for `String` keys. A key whose borrowed
+    /// form is not its `ToOwned`, such as `Arc<str>`, is passed as `&key`.
+    ///
+    /// Inside a callback this advances the value and returns 0; the waits complete when the
+    /// outermost call returns.
+    ///
+    /// One lock for each 64 waits that it reaches, and O(r log n) for r reached of the key's n
+    /// waits.
+    ///
+    /// # Errors
+    /// - [`RefusedReason::TooManyKeys`] if this would be one more key than
+    ///   [`keys_max`](Builder::keys_max) allows,
+    /// - [`RefusedReason::KeyClosed`] if the key was [closed](Self::close).
+    ///
+    /// Nothing was changed then.
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash`, `Eq` or `ToOwned` panics, or the value's
+    /// [`to_rank`](WatermarkValue::to_rank). Then nothing was changed: the key is looked up once,
+    /// and the waits that the value reaches are found without it.
+    pub fn advance<Q>(&self, key: &Q, value: V) -> Result<usize, RefusedReason>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let to = rank(value);
+        let table = &self.handle.table;
+        table.change(key, None, |before| before.max(to))
+    }
+
+    /// Advances the key's value if it is in this epoch, which [`begin_epoch`](Self::begin_epoch)
+    /// began; 0 is the first. Otherwise like [`advance`](Self::advance), which takes the value for
+    /// one of the present epoch.
+    ///
+    /// # Errors
+    /// [`RefusedReason::OtherEpoch`] if the key is in another epoch: this advance is late, or its
+    /// epoch has not begun here. Otherwise as [`advance`](Self::advance). Nothing was changed.
+    ///
+    /// # Panics
+    /// Panics as [`advance`](Self::advance) does.
+    pub fn advance_in<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, RefusedReason>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let to = rank(value);
+        let table = &self.handle.table;
+        table.change(key, Some(epoch), |before| before.max(to))
+    }
+
+    /// Begins an epoch of the key with this value, which may be lower than before: a log that was
+    /// truncated after a change of its leader. Returns how many waits this ended.
+    ///
+    /// *A wait belongs to one epoch*: the key's present one as it was parked, or the one that it
+    /// [names](Self::wait_for_in). In one step, the value and its epoch change, and all waits are
+    /// cancelled ([`EpochOver`](CancelReason::EpochOver)), also those for less than the new value:
+    /// what they wait for may be gone, and a record of the new epoch in its place is not theirs. A
+    /// late [`advance_in`](Self::advance_in) of an earlier epoch changes nothing.
+    ///
+    /// Epochs are numbers of the caller's, such as leader epochs or terms, since every server that
+    /// advances the key has to know them; they only rise. [`remove`](Self::remove) forgets the
+    /// epoch.
+    ///
+    /// O(n) under the lock for n waits of the key.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{CancelReason, RefusedReason, WaitError, Watermarks};
+    ///
+    /// let ends = Watermarks::new("log ends")?;
+    /// ends.advance_in(&"orders-0", 0, 100)?;
+    /// let timeout = Duration::from_secs(30);
+    /// let old = ends.wait_for(&"orders-0", 101, timeout);
+    /// ends.begin_epoch(&"orders-0", 1, 80)?; // the new leader has no more
+    /// let over = CancelReason::EpochOver { epoch: 0, present: 1 };
+    /// assert_eq!(old.wait_blocking(), Err(WaitError::Cancelled(over)));
+    ///
+    /// let fetch = ends.wait_for(&"orders-0", 90, timeout);
+    /// // From the old leader:
+    /// let late = ends.advance_in(&"orders-0", 0, 101);
+    /// assert_eq!(late, Err(RefusedReason::OtherEpoch { named: 0, present: 1 }));
+    /// assert_eq!(ends.advance_in(&"orders-0", 1, 90)?, 1);
+    /// assert_eq!(fetch.wait_blocking(), Ok(90));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`RefusedReason::OtherEpoch`] unless the epoch is above the key's. Otherwise as
+    /// [`advance`](Self::advance). Nothing was changed.
+    ///
+    /// # Panics
+    /// Panics as [`advance`](Self::advance) does.
+    pub fn begin_epoch<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, RefusedReason>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let table = &self.handle.table;
+        table.begin_epoch(key, epoch, rank(value), false)
+    }
+
+    /// Begins an epoch as [`begin_epoch`](Self::begin_epoch) does, but the waits go on under the new
+    /// epoch; returns how many its value completed.
+    ///
+    /// *The risk*: such a wait is met by a value of the new epoch, though what it waits for may
+    /// have been taken back. Take this only where a value means the same in each epoch: a fetch of
+    /// any record at that offset, not the acknowledgement of one record.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// let ends = Watermarks::new("log ends")?;
+    /// let fetch = ends.wait_for(&"orders-0", 90, Duration::from_secs(30));
+    /// ends.begin_epoch_and_keep(&"orders-0", 1, 80)?;
+    /// assert_eq!(ends.advance_in(&"orders-0", 1, 90)?, 1);
+    /// assert_eq!(fetch.wait_blocking(), Ok(90));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as [`begin_epoch`](Self::begin_epoch) does.
+    ///
+    /// # Panics
+    /// Panics as [`advance`](Self::advance) does.
+    pub fn begin_epoch_and_keep<Q>(
+        &self,
+        key: &Q,
+        epoch: u64,
+        value: V,
+    ) -> Result<usize, RefusedReason>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let table = &self.handle.table;
+        table.begin_epoch(key, epoch, rank(value), true)
+    }
+
+    /// Removes the key's value and its epoch, and cancels the waits for it; returns how many. A
+    /// later [`advance`](Self::advance) starts anew, also of a key that was [closed](Self::close).
+    ///
+    /// O(n log n) for n waits of the key. They leave 64 at a time; nothing is locked in between. So
+    /// waits that other threads park meanwhile may be cancelled, too.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// let replicas = Watermarks::builder("replicas").keys_max(1).build()?;
+    /// replicas.advance(&1, 70)?;
+    /// assert!(replicas.advance(&2, 70).is_err()); // it has no place
+    /// let wait = replicas.wait_for(&1, 71, Duration::from_secs(30));
+    /// assert_eq!(replicas.remove(&1), 1); // it has left the cluster
+    /// let error = wait.wait_blocking().unwrap_err().to_string();
+    /// assert_eq!(error, "cancelled: its key was removed");
+    /// assert_eq!(replicas.value(&1), None);
+    /// assert_eq!(replicas.advance(&2, 70), Ok(0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash` or `Eq` panics. Then nothing was changed.
+    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        let table = &self.handle.table;
+        let call = table.enter();
+        let now_ns = table.ending_at();
+        let finish = |batch| table.finish_all(&call, batch);
+        table.remove_unfinished(key, &removed(), now_ns, finish)
+    }
+
+    /// Closes the key: its waits are cancelled ([`Closed`](CancelReason::Closed)), and later ones
+    /// end at once with the same reason, whatever its value. Returns how many this ended. Advances
+    /// are refused from now on. [`remove`](Self::remove) forgets the key, and that it was closed.
+    ///
+    /// O(n log n) for n waits of the key, 64 in one lock hold.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// let applied = Watermarks::new("applied")?;
+    /// let waits = applied.wait_for(&"timeline", 9, Duration::from_secs(30));
+    /// assert_eq!(applied.close(&"timeline", "the timeline stops"), 1);
+    /// let comes = applied.wait_for(&"timeline", 1, Duration::from_secs(30));
+    /// let error = waits.wait_blocking().unwrap_err();
+    /// assert!(error.is_shutdown());
+    /// assert_eq!(comes.wait_blocking(), Err(error)); // one event, one error
+    /// assert!(applied.advance(&"timeline", 9).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash`, `Eq` or `ToOwned` panics. Then nothing was changed.
+    pub fn close<Q>(&self, key: &Q, reason: impl Into<Reason>) -> usize
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.handle.table.close_key(key, &reason.into())
+    }
+
+    /// Returns true if the key was [closed](Self::close). O(1).
+    pub fn is_closed<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let closed = self.handle.table.look(key, |mark| Some(mark.is_closed()));
+        closed == Some(true)
+    }
+}
+
+/// Waits.
+impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
+    /// Returns a future of the key's value, ready once the value is at least `threshold`. O(log n)
+    /// for n waits of the key.
+    ///
+    /// `key` can be a borrowed form of the key type, as in [`advance`](Self::advance): `&str` for
+    /// `String` keys, but `&key` for `Arc<str>`. It is copied if the key has neither a value nor a
+    /// wait.
+    ///
+    /// # Cancel safety
+    /// See [`WaitFuture`].
+    ///
+    /// # Errors
+    /// The future yields a [`WaitError`](crate::WaitError).
+    ///
+    /// # Panics
+    /// Panics only if the key's own `Hash`, `Eq` or `ToOwned` panics, or the value's
+    /// [`to_rank`](WatermarkValue::to_rank). Then nothing was parked.
+    pub fn wait_for<Q>(&self, key: &Q, threshold: V, timeout: impl Into<Timeout>) -> WaitFuture<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.await_value(key, None, rank(threshold), timeout.into())
+    }
+
+    /// Returns a future as [`wait_for`](Self::wait_for) does, which belongs to this epoch of the
+    /// key. Use it where the record that is waited for was appended in an epoch: a wait that comes
+    /// too late is refused instead of being met by another record.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{RefusedReason, WaitError, Watermarks};
+    ///
+    /// let ends = Watermarks::new("log ends")?;
+    /// ends.begin_epoch(&"orders-0", 7, 80)?; // meanwhile
+    /// let late = ends.wait_for_in(&"orders-0", 6, 81, Duration::from_secs(30));
+    /// let other = RefusedReason::OtherEpoch { named: 6, present: 7 };
+    /// assert_eq!(late.wait_blocking(), Err(WaitError::Refused(other)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Cancel safety
+    /// See [`WaitFuture`].
+    ///
+    /// # Errors
+    /// The future yields a [`WaitError`]. It is Refused, at once, as
+    /// [`OtherEpoch`](RefusedReason::OtherEpoch) unless the key is in this epoch.
+    ///
+    /// # Panics
+    /// Panics as [`wait_for`](Self::wait_for) does.
+    pub fn wait_for_in<Q>(
+        &self,
+        key: &Q,
+        epoch: u64,
+        threshold: V,
+        timeout: impl Into<Timeout>,
+    ) -> WaitFuture<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.await_value(key, Some(epoch), rank(threshold), timeout.into())
+    }
+
+    #[inline]
+    fn await_value<Q>(
+        &self,
+        key: &Q,
+        epoch: Option<u64>,
+        threshold: u64,
+        timeout: Timeout,
+    ) -> WaitFuture<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let table = &self.handle.table;
+        let parked = table.wait(key, epoch, threshold, timeout, Tells::Future);
+        self.future_of(parked, V::from_rank)
+    }
+
+    #[inline]
+    fn future_of<T>(&self, parked: ForValue, of_rank: impl FnOnce(u64) -> T) -> WaitFuture<T>
+    where
+        Values<K>: Yields<T>,
+    {
+        match parked {
+            ForValue::Parked(handle) => {
+                WaitFuture::at(self.handle.share(), self.handle.table.id(handle))
+            }
+            ForValue::Met(rank, _) => WaitFuture::ready(Ok(of_rank(rank))),
+            ForValue::Ended(outcome, _) => WaitFuture::ready(Err(WaitError::of(outcome))),
+            ForValue::Refused(reason, _) => WaitFuture::ready(Err(WaitError::Refused(reason))),
+        }
+    }
+
+    /// Returns a future that is ready once an operation waits for more than the key's value; it
+    /// yields the lowest such threshold. A source that makes values on demand starts there. Ready
+    /// at once if one waits. One lock; O(log n) when it is told.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// let received = Watermarks::new("received")?;
+    /// let second = Duration::from_secs(1);
+    /// let connect = received.wanted(&"timeline", second);
+    /// let wait = received.wait_for(&"timeline", 9, second);
+    /// assert_eq!(connect.wait_blocking(), Ok(9)); // the first waiter came
+    /// let disconnect = received.unwanted(&"timeline", second);
+    /// drop(wait);
+    /// assert_eq!(disconnect.wait_blocking(), Ok(())); // the last one left
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Cancel safety
+    /// See [`WaitFuture`]. By the time the future is polled, the wait may be over.
+    ///
+    /// # Errors
+    /// The future yields a [`WaitError`].
+    ///
+    /// # Panics
+    /// Panics as [`wait_for`](Self::wait_for) does.
+    pub fn wanted<Q>(&self, key: &Q, timeout: impl Into<Timeout>) -> WaitFuture<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let table = &self.handle.table;
+        let parked = table.observe(key, Observed::Wanted, timeout.into());
+        self.future_of(parked, V::from_rank)
+    }
+
+    /// Returns a future that is ready once no operation waits for more than the key's value. See
+    /// [`wanted`](Self::wanted).
+    ///
+    /// # Cancel safety
+    /// See [`WaitFuture`]. By the time the future is polled, another wait may have come.
+    ///
+    /// # Errors
+    /// The future yields a [`WaitError`].
+    ///
+    /// # Panics
+    /// Panics as [`wait_for`](Self::wait_for) does.
+    pub fn unwanted<Q>(&self, key: &Q, timeout: impl Into<Timeout>) -> WaitFuture<()>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let table = &self.handle.table;
+        let parked = table.observe(key, Observed::Unwanted, timeout.into());
+        self.future_of(parked, |_| ())
+    }
+
+    /// Calls `then` once the key's value is at least `threshold`, or the wait has ended otherwise.
+    /// O(log n) for n waits of the key.
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use purgatory::{Outcome, Watermarks};
+    ///
+    /// let log_ends = Watermarks::new("log ends")?;
+    /// let (sender, outcomes) = mpsc::channel();
+    /// let reply = move |outcome| sender.send(outcome).unwrap();
+    /// log_ends.park(&"orders-0", 7, Duration::from_secs(30), reply)?;
+    /// assert_eq!(log_ends.advance(&"orders-0", 9)?, 1);
+    /// assert_eq!(outcomes.recv()?, Outcome::Completed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as
+    /// [`Purgatory::try_complete_else_watch`](crate::Purgatory::try_complete_else_watch) does;
+    /// `then` is not called.
+    ///
+    /// # Panics
+    /// Panics as [`wait_for`](Self::wait_for) does; `then` is dropped without a call. A panic of
+    /// `then` is contained and counted.
+    #[inline]
+    pub fn park<Q>(
+        &self,
+        key: &Q,
+        threshold: V,
+        timeout: impl Into<Timeout>,
+        then: impl FnOnce(Outcome) + Send + 'static,
+    ) -> Result<ParkResult, Refused<Callback>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.tell(key, None, threshold, timeout.into(), Box::new(then))
+    }
+
+    /// Calls `then` as [`park`](Self::park) does; the wait belongs to this epoch of the key, as that
+    /// of [`wait_for_in`](Self::wait_for_in) does.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{RefusedReason, Watermarks};
+    ///
+    /// let ends = Watermarks::new("log ends")?;
+    /// ends.begin_epoch(&"orders-0", 7, 80)?; // meanwhile
+    /// let late = ends.park_in(&"orders-0", 6, 81, Duration::from_secs(30), drop);
+    /// let other = RefusedReason::OtherEpoch { named: 6, present: 7 };
+    /// assert_eq!(late.unwrap_err().reason, other);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as [`park`](Self::park) does, and
+    /// [`OtherEpoch`](RefusedReason::OtherEpoch) unless the key is in this epoch; `then` is not
+    /// called.
+    ///
+    /// # Panics
+    /// Panics as [`park`](Self::park) does.
+    pub fn park_in<Q>(
+        &self,
+        key: &Q,
+        epoch: u64,
+        threshold: V,
+        timeout: impl Into<Timeout>,
+        then: impl FnOnce(Outcome) + Send + 'static,
+    ) -> Result<ParkResult, Refused<Callback>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.tell(key, Some(epoch), threshold, timeout.into(), Box::new(then))
+    }
+
+    /// Parks a wait of an epoch, or of the present one, that calls `then`.
+    #[inline]
+    fn tell<Q>(
+        &self,
+        key: &Q,
+        epoch: Option<u64>,
+        threshold: V,
+        timeout: Timeout,
+        then: Callback,
+    ) -> Result<ParkResult, Refused<Callback>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let table = &self.handle.table;
+        let tells = Tells::Callback(then);
+        match table.wait(key, epoch, rank(threshold), timeout, tells) {
+            ForValue::Parked(handle) => Ok(ParkResult::Parked(table.id(handle))),
+            ForValue::Met(value, tells) => {
+                table.report_at_once(tells, Outcome::Completed, value);
+                Ok(ParkResult::Ended(Outcome::Completed))
+            }
+            ForValue::Ended(outcome, tells) => {
+                table.report_at_once(tells, outcome.clone(), 0);
+                Ok(ParkResult::Ended(outcome))
+            }
+            ForValue::Refused(reason, tells) => Err(Refused::new(tells.into_callback(), reason)),
+        }
+    }
+
+    /// Returns a future of several keys, ready once each has reached its threshold at some moment
+    /// since the call. It yields them with the values that did, in the order given.
+    ///
+    /// It is a single wait for each key, of the key's present epoch; the first that ends otherwise
+    /// ends the whole with its error. The keys are not read together: one may have begun an epoch
+    /// below its threshold since it was reached. The acknowledgement of a record by a set of
+    /// replicas is therefore the work of [`ReplicaSets`](crate::ReplicaSets). Each key takes a
+    /// place of [`max_parked`](Builder::max_parked).
+    ///
+    /// O(log n) for each key, two locks each, and one allocation.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// let flushed = Watermarks::new("flushed")?;
+    /// let segments = [("a", 7), ("b", 9)];
+    /// let checkpoint = flushed.wait_for_each(&segments, Duration::from_secs(30));
+    /// flushed.advance(&"b", 9)?;
+    /// flushed.advance(&"a", 8)?;
+    /// assert_eq!(checkpoint.wait_blocking()?, [("a", 8), ("b", 9)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Cancel safety
+    /// See [`WaitFuture`].
+    ///
+    /// # Errors
+    /// The future yields a [`WaitError`]. It is [`Refused`](WaitError::Refused), at once, without a
+    /// key ([`NoKeys`](RefusedReason::NoKeys)).
+    ///
+    /// # Panics
+    /// Panics only if a key's own `Hash`, `Eq` or `Clone` panics, or a value's
+    /// [`to_rank`](WatermarkValue::to_rank). Then nothing stays parked.
+    pub fn wait_for_each(
+        &self,
+        watermarks: &[(K, V)],
+        timeout: impl Into<Timeout>,
+    ) -> WaitFuture<Vec<(K, V)>> {
+        if watermarks.is_empty() {
+            return WaitFuture::ready(Err(WaitError::Refused(RefusedReason::NoKeys)));
+        }
+        // 1. The future comes first: dropped by a panic of a key, it gives the parts up.
+        let table = &self.handle.table;
+        let timeout = table.counted_from_now(timeout.into());
+        let keys = watermarks.iter().map(|(key, _)| key.clone()).collect();
+        let cell = Each::new(self.handle.share(), keys);
+        let given_up = each::GivenUp(Some(cell.clone()));
+        // 2. A part for each key, until one has ended the whole.
+        for (number, (key, threshold)) in watermarks.iter().enumerate() {
+            let tells = Tells::Each(cell.part(number));
+            match table.wait(key, None, rank(*threshold), timeout, tells) {
+                ForValue::Parked(handle) => cell.parked(handle),
+                ForValue::Met(value, _) => cell.record(number, Ok(value)),
+                ForValue::Ended(outcome, _) => cell.record(number, Err(WaitError::of(outcome))),
+                ForValue::Refused(reason, _) => {
+                    cell.record(number, Err(WaitError::Refused(reason)));
+                }
+            }
+            if cell.is_over() {
+                break;
+            }
+        }
+        given_up.disarm();
+        // 3. It may be over, or it waits.
+        if let Some(result) = cell.take() {
+            return WaitFuture::ready(result);
+        }
+        match cell.first() {
+            Some(first) => WaitFuture::at(cell, table.id(first)),
+            None => WaitFuture::ready(Err(WaitError::Refused(RefusedReason::NoKeys))),
+        }
+    }
+}
+
+/// Counting.
+impl<K: WatchKey> Watermarks<K> {
+    /// Adds `by` to the key's value, for a value that counts. Otherwise like
+    /// [`advance`](Self::advance). The value stops at [`u64::MAX`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// let votes: Watermarks<String> = Watermarks::new("votes")?;
+    /// let second = Duration::from_secs(1);
+    /// let elected = votes.wait_for("term 7", 2, second);
+    /// assert_eq!(votes.add("term 7", 1)?, 0);
+    /// assert_eq!(votes.add("term 7", 1)?, 1);
+    /// assert_eq!(elected.wait_blocking()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as [`advance`](Self::advance) does.
+    ///
+    /// # Panics
+    /// Panics as [`advance`](Self::advance) does.
+    pub fn add<Q>(&self, key: &Q, by: u64) -> Result<usize, RefusedReason>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let table = &self.handle.table;
+        table.change(key, None, |before| before.saturating_add(by))
+    }
+
+    /// Adds `by` to the key's value if it is in this epoch, as [`advance_in`](Self::advance_in)
+    /// does. Otherwise like [`add`](Self::add).
+    ///
+    /// # Errors
+    /// Returns an error as [`advance_in`](Self::advance_in) does.
+    ///
+    /// # Panics
+    /// Panics as [`advance`](Self::advance) does.
+    pub fn add_in<Q>(&self, key: &Q, epoch: u64, by: u64) -> Result<usize, RefusedReason>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let table = &self.handle.table;
+        table.change(key, Some(epoch), |before| before.saturating_add(by))
+    }
+}
+
+impl<K: WatchKey, V: WatermarkValue> Clone for Watermarks<K, V> {
+    fn clone(&self) -> Self {
+        Watermarks {
+            handle: self.handle.clone(),
+            values: PhantomData,
+        }
+    }
+}
+
+opaque!([K: WatchKey, V: WatermarkValue] Watermarks<K, V>, name: handle.table.name);

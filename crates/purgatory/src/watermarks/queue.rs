@@ -1,0 +1,255 @@
+//! The waits of one key, by threshold: [`Queue`]. Pure.
+//!
+//! Offsets only grow, so nearly every wait is appended to a sorted *run*, and an advance takes its
+//! front. The few that are for less than the run's end lie in a tree beside it.
+//!
+//! - **Front**: the first and the last item of the run are no gaps. A wait that leaves the middle
+//!   early leaves a gap, and the one that leaves an end takes the gaps beside it along.
+//! - **Few gaps**: at most half of a run is gaps, or [`GAPS_MAX`].
+
+use std::collections::{BTreeMap, VecDeque};
+
+use timer_core::TaskId;
+
+/// The gaps that a short run may have.
+const GAPS_MAX: usize = 64;
+
+/// The capacity up to which a run keeps its memory.
+const KEPT: usize = 64;
+
+/// The index of a gap.
+const GAP: u32 = u32::MAX;
+
+/// The order of waits: by threshold, then by parking.
+type Place = (u64, u64);
+
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    threshold: u64,
+    /// The number of its insertion.
+    sequence: u64,
+    /// That of its entry.
+    index: u32,
+}
+
+impl Item {
+    #[inline]
+    fn place(&self) -> Place {
+        (self.threshold, self.sequence)
+    }
+}
+
+/// The waits of one key.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    run: VecDeque<Item>,
+    gaps: u32,
+    /// The waits for less than the end of the run, by place. `None` for most keys.
+    #[expect(
+        clippy::box_collection,
+        reason = "most keys have none: 8 bytes instead of 24"
+    )]
+    below: Option<Box<BTreeMap<Place, u32>>>,
+}
+
+impl Queue {
+    /// Returns true when no wait is in it.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.run.is_empty() && self.below.is_none()
+    }
+
+    /// Returns the number of waits.
+    pub(crate) fn len(&self) -> usize {
+        let below = self.below.as_ref().map_or(0, |below| below.len());
+        self.run.len() - self.gaps as usize + below
+    }
+
+    /// Adds a wait. O(1) at the end, O(log n) elsewhere.
+    #[inline]
+    pub(crate) fn push(&mut self, threshold: u64, id: TaskId) {
+        let item = Item {
+            threshold,
+            sequence: id.sequence(),
+            index: id.index(),
+        };
+        match self.run.back() {
+            Some(last) if last.threshold > threshold => {
+                let below = self.below.get_or_insert_default();
+                below.insert(item.place(), item.index);
+            }
+            _ => self.run.push_back(item),
+        }
+    }
+
+    /// Returns the lowest threshold. O(1) in a run.
+    #[inline]
+    pub(crate) fn lowest(&self) -> Option<u64> {
+        let in_run = self.run.front().map(|item| item.threshold);
+        let Some(below) = &self.below else {
+            return in_run;
+        };
+        let first = below.first_key_value().map(|(place, _)| place.0);
+        match (in_run, first) {
+            (Some(in_run), Some(first)) => Some(in_run.min(first)),
+            (in_run, first) => in_run.or(first),
+        }
+    }
+
+    /// Removes the lowest wait if its threshold is at most `value`; returns the index of its entry.
+    #[inline]
+    pub(crate) fn pop_up_to(&mut self, value: u64) -> Option<u32> {
+        // 1. One below the run, if it is the lowest of all.
+        if self.below.is_some() {
+            if let Some(index) = self.pop_below(value) {
+                return Some(index);
+            }
+        }
+        // 2. The front of the run.
+        let front = self.run.front().filter(|item| item.threshold <= value)?;
+        let index = front.index;
+        self.run.pop_front();
+        self.drop_gaps();
+        Some(index)
+    }
+
+    /// Removes the lowest wait below the run, if it comes before the run's and is at most `value`.
+    fn pop_below(&mut self, value: u64) -> Option<u32> {
+        let below = self.below.as_mut()?;
+        let first = below.first_entry()?;
+        let place = *first.key();
+        if place.0 > value || self.run.front().is_some_and(|front| front.place() < place) {
+            return None;
+        }
+        let index = first.remove();
+        self.drop_below();
+        Some(index)
+    }
+
+    /// Removes a wait that leaves early. O(log n).
+    pub(crate) fn remove(&mut self, threshold: u64, id: TaskId) {
+        let place = (threshold, id.sequence());
+        if let Some(below) = &mut self.below {
+            if below.remove(&place).is_some() {
+                self.drop_below();
+                return;
+            }
+        }
+        let at = self.run.partition_point(|item| item.place() < place);
+        if let Some(item) = self.run.get_mut(at).filter(|item| item.place() == place) {
+            item.index = GAP;
+            self.gaps += 1;
+            self.drop_gaps();
+        }
+    }
+
+    /// Frees an empty tree.
+    fn drop_below(&mut self) {
+        if self.below.as_ref().is_some_and(|below| below.is_empty()) {
+            self.below = None;
+        }
+    }
+
+    /// Keeps Front and Few gaps, and gives the memory of a peak back. O(1) amortised.
+    #[inline]
+    fn drop_gaps(&mut self) {
+        if self.gaps > 0 {
+            self.drop_gaps_of_run();
+        }
+        let capacity = self.run.capacity();
+        if capacity > KEPT && self.run.len() < capacity / 4 {
+            self.run.shrink_to(2 * self.run.len());
+        }
+    }
+
+    fn drop_gaps_of_run(&mut self) {
+        let is_gap = |item: &Item| item.index == GAP;
+        while self.run.front().is_some_and(is_gap) {
+            self.run.pop_front();
+            self.gaps -= 1;
+        }
+        while self.run.back().is_some_and(is_gap) {
+            self.run.pop_back();
+            self.gaps -= 1;
+        }
+        if self.gaps as usize > GAPS_MAX.max(self.run.len() / 2) {
+            self.run.retain(|item| !is_gap(item));
+            self.gaps = 0;
+        }
+    }
+
+    /// Asserts the invariants.
+    #[cfg(test)]
+    fn assert_valid(&self) {
+        let is_gap = |item: &Item| item.index == GAP;
+        assert!(!self.run.front().is_some_and(is_gap), "Front");
+        assert!(!self.run.back().is_some_and(is_gap), "Front");
+        let gaps = self.run.iter().filter(|item| is_gap(item)).count();
+        assert_eq!(gaps, self.gaps as usize);
+        assert!(gaps <= GAPS_MAX.max(self.run.len() / 2), "Few gaps");
+        assert!(self.run.iter().is_sorted_by_key(Item::place));
+        assert!(self.below.as_ref().is_none_or(|below| !below.is_empty()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> TaskId {
+        TaskId::from_parts(number as u32, number)
+    }
+
+    /// Random waits come and go beside a map by place.
+    #[test]
+    fn random_steps_agree_with_a_map() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..50 {
+            let mut queue = Queue::default();
+            let mut map = BTreeMap::new();
+            for number in 1..600 {
+                match random.u8(0..10) {
+                    0..5 => {
+                        let threshold = random.u64(0..60) + number / 8;
+                        queue.push(threshold, id(number));
+                        map.insert((threshold, number), number as u32);
+                    }
+                    5..8 => {
+                        let at = random.usize(0..map.len().max(1));
+                        if let Some((&place, _)) = map.iter().nth(at) {
+                            queue.remove(place.0, id(place.1));
+                            map.remove(&place);
+                        }
+                    }
+                    _ => {
+                        let value = random.u64(0..30) + number / 8;
+                        let lowest = map.first_entry().filter(|lowest| lowest.key().0 <= value);
+                        assert_eq!(queue.pop_up_to(value), lowest.map(|lowest| lowest.remove()));
+                    }
+                }
+                queue.assert_valid();
+                assert_eq!(queue.len(), map.len());
+                assert_eq!(queue.is_empty(), map.is_empty());
+                assert_eq!(
+                    queue.lowest(),
+                    map.first_key_value().map(|(place, _)| place.0)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_memory_of_a_peak_is_given_back() {
+        let mut queue = Queue::default();
+        for number in 0..10_000 {
+            queue.push(number, id(number));
+        }
+        for number in 1..9_999 {
+            queue.remove(number, id(number));
+        }
+        assert!(queue.run.capacity() <= 4 * KEPT, "{}", queue.run.capacity());
+        assert_eq!(queue.pop_up_to(0), Some(0));
+        assert_eq!(queue.pop_up_to(9_999), Some(9_999));
+        assert!(queue.is_empty());
+    }
+}

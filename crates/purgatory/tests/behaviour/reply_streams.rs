@@ -1,0 +1,161 @@
+//! Several replies to one request, on a manual timer.
+
+use std::{sync::Arc, task::Poll, time::Duration};
+
+use purgatory::{CancelReason, RefusedReason, Replies, ReplyScopes, ReplyStream, WaitError, Waits};
+use timer_core::ManualTimer;
+
+use crate::support::{MINUTE, MS, SECOND, Woken, assert_no_waits};
+
+type Texts = Replies<u64, &'static str>;
+type Next = Option<Result<&'static str, WaitError>>;
+
+/// Creates replies on a manual timer, with their waits for inspection.
+fn replies() -> (ManualTimer, Waits<u64>, Texts) {
+    let timer = ManualTimer::new();
+    let replies = Replies::builder("test").timer(&timer).build().unwrap();
+    (timer, replies.waits(), replies)
+}
+
+/// The next reply of a stream that has one, or has ended.
+#[track_caller]
+fn next(stream: &mut ReplyStream<&'static str>) -> Next {
+    let task = Woken::task();
+    match task.poll(&mut stream.next_reply()) {
+        Poll::Ready(next) => next,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+fn waits(stream: &mut ReplyStream<&'static str>) -> bool {
+    let task = Woken::task();
+    task.poll(&mut stream.next_reply()).is_pending()
+}
+
+/// They are all there, in order, though nothing polls between two of them.
+#[test]
+fn a_stream_yields_replies_in_order_until_the_count() {
+    let (_timer, waits_of, replies) = replies();
+    let mut stream = replies.expect_many(1, 3, SECOND).unwrap();
+    assert!(waits(&mut stream));
+    assert_eq!(replies.deliver(&1, "one"), Ok(()));
+    assert_eq!(replies.deliver(&1, "two"), Ok(()));
+    assert_eq!((waits_of.len(), waits_of.stats().completed), (1, 0));
+    let twice = replies.expect(1, SECOND).unwrap_err();
+    assert_eq!(twice.reason, RefusedReason::AlreadyExpected);
+    assert!(replies.deliver_with(&1, || "three"));
+
+    // The last one ends the request, and frees the key.
+    assert_no_waits(&waits_of);
+    assert_eq!(replies.deliver(&1, "four"), Err("four"));
+    let got = [(); 4].map(|()| next(&mut stream));
+    assert_eq!(
+        got,
+        [Some(Ok("one")), Some(Ok("two")), Some(Ok("three")), None]
+    );
+    assert_eq!((next(&mut stream), stream.id()), (None, None));
+}
+
+#[test]
+fn each_reply_wakes_the_task_of_a_stream() {
+    let (_timer, _, replies) = replies();
+    let mut stream = replies.expect_many(1, 9, SECOND).unwrap();
+    let task = Woken::task();
+    for (times, text) in [(1, "one"), (2, "two"), (3, "three")] {
+        assert!(task.poll(&mut stream.next_reply()).is_pending());
+        assert_eq!(replies.deliver(&1, text), Ok(()));
+        assert_eq!((task.times(), next(&mut stream)), (times, Some(Ok(text))));
+    }
+}
+
+/// Replies that came in time come before the error, and the error comes once.
+#[test]
+fn the_end_of_a_stream_loses_no_reply() {
+    let (timer, waits_of, replies) = replies();
+    let mut expires = replies.expect_many(1, 9, SECOND).unwrap();
+    let mut fails = replies.expect_many(2, 9, MINUTE).unwrap();
+    for key in [1, 2] {
+        assert_eq!(replies.deliver(&key, "one"), Ok(()));
+        assert_eq!(replies.deliver(&key, "two"), Ok(()));
+    }
+    timer.advance(SECOND);
+    assert_eq!(replies.fail_all("closed"), 1);
+    assert_no_waits(&waits_of);
+    let closed = CancelReason::Requested("closed".into());
+    let errors = [WaitError::Expired, WaitError::Cancelled(closed)];
+    for (stream, error) in [&mut expires, &mut fails].into_iter().zip(errors) {
+        let got = [(); 4].map(|()| next(stream));
+        assert_eq!(
+            got,
+            [Some(Ok("one")), Some(Ok("two")), Some(Err(error)), None]
+        );
+    }
+    let mut at_once = replies.expect_many(1, 9, Duration::ZERO).unwrap();
+    assert_eq!(next(&mut at_once), Some(Err(WaitError::Expired)));
+    assert_eq!(next(&mut at_once), None);
+}
+
+#[test]
+fn a_stream_ends_with_the_reply_that_its_test_accepts() {
+    let (_timer, waits_of, replies) = replies();
+    let stream = replies.expect_many(1, usize::MAX, SECOND).unwrap();
+    let mut stream = stream.until(|text| *text == "end");
+    for text in ["one", "end", "behind"] {
+        assert_eq!(replies.deliver(&1, text), Ok(()));
+    }
+    assert_eq!(next(&mut stream), Some(Ok("one")));
+    assert_eq!(waits_of.len(), 1);
+    assert_eq!(next(&mut stream), Some(Ok("end")));
+    assert_no_waits(&waits_of);
+    assert_eq!(replies.deliver(&1, "late"), Err("late"));
+    assert_eq!(next(&mut stream), None);
+}
+
+/// Its replies go with it, and its key is free.
+#[test]
+fn a_dropped_stream_leaves_nothing() {
+    let timer = ManualTimer::new();
+    let replies: Replies<u64, Arc<()>> = Replies::builder("test").timer(&timer).build().unwrap();
+    let value = Arc::new(());
+    let stream = replies.expect_many(1, 2, SECOND).unwrap();
+    replies.deliver(&1, value.clone()).unwrap();
+    assert_eq!(Arc::strong_count(&value), 2);
+    drop(stream);
+    assert_eq!(Arc::strong_count(&value), 1);
+    let stream = replies.expect_many(1, 2, SECOND).unwrap();
+    replies.deliver(&1, value.clone()).unwrap();
+    replies.deliver(&1, value.clone()).unwrap();
+    assert_no_waits(&replies.waits());
+    drop(stream);
+    assert_eq!(Arc::strong_count(&value), 1);
+}
+
+/// The time of a subscription between two of its messages.
+#[test]
+fn a_stream_is_given_more_time_until_it_has_ended() {
+    let (timer, _, replies) = replies();
+    let mut stream = replies.expect_many(1, 2, SECOND).unwrap();
+    for _ in 0..3 {
+        timer.advance(SECOND - MS);
+        assert!(stream.reschedule(SECOND));
+    }
+    assert!(waits(&mut stream));
+    timer.advance(SECOND);
+    assert!(!stream.reschedule(SECOND));
+    assert_eq!(next(&mut stream), Some(Err(WaitError::Expired)));
+}
+
+#[test]
+fn a_scope_has_streams_which_its_close_ends() {
+    let timer = ManualTimer::new();
+    let client = ReplyScopes::builder("test").timer(&timer).build().unwrap();
+    let scope = client.scope();
+    let (number, mut stream) = scope.expect_many(2, SECOND).unwrap();
+    scope.deliver(number, "one").unwrap();
+    assert_eq!(scope.close("closed"), 1);
+    assert_eq!(next(&mut stream), Some(Ok("one")));
+    assert!(next(&mut stream).unwrap().unwrap_err().is_shutdown());
+    assert_eq!(next(&mut stream), None);
+    assert!(scope.expect_many(2, SECOND).is_err());
+    assert_no_waits(&client.waits());
+}

@@ -1,0 +1,164 @@
+//! Permits: none is lost or given twice, and no request is left waiting for one that is free.
+
+use loom::thread;
+use purgatory::{CancelReason, Permits, WaitError, sync::Failpoint};
+use timer_core::ManualTimer;
+
+use super::{MS, check, ending};
+
+fn permits(limit: u64) -> (ManualTimer, Permits) {
+    let timer = ManualTimer::new();
+    let permits = Permits::builder("loom").timer(&timer).limit(limit).build();
+    (timer, permits.unwrap())
+}
+
+/// Nothing is taken, and nothing waits.
+#[track_caller]
+fn assert_idle(permits: &Permits) {
+    assert_eq!((permits.taken(), permits.waits().len()), (0, 0));
+}
+
+/// A permit is returned as another request comes: between its two looks, say.
+#[test]
+fn release_against_acquire() {
+    check(&[Failpoint::ReleaseBetweenLooksIsLost], || {
+        let (_timer, permits) = permits(1);
+        let held = permits.try_acquire(1).unwrap();
+        let returns = thread::spawn(move || drop(held));
+        let mut next = permits.acquire(1, MS);
+        returns.join().unwrap();
+        let permit = ending(&mut next).expect("one is free").unwrap();
+        assert_eq!(permits.taken(), 1);
+        drop(permit);
+        assert_idle(&permits);
+    });
+}
+
+/// A permit is returned, too few for the head, as the head goes: the next has it.
+#[test]
+fn release_against_drop_of_head() {
+    check(&[Failpoint::HeadLeavesUnserved], || {
+        let (_timer, permits) = permits(2);
+        let [first, second] = [(); 2].map(|()| permits.try_acquire(1).unwrap());
+        let head = permits.acquire(2, MS);
+        let mut next = permits.acquire(1, MS);
+        let returns = thread::spawn(move || drop(first));
+        drop(head);
+        returns.join().unwrap();
+        let permit = ending(&mut next).expect("one is free").unwrap();
+        assert_eq!(permits.taken(), 2);
+        drop((second, permit));
+        assert_idle(&permits);
+    });
+}
+
+/// A guard that is dropped untaken is one permit, not two. No fault fits: the guard's own event
+/// does for the next.
+#[test]
+fn dropped_permit_counts_once() {
+    check(&[], || {
+        let (_timer, permits) = permits(1);
+        let held = permits.try_acquire(1).unwrap();
+        let first = permits.acquire(1, MS);
+        let mut second = permits.acquire(1, MS);
+        let returns = thread::spawn(move || drop(held));
+        drop(first);
+        returns.join().unwrap();
+        let taken = ending(&mut second).expect("it is the only one").unwrap();
+        assert_eq!((permits.taken(), taken.weight()), (1, 1));
+        drop(taken);
+        assert_eq!(permits.free(), 1);
+    });
+}
+
+/// A lease expires as its holder returns it: its permit goes to the next, and to nobody else.
+#[test]
+fn release_against_expiry_of_lease() {
+    check(&[Failpoint::LostLeaseReturns], || {
+        let (timer, permits) = permits(1);
+        let mut lease = permits.lease(1, MS, MS);
+        let lease = ending(&mut lease).expect("it is free").unwrap();
+        let mut second = permits.acquire(1, 2 * MS);
+        let mut third = permits.acquire(1, 2 * MS);
+        let time = thread::spawn(move || {
+            timer.advance(MS);
+            timer
+        });
+        drop(lease);
+        let _timer = time.join().unwrap();
+        let permit = ending(&mut second).expect("it came free").unwrap();
+        assert!(ending(&mut third).is_none(), "it came free once");
+        assert_eq!(permits.taken(), 1);
+        drop(permit);
+        assert!(ending(&mut third).is_some_and(|third| third.is_ok()));
+        assert_idle(&permits);
+    });
+}
+
+/// A lease expires as it is renewed: it is renewed, or the next has it. No fault fits: its entry is
+/// there or gone.
+#[test]
+fn renewal_against_expiry_of_lease() {
+    check(&[], || {
+        let (timer, permits) = permits(1);
+        let mut lease = permits.lease(1, MS, MS);
+        let lease = ending(&mut lease).expect("it is free").unwrap();
+        let mut next = permits.lease(1, MS, 2 * MS);
+        let time = thread::spawn(move || {
+            timer.advance(MS);
+            timer
+        });
+        let renewed = lease.renew(2 * MS);
+        let _timer = time.join().unwrap();
+        assert_eq!(lease.is_lost(), !renewed);
+        match ending(&mut next) {
+            None => assert!(renewed),
+            Some(next) => assert!(!renewed && next.unwrap().fencing() > lease.fencing()),
+        }
+        drop((lease, next));
+        assert_idle(&permits);
+    });
+}
+
+/// A lease is handed over, and renewed by its new holder before its time to live has begun.
+#[test]
+fn hand_over_of_lease_against_its_renewal() {
+    check(&[Failpoint::BeginOverridesRenewal], || {
+        let (timer, permits) = permits(1);
+        let held = permits.try_acquire(1).unwrap();
+        let mut next = permits.lease(1, MS, MS);
+        let returns = thread::spawn(move || drop(held));
+        let mut renewed = false;
+        let mut lease = ending(&mut next);
+        if let Some(Ok(lease)) = &lease {
+            renewed = lease.renew(3 * MS);
+        }
+        returns.join().unwrap();
+        lease = lease.or_else(|| ending(&mut next));
+        let lease = lease.expect("it was handed over").unwrap();
+        timer.advance(2 * MS);
+        assert_eq!(lease.is_lost(), !renewed, "it has its time to live");
+        drop(lease);
+        assert_idle(&permits);
+    });
+}
+
+/// The permits are closed as another request comes: it does not wait for ever.
+#[test]
+fn close_against_acquire() {
+    check(&[Failpoint::ClosedIsJoined], || {
+        let (_timer, permits) = permits(1);
+        let held = permits.try_acquire(1).unwrap();
+        let closing = permits.clone();
+        let closes = thread::spawn(move || closing.close());
+        let mut comes = permits.acquire(1, MS);
+        closes.join().unwrap();
+        let error = ending(&mut comes).expect("nobody serves it").unwrap_err();
+        assert_eq!(
+            error,
+            WaitError::Cancelled(CancelReason::Closed("the permits were closed".into()))
+        );
+        drop(held);
+        assert_idle(&permits);
+    });
+}

@@ -1,0 +1,238 @@
+//! Replica sets: reports against whatever changes the set meanwhile.
+
+use loom::thread;
+use purgatory::{CancelReason, ReplicaError, ReplicaSets, Rule, WaitError, sync::Failpoint};
+use timer_core::ManualTimer;
+
+use super::{MS, check, ending};
+
+const GROUP: u8 = 1;
+const A: u8 = 1;
+const B: u8 = 2;
+const C: u8 = 3;
+
+struct Sets {
+    sets: ReplicaSets<u8, u8>,
+    _timer: ManualTimer,
+}
+
+impl Sets {
+    /// A group in epoch 0.
+    fn new(members: &[(u8, u64)], rule: Rule) -> Self {
+        let _timer = ManualTimer::new();
+        let sets = ReplicaSets::builder("loom").timer(&_timer);
+        let sets: ReplicaSets<u8, u8> = sets.build().unwrap();
+        sets.set(&GROUP, 0, members.iter().copied(), rule).unwrap();
+        Sets { sets, _timer }
+    }
+
+    fn elsewhere<T: 'static>(
+        &self,
+        act: impl FnOnce(&ReplicaSets<u8, u8>) -> T + 'static,
+    ) -> thread::JoinHandle<T> {
+        let sets = self.sets.clone();
+        thread::spawn(move || act(&sets))
+    }
+
+    /// The end of a wait of this epoch; `None` while it goes on.
+    fn wait(&self, epoch: u64, value: u64) -> purgatory::WaitFuture<u64> {
+        self.sets.wait_for_in(&GROUP, epoch, value, MS)
+    }
+}
+
+fn epoch_over(ended: Option<Result<u64, WaitError>>) -> bool {
+    matches!(
+        ended,
+        Some(Err(WaitError::Cancelled(CancelReason::EpochOver { .. })))
+    )
+}
+
+/// A late report of epoch 0 is counted in neither: in epoch 1, member A has to report anew.
+#[test]
+fn late_report_against_a_new_epoch() {
+    check(&[Failpoint::ReportEpochComparedUnlocked], || {
+        let model = Sets::new(&[(A, 0), (B, 0)], Rule::at_least(2));
+        let mut old = model.wait(0, 1);
+        let late = model.elsewhere(|sets| _ = sets.report_in(&GROUP, 0, &A, 1));
+        let next = [(A, 0), (B, 0)];
+        model.sets.set(&GROUP, 1, next, Rule::at_least(2)).unwrap();
+        let mut new = model.wait(1, 1);
+        assert_eq!(model.sets.report(&GROUP, &B, 1), Ok(0));
+        late.join().unwrap();
+        assert!(epoch_over(ending(&mut old)), "acknowledged by A alone");
+        assert_eq!(ending(&mut new), None, "acknowledged by a late report");
+    });
+}
+
+/// The report that acknowledges comes before the new epoch, or is refused.
+#[test]
+fn acknowledging_report_against_a_new_epoch() {
+    check(&[Failpoint::SetChangedInCopy], || {
+        let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
+        let mut old = model.wait(0, 1);
+        let report = model.elsewhere(|sets| sets.report_in(&GROUP, 0, &B, 1));
+        let ended = model.sets.set(&GROUP, 1, [(A, 1), (B, 0)], Rule::all());
+        let reported = report.join().unwrap();
+        match ending(&mut old) {
+            Some(Ok(1)) => assert_eq!((reported, ended), (Ok(1), Ok(0))),
+            ended => {
+                assert!(epoch_over(ended));
+                assert!(matches!(reported, Err(ReplicaError::Refused(_))));
+            }
+        }
+        assert_eq!(model.sets.epoch(&GROUP), Some(1));
+    });
+}
+
+/// A leader's log is lost on purpose. The last report of the old set acknowledges nothing of the new.
+#[test]
+fn report_against_removal_and_a_new_set() {
+    check(&[Failpoint::ReportAdvancesUnlocked], || {
+        let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
+        let report = model.elsewhere(|sets| _ = sets.report_in(&GROUP, 0, &B, 1));
+        model.sets.remove(&GROUP);
+        let next = [(A, 0), (B, 0)];
+        model.sets.set(&GROUP, 1, next, Rule::all()).unwrap();
+        let mut new = model.wait(1, 1);
+        report.join().unwrap();
+        assert_eq!(ending(&mut new), None);
+    });
+}
+
+/// The wait ends once, and nothing of the group stays.
+#[test]
+fn report_against_removal() {
+    check(&[Failpoint::ReportAdvancesUnlocked], || {
+        let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
+        let mut wait = model.wait(0, 1);
+        let report = model.elsewhere(|sets| sets.report(&GROUP, &B, 1));
+        let removed = model.sets.remove(&GROUP);
+        let reported = report.join().unwrap();
+        match ending(&mut wait) {
+            Some(Ok(_)) => assert_eq!((reported, removed), (Ok(1), 0)),
+            Some(Err(_)) => assert_eq!((reported, removed), (Err(ReplicaError::NoGroup), 1)),
+            None => panic!("it goes on"),
+        }
+        let mut later = model.wait(0, 1);
+        assert_eq!(ending(&mut later), None, "a value of no group");
+    });
+}
+
+/// A group is removed while one is made of the same name: there is none, or one that works.
+#[test]
+fn removal_of_no_set_against_a_first_set() {
+    check(&[Failpoint::RemovalCancelsUnlocked], || {
+        let timer = ManualTimer::new();
+        let sets = ReplicaSets::<u8, u8>::builder("loom").timer(&timer);
+        let sets = sets.build().unwrap();
+        let other = sets.clone();
+        let remove = thread::spawn(move || _ = other.remove(&GROUP));
+        sets.set(&GROUP, 1, [(A, 0)], Rule::all()).unwrap();
+        remove.join().unwrap();
+        if sets.epoch(&GROUP).is_some() {
+            let mut wait = sets.wait_for_in(&GROUP, 1, 1, MS);
+            assert_eq!(sets.report_in(&GROUP, 1, &A, 1), Ok(1));
+            assert_eq!(ending(&mut wait), Some(Ok(1)));
+        }
+    });
+}
+
+/// The last report, or the leaving of the member that has not reported, ends the wait.
+#[test]
+fn report_against_leave() {
+    check(&[Failpoint::SetChangedInCopy], || {
+        let model = Sets::new(&[(A, 1), (B, 0), (C, 0)], Rule::all());
+        let mut wait = model.wait(0, 1);
+        let report = model.elsewhere(|sets| sets.report(&GROUP, &B, 1).unwrap());
+        let left = model.sets.leave(&GROUP, &C).unwrap();
+        assert_eq!(report.join().unwrap() + left, 1);
+        assert_eq!(ending(&mut wait), Some(Ok(1)));
+        assert_eq!(model.sets.members(&GROUP), [(A, 1), (B, 1)]);
+    });
+}
+
+/// A member that lacks the record joins before it is acknowledged, and holds it back, or is refused.
+#[test]
+fn report_against_join() {
+    check(&[Failpoint::JoinerNeedsNothing], || {
+        let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
+        // In the epoch it starts at 0: B has what the leader has.
+        model
+            .sets
+            .set(&GROUP, 1, [(A, 0), (B, 0)], Rule::all())
+            .unwrap();
+        model.sets.report(&GROUP, &A, 1).unwrap();
+        let mut wait = model.wait(1, 1);
+        let report = model.elsewhere(|sets| sets.report(&GROUP, &B, 1).unwrap());
+        let joined = model.sets.join(&GROUP, C, 0);
+        let reported = report.join().unwrap();
+        match joined {
+            Ok(0) => {
+                assert_eq!((reported, ending(&mut wait)), (0, None), "without C");
+                assert_eq!(model.sets.report(&GROUP, &C, 1), Ok(1));
+            }
+            refused => {
+                let needed = ReplicaError::Behind {
+                    value: 0,
+                    needed: 1,
+                };
+                assert_eq!((refused, reported), (Err(needed), 1));
+            }
+        }
+        assert_eq!(ending(&mut wait), Some(Ok(1)));
+    });
+}
+
+/// Below the floor: the report and the joiner come in any order, and the last of them ends the wait.
+#[test]
+fn report_against_join_over_the_floor() {
+    check(&[Failpoint::SetChangedInCopy], || {
+        let model = Sets::new(&[(A, 0)], Rule::all().floor(2));
+        let mut wait = model.wait(0, 1);
+        let report = model.elsewhere(|sets| sets.report(&GROUP, &A, 1).unwrap());
+        let joined = model.sets.join(&GROUP, B, 1).unwrap();
+        assert_eq!(report.join().unwrap() + joined, 1);
+        assert_eq!(ending(&mut wait), Some(Ok(1)));
+    });
+}
+
+/// The wait sees the watermark as it parks, or the report finds the wait.
+#[test]
+fn report_against_wait() {
+    check(&[Failpoint::ValueComparedUnlocked], || {
+        let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
+        let report = model.elsewhere(|sets| sets.report(&GROUP, &B, 1).unwrap());
+        let mut wait = model.wait(0, 1);
+        report.join().unwrap();
+        assert_eq!(ending(&mut wait), Some(Ok(1)));
+        assert!(model.sets.waits().is_empty());
+    });
+}
+
+/// The same with a callback, which runs once.
+#[test]
+fn report_against_park() {
+    check(&[Failpoint::ValueComparedUnlocked], || {
+        let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
+        let report = model.elsewhere(|sets| sets.report(&GROUP, &B, 1).unwrap());
+        let calls = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = calls.clone();
+        let then = move |_| _ = counted.fetch_add(1, super::SeqCst);
+        model.sets.park(&GROUP, 1, MS, then).unwrap();
+        report.join().unwrap();
+        assert_eq!(calls.load(super::SeqCst), 1);
+    });
+}
+
+#[test]
+fn report_against_report() {
+    check(&[Failpoint::SetChangedInCopy], || {
+        let model = Sets::new(&[(A, 0), (B, 0)], Rule::all());
+        let mut wait = model.wait(0, 1);
+        let report = model.elsewhere(|sets| sets.report(&GROUP, &A, 1).unwrap());
+        let own = model.sets.report(&GROUP, &B, 1).unwrap();
+        assert_eq!(report.join().unwrap() + own, 1);
+        assert_eq!(ending(&mut wait), Some(Ok(1)));
+        assert_eq!(model.sets.watermark(&GROUP), Some(1));
+    });
+}

@@ -1,0 +1,265 @@
+//! The rules of permits, on plain queues.
+
+use std::collections::VecDeque;
+
+use purgatory::{CancelReason, RefusedReason, WaitError};
+
+/// The requests of one case, by number, with what has become of them.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) key: usize,
+    pub(super) weight: u64,
+    /// The time to live of a lease, in milliseconds.
+    pub(super) lives_ms: Option<u64>,
+    pub(super) state: State,
+}
+
+/// The states of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// In line, until this moment.
+    Waits(u64),
+    /// It has its permits: a lease until this moment. The ordinal counts the leases of its key.
+    Has {
+        until_ms: u64,
+        ordinal: u64,
+    },
+    /// It had a lease.
+    Lost {
+        ordinal: u64,
+    },
+    Failed(WaitError),
+    /// Its future or guard was dropped.
+    Gone,
+}
+
+/// The permits of one key.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    pub(super) taken: u64,
+    /// The numbers of those that wait, in the order they came.
+    pub(super) queue: VecDeque<usize>,
+    leases: u64,
+}
+
+/// Counts of the requests that had to wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) parked: u64,
+    pub(super) completed: u64,
+    pub(super) expired: u64,
+    pub(super) cancelled: u64,
+}
+
+pub(super) struct Reference {
+    pub(super) limit: u64,
+    pub(super) now_ms: u64,
+    pub(super) is_closed: bool,
+    pub(super) lines: Vec<Line>,
+    pub(super) all: Vec<Request>,
+    pub(super) counts: Counts,
+}
+
+impl Reference {
+    pub(super) fn new(keys: usize, limit: u64) -> Self {
+        Reference {
+            limit,
+            now_ms: 0,
+            is_closed: false,
+            lines: std::iter::repeat_with(Line::default).take(keys).collect(),
+            all: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    fn fits(&self, key: usize, weight: u64) -> bool {
+        self.lines[key].taken + weight <= self.limit
+    }
+
+    fn is_too_heavy(&self, weight: u64) -> bool {
+        self.limit > 0 && weight > self.limit
+    }
+
+    pub(super) fn free_at_once(&self, key: usize, weight: u64) -> bool {
+        !self.is_closed && self.lines[key].queue.is_empty() && self.fits(key, weight)
+    }
+
+    /// Hands a request its permits.
+    fn grant(&mut self, number: usize) {
+        let now_ms = self.now_ms;
+        let request = &mut self.all[number];
+        let line = &mut self.lines[request.key];
+        line.taken += request.weight;
+        line.leases += u64::from(request.lives_ms.is_some());
+        request.state = State::Has {
+            until_ms: request.lives_ms.map_or(u64::MAX, |ms| now_ms + ms),
+            ordinal: line.leases,
+        };
+    }
+
+    /// A request comes.
+    pub(super) fn acquire(
+        &mut self,
+        key: usize,
+        weight: u64,
+        lives_ms: Option<u64>,
+        timeout_ms: u64,
+    ) {
+        let limit = self.limit;
+        let state = if self.is_closed {
+            State::Failed(WaitError::Cancelled(CancelReason::Closed(
+                "the permits were closed".into(),
+            )))
+        } else if self.is_too_heavy(weight) {
+            let reason = RefusedReason::TooHeavy { weight, limit };
+            State::Failed(WaitError::Refused(reason))
+        } else if timeout_ms == 0 {
+            State::Failed(WaitError::Expired)
+        } else {
+            State::Waits(self.now_ms + timeout_ms)
+        };
+        let at_once = self.free_at_once(key, weight);
+        let number = self.all.len();
+        self.all.push(Request {
+            key,
+            weight,
+            lives_ms,
+            state,
+        });
+        if at_once && !self.is_too_heavy(weight) {
+            self.grant(number);
+        } else if matches!(self.all[number].state, State::Waits(_)) {
+            self.lines[key].queue.push_back(number);
+            self.counts.parked += 1;
+        }
+    }
+
+    /// The first are served as long as they fit.
+    fn serve(&mut self) {
+        for key in 0..self.lines.len() {
+            while let Some(&first) = self.lines[key].queue.front() {
+                if self.is_closed || !self.fits(key, self.all[first].weight) {
+                    break;
+                }
+                self.lines[key].queue.pop_front();
+                self.counts.completed += 1;
+                self.grant(first);
+            }
+        }
+    }
+
+    fn leave(&mut self, number: usize, state: State) {
+        let request = &mut self.all[number];
+        request.state = state;
+        self.lines[request.key].queue.retain(|of| *of != number);
+    }
+
+    /// Returns the permits of a request that has some.
+    fn give_back(&mut self, number: usize, state: State) {
+        let request = &mut self.all[number];
+        self.lines[request.key].taken -= request.weight;
+        request.state = state;
+    }
+
+    /// Its future or guard is dropped.
+    pub(super) fn drop_one(&mut self, number: usize) {
+        match self.all[number].state {
+            State::Waits(_) => {
+                self.leave(number, State::Gone);
+                self.counts.cancelled += 1;
+            }
+            State::Has { .. } => self.give_back(number, State::Gone),
+            State::Lost { .. } | State::Failed(_) | State::Gone => {
+                self.all[number].state = State::Gone;
+            }
+        }
+        self.serve();
+    }
+
+    /// False if it has ended.
+    pub(super) fn cancel(&mut self, number: usize, error: WaitError) -> bool {
+        let waits = matches!(self.all[number].state, State::Waits(_));
+        if waits {
+            self.leave(number, State::Failed(error));
+            self.counts.cancelled += 1;
+            self.serve();
+        }
+        waits
+    }
+
+    /// All waits end before any is served.
+    pub(super) fn cancel_all(&mut self, error: &WaitError) -> usize {
+        let mut count = 0;
+        for number in 0..self.all.len() {
+            if matches!(self.all[number].state, State::Waits(_)) {
+                self.leave(number, State::Failed(error.clone()));
+                count += 1;
+            }
+        }
+        self.counts.cancelled += count as u64;
+        count
+    }
+
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        self.cancel_all(&WaitError::Cancelled(CancelReason::Closed(
+            "the permits were closed".into(),
+        )));
+    }
+
+    /// A new deadline of a wait; false if it has ended.
+    pub(super) fn reschedule(&mut self, number: usize, ms: u64) -> bool {
+        match &mut self.all[number].state {
+            State::Waits(deadline_ms) => {
+                *deadline_ms = self.now_ms + ms;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// False if the lease is lost.
+    pub(super) fn renew(&mut self, number: usize, ms: u64) -> bool {
+        match &mut self.all[number].state {
+            State::Has { until_ms, .. } => {
+                *until_ms = self.now_ms + ms;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn resize(&mut self, limit: u64) {
+        let may_refuse = self.limit == 0 || limit < self.limit;
+        self.limit = limit;
+        for number in 0..self.all.len() {
+            let request = &self.all[number];
+            let weight = request.weight;
+            let waits = matches!(request.state, State::Waits(_));
+            if may_refuse && waits && self.is_too_heavy(weight) {
+                let reason = RefusedReason::TooHeavy { weight, limit };
+                self.leave(number, State::Failed(WaitError::Refused(reason)));
+                self.counts.cancelled += 1;
+            }
+        }
+        self.serve();
+    }
+
+    /// A millisecond passes. What is due ends before anything is served.
+    pub(super) fn pass(&mut self) {
+        self.now_ms += 1;
+        for number in 0..self.all.len() {
+            match self.all[number].state {
+                State::Waits(deadline_ms) if deadline_ms <= self.now_ms => {
+                    self.leave(number, State::Failed(WaitError::Expired));
+                    self.counts.expired += 1;
+                }
+                State::Has { until_ms, ordinal } if until_ms <= self.now_ms => {
+                    self.give_back(number, State::Lost { ordinal });
+                }
+                _ => {}
+            }
+        }
+        self.serve();
+    }
+}

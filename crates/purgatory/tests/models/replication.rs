@@ -1,0 +1,206 @@
+//! Two replication protocols over a network that loses, repeats and delays messages, with five nodes
+//! that crash and are cut off. Each leader acknowledges produces by a real `ReplicaSets`. After each
+//! step, an acknowledged record is where the protocol promises it: in the log of each member of the
+//! set of its time, and of each later leader.
+//!
+//! Then the same with a mistake in the use of the protocol, or of the API: each loses an acknowledged
+//! record, and the test says after how many steps.
+//!
+//! `TEST_EFFORT` sets the number of steps: 5000 of each protocol without it, a million in CI.
+//! `MODEL_SEED` changes them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says what it found"
+)]
+
+mod kafka;
+mod leader;
+mod raft;
+
+use std::collections::VecDeque;
+
+use fastrand::Rng;
+
+use crate::effort::{effort, number};
+
+/// Without `TEST_EFFORT`.
+const STEPS: u64 = 5_000;
+const STEPS_A_CASE: u64 = 1_000;
+
+/// The steps within which a mistake has to lose a record.
+const STEPS_TO_LOSS: u64 = 1_000_000;
+
+const NODES: usize = 5;
+
+type Node = usize;
+
+/// A record in a log: the epoch, or term, in which it was appended, and a number of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    epoch: u64,
+    id: u64,
+}
+
+type Log = Vec<Entry>;
+
+/// An acknowledged record: the one before this end of the log.
+#[derive(Clone, Copy, Debug)]
+struct Acked {
+    entry: Entry,
+    end: usize,
+    /// The epoch of the leader that acknowledged it.
+    by: u64,
+}
+
+impl Acked {
+    fn is_in(&self, log: &[Entry]) -> bool {
+        log.get(self.end - 1) == Some(&self.entry)
+    }
+}
+
+/// The messages under way, and the nodes that none reaches.
+struct Network<M> {
+    under_way: VecDeque<(Node, M)>,
+    /// These come when all has changed.
+    late: Vec<(Node, M)>,
+    is_cut: [bool; NODES],
+}
+
+impl<M: Clone> Network<M> {
+    const MAX: usize = 20;
+    const LATE_MAX: usize = 20;
+
+    fn new() -> Self {
+        Network {
+            under_way: VecDeque::new(),
+            late: Vec::new(),
+            is_cut: [false; NODES],
+        }
+    }
+
+    /// Sends a message, which may be lost, come out of turn, or come late, and then once more.
+    fn send(&mut self, random: &mut Rng, from: Option<Node>, to: Node, message: M) {
+        let is_cut = self.is_cut[to] || from.is_some_and(|from| self.is_cut[from]);
+        if is_cut || random.u8(..16) == 0 {
+            return;
+        }
+        if random.u8(..8) == 0 {
+            if self.late.len() == Self::LATE_MAX {
+                self.late.swap_remove(random.usize(..Self::LATE_MAX));
+            }
+            self.late.push((to, message.clone()));
+        }
+        if random.u8(..16) > 0 {
+            self.under_way.push_back((to, message));
+            self.under_way.truncate(Self::MAX);
+        }
+    }
+
+    fn deliver(&mut self, random: &mut Rng) -> Option<(Node, M)> {
+        if !self.late.is_empty() && random.u8(..16) == 0 {
+            return Some(self.late.swap_remove(random.usize(..self.late.len())));
+        }
+        let among = self.under_way.len().min(4);
+        if among == 0 {
+            return None;
+        }
+        self.under_way.remove(random.usize(..among))
+    }
+
+    /// Cuts a node off, or heals the network. What is under way may still come.
+    fn cut_or_heal(&mut self, random: &mut Rng) {
+        if random.u8(..3) > 0 {
+            self.is_cut = [false; NODES];
+        } else {
+            let node = random.usize(..NODES);
+            self.is_cut[node] = true;
+        }
+    }
+}
+
+/// A protocol under test.
+trait Protocol {
+    /// The mistakes that can be planted.
+    type Mistake: Copy + std::fmt::Debug;
+
+    fn new(seed: u64, mistake: Option<Self::Mistake>) -> Self;
+
+    fn step(&mut self);
+
+    /// What was acknowledged and is lost now.
+    fn lost(&self) -> Option<String>;
+
+    /// The number of records that were acknowledged.
+    fn acked(&self) -> usize;
+}
+
+/// Makes steps of cases until a record is lost. Returns the steps, and what was lost.
+fn steps_to_loss<P: Protocol>(
+    mistake: Option<P::Mistake>,
+    first_seed: u64,
+    steps_max: u64,
+) -> (u64, Option<String>, usize) {
+    let mut steps = 0;
+    let mut acked = 0;
+    let mut seed = first_seed;
+    while steps < steps_max {
+        let mut protocol = P::new(seed, mistake);
+        for _ in 0..STEPS_A_CASE {
+            protocol.step();
+            steps += 1;
+            if let Some(lost) = protocol.lost() {
+                return (steps, Some(format!("MODEL_SEED={seed}: {lost}")), acked);
+            }
+        }
+        acked += protocol.acked();
+        seed += 1;
+    }
+    (steps, None, acked)
+}
+
+/// Loses nothing, and acknowledges enough for that to say something.
+fn holds<P: Protocol>(name: &str) {
+    let seed = number("MODEL_SEED").unwrap_or(0);
+    let (steps, lost, acked) = steps_to_loss::<P>(None, seed, effort(STEPS));
+    assert_eq!(lost, None, "after {steps} steps of {name}");
+    assert!(acked as u64 > steps / 100, "only {acked} in {steps} steps");
+    println!("{name}: {acked} records acknowledged in {steps} steps, none lost");
+}
+
+/// Loses a record by each mistake.
+fn mistakes_lose<P: Protocol>(mistakes: &[P::Mistake]) {
+    for &mistake in mistakes {
+        let (steps, lost, _) = steps_to_loss::<P>(Some(mistake), 0, STEPS_TO_LOSS);
+        let lost = lost.unwrap_or_else(|| panic!("{mistake:?} lost nothing in {steps} steps"));
+        println!("{mistake:?}, after {steps} steps: {lost}");
+    }
+}
+
+#[test]
+fn in_sync_replicas_have_what_is_acknowledged() {
+    holds::<kafka::Cluster>("in-sync replicas");
+}
+
+#[test]
+fn mistakes_with_in_sync_replicas_lose_records() {
+    use kafka::Mistake::*;
+    mistakes_lose::<kafka::Cluster>(&[
+        JoinerBelowWatermark,
+        ReportsOfNoEpoch,
+        WaitForEachReplica,
+        LeavesAlone,
+        JoinsAfterController,
+    ]);
+}
+
+#[test]
+fn later_raft_leaders_have_what_is_acknowledged() {
+    holds::<raft::Cluster>("raft");
+}
+
+#[test]
+fn mistakes_with_raft_lose_records() {
+    use raft::Mistake::*;
+    mistakes_lose::<raft::Cluster>(&[CountsEarlierTerms, ReportsOfNoEpoch, TooFew]);
+}

@@ -1,0 +1,413 @@
+//! Raft: a leader is elected by a majority, of which each votes once in a term, and for no log that
+//! lacks what it has. A record is acknowledged once a majority has it, with one of the leader's own
+//! term behind it or being it.
+
+use std::collections::BTreeSet;
+
+use fastrand::Rng;
+use purgatory::Rule;
+
+use super::{
+    Acked, Entry, Log, NODES, Network, Node, Protocol,
+    leader::{Acks, Leader},
+};
+
+/// A mistake of the leader's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mistake {
+    /// It acknowledges records of earlier terms once a majority has them: each of its terms begins as
+    /// epoch 0 of a new set.
+    CountsEarlierTerms,
+    /// It counts replies of earlier terms.
+    ReportsOfNoEpoch,
+    /// It acknowledges what two of the five have.
+    TooFew,
+}
+
+#[derive(Clone, Debug)]
+enum Message {
+    Elect {
+        term: u64,
+        from: Node,
+        last: (u64, usize),
+    },
+    Vote {
+        term: u64,
+        from: Node,
+    },
+    Append {
+        term: u64,
+        from: Node,
+        end: usize,
+        last: u64,
+        entries: Log,
+    },
+    /// The end up to which the follower's log is the leader's; `None` if it is another one.
+    Appended {
+        term: u64,
+        from: Node,
+        end: Option<usize>,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Down,
+    Follower,
+    Candidate,
+    Leader,
+}
+
+/// The log, the term and the vote are on disk.
+struct Server {
+    log: Log,
+    term: u64,
+    vote: Option<Node>,
+    role: Role,
+    votes: BTreeSet<Node>,
+    /// The end from which each follower is sent records.
+    next: [usize; NODES],
+    leader: Leader,
+}
+
+impl Server {
+    /// The term of the record before this end.
+    fn term_before(&self, end: usize) -> u64 {
+        match end.checked_sub(1) {
+            Some(at) => self.log[at].epoch,
+            None => 0,
+        }
+    }
+
+    fn last(&self) -> (u64, usize) {
+        (self.term_before(self.log.len()), self.log.len())
+    }
+
+    /// Follows in a term that is not over.
+    fn see(&mut self, term: u64) -> bool {
+        if term > self.term {
+            self.term = term;
+            self.vote = None;
+            self.role = Role::Follower;
+        }
+        term == self.term
+    }
+}
+
+pub(super) struct Cluster {
+    servers: Vec<Server>,
+    network: Network<Message>,
+    acked: Vec<Acked>,
+    lost_at_once: Option<String>,
+    /// How often there is trouble: of 960 steps and these.
+    unrest: u16,
+    /// How often records are produced, of 8.
+    eager: u8,
+    next_id: u64,
+    random: Rng,
+    mistake: Option<Mistake>,
+}
+
+impl Protocol for Cluster {
+    type Mistake = Mistake;
+
+    fn new(seed: u64, mistake: Option<Mistake>) -> Self {
+        let server = |_| Server {
+            log: Vec::new(),
+            term: 0,
+            vote: None,
+            role: Role::Follower,
+            votes: BTreeSet::new(),
+            next: [0; NODES],
+            leader: Leader::new(false),
+        };
+        let mut random = Rng::with_seed(seed);
+        Cluster {
+            unrest: [4, 16, 64, 200][random.usize(..4)],
+            eager: [1, 8][random.usize(..2)],
+            servers: (0..NODES).map(server).collect(),
+            network: Network::new(),
+            acked: Vec::new(),
+            lost_at_once: None,
+            next_id: 0,
+            random,
+            mistake,
+        }
+    }
+
+    fn step(&mut self) {
+        let node = self.random.usize(..NODES);
+        match self.random.u16(..960 + self.unrest) {
+            0..80 if self.random.u8(..8) < self.eager => self.produce(node),
+            0..80 => {}
+            80..360 => self.append(node),
+            360..920 => self.deliver(),
+            920..940 => self.restart(node),
+            940..960 if !self.has_leader() => self.stand(node),
+            940..960 => {}
+            trouble => match trouble % 4 {
+                0 | 1 => self.stand(node),
+                2 => self.crash(node),
+                _ => self.network.cut_or_heal(&mut self.random),
+            },
+        }
+        for node in 0..NODES {
+            for acked in self.servers[node].leader.acknowledged() {
+                self.acknowledge(acked);
+            }
+        }
+    }
+
+    fn lost(&self) -> Option<String> {
+        for acked in &self.acked {
+            for (node, server) in self.servers.iter().enumerate() {
+                let is_later = server.role == Role::Leader && server.term > acked.by;
+                if is_later && !acked.is_in(&server.log) {
+                    let term = server.term;
+                    return Some(format!(
+                        "{acked:?} is not in the log of {node}, the leader of term {term}"
+                    ));
+                }
+            }
+        }
+        self.lost_at_once.clone()
+    }
+
+    fn acked(&self) -> usize {
+        self.acked.len()
+    }
+}
+
+impl Cluster {
+    /// A majority has it, as it is acknowledged.
+    fn acknowledge(&mut self, acked: Acked) {
+        let has_it = |server: &&Server| acked.is_in(&server.log);
+        let count = self.servers.iter().filter(has_it).count();
+        if count <= NODES / 2 && self.mistake.is_none() {
+            self.lost_at_once = Some(format!("{acked:?} is in {count} logs"));
+        }
+        self.acked.push(acked);
+    }
+
+    fn rule(&self) -> Rule {
+        match self.mistake {
+            Some(Mistake::TooFew) => Rule::at_least(2),
+            _ => Rule::majority(),
+        }
+    }
+
+    /// The epoch of the set of a term.
+    fn epoch(&self, term: u64) -> u64 {
+        match self.mistake {
+            Some(Mistake::CountsEarlierTerms) => 0,
+            _ => term,
+        }
+    }
+
+    /// A server that takes itself for the leader, if there is one; there may be two.
+    fn leader_or(&mut self, node: Node) -> Node {
+        let leads = |node: &Node| self.servers[*node].role == Role::Leader;
+        let leaders: Vec<Node> = (0..NODES).filter(leads).collect();
+        if leaders.is_empty() {
+            return node;
+        }
+        leaders[self.random.usize(..leaders.len())]
+    }
+
+    /// True if a server leads that others hear.
+    fn has_leader(&self) -> bool {
+        let leads = |node: Node| self.servers[node].role == Role::Leader;
+        (0..NODES).any(|node| leads(node) && !self.network.is_cut[node])
+    }
+
+    fn produce(&mut self, node: Node) {
+        let node = self.leader_or(node);
+        let server = &mut self.servers[node];
+        if server.role != Role::Leader {
+            return;
+        }
+        self.next_id += 1;
+        let term = server.term;
+        let id = self.next_id;
+        let entry = Entry { epoch: term, id };
+        server.log.push(entry);
+        let end = server.log.len();
+        let epoch = self.epoch(term);
+        let leader = &mut self.servers[node].leader;
+        leader.wait_for(epoch, entry, end, term);
+        leader.report(Some(epoch), node, end as u64);
+    }
+
+    /// A server stands for election.
+    fn stand(&mut self, node: Node) {
+        let server = &mut self.servers[node];
+        if server.role == Role::Down || server.role == Role::Leader {
+            return;
+        }
+        server.term += 1;
+        server.vote = Some(node);
+        server.role = Role::Candidate;
+        server.votes = BTreeSet::from([node]);
+        let elect = Message::Elect {
+            term: server.term,
+            from: node,
+            last: server.last(),
+        };
+        for other in 0..NODES {
+            if other != node {
+                let elect = elect.clone();
+                self.network
+                    .send(&mut self.random, Some(node), other, elect);
+            }
+        }
+    }
+
+    /// A leader sends a follower what it may lack: some records, or none.
+    fn append(&mut self, node: Node) {
+        let to = self.random.usize(..NODES);
+        let node = self.leader_or(node);
+        let server = &self.servers[node];
+        if server.role != Role::Leader || to == node {
+            return;
+        }
+        let end = server.next[to].min(server.log.len());
+        let count = self.random.usize(..5);
+        let append = Message::Append {
+            term: server.term,
+            from: node,
+            end,
+            last: server.term_before(end),
+            entries: server.log[end..].iter().copied().take(count).collect(),
+        };
+        self.network.send(&mut self.random, Some(node), to, append);
+    }
+
+    fn deliver(&mut self) {
+        let Some((to, message)) = self.network.deliver(&mut self.random) else {
+            return;
+        };
+        if self.servers[to].role == Role::Down {
+            return;
+        }
+        match message {
+            Message::Elect { term, from, last } => self.asked_to_vote(to, term, from, last),
+            Message::Vote { term, from } => self.voted(to, term, from),
+            Message::Append {
+                term,
+                from,
+                end,
+                last,
+                entries,
+            } => self.appends(to, term, from, (end, last, &entries)),
+            Message::Appended { term, from, end } => self.appended(to, term, from, end),
+        }
+    }
+
+    fn asked_to_vote(&mut self, node: Node, term: u64, from: Node, last: (u64, usize)) {
+        let server = &mut self.servers[node];
+        let is_free = server.see(term) && server.vote.is_none_or(|vote| vote == from);
+        if is_free && last >= server.last() {
+            server.vote = Some(from);
+            let vote = Message::Vote { term, from: node };
+            self.network.send(&mut self.random, Some(node), from, vote);
+        }
+    }
+
+    fn voted(&mut self, node: Node, term: u64, from: Node) {
+        let server = &mut self.servers[node];
+        if !server.see(term) || server.role != Role::Candidate {
+            return;
+        }
+        server.votes.insert(from);
+        if server.votes.len() > NODES / 2 {
+            self.lead(node, term);
+        }
+    }
+
+    /// A server is elected. Its clients ask for the records of earlier terms, too.
+    fn lead(&mut self, node: Node, term: u64) {
+        let epoch = self.epoch(term);
+        let rule = self.rule();
+        let server = &mut self.servers[node];
+        server.role = Role::Leader;
+        server.next = [server.log.len(); NODES];
+        let mut members = Vec::new();
+        for member in 0..NODES {
+            let end = if member == node { server.log.len() } else { 0 };
+            members.push((member, end as u64));
+        }
+        if let (0, Acks::Sets(sets)) = (epoch, &server.leader.acks) {
+            sets.remove(&());
+        }
+        server.leader.begin(epoch, &members, rule);
+        for (at, &entry) in server.log.iter().enumerate() {
+            server.leader.wait_for(epoch, entry, at + 1, term);
+        }
+    }
+
+    fn appends(
+        &mut self,
+        node: Node,
+        term: u64,
+        from: Node,
+        (end, last, entries): (usize, u64, &[Entry]),
+    ) {
+        // 1. A leader of this term, whose log this one continues.
+        let server = &mut self.servers[node];
+        if !server.see(term) {
+            return;
+        }
+        server.role = Role::Follower;
+        let mut matched = None;
+        if end <= server.log.len() && server.term_before(end) == last {
+            // 2. What differs goes. A message that comes late takes nothing back.
+            for (at, &entry) in (end..).zip(entries) {
+                if server.log.get(at) != Some(&entry) {
+                    server.log.truncate(at);
+                    server.log.push(entry);
+                }
+            }
+            matched = Some(end + entries.len());
+        }
+        let appended = Message::Appended {
+            term,
+            from: node,
+            end: matched,
+        };
+        self.network
+            .send(&mut self.random, Some(node), from, appended);
+    }
+
+    fn appended(&mut self, node: Node, term: u64, from: Node, end: Option<usize>) {
+        let epoch = self.epoch(term);
+        let counts_all = self.mistake == Some(Mistake::ReportsOfNoEpoch);
+        let server = &mut self.servers[node];
+        let is_present = server.see(term);
+        if server.role != Role::Leader {
+            return;
+        }
+        match end {
+            Some(end) if is_present => {
+                server.next[from] = end;
+                server.leader.report(Some(epoch), from, end as u64);
+            }
+            Some(end) if counts_all => server.leader.report(None, from, end as u64),
+            None if is_present => server.next[from] = server.next[from].saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    /// The waits go with the memory.
+    fn crash(&mut self, node: Node) {
+        let server = &mut self.servers[node];
+        server.role = Role::Down;
+        server.leader = Leader::new(false);
+    }
+
+    fn restart(&mut self, node: Node) {
+        let server = &mut self.servers[node];
+        if server.role == Role::Down {
+            server.role = Role::Follower;
+        }
+    }
+}

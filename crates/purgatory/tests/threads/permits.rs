@@ -1,0 +1,200 @@
+//! Permits, on real threads: each hand-over goes to the request that came first, and no fencing
+//! number comes twice. `TEST_EFFORT` sets the number of hand-overs.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+};
+
+use purgatory::{Permit, Permits};
+use timer_core::ManualTimer;
+
+use crate::{
+    effort::effort,
+    support::{MINUTE, MS, assert_no_waits, race},
+};
+
+const THREADS: usize = 8;
+/// Without `TEST_EFFORT`.
+const HAND_OVERS: u64 = 300_000;
+
+/// The moments of each thread's request, by one counter. 0: it does not wait.
+#[derive(Default)]
+struct Line {
+    clock: AtomicU64,
+    waits_since: [AtomicU64; THREADS],
+    overtakings: AtomicUsize,
+    served: AtomicU64,
+}
+
+impl Line {
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, SeqCst) + 1
+    }
+
+    /// This thread has the only permit, by a call that began at `began`. Each request that was in
+    /// line by then, and still is, was overtaken.
+    fn serve(&self, thread: usize, began: u64) {
+        self.served.fetch_add(1, SeqCst);
+        self.waits_since[thread].store(0, SeqCst); // before the next has the permit
+        for since in &self.waits_since {
+            if (1..began).contains(&since.load(SeqCst)) {
+                self.overtakings.fetch_add(1, SeqCst);
+            }
+        }
+    }
+
+    /// Takes the permit, in turn.
+    fn acquire(&self, permits: &Permits, thread: usize) -> Permit {
+        let began = self.now();
+        let wait = permits.acquire(1, MINUTE);
+        self.waits_since[thread].store(self.now(), SeqCst);
+        let permit = wait.wait_blocking().unwrap();
+        self.serve(thread, began);
+        permit
+    }
+}
+
+/// Threads hand one permit over; each fourth time one tries to take it out of turn.
+#[test]
+fn nobody_is_overtaken() {
+    let hand_overs = effort(HAND_OVERS);
+    let permits = Permits::new("permits", 1).unwrap();
+    let line = Line::default();
+    race(THREADS as u64, |thread| {
+        let mut round = 0;
+        while line.served.load(SeqCst) < hand_overs {
+            round += 1;
+            if round % 4 == 0 {
+                let began = line.now();
+                let permit = permits.try_acquire(1);
+                if permit.is_some() {
+                    line.serve(thread as usize, began);
+                }
+            }
+            drop(line.acquire(&permits, thread as usize));
+        }
+    });
+    assert_eq!(line.overtakings.load(SeqCst), 0);
+    assert_eq!(permits.free(), 1);
+    assert_no_waits(&permits.waits());
+    println!("{hand_overs} hand-overs");
+}
+
+/// One of 16 takes the permit again as soon as it has returned it. Each request is served once all
+/// that were ahead of it have been, so within one round.
+#[test]
+fn each_of_many_is_served_within_one_round() {
+    const MANY: u64 = 16;
+    let rounds = effort(HAND_OVERS) / 20 / MANY;
+    let permits = Permits::new("permits", 1).unwrap();
+    let served = AtomicU64::new(0);
+    let others = AtomicU64::new(MANY - 1);
+    race(MANY, |number| {
+        let is_greedy = number == 0;
+        let mut round = 0;
+        while if is_greedy {
+            others.load(SeqCst) > 0
+        } else {
+            round < rounds
+        } {
+            round += 1;
+            let wait = permits.acquire(1, MINUTE);
+            let before = served.load(SeqCst);
+            let permit = wait.wait_blocking().unwrap();
+            let now = served.fetch_add(1, SeqCst);
+            assert!(now - before < MANY, "{} were served before", now - before);
+            drop(permit);
+            if !is_greedy {
+                thread::yield_now();
+            }
+        }
+        if !is_greedy {
+            others.fetch_sub(1, SeqCst);
+        }
+    });
+    assert_no_waits(&permits.waits());
+}
+
+/// Some requests are dropped or expire: the limit holds, and nothing is lost.
+#[test]
+fn permits_of_all_sizes_come_back() {
+    const LIMIT: u64 = 4;
+    let rounds = effort(HAND_OVERS) / 15 / THREADS as u64 / 4;
+    let permits = Permits::new("permits", LIMIT).unwrap();
+    let out = AtomicU64::new(0);
+    race(THREADS as u64, |thread| {
+        let mut random = fastrand::Rng::with_seed(thread);
+        for _ in 0..rounds {
+            let weight = random.u64(1..=LIMIT);
+            let timeout = [MINUTE, random.u32(..50) * MINUTE / 60_000_000];
+            let wait = permits.acquire(weight, timeout[random.usize(..2)]);
+            if random.u8(..4) == 0 {
+                continue; // dropped, waiting or served
+            }
+            let Ok(permit) = wait.wait_blocking() else {
+                continue;
+            };
+            assert!(out.fetch_add(weight, SeqCst) + weight <= LIMIT);
+            out.fetch_sub(weight, SeqCst);
+            drop(permit);
+        }
+    });
+    assert_eq!(permits.free(), LIMIT);
+    assert_no_waits(&permits.waits());
+}
+
+/// Leases expire as they are returned, renewed and asked for.
+#[test]
+fn fencing_numbers_never_repeat() {
+    const KEYS: usize = 2;
+    let expiries = effort(HAND_OVERS) / 3;
+    let timer = ManualTimer::new();
+    let keys = Permits::keyed_builder("keys").timer(&timer).build();
+    let keys: Permits<usize> = keys.unwrap();
+    let lost = AtomicU64::new(0);
+    let is_over = AtomicBool::new(false);
+    let numbers = [(); KEYS].map(|()| Mutex::new(Vec::new()));
+    let working = AtomicUsize::new(4);
+    race(5, |thread| {
+        // One lets time pass.
+        if thread == 4 {
+            while working.load(SeqCst) > 0 {
+                timer.advance(MS);
+                thread::yield_now();
+            }
+            return;
+        }
+        // The others lease; half of the holders stall.
+        let mut random = fastrand::Rng::with_seed(thread);
+        while !is_over.load(SeqCst) {
+            let key = random.usize(..KEYS);
+            let Ok(lease) = keys.lease_for(&key, 1, MS, MINUTE).wait_blocking() else {
+                continue;
+            };
+            numbers[key].lock().unwrap().push(lease.fencing());
+            if random.bool() {
+                while random.u8(..8) > 0 && lease.renew(MS) {}
+                while !lease.is_lost() {
+                    thread::yield_now();
+                }
+            }
+            let total = lost.fetch_add(u64::from(lease.is_lost()), SeqCst);
+            is_over.fetch_or(total >= expiries, SeqCst);
+        }
+        working.fetch_sub(1, SeqCst);
+    });
+    for (key, numbers) in numbers.into_iter().enumerate() {
+        let mut numbers = numbers.into_inner().unwrap();
+        let count = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), count, "a number came twice");
+        assert_eq!(keys.taken_for(&key), 0);
+    }
+    assert_no_waits(&keys.waits());
+    println!("{} leases were lost", lost.into_inner());
+}

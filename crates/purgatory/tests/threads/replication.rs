@@ -1,0 +1,251 @@
+//! Acknowledgements on real threads, while the set moves: none may come from a value that was taken
+//! back, from the next epoch, or without a member that had joined. `TEST_EFFORT` sets the number of
+//! rounds of each race: 3000 without it.
+
+use std::{
+    sync::{
+        Barrier, Mutex,
+        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::SeqCst},
+    },
+    task::Poll,
+};
+
+use purgatory::{ReplicaSets, Rule, WaitError, WaitFuture};
+use timer_core::ManualTimer;
+
+use crate::{
+    effort::effort,
+    support::{NEVER, poll, race},
+};
+
+/// Without `TEST_EFFORT`.
+const ROUNDS: u64 = 3_000;
+const LOG: u8 = 0;
+const A: u8 = 1;
+const B: u8 = 2;
+const C: u8 = 3;
+
+type Sets = ReplicaSets<u8, u8>;
+
+fn sets() -> (ManualTimer, Sets) {
+    let timer = ManualTimer::new();
+    let sets = ReplicaSets::builder("test").timer(&timer).build().unwrap();
+    (timer, sets)
+}
+
+fn is_acknowledged(wait: &mut WaitFuture<u64>) -> bool {
+    match poll(wait) {
+        Poll::Ready(ended) => ended.is_ok(),
+        Poll::Pending => false,
+    }
+}
+
+/// Runs rounds of two threads that meet before each: `first` on one, `second` on the other. Each
+/// round is an epoch of its own, which `begin` begins; `end` judges it on one thread.
+fn rounds<T: Send>(
+    begin: impl Fn(u64) -> T + Sync,
+    first: impl Fn(u64) + Sync,
+    second: impl Fn(u64) + Sync,
+    end: impl Fn(u64, T) + Sync,
+) {
+    let meet = Barrier::new(2);
+    race(2, |thread| {
+        for round in 1..=effort(ROUNDS) {
+            let mut begun = None;
+            if thread == 0 {
+                begun = Some(begin(round));
+            }
+            meet.wait();
+            if thread == 0 {
+                first(round);
+            } else {
+                second(round);
+            }
+            meet.wait();
+            if let Some(begun) = begun {
+                end(round, begun);
+            }
+        }
+    });
+}
+
+/// A has a value and loses it, time and again. B's report after that, and a wait that is parked meanwhile, see one
+/// member of two.
+fn values_are_taken_back(sets: &Sets, false_acks: &AtomicUsize, acks: &AtomicUsize) {
+    let is_back = AtomicBool::new(false);
+    let b_came_late = AtomicBool::new(false);
+    let parked = Mutex::new(None);
+    rounds(
+        |round| {
+            is_back.store(false, SeqCst);
+            sets.set(&LOG, round, [(A, 0), (B, 0)], Rule::at_least(2))
+                .unwrap();
+        },
+        |round| {
+            for _ in 0..round % 8 {
+                _ = sets.report_in(&LOG, round, &A, 1);
+                _ = sets.report_in(&LOG, round, &A, 0);
+            }
+            is_back.store(true, SeqCst);
+        },
+        |round| {
+            *parked.lock().unwrap() = Some(sets.wait_for_in(&LOG, round, 1, NEVER));
+            b_came_late.store(is_back.load(SeqCst), SeqCst);
+            sets.report_in(&LOG, round, &B, 1).unwrap();
+        },
+        |_, ()| {
+            let wait = parked.lock().unwrap().take();
+            if wait.is_some_and(|mut wait| is_acknowledged(&mut wait)) {
+                acks.fetch_add(1, SeqCst);
+                if b_came_late.load(SeqCst) {
+                    false_acks.fetch_add(1, SeqCst);
+                }
+            }
+            sets.remove(&LOG);
+        },
+    );
+}
+
+/// A wait is parked while the next epoch begins and is reported in. It is of the first, whatever
+/// comes first.
+fn epochs_change(sets: &Sets, false_acks: &AtomicUsize, over: &AtomicUsize) {
+    rounds(
+        |round| {
+            let epoch = 2 * round;
+            sets.set(&LOG, epoch, [(A, 0), (B, 0)], Rule::all())
+                .unwrap();
+        },
+        |round| {
+            let mut wait = sets.wait_for_in(&LOG, 2 * round, 1, NEVER);
+            _ = sets.report_in(&LOG, 2 * round, &A, 1); // and B never
+            match poll(&mut wait) {
+                Poll::Ready(Ok(_)) => _ = false_acks.fetch_add(1, SeqCst),
+                Poll::Ready(Err(_)) => _ = over.fetch_add(1, SeqCst),
+                Poll::Pending => {
+                    let ended = wait.wait_blocking(); // the next epoch is on its way
+                    if matches!(ended, Ok(_) | Err(WaitError::Expired)) {
+                        false_acks.fetch_add(1, SeqCst);
+                    }
+                }
+            }
+        },
+        |round| {
+            let next = 2 * round + 1;
+            sets.set(&LOG, next, [(A, 1), (B, 0)], Rule::all()).unwrap();
+            sets.report_in(&LOG, next, &B, 1).unwrap();
+        },
+        |_, ()| {
+            sets.remove(&LOG);
+        },
+    );
+}
+
+/// C joins, or takes the place of B, while the others report. Once C is in, nothing is acknowledged
+/// without it.
+fn sets_grow(sets: &Sets, false_acks: &AtomicUsize, joins: &AtomicUsize) {
+    let is_in = AtomicBool::new(false);
+    rounds(
+        |round| {
+            is_in.store(false, SeqCst);
+            sets.set(&LOG, round, [(A, 0), (B, 0)], Rule::all())
+                .unwrap();
+            sets.report(&LOG, &A, 1).unwrap();
+            sets.wait_for_in(&LOG, round, 1, NEVER)
+        },
+        |round| {
+            // The member that is replaced is none.
+            _ = sets.report_in(&LOG, round, &B, 1);
+        },
+        |round| {
+            let joined = if round % 2 == 0 {
+                sets.join(&LOG, C, 0)
+            } else {
+                sets.replace(&LOG, &B, C, 0)
+            };
+            is_in.store(joined.is_ok(), SeqCst);
+        },
+        |_, mut wait| {
+            let is_acked = is_acknowledged(&mut wait);
+            if is_in.load(SeqCst) {
+                joins.fetch_add(1, SeqCst);
+            }
+            if is_acked == is_in.load(SeqCst) {
+                false_acks.fetch_add(1, SeqCst);
+            }
+            sets.remove(&LOG);
+        },
+    );
+}
+
+#[test]
+fn taken_back_values_acknowledge_nothing() {
+    let (_timer, sets) = sets();
+    let false_acks = AtomicUsize::new(0);
+    let acks = AtomicUsize::new(0);
+    values_are_taken_back(&sets, &false_acks, &acks);
+    let acks = acks.into_inner();
+    println!("{acks} of {} acknowledged", effort(ROUNDS));
+    assert!(acks > 0, "the threads did not meet");
+    assert_eq!(false_acks.into_inner(), 0);
+    assert!(sets.waits().is_empty());
+}
+
+#[test]
+fn next_epoch_acknowledges_nothing_of_the_last() {
+    let (_timer, sets) = sets();
+    let false_acks = AtomicUsize::new(0);
+    let over = AtomicUsize::new(0);
+    epochs_change(&sets, &false_acks, &over);
+    println!("{} of {} over at once", over.into_inner(), effort(ROUNDS));
+    assert_eq!(false_acks.into_inner(), 0);
+    assert!(sets.waits().is_empty());
+}
+
+#[test]
+fn growing_sets_acknowledge_nothing_without_a_member() {
+    let (_timer, sets) = sets();
+    let false_acks = AtomicUsize::new(0);
+    let joins = AtomicUsize::new(0);
+    sets_grow(&sets, &false_acks, &joins);
+    println!("{} of {} joined", joins.into_inner(), effort(ROUNDS));
+    assert_eq!(false_acks.into_inner(), 0);
+    assert!(sets.waits().is_empty());
+}
+
+/// All memory is counted, thread by thread; what one frees for another cancels out in the sum.
+#[test]
+fn memory_of_sets_is_back_where_it_started() {
+    let bytes = AtomicI64::new(0);
+    let all = AtomicI64::new(0);
+    let counted = |work: &mut dyn FnMut()| {
+        let info = allocation_counter::measure(work);
+        bytes.fetch_add(info.bytes_current, SeqCst);
+        all.fetch_add(info.bytes_total as i64, SeqCst);
+    };
+    counted(&mut || {
+        let (_timer, sets) = sets();
+        race(4, |thread| {
+            counted(&mut || {
+                for round in 1..=effort(ROUNDS) {
+                    let log = (round % 8) as u8;
+                    let epoch = 4 * round + thread;
+                    _ = sets.set(&log, epoch, [(A, 0), (B, 0)], Rule::all());
+                    let wait = sets.wait_for(&log, 1, NEVER);
+                    _ = sets.report(&log, &A, 1);
+                    _ = sets.join(&log, C, 1);
+                    _ = sets.report(&log, &B, 1);
+                    _ = sets.leave(&log, &C);
+                    drop(wait);
+                    sets.remove(&log);
+                }
+            });
+        });
+        assert!(sets.waits().is_empty());
+    });
+    let (bytes, all) = (bytes.into_inner(), all.into_inner());
+    println!("{all} bytes were allocated, {bytes} of them are left");
+    assert!(
+        all > 100_000 && bytes.abs() < 10_000,
+        "{bytes} of {all} bytes are left"
+    );
+}

@@ -1,0 +1,100 @@
+//! The second way: [`ReplicaSets`] keeps the in-sync set of each partition and what its members
+//! have. A produce is a future of the high watermark that follows from them.
+
+use std::time::Duration;
+
+use purgatory::{CancelReason, RefusedReason, ReplicaError, ReplicaSets, Rule, WaitError};
+use timer_core::BuildError;
+
+use crate::partition::{Change, FOLLOWERS, LogEnd, Partition, PartitionKey, Record};
+use crate::verifier::load::Request;
+use crate::{AcksAll, Answer};
+
+/// A member of a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replica {
+    Leader,
+    Follower(usize),
+}
+use Replica::{Follower, Leader};
+
+/// The in-sync sets of all partitions. The leader reports under its log's lock, so its reports come
+/// in the order of its appends. The set changes under this lock, too, so no follower joins with a
+/// log of another epoch. That wakes tasks at most, which run elsewhere.
+#[derive(Debug)]
+pub(crate) struct InSyncSets {
+    pub(crate) sets: ReplicaSets<PartitionKey, Replica>,
+}
+
+impl InSyncSets {
+    /// Makes sets of all replicas with empty logs, and a timing wheel of their own.
+    pub(crate) fn new(partitions: &[Partition]) -> Result<Self, BuildError> {
+        let sets = ReplicaSets::new("produce")?;
+        for partition in partitions {
+            let mut members = vec![(Leader, 0)];
+            members.extend((0..FOLLOWERS).map(|follower| (Follower(follower), 0)));
+            let set = sets.set(&partition.key, 0, members, rule());
+            set.expect("each partition is new");
+        }
+        Ok(Self { sets })
+    }
+}
+
+/// A record is acknowledged when every member has it, and at least two do.
+fn rule() -> Rule {
+    Rule::all().floor(2)
+}
+
+impl AcksAll for InSyncSets {
+    fn produce(&self, request: Request, record: Record, timeout: Duration) {
+        // The report completes nothing: no follower has the record yet.
+        let sets = &self.sets;
+        let key = request.partition().key;
+        let end = request.partition().append(record, |end| {
+            _ = sets.report_in(&key, end.epoch, &Leader, end.offset);
+        });
+        let wait = sets.wait_for_in(&key, end.epoch, end.offset, timeout);
+        request.answer_by(async move { answer(wait.await) }, end);
+    }
+
+    fn fetch(&self, from: &Partition, follower: usize, has: LogEnd) -> bool {
+        // The event: it completes the produces that the watermark has reached.
+        let LogEnd { epoch, offset } = has;
+        let member = Follower(follower);
+        match self.sets.report_in(&from.key, epoch, &member, offset) {
+            // One that fell out is let in again once it has caught up.
+            Err(ReplicaError::NoMember) => from.in_order(|present| {
+                present == epoch && self.sets.join(&from.key, member, offset).is_ok()
+            }),
+            reported => reported.is_ok(),
+        }
+    }
+
+    fn falls_out(&self, of: &Partition, follower: usize) -> usize {
+        of.in_order(|_| self.sets.leave(&of.key, &Follower(follower)).unwrap_or(0))
+    }
+
+    fn change_leader(&self, of: &Partition) -> Change {
+        of.change_leader(|start| {
+            // The followers will tell this leader what they have.
+            let mut members = self.sets.members(&of.key);
+            for (member, value) in &mut members {
+                *value = if *member == Leader { start.offset } else { 0 };
+            }
+            let set = self.sets.set(&of.key, start.epoch, members, rule());
+            set.expect("a follower in the set has all that was acknowledged");
+        })
+    }
+}
+
+/// Returns the answer for the ending of a wait.
+fn answer(ended: Result<u64, WaitError>) -> Answer {
+    match ended {
+        Ok(_) => Answer::Acknowledged,
+        Err(WaitError::Expired) => Answer::TimedOut,
+        Err(WaitError::Refused(RefusedReason::OtherEpoch { .. })) => Answer::LeaderChanged,
+        Err(WaitError::Cancelled(CancelReason::EpochOver { .. })) => Answer::LeaderChanged,
+        Err(WaitError::Refused(reason)) => Answer::Refused(reason),
+        Err(_) => Answer::Cancelled,
+    }
+}
