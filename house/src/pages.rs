@@ -391,3 +391,25 @@ fn nothing_names_a_machine() {
     }
     none(wrong);
 }
+
+/// The guide's chapter on operating counts the metrics and the alerts that there are.
+#[test]
+fn operating_counts_metrics_and_alerts() {
+    let metrics = text("docs/METRICS.md");
+    let rows = |of: &str| metrics.lines().filter(|line| line.starts_with(of)).count();
+    let counts = [rows("| `purgatory_"), rows("| `timer_")];
+    let rules = text("docs/prometheus/alerts.yml")
+        .matches("- alert: ")
+        .count();
+    let chapter = text("crates/purgatory/src/guide/operating.md");
+    let [form, timer] = counts;
+    for words in [
+        format!("has {form} metrics, each timer {timer}:"),
+        format!("`docs/prometheus/alerts.yml`: {rules},"),
+    ] {
+        assert!(
+            chapter.contains(&words),
+            "operating.md does not say {words:?}"
+        );
+    }
+}

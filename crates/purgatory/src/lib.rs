@@ -1,5 +1,5 @@
-//! Park a request until a condition holds. Any thread can complete it; a timer expires it
-//! otherwise.
+//! A keyed condition variable with timeouts, for tasks and threads. Any thread can complete a
+//! request that is parked here; a timer expires it otherwise.
 //!
 //! A produce with acks=all waits until every in-sync replica has the record, a fetch waits for
 //! bytes, a write for a quorum. Such a request is *parked* under one or more *watch keys*. A thread
@@ -55,11 +55,15 @@
 //!
 //! | You need | Use |
 //! |---|---|
-//! | one answer that always comes, for one task | a oneshot; a [safe map of them](guide::migrating) |
-//! | the latest value, or one event, for all tasks | tokio's `watch`, `Notify` |
-//! | a condition for a few threads | a condition variable |
-//! | cleanup when a client disconnects | a drop guard |
-//! | answers that may be late | a [loop that polls](guide::hand_written) |
+//! | a pool or a limit, for tasks | tokio's `Semaphore` |
+//! | values loaded once and kept | a cache: `moka` |
+//! | limits and timeouts around a service | `tower` |
+//! | a wake-up for a condition in code of your own | `event-listener`, a condition variable |
+//! | values that fall due, for one owner | a `DelayQueue`: tokio-util's, or `timer-core`'s |
+//! | the latest value, for all tasks | tokio's `watch` |
+//! | one event, for all tasks | tokio's `Notify` |
+//! | one answer that always comes, for one task | a oneshot; a [safe map of them](guide::hand_written) |
+//! | waits that outlive the process | a database, a durable queue |
 //!
 //! # How do I
 //!

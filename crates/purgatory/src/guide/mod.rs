@@ -10,6 +10,16 @@ pub mod start {
     #![doc = include_str!("start.md")]
 }
 
+pub mod replies {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("replies.md")]
+}
+
+pub mod rpc {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("rpc.md")]
+}
+
 pub mod watermarks {
     #![doc = include_str!("links.md")]
     #![doc = include_str!("watermarks.md")]
@@ -20,14 +30,9 @@ pub mod replication {
     #![doc = include_str!("replication.md")]
 }
 
-pub mod replies {
+pub mod leases {
     #![doc = include_str!("links.md")]
-    #![doc = include_str!("replies.md")]
-}
-
-pub mod monitor {
-    #![doc = include_str!("links.md")]
-    #![doc = include_str!("monitor.md")]
+    #![doc = include_str!("leases.md")]
 }
 
 pub mod operations {
@@ -45,6 +50,11 @@ pub mod lifecycle {
     #![doc = include_str!("lifecycle.md")]
 }
 
+pub mod your_code {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("your_code.md")]
+}
+
 pub mod time {
     #![doc = include_str!("links.md")]
     #![doc = include_str!("time.md")]
@@ -56,19 +66,9 @@ pub mod tokio {
     #![cfg_attr(any(feature = "tokio", not(doctest)), doc = include_str!("tokio.md"))]
 }
 
-pub mod local {
-    #![doc = include_str!("links.md")]
-    #![doc = include_str!("local.md")]
-}
-
 pub mod testing {
     #![doc = include_str!("links.md")]
     #![doc = include_str!("testing.md")]
-}
-
-pub mod scale {
-    #![doc = include_str!("links.md")]
-    #![doc = include_str!("scale.md")]
 }
 
 pub mod operating {
@@ -76,19 +76,24 @@ pub mod operating {
     #![doc = include_str!("operating.md")]
 }
 
+pub mod scale {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("scale.md")]
+}
+
 pub mod recipes;
+
+pub mod monitor {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("monitor.md")]
+}
+
+pub mod local {
+    #![doc = include_str!("links.md")]
+    #![doc = include_str!("local.md")]
+}
 
 pub mod hand_written {
     #![doc = include_str!("links.md")]
     #![doc = include_str!("hand_written.md")]
-}
-
-pub mod migrating {
-    #![doc = include_str!("links.md")]
-    #![doc = include_str!("migrating.md")]
-}
-
-pub mod questions {
-    #![doc = include_str!("links.md")]
-    #![doc = include_str!("questions.md")]
 }
