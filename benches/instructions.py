@@ -34,15 +34,22 @@ RUNS = 3
 
 # What a row does with N operations a round: `park`, `queue-insert-remove` and `queue-poll-idle` warm up with as
 # many; `queue-expire` does not; the others warm up with an eighth, and have two rounds for each that is asked for.
+# Each of two threads parks N.
 PARK = 2.0
+PARK_TWO = 2 * PARK
 OTHERS = 2 * (1 + 1 / 8)
 QUEUE = 2.0
 ONCE = 1.0
 
+# What waits as a future under one key, and for a reply.
+FUTURES = ["ours", "dashmap-oneshot", "wakers-timeout", "wakers-sweep"]
+REPLIES = ["ours", "dashmap-oneshot", "slots-timeout", "slots-sweep"]
+
 # The measure, its factor, and its contenders.
 ROWS = [
     ("park-complete-1key-callback", PARK, ["ours", "dashmap-oneshot"]),
-    ("park-complete-1key-future", PARK, ["ours", "dashmap-oneshot"]),
+    ("park-complete-1key-future", PARK, FUTURES),
+    ("park-complete-2t-other-keys-future", PARK_TWO, FUTURES),
     ("park-complete-3keys-callback", PARK, ["ours", "dashmap-oneshot"]),
     ("acks-all-1t-callback", OTHERS, ["ours", "btree-map"]),
     ("acks-all-1t-future", OTHERS, ["ours", "dashmap-oneshot"]),
@@ -51,7 +58,8 @@ ROWS = [
     ("quorum-2-of-3-future", OTHERS, ["ours", "btree-oneshot"]),
     ("quorum-all-of-8-callback", OTHERS, ["ours", "btree-map"]),
     ("quorum-all-of-8-future", OTHERS, ["ours", "btree-oneshot"]),
-    ("replies-1t", OTHERS, ["ours", "dashmap-oneshot"]),
+    ("replies-1t", OTHERS, REPLIES),
+    ("replies-2t", OTHERS, REPLIES),
     ("permits-free", OTHERS, ["ours", "tokio-semaphore"]),
     ("permits-queue", OTHERS, ["ours", "tokio-semaphore"]),
     ("queue-insert-remove", QUEUE, ["ours", "delay-queue"]),

@@ -75,7 +75,8 @@ def costs():
         ours, other = row[head.index("ours")], row[head.index("dashmap-oneshot")]
         short.append([words, ours, other, f"`{name}`"])
     return [*markdown(short), "", "Bold is faster, by `cargo run --release -p purgatory-benches --bin peers`",
-            f"([all rows](docs/BENCHMARKS.md); {about})."]
+            f"([all rows](docs/BENCHMARKS.md); {about}). "
+            "A map of slots with a sweep, by hand, is [cheaper](docs/BENCHMARKS.md#the-best-by-hand)."]
 
 
 def block(name):

@@ -23,8 +23,10 @@ mod results;
 mod rows;
 mod sink;
 mod sizes;
+mod sweep;
 mod timers;
 mod waits;
+mod wakers;
 
 use anyhow::ensure;
 use clap::Parser;
@@ -120,6 +122,8 @@ fn main() -> anyhow::Result<()> {
             results: &mut results,
             measures: &args.only,
             contenders: &args.contender,
+            // A profiler that counts would count the work of that, too.
+            locates: args.operations.is_none(),
         })?;
         for measure in &results.measures[before..] {
             print!("{}", measure.block());

@@ -211,6 +211,7 @@ mod tests {
                 results: &mut results,
                 measures: &[],
                 contenders: &[],
+                locates: true,
             })
             .expect("every contender passes its self-check");
             // Names begin with the row's, and ours is never alone.

@@ -8,6 +8,7 @@ pub(super) mod permits;
 pub(super) mod poll_loop;
 pub(super) mod quorum;
 pub(super) mod replies;
+mod slots;
 mod tasks;
 #[cfg(test)]
 mod tests;
