@@ -84,8 +84,9 @@ def output(*command):
 
 def made(name):
     """When, of which commit of the libraries, and with which machine and tools a record is made."""
-    commit = output("git", "log", "-1", "--format=%h", "--", "crates")
-    changed = " and changes" if output("git", "status", "--porcelain", "--", "crates") else ""
+    sources = [":(glob)crates/*/src/**/*.rs"]
+    commit = output("git", "log", "-1", "--format=%h", "--", *sources)
+    changed = " and changes" if output("git", "status", "--porcelain", "--", *sources) else ""
     cpu = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
     cpu = {key.strip(): value.strip() for key, value in cpu.items()}
     kind = "virtual machine, " if "hypervisor" in cpu.get("flags", "").split() else ""
