@@ -100,7 +100,7 @@ impl Args {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if args.list {
-        for row in &ROWS {
+        for row in ROWS {
             println!("{:<29}{}", row.id, row.question);
         }
         return Ok(());
