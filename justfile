@@ -97,17 +97,13 @@ soak *ARGS:
 lint:
     cargo fmt --check && cargo clippy --workspace --all-targets --all-features -- -D warnings && RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
 
-# The tables of the five bench programs in docs/BENCHMARKS.md, as Markdown.
-figures *ARGS:
-    cargo run --release -p purgatory-benches --bin peers -- {{ARGS}} && cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}} && cargo run --release -p purgatory-benches --bin observed -- {{ARGS}} && cargo run --release -p purgatory-benches --bin scale -- {{ARGS}} && cargo run --release -p purgatory-benches --bin schemes -- {{ARGS}}
+# Every figure measured anew and written into the pages, on a quiet machine; or those of some records (`instructions`).
+figures *NAMES:
+    benches/tables.py measure {{NAMES}}
 
 # Timers beside what one would take instead, in one run.
 peers *ARGS:
     cargo run --release -p purgatory-benches --bin peers -- {{ARGS}}
-
-# One operation more among a million, by id and by event, under one key and three.
-scale *ARGS:
-    cargo run --release -p purgatory-benches --bin scale -- {{ARGS}}
 
 # Instructions, atomics and cache misses of an operation, ours and hand-written; wants valgrind.
 instructions *ARGS:
@@ -124,10 +120,6 @@ lines *ARGS:
 # Kafka's load test over the wheel and the first purgatory's shape.
 perf *ARGS:
     cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}}
-
-# What metrics and tracing cost the hot path.
-observed *ARGS:
-    cargo run --release -p purgatory-benches --bin observed -- {{ARGS}}
 
 # Everything done wrong at once, to see what the alerts look like.
 misbehave *ARGS:

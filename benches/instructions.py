@@ -4,6 +4,7 @@
     benches/instructions.py                   builds `peers` and counts each row, ours and hand-written
     benches/instructions.py BEFORE AFTER      counts the same with two builds of `peers`, and compares
     benches/instructions.py --row MEASURE     counts one measure; may be given more than once
+    benches/instructions.py --by-hand         counts the best by hand, instead of what programs have
 
 A clock says little on a shared machine; counts differ by less than a hundredth from run to run (hash
 seeds and the bucket of a deadline vary). Each figure is the difference between two runs of `peers`, one
@@ -34,7 +35,9 @@ RUNS = 3
 
 # What a row does with N operations a round: `park`, `queue-insert-remove` and `queue-poll-idle` warm up with as
 # many; `queue-expire` does not; the others warm up with an eighth, and have two rounds for each that is asked for.
+# Each of two threads parks N.
 PARK = 2.0
+PARK_TWO = 2 * PARK
 OTHERS = 2 * (1 + 1 / 8)
 QUEUE = 2.0
 ONCE = 1.0
@@ -57,6 +60,16 @@ ROWS = [
     ("queue-insert-remove", QUEUE, ["ours", "delay-queue"]),
     ("queue-poll-idle", QUEUE, ["ours", "delay-queue"]),
     ("queue-expire", ONCE, ["ours", "delay-queue"]),
+]
+
+# What waits as a future under one key, and for a reply, beside the best by hand.
+FUTURES = ["ours", "dashmap-oneshot", "wakers-timeout", "wakers-sweep"]
+REPLIES = ["ours", "dashmap-oneshot", "slots-timeout", "slots-sweep"]
+BY_HAND = [
+    ("park-complete-1key-future", PARK, FUTURES),
+    ("park-complete-2t-other-keys-future", PARK_TWO, FUTURES),
+    ("replies-1t", OTHERS, REPLIES),
+    ("replies-2t", OTHERS, REPLIES),
 ]
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -187,12 +200,14 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("binary", nargs="*", help="a build of peers; this working tree's when left out")
     arguments.add_argument("--row", action="append", help="a measure, such as replies-1t; all when left out")
+    arguments.add_argument("--by-hand", action="store_true", help="the best waits and replies by hand")
     arguments.add_argument("--ours", action="store_true", help="leave out what is hand-written")
     given = arguments.parse_args()
 
-    rows = [row for row in ROWS if not given.row or row[0] in given.row]
+    all_rows = BY_HAND if given.by_hand else ROWS
+    rows = [row for row in all_rows if not given.row or row[0] in given.row]
     if not rows:
-        arguments.error(f"no such row; there are {', '.join(row[0] for row in ROWS)}")
+        arguments.error(f"no such row; there are {', '.join(row[0] for row in all_rows)}")
     if given.ours:
         rows = [(measure, factor, ["ours"]) for measure, factor, _ in rows]
     table(rows, given.binary or [build()])

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Counts what the commonest calls do to a machine with many processors: lock holds, and cache lines that move.
 
-    benches/lines.py                   builds `lines`, and prints a table for 1 to 64 processors
+    benches/lines.py                   builds `peers`, and prints a table for 1 to 64 processors
     benches/lines.py --calls 2048      makes more calls of each kind
 
-Valgrind's lackey lists each instruction and each access to memory of the program `lines`, which makes the
+Valgrind's lackey lists each instruction and each access to memory of the program `peers --calls`, which makes the
 calls one after the other on one thread. The rest is a model. There are N processors, each with a cache that
 loses nothing. Each call runs on one of them, drawn at random, alone: nobody waits for a lock. A line *moves*
 when the processor that reads or writes it does not have it while another does, or when it writes a line that
@@ -30,7 +30,7 @@ import tempfile
 from instructions import ATOMIC, DISASSEMBLED
 
 PROCESSORS = [1, 2, 4, 16, 64]
-# The kinds of calls, in the order of their marks in `lines`; the first mark ends a call.
+# The kinds of calls, in the order of their marks in `peers --calls`; the first mark ends a call.
 KINDS = ["end", "Other", "Park", "Event", "Advance", "Expect", "Deliver", "Take", "Cancel", "Expire"]
 KINDS += ["ParkThree", "EventThree", "CancelThree"]
 # Those of the table, each with its name and the number of operations of a call.
@@ -56,10 +56,10 @@ Call = collections.namedtuple("Call", "kind instructions atomics holds held line
 
 
 def build():
-    """Builds `lines` of this working tree; returns its path."""
-    command = ["cargo", "build", "--release", "-p", "purgatory-benches", "--bin", "lines"]
+    """Builds `peers` of this working tree; returns its path."""
+    command = ["cargo", "build", "--release", "-p", "purgatory-benches", "--bin", "peers"]
     subprocess.run(command, cwd=ROOT, check=True)
-    return ROOT / "target/release/lines"
+    return ROOT / "target/release/peers"
 
 
 def atomics_of(binary):
@@ -215,7 +215,7 @@ def traced(binary, calls):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("binary", nargs="?", help="a build of lines; this working tree's when left out")
+    arguments.add_argument("binary", nargs="?", help="a build of peers; this working tree's when left out")
     arguments.add_argument("--calls", type=int, default=1024, help="calls of each kind")
     given = arguments.parse_args()
     table(*traced(given.binary or build(), given.calls))

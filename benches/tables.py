@@ -1,19 +1,39 @@
 #!/usr/bin/env python3
-"""Keeps the figures of README.md and docs/BENCHMARKS.md as they were measured, in benches/results.
+"""Measures, keeps what the benches printed in benches/results, and writes it into the pages.
 
-    benches/tables.py record NAME    read a bench's output, and keep its tables in benches/results/NAME.tsv
-    benches/tables.py                write the tables between the marks of both pages
-    benches/tables.py --check        fail if a page has other figures
+    benches/tables.py measure [NAME ...]   run the commands of these records, or of all; then write the pages
+    ... | benches/tables.py record NAME    keep the Markdown tables that a command prints
+    benches/tables.py                      write the tables between the marks of the pages
+    benches/tables.py --check              fail if a page has other figures
 
-A mark is a line <!-- NAME --> before and a line <!-- end --> after. README's are the rows of COSTS.
+A mark is a line <!-- NAME --> before and a line <!-- end --> after; above a table stands when, of which commit and
+on which machine it was made. README's are the rows of COSTS. Times want a quiet machine, counts (COUNTED) do not.
 """
 
+import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benches/results"
 PAGES = ["README.md", "docs/BENCHMARKS.md"]
+
+# The command of each record.
+BIN = "cargo run --release -p purgatory-benches --bin"
+COUNTED = {
+    "instructions": "benches/instructions.py",
+    "by_hand": "benches/instructions.py --by-hand",
+    "lines": "benches/lines.py",
+}
+COMMANDS = {
+    **COUNTED,
+    "peers": f"{BIN} peers",
+    "purgatory_perf": f"{BIN} purgatory_perf",
+    "schemes": f"{BIN} schemes",
+}
+
 # What README quotes: the row, in words, and the row of `peers`.
 COSTS = [("park and complete, a callback", "park-complete-1key-callback"),
          ("park and complete, a future", "park-complete-1key-future"),
@@ -51,10 +71,48 @@ def read(name):
 
 
 def record(name, lines):
-    path = RESULTS / f"{name}.tsv"
-    about = read(name)[0] if path.exists() else "when, on which machine"
-    parts = ["\n".join("\t".join(row) for row in table) + "\n" for table in tables_in(lines)]
-    path.write_text(f"# {about}\n" + "\n".join(parts))
+    tables = tables_in(lines)
+    if not tables:
+        sys.exit(f"FAILED: no table for {name}")
+    parts = ["\n".join("\t".join(row) for row in table) + "\n" for table in tables]
+    (RESULTS / f"{name}.tsv").write_text(f"# {made(name)}\n" + "\n".join(parts))
+
+
+def output(*command):
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def made(name):
+    """When, of which commit of the libraries, and with which machine and tools a record is made."""
+    sources = [":(glob)crates/*/src/**/*.rs"]
+    commit = output("git", "log", "-1", "--format=%h", "--", *sources)
+    changed = " and changes" if output("git", "status", "--porcelain", "--", *sources) else ""
+    cpu = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
+    cpu = {key.strip(): value.strip() for key, value in cpu.items()}
+    kind = "virtual machine, " if "hypervisor" in cpu.get("flags", "").split() else ""
+    about = f"{time.strftime('%B %Y')}, commit {commit}{changed}, {kind}{os.cpu_count()} cores of an {cpu['model name']}, "
+    about += " ".join(output("rustc", "--version").split()[:2])
+    return about + (", " + output("valgrind", "--version").replace("-", " ") if name in COUNTED else "")
+
+
+def measure(names):
+    """Runs the commands one after the other, shows what they print, and keeps it."""
+    unknown = [name for name in names if name not in COMMANDS]
+    if unknown:
+        sys.exit(f"no such record: {unknown}; there are {', '.join(COMMANDS)}")
+    for name in names or COMMANDS:
+        begun, lines = time.monotonic(), []
+        if name not in COUNTED and os.getloadavg()[0] > 0.5:
+            print(f"the machine is busy: load {os.getloadavg()[0]:.1f}", file=sys.stderr)
+        print(f"{name}: {COMMANDS[name]}", file=sys.stderr)
+        with subprocess.Popen(COMMANDS[name].split(), cwd=ROOT, stdout=subprocess.PIPE, text=True) as program:
+            for line in program.stdout:
+                print(line, end="", flush=True)
+                lines.append(line.rstrip("\n"))
+        if program.returncode != 0:
+            sys.exit(f"FAILED: {name}: {COMMANDS[name]}")
+        record(name, lines)
+        print(f"{name}: {(time.monotonic() - begun) / 60:.1f} min", file=sys.stderr)
 
 
 def markdown(table):
@@ -65,25 +123,31 @@ def markdown(table):
 def costs():
     """A short table of some rows, with the best of each in bold, as in the record."""
     about, tables = read("peers")
-    rows = {row[0]: (table[0], row) for table in tables for row in table[1:]}
-    units = {rows[name][1][1] for _, name in COSTS}
+    rows = {row[0]: dict(zip(table[0], row)) for table in tables for row in table[1:]}
+    quoted = [rows[name] for _, name in COSTS]
+    units = {row["unit"] for row in quoted}
     if len(units) > 1:
         sys.exit(f"FAILED: the rows of README have several units: {units}")
-    short = [[f"in {units.pop()}", "ours", "hand-written, a map of oneshots", "row"]]
-    for words, name in COSTS:
-        head, row = rows[name]
-        ours, other = row[head.index("ours")], row[head.index("dashmap-oneshot")]
-        short.append([words, ours, other, f"`{name}`"])
-    return [*markdown(short), "", "Bold is faster, by `cargo run --release -p purgatory-benches --bin peers`",
-            f"([all rows](docs/BENCHMARKS.md); {about})."]
+    # The map with a sweep, which wins, as soon as it is measured.
+    columns = {"ours": ["ours"], "hand-written, a map of oneshots": ["dashmap-oneshot"],
+               "one lock and a sweep": ["wakers-sweep", "slots-sweep"]}
+    cell = lambda row, names: next((row[name] for name in names if name in row), "")
+    columns = {head: names for head, names in columns.items() if any(cell(row, names) for row in quoted)}
+    short = [[f"in {units.pop()}", *columns, "row"]]
+    for (words, name), row in zip(COSTS, quoted):
+        short.append([words, *(cell(row, names) for names in columns.values()), f"`{name}`"])
+    return [*markdown(short), "", f"Bold is fastest, by `{COMMANDS['peers']}`",
+            f"([all rows](docs/BENCHMARKS.md); {about}).",
+            "A map of slots with a sweep, by hand, is [cheaper](docs/BENCHMARKS.md#the-best-by-hand)."]
 
 
 def block(name):
     if name == "costs":
         return costs()
-    lines = []
-    for table in read(name)[1]:
-        lines += ["", *markdown(table)] if lines else markdown(table)
+    about, tables = read(name)
+    lines = [f"*{about}.*"]
+    for table in tables:
+        lines += ["", *markdown(table)]
     return lines
 
 
@@ -101,13 +165,15 @@ def written(page):
     return "\n".join(out) + "\n"
 
 
-def main(mode="", name=""):
-    if mode == "record" and name:
-        return record(name, sys.stdin.read().splitlines())
-    if mode not in ["", "--check"]:
+def main(mode="", *names):
+    if mode == "record" and len(names) == 1:
+        return record(names[0], sys.stdin.read().splitlines())
+    if mode == "measure":
+        measure(names)
+    elif mode not in ["", "--check"] or names:
         sys.exit(__doc__)
     for page in PAGES:
-        if mode == "":
+        if mode != "--check":
             (ROOT / page).write_text(written(page))
         elif written(page) != (ROOT / page).read_text():
             sys.exit(f"FAILED: {page} has other figures than benches/results; run benches/tables.py")

@@ -25,7 +25,16 @@ pub fn median(values: &[f64]) -> f64 {
 
 /// Returns the processor time of this process, over all threads.
 pub fn process_cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+    cpu_ns(ClockId::ProcessCPUTime)
+}
+
+/// Returns the processor time of this thread.
+pub fn thread_cpu_ns() -> u64 {
+    cpu_ns(ClockId::ThreadCPUTime)
+}
+
+fn cpu_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

@@ -58,12 +58,12 @@ fn tables<'a>(lines: impl Iterator<Item = &'a str>) -> Tables {
 
 #[test]
 fn tables_between_marks_are_the_recorded_ones() {
-    let page = text("docs/BENCHMARKS.md");
+    let pages = text("docs/BENCHMARKS.md");
     let mut wrong = Vec::new();
     for (name, recorded) in records() {
         let mark = format!("\n<!-- {name} -->\n");
-        let Some((_, after)) = page.split_once(&mark) else {
-            wrong.push(format!("docs/BENCHMARKS.md has no mark {name}"));
+        let Some((_, after)) = pages.split_once(&mark) else {
+            wrong.push(format!("no page has the mark {name}"));
             continue;
         };
         let between = after.split("<!-- end -->").next().unwrap();
@@ -126,5 +126,27 @@ fn rows_that_pages_name_are_recorded() {
             }
         }
     }
+    none(wrong);
+}
+
+/// A bench that a page, a recipe or a stage runs is there.
+#[test]
+fn benches_that_are_named_exist() {
+    let mut wrong = Vec::new();
+    let mut named = 0;
+    let manifest = text("benches/Cargo.toml");
+    for kind in [".md", ".py", "justfile"] {
+        for (path, text) in files(kind) {
+            for rest in text.split("purgatory-benches --bin ").skip(1) {
+                let is_name = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+                let name: String = rest.chars().take_while(is_name).collect();
+                named += 1;
+                if !manifest.contains(&format!("[[bin]]\nname = \"{name}\"\n")) {
+                    wrong.push(format!("{path}: there is no bench {name}"));
+                }
+            }
+        }
+    }
+    assert!(named >= 5, "pages and recipes name the benches");
     none(wrong);
 }

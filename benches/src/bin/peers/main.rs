@@ -10,9 +10,12 @@
 //! count ends the run. The allocator counts allocations by thread for the `bytes-per-…` rows; in
 //! all other rows it reads a thread-local or two per allocation, a few nanoseconds.
 //!
-//! `benches/instructions.py` counts the instructions of an operation with `--operations`.
+//! `benches/instructions.py` counts the instructions of an operation with `--operations`, and
+//! `benches/lines.py` the cache lines of a call with `--calls`. With `--features tracing` the
+//! purgatory's events are compiled in and a subscriber receives them.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
+mod calls;
 mod contender;
 mod line;
 mod produces;
@@ -23,8 +26,10 @@ mod results;
 mod rows;
 mod sink;
 mod sizes;
+mod sweep;
 mod timers;
 mod waits;
+mod wakers;
 
 use anyhow::ensure;
 use clap::Parser;
@@ -61,6 +66,10 @@ struct Args {
     /// than once.
     #[arg(long, value_name = "PATTERN")]
     contender: Vec<String>,
+    /// Makes the commonest calls, N of each kind, each with a mark, for benches/lines.py; by itself
+    /// that shows nothing.
+    #[arg(long, value_name = "N")]
+    calls: Option<u64>,
     /// Lists the rows, each with the question that it answers.
     #[arg(long)]
     list: bool,
@@ -91,11 +100,16 @@ impl Args {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if args.list {
-        for row in &ROWS {
+        for row in ROWS {
             println!("{:<29}{}", row.id, row.question);
         }
         return Ok(());
     }
+    if let Some(calls) = args.calls {
+        return calls::make(calls);
+    }
+    #[cfg(feature = "tracing")]
+    tracing_subscriber::fmt().with_writer(std::io::sink).init();
 
     // A wrong pattern is an error, not an empty run.
     let wanted: Vec<_> = ROWS.iter().filter(|row| args.wants(row.id)).collect();
@@ -120,6 +134,8 @@ fn main() -> anyhow::Result<()> {
             results: &mut results,
             measures: &args.only,
             contenders: &args.contender,
+            // A profiler that counts would count the work of that, too.
+            locates: args.operations.is_none(),
         })?;
         for measure in &results.measures[before..] {
             print!("{}", measure.block());

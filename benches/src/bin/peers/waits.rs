@@ -1,8 +1,9 @@
 //! Ways to wait under keys, each used as its own documentation advises, behind [`Waits`].
 //!
 //! Ours comes in two forms: a *callback* is called by the thread that signals the key, a *future*
-//! is awaited. No contender keeps anything of a request that was completed or timed out. The peer's
-//! map hashes with foldhash, which favours it, and has its default number of shards.
+//! is awaited. No contender keeps anything of a request that was completed or timed out. The peers'
+//! maps hash with foldhash, which favours them; a `DashMap` has its default number of shards. The
+//! cheapest peers, in [`wakers`](crate::wakers), have one lock.
 //!
 //! To add a peer, add its type to [`waits`].
 
@@ -189,10 +190,20 @@ impl Waits for Oneshots {
 macro_rules! waits {
     ($measure:ident) => {{
         use purgatory::{BoxedOperation, Purgatory};
-        use $crate::{contender::*, request::Request, waits::*};
+        use tokio::time::Instant;
+        use $crate::{contender::*, request::Request, waits::*, wakers::Wakers};
         [
             ("callback", contenders!($measure, Peer: Purgatory<u64, Request>, Oneshots)),
-            ("future", contenders!($measure, Peer: Purgatory<u64, BoxedOperation>, Oneshots)),
+            (
+                "future",
+                contenders!(
+                    $measure, Peer:
+                    Purgatory<u64, BoxedOperation>,
+                    Oneshots,
+                    Wakers<()>,
+                    Wakers<Instant>,
+                ),
+            ),
         ]
     }};
 }

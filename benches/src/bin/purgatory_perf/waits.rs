@@ -60,10 +60,10 @@ impl Books {
         self.ended_as(Ending::Completed) + self.ended_as(Ending::Expired)
     }
 
-    /// Returns the median and the 99th percentile.
-    pub(crate) fn late_ms(&self, ending: Ending) -> [f64; 2] {
+    /// Returns the 99th percentile.
+    pub(crate) fn late_ms(&self, ending: Ending) -> f64 {
         let late = self.late[ending as usize].lock();
-        [0.5, 0.99].map(|quantile| late.value_at_quantile(quantile) as f64 / 1e6)
+        late.value_at_quantile(0.99) as f64 / 1e6
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct Run<'a> {
     pub(crate) measures: &'a [String],
     /// Patterns for the names of contenders; all take part when there is none.
     pub(crate) contenders: &'a [String],
+    /// Whether to measure where the processors are, before each round of two threads.
+    pub(crate) locates: bool,
 }
 
 /// Whether one of the patterns is a part of the name, or there is none.
@@ -79,7 +81,7 @@ impl Run<'_> {
         if !is_wanted(self.measures, id) {
             return Ok(());
         }
-        if !id.contains("-2t") {
+        if !self.locates || !id.contains("-2t") {
             return self.turns(contenders, of, |run, name, value| {
                 run.add(id, unit, name, value)
             });

@@ -2,12 +2,15 @@
 
 pub(super) mod acks_all;
 mod arena;
+pub(super) mod observed;
 pub(super) mod operations;
 pub(super) mod park;
 pub(super) mod permits;
 pub(super) mod poll_loop;
 pub(super) mod quorum;
 pub(super) mod replies;
+pub(super) mod scale;
+mod slots;
 mod tasks;
 #[cfg(test)]
 mod tests;

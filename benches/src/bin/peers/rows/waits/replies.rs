@@ -24,10 +24,14 @@ use dashmap::DashMap;
 use foldhash::fast::RandomState;
 use purgatory::Replies;
 use timer_core::{Clock, SystemClock};
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
 
 use super::{
     arena::{Arena, Pending, TIMEOUT, begin, poll_once, warmed_up},
+    slots::Slots,
     tasks::{Tasks, run_until, run_woken},
 };
 use crate::{
@@ -42,7 +46,7 @@ const WINDOW: u64 = 64;
 const AHEAD_MAX: usize = 512;
 
 /// A contender in which requests wait for replies, by number.
-trait Asks: Peer {
+pub(super) trait Asks: Peer {
     /// Registers a request, whose reply may be delivered from now on. The future yields the reply;
     /// `None` if there was none in time.
     fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send;
@@ -269,7 +273,8 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     };
     // Twice the rounds, as they are short.
     for _ in 0..2 * run.sizes.rounds {
-        let contenders = contenders!(time_each, Peer: OursReplies, Oneshots);
+        let contenders =
+            contenders!(time_each, Peer: OursReplies, Oneshots, Slots<()>, Slots<Instant>);
         run.each(id, "ns", &contenders, asking)?;
     }
     Ok(())
@@ -299,6 +304,7 @@ fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
 }
 
 pub(in crate::rows) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let contenders = contenders!(bytes_each, Peer: OursReplies, Oneshots);
+    let contenders =
+        contenders!(bytes_each, Peer: OursReplies, Oneshots, Slots<()>, Slots<Instant>);
     run.each(id, "bytes", &contenders, run.sizes.one_m as u64)
 }

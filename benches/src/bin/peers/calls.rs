@@ -1,11 +1,10 @@
-//! Makes the commonest calls a thousand times each, for `benches/lines.py`. That script runs
-//! this program under valgrind and says which cache lines each call touches, and which of them
+//! `--calls`: makes the commonest calls a thousand times each, for `benches/lines.py`. That script
+//! runs this program under valgrind and says which cache lines each call touches, and which of them
 //! would move between processors.
 //!
 //! A call is marked by a store to a byte that belongs to its kind. Everything runs on one thread;
 //! the script says on which processor a call runs. As many calls precede the first mark, so that
 //! pages and tables have their size.
-#![expect(clippy::print_stdout, reason = "the script reads it")]
 
 use std::{
     cell::Cell,
@@ -19,21 +18,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use clap::Parser;
 use purgatory::{
     DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, Replies, WaitFuture, Watermarks,
 };
 use timer_core::ManualTimer;
-
-/// Makes the commonest calls, each with a mark, for benches/lines.py; by itself it shows
-/// nothing.
-#[derive(Parser)]
-#[command(version)]
-struct Args {
-    /// The number of calls of each kind, after as many that are not marked.
-    #[arg(long, value_name = "N", default_value_t = 1024)]
-    calls: u64,
-}
 
 /// The number of operations that are parked while one more is parked and the oldest ends.
 const PARKED: usize = 512;
@@ -118,20 +106,14 @@ impl Calls {
     }
 }
 
-/// Parks an operation, which is not ready.
-fn park(purgatory: &Purgatory<u64, Op>, number: u64, timeout: Duration) -> Result<OperationId> {
-    let key = [number % KEYS];
-    match purgatory.try_complete_else_watch(Op(number), &key, timeout)? {
-        ParkResult::Parked(id) => Some(id),
-        _ => None,
-    }
-    .context("it is not ready")
-}
-
-/// Parks an operation under three keys, which is not ready.
-fn park_three(purgatory: &Purgatory<u64, Op>, number: u64) -> Result<OperationId> {
-    let keys = three_keys(number);
-    match purgatory.try_complete_else_watch(Op(number), &keys, DAY)? {
+/// Parks an operation under its keys, which is not ready.
+fn park(
+    purgatory: &Purgatory<u64, Op>,
+    number: u64,
+    keys: &[u64],
+    timeout: Duration,
+) -> Result<OperationId> {
+    match purgatory.try_complete_else_watch(Op(number), keys, timeout)? {
         ParkResult::Parked(id) => Some(id),
         _ => None,
     }
@@ -190,7 +172,9 @@ impl World {
         let oldest_key = oldest.map_or(0, |oldest| oldest % KEYS);
 
         // An event with one waiter.
-        calls.make(Kind::Park, key, || park(&self.events, number, MINUTE))?;
+        calls.make(Kind::Park, key, || {
+            park(&self.events, number, &[key], MINUTE)
+        })?;
         if let Some(oldest) = oldest {
             BENCH.ready.store(oldest, Relaxed);
             let completed = calls.make(Kind::Event, oldest_key, || {
@@ -200,7 +184,9 @@ impl World {
         }
 
         // A cancel by id.
-        let id = calls.make(Kind::Other, key, || park(&self.cancels, number, MINUTE))?;
+        let id = calls.make(Kind::Other, key, || {
+            park(&self.cancels, number, &[key], MINUTE)
+        })?;
         self.cancellable.push_back(id);
         if oldest.is_some() {
             let id = self.cancellable.pop_front().context("the oldest")?;
@@ -226,7 +212,9 @@ impl World {
     /// Parks one under three keys, and completes the oldest by an event or cancels it.
     fn three_keys(&mut self, number: u64, oldest: Option<u64>, calls: &mut Calls) -> Result<()> {
         let key = number % KEYS;
-        let id = calls.make(Kind::ParkThree, key, || park_three(&self.three, number))?;
+        let id = calls.make(Kind::ParkThree, key, || {
+            park(&self.three, number, &three_keys(number), DAY)
+        })?;
         self.three_parked.push_back(id);
         let Some(oldest) = oldest else {
             return Ok(());
@@ -286,7 +274,7 @@ impl World {
         for number in first..first + BURST {
             let key = number % KEYS;
             calls.make(Kind::Other, key, || {
-                park(&self.expires, number, Duration::from_millis(5))
+                park(&self.expires, number, &[key], Duration::from_millis(5))
             })?;
         }
         let before = BENCH.ended.load(Relaxed);
@@ -299,11 +287,12 @@ impl World {
     }
 }
 
-fn main() -> Result<()> {
-    let args = Args::parse();
+/// Makes `count` calls of each kind, and says where things are and which calls were made.
+#[expect(clippy::print_stdout, reason = "the script reads it")]
+pub(crate) fn make(count: u64) -> Result<()> {
     let mut world = World::new()?;
     let mut calls = Calls {
-        made: Vec::with_capacity(32 * args.calls as usize),
+        made: Vec::with_capacity(32 * count as usize),
         marking: false,
     };
 
@@ -315,12 +304,12 @@ fn main() -> Result<()> {
     let heap = maps.lines().find(|line| line.ends_with("[heap]"));
     println!("heap {}", heap.unwrap_or_default());
     println!("bench {:p} {}", &raw const BENCH, size_of::<Bench>());
-    println!("stack {:p}", &raw const args);
+    println!("stack {:p}", &raw const count);
     LOCAL.with(|local| println!("local {:p}", local.as_ptr()));
 
     // The first half warms up.
-    for number in 0..2 * args.calls {
-        calls.marking = number >= args.calls;
+    for number in 0..2 * count {
+        calls.marking = number >= count;
         world.step(number, &mut calls)?;
         if number % BURST == 0 {
             world.expire(number, &mut calls)?;

@@ -1,0 +1,223 @@
+//! `observed`: what it costs to observe a purgatory. Operations are parked under one of 1000 keys
+//! and completed on one thread; the figure is that thread's processor time. *ours* is not observed.
+//! *rechecked* rechecks each operation after ten seconds, which none waits for. *timed* times each
+//! wait. *scraped* publishes and renders four times a second, to a Prometheus recorder. With
+//! `--features tracing` the events are compiled in and a subscriber receives them.
+//!
+//! `publish`: the time of publishing itself, with nothing parked, after a million endings, of
+//! rendering that, and with a million parked.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+use purgatory::{DelayedOperation, Outcome, Purgatory};
+use purgatory_benches::thread_cpu_ns;
+use timer_core::TimeHistogram;
+
+use super::arena::{HOUR, KEYS, TIMEOUT};
+use crate::{contender::contenders, results::OURS, rows::row::Run};
+
+const SCRAPES: Duration = Duration::from_millis(250);
+
+/// A way to observe.
+trait Mode {
+    const NAME: &'static str;
+    const RECHECKS: bool = false;
+    const TIMES: bool = false;
+    const SCRAPES: bool = false;
+}
+
+struct Unobserved;
+struct Rechecked;
+struct Timed;
+struct Scraped;
+
+impl Mode for Unobserved {
+    const NAME: &'static str = OURS;
+}
+
+impl Mode for Rechecked {
+    const NAME: &'static str = "rechecked";
+    const RECHECKS: bool = true;
+}
+
+impl Mode for Timed {
+    const NAME: &'static str = "timed";
+    const TIMES: bool = true;
+}
+
+impl Mode for Scraped {
+    const NAME: &'static str = "scraped";
+    const TIMES: bool = true;
+    const SCRAPES: bool = true;
+}
+
+/// An operation of 16 bytes that waits until the number in a cell has reached another.
+struct Op {
+    cell: &'static AtomicU64,
+    required: u64,
+}
+
+impl DelayedOperation for Op {
+    fn try_complete(&mut self) -> bool {
+        self.cell.load(Relaxed) >= self.required
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        assert_eq!(outcome, Outcome::Completed);
+    }
+}
+
+/// A purgatory, and a recorder to which it may be published.
+struct Observed {
+    purgatory: Purgatory<u64, Op>,
+    recorder: PrometheusRecorder,
+    done: &'static AtomicU64,
+}
+
+impl Observed {
+    fn new<M: Mode>() -> Result<Self> {
+        let mut builder = Purgatory::builder("bench");
+        if M::RECHECKS {
+            builder = builder.recheck_every(TIMEOUT / 3);
+        }
+        let purgatory = builder.build()?;
+        // The first question for times starts the timing of waits.
+        if M::TIMES {
+            _ = purgatory.times();
+        }
+        let recorder = PrometheusBuilder::new()
+            .set_buckets(TimeHistogram::BOUNDS_S)?
+            .build_recorder();
+        Ok(Observed {
+            purgatory,
+            recorder,
+            done: Box::leak(Box::default()),
+        })
+    }
+
+    fn publish(&self) {
+        metrics::with_local_recorder(&self.recorder, || self.purgatory.publish());
+    }
+
+    /// Publishes and renders four times a second, until `over`.
+    fn scrape(&self, over: &AtomicBool) {
+        while !over.load(Relaxed) {
+            self.publish();
+            std::hint::black_box(self.recorder.handle().render());
+            thread::park_timeout(SCRAPES);
+        }
+    }
+
+    /// Parks operations, each under a random key, and completes each at once.
+    fn park_and_complete(&self, operations: u64) -> Result<()> {
+        let first = self.done.load(Relaxed) + 1;
+        let mut keys = fastrand::Rng::with_seed(first);
+        let mut completed = 0;
+        for required in first..first + operations {
+            // Park it while its condition is false, then make that true and signal the key.
+            let key = [keys.u64(..KEYS)];
+            let cell = self.done;
+            self.purgatory
+                .try_complete_else_watch(Op { cell, required }, &key, TIMEOUT)?;
+            self.done.store(required, Relaxed);
+            completed += self.purgatory.check_and_complete(&key[0]) as u64;
+        }
+        ensure!(completed == operations, "{completed} were completed");
+        Ok(())
+    }
+}
+
+/// Measures nanoseconds of this thread's CPU for parking and completing one operation.
+fn observe<M: Mode>(operations: usize) -> Result<f64> {
+    let observed = Observed::new::<M>()?;
+    let over = AtomicBool::new(false);
+    let spent_ns = thread::scope(|scope| {
+        // Scrape beside the work, on a thread of its own.
+        let scraper = if M::SCRAPES {
+            Some(scope.spawn(|| observed.scrape(&over)))
+        } else {
+            None
+        };
+        // The first round warms up.
+        let mut spent_ns = Ok(0);
+        for _ in 0..2 {
+            let begin_ns = thread_cpu_ns();
+            let completed = observed.park_and_complete(operations as u64);
+            spent_ns = completed.map(|()| thread_cpu_ns() - begin_ns);
+            if spent_ns.is_err() {
+                break;
+            }
+        }
+        // The scraper stops whether that failed or not.
+        over.store(true, Relaxed);
+        if let Some(scraper) = scraper {
+            scraper.thread().unpark();
+        }
+        spent_ns
+    })?;
+    Ok(spent_ns as f64 / operations as f64)
+}
+
+pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> Result<()> {
+    let contenders = contenders!(observe, Mode: Unobserved, Rechecked, Timed, Scraped);
+    // Four times the rounds, as they are short and differ little.
+    for _ in 0..4 * run.sizes.rounds {
+        run.each(id, "ns of CPU", &contenders, run.sizes.operations)?;
+    }
+    Ok(())
+}
+
+/// Measures the milliseconds of this thread's CPU that `work` takes.
+fn took_ms(work: impl FnOnce()) -> f64 {
+    let begin_ns = thread_cpu_ns();
+    work();
+    (thread_cpu_ns() - begin_ns) as f64 / 1e6
+}
+
+pub(in crate::rows) fn publish(id: &'static str, run: &mut Run<'_>) -> Result<()> {
+    let observed = Observed::new::<Timed>()?;
+    let count = run.sizes.one_m as u64;
+    let mut add = |what: &str, ms| run.add(&format!("{id}-{what}"), "ms", OURS, ms);
+
+    // The first publication registers the metrics.
+    observed.publish();
+    add("nothing-parked", took_ms(|| observed.publish()));
+
+    // Publish and render what has ended since.
+    observed.park_and_complete(count)?;
+    add("1m-ended", took_ms(|| observed.publish()));
+    let mut page = String::new();
+    let render = took_ms(|| page = observed.recorder.handle().render());
+    add("render", render);
+    let line = "purgatory_wait_seconds_count{purgatory=\"bench\",outcome=\"completed\"}";
+    let right = page.contains(&format!("{line} {count}"));
+    ensure!(right, "not {count} waits in\n{page}");
+
+    // Parked operations are walked.
+    for number in 0..count {
+        let operation = Op {
+            cell: observed.done,
+            required: u64::MAX,
+        };
+        let key = [number % KEYS];
+        observed
+            .purgatory
+            .try_complete_else_watch(operation, &key, HOUR)?;
+    }
+    add("1m-parked", took_ms(|| observed.publish()));
+
+    // All of them must still be there.
+    observed.done.store(u64::MAX, Relaxed);
+    let mut completed = 0;
+    for key in 0..KEYS {
+        completed += observed.purgatory.check_and_complete(&key) as u64;
+    }
+    ensure!(completed == count, "{completed} completed of {count}");
+    Ok(())
+}

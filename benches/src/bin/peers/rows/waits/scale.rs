@@ -1,0 +1,417 @@
+//! `scale-…`: what one operation more costs among many. A million requests wait under random ones
+//! of a tenth as many keys, each under one key or three. An operation completes a random one and
+//! parks another in its place: by its id (`scale-id-…`), or by an event of one of its keys, which
+//! also checks all others under that key (`scale-event-…`). Two threads (`2t`) have half of the
+//! requests each, under the same keys.
+//!
+//! The figure is processor time of the whole process, its timers' threads included, for one
+//! operation. Each contender counts how its requests ended, and a wrong count ends the run.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    task::{Context, Wake, Waker},
+    thread,
+};
+
+use anyhow::{Context as _, ensure};
+use dashmap::DashMap;
+use fastrand::Rng;
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use purgatory::{DelayedOperation, OperationId, Outcome, ParkResult, Purgatory};
+use purgatory_benches::process_cpu_ns;
+use smallvec::SmallVec;
+use timer_core::{Clock, SystemClock};
+use tokio::{
+    runtime::{Builder, EnterGuard, Runtime},
+    time::{Sleep, sleep},
+};
+
+use super::arena::HOUR;
+use crate::{contender::contenders, results::OURS, rows::row::Run};
+
+/// A request counts as lost after two minutes.
+const PATIENCE_NS: u64 = 120_000_000_000;
+/// The number that names no request.
+const NONE: u32 = u32::MAX;
+
+/// The thread whose requests these are. It has cache lines of its own.
+#[repr(align(128))]
+struct Owner {
+    /// The request that the next check finds ready.
+    ready: AtomicU32,
+    completed: AtomicU64,
+    given_up: AtomicU64,
+}
+
+/// A request of 16 bytes, which waits until its owner makes it ready.
+#[derive(Clone, Copy)]
+struct Request {
+    owner: &'static Owner,
+    number: u32,
+}
+
+impl Request {
+    fn is_ready(self) -> bool {
+        self.owner.ready.load(Ordering::Acquire) == self.number
+    }
+
+    /// Ends the request: completed, or given up by timeout or for any other reason.
+    fn end(self, completed: bool) {
+        let count = if completed {
+            &self.owner.completed
+        } else {
+            &self.owner.given_up
+        };
+        count.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// A contender in which requests wait under keys, to be completed by id or by an event.
+trait Holds: Sized + Send + Sync {
+    /// The name in the output.
+    const NAME: &'static str;
+    /// Names a request that waits.
+    type Id: Send;
+
+    fn start() -> anyhow::Result<Self>;
+
+    /// Enters the contender: a thread holds the guard while it works.
+    fn enter(&self) -> Option<EnterGuard<'_>> {
+        None
+    }
+
+    /// Parks a request that is not ready.
+    fn park(&self, request: Request, keys: &[u32]) -> anyhow::Result<Self::Id>;
+
+    /// Completes a request, without a check.
+    fn complete(&self, id: &Self::Id);
+
+    /// Checks all requests under `key` and completes those that are ready.
+    fn signal(&self, key: u32);
+
+    /// Returns how many requests wait, each as often as the contender lists it.
+    fn len(&self) -> usize;
+}
+
+/// Ours: a purgatory with its defaults, each request a callback.
+struct Ours(Purgatory<u32, Request>);
+
+impl DelayedOperation for Request {
+    fn try_complete(&mut self) -> bool {
+        self.is_ready()
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        self.end(outcome == Outcome::Completed);
+    }
+}
+
+impl Holds for Ours {
+    const NAME: &'static str = OURS;
+    type Id = OperationId;
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Ours(Purgatory::new("scale")?))
+    }
+
+    fn park(&self, request: Request, keys: &[u32]) -> anyhow::Result<OperationId> {
+        match self.0.try_complete_else_watch(request, keys, HOUR)? {
+            ParkResult::Parked(id) => Some(id),
+            _ => None,
+        }
+        .context("it is not ready")
+    }
+
+    fn complete(&self, id: &OperationId) {
+        self.0.complete(*id);
+    }
+
+    fn signal(&self, key: u32) {
+        self.0.check_and_complete(&key);
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The hand-written map: lists by key in a `DashMap`, and tokio's `sleep` for each request, whose
+/// waker expires it. What ends leaves all its lists and its timer, as with ours. An event checks
+/// under the lock of the map's shard, which favours it: the check may use no other lock, must be
+/// short, and may not call back into the map.
+struct Hand {
+    lists: Arc<Lists>,
+    runtime: Runtime,
+}
+
+type Lists = DashMap<u32, Vec<Arc<Waiting>>, RandomState>;
+
+/// A request that waits.
+struct Waiting {
+    request: Request,
+    keys: SmallVec<[u32; 3]>,
+    over: AtomicBool,
+    timer: Mutex<Option<Pin<Box<Sleep>>>>,
+    lists: Arc<Lists>,
+}
+
+impl Waiting {
+    /// Ends the request once, and removes what is kept of it. Called with no list locked.
+    fn end(self: &Arc<Self>, completed: bool) {
+        if self.over.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // Stop the timer without the lock.
+        let timer = self.timer.lock().take();
+        drop(timer);
+        // A key goes with its last request.
+        for key in &self.keys {
+            self.lists.remove_if_mut(key, |_, list| {
+                if let Some(at) = list.iter().position(|other| Arc::ptr_eq(other, self)) {
+                    list.swap_remove(at);
+                }
+                list.is_empty()
+            });
+        }
+        self.request.end(completed);
+    }
+}
+
+/// The timer's waker: the time is up.
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        self.end(false);
+    }
+}
+
+impl Holds for Hand {
+    const NAME: &'static str = "dashmap-sleep";
+    type Id = Arc<Waiting>;
+
+    fn start() -> anyhow::Result<Self> {
+        let mut runtime = Builder::new_multi_thread();
+        Ok(Hand {
+            lists: Arc::default(),
+            runtime: runtime.worker_threads(1).enable_time().build()?,
+        })
+    }
+
+    /// The timers belong to the runtime.
+    fn enter(&self) -> Option<EnterGuard<'_>> {
+        Some(self.runtime.enter())
+    }
+
+    fn park(&self, request: Request, keys: &[u32]) -> anyhow::Result<Arc<Waiting>> {
+        let waiting = Arc::new(Waiting {
+            request,
+            keys: keys.into(),
+            over: AtomicBool::new(false),
+            timer: Mutex::default(),
+            lists: self.lists.clone(),
+        });
+        // Start the timer, which the first poll does.
+        let mut timer = Box::pin(sleep(HOUR));
+        let waker = Waker::from(waiting.clone());
+        let over = timer.as_mut().poll(&mut Context::from_waker(&waker));
+        ensure!(over.is_pending(), "an hour is over");
+        *waiting.timer.lock() = Some(timer);
+
+        // List it. An event before that has not seen it: check again.
+        for &key in keys {
+            self.lists.entry(key).or_default().push(waiting.clone());
+        }
+        if request.is_ready() {
+            waiting.end(true);
+        }
+        Ok(waiting)
+    }
+
+    fn complete(&self, id: &Arc<Waiting>) {
+        id.end(true);
+    }
+
+    fn signal(&self, key: u32) {
+        // Check under the lock, end without it.
+        let mut ready = SmallVec::<[Arc<Waiting>; 4]>::new();
+        if let Some(list) = self.lists.get(&key) {
+            let found = list.iter().filter(|waiting| waiting.request.is_ready());
+            ready.extend(found.cloned());
+        }
+        for waiting in ready {
+            waiting.end(true);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.lists.iter().map(|list| list.len()).sum()
+    }
+}
+
+/// Requests and timers refer to each other: what still waits is let go.
+impl Drop for Hand {
+    fn drop(&mut self) {
+        let mut timers = Vec::new();
+        for list in self.lists.iter() {
+            for waiting in list.iter() {
+                timers.extend(waiting.timer.lock().take());
+            }
+        }
+        drop(timers);
+        self.lists.clear();
+    }
+}
+
+/// The work of a row.
+#[derive(Clone, Copy)]
+struct Work {
+    by_event: bool,
+    threads: usize,
+    /// The number of keys under which a request waits: one or three.
+    keys: usize,
+    /// Requests that wait, and operations of a round; of all threads together.
+    parked: usize,
+    operations: usize,
+}
+
+/// One thread's requests.
+struct Member<H: Holds> {
+    owner: &'static Owner,
+    random: Rng,
+    parked: Vec<Parked<H::Id>>,
+}
+
+/// A parked request.
+struct Parked<I> {
+    id: I,
+    keys: [u32; 3],
+}
+
+impl<H: Holds> Member<H> {
+    /// Parks this thread's share. The owner is never freed, as requests refer to it.
+    fn new(holds: &H, thread: usize, work: Work) -> anyhow::Result<Self> {
+        let _entered = holds.enter();
+        let mut member = Member {
+            owner: Box::leak(Box::new(Owner {
+                ready: AtomicU32::new(NONE),
+                completed: AtomicU64::new(0),
+                given_up: AtomicU64::new(0),
+            })),
+            random: Rng::with_seed(thread as u64),
+            parked: Vec::new(),
+        };
+        for number in 0..work.parked / work.threads {
+            let parked = member.park(holds, number, work)?;
+            member.parked.push(parked);
+        }
+        Ok(member)
+    }
+
+    /// Completes a random request and parks another in its place, again and again.
+    fn work(&mut self, holds: &H, work: Work) -> anyhow::Result<()> {
+        let _entered = holds.enter();
+        for _ in 0..work.operations / work.threads {
+            let number = self.random.usize(0..self.parked.len());
+            self.complete(holds, number, work)?;
+            self.parked[number] = self.park(holds, number, work)?;
+        }
+        Ok(())
+    }
+
+    /// Parks a request under random keys.
+    fn park(&mut self, holds: &H, number: usize, work: Work) -> anyhow::Result<Parked<H::Id>> {
+        let key_count = (work.parked / 10) as u32;
+        let keys = std::array::from_fn(|_| self.random.u32(0..key_count));
+        let request = Request {
+            owner: self.owner,
+            number: number as u32,
+        };
+        let id = holds.park(request, &keys[..work.keys])?;
+        Ok(Parked { id, keys })
+    }
+
+    /// Completes a request, and waits until it has ended: the other thread may be checking it.
+    fn complete(&mut self, holds: &H, number: usize, work: Work) -> anyhow::Result<()> {
+        let owner = self.owner;
+        let completed = || owner.completed.load(Ordering::Acquire);
+        let due = completed() + 1;
+        let parked = &self.parked[number];
+        if work.by_event {
+            owner.ready.store(number as u32, Ordering::Release);
+            holds.signal(parked.keys[self.random.usize(0..work.keys)]);
+        } else {
+            holds.complete(&parked.id);
+        }
+        if completed() < due {
+            let clock = SystemClock::new();
+            while completed() < due {
+                ensure!(clock.now_ns() < PATIENCE_NS, "{}: one was lost", H::NAME);
+                thread::yield_now();
+            }
+        }
+        owner.ready.store(NONE, Ordering::Release);
+        // It ended once, and no other did.
+        let given_up = owner.given_up.load(Ordering::Relaxed);
+        ensure!(given_up == 0, "{}: {given_up} were given up", H::NAME);
+        let more = completed() - due;
+        ensure!(more == 0, "{}: {more} more were completed", H::NAME);
+        Ok(())
+    }
+}
+
+/// Measures nanoseconds of processor time per operation.
+fn replace<H: Holds>(work: Work) -> anyhow::Result<f64> {
+    let holds = H::start()?;
+    let mut members = Vec::new();
+    for thread in 0..work.threads {
+        members.push(Member::new(&holds, thread, work)?);
+    }
+
+    // The first round warms up.
+    let waiting = holds.len();
+    let mut spent_ns = 0;
+    for _ in 0..2 {
+        let begin_ns = process_cpu_ns();
+        // Start all before the first is joined.
+        let ended: Vec<_> = thread::scope(|scope| {
+            let work = |member| scope.spawn(|| Member::work(member, &holds, work));
+            let threads: Vec<_> = members.iter_mut().map(work).collect();
+            threads.into_iter().map(|thread| thread.join()).collect()
+        });
+        spent_ns = process_cpu_ns() - begin_ns;
+        for ended in ended {
+            ended.map_err(|_| anyhow::anyhow!("a thread panicked"))??;
+        }
+        // Each completed request was parked again.
+        let now = holds.len();
+        ensure!(now == waiting, "{}: {now} wait, {waiting} did", H::NAME);
+    }
+    Ok(spent_ns as f64 / work.operations as f64)
+}
+
+pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    // The row's name says what it does.
+    let contenders = contenders!(replace, Holds: Ours, Hand);
+    // Half of the rounds, as each parks all requests again.
+    for _ in 0..run.sizes.rounds.div_ceil(2) {
+        for keys in [1, 3] {
+            for threads in [1, 2] {
+                let work = Work {
+                    by_event: id.ends_with("-event"),
+                    threads,
+                    keys,
+                    parked: run.sizes.one_m,
+                    operations: run.sizes.operations,
+                };
+                let plural = if keys == 1 { "" } else { "s" };
+                let id = format!("{id}-{keys}key{plural}-{threads}t");
+                run.each(&id, "ns of CPU", &contenders, work)?;
+            }
+        }
+    }
+    Ok(())
+}
