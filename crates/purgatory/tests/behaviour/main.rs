@@ -7,6 +7,7 @@ mod support;
 
 mod arguments;
 mod blocking;
+mod bounds;
 mod costs;
 mod counts;
 mod drops_that_panic;
