@@ -17,6 +17,7 @@ mod fair_ends;
 mod held_up;
 mod keys_that_panic;
 mod leases;
+mod leftovers;
 mod metrics;
 mod monitor;
 mod others_bugs;

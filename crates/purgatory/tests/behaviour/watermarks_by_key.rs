@@ -423,6 +423,19 @@ fn wait_for_each_ends_with_the_last_or_the_first_failure() {
         unreachable!()
     };
     assert_eq!(fails(removed), WaitError::Cancelled(reason));
+    // It may have more time, as long as it waits; and it may be waited for on a thread.
+    let mut later = watermarks.wait_for_each(&levels, SECOND);
+    assert!(later.reschedule(2 * SECOND));
+    timer.advance(SECOND);
+    assert!(poll(&mut later).is_pending());
+    for (key, _) in levels {
+        watermarks.advance(&key, 6).unwrap();
+    }
+    assert!(!later.reschedule(SECOND));
+    assert!(later.wait_blocking().is_ok());
+    for (key, _) in levels {
+        watermarks.remove(&key);
+    }
     // Its time, a dropped future, nothing to wait for, and no place for all of its parts.
     let expired = watermarks.wait_for_each(&levels, SECOND);
     timer.advance(SECOND);
