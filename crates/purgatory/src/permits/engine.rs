@@ -32,7 +32,7 @@ use crate::{
         lines::Lines,
         serve::{end_lease, forget_if_idle, release, serve},
     },
-    table::{Batch, EndedAt, Engine, Table, future::Yields, shard::Shard},
+    table::{BUDGET, Batch, EndedAt, Engine, Table, future::Yields, shard::Shard},
     watches::WatchKey,
 };
 
@@ -97,7 +97,8 @@ impl<K: WatchKey> Engine for Semaphores<K> {
             forget_if_idle(shard, line, also);
         }
         lines.clear();
-        shard.records.unsettled = lines; // and its memory
+        lines.shrink_to(BUDGET); // without the memory of a peak
+        shard.records.unsettled = lines;
     }
 
     fn finish(table: &Arc<Table<Self>>, left: Left<K>) {

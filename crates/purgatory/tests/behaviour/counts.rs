@@ -109,6 +109,11 @@ fn a_purgatory_tells_its_own_timer() {
     let timer = own.own_timer().unwrap();
     assert_eq!((timer.name(), timer.stats().pending), ("own", 1));
     assert!(waiting().1.own_timer().is_none());
+    let values = Watermarks::<u64>::new("values").unwrap();
+    let _waits = values.wait_for(&1, 1, MINUTE);
+    let waits = values.waits();
+    let timer = waits.own_timer().unwrap();
+    assert_eq!((timer.name(), timer.stats().pending), ("values", 1));
 }
 
 /// Neither a wait for a value nor a reply is checked.

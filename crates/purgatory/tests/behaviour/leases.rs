@@ -35,6 +35,16 @@ fn keys_have_permits_of_their_own_and_leave_nothing() {
     assert_no_waits(&permits.waits());
 }
 
+#[test]
+fn each_key_and_guard_tells_its_weight() {
+    let (_timer, permits) = keyed(5);
+    let permit = permits.try_acquire_for(&1, 2).unwrap();
+    let lease = over(&mut permits.lease_for(&2, 3, MINUTE, MINUTE)).unwrap();
+    assert_eq!((permit.weight(), lease.weight()), (2, 3));
+    assert_eq!([1, 2, 3].map(|key| permits.taken_for(&key)), [2, 3, 0]);
+    assert_eq!([1, 2, 3].map(|key| permits.free_for(&key)), [3, 2, 5]);
+}
+
 /// A request of weight 0 takes nothing, and leaves no key behind.
 #[test]
 fn weightless_request_waits_in_turn_and_takes_nothing() {

@@ -7,6 +7,7 @@ mod support;
 
 mod arguments;
 mod blocking;
+mod bounds;
 mod costs;
 mod counts;
 mod drops_that_panic;
@@ -16,6 +17,7 @@ mod fair_ends;
 mod held_up;
 mod keys_that_panic;
 mod leases;
+mod leftovers;
 mod metrics;
 mod monitor;
 mod others_bugs;

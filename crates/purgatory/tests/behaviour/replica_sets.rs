@@ -164,6 +164,14 @@ fn refused_sets_change_nothing() {
 }
 
 #[test]
+fn report_of_what_is_acknowledged_is_no_loss() {
+    let (_timer, sets) = group(&[5, 5], Rule::all());
+    assert_eq!(sets.watermark(&LOG), Some(5));
+    assert_eq!(sets.report(&LOG, &0, 5), Ok(0));
+    assert_eq!(sets.report(&LOG, &0, 4), Err(behind(4, 5)));
+}
+
+#[test]
 fn reports_count_once_and_the_last_one_counts() {
     let (_timer, sets) = group(&[9, 5, 5], Rule::all());
     assert_eq!(sets.report(&LOG, &3, 9), Err(Error::NoMember));

@@ -346,18 +346,6 @@ fn a_panic_while_a_value_is_made_ends_its_reply() {
     nothing_is_left(&waits, &replies);
 }
 
-/// The executor, which wakes its task, is late.
-#[test]
-fn an_expired_replys_place_is_free_once_it_is_ready() {
-    let later = Later::default();
-    let (timer, _, replies) = replies_with(|b| b.executor(later.clone()).max_parked(1));
-    let mut reply = replies.expect(1, SECOND).unwrap();
-    timer.advance(SECOND);
-    assert_eq!(over(&mut reply), Err(WaitError::Expired));
-    assert!(replies.expect(2, SECOND).is_ok());
-    assert_eq!(later.run(), 1);
-}
-
 /// A task that does this as it is woken.
 struct Acts(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 

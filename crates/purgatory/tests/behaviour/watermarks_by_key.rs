@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::support::{
-    Later, MINUTE, SECOND, assert_nothing_waits, over, poll, race, requested, watermarks,
-    watermarks_with,
+    MINUTE, SECOND, assert_nothing_waits, over, poll, race, requested, watermarks, watermarks_with,
 };
 use purgatory::{
     CancelReason,
@@ -343,56 +342,6 @@ fn epoch_ends_the_waits_of_the_last_one() {
     assert_nothing_waits(&waits);
 }
 
-/// Each way out of a wait returns its place.
-#[test]
-fn every_end_returns_its_place() {
-    let later = Later::default();
-    let (timer, waits, watermarks) =
-        watermarks_with::<u32>(|builder| builder.executor(later.clone()).max_parked(2));
-    let ends: [&dyn Fn(); 9] = [
-        &|| _ = watermarks.advance(&1, 50).unwrap(),
-        &|| {
-            _ = watermarks
-                .begin_epoch(&1, 1 + watermarks.epoch(&1).unwrap_or(0), 0)
-                .unwrap()
-        },
-        &|| {
-            let next = 1 + watermarks.epoch(&1).unwrap_or(0);
-            _ = watermarks.begin_epoch_and_keep(&1, next, 60).unwrap();
-        },
-        &|| _ = watermarks.remove(&1),
-        &|| _ = watermarks.close(&1, "closed"),
-        &|| _ = waits.cancel_all("all"),
-        &|| timer.advance(SECOND),
-        &|| {},
-        &|| _ = waits.shutdown(SECOND),
-    ];
-    for (number, end) in ends.into_iter().enumerate() {
-        let is_closed = watermarks.is_closed(&1);
-        assert!(!is_closed);
-        let awaited = watermarks.wait_for(&1, 10, SECOND);
-        watermarks.park(&1, 10, SECOND, drop).unwrap();
-        let full = RefusedReason::Full { limit: 2 };
-        let refused = fails(watermarks.wait_for(&1, 10, SECOND));
-        assert_eq!(refused, WaitError::Refused(full), "{number}");
-        end();
-        if number == 7 {
-            drop(awaited); // it leaves by its future, the other by an advance
-            watermarks.advance(&1, 10).unwrap();
-        }
-        assert_eq!(waits.len(), 0, "{number}");
-        watermarks.remove(&1);
-        later.run();
-        // Both places are free, for waits that are dropped again.
-        if number < 8 {
-            let again = [0, 1].map(|_| watermarks.wait_for(&2, 1, SECOND));
-            assert_eq!(waits.len(), 2, "{number}");
-            drop(again);
-        }
-    }
-    assert_nothing_waits(&waits);
-}
-
 /// Those that wait and those that come are told the same.
 #[test]
 fn closed_key_ends_waits_now_and_later() {
@@ -474,6 +423,19 @@ fn wait_for_each_ends_with_the_last_or_the_first_failure() {
         unreachable!()
     };
     assert_eq!(fails(removed), WaitError::Cancelled(reason));
+    // It may have more time, as long as it waits; and it may be waited for on a thread.
+    let mut later = watermarks.wait_for_each(&levels, SECOND);
+    assert!(later.reschedule(2 * SECOND));
+    timer.advance(SECOND);
+    assert!(poll(&mut later).is_pending());
+    for (key, _) in levels {
+        watermarks.advance(&key, 6).unwrap();
+    }
+    assert!(!later.reschedule(SECOND));
+    assert!(later.wait_blocking().is_ok());
+    for (key, _) in levels {
+        watermarks.remove(&key);
+    }
     // Its time, a dropped future, nothing to wait for, and no place for all of its parts.
     let expired = watermarks.wait_for_each(&levels, SECOND);
     timer.advance(SECOND);
@@ -548,16 +510,4 @@ fn waits_take_borrowed_forms_of_their_key() {
     assert_eq!(ends.advance("orders-0", 6), Ok(2));
     assert_eq!(over(&mut second.unwrap()), Ok(6));
     assert_eq!(over(&mut third.unwrap()), Ok(6));
-}
-
-/// The executor, which wakes its task, is late.
-#[test]
-fn an_expired_waits_place_is_free_once_it_is_ready() {
-    let later = Later::default();
-    let (timer, _, values) =
-        watermarks_with::<u32>(|builder| builder.executor(later.clone()).max_parked(1));
-    let wait = values.wait_for(&1, 5, SECOND);
-    timer.advance(SECOND);
-    assert_eq!(fails(wait), WaitError::Expired);
-    assert!(poll(&mut values.wait_for(&1, 5, SECOND)).is_pending());
 }

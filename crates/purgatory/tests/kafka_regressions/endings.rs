@@ -19,8 +19,7 @@ use purgatory::{
 use timer_core::{Executor, Job, SystemTimer};
 
 use crate::{
-    naive::{Busy, Naive},
-    script::{AnyPurgatory, Ours, Probe, ends, here},
+    script::{Ours, Probe, ends, here},
     support::{MS, PANICKED, Stop, assert_empty, requested},
 };
 
@@ -32,7 +31,7 @@ fn given_up() -> Outcome {
 
 /// A checker has found the condition false and is still inside; meanwhile the condition becomes
 /// true, and its key is signalled for the last time.
-fn event_while_a_checker_has_seen_it_false(purgatory: &impl AnyPurgatory, probe: &Probe) {
+fn event_while_a_checker_has_seen_it_false(purgatory: &Ours, probe: &Probe) {
     let inside = Stop::new();
     let stop = inside.clone();
     let operation = probe.acting(move |ready| {
@@ -56,22 +55,16 @@ fn event_while_a_checker_has_seen_it_false(purgatory: &impl AnyPurgatory, probe:
 /// finds a checker requests a recheck from it.
 #[test]
 fn kafka_6653_a_condition_true_during_a_check_is_seen() {
-    let naive = Naive::new(Busy::GivesUp);
-    let probe = Probe::default();
-    event_while_a_checker_has_seen_it_false(&naive, &probe);
-    assert_eq!(probe.endings(), [], "ready, and nobody looks");
-    naive.expire();
-    assert_eq!(probe.endings(), [Expired]);
     assert_eq!(here(event_while_a_checker_has_seen_it_false).1, [Completed]);
 }
 
 /// A checker is inside the check, which will say `satisfied`, when another thread ends the
 /// operation. Returns how often the callback ran inside the check.
-fn end_while_a_checker_is_inside<P: AnyPurgatory>(
-    purgatory: &P,
+fn end_while_a_checker_is_inside(
+    purgatory: &Ours,
     probe: &Probe,
     satisfied: bool,
-    end: impl Fn(&P),
+    end: impl Fn(&Ours),
 ) -> usize {
     let inside = Stop::new();
     let overlaps = Arc::new(AtomicUsize::new(0));
@@ -103,13 +96,6 @@ fn end_while_a_checker_is_inside<P: AnyPurgatory>(
 /// unless its check has become true.
 #[test]
 fn kafka_19312_no_callback_runs_inside_a_check() {
-    for satisfied in [false, true] {
-        let naive = Naive::new(Busy::Waits);
-        let probe = Probe::default();
-        let overlaps = end_while_a_checker_is_inside(&naive, &probe, satisfied, Naive::expire);
-        assert_eq!(overlaps, 1, "the callback ran inside the check");
-        assert_eq!(probe.endings(), [Expired], "though satisfied: {satisfied}");
-    }
     type End = fn(&Ours);
     let cancel: End = |ours| assert_eq!(ours.cancel(KEY), 0);
     for (end, noted) in [(Ours::expire as End, Expired), (cancel, given_up())] {
@@ -123,7 +109,7 @@ fn kafka_19312_no_callback_runs_inside_a_check() {
 }
 
 /// Two operations wait, one of them under a second key too; the first key is given up.
-fn give_up_a_key(purgatory: &impl AnyPurgatory) -> [Vec<Outcome>; 2] {
+fn give_up_a_key(purgatory: &Ours) -> [Vec<Outcome>; 2] {
     let probes = [Probe::default(), Probe::default()];
     purgatory.park(probes[0].operation(), &[1]);
     purgatory.park(probes[1].operation(), &[1, 2]);
@@ -137,15 +123,12 @@ fn give_up_a_key(purgatory: &impl AnyPurgatory) -> [Vec<Outcome>; 2] {
 /// with its cancellation.
 #[test]
 fn operations_cancelled_for_a_key_are_called_back() {
-    let naive = Naive::new(Busy::Waits);
-    assert_eq!(give_up_a_key(&naive), [[], []], "never told");
-    assert_eq!(naive.watched(), 1, "still in the list of its other key");
     let (ours, _) = here(|ours, _| give_up_a_key(ours));
     assert_eq!(ours, [[given_up()], [given_up()]]);
 }
 
 /// The check after the first panics.
-fn last_chance_check_that_panics(purgatory: &impl AnyPurgatory, probe: &Probe) {
+fn last_chance_check_that_panics(purgatory: &Ours, probe: &Probe) {
     let checks = AtomicUsize::new(0);
     let operation = probe.acting(move |_| {
         assert_eq!(checks.fetch_add(1, SeqCst), 0, "in the last-chance check");
@@ -161,19 +144,11 @@ fn last_chance_check_that_panics(purgatory: &impl AnyPurgatory, probe: &Probe) {
 /// Cancelled(Panicked).
 #[test]
 fn a_last_chance_check_that_panics_leaves_no_watch() {
-    let naive = Naive::new(Busy::Waits);
-    let probe = Probe::default();
-    last_chance_check_that_panics(&naive, &probe);
-    assert_eq!(
-        (probe.endings(), naive.watched()),
-        (vec![], 2),
-        "watched for ever"
-    );
     assert_eq!(here(last_chance_check_that_panics).1, [PANICKED]);
 }
 
 /// Parks three operations under a key, all ready; the check of the second panics.
-fn scan_with_a_check_that_panics(purgatory: &impl AnyPurgatory) -> [Vec<Outcome>; 3] {
+fn scan_with_a_check_that_panics(purgatory: &Ours) -> [Vec<Outcome>; 3] {
     let probes = [(); 3].map(|()| Probe::default());
     let bad = Arc::new(AtomicBool::new(false));
     for (number, probe) in probes.iter().enumerate() {
@@ -194,12 +169,6 @@ fn scan_with_a_check_that_panics(purgatory: &impl AnyPurgatory) -> [Vec<Outcome>
 /// checked. Here it ends that operation, and the walk goes on.
 #[test]
 fn a_check_that_panics_in_a_scan_skips_no_other() {
-    let kafka = scan_with_a_check_that_panics(&Naive::new(Busy::Waits));
-    assert_eq!(
-        kafka,
-        [vec![Completed], vec![], vec![]],
-        "the third is ready, and unchecked"
-    );
     let ours = here(|ours, _| {
         (
             scan_with_a_check_that_panics(ours),
@@ -216,15 +185,9 @@ fn a_check_that_panics_in_a_scan_skips_no_other() {
 #[derive(Debug, Default)]
 struct RefusesOnce(AtomicBool);
 
-impl RefusesOnce {
-    fn take(&self) {
-        assert!(self.0.swap(true, SeqCst), "the executor is full");
-    }
-}
-
 impl Executor for RefusesOnce {
     fn execute(&self, job: Job) {
-        self.take();
+        assert!(self.0.swap(true, SeqCst), "the executor is full");
         job.run();
     }
 }
@@ -235,20 +198,6 @@ impl Executor for RefusesOnce {
 #[test]
 fn an_executor_that_panics_leaves_the_reaper_alive() {
     let (expired, told) = mpsc::channel();
-    let (due, falls_due) = mpsc::channel::<u32>();
-    let send = expired.clone();
-    let reaper = thread::spawn(move || {
-        let executor = RefusesOnce::default();
-        for number in falls_due {
-            executor.take();
-            send.send(number).unwrap();
-        }
-    });
-    due.send(1).unwrap();
-    assert!(reaper.join().is_err(), "the thread is gone");
-    assert!(due.send(2).is_err());
-    assert_eq!(told.try_iter().count(), 0, "nothing expires any more");
-
     let timer = SystemTimer::builder()
         .executor(RefusesOnce::default())
         .build()
@@ -273,19 +222,13 @@ fn an_executor_that_panics_leaves_the_reaper_alive() {
 /// The size of a fetch's answer, which is dropped with the operation.
 const RESPONSE: i64 = 16 << 10;
 
-/// Kafka purges its lists when this many more operations have completed than are pending.
+/// Kafka purges its lists when this many more operations have completed than are pending. They hold
+/// 16 MB until then.
 const PURGE_INTERVAL: u32 = 1000;
-
-/// The size of the answers of all fetches in an interval.
-const HELD: i64 = RESPONSE * PURGE_INTERVAL as i64;
 
 /// Parks a fetch under `keys` and completes it by the event of the first, `count` times. Returns by
 /// how many bytes that made the memory in use grow: this thread's, where nothing else allocates.
-fn fetches<const N: usize>(
-    purgatory: &impl AnyPurgatory,
-    count: u32,
-    keys: impl Fn(u32) -> [u32; N],
-) -> i64 {
+fn fetches<const N: usize>(purgatory: &Ours, count: u32, keys: impl Fn(u32) -> [u32; N]) -> i64 {
     let counted = measure(|| {
         for number in 0..count {
             let probe = Probe::default();
@@ -311,17 +254,7 @@ const ALL_KEEP: i64 = 4096 * (2 << 10);
 #[test]
 fn kafka_19389_nothing_stays_under_a_second_key() {
     let partition_and_group = |_| [1, 2];
-    let naive = Naive::new(Busy::Waits);
     let ours = Ours::new();
-    assert!(
-        fetches(&naive, PURGE_INTERVAL, partition_and_group) >= HELD,
-        "all of them are held"
-    );
-    assert_eq!(naive.watched(), PURGE_INTERVAL as usize);
-    assert!(
-        measure(|| naive.purge()).bytes_current <= -HELD,
-        "until the purge"
-    );
     assert!(fetches(&ours, PURGE_INTERVAL, partition_and_group) <= SHARD_KEEPS);
     assert_empty(&ours.purgatory);
     assert_eq!(fetches(&ours, 10 * PURGE_INTERVAL, partition_and_group), 0);
@@ -334,17 +267,7 @@ fn kafka_19389_nothing_stays_under_a_second_key() {
 fn kafka_19763_nothing_stays_under_keys_used_once() {
     const HOT: u32 = u32::MAX;
     let under_its_own = |number| [3 * number, 3 * number + 1, 3 * number + 2, HOT];
-    let naive = Naive::new(Busy::Waits);
     let ours = Ours::new();
-    assert!(
-        fetches(&naive, PURGE_INTERVAL, under_its_own) >= HELD,
-        "all of them are held"
-    );
-    assert_eq!(
-        naive.watched(),
-        3 * PURGE_INTERVAL as usize,
-        "under all keys but the event's"
-    );
     let many = 10 * PURGE_INTERVAL; // 160 MB of responses
     assert!(fetches(&ours, many, under_its_own) <= SHARD_KEEPS + ALL_KEEP);
     assert_empty(&ours.purgatory);

@@ -9,22 +9,18 @@ use std::{
     thread,
 };
 
-use purgatory::Outcome::{Completed, Expired};
+use purgatory::Outcome::Completed;
 
 use crate::{
-    naive::{Busy, Naive},
-    script::{AnyPurgatory, OuterLock, Probe, Sign, ends, here},
+    script::{Ours, OuterLock, Probe, Sign, here},
     support::Stop,
 };
 
 const KEY: u32 = 1;
 
 /// A checker inside the check needs a lock that another thread holds while it signals the key. The
-/// checker always waits for that thread; returns whether that thread waits for the checker.
-fn event_raised_under_the_lock_that_a_check_needs(
-    purgatory: &impl AnyPurgatory,
-    probe: &Probe,
-) -> bool {
+/// checker always waits for that thread.
+fn event_raised_under_the_lock_that_a_check_needs(purgatory: &Ours, probe: &Probe) {
     let (group, signs) = OuterLock::new();
     let inside = Stop::new();
     let needed = group.clone();
@@ -51,7 +47,6 @@ fn event_raised_under_the_lock_that_a_check_needs(
         drop(held);
         checker.join().unwrap(); // ThreadSanitizer does not see the end of a scope
     });
-    purgatory.would_wait() > 0
 }
 
 /// KAFKA-3994: one thread checked a delayed heartbeat, holding its lock and waiting for the
@@ -60,18 +55,13 @@ fn event_raised_under_the_lock_that_a_check_needs(
 /// which the checker acts, and goes on.
 #[test]
 fn kafka_3994_an_event_under_the_checks_lock_returns() {
-    let kafka = ends(|| {
-        let naive = Naive::new(Busy::Waits);
-        event_raised_under_the_lock_that_a_check_needs(&naive, &Probe::default())
-    });
-    assert!(kafka, "each thread waits for the other");
-    let ours = here(event_raised_under_the_lock_that_a_check_needs);
-    assert_eq!(ours, (false, vec![Completed]));
+    let (_, ends) = here(event_raised_under_the_lock_that_a_check_needs);
+    assert_eq!(ends, [Completed]);
 }
 
 /// An unrelated thread holds the lock under which checks run, while the condition becomes true and
 /// its key is signalled for the last time.
-fn event_while_an_outsider_holds_the_lock(purgatory: &impl AnyPurgatory, probe: &Probe) {
+fn event_while_an_outsider_holds_the_lock(purgatory: &Ours, probe: &Probe) {
     let (group, signs) = OuterLock::new();
     purgatory.park_with(probe.operation(), &[KEY], Some(&group), None);
     let outsider = group.lock();
@@ -92,18 +82,12 @@ fn event_while_an_outsider_holds_the_lock(purgatory: &impl AnyPurgatory, probe: 
 /// request goes to the holder of the operation itself, and a check takes the locks that it needs.
 #[test]
 fn kafka_8334_a_lock_that_others_share_loses_nothing() {
-    let naive = Naive::new(Busy::LeavesAFlag);
-    let probe = Probe::default();
-    event_while_an_outsider_holds_the_lock(&naive, &probe);
-    assert_eq!(probe.endings(), [], "ready, and nobody looks");
-    naive.expire();
-    assert_eq!(probe.endings(), [Expired]);
     assert_eq!(here(event_while_an_outsider_holds_the_lock).1, [Completed]);
 }
 
 /// A thread that holds a lock parks an operation; meanwhile another signals its key, and its check
-/// needs the lock. Returns what that thread did, and whether the parking thread waits for it.
-fn event_while_a_lock_holder_parks(purgatory: &impl AnyPurgatory, probe: &Probe) -> (Sign, bool) {
+/// needs the lock. Returns what that thread did.
+fn event_while_a_lock_holder_parks(purgatory: &Ours, probe: &Probe) -> Sign {
     let (state, signs) = OuterLock::new();
     let held = state.lock();
     let needed = state.clone();
@@ -125,9 +109,8 @@ fn event_while_a_lock_holder_parks(purgatory: &impl AnyPurgatory, probe: &Probe)
         first.send(signs.recv().unwrap()).unwrap(); // it has returned, or waits for the lock
     };
     purgatory.park_with(operation, &[KEY], None, Some(Box::new(meanwhile)));
-    let waits = purgatory.would_wait() > 0;
     drop(held);
-    (seen.recv().unwrap(), waits)
+    seen.recv().unwrap()
 }
 
 /// KAFKA-8334, second part: a parking thread held the transaction state's lock and waited for its
@@ -136,20 +119,13 @@ fn event_while_a_lock_holder_parks(purgatory: &impl AnyPurgatory, probe: &Probe)
 /// recheck, and the parking thread checks again.
 #[test]
 fn kafka_8334_a_lock_holder_that_parks_does_not_wait() {
-    let kafka =
-        ends(|| event_while_a_lock_holder_parks(&Naive::new(Busy::Waits), &Probe::default()));
-    assert_eq!(
-        kafka,
-        (Sign::Waits, true),
-        "each thread waits for the other"
-    );
     let ours = here(event_while_a_lock_holder_parks);
-    assert_eq!(ours, ((Sign::Returned, false), vec![Completed]));
+    assert_eq!(ours, (Sign::Returned, vec![Completed]));
 }
 
 /// Each operation's callback makes the next one ready and signals its key. Returns the maximum
 /// number of callbacks under way at once.
-fn chain(purgatory: &impl AnyPurgatory, last: &Probe) -> usize {
+fn chain(purgatory: &Ours, last: &Probe) -> usize {
     let depth = Arc::new(AtomicUsize::new(0));
     let deepest = Arc::new(AtomicUsize::new(0));
     let links: Vec<_> = (0..LINKS)
@@ -182,14 +158,12 @@ const LINKS: u32 = 100;
 /// effect after it has returned.
 #[test]
 fn kafka_17509_a_callback_that_signals_runs_alone() {
-    let kafka = chain(&Naive::new(Busy::Waits), &Probe::default());
-    assert_eq!(kafka, LINKS as usize, "each inside the one before");
     assert_eq!(here(chain), (1, vec![Completed]));
 }
 
 /// A thread changes a partition under the partition's lock, and signals while it holds it; the
 /// callback needs that lock. Returns whether the callback got it.
-fn callback_needs_the_lock_of_its_caller(purgatory: &impl AnyPurgatory, probe: &Probe) -> bool {
+fn callback_needs_the_lock_of_its_caller(purgatory: &Ours, probe: &Probe) -> bool {
     let (partition, _signs) = OuterLock::new();
     let (send, had) = channel();
     let needed = partition.clone();
@@ -205,9 +179,6 @@ fn callback_needs_the_lock_of_its_caller(purgatory: &impl AnyPurgatory, probe: &
 /// lock which the thread already has.
 #[test]
 fn kafka_17509_a_callback_can_have_its_callers_lock() {
-    let naive = Naive::new(Busy::Waits);
-    let kafka = callback_needs_the_lock_of_its_caller(&naive, &Probe::default());
-    assert!(!kafka, "the thread waits for itself");
     assert_eq!(
         here(callback_needs_the_lock_of_its_caller),
         (true, vec![Completed])

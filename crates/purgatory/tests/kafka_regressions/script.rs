@@ -1,6 +1,5 @@
 //! The parts of the scripts: an operation with a given check and callback, a place where a thread
-//! is held, a lock that signals when a thread waits for it, and the purgatories that a script runs
-//! over.
+//! is held, a lock that signals when a thread waits for it, and the purgatory that a script runs over.
 
 use std::{
     panic::resume_unwind,
@@ -118,39 +117,6 @@ pub type Under<'a> = Option<&'a Arc<OuterLock>>;
 /// Actions while an operation is being parked.
 pub type Meanwhile = Option<Box<dyn FnOnce() + Send>>;
 
-/// A purgatory that a script can run over.
-pub trait AnyPurgatory: Clone + Send + Sync + 'static {
-    /// Parks an operation whose check has to be run under an outer lock, if there is one. Lets
-    /// `meanwhile` happen when the operation is watched, before it is checked for the last time;
-    /// there is a last check.
-    fn park_with(&self, operation: Op, keys: &[u32], under: Under<'_>, meanwhile: Meanwhile);
-
-    fn park(&self, operation: Op, keys: &[u32]) {
-        self.park_with(operation, keys, None, None);
-    }
-
-    /// The event of a key; returns how many it completed.
-    fn event(&self, key: u32) -> usize;
-
-    /// The event of a key, from a thread that holds a lock which others may need.
-    fn event_under(&self, held: MutexGuard<'_, ()>, key: u32);
-
-    /// Cancels the operations under a key.
-    fn cancel(&self, key: u32) -> usize;
-
-    /// Runs each operation out of time.
-    fn expire(&self);
-
-    /// Entries in the watch lists.
-    fn watched(&self) -> usize;
-
-    /// How many threads would have waited for ever for an operation's lock, if a script did not
-    /// have to end. None here: a call returns.
-    fn would_wait(&self) -> usize {
-        0
-    }
-}
-
 /// This purgatory, on a manual timer.
 #[derive(Clone)]
 pub struct Ours {
@@ -163,10 +129,11 @@ impl Ours {
         let (timer, purgatory) = by_hand();
         Ours { timer, purgatory }
     }
-}
 
-impl AnyPurgatory for Ours {
-    fn park_with(&self, operation: Op, keys: &[u32], under: Under<'_>, meanwhile: Meanwhile) {
+    /// Parks an operation whose check has to be run under an outer lock, if there is one. Lets
+    /// `meanwhile` happen when the operation is watched, before it is checked for the last time;
+    /// there is a last check.
+    pub fn park_with(&self, operation: Op, keys: &[u32], under: Under<'_>, meanwhile: Meanwhile) {
         let purgatory = self.clone();
         let key = keys[0];
         let check = operation.check;
@@ -197,25 +164,29 @@ impl AnyPurgatory for Ours {
             .unwrap();
     }
 
-    fn event(&self, key: u32) -> usize {
+    pub fn park(&self, operation: Op, keys: &[u32]) {
+        self.park_with(operation, keys, None, None);
+    }
+
+    /// The event of a key; returns how many it completed.
+    pub fn event(&self, key: u32) -> usize {
         self.purgatory.check_and_complete(&key)
     }
 
-    fn event_under(&self, held: MutexGuard<'_, ()>, key: u32) {
+    /// The event of a key, from a thread that holds a lock which others may need.
+    pub fn event_under(&self, held: MutexGuard<'_, ()>, key: u32) {
         drop(held); // such a thread defers the event until it has let go
         self.event(key);
     }
 
-    fn cancel(&self, key: u32) -> usize {
+    /// Cancels the operations under a key.
+    pub fn cancel(&self, key: u32) -> usize {
         self.purgatory.cancel_for_key(&key, "given up")
     }
 
-    fn expire(&self) {
+    /// Runs each operation out of time.
+    pub fn expire(&self) {
         self.timer.advance(MINUTE);
-    }
-
-    fn watched(&self) -> usize {
-        self.purgatory.watched()
     }
 }
 

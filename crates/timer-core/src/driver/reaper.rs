@@ -471,6 +471,8 @@ mod tests {
 
     /// A reaper that the test calls, its clock, and tasks on it that count their runs.
     struct Reaper {
+        /// The times that it was woken.
+        wakes: Arc<AtomicUsize>,
         clock: ManualClock,
         rounds: Rounds,
         tasks: TaskTimer<()>,
@@ -483,13 +485,16 @@ mod tests {
         let mut driver = Driver::new();
         driver.clock = Arc::new(clock.clone());
         configure(&mut driver, clock.clone());
-        driver.reaper.wake = driver.waker(|| ());
+        let wakes = Arc::new(AtomicUsize::new(0));
+        let woken = wakes.clone();
+        driver.reaper.wake = driver.waker(move || _ = woken.fetch_add(1, Ordering::Relaxed));
         let driver = Arc::new(driver);
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = runs.clone();
         let count = move |()| _ = counted.fetch_add(1, Ordering::Relaxed);
         let tasks = TaskTimer::on(driver.clone(), count, AtShutdown::Keep);
         Reaper {
+            wakes,
             rounds: driver.rounds(),
             clock,
             tasks,
@@ -510,6 +515,43 @@ mod tests {
             let pause = self.rounds.round();
             (pause, self.runs.load(Ordering::Relaxed))
         }
+    }
+
+    #[test]
+    fn work_that_is_no_earlier_wakes_no_reaper() {
+        let mut reaper = reaper(|_, _| ());
+        let wakes = |reaper: &Reaper| reaper.wakes.load(Ordering::Relaxed);
+        // Each delay, and the wake-ups so far.
+        for (delay, woken) in [(50, 1), (50, 1), (60, 1), (40, 2), (40, 2), (50, 2)] {
+            reaper.schedule(delay * MS);
+            assert_eq!(wakes(&reaper), woken, "{delay} ms");
+        }
+        // Nor after a round: the reaper knows what is left.
+        assert_eq!(reaper.round_after(40 * MS), (Pause::For(10 * MS), 2));
+        reaper.schedule(10 * MS);
+        assert_eq!(wakes(&reaper), 2);
+        reaper.schedule(9 * MS);
+        assert_eq!(wakes(&reaper), 3);
+    }
+
+    #[test]
+    fn owners_that_are_gone_are_swept_out() {
+        let mut reaper = reaper(|_, _| ());
+        let other = || TaskTimer::on(reaper.driver.clone(), |()| (), AtShutdown::Keep);
+        for _ in 0..1000 {
+            drop(other());
+        }
+        // The one that lives, and as many that are gone as make no sweep worth it.
+        let owners = reaper.driver.reaper.shared.owners.lock();
+        assert!(owners.all.len() <= 20, "{} owners", owners.all.len());
+        assert!(owners.arrivals.len() <= 20, "{}", owners.arrivals.len());
+        drop(owners);
+        let gone = other();
+        reaper.round_after(NONE);
+        assert_eq!(reaper.rounds.owners.len(), 2);
+        drop(gone);
+        reaper.round_after(NONE);
+        assert_eq!(reaper.rounds.owners.len(), 1);
     }
 
     #[test]

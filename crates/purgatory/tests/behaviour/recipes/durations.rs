@@ -2,19 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use purgatory::{Monitor, Outcome, Permit, WaitError, when};
+use purgatory::{Monitor, Outcome, WaitError, when};
 use tokio::sync::oneshot;
 
 use super::{
     guide::{
         cores::{Core, Message},
         deadline::Produces,
-        drain::Server,
-        long_poll::Logs,
         one_thread::Log,
-        queue::{Job, Queue},
         stored_poll::Logs as StoredLogs,
-        throttle::Throttle,
     },
     polls::Memory,
     *,
@@ -110,52 +106,6 @@ fn the_stored_poll_recipe_takes_any_duration() {
         ends_in_time(advance, start, Ok(Vec::new()), fulfil, Ok(b"ready".into()));
         assert!(store.reads() < 20, "{} reads", store.reads());
     }
-}
-
-#[test]
-fn waits_of_the_recipes_take_any_duration() {
-    let timer = running_timer();
-    let advance = |by| timer.advance(by);
-
-    let server = Server {
-        stopping: Arc::default(),
-        open: Arc::default(),
-        drained: on(&timer),
-    };
-    let open = server.begin().unwrap();
-    let start = |limit| server.drain(limit);
-    let fulfil = || drop(open);
-    ends_in_time(advance, start, Err(WaitError::Expired), fulfil, Ok(()));
-
-    let logs = Logs {
-        ends: Arc::new([0.into()].into()),
-        fetches: on(&timer),
-    };
-    let start = |limit| Box::pin(logs.fetch(&[0], 64, limit));
-    let fulfil = || assert_eq!(logs.append(0, 64), 1);
-    ends_in_time(advance, start, Ok(0), fulfil, Ok(64));
-
-    let queue = Queue {
-        jobs: Arc::default(),
-        permits: no_permits(&timer),
-    };
-    let start = |limit| {
-        let take = queue.take(limit);
-        Box::pin(async { take.await.map(Job::done) })
-    };
-    let fulfil = || queue.push("a job".to_owned());
-    let done = Ok("a job".to_owned());
-    ends_in_time(advance, start, Err(WaitError::Expired), fulfil, done);
-
-    let throttle = Throttle {
-        permits: no_permits(&timer),
-    };
-    let start = |limit| {
-        let admit = throttle.admit(limit);
-        Box::pin(async { admit.await.map(Permit::forget) })
-    };
-    let fulfil = || throttle.release(1);
-    ends_in_time(advance, start, Err(WaitError::Expired), fulfil, Ok(()));
 }
 
 #[test]

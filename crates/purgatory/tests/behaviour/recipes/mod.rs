@@ -1,5 +1,5 @@
-//! The guide's recipes. The recipes compiled here are the files that the guide shows. Their doc
-//! tests run each `main`; these tests add the orders of events that a network may give.
+//! The guide's recipes with steps of their own: the files that the guide shows. Doc tests run the
+//! `main` of each; these tests add the orders of events that a network may give.
 
 #[path = "../../../src/guide/recipes"]
 #[allow(
@@ -11,30 +11,24 @@
 mod guide {
     pub mod acks_all;
     pub mod connection;
-    pub mod connection_pool;
     pub mod cores;
     pub mod deadline;
     pub mod debounce;
     pub mod drain;
-    pub mod epochs;
     pub mod held_pulls;
-    pub mod leases;
     pub mod load_once;
     pub mod lock_waits;
     pub mod long_poll;
     pub mod one_thread;
     pub mod queue;
-    pub mod quorum_write;
     pub mod request_reply;
     pub mod retry;
     pub mod sessions;
     pub mod signal_after_unlock;
     pub mod single_flight;
     pub mod stored_poll;
-    pub mod throttle;
 }
 
-mod commits;
 mod durations;
 mod one_at_a_time;
 mod polls;

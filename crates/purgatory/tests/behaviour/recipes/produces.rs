@@ -1,6 +1,6 @@
 //! Waits for a high watermark: acks=all, and two waits with one deadline.
 
-use purgatory::{CancelReason, Monitor, ReplicaError, ReplicaSets, WaitError};
+use purgatory::{Monitor, ReplicaSets, WaitError};
 
 use super::{
     guide::{acks_all::Partition, deadline::Produces},
@@ -51,51 +51,6 @@ fn produces_end_when_a_lagging_replica_falls_out() {
     assert!(poll(&mut later).is_pending(), "b is in the set again");
     assert_eq!(orders.fetched("b", PRODUCES + 1), Ok(1));
     assert_eq!(over(&mut later), Ok(PRODUCES + 1));
-    nothing_waits(&orders.logs.waits());
-}
-
-/// Below the least number of replicas the leader acknowledges nothing.
-#[test]
-fn leader_alone_does_not_acknowledge() {
-    let (_timer, orders) = partition();
-    let mut waits = orders.produce(1, 1);
-    orders.fetched("leader", 1).unwrap();
-    for replica in ["a", "b"] {
-        assert_eq!(orders.logs.leave(&(), &replica), Ok(0));
-    }
-    assert!(poll(&mut waits).is_pending());
-    assert_eq!(orders.fetched("a", 0), Ok(0));
-    assert!(poll(&mut waits).is_pending());
-    assert_eq!(orders.fetched("a", 1), Ok(1)); // it joins
-    assert_eq!(over(&mut waits), Ok(1));
-}
-
-/// A leader change takes records back: none of them was acknowledged.
-#[test]
-fn produce_of_an_old_leader_is_cancelled() {
-    let (_timer, orders) = partition();
-    let mut old = orders.produce(1, 5);
-    orders.fetched("leader", 9).unwrap();
-    orders.fetched("a", 4).unwrap();
-    assert_eq!(orders.lead(2, &[("a", 4), ("b", 0)]), Ok(1)); // it has no more
-    let reason = CancelReason::EpochOver {
-        epoch: 1,
-        present: 2,
-    };
-    assert_eq!(over(&mut old), Err(WaitError::Cancelled(reason)));
-    // Another record of the new leader lies at offset 5. One that comes late is refused.
-    orders.fetched("a", 5).unwrap();
-    assert_eq!(orders.fetched("b", 5), Ok(0));
-    assert!(matches!(
-        over(&mut orders.produce(1, 5)),
-        Err(WaitError::Refused(_))
-    ));
-    // A leader that lacks what was acknowledged is refused.
-    let behind = ReplicaError::Behind {
-        value: 4,
-        needed: 5,
-    };
-    assert_eq!(orders.lead(3, &[("c", 4)]), Err(behind));
     nothing_waits(&orders.logs.waits());
 }
 

@@ -41,43 +41,6 @@ fn a_reply_may_come_before_its_request_was_sent() {
     assert_no_waits(&waits);
 }
 
-/// A client that asks as the connection goes does not wait for a reply that cannot come.
-#[test]
-fn a_closed_connection_fails_all_requests() {
-    let (waits, connection) = connection();
-    let mut asked = [(); 4].map(|()| Box::pin(connection.ask(|_| Ok(()))));
-    assert!(asked.iter_mut().all(|ask| poll(ask).is_pending()));
-    let reply = |number, text: &str| {
-        let replied = connection.replied(number, text.into());
-        replied.map_err(|back| (back.is_late(), back.into_inner()))
-    };
-    assert_eq!(reply(2, "b"), Ok(()));
-    assert_eq!(reply(1, "a"), Ok(()));
-    assert_eq!(reply(2, "again"), Err((true, "again".into())));
-    assert_eq!(reply(9, "?"), Err((false, "?".into())));
-    assert_eq!(connection.closed(), 2);
-    assert_eq!(connection.closed(), 0);
-    let ended = asked
-        .each_mut()
-        .map(|ask| over(ask).unwrap_or_else(|error| error.to_string()));
-    assert_eq!(
-        ended,
-        [
-            "a",
-            "b",
-            "cancelled: connection closed",
-            "cancelled: connection closed"
-        ]
-    );
-    let late = over(&mut Box::pin(connection.ask(|_| Ok(()))));
-    assert_eq!(
-        late.unwrap_err().to_string(),
-        "the scope of the request was closed"
-    );
-    assert_eq!(reply(3, "old"), Err((true, "old".into())));
-    assert_no_waits(&waits);
-}
-
 const ATTEMPTS: [&str; 3] = ["attempt 0, 100ms", "attempt 1, 200ms", "attempt 2, 400ms"];
 
 struct Call {

@@ -177,20 +177,6 @@ fn a_member_that_joins_twice_at_once_has_one_session() {
     nothing_is_left(&sessions.parked);
 }
 
-#[test]
-fn a_wait_ends_when_its_account_is_funded() {
-    let accounts = Accounts {
-        balances: Arc::default(),
-        waits: by_hand().1,
-    };
-    let mut funded = accounts.funded(1, 50);
-    accounts.pay(&[(2, 90), (1, 49)]);
-    assert!(poll(&mut funded).is_pending());
-    accounts.pay(&[(1, 1)]);
-    assert_eq!(got(&mut funded), 50);
-    nothing_is_left(&accounts.waits);
-}
-
 /// A check that found the balances locked would wait for its own thread. When the second amount
 /// overflows, the first account is signalled all the same.
 #[test]

@@ -1,0 +1,122 @@
+//! Memory of ended waits, idle keys and peaks: it is given back.
+#![cfg(not(loom))]
+
+use allocation_counter::measure;
+use purgatory::{Permits, Replies, Watermarks};
+use timer_core::ManualTimer;
+
+use crate::support::{MINUTE, over};
+
+const MANY: u64 = 50_000;
+
+/// What a shard and a thread keep for the next peak, at most. It does not grow with `MANY`.
+const KEPT: i64 = 64 << 10;
+
+/// Checks that little of the memory that `work` takes is left.
+#[track_caller]
+fn leaves_nothing(work: impl FnOnce()) {
+    let measured = measure(work);
+    assert!(measured.bytes_current < KEPT, "{measured:?}");
+    assert!(measured.bytes_max > MANY, "it took some: {measured:?}");
+}
+
+fn values(timer: &ManualTimer) -> Watermarks<u64> {
+    Watermarks::builder("test")
+        .timer(timer)
+        .shards(1)
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn keys_whose_values_were_removed_leave_nothing() {
+    let values = values(&ManualTimer::new());
+    leaves_nothing(|| {
+        for key in 0..MANY {
+            values.advance(&key, 1).unwrap();
+        }
+        for key in 0..MANY {
+            values.remove(&key);
+        }
+    });
+}
+
+#[test]
+fn callbacks_that_ended_leave_nothing() {
+    let timer = ManualTimer::new();
+    let values = values(&timer);
+    let waits = values.waits();
+    let ends: [&dyn Fn(); 3] = [
+        &|| assert_eq!(waits.cancel_all("gone"), MANY as usize),
+        &|| timer.advance(MINUTE),
+        &|| {
+            values.advance(&1, MANY).unwrap();
+            values.remove(&1);
+        },
+    ];
+    for end in ends {
+        leaves_nothing(|| {
+            for threshold in 1..=MANY {
+                values.park(&1, threshold, MINUTE, drop).unwrap();
+            }
+            end();
+        });
+        assert!(waits.is_empty());
+    }
+}
+
+#[test]
+fn keys_whose_permits_came_back_leave_nothing() {
+    let timer = ManualTimer::new();
+    let permits = Permits::<u64>::keyed_builder("test")
+        .timer(&timer)
+        .shards(1);
+    let permits = permits.build().unwrap();
+    leaves_nothing(|| {
+        let take = |key| permits.try_acquire_for(&key, 1).unwrap();
+        let held: Vec<_> = (0..MANY).map(take).collect();
+        drop(held);
+    });
+    // Leases, and requests that were refused.
+    leaves_nothing(|| {
+        let lease = |key| over(&mut permits.lease_for(&key, 1, MINUTE, MINUTE)).unwrap();
+        let held: Vec<_> = (0..MANY).map(lease).collect();
+        assert!((0..MANY).all(|key| permits.try_acquire_for(&key, 1).is_none()));
+        timer.advance(MINUTE);
+        drop(held);
+    });
+}
+
+#[test]
+fn requests_that_are_over_leave_nothing() {
+    let replies = Replies::<u64, u64>::builder("test")
+        .timer(&ManualTimer::new())
+        .shards(1);
+    let replies = replies.build().unwrap();
+    leaves_nothing(|| {
+        let expect = |key| replies.expect(key, MINUTE).unwrap();
+        let mut expected: Vec<_> = (0..MANY).map(expect).collect();
+        for key in 0..MANY / 2 {
+            replies.deliver(&key, key).unwrap();
+        }
+        replies.fail_all("closed");
+        let ended = expected.iter_mut().map(over);
+        assert_eq!(ended.filter(Result::is_ok).count() as u64, MANY / 2);
+    });
+}
+
+/// Callbacks that end inside another wait in a queue of the thread.
+#[test]
+fn a_queue_of_callbacks_leaves_nothing() {
+    let values = values(&ManualTimer::new());
+    leaves_nothing(|| {
+        for _ in 0..MANY {
+            values.park(&1, 1, MINUTE, drop).unwrap();
+        }
+        let inside = values.clone();
+        let cancels = move |_| _ = inside.remove(&1);
+        values.park(&2, 1, MINUTE, cancels).unwrap();
+        values.advance(&2, 1).unwrap();
+        values.remove(&2);
+    });
+}
