@@ -3,7 +3,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use purgatory::{CancelReason, Permits, RefusedReason, WaitError};
-use timer_core::Timer;
 use tokio::sync::oneshot;
 
 use super::{
