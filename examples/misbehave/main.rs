@@ -10,7 +10,7 @@ use clap::Parser;
 use example_support::Stop;
 use purgatory::{Outcome, Purgatory, Timeout, when};
 use purgatory_live::{Live, Server};
-use timer_core::{SystemTimer, Timer};
+use timer_core::SystemTimer;
 
 type Waits = Purgatory<&'static str>;
 

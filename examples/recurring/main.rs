@@ -18,7 +18,7 @@ use clap::Parser;
 use croner::Cron;
 use jiff::{SignedDuration, Timestamp, Unit, Zoned, civil::Date, tz::TimeZone};
 use parking_lot::Mutex;
-use timer_core::{Clock, ManualTimer, SystemTimer, Timer};
+use timer_core::{Clock, ManualTimer, SystemTimer};
 
 use schedule::{LOOK_EVERY, Recurring, WallClock};
 
@@ -86,7 +86,7 @@ fn times(cron: &Cron, begin: &Zoned, end: &Zoned) -> Result<Vec<Zoned>> {
     let recurring = Recurring {
         cron: cron.clone(),
         zone: begin.time_zone().clone(),
-        timer: timer.clone(),
+        timer: timer.clone().into(),
         wall,
         // This wall clock is never set: fewer looks do.
         look_every: Duration::from_secs(3600),
@@ -178,7 +178,7 @@ fn run_live(args: &Args, patterns: &[Cron]) -> Result<()> {
         let recurring = Recurring {
             cron: cron.clone(),
             zone: args.zone.clone(),
-            timer: timer.clone(),
+            timer: timer.clone().into(),
             wall: Arc::new(Timestamp::now),
             look_every: LOOK_EVERY,
             task: Box::new(move |due| print_run(&pattern, due)),

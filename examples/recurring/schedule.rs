@@ -34,10 +34,10 @@ const SEARCH_AGAIN_MAX_DAYS: i32 = 32;
 pub(crate) type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// A task that recurs at the times of a cron expression in a time zone.
-pub(crate) struct Recurring<T> {
+pub(crate) struct Recurring {
     pub(crate) cron: Cron,
     pub(crate) zone: TimeZone,
-    pub(crate) timer: T,
+    pub(crate) timer: Timer,
     pub(crate) wall: WallClock,
     /// The longest time between two looks at the wall clock.
     pub(crate) look_every: Duration,
@@ -47,7 +47,7 @@ pub(crate) struct Recurring<T> {
     pub(crate) report: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-impl<T: Timer> Recurring<T> {
+impl Recurring {
     /// Schedules the first run, for the first time after now.
     pub(crate) fn start(self) {
         let now = self.now();
@@ -232,7 +232,7 @@ mod tests {
             let recurring = Recurring {
                 cron: pattern.parse().unwrap(),
                 zone,
-                timer: timer.clone(),
+                timer: timer.clone().into(),
                 wall: Arc::new(wall),
                 look_every: LOOK_EVERY,
                 task: Box::new(task),

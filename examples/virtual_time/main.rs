@@ -16,7 +16,7 @@ use clap::Parser;
 use fastrand::Rng;
 use parking_lot::Mutex;
 use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory};
-use timer_core::{Clock, ManualTimer, Timer, TimerError};
+use timer_core::{Clock, ManualTimer, TimerError};
 
 const REPLICAS: usize = 3;
 const QUORUM: usize = 2;

@@ -87,7 +87,6 @@ const PUBLIC: [Public; 3] = [
         of: "timer-core",
         types: &[
             "Advanced",
-            "AnyTimer",
             "BuildError",
             "DelayQueue",
             "DueTask",
@@ -109,6 +108,7 @@ const PUBLIC: [Public; 3] = [
             "TaskTimer",
             "TickLength",
             "TimeHistogram",
+            "Timer",
             "TimerError",
             "TimerHandle",
             "TimerLeft",
@@ -117,7 +117,7 @@ const PUBLIC: [Public; 3] = [
             "WheelSize",
             "Workers",
         ],
-        traits: &["Clock", "Executor", "Timer", "TimerTask"],
+        traits: &["Clock", "Executor", "TimerTask"],
         settings: &[
             "DelayQueue::grace",
             "SystemTimerBuilder::clock",

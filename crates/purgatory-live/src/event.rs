@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use purgatory::{DelayedOperation, Parked, Purgatory, Snapshot, Stats, Times, Waits, WatchKey};
 use serde::Serialize;
-use timer_core::{SystemTimer, Timer, TimerStats};
+use timer_core::{SystemTimer, TimerStats};
 
 use crate::text::{Show, shown};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use purgatory::{BoxedOperation, OperationId, Purgatory, Watermarks, when};
 use purgatory_live::Live;
 use serde_json::{Value, json};
-use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
+use timer_core::{ManualTimer, SystemTimer, TimeHistogram};
 
 const MS: Duration = Duration::from_millis(1);
 

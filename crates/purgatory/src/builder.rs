@@ -57,7 +57,7 @@ impl<F: Form> Builder<F> {
     /// with one limit for all; that of a purgatory leaves a shared timer as it is.
     ///
     /// If you never advance a [`ManualTimer`](timer_core::ManualTimer), nothing expires.
-    pub fn timer(mut self, timer: &impl Timer) -> Self {
+    pub fn timer(mut self, timer: &Timer) -> Self {
         self.settings.driver = Some(timer.driver());
         self
     }

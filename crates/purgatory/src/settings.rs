@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use timer_core::{BuildError, Executor, MAX_SHARDS, SystemTimer, Timer, driver::Driver};
+use timer_core::{BuildError, Executor, MAX_SHARDS, SystemTimer, driver::Driver};
 
 use crate::sync::Limit;
 

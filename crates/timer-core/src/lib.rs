@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use timer_core::{SystemTimer, Timer};
+//! use timer_core::SystemTimer;
 //!
 //! let timer = SystemTimer::new()?;
 //! let timeout = timer.schedule(Duration::from_secs(30), || println!("no answer"))?;
@@ -24,7 +24,7 @@
 //! | to wait in async code | [`Timer::sleep`], [`timeout`], [`Timer::interval`] |
 //! | to poll values out once their time has come | [`DelayQueue`] |
 //! | many tasks of one type, without a box each | [`Timer::with_handler`] |
-//! | tests that do not sleep | [`ManualTimer`]; [`AnyTimer`] in types of mine |
+//! | tests that do not sleep | [`ManualTimer`]; a [`Timer`] in types of mine |
 //! | a timer without a thread, on a tokio runtime | `SystemTimerBuilder::tokio` (feature `tokio`) |
 //! | the data structure, in my own event loop | [`TimingWheel`] |
 //! | wheels of my own tasks, on a shared reaper | the module [`driver`] |
@@ -84,7 +84,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use timer_core::{SystemTimer, Timer, TimerError, timeout};
+//! use timer_core::{SystemTimer, TimerError, timeout};
 //!
 //! # pollster::block_on(async {
 //! let timer = SystemTimer::new()?;
@@ -131,8 +131,7 @@
 //!
 //! # Features
 //!
-//! - `metrics` (on by default): `SystemTimer::publish` and `AnyTimer::publish` hand
-//!   [`Timer::stats`] to the `metrics` facade.
+//! - `metrics` (on by default): `Timer::publish` hands [`Timer::stats`] to the `metrics` facade.
 //! - `parking_lot` (on by default): its locks instead of std's.
 //! - `serde`: [`TimerStats`] can be serialised.
 //! - `tokio`: `SystemTimerBuilder::tokio`, a timer without a thread, on a runtime and its clock; a
@@ -153,7 +152,6 @@ pub use driver::clock::{Clock, Moment, SystemClock, TickLength};
 pub use driver::executor::{Executor, JOB_TASKS, Job, Workers};
 pub use driver::shards::{MAX_SHARDS, TimerHandle};
 pub use observe::{TimeHistogram, TimerStats};
-pub use timers::any::AnyTimer;
 pub use timers::delay_queue::{DelayQueue, Expired};
 pub use timers::interval::{Interval, MissedTickBehavior};
 pub use timers::manual::ManualTimer;

@@ -23,7 +23,7 @@ use std::{
 
 use loom::sync::{Arc, Condvar};
 use support::{HOUR, MS, Woken};
-use timer_core::{Clock, ManualTimer, Sleep, SystemTimer, Timer, TimerError, driver::sync::plant};
+use timer_core::{Clock, ManualTimer, Sleep, SystemTimer, TimerError, driver::sync::plant};
 
 const PREEMPTIONS: usize = 3;
 const NOW: Duration = Duration::ZERO;

@@ -126,7 +126,7 @@ pub(crate) fn park<O: DelayedOperation + Send>(
 }
 
 impl ReplicaManager {
-    pub(crate) fn new(args: &Args, timer: &impl Timer) -> Result<Self, BuildError> {
+    pub(crate) fn new(args: &Args, timer: &Timer) -> Result<Self, BuildError> {
         let mut followers = Vec::new();
         for id in args.followers_here() {
             followers.push(Follower::new(*id, args.pause_followers));

@@ -9,7 +9,7 @@ use anyhow::Context;
 use parking_lot::Mutex;
 use purgatory::Stats;
 use purgatory_live::{Live, Server};
-use timer_core::{SystemTimer, Timer};
+use timer_core::SystemTimer;
 
 use crate::connection::{self, Connections};
 use crate::{args::Args, batch::CODECS, partition::LAG_PERIODS, replica_manager::ReplicaManager};

@@ -15,19 +15,20 @@ use timer_core::{Moment, Timer};
 /// A timer for hyper. Moments of the timer's clock become [`Instant`]s, counted from when this
 /// value was made.
 #[derive(Clone, Debug)]
-pub struct HyperTimer<T> {
-    timer: T,
+pub struct HyperTimer {
+    timer: Timer,
     origin: Instant,
     origin_moment: Moment,
 }
 
-impl<T: Timer> HyperTimer<T> {
+impl HyperTimer {
     /// Wraps a timer.
     #[expect(
         clippy::disallowed_methods,
         reason = "hyper gives the time as instants"
     )]
-    pub fn new(timer: T) -> Self {
+    pub fn new(timer: impl Into<Timer>) -> Self {
+        let timer = timer.into();
         HyperTimer {
             origin: Instant::now(),
             origin_moment: timer.now(),
@@ -42,7 +43,7 @@ impl<T: Timer> HyperTimer<T> {
     }
 }
 
-impl<T: Timer> hyper::rt::Timer for HyperTimer<T> {
+impl hyper::rt::Timer for HyperTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
         Box::pin(HyperSleep(self.timer.sleep(duration)))
     }

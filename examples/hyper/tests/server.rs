@@ -24,7 +24,7 @@ async fn answer(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
 
 /// Connects a client. The server's side has `limit` for the head of each request.
 async fn connect(
-    timer: &impl Timer,
+    timer: &Timer,
     limit: Duration,
 ) -> (TcpStream, JoinHandle<Result<(), hyper::Error>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -41,7 +41,7 @@ async fn connect(
 }
 
 /// Lets other tasks run until this many sleeps are registered.
-async fn sleeping(timer: &impl Timer, sleeping: usize) {
+async fn sleeping(timer: &Timer, sleeping: usize) {
     while timer.sleepers() != sleeping {
         tokio::task::yield_now().await;
     }

@@ -42,9 +42,10 @@ impl DelayedValues for Ours {
     type Key = TaskId;
 
     fn start() -> anyhow::Result<Self> {
+        let timer = SystemTimer::new()?;
         Ok(Ours {
             runtime: runtime()?,
-            queue: DelayQueue::new(&SystemTimer::new()?),
+            queue: DelayQueue::new(&timer),
         })
     }
 

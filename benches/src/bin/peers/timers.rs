@@ -16,7 +16,7 @@ use std::{
 
 use parking_lot::Mutex;
 use purgatory_benches::delays::{Delays, Queue};
-use timer_core::{Clock, SystemTimer, Timer as _, TimerHandle, TimingWheel, WheelSize};
+use timer_core::{Clock, SystemTimer, TimerHandle, TimingWheel, WheelSize};
 use tokio::{
     runtime::{Builder, EnterGuard, Runtime},
     time::{Sleep, sleep},

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, ensure};
 use fastrand::Rng;
 use purgatory::{BoxedOperation, DelayedOperation, Monitor, Purgatory, Replies, Stats, Watermarks};
-use timer_core::{SystemTimer, TickLength, Timer};
+use timer_core::{SystemTimer, TickLength};
 
 use crate::{books::Books, inject::Stall};
 

@@ -3,7 +3,7 @@
 
 use std::{borrow::Borrow, hash::Hash, time::Duration};
 
-use timer_core::{Clock, SystemClock, Timer};
+use timer_core::{Clock, SystemClock};
 
 use crate::{
     operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},

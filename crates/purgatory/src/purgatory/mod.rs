@@ -15,8 +15,6 @@ mod inspect;
 
 use std::{sync::Arc, time::Duration};
 
-use timer_core::Timer;
-
 use crate::{
     boxed::BoxedOperation,
     engine::Core,

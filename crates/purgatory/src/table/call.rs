@@ -198,7 +198,7 @@ mod tests {
     use std::sync::{Mutex, mpsc};
     use timer_core::{ManualTimer, SystemTimer, Timer};
 
-    fn on(timer: &impl Timer) -> Arc<JobExecutor> {
+    fn on(timer: &Timer) -> Arc<JobExecutor> {
         Arc::new(JobExecutor::new(timer.driver(), None))
     }
 

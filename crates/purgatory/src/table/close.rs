@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use timer_core::{Clock, SystemClock, Timer, TimerHandle};
+use timer_core::{Clock, SystemClock, TimerHandle};
 
 use crate::{
     operation::{CancelReason, EndResult, OperationId, Outcome, Timeout},

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use timer_core::{BuildError, Timer};
+use timer_core::BuildError;
 
 use crate::{
     operation::CancelReason,

@@ -137,7 +137,7 @@ fn purgatory_with_one_shard_takes_1320_bytes() {
 }
 
 /// Measures what a purgatory takes; the list of all has grown to eight places with the fifth.
-fn sixth_purgatory(timer: &impl Timer) -> AllocationInfo {
+fn sixth_purgatory(timer: &Timer) -> AllocationInfo {
     let _five: Vec<_> = (0..5).map(|_| with_one_shard(timer)).collect();
     let mut sixth = None;
     allocation_counter::measure(|| sixth = Some(with_one_shard(timer)))
@@ -168,7 +168,7 @@ fn ten_thousand_purgatories_share_one_timer() {
     assert!(purgatories.iter().all(Purgatory::is_empty));
 }
 
-fn with_one_shard(timer: &impl Timer) -> Purgatory<u64> {
+fn with_one_shard(timer: &Timer) -> Purgatory<u64> {
     let one = Purgatory::builder("one").timer(timer).shards(1);
     one.build().unwrap()
 }

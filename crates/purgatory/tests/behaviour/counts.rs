@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::{Later, MINUTE, MS, NEVER, Op, Park, Probe, by_hand_with, never, waiting};
 use purgatory::{Outcome, Purgatory, ReplyScopes, Times, Watermarks};
-use timer_core::{TimeHistogram, Timer};
+use timer_core::TimeHistogram;
 
 /// The bounds and counts of the buckets that are not empty.
 fn filled(histogram: &TimeHistogram) -> Vec<(f64, u64)> {

@@ -5,7 +5,7 @@ use purgatory::{
     BoxedOperation, CancelReason, EndResult, Outcome, Permits, Purgatory, Refused, RefusedReason,
     WaitError, WaitFuture, Watches,
 };
-use timer_core::{BuildError, ManualTimer, Timer};
+use timer_core::{BuildError, ManualTimer};
 
 /// Returns any error by `?`, as many programs do.
 fn park_or_fail(waits: &Purgatory<u32>) -> anyhow::Result<()> {

@@ -10,7 +10,7 @@ use std::{
 use crate::support::{MS, NEVER, Park, Probe, Records, Waiting, refused, waiting};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use purgatory::{Purgatory, Watches};
-use timer_core::{AnyTimer, ManualTimer, SystemTimer, TimeHistogram, Timer};
+use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
 
 /// A purgatory in which something of everything has happened.
 fn eventful(timer: &ManualTimer) -> Waiting {
@@ -147,7 +147,7 @@ fn timers_of_one_name_add_up() {
 fn timer_of_any_kind_publishes_what_its_kind_does() {
     let recorder = PrometheusBuilder::new().build_recorder();
     metrics::with_local_recorder(&recorder, || {
-        let publish = |timer: AnyTimer| {
+        let publish = |timer: Timer| {
             timer.schedule(3_600_000 * MS, || ()).unwrap();
             timer.publish();
             let page = recorder.handle().render();

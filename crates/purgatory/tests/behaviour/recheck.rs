@@ -22,7 +22,7 @@ use purgatory::{
     Outcome::{self, Completed, Expired},
     Parked, Purgatory, Timeout, WaitError, when,
 };
-use timer_core::{ManualTimer, Timer};
+use timer_core::ManualTimer;
 
 /// A check without an event comes after this time.
 const EVERY: Duration = Duration::from_millis(10);

@@ -7,7 +7,7 @@ use crate::support::{MS, NEVER, Park, Probe, Waiting, by_hand_with};
 use purgatory::{
     Outcome::{self, Completed, Expired},
     Purgatory, Replies, Timeout, WaitError,
-    timer_core::{SystemTimer, Timer},
+    timer_core::SystemTimer,
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},

@@ -14,7 +14,7 @@ use shuttle::{
     sync::mpsc,
     thread::{self, JoinHandle},
 };
-use timer_core::{Clock, Executor, Job, ManualTimer, SystemTimer, Timer};
+use timer_core::{Clock, Executor, Job, ManualTimer, SystemTimer};
 
 use crate::{
     schedules::check,

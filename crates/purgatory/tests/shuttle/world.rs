@@ -7,6 +7,7 @@
 
 use std::{
     collections::HashSet,
+    ops::Deref,
     panic::resume_unwind,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -26,7 +27,7 @@ pub const MS: Duration = Duration::from_millis(1);
 pub const NEVER: Timeout = Timeout::Never;
 
 /// A timer whose time a thread may let pass.
-pub trait Time: Timer {
+pub trait Time: Deref<Target = Timer> + Clone + Send + Sync + 'static {
     fn tick(&self);
 }
 

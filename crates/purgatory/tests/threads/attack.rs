@@ -23,7 +23,7 @@ use std::{
 };
 
 use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, WatchKey, Watermarks, when};
-use timer_core::{Clock, Executor, Job, SystemTimer, Timer};
+use timer_core::{Clock, Executor, Job, SystemTimer};
 
 use crate::{
     effort::effort,

@@ -13,7 +13,7 @@ use std::{
 
 use crate::support::{Later, MINUTE, MS, Park, Probe, Waiting, by_hand, never};
 use purgatory::{BoxedOperation, Outcome, Purgatory, RefusedReason, when};
-use timer_core::{SystemTimer, Timer};
+use timer_core::SystemTimer;
 
 /// The purgatory keeps a timer running whose own handles are dropped.
 #[test]

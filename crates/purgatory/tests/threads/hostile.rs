@@ -19,7 +19,7 @@ use crate::support::{
     DROPPED, MINUTE, MS, Op, Park, Probe, TellsWhere, by_hand, by_hand_with, never,
 };
 use purgatory::{BoxedOperation, CancelReason, Outcome, Purgatory, WaitError, when};
-use timer_core::{Executor, Job, SystemTimer, Timer};
+use timer_core::{Executor, Job, SystemTimer};
 
 /// Parks an operation that parks another when it is cancelled: for ever, were it not for the test.
 fn park_again(purgatory: Purgatory<u32>, parked: Arc<AtomicUsize>) {

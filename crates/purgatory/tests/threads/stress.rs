@@ -18,7 +18,7 @@ use purgatory::{
     CancelReason, OperationId, Outcome, ParkResult, Purgatory, Timeout, WaitError, WaitFuture,
     Watches, when,
 };
-use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
+use timer_core::{ManualTimer, SystemTimer, TimeHistogram};
 
 use crate::{
     effort::{effort, number},

@@ -28,7 +28,7 @@ use crate::wheel::geometry::OutOfBounds;
 ///
 /// ```
 /// use std::time::Duration;
-/// use timer_core::{ManualTimer, Moment, Timer};
+/// use timer_core::{ManualTimer, Moment};
 ///
 /// let timer = ManualTimer::new();
 /// let began = timer.now();
@@ -101,7 +101,7 @@ impl Add<Duration> for Moment {
 ///     sync::atomic::{AtomicU64, Ordering},
 ///     time::{Duration, SystemTime, UNIX_EPOCH},
 /// };
-/// use timer_core::{Clock, Moment, SystemTimer, Timer};
+/// use timer_core::{Clock, Moment, SystemTimer};
 ///
 /// /// The wall clock since the Unix epoch, which never goes back: the latest time that it showed.
 /// #[derive(Debug, Default)]
@@ -140,7 +140,7 @@ impl Add<Duration> for Moment {
 /// # #[cfg(target_os = "linux")] {
 /// use std::time::Duration;
 /// use rustix::time::{ClockId, clock_gettime}; // rustix = { version = "1", features = ["time"] }
-/// use timer_core::{Clock, SystemTimer, Timer};
+/// use timer_core::{Clock, SystemTimer};
 ///
 /// /// The time since the machine booted, suspended or not.
 /// #[derive(Debug)]
@@ -219,7 +219,7 @@ impl SystemClock {
     ///
     /// ```
     /// use std::time::{Duration, Instant};
-    /// use timer_core::{SystemClock, SystemTimer, Timer};
+    /// use timer_core::{SystemClock, SystemTimer};
     ///
     /// let clock = SystemClock::new();
     /// let timer = SystemTimer::builder().clock(clock).build()?;

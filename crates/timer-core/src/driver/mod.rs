@@ -15,7 +15,7 @@
 //!     time::Duration,
 //! };
 //! use timer_core::{
-//!     Advanced, DueTask, ManualTimer, Timer, TimingWheel,
+//!     Advanced, DueTask, ManualTimer, TimingWheel,
 //!     driver::{ShardLook, Shards, WheelOwner},
 //! };
 //!

@@ -70,7 +70,7 @@ impl Drop for JobInRuntime {
 ///
 /// ```
 /// use std::time::Duration;
-/// use timer_core::{SystemTimer, Timer};
+/// use timer_core::SystemTimer;
 /// use tokio::runtime::Handle;
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;

@@ -145,7 +145,7 @@ pub struct Expired<T> {
 
 impl<T> DelayQueue<T> {
     /// Makes an empty queue on `timer`, with its tick and wheel size.
-    pub fn new(timer: &impl Timer) -> Self {
+    pub fn new(timer: &Timer) -> Self {
         let driver = &timer.inner().driver;
         let now = driver.config.tick.round_down(driver.now_ns());
         DelayQueue {

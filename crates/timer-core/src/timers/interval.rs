@@ -26,7 +26,7 @@ use crate::{
 ///
 /// ```
 /// use std::{task::{Context, Poll, Waker}, time::Duration};
-/// use timer_core::{ManualTimer, MissedTickBehavior, Timer};
+/// use timer_core::{ManualTimer, MissedTickBehavior};
 ///
 /// let timer = ManualTimer::new();
 /// let mut context = Context::from_waker(Waker::noop()); // your runtime's
@@ -84,7 +84,7 @@ impl MissedTickBehavior {
 ///
 /// ```
 /// use std::{pin::pin, task::{Context, Poll, Waker}, time::Duration};
-/// use timer_core::{ManualTimer, Timer};
+/// use timer_core::ManualTimer;
 ///
 /// let timer = ManualTimer::new();
 /// let mut context = Context::from_waker(Waker::noop()); // your runtime's
@@ -154,7 +154,7 @@ impl Interval {
     ///
     /// ```
     /// use std::{task::{Context, Poll, Waker}, time::Duration};
-    /// use timer_core::{ManualTimer, Timer};
+    /// use timer_core::ManualTimer;
     ///
     /// let timer = ManualTimer::new();
     /// let mut context = Context::from_waker(Waker::noop()); // your runtime's

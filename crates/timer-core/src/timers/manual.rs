@@ -3,6 +3,7 @@
 
 use std::{
     future::poll_fn,
+    ops::Deref,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
     task::Poll,
@@ -16,12 +17,12 @@ use crate::{
         driver::Driver,
     },
     sync::plain::Mutex,
-    timers::{task_timer::TimerInner, timer::Timer},
+    timers::timer::Timer,
     wheel::geometry::WheelSize,
 };
 
 /// A timer whose time passes only in [`advance`](Self::advance). A handle: clones are the same
-/// timer.
+/// timer. It schedules, sleeps and ends as every [`Timer`] does, to which it derefs.
 ///
 /// Due tasks run inline, on the advancing thread, tick by tick. Overdue ones run by deadline, and
 /// those of one deadline in the order in which they were scheduled. Owners of wheels come one after
@@ -34,7 +35,7 @@ use crate::{
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
-/// use timer_core::{ManualTimer, Timer};
+/// use timer_core::ManualTimer;
 ///
 /// let timer = ManualTimer::new();
 /// let (send, fired) = mpsc::channel();
@@ -48,7 +49,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
 pub struct ManualTimer {
-    pub(super) inner: Arc<TimerInner>,
+    timer: Timer,
     clock: ManualClock,
     /// The goal of the running `advance`.
     target_ns: Arc<Mutex<Option<u64>>>,
@@ -72,10 +73,10 @@ impl ManualTimer {
         driver.config.manual = true;
         let agenda = Agenda::default();
         driver.reaper.wake = Some(agenda.marks());
-        let inner = TimerInner::new(driver);
-        inner.tasks(); // attached first, they come first in a tick
+        let timer = Timer::of(driver);
+        timer.inner().tasks(); // attached first, they come first in a tick
         ManualTimer {
-            inner,
+            timer,
             clock,
             target_ns: Arc::default(),
             agenda: Arc::new(agenda),
@@ -143,7 +144,7 @@ impl ManualTimer {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use timer_core::{ManualTimer, Timer};
+    /// use timer_core::ManualTimer;
     ///
     /// let timer = ManualTimer::new();
     /// assert_eq!(timer.next_due_in(), None);
@@ -157,7 +158,13 @@ impl ManualTimer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn next_due_in(&self) -> Option<Duration> {
-        let due_ns = self.inner.driver.config.tick.start_ns(self.next_tick()?);
+        let due_ns = self
+            .timer
+            .inner()
+            .driver
+            .config
+            .tick
+            .start_ns(self.next_tick()?);
         Some(Duration::from_nanos(
             due_ns.saturating_sub(self.clock.now_ns()),
         ))
@@ -181,7 +188,7 @@ impl ManualTimer {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use timer_core::{ManualTimer, Timer};
+    /// use timer_core::ManualTimer;
     ///
     /// #[tokio::main(flavor = "current_thread")]
     /// async fn main() {
@@ -218,7 +225,10 @@ impl ManualTimer {
         let mut quiet = 0;
         poll_fn(|context| {
             // A change shows that a task did something.
-            let now = Some(self.agenda.changes(&self.inner.driver.reaper.shared));
+            let now = Some(
+                self.agenda
+                    .changes(&self.timer.inner().driver.reaper.shared),
+            );
             // 64 times in a row without a change: the tasks wait.
             quiet = if now == seen { quiet + 1 } else { 0 };
             if quiet == 64 {
@@ -233,13 +243,13 @@ impl ManualTimer {
 
     /// Returns the tick at which any wheel next has work; `None` for never, and after shutdown.
     fn next_tick(&self) -> Option<u64> {
-        if self.inner.driver.is_closed() {
+        if self.timer.inner().driver.is_closed() {
             return None;
         }
-        let shared = &self.inner.driver.reaper.shared;
+        let shared = &self.timer.inner().driver.reaper.shared;
         let next_tick = self.agenda.next_due(shared)?;
         // No clock reaches the end of time.
-        match self.inner.driver.config.tick.start_ns(next_tick) {
+        match self.timer.inner().driver.config.tick.start_ns(next_tick) {
             u64::MAX => None,
             _ => Some(next_tick),
         }
@@ -251,7 +261,7 @@ impl ManualTimer {
         let Some(target_ns) = *self.target_ns.lock() else {
             return false;
         };
-        let tick = self.inner.driver.config.tick;
+        let tick = self.timer.inner().driver.config.tick;
         let next_tick = match self.next_tick() {
             Some(next_tick) if next_tick <= tick.round_down(target_ns) => next_tick,
             _ => return self.reach(target_ns),
@@ -261,7 +271,7 @@ impl ManualTimer {
         let now_tick = tick.round_down(self.clock.now_ns());
         // 3. The owners' tasks run one owner after the other, unless one of them shuts the timer
         //    down. Owners that are attached meanwhile come in the next step.
-        let shared = &self.inner.driver.reaper.shared;
+        let shared = &self.timer.inner().driver.reaper.shared;
         let last = self.agenda.last_owner(shared);
         let mut after = 0;
         while !shared.is_closed() {
@@ -279,7 +289,7 @@ impl ManualTimer {
         let advance_all = || {
             for shard in owner.shards {
                 let advanced = owner.wheels.advance(shard, now_tick);
-                self.inner.driver.reaper.shared.count(advanced);
+                self.timer.inner().driver.reaper.shared.count(advanced);
             }
         };
         // A panic keeps back nothing that fell due before it.
@@ -302,9 +312,17 @@ impl ManualTimer {
     }
 }
 
-impl Timer for ManualTimer {
-    fn inner(&self) -> &TimerInner {
-        &self.inner
+impl Deref for ManualTimer {
+    type Target = Timer;
+
+    fn deref(&self) -> &Timer {
+        &self.timer
+    }
+}
+
+impl From<ManualTimer> for Timer {
+    fn from(manual: ManualTimer) -> Self {
+        manual.timer
     }
 }
 

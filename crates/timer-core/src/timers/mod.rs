@@ -5,7 +5,6 @@ use std::{error::Error, fmt, io};
 
 use crate::{driver::shards::MAX_SHARDS, sync::HandedBack};
 
-pub(crate) mod any;
 pub(crate) mod delay_queue;
 pub(crate) mod interval;
 pub(crate) mod manual;
@@ -88,7 +87,7 @@ impl Error for BuildError {
 ///
 /// ```
 /// use std::time::Duration;
-/// use timer_core::{ManualTimer, TimerError, Timer};
+/// use timer_core::{ManualTimer, TimerError};
 ///
 /// let timer = ManualTimer::new();
 /// let names = timer.with_handler(|name: &str| println!("{name}"));

@@ -60,7 +60,7 @@ impl Pace {
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
-/// use timer_core::{ManualTimer, Timer};
+/// use timer_core::ManualTimer;
 ///
 /// let timer = ManualTimer::new();
 /// let (send, beats) = mpsc::channel();
@@ -111,7 +111,7 @@ impl Periodic {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use timer_core::{ManualTimer, Periodic, Timer};
+    /// use timer_core::{ManualTimer, Periodic};
     ///
     /// let timer = ManualTimer::new();
     /// let minute = Duration::from_secs(60);
@@ -152,7 +152,7 @@ impl Periodic {
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
-    /// use timer_core::{SystemTimer, Timer};
+    /// use timer_core::SystemTimer;
     ///
     /// let timer = SystemTimer::new()?;
     /// let ms = Duration::from_millis(1);

@@ -40,7 +40,7 @@ use crate::{
 ///
 /// ```
 /// use std::{future::Future, pin::pin, task::{Context, Poll, Waker}, time::Duration};
-/// use timer_core::{ManualTimer, Timer};
+/// use timer_core::ManualTimer;
 ///
 /// let timer = ManualTimer::new();
 /// let mut sleep = pin!(timer.sleep(Duration::from_millis(5)));
@@ -267,7 +267,7 @@ impl Drop for Sleep {
 ///
 /// ```
 /// use std::{pin::pin, time::Duration};
-/// use timer_core::{SystemTimer, TimerError, Timer, timeout};
+/// use timer_core::{SystemTimer, TimerError, timeout};
 ///
 /// # pollster::block_on(async {
 /// let timer = SystemTimer::new()?;

@@ -1,7 +1,7 @@
 //! `SystemTimer`: a clock, a reaper thread that advances the wheels, and workers that run the due
 //! tasks. Its builder replaces each of the three.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use crate::{
     driver::{
@@ -12,17 +12,17 @@ use crate::{
         executors::Executors,
         shards::{MAX_SHARDS, default_shards},
     },
-    timers::{BuildError, task_timer::TimerInner, timer::Timer},
+    timers::{BuildError, timer::Timer},
     wheel::geometry::WheelSize,
 };
 
 /// The timer for programs: one reaper thread that sleeps until the next task is due, any number of
 /// owners of wheels, and worker threads that run expired tasks. A handle: clones are the same
-/// timer.
+/// timer. It schedules, sleeps and ends as every [`Timer`] does, to which it derefs.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
-/// use timer_core::{SystemTimer, Timer};
+/// use timer_core::SystemTimer;
 ///
 /// let timer = SystemTimer::new()?;
 /// let (send, fired) = mpsc::channel();
@@ -45,7 +45,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "when the last handle is dropped, its threads end and its tasks are dropped unrun"]
 pub struct SystemTimer {
-    pub(super) inner: Arc<TimerInner>,
+    timer: Timer,
 }
 
 impl SystemTimer {
@@ -60,7 +60,7 @@ impl SystemTimer {
 
     fn of(driver: Driver) -> SystemTimer {
         SystemTimer {
-            inner: TimerInner::new(driver),
+            timer: Timer::of(driver),
         }
     }
 
@@ -75,33 +75,19 @@ impl SystemTimer {
             runtime: None,
         }
     }
+}
 
-    /// Returns the name it was built with.
-    pub fn name(&self) -> &str {
-        &self.inner.driver.config.name
-    }
+impl Deref for SystemTimer {
+    type Target = Timer;
 
-    /// Returns the length of its tick.
-    pub fn tick(&self) -> TickLength {
-        self.inner.driver.config.tick
-    }
-
-    /// (Feature `metrics`.) Hands the [`stats`](Timer::stats) to the installed `metrics` recorder,
-    /// labelled with the timer's [name](SystemTimerBuilder::name). Call it before each scrape:
-    /// nothing is published otherwise, and nothing on a task's path touches a shared metric.
-    /// `docs/METRICS.md` lists the metrics; cost as `stats`.
-    ///
-    /// Timers of one name share their series: counters add up, and so do gauges. When the last
-    /// handle is dropped, the timer's part of the gauges is removed.
-    #[cfg(feature = "metrics")]
-    pub fn publish(&self) {
-        self.inner.publish();
+    fn deref(&self) -> &Timer {
+        &self.timer
     }
 }
 
-impl Timer for SystemTimer {
-    fn inner(&self) -> &TimerInner {
-        &self.inner
+impl From<SystemTimer> for Timer {
+    fn from(system: SystemTimer) -> Self {
+        system.timer
     }
 }
 
@@ -193,7 +179,7 @@ impl SystemTimerBuilder {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use timer_core::{SystemTimer, Timer};
+    /// use timer_core::SystemTimer;
     ///
     /// let timer = SystemTimer::builder().grace(Duration::from_secs(1)).build()?;
     /// assert_eq!(timer.stats().graces, 0);
@@ -237,7 +223,7 @@ impl SystemTimerBuilder {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use timer_core::{SystemTimer, Timer};
+    /// use timer_core::SystemTimer;
     ///
     /// // In a test: #[tokio::test(start_paused = true)].
     /// #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -47,7 +47,7 @@ const BUDGET: usize = 256;
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
-/// use timer_core::{ManualTimer, Timer};
+/// use timer_core::ManualTimer;
 ///
 /// struct Session { id: u32, heartbeats: u32 }
 ///
@@ -267,7 +267,7 @@ impl<T> fmt::Debug for TaskTimer<T> {
 
 /// State that the handles of a timer share.
 #[derive(Debug)]
-pub struct TimerInner {
+pub(crate) struct TimerInner {
     pub(super) driver: Arc<Driver>,
     /// Made when the first task is scheduled; a manual timer's at once.
     pub(super) tasks: OnceLock<TaskTimer<Box<dyn TimerTask>>>,

@@ -1,11 +1,15 @@
 //! [`Timer`]: schedules tasks, makes sleeps and intervals, and advances the wheels of other owners.
-//! All of it is in the trait: the kinds of timer differ in how they are built, and by what their
-//! wheels are advanced.
+//! The kinds of timer differ in how they are built, and by what their wheels are advanced; each
+//! derefs to the `Timer` that all of them are.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
-    driver::{clock::Moment, driver::Driver, shards::TimerHandle},
+    driver::{
+        clock::{Moment, TickLength},
+        driver::Driver,
+        shards::TimerHandle,
+    },
     observe::TimerStats,
     timers::{
         ScheduleError, TimerError, TimerTask,
@@ -16,29 +20,119 @@ use crate::{
     },
 };
 
-/// A timer: tasks are scheduled on it, and other owners' wheels can share its reaper.
+/// A timer of any kind: tasks are scheduled on it, and sleeps, queues and other crates' wheels share
+/// its reaper. A [`SystemTimer`](crate::SystemTimer) and a [`ManualTimer`](crate::ManualTimer) deref
+/// to one, so all that takes a `&Timer` takes them.
 ///
-/// A handle, cheap to clone. The same timer may serve a whole process: an owner of wheels, such as
-/// a [`TaskTimer`], takes the [driver](Self::driver) and shares the reaper.
+/// A handle, cheap to clone: clones, and the timer that it was made of, are the same timer. The same
+/// timer may serve a whole process. A struct that holds one has no type parameter, and its tests
+/// advance its time.
 ///
 /// Nothing of the timer is locked while a task runs, so a task may schedule and cancel, itself
-/// included. The trait is not dyn compatible: a function that takes any timer is generic over it,
-/// and a struct that holds one holds an [`AnyTimer`](crate::AnyTimer).
-pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
-    /// Returns the inside of the timer, which is the same for all: only the timers of this crate
-    /// have one.
-    #[doc(hidden)]
-    fn inner(&self) -> &TimerInner;
+/// included.
+///
+/// ```
+/// use std::{sync::mpsc, time::Duration};
+/// use timer_core::{ManualTimer, ScheduleError, SystemTimer, Timer};
+///
+/// struct Sessions {
+///     timer: Timer,
+///     expired: mpsc::Sender<u32>,
+/// }
+///
+/// impl Sessions {
+///     fn open(&self, id: u32) -> Result<(), ScheduleError> {
+///         let expired = self.expired.clone();
+///         let expire = move || drop(expired.send(id));
+///         self.timer.schedule(Duration::from_secs(30), expire)?;
+///         Ok(())
+///     }
+/// }
+///
+/// // In production:
+/// let (send, _) = mpsc::channel();
+/// let sessions = Sessions { timer: SystemTimer::new()?.into(), expired: send };
+/// sessions.open(7)?;
+///
+/// // In a test:
+/// let timer = ManualTimer::new();
+/// let (send, expired) = mpsc::channel();
+/// let sessions = Sessions { timer: timer.clone().into(), expired: send };
+/// sessions.open(7)?;
+/// timer.advance(Duration::from_secs(30));
+/// assert_eq!(expired.try_recv(), Ok(7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
+pub struct Timer {
+    inner: Arc<TimerInner>,
+}
+
+impl Timer {
+    /// Makes the handle of a new timer, whose driver is complete.
+    pub(super) fn of(driver: Driver) -> Timer {
+        Timer {
+            inner: TimerInner::new(driver),
+        }
+    }
+
+    /// Returns the inside of the timer, which is the same for all kinds.
+    pub(super) fn inner(&self) -> &TimerInner {
+        &self.inner
+    }
+
+    /// Returns the name it was built with; `timer` unless one was set.
+    pub fn name(&self) -> &str {
+        &self.inner.driver.config.name
+    }
+
+    /// Returns the length of its tick.
+    pub fn tick(&self) -> TickLength {
+        self.inner.driver.config.tick
+    }
+
+    /// (Feature `metrics`.) Hands the [`stats`](Self::stats) to the installed `metrics` recorder,
+    /// labelled with the timer's [name](crate::SystemTimerBuilder::name). Call it before each
+    /// scrape: nothing is published otherwise, and nothing on a task's path touches a shared metric.
+    /// `docs/METRICS.md` lists the metrics; cost as `stats`. A
+    /// [`ManualTimer`](crate::ManualTimer) has none: for one this does nothing.
+    ///
+    /// Timers of one name share their series: counters add up, and so do gauges. When the last
+    /// handle is dropped, the timer's part of the gauges is removed.
+    ///
+    /// ```
+    /// use timer_core::{SystemTimer, Timer};
+    ///
+    /// struct Sessions {
+    ///     timer: Timer,
+    /// }
+    ///
+    /// let timer = SystemTimer::builder().name("sessions").build()?;
+    /// let sessions = Sessions { timer: timer.into() };
+    /// let scrape = || {
+    ///     sessions.timer.publish();
+    ///     // ... and render the recorder's page.
+    /// };
+    /// scrape();
+    /// # Ok::<(), timer_core::BuildError>(())
+    /// ```
+    #[cfg(feature = "metrics")]
+    pub fn publish(&self) {
+        if !self.inner.driver.config.manual {
+            self.inner.publish();
+        }
+    }
 
     /// Returns the inside of the timer, for owners of wheels.
-    fn driver(&self) -> Arc<Driver> {
-        self.inner().driver.clone()
+    pub fn driver(&self) -> Arc<Driver> {
+        self.inner.driver.clone()
     }
 
     /// Returns the present on the timer's clock. A moment after it is a deadline for
     /// [`schedule_at`](Self::schedule_at) and [`sleep_until`](Self::sleep_until).
-    fn now(&self) -> Moment {
-        Moment::from_nanos(self.inner().driver.now_ns())
+    pub fn now(&self) -> Moment {
+        Moment::from_nanos(self.inner.driver.now_ns())
     }
 
     /// Ends the timer. Later tasks are refused, sleeps are woken, owners of wheels on it are shut
@@ -56,7 +150,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
-    /// use timer_core::{SystemTimer, Timer};
+    /// use timer_core::SystemTimer;
     ///
     /// let timer = SystemTimer::new()?;
     /// let (begun, running) = mpsc::channel();
@@ -71,8 +165,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// assert_eq!(timer.shutdown(Duration::MAX).threads, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    fn shutdown(&self, limit: Duration) -> TimerLeft {
-        let left = self.inner().shutdown(limit);
+    pub fn shutdown(&self, limit: Duration) -> TimerLeft {
+        let left = self.inner.shutdown(limit);
         TimerLeft {
             unfired: left.taken,
             threads: left.threads,
@@ -85,12 +179,12 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// [`ScheduleError`] hands the task back after shutdown, or when the timer is full.
-    fn schedule(
+    pub fn schedule(
         &self,
         delay: Duration,
         task: impl TimerTask,
     ) -> Result<TimerHandle, ScheduleError> {
-        self.inner().tasks().schedule(delay, Box::new(task))
+        self.inner.tasks().schedule(delay, Box::new(task))
     }
 
     /// Schedules a task at a moment of the timer's clock, as [`schedule`](Self::schedule) does; one
@@ -99,29 +193,29 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// Returns an error as [`schedule`](Self::schedule) does.
-    fn schedule_at(
+    pub fn schedule_at(
         &self,
         deadline: Moment,
         task: impl TimerTask,
     ) -> Result<TimerHandle, ScheduleError> {
-        self.inner().tasks().schedule_at(deadline, Box::new(task))
+        self.inner.tasks().schedule_at(deadline, Box::new(task))
     }
 
     /// Cancels a task, which leaves the wheel at once and is dropped on this thread. Returns true
     /// if that kept it from running. O(1).
-    fn cancel(&self, handle: TimerHandle) -> bool {
-        self.inner().tasks().drop_pending(handle)
+    pub fn cancel(&self, handle: TimerHandle) -> bool {
+        self.inner.tasks().drop_pending(handle)
     }
 
     /// Reschedules a pending task to `delay` from now, earlier or later; it keeps its handle, and
     /// nothing is allocated. Returns false if it is no longer pending. O(1).
-    fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
-        self.inner().tasks().reschedule(handle, delay)
+    pub fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
+        self.inner.tasks().reschedule(handle, delay)
     }
 
     /// Returns true until the task falls due or is cancelled. O(1).
-    fn is_pending(&self, handle: TimerHandle) -> bool {
-        self.inner().tasks().is_pending(handle)
+    pub fn is_pending(&self, handle: TimerHandle) -> bool {
+        self.inner.tasks().is_pending(handle)
     }
 
     /// Runs `task` again and again, `period` from one *start* to the next. Starts that a long run
@@ -133,13 +227,13 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// [`TimerError`] when the period is zero, or the timer is shut down or full.
-    fn schedule_at_fixed_rate(
+    pub fn schedule_at_fixed_rate(
         &self,
         first: Duration,
         period: Duration,
         task: impl FnMut() + Send + 'static,
     ) -> Result<Periodic, TimerError> {
-        periodic::start(self.inner().tasks(), first, Pace::Rate(period), task)
+        periodic::start(self.inner.tasks(), first, Pace::Rate(period), task)
     }
 
     /// Runs `task` again and again, `delay` from the *end* of one run to the start of the next. See
@@ -147,26 +241,26 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// Returns an error as [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate) does.
-    fn schedule_with_fixed_delay(
+    pub fn schedule_with_fixed_delay(
         &self,
         first: Duration,
         delay: Duration,
         task: impl FnMut() + Send + 'static,
     ) -> Result<Periodic, TimerError> {
-        periodic::start(self.inner().tasks(), first, Pace::Delay(delay), task)
+        periodic::start(self.inner.tasks(), first, Pace::Delay(delay), task)
     }
 
     /// Returns a future that is ready once `delay` has passed from this call. [`Duration::MAX`] and
     /// the like mean "practically never". On any runtime; see [`Sleep`], and for a limit on another
     /// future [`timeout`](crate::timeout). O(1): a clock read; the first poll registers it.
-    fn sleep(&self, delay: Duration) -> Sleep {
-        Sleep::after(self.inner(), delay)
+    pub fn sleep(&self, delay: Duration) -> Sleep {
+        Sleep::after(&self.inner, delay)
     }
 
     /// Sleeps as [`sleep`](Self::sleep) does, until a moment of the timer's clock; one in the past
     /// is due at once, and [`Moment::NEVER`] never. O(1); reads no clock.
-    fn sleep_until(&self, deadline: Moment) -> Sleep {
-        Sleep::until(self.inner(), deadline.as_nanos())
+    pub fn sleep_until(&self, deadline: Moment) -> Sleep {
+        Sleep::until(&self.inner, deadline.as_nanos())
     }
 
     /// Returns an interval that ticks once each `period`, first a period from this call (tokio's
@@ -174,8 +268,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// [`TimerError::ZeroPeriod`].
-    fn interval(&self, period: Duration) -> Result<Interval, TimerError> {
-        Interval::new(self.inner(), period)
+    pub fn interval(&self, period: Duration) -> Result<Interval, TimerError> {
+        Interval::new(&self.inner, period)
     }
 
     /// Makes a timer for tasks of one type, each run by `handler`. A task needs no box, and a
@@ -184,7 +278,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
-    /// use timer_core::{ManualTimer, Timer};
+    /// use timer_core::ManualTimer;
     ///
     /// let timer = ManualTimer::new();
     /// let (send, expired) = mpsc::channel();
@@ -198,7 +292,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// assert_eq!(expired.try_iter().collect::<Vec<_>>(), [2]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    fn with_handler<T: Send + 'static>(
+    pub fn with_handler<T: Send + 'static>(
         &self,
         handler: impl Fn(T) + Send + Sync + 'static,
     ) -> TaskTimer<T> {
@@ -206,25 +300,25 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     }
 
     /// Returns the number of tasks scheduled here and not yet due. O(shards).
-    fn len(&self) -> usize {
-        self.inner().tasks().len()
+    pub fn len(&self) -> usize {
+        self.inner.tasks().len()
     }
 
     /// Returns true when no task is scheduled here. O(shards).
-    fn is_empty(&self) -> bool {
-        self.inner().tasks().is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.inner.tasks().is_empty()
     }
 
     /// Returns the timer's counts, over all wheels that it advances. O(wheels × shards), each shard
     /// locked for a moment, one after the other.
-    fn stats(&self) -> TimerStats {
-        self.inner().stats()
+    pub fn stats(&self) -> TimerStats {
+        self.inner.stats()
     }
 
     /// Returns the number of registered sleeps: polled, not yet due and not dropped. Exact when
     /// idle. O(shards).
-    fn sleepers(&self) -> usize {
-        self.inner().of_sleepers(TaskTimer::len)
+    pub fn sleepers(&self) -> usize {
+        self.inner.of_sleepers(TaskTimer::len)
     }
 }
 

@@ -1,22 +1,20 @@
-//! `AnyTimer` and `Moment`: a struct of a user's, with a timer of either kind in it.
+//! `Timer` and `Moment`: a struct of a user's, with a timer of either kind in it.
 
 use std::{sync::mpsc, time::Duration};
 
-use timer_core::{
-    AnyTimer, DelayQueue, ManualTimer, Moment, Sleep, SystemTimer, TaskTimer, Timer, timeout,
-};
+use timer_core::{DelayQueue, ManualTimer, Moment, Sleep, SystemTimer, TaskTimer, Timer, timeout};
 
 use crate::support::{MS, SECOND, over, poll};
 
 /// No type parameter, and nothing that tells it is under test.
 struct Sessions {
-    timer: AnyTimer,
+    timer: Timer,
     opened: Moment,
     expiries: TaskTimer<u32>,
 }
 
 impl Sessions {
-    fn new(timer: impl Into<AnyTimer>, expired: mpsc::Sender<u32>) -> Self {
+    fn new(timer: impl Into<Timer>, expired: mpsc::Sender<u32>) -> Self {
         let timer = timer.into();
         Sessions {
             opened: timer.now(),
@@ -67,7 +65,7 @@ fn one_struct_runs_on_a_system_or_manual_timer() {
 #[test]
 fn any_timer_does_what_its_timer_does() {
     let manual = ManualTimer::new();
-    let timer = AnyTimer::from(manual.clone());
+    let timer = Timer::from(manual.clone());
     let mut queue = DelayQueue::new(&timer);
     queue.insert((), MS).unwrap();
     let mut sleep = Box::pin(timeout(timer.sleep(MS), timer.sleep(SECOND)));

@@ -2,7 +2,7 @@
 
 use std::{sync::mpsc, time::Duration};
 
-use timer_core::{Clock, ManualTimer, Moment, Timer};
+use timer_core::{Clock, ManualTimer, Moment};
 
 use crate::support::{MS, SECOND, over, poll};
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use timer_core::{DelayQueue, Expired, ManualTimer, Moment, TaskId, TickLength, Timer, TimerError};
+use timer_core::{DelayQueue, Expired, ManualTimer, Moment, TaskId, TickLength, TimerError};
 
 use crate::support::{HOUR, MS, Woken};
 

@@ -3,7 +3,7 @@
 use std::{error::Error, io, time::Duration};
 
 use timer_core::{
-    BuildError, ManualTimer, SystemTimer, TickLength, Timer, TimerError, TimingWheel, WheelSize,
+    BuildError, ManualTimer, SystemTimer, TickLength, TimerError, TimingWheel, WheelSize,
 };
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use timer_core::{DelayQueue, ManualTimer, TaskId, Timer, TimerError};
+use timer_core::{DelayQueue, ManualTimer, TaskId, TimerError};
 
 use crate::support::MS;
 

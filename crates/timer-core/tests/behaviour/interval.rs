@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use timer_core::{Interval, ManualTimer, MissedTickBehavior, Moment, Timer, TimerError};
+use timer_core::{Interval, ManualTimer, MissedTickBehavior, Moment, TimerError};
 
 use crate::support::{HOUR, MS, Woken};
 

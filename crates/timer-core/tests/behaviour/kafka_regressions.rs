@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use timer_core::{Clock, ManualTimer, TickLength, Timer, TimingWheel, WheelSize};
+use timer_core::{Clock, ManualTimer, TickLength, TimingWheel, WheelSize};
 
 const MS: u64 = 1_000_000;
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use timer_core::{
-    Advanced, ManualTimer, Timer, TimerStats, TimingWheel,
+    Advanced, ManualTimer, TimerStats, TimingWheel,
     driver::{ShardLook, Shards, WheelOwner},
 };
 

@@ -11,7 +11,7 @@ use std::{
 
 use cooked_waker::{IntoWaker, WakeRef};
 use timer_core::{
-    Interval, ManualTimer, Moment, Sleep, TickLength, Timer, TimerError, WheelSize, timeout,
+    Interval, ManualTimer, Moment, Sleep, TickLength, TimerError, WheelSize, timeout,
 };
 
 use crate::support::{MS, Woken};

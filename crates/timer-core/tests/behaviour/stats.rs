@@ -9,7 +9,7 @@ use std::{
 };
 
 use timer_core::{
-    Executor, Job, ManualTimer, SystemTimer, TickLength, Timer, TimerStats, WheelSize, Workers,
+    Executor, Job, ManualTimer, SystemTimer, TickLength, TimerStats, WheelSize, Workers,
 };
 
 use crate::support::{HOUR, Later, MS};

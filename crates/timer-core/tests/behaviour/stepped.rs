@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use timer_core::{DelayQueue, Timer};
+use timer_core::DelayQueue;
 use tokio::time::sleep;
 
 use crate::{

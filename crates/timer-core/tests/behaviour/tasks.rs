@@ -6,7 +6,7 @@ use std::{
 };
 
 use timer_core::{
-    Clock, DelayQueue, ManualTimer, Moment, Periodic, SystemTimer, TickLength, Timer, TimingWheel,
+    Clock, DelayQueue, ManualTimer, Moment, Periodic, SystemTimer, TickLength, TimingWheel,
     WheelSize,
 };
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use timer_core::{
-    Advanced, ManualTimer, Periodic, TaskTimer, Timer, TimingWheel,
+    Advanced, ManualTimer, Periodic, TaskTimer, TimingWheel,
     driver::{ShardLook, Shards, WheelOwner},
 };
 

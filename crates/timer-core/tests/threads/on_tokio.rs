@@ -3,7 +3,7 @@
 
 use std::{task::Poll, time::Duration};
 
-use timer_core::{BuildError, DelayQueue, SystemTimer, Timer, driver::Driver};
+use timer_core::{BuildError, DelayQueue, SystemTimer, driver::Driver};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::{mpsc::unbounded_channel, oneshot},

@@ -4,9 +4,7 @@
 
 use std::time::Duration;
 
-use timer_core::{
-    Clock, DelayQueue, ManualTimer, SystemClock, SystemTimer, Timer, TimerError, timeout,
-};
+use timer_core::{Clock, DelayQueue, ManualTimer, SystemClock, SystemTimer, TimerError, timeout};
 
 use crate::support::{HOUR, MS};
 

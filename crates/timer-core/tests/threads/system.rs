@@ -23,7 +23,7 @@ use timer_core::{
 use crate::support::{HOUR, Later, MINUTE, MS, SECOND, Stop, TellsWhere, poll, race};
 
 /// Schedules a task that sends a value.
-fn send<V: Send + 'static>(timer: &impl Timer, after: Duration, to: &mpsc::Sender<V>, value: V) {
+fn send<V: Send + 'static>(timer: &Timer, after: Duration, to: &mpsc::Sender<V>, value: V) {
     let to = to.clone();
     timer
         .schedule(after, move || to.send(value).unwrap())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use purgatory::{Purgatory, Timeout, when};
 use purgatory_benches::process_cpu_ns;
-use timer_core::{ManualTimer, Timer};
+use timer_core::ManualTimer;
 use tokio::runtime::Builder;
 
 use super::row::Run;

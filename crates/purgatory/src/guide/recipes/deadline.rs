@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use purgatory::{
-    Monitor, Timeout, WaitError,
-    timer_core::{AnyTimer, Timer},
-};
+use purgatory::{Monitor, Timeout, WaitError, timer_core::Timer};
 
 pub struct Produces {
-    pub timer: AnyTimer,          // a manual one in tests
+    pub timer: Timer,             // a manual one in tests
     pub places: Monitor<(), u32>, // both on this timer
     pub high_watermark: Monitor<(), u64>,
 }

@@ -8,7 +8,7 @@ use purgatory::{
 };
 
 pub fn reporting_missed_events<K: WatchKey>(
-    timer: &impl Timer,
+    timer: &Timer,
     missed_keys: mpsc::Sender<Vec<K>>,
 ) -> Result<Purgatory<K>, BuildError> {
     Purgatory::builder("fetch")

@@ -2,10 +2,7 @@
 
 use std::{error::Error, io, time::Duration};
 
-use purgatory::{
-    Purgatory, Timeout,
-    timer_core::{AnyTimer, Timer},
-};
+use purgatory::{Purgatory, Timeout, timer_core::Timer};
 
 /// A poll that looked more often would do nothing else.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(1);
@@ -16,7 +13,7 @@ pub trait Store {
 
 pub struct Logs<S> {
     pub store: S,
-    pub timer: AnyTimer, // that of `appends`
+    pub timer: Timer, // that of `appends`
     pub appends: Purgatory<u32>,
     pub look_every: Duration, // for records that are written elsewhere
 }

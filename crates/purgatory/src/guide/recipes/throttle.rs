@@ -23,7 +23,7 @@ impl Throttle {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    use purgatory::timer_core::{ManualTimer, Timer};
+    use purgatory::timer_core::ManualTimer;
 
     let timer = ManualTimer::new();
     let builder = Permits::builder("throttled").timer(&timer);

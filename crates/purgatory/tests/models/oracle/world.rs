@@ -14,7 +14,7 @@ use std::{
 use purgatory::{
     BoxedOperation, DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, ReachResult,
 };
-use timer_core::{Clock, Executor, Job, ManualTimer, TickLength, Timer, WheelSize};
+use timer_core::{Clock, Executor, Job, ManualTimer, TickLength, WheelSize};
 
 use super::{
     acts::{Call, Known, Side},

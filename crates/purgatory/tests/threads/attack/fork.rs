@@ -14,7 +14,7 @@ use std::{
 
 use fork::{Fork, WEXITSTATUS, WIFEXITED, fork, waitpid};
 use purgatory::{Purgatory, WaitError, when};
-use timer_core::{BuildError, Periodic, SystemTimer, Timer, TimerError, Workers};
+use timer_core::{BuildError, Periodic, SystemTimer, TimerError, Workers};
 
 use super::{Books, again, attack, is_again};
 use crate::{
