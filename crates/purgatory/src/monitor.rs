@@ -20,7 +20,7 @@ use crate::{
     purgatory::Purgatory,
     sync::{AtomicU64, Mutex, Ordering, thread_local},
     wait::{IntoAnswer, WaitFuture},
-    watches::{WatchKey, Watches},
+    watches::WatchKey,
 };
 
 /// Shared state that requests wait on: a *monitor*, or a condition variable for async code.
@@ -124,20 +124,18 @@ impl<K: WatchKey, S> Shared<K, S> {
     fn signal_all(&self) {
         self.signalled_all.fetch_add(1, Ordering::AcqRel);
         let shards = &self.purgatory.core.shards;
+        let mut keys = Vec::new();
         for number in 0..shards.count() {
-            let mut keys = Vec::new();
             for (key, _) in shards.lock(number).waiters_by_key() {
                 keys.push(key.clone());
             }
-            self.signal(&keys);
         }
+        self.signal(&keys);
     }
 
-    /// Signals these keys, in their order.
+    /// Signals these keys, in their order. A wait for several of them is checked once.
     fn signal(&self, keys: &[K]) {
-        for key in keys {
-            self.purgatory.check_and_complete(key);
-        }
+        self.purgatory.core.signal_several(keys);
     }
 }
 
@@ -193,7 +191,8 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     ///
     /// When this returns, each wait that the change fulfils has ended or is under check by another
     /// thread, which ends it. Inside a check or callback that holds when the outermost call on this
-    /// thread returns. O(shards + k + w) for k keys with waiters and their w waits.
+    /// thread returns. A wait is checked once, however many keys it has. O(shards + k + w) for k keys
+    /// with waiters and their w watches.
     ///
     /// # Panics
     /// Resumes a panic of the closure, after signalling all keys, since the closure may have
@@ -343,18 +342,9 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         &self,
         keys: &[K],
         timeout: impl Into<Timeout>,
-        condition: impl FnMut(&mut S) -> R + Send + 'static,
-    ) -> WaitFuture<R::Answer> {
-        self.shared.must_be_outside("Monitor::wait called");
-        self.wait_under(Watches::keys(keys), timeout.into(), condition)
-    }
-
-    fn wait_under<R: IntoAnswer<Answer: Send + 'static>>(
-        &self,
-        watches: Watches<'_, K>,
-        timeout: Timeout,
         mut condition: impl FnMut(&mut S) -> R + Send + 'static,
     ) -> WaitFuture<R::Answer> {
+        self.shared.must_be_outside("Monitor::wait called");
         let before = self.shared.signalled_all.load(Ordering::Acquire);
 
         // Check the condition under the state's lock, and park. A wait keeps no monitor open.
@@ -368,12 +358,12 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
             );
             result.into_answer()
         };
-        let wait = self.shared.purgatory.wait(watches, timeout, checked);
+        let wait = self.shared.purgatory.wait(keys, timeout, checked);
 
         // A walk over all keys may have passed them before this wait watched them.
         let walked = self.shared.signalled_all.load(Ordering::Acquire) != before;
         if walked && !failpoint!(WaitTrustsEarlierWalk) {
-            self.shared.signal(watches.keys);
+            self.shared.signal(keys);
         }
         wait
     }

@@ -37,7 +37,7 @@ struct Begun<'a, K: Eq + Clone, O> {
 }
 
 impl<'a, K: WatchKey, O: DelayedOperation> Begun<'a, K, O> {
-    /// Begins a walk over the key's watches, with the first `limit` waiters in `batch`.
+    /// Begins a walk over the key's waiters, with the first `limit` of them in `batch`.
     #[inline]
     fn walk(
         mut self,
@@ -91,6 +91,58 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return 0;
         };
         self.check_waiters(begun, |batch| self.check_batch_with(&call, batch, event))
+    }
+
+    /// Signals several keys, and checks each operation once, however many of them it watches. Returns
+    /// how many this call completed.
+    pub(crate) fn signal_several(self: &Arc<Self>, keys: &[K]) -> usize {
+        if let [key] = keys {
+            return self.signal(key, Event::All);
+        }
+        let call = Call::enter(&self.job_executor);
+        if call.is_nested() {
+            self.queue_several(keys);
+            return 0;
+        }
+        self.signal_several_now(&call, keys)
+    }
+
+    fn signal_several_now(self: &Arc<Self>, call: &Call<'_>, keys: &[K]) -> usize {
+        self.warn_stuck_checks();
+        // 1. An event of each key: list its waiters.
+        let mut waiters = Vec::new();
+        for key in keys {
+            let hash = self.versions.hash(key);
+            drop(self.begin_event(key, hash));
+            waiters.extend(self.waiters_of(key, hash));
+        }
+        // 2. Check them. One that is held by then is left a request.
+        self.check_each_once(call, waiters)
+    }
+
+    /// Leaves a signal of several keys to the outermost call, as
+    /// [`queue_signal`](Self::queue_signal) does.
+    #[cold]
+    fn queue_several(self: &Arc<Self>, keys: &[K]) {
+        // 1. Those that nothing waits for count at once.
+        let mut waited = Vec::new();
+        for key in keys {
+            let hash = self.versions.hash(key);
+            let shard = self.shard_of(hash);
+            match shard.stored(key, hash) {
+                Some(key) => waited.push(key),
+                None => self.versions.count_event(hash),
+            }
+        }
+        // 2. The others are signalled together.
+        if waited.is_empty() {
+            return;
+        }
+        let core = self.clone();
+        enqueue(move || {
+            let call = Call::enter(&core.job_executor);
+            core.signal_several_now(&call, &waited);
+        });
     }
 
     /// Leaves a signal inside a check or callback to the outermost call. If nothing waits for its

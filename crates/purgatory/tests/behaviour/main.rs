@@ -10,6 +10,7 @@ mod blocking;
 mod bounds;
 mod costs;
 mod counts;
+mod depth;
 mod drops_that_panic;
 mod endings;
 mod errors;

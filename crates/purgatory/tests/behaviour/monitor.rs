@@ -3,11 +3,14 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
 };
 
-use crate::support::{MINUTE, SECOND, assert_empty, by_hand, over};
-use purgatory::{CancelReason, Monitor, Purgatory, WaitError};
+use crate::support::{MINUTE, NEVER, Park, SECOND, assert_empty, by_hand, over};
+use purgatory::{CancelReason, Monitor, Purgatory, WaitError, when};
 
 type Numbers = Vec<u32>;
 type Waits = Purgatory<&'static str>;
@@ -16,6 +19,40 @@ type Waits = Purgatory<&'static str>;
 fn monitor() -> (Waits, Monitor<&'static str, Numbers>) {
     let waits = by_hand().1;
     (waits.clone(), Monitor::over(waits, Numbers::new()))
+}
+
+/// By each change that signals several keys, also inside a callback, and with a key given twice.
+#[test]
+fn a_change_of_many_keys_checks_each_wait_once() {
+    let keys: Vec<u64> = (0..100).collect();
+    let monitor = Monitor::new("monitor", Numbers::new()).unwrap();
+    let counts = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+    let wait = |keys: &[u64], count: &Arc<AtomicUsize>| {
+        let count = count.clone();
+        monitor.wait(keys, NEVER, move |_| {
+            count.fetch_add(1, SeqCst);
+            false
+        })
+    };
+    let _waits = [
+        wait(&keys, &counts[0]),
+        wait(&keys[50..], &counts[1]),
+        wait(&keys[99..], &counts[2]),
+    ];
+    let checks = || counts.each_ref().map(|count| count.swap(0, SeqCst));
+    assert_eq!(checks(), [1; 3]);
+    monitor.update(|_| ());
+    assert_eq!(checks(), [1; 3]);
+    monitor.update_keys(|_| ((), [&keys[..], &keys[..]].concat()));
+    assert_eq!(checks(), [1; 3]);
+    monitor.update_keys(|_| ((), keys[..60].to_vec()));
+    assert_eq!(checks(), [1, 1, 0]);
+
+    let inside = monitor.clone();
+    let changes = when(|| false, move |_| inside.update(|_| ()));
+    monitor.purgatory().park(changes, &[1000], NEVER);
+    assert_eq!(monitor.purgatory().complete_for_key(&1000), 1);
+    assert_eq!(checks(), [1; 3]);
 }
 
 /// The message of a panic.
