@@ -3,15 +3,19 @@
 use std::{hash::Hash, mem, sync::Arc};
 
 use hashbrown::Equivalent;
+use smallvec::SmallVec;
 
 use crate::{
     error::RefusedReason,
     operation::{CancelReason, Outcome},
     reason::Reason,
-    table::{BUDGET, Batch, Ended, EndedAt, LockedShard, Table, call::Call},
+    table::{BUDGET, EndedAt, LockedShard, Table, call::Call},
     watches::WatchKey,
-    watermarks::engine::{Beside, Mark, Values, end_listed, go_if_gone, tell_observers},
+    watermarks::engine::{Beside, Mark, Told, Values, end_listed, go_if_gone, tell_observers},
 };
+
+/// Waits that end together without an allocation.
+const AT_ONCE: usize = 8;
 
 /// An epoch that is to begin.
 #[derive(Clone, Copy, Debug)]
@@ -309,33 +313,38 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         loop {
             // 1. Take some off the key. If there are more, its record is looked up again by a name
             //    that no other record has.
-            let mut batch = Batch::new();
+            let mut told: SmallVec<[Told; AT_ONCE]> = SmallVec::new();
             let value = shard.records.at(record).reached();
             let up_to = match outcome {
                 Outcome::Completed => value,
                 _ => u64::MAX,
             };
-            while batch.len() < limit {
-                let Some(index) = shard.records.at_mut(record).queue.pop_up_to(up_to) else {
+            while told.len() < limit {
+                let Some(id) = shard.records.at_mut(record).queue.pop_up_to(up_to) else {
                     break;
                 };
-                batch.push(end_listed(&mut shard, index, outcome, value, now_ns));
+                told.push(end_listed(&mut shard, id, outcome, value, now_ns));
             }
-            ended += batch.len();
+            ended += told.len();
             let name = shard.records.name(record);
             let has_more = shard.records.at(record).meets(up_to);
+            let mut emptied_key = None;
             if !has_more {
-                tell_observers(&mut shard, record, now_ns, &mut batch);
-                let emptied_key = go_if_gone(&mut shard, record);
-                batch.extend(emptied_key.map(Ended::of_key));
+                tell_observers(&mut shard, record, now_ns, |observer| told.push(observer));
+                emptied_key = go_if_gone(&mut shard, record);
             }
             let number = shard.number();
             drop(shard);
 
             // 2. Finish them. A wait for less that a callback asks for is over at once, so this
             //    ends.
-            self.finish_all(call, batch);
+            for told in told.drain(..) {
+                self.finish(call, told.of(outcome, value));
+            }
             if !has_more {
+                if let Some(key) = emptied_key {
+                    self.call(|| drop(key));
+                }
                 return ended;
             }
 

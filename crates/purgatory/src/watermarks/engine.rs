@@ -14,7 +14,7 @@
 //! A layer above may keep something of its own beside a key's value, under the same lock:
 //! [`Beside`]. A key without a value has none.
 
-use std::{hash::Hash, marker::PhantomData, sync::Arc};
+use std::{hash::Hash, marker::PhantomData, sync::Arc, task::Waker};
 
 use hashbrown::Equivalent;
 use timer_core::{TaskId, TimerHandle};
@@ -101,6 +101,32 @@ pub(crate) enum Tells {
     Each(Part),
 }
 
+/// The receiver of a wait that has ended, to be told with nothing locked.
+pub(super) struct Told {
+    /// That of the last poll.
+    pub(super) waker: Option<Waker>,
+    pub(super) tells: Tells,
+}
+
+impl Told {
+    /// Makes what the table finishes.
+    #[inline(always)]
+    pub(super) fn of<K: WatchKey, B: Beside>(
+        self,
+        outcome: &Outcome,
+        value: u64,
+    ) -> Ended<Values<K, B>> {
+        let left = Left {
+            emptied_key: None,
+            report: self.tells.report(outcome.clone(), value),
+        };
+        Ended {
+            waker: self.waker,
+            left,
+        }
+    }
+}
+
 /// The rest of a wait that has ended.
 pub(crate) struct Left<K> {
     /// The key, if its record went.
@@ -146,6 +172,7 @@ impl<B> Mark<B> {
         self.queue.lowest().is_some_and(|lowest| lowest <= value)
     }
 
+    #[inline]
     fn is_gone(&self) -> bool {
         let observed = |rare: &Rare| rare.closed.is_some() || !rare.observers.is_empty();
         self.value.is_none()
@@ -193,7 +220,9 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
         match wait.wants {
             Wants::Value(threshold) => {
                 mark.queue.remove(threshold, id);
-                tell_observers(shard, wait.record, now_ns, also);
+                tell_observers(shard, wait.record, now_ns, |told| {
+                    also.push(told.of(&Outcome::Completed, 0));
+                });
             }
             Wants::Observed(_) => {
                 if let Some(rare) = &mut mark.rare {
@@ -269,6 +298,7 @@ impl Tells {
 
 impl Report {
     /// Reports, with nothing locked.
+    #[inline]
     fn send<K: WatchKey, B: Beside>(self, table: &Arc<Table<Values<K, B>>>) {
         match self {
             Report::Callback(then, outcome) => table.call(|| then(outcome)),
@@ -333,56 +363,43 @@ impl<B> Mark<B> {
     }
 }
 
-impl<K: WatchKey, B: Beside> Ended<Values<K, B>> {
-    /// A key whose record went, to be dropped unlocked.
-    pub(super) fn of_key(emptied_key: K) -> Self {
-        Ended {
-            waker: None,
-            left: Left {
-                emptied_key: Some(emptied_key),
-                report: None,
-            },
-        }
-    }
-}
-
-/// Ends a wait that was taken off its key's queue.
+/// Ends a wait that was taken off its key's queue or its observers.
 #[inline(always)]
 pub(super) fn end_listed<K: WatchKey, B: Beside>(
     shard: &mut Shard<Values<K, B>>,
-    index: u32,
+    id: TaskId,
     outcome: &Outcome,
     value: u64,
     now_ns: EndedAt,
-) -> Ended<Values<K, B>> {
-    // 1. One that a future waits for is answered in its entry.
-    let Taken { wait, waker } = match (&shard.wait(index).tells, outcome) {
-        (Tells::Future, Outcome::Completed) => shard.answer(index, Ok(value), outcome, now_ns),
-        (Tells::Future, _) => {
-            let error = WaitError::of(outcome.clone());
-            shard.answer(index, Err(error), outcome, now_ns)
-        }
-        _ => {
-            let id = shard.wheel.id_at(index);
-            let removed = shard.remove(id, outcome, now_ns);
-            removed.expect("Listed: it waits")
-        }
+) -> Told {
+    let answer = || match outcome {
+        Outcome::Completed => Ok(value),
+        other => Err(WaitError::of(other.clone())),
     };
-    // 2. Any other is told once the shard is unlocked.
-    let left = Left {
-        emptied_key: None,
-        report: wait.tells.report(outcome.clone(), value),
-    };
-    Ended { waker, left }
+    let Taken { wait, waker } = shard.end_listed(id, answer, outcome, now_ns);
+    let tells = wait.tells;
+    Told { waker, tells }
 }
 
-/// Answers the observers of a key that wait for what holds of it now.
+/// Answers the observers of a key that wait for what holds of it now. Their wakers go to `told`.
 #[inline]
 pub(super) fn tell_observers<K: WatchKey, B: Beside>(
     shard: &mut Shard<Values<K, B>>,
     record: u32,
     now_ns: EndedAt,
-    batch: &mut Batch<Values<K, B>>,
+    told: impl FnMut(Told),
+) {
+    if shard.records.at(record).rare.is_some() {
+        tell_rare_observers(shard, record, now_ns, told);
+    }
+}
+
+#[cold]
+fn tell_rare_observers<K: WatchKey, B: Beside>(
+    shard: &mut Shard<Values<K, B>>,
+    record: u32,
+    now_ns: EndedAt,
+    mut told: impl FnMut(Told),
 ) {
     let mark = shard.records.at_mut(record);
     let now = mark.observed();
@@ -390,25 +407,20 @@ pub(super) fn tell_observers<K: WatchKey, B: Beside>(
     let Some(rare) = &mut mark.rare else {
         return;
     };
-    let mut told = Vec::new();
+    let mut over = Vec::new();
     rare.observers.retain(|(observed, id)| {
         if *observed == now {
-            told.push(id.index());
+            over.push(*id);
         }
         *observed != now
     });
-    for index in told {
-        batch.push(end_listed(
-            shard,
-            index,
-            &Outcome::Completed,
-            lowest,
-            now_ns,
-        ));
+    for id in over {
+        told(end_listed(shard, id, &Outcome::Completed, lowest, now_ns));
     }
 }
 
 /// Removes a key's record if nothing needs it. Returns the key, to be dropped unlocked.
+#[inline]
 pub(super) fn go_if_gone<K: WatchKey, B: Beside>(
     shard: &mut Shard<Values<K, B>>,
     record: u32,

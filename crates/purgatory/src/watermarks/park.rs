@@ -210,7 +210,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     #[cold]
     fn unlock_observed(self: &Arc<Self>, mut shard: LockedShard<'_, Values<K, B>>, record: u32) {
         let mut batch = Batch::new();
-        tell_observers(&mut shard, record, None, &mut batch);
+        tell_observers(&mut shard, record, None, |told| {
+            batch.push(told.of(&Outcome::Completed, 0));
+        });
         drop(shard);
         self.finish_all(&self.enter(), batch);
     }
