@@ -2,14 +2,14 @@
 //!
 //! A wait for the values of several replicas fixes a set as it is parked, but sets change. So a
 //! replication protocol waits for a *derived value*: the smallest of the in-sync set, the k-th
-//! largest of the voters. The members of a [set] and what they have reported lie under one lock.
-//! Each report derives the value anew and, if it rose, advances the
-//! [watermark](crate::Watermarks) of the group, in the same lock hold. What that ends is finished
-//! with nothing locked.
+//! largest of the voters. The members of a [set] and what they have reported lie beside the group's
+//! value in the table of [`Watermarks`](crate::Watermarks). Each report derives the value anew and
+//! stores it in the same lock hold, which is the only one. What that ends is finished with nothing
+//! locked.
 
 mod set;
 
-use std::{borrow::Borrow, error::Error, fmt, hash::Hash, sync::Arc, time::Duration};
+use std::{borrow::Borrow, error::Error, fmt, hash::Hash, marker::PhantomData, time::Duration};
 
 use timer_core::BuildError;
 
@@ -21,12 +21,11 @@ use crate::{
     operation::{Outcome, ParkResult, Timeout, opaque},
     reason::Reason,
     settings::{Form, Settings},
-    sync::Map,
-    table::{Batch, EndedAt},
+    table::handle::Handle,
     wait::WaitFuture,
     waits::Waits,
     watches::WatchKey,
-    watermarks::{self, Callback, Values, WatermarkValue, Watermarks, rank},
+    watermarks::{self, Begins, Callback, Mark, Values, WatermarkValue, rank},
 };
 
 /// Groups of replicas whose members report values: log ends, flushed offsets. A write waits until
@@ -67,12 +66,16 @@ use crate::{
 /// So the reports of one member come in the order in which it made them.
 ///
 /// # Locks
-/// A group's `Hash`, `Eq` and `Clone`, a member's `Eq`, `Clone` and `Drop`, and a clock of yours
-/// run under the group's lock and must not call back. Callbacks and wakers run with nothing locked.
-pub struct ReplicaSets<G: WatchKey, M, V: WatermarkValue = u64> {
-    sets: Arc<Map<G, Set<M>>>,
-    watermarks: Watermarks<G, V>,
+/// A group's `Eq` and `Clone`, and a member's `Eq`, `Clone` and `Drop`, run under the lock of the
+/// group's shard and must not call back. Callbacks and wakers run with nothing locked.
+pub struct ReplicaSets<G: WatchKey, M: Send + 'static, V: WatermarkValue = u64> {
+    handle: Handle<Values<G, Beside<M>>>,
+    /// It is neither kept nor shared: the table keeps ranks.
+    values: PhantomData<fn() -> V>,
 }
+
+/// The set of a group, beside its watermark. `None` while there are only waits.
+type Beside<M> = Option<Box<Set<M>>>;
 
 /// A member that has reported less than the one that has most.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,12 +164,13 @@ where
         Builder::new(name, ())
     }
 
-    /// Takes values of another type, as [`Watermarks::with_values`] does. Call it right after the
+    /// Takes values of another type, as
+    /// [`Watermarks::with_values`](crate::Watermarks::with_values) does. Call it right after the
     /// constructor.
     pub fn with_values<V: WatermarkValue>(self) -> ReplicaSets<G, M, V> {
         ReplicaSets {
-            sets: self.sets,
-            watermarks: self.watermarks.with_values(),
+            handle: self.handle,
+            values: PhantomData,
         }
     }
 }
@@ -179,8 +183,8 @@ where
 
     fn build(settings: Settings, (): ()) -> Result<Self, BuildError> {
         Ok(ReplicaSets {
-            sets: Arc::new(Map::new()),
-            watermarks: Form::build(settings, Default::default())?,
+            handle: Handle::new(settings, Values::new(usize::MAX))?,
+            values: PhantomData,
         })
     }
 }
@@ -196,11 +200,11 @@ where
     ///
     /// The highest value is the leader's log end, at which the epoch starts. The watermark stays
     /// where it was, or rises to what the members have. The waits of the last epoch are cancelled as
-    /// by [`Watermarks::begin_epoch`], whatever the members have: a record of this leader may be
-    /// another one than theirs. The first epoch of a group may be 0; it takes on the waits that were
-    /// parked before.
+    /// by [`Watermarks::begin_epoch`](crate::Watermarks::begin_epoch), whatever the members have: a
+    /// record of this leader may be another one than theirs. The first epoch of a group may be 0; it
+    /// takes on the waits that were parked before.
     ///
-    /// O(members²), and O(n) for n waits under the group's lock.
+    /// O(members²), and O(n) for n waits under the lock.
     ///
     /// # Errors
     /// - [`Refused`](ReplicaError::Refused) unless the epoch is above the group's,
@@ -225,45 +229,21 @@ where
         for (member, value) in members {
             ranked.push((member, rank(value)));
         }
-        let key = group.to_owned();
-        let mut set = Some(Set::new(epoch, rule, ranked).map_err(ReplicaError::of)?);
-        // 2. The set, and its epoch, in one lock hold. The members of the last set, or of a refused
-        //    one, are dropped after it.
-        self.finishing(|now_ns, ended| {
-            self.sets.replace(key, &mut set, |set, before| {
-                let set = set.ok_or(ReplicaError::NoGroup)?; // never: it is there
-                if let Some(before) = before {
-                    let present = before.epoch;
-                    if epoch <= present {
-                        let named = epoch;
-                        return Err(RefusedReason::OtherEpoch { named, present }.into());
-                    }
-                }
-                let watermark = before.map_or(0, |before| before.watermark);
-                set.follow(watermark).map_err(ReplicaError::of)?;
-                Ok(self.begin(group, set, now_ns, ended)?)
-            })
+        let set = Set::new(rule, ranked).map_err(ReplicaError::of)?;
+        // 2. The set, its epoch and its watermark, in one lock hold. A first epoch of 0 is that of the
+        //    waits that are there. The members of the last set, or of a refused one, are dropped
+        //    unlocked.
+        let mut beside = Some(Box::new(set));
+        let begins = Begins {
+            epoch,
+            first: 0,
+            keeps_waits: epoch == 0,
+        };
+        let table = &self.handle.table;
+        table.begin_epoch(group, begins, &mut beside, |beside, watermark| {
+            let set = beside.as_mut().ok_or(ReplicaError::NoGroup)?; // never: it is there
+            set.begin(epoch, watermark).map_err(ReplicaError::of)
         })
-    }
-
-    /// Begins the epoch of a set in the watermarks. Of a group that is new, epoch 0 is the present.
-    fn begin<Q>(
-        &self,
-        group: &Q,
-        set: &Set<M>,
-        now_ns: EndedAt,
-        ended: &mut dyn FnMut(Batch<Values<G>>),
-    ) -> Result<usize, RefusedReason>
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
-        let table = &self.watermarks.handle.table;
-        if set.epoch == 0 {
-            let to = |before: u64| before.max(set.watermark);
-            return table.change_unfinished(group, Some(0), now_ns, to, ended);
-        }
-        table.begin_unfinished(group, set.epoch, set.watermark, false, now_ns, ended)
     }
 
     /// Lets a member into the set, which has reported `value`. Returns how many waits this
@@ -282,7 +262,43 @@ where
     {
         let value = rank(value);
         let mut member = Some(member); // a refused one is dropped unlocked
-        self.change(group, None, |set| set.join(&mut member, value))
+        self.change(group, None, |set, watermark| {
+            set.join(&mut member, value, watermark)
+        })
+    }
+
+    /// Lets a member into the set, as [`join`](Self::join) does, if the group is in this epoch: what
+    /// it has of an earlier leader's log may not be in this one's.
+    ///
+    /// ```
+    /// use purgatory::{ReplicaError, ReplicaSets, RefusedReason, Rule};
+    ///
+    /// let logs = ReplicaSets::new("produce")?;
+    /// logs.set(&"orders-0", 2, [("leader", 42)], Rule::all())?;
+    /// let late = RefusedReason::OtherEpoch { named: 1, present: 2 };
+    /// assert_eq!(logs.join_in(&"orders-0", 1, "a", 42), Err(ReplicaError::Refused(late)));
+    /// logs.join_in(&"orders-0", 2, "a", 42)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Refused`](ReplicaError::Refused) in another epoch. Otherwise as [`join`](Self::join).
+    pub fn join_in<Q>(
+        &self,
+        group: &Q,
+        epoch: u64,
+        member: M,
+        value: V,
+    ) -> Result<usize, ReplicaError<V>>
+    where
+        G: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
+    {
+        let value = rank(value);
+        let mut member = Some(member); // a refused one is dropped unlocked
+        self.change(group, Some(epoch), |set, watermark| {
+            set.join(&mut member, value, watermark)
+        })
     }
 
     /// Takes a member out of the set. Returns how many waits this completed: what it alone had held
@@ -304,7 +320,9 @@ where
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
     {
         let mut gone = None; // it is dropped unlocked
-        self.change(group, None, |set| set.leave(member, &mut gone))
+        self.change(group, None, |set, watermark| {
+            set.leave(member, &mut gone, watermark)
+        })
     }
 
     /// Replaces a member by another that has reported `value`, in one step. Returns how many waits
@@ -320,13 +338,16 @@ where
     {
         let value = rank(value);
         let mut new = Some(new); // and then the old one, which is dropped unlocked
-        self.change(group, None, |set| set.replace(old, &mut new, value))
+        self.change(group, None, |set, watermark| {
+            set.replace(old, &mut new, value, watermark)
+        })
     }
 
     /// Records what a member has in the present epoch. Returns how many waits this completed.
     ///
-    /// O(members) under the group's lock and, if the watermark rises, an
-    /// [advance](Watermarks::advance). By row `replica-set-3` of `peers`.
+    /// One lock, O(members) under it, and what an [advance](crate::Watermarks::advance) of the
+    /// watermark costs if it rises. Inside a callback this returns 0; the waits complete when the
+    /// outermost call returns.
     ///
     /// # Errors
     /// [`NoMember`](ReplicaError::NoMember) for a member that is not in the set;
@@ -340,7 +361,9 @@ where
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
     {
         let value = rank(value);
-        self.change(group, None, |set| set.report(member, value))
+        self.change(group, None, |set, watermark| {
+            set.report(member, value, watermark)
+        })
     }
 
     /// Records what a member has, as [`report`](Self::report) does, if the group is in this epoch:
@@ -360,22 +383,24 @@ where
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
     {
         let value = rank(value);
-        self.change(group, Some(epoch), |set| set.report(member, value))
+        self.change(group, Some(epoch), |set, watermark| {
+            set.report(member, value, watermark)
+        })
     }
 
-    /// Changes a set, and advances the watermark of its group in the same lock hold if it rose.
+    /// Changes a set by what it makes of the watermark, and advances that in the same lock hold.
     #[inline]
     fn change<Q>(
         &self,
         group: &Q,
         epoch: Option<u64>,
-        change: impl FnOnce(&mut Set<M>) -> Result<bool, Fault>,
+        change: impl FnOnce(&mut Set<M>, u64) -> Result<u64, Fault>,
     ) -> Result<usize, ReplicaError<V>>
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
     {
-        let table = &self.watermarks.handle.table;
+        let table = &self.handle.table;
         let mut epoch = epoch;
         let mut stale = None;
         let mut late = None;
@@ -383,53 +408,25 @@ where
             epoch = epoch.filter(|_| self.epoch(group) != epoch);
         }
         if failpoint!(SetChangedInCopy) {
-            stale = self.sets.get(group, |set| set.cloned());
+            stale = table.look(group, |mark| mark.beside().clone());
         }
-        self.finishing(|now_ns, ended| {
-            let changed = self.sets.get(group, |set| {
-                let set = set.ok_or(ReplicaError::NoGroup)?;
-                if let Some(stale) = stale {
-                    *set = stale;
-                }
-                let present = set.epoch;
-                if let Some(named) = epoch.filter(|named| *named != present) {
-                    return Err(RefusedReason::OtherEpoch { named, present }.into());
-                }
-                if !change(set).map_err(ReplicaError::of)? {
-                    return Ok(0);
-                }
-                let watermark = set.watermark;
-                if failpoint!(ReportAdvancesUnlocked) {
-                    late = Some(watermark);
-                    return Ok(0);
-                }
-                let to = |before: u64| before.max(watermark);
-                Ok(table.change_unfinished(group, Some(present), now_ns, to, &mut *ended)?)
-            });
-            match late {
-                Some(late) => {
-                    let to = |before: u64| before.max(late);
-                    Ok(table.change_unfinished(group, None, now_ns, to, ended)?)
-                }
-                None => changed,
+        let none = ReplicaError::NoGroup;
+        let changed = table.change_beside(group, epoch, none, |beside, before| {
+            if stale.is_some() {
+                *beside = stale;
             }
-        })
-    }
-
-    /// Calls `change` with what takes the waits that it ends, and finishes those with nothing
-    /// locked.
-    #[inline]
-    fn finishing(
-        &self,
-        change: impl FnOnce(EndedAt, &mut dyn FnMut(Batch<Values<G>>)) -> Result<usize, ReplicaError<V>>,
-    ) -> Result<usize, ReplicaError<V>> {
-        let table = &self.watermarks.handle.table;
-        let call = table.enter();
-        let now_ns = table.ending_at(); // a clock is user code
-        let mut unfinished = Batch::new();
-        let result = change(now_ns, &mut |batch| unfinished.extend(batch));
-        table.finish_all(&call, unfinished);
-        result
+            let set = beside.as_mut().ok_or(none)?;
+            let watermark = change(set, before).map_err(ReplicaError::of)?;
+            if failpoint!(ReportAdvancesUnlocked) {
+                late = Some(watermark);
+                return Ok(before);
+            }
+            Ok(watermark)
+        });
+        match late {
+            Some(late) => Ok(table.change(group, None, |before| before.max(late))?),
+            None => changed,
+        }
     }
 
     /// Removes the group with its set, its epoch and its watermark, and cancels its waits; returns
@@ -440,34 +437,18 @@ where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
     {
-        let table = &self.watermarks.handle.table;
-        let call = table.enter();
-        let now_ns = table.ending_at();
-        let mut unfinished = Batch::new();
-        let mut removed = 0;
-        let mut cancel = || {
-            let ended = |batch| unfinished.extend(batch);
-            removed = table.remove_unfinished(group, &watermarks::removed(), now_ns, ended);
-        };
-        // The waits and the set go in one lock hold of the group. Without a set there may be waits.
-        if failpoint!(RemovalCancelsUnlocked) {
-            self.sets.remove(group.to_owned(), || {});
-            cancel();
-        } else {
-            self.sets.remove(group.to_owned(), cancel);
-        }
-        table.finish_all(&call, unfinished);
-        removed
+        self.handle.table.remove_key(group, &watermarks::removed())
     }
 
     /// Closes the group: its waits are cancelled, and later ones end at once, with the same reason.
-    /// Returns how many this ended. See [`Watermarks::close`].
+    /// Returns how many this ended. From now on reports and changes of the set are refused as
+    /// [`KeyClosed`](RefusedReason::KeyClosed). See [`Watermarks::close`](crate::Watermarks::close).
     pub fn close<Q>(&self, group: &Q, reason: impl Into<Reason>) -> usize
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
     {
-        self.watermarks.close(group, reason)
+        self.handle.table.close_key(group, &reason.into())
     }
 }
 
@@ -481,8 +462,7 @@ where
     where
         G: Borrow<Q>,
     {
-        let watermark = |set: Option<&mut Set<M>>| set.map(|set| set.watermark);
-        self.sets.get(group, watermark).map(V::from_rank)
+        self.handle.table.look(group, Mark::value).map(V::from_rank)
     }
 
     /// Returns the epoch of the group; `None` without a set. O(1).
@@ -490,7 +470,7 @@ where
     where
         G: Borrow<Q>,
     {
-        self.sets.get(group, |set| set.map(|set| set.epoch))
+        self.handle.table.look(group, Mark::epoch)
     }
 
     /// Returns the members of the group with what they have reported, in the order in which they
@@ -499,13 +479,8 @@ where
     where
         G: Borrow<Q>,
     {
-        let ranked: Vec<(M, u64)> = self.sets.get(group, |set| match set {
-            Some(set) => set
-                .members()
-                .map(|(name, value)| (name.clone(), value))
-                .collect(),
-            None => Vec::new(),
-        });
+        let copied = |mark: &Mark<Beside<M>>| Some(mark.beside().as_ref()?.members());
+        let ranked = self.handle.table.look(group, copied).unwrap_or_default();
         let value = |(name, rank)| (name, V::from_rank(rank));
         ranked.into_iter().map(value).collect()
     }
@@ -535,11 +510,10 @@ where
     where
         G: Borrow<Q>,
     {
-        let now_ns = self.watermarks.handle.table.driver().now_ns();
-        let lagging = self.sets.get(group, |set| match set {
-            Some(set) => set.lagging(now_ns),
-            None => Vec::new(),
-        });
+        let table = &self.handle.table;
+        let now_ns = table.driver().now_ns();
+        let lagging = table.look_at_beside(group, |set| Some(set.as_mut()?.lagging(now_ns)));
+        let lagging = lagging.unwrap_or_default();
         let shown = lagging.into_iter().map(|lags| Lagging {
             member: lags.member,
             value: V::from_rank(lags.value),
@@ -551,7 +525,7 @@ where
     /// Returns the waits, for metrics and snapshots, to cancel some, or to
     /// [shut down](Waits::shutdown). O(1), one allocation.
     pub fn waits(&self) -> Waits<G> {
-        self.watermarks.waits()
+        self.handle.waits()
     }
 }
 
@@ -574,11 +548,11 @@ where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
     {
-        self.watermarks.wait_for(group, threshold, timeout)
+        self.handle.wait_for(group, None, threshold, timeout.into())
     }
 
     /// Returns a future as [`wait_for`](Self::wait_for) does, of this epoch: that in which the
-    /// record was appended. See [`Watermarks::wait_for_in`].
+    /// record was appended. See [`Watermarks::wait_for_in`](crate::Watermarks::wait_for_in).
     pub fn wait_for_in<Q>(
         &self,
         group: &Q,
@@ -590,15 +564,15 @@ where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
     {
-        self.watermarks
-            .wait_for_in(group, epoch, threshold, timeout)
+        self.handle
+            .wait_for(group, Some(epoch), threshold, timeout.into())
     }
 
     /// Calls `then` once the watermark is at least `threshold`, or the wait has ended otherwise.
-    /// See [`Watermarks::park`].
+    /// See [`Watermarks::park`](crate::Watermarks::park).
     ///
     /// # Errors
-    /// Returns an error as [`Watermarks::park`] does; `then` is not called.
+    /// Returns an error as [`Watermarks::park`](crate::Watermarks::park) does; `then` is not called.
     pub fn park<Q>(
         &self,
         group: &Q,
@@ -610,14 +584,17 @@ where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
     {
-        self.watermarks.park(group, threshold, timeout, then)
+        let then = Box::new(then);
+        self.handle
+            .call_at(group, None, threshold, timeout.into(), then)
     }
 
     /// Calls `then` as [`park`](Self::park) does; the wait belongs to this epoch, that in which the
-    /// record was appended. See [`Watermarks::park_in`].
+    /// record was appended. See [`Watermarks::park_in`](crate::Watermarks::park_in).
     ///
     /// # Errors
-    /// Returns an error as [`Watermarks::park_in`] does; `then` is not called.
+    /// Returns an error as [`Watermarks::park_in`](crate::Watermarks::park_in) does; `then` is not
+    /// called.
     pub fn park_in<Q>(
         &self,
         group: &Q,
@@ -630,18 +607,19 @@ where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
     {
-        self.watermarks
-            .park_in(group, epoch, threshold, timeout, then)
+        let then = Box::new(then);
+        self.handle
+            .call_at(group, Some(epoch), threshold, timeout.into(), then)
     }
 }
 
-impl<G: WatchKey, M, V: WatermarkValue> Clone for ReplicaSets<G, M, V> {
+impl<G: WatchKey, M: Send + 'static, V: WatermarkValue> Clone for ReplicaSets<G, M, V> {
     fn clone(&self) -> Self {
         ReplicaSets {
-            sets: self.sets.clone(),
-            watermarks: self.watermarks.clone(),
+            handle: self.handle.clone(),
+            values: PhantomData,
         }
     }
 }
 
-opaque!([G: WatchKey, M, V: WatermarkValue] ReplicaSets<G, M, V>, watermarks: watermarks);
+opaque!([G: WatchKey, M: Send + 'static, V: WatermarkValue] ReplicaSets<G, M, V>, name: handle.table.name);

@@ -1,9 +1,10 @@
-//! One replica set: members, what each has reported, and the watermark that follows from it. Pure.
+//! One replica set: members, what each has reported, and the watermark that follows from it, which
+//! lies beside the set. Pure.
 //!
 //! - **Held**: while there are fewer members than the rule asks for, the watermark stays.
 //! - **Caught up**: each member that the set has let in had reached the watermark and the start of
 //!   the epoch when it came.
-//! - **Rises**: the watermark of a set never goes back.
+//! - **Rises**: the watermark that follows is never below the one before.
 
 use std::{mem, time::Duration};
 
@@ -77,6 +78,7 @@ impl Rule {
     }
 
     /// Returns the number of members that have to report a value; `None` if there are too few.
+    #[inline]
     fn needed_of(self, members: usize) -> Option<usize> {
         let needed = match self.needed {
             Needed::All => members,
@@ -120,30 +122,28 @@ pub(super) enum Fault {
 /// One replica set. Values are ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Set<M> {
-    pub(super) epoch: u64,
     rule: Rule,
     /// The leader's log end as the epoch began.
     start: u64,
-    pub(super) watermark: u64,
+    /// Values up to here do not count: those of earlier epochs, by a rule that counts its own only.
+    uncounted: u64,
     members: SmallVec<[Member<M>; 4]>,
 }
 
 impl<M: Eq + Clone> Set<M> {
     /// Makes a set of members that are told apart. The highest value is the leader's log end. It
-    /// counts once it [follows](Self::follow) the last one.
+    /// counts once its epoch [begins](Self::begin).
     ///
     /// # Errors
     /// [`Fault::IsMember`] if one comes twice.
     pub(super) fn new(
-        epoch: u64,
         rule: Rule,
         members: impl IntoIterator<Item = (M, u64)>,
     ) -> Result<Self, Fault> {
         let mut set = Set {
-            epoch,
             rule,
             start: 0,
-            watermark: 0,
+            uncounted: 0,
             members: SmallVec::new(),
         };
         for (name, value) in members {
@@ -160,22 +160,25 @@ impl<M: Eq + Clone> Set<M> {
         Ok(set)
     }
 
-    /// Takes the watermark of the last epoch over, and raises it to what the members have.
+    /// Begins the epoch of this set with the watermark of the last one. Returns it, raised to what
+    /// the members have.
     ///
     /// # Errors
     /// [`Fault::Behind`] if the leader lacks what was acknowledged.
-    pub(super) fn follow(&mut self, before: u64) -> Result<(), Fault> {
-        if self.start < before && !self.members.is_empty() {
+    pub(super) fn begin(&mut self, epoch: u64, watermark: u64) -> Result<u64, Fault> {
+        if self.start < watermark && !self.members.is_empty() {
             return Err(Fault::Behind {
                 value: self.start,
-                needed: before,
+                needed: watermark,
             });
         }
-        self.watermark = before;
-        self.raise();
-        Ok(())
+        if epoch > 0 && self.rule.counts_own_epoch_only() {
+            self.uncounted = self.start;
+        }
+        Ok(self.raised(watermark))
     }
 
+    #[inline]
     fn place_of(&self, name: &M) -> Option<usize> {
         self.members.iter().position(|member| member.name == *name)
     }
@@ -184,30 +187,28 @@ impl<M: Eq + Clone> Set<M> {
         name.is_some_and(|name| self.place_of(name).is_some())
     }
 
-    /// Returns the members with the ranks of their values.
-    pub(super) fn members(&self) -> impl Iterator<Item = (&M, u64)> {
-        self.members
-            .iter()
-            .map(|member| (&member.name, member.value))
+    /// Returns copies of the members with the ranks of their values. O(members).
+    pub(super) fn members(&self) -> Vec<(M, u64)> {
+        let copied = |member: &Member<M>| (member.name.clone(), member.value);
+        self.members.iter().map(copied).collect()
     }
 
-    /// Raises the watermark to what the members have reported; returns true if it rose. O(members).
-    fn raise(&mut self) -> bool {
+    /// Returns the watermark, raised to what the members have reported. O(members).
+    #[inline]
+    fn raised(&self, watermark: u64) -> u64 {
         let Some(needed) = self.rule.needed_of(self.members.len()) else {
-            return false; // Held
+            return watermark; // Held
         };
-        let reported = self.reported_by(needed);
-        if self.rule.counts_own_epoch_only() && reported <= self.start && self.epoch > 0 {
-            return false;
+        let counted_from = watermark.max(self.uncounted);
+        let above = |member: &&Member<M>| member.value > counted_from;
+        if self.members.iter().filter(above).count() < needed {
+            return watermark;
         }
-        let rises = reported > self.watermark;
-        if rises {
-            self.watermark = reported;
-        }
-        rises
+        self.reported_by(needed)
     }
 
     /// Returns the highest value that at least `needed` members have reported.
+    #[inline]
     fn reported_by(&self, needed: usize) -> u64 {
         // All: the smallest one, without a sort.
         if needed == self.members.len() {
@@ -220,36 +221,56 @@ impl<M: Eq + Clone> Set<M> {
         values[values.len() - needed]
     }
 
-    /// Records what a member has. Returns true if the watermark rose.
+    /// Records what a member has. Returns the watermark that follows.
     ///
     /// # Errors
     /// [`Fault::Behind`] if it has lost what was acknowledged, or all members have to have it. It
     /// counts as that: by [`Rule::all`] the watermark does not rise before it has left or caught up.
-    pub(super) fn report(&mut self, name: &M, value: u64) -> Result<bool, Fault> {
+    #[inline]
+    pub(super) fn report(&mut self, name: &M, value: u64, watermark: u64) -> Result<u64, Fault> {
         let place = self.place_of(name).ok_or(Fault::NoMember)?;
-        let before = mem::replace(&mut self.members[place].value, value);
-        if value < self.watermark {
+        let member = &mut self.members[place];
+        let before = mem::replace(&mut member.value, value);
+        if value < watermark {
             // A minority may be slow.
-            let needed = self.watermark;
+            let needed = watermark;
             if self.rule.needed == Needed::All || before >= needed {
                 return Err(Fault::Behind { value, needed });
             }
-            return Ok(false);
+            return Ok(watermark);
         }
-        let highest = self.members.iter().map(|member| member.value).max();
-        if Some(value) == highest {
-            self.members[place].lags_since_ns = None;
+        if member.lags_since_ns.is_some() {
+            self.see_caught_up(place);
         }
-        Ok(self.raise())
+        Ok(self.raised(watermark))
     }
 
-    /// Lets a member in that is caught up, and takes its `name` then. Returns true if the watermark
-    /// rose.
-    pub(super) fn join(&mut self, name: &mut Option<M>, value: u64) -> Result<bool, Fault> {
+    /// Forgets since when a member lagged, if it has most now.
+    #[cold]
+    fn see_caught_up(&mut self, place: usize) {
+        let highest = self.members.iter().map(|member| member.value).max();
+        if Some(self.members[place].value) == highest {
+            self.members[place].lags_since_ns = None;
+        }
+    }
+
+    /// Returns the value that a member needs to come in (Caught up).
+    fn needed(&self, watermark: u64) -> u64 {
+        watermark.max(self.start)
+    }
+
+    /// Lets a member in that is caught up, and takes its `name` then. Returns the watermark that
+    /// follows.
+    pub(super) fn join(
+        &mut self,
+        name: &mut Option<M>,
+        value: u64,
+        watermark: u64,
+    ) -> Result<u64, Fault> {
         if self.has(name.as_ref()) {
             return Err(Fault::IsMember);
         }
-        let needed = self.watermark.max(self.start);
+        let needed = self.needed(watermark);
         if value < needed && !failpoint!(JoinerNeedsNothing) {
             return Err(Fault::Behind { value, needed });
         }
@@ -258,30 +279,36 @@ impl<M: Eq + Clone> Set<M> {
             value,
             lags_since_ns: None,
         }));
-        Ok(self.raise()) // it may have been below the floor
+        Ok(self.raised(watermark)) // it may have been below the floor
     }
 
-    /// Takes a member out, whose name goes to `gone`, to be dropped unlocked. Returns true if the
-    /// watermark rose.
-    pub(super) fn leave(&mut self, name: &M, gone: &mut Option<M>) -> Result<bool, Fault> {
+    /// Takes a member out, whose name goes to `gone`, to be dropped unlocked. Returns the watermark
+    /// that follows.
+    pub(super) fn leave(
+        &mut self,
+        name: &M,
+        gone: &mut Option<M>,
+        watermark: u64,
+    ) -> Result<u64, Fault> {
         let place = self.place_of(name).ok_or(Fault::NoMember)?;
         *gone = Some(self.members.remove(place).name);
-        Ok(self.raise())
+        Ok(self.raised(watermark))
     }
 
     /// Replaces a member by one that is caught up, in one step. `new` is the name of the old one
-    /// then, to be dropped unlocked.
+    /// then, to be dropped unlocked. Returns the watermark that follows.
     pub(super) fn replace(
         &mut self,
         old: &M,
         new: &mut Option<M>,
         value: u64,
-    ) -> Result<bool, Fault> {
+        watermark: u64,
+    ) -> Result<u64, Fault> {
         let place = self.place_of(old).ok_or(Fault::NoMember)?;
         if new.as_ref() != Some(old) && self.has(new.as_ref()) {
             return Err(Fault::IsMember);
         }
-        let needed = self.watermark.max(self.start);
+        let needed = self.needed(watermark);
         if value < needed {
             return Err(Fault::Behind { value, needed });
         }
@@ -291,7 +318,7 @@ impl<M: Eq + Clone> Set<M> {
         }
         member.value = value;
         member.lags_since_ns = None;
-        Ok(self.raise())
+        Ok(self.raised(watermark))
     }
 
     /// Returns the members that have less than the one that has most, the last first, and remembers

@@ -6,9 +6,8 @@
 //! `failpoint!` is `false`, and nothing else of them is compiled.
 
 mod hash;
-mod map;
 
-pub(crate) use self::{hash::KeyHasher, map::Map};
+pub(crate) use self::hash::KeyHasher;
 pub(crate) use timer_core::driver::sync::{
     AtomicBool, AtomicU64, HandedBack, Mutex, Ordering, Share, Shares, Spaced, plain, thread_local,
 };

@@ -26,6 +26,16 @@ pub(crate) trait Yields<T>: Engine {
     fn yielded(table: &Arc<Table<Self>>, at: TimerHandle, answer: Self::Answer) -> T;
 }
 
+/// A look of a poll at the entry of its wait.
+enum Polled<T> {
+    /// It has ended, and its entry is gone.
+    Answered(Result<T, WaitError>),
+    /// The waker is left there, or was there.
+    Left,
+    /// It needs a clone of the waker, or is in another shard.
+    Again(TimerHandle),
+}
+
 impl<E: Engine> Table<E> {
     /// Takes the answer for a future, or leaves the waker. `is_first`: no poll has left one before.
     #[inline(always)]
@@ -35,59 +45,93 @@ impl<E: Engine> Table<E> {
         waker: &Waker,
         is_first: bool,
     ) -> Poll<Result<E::Answer, WaitError>> {
-        let mut at = at;
         // The first poll clones before it locks. A later one finds out whether it is another
         // task's.
         let mut clone = None;
         if is_first {
             clone = Some(waker.clone());
         }
-        loop {
-            let mut is_new_task = false;
-            let mut moved_to = None;
-            let is_answered = |entry: &mut Entry<E>| match &mut entry.state {
-                EntryState::Answered(_) => true,
-                EntryState::Waits { waker: last, .. } => {
-                    if clone.is_some() && !failpoint!(PollLeavesNoWaker) {
-                        mem::swap(last, &mut clone);
-                    } else {
-                        let is_known = last.as_ref().is_some_and(|last| last.will_wake(waker));
-                        is_new_task = !is_known;
-                        if failpoint!(FirstWakerStays) {
-                            is_new_task = false;
-                        }
-                        if failpoint!(PollLeavesNoWaker) {
-                            is_new_task = false;
-                        }
-                    }
-                    false
-                }
-                EntryState::Moved(to) => {
-                    moved_to = Some(*to);
-                    false
-                }
-            };
-            let mut shard = self.lock(at.shard());
-            let taken = shard
-                .wheel
-                .cancel_if(at.id(), is_answered, Entry::into_answer);
-            if let Some(Some(answer)) = taken {
-                shard.count_taken();
-                drop(shard);
-                return Poll::Ready(answer);
-            }
-            drop(shard);
-            if let Some(to) = moved_to.filter(|_| !failpoint!(PollStaysBehind)) {
-                at = to;
-                continue;
-            }
-            if !is_new_task {
+        match self.poll_once(at, waker, &mut clone) {
+            Polled::Answered(answer) => Poll::Ready(answer),
+            Polled::Left => {
                 if let Some(old) = clone {
                     self.call(|| drop(old));
                 }
-                return Poll::Pending;
+                Poll::Pending
             }
-            clone = Some(waker.clone());
+            // Apart, since a loop around all costs each poll 40 instructions.
+            Polled::Again(at) => self.poll_again(at, waker, clone),
+        }
+    }
+
+    /// Polls as [`poll_answer`](Self::poll_answer) does, with a clone, until it is left.
+    #[cold]
+    fn poll_again(
+        &self,
+        at: TimerHandle,
+        waker: &Waker,
+        clone: Option<Waker>,
+    ) -> Poll<Result<E::Answer, WaitError>> {
+        let mut at = at;
+        let mut clone = clone;
+        loop {
+            clone.get_or_insert_with(|| waker.clone());
+            match self.poll_once(at, waker, &mut clone) {
+                Polled::Answered(answer) => return Poll::Ready(answer),
+                Polled::Left => break,
+                Polled::Again(next) => at = next,
+            }
+        }
+        self.call(|| drop(clone));
+        Poll::Pending
+    }
+
+    /// Takes an answer out of its entry; or leaves the clone there, if there is one, for the waker
+    /// that was there, which is to be dropped unlocked.
+    #[inline(always)]
+    fn poll_once(
+        &self,
+        at: TimerHandle,
+        waker: &Waker,
+        clone: &mut Option<Waker>,
+    ) -> Polled<E::Answer> {
+        let mut again = None;
+        let is_answered = |entry: &mut Entry<E>| match &mut entry.state {
+            EntryState::Answered(_) => true,
+            EntryState::Waits { waker: last, .. } => {
+                if clone.is_some() && !failpoint!(PollLeavesNoWaker) {
+                    mem::swap(last, clone);
+                } else {
+                    let is_known = last.as_ref().is_some_and(|last| last.will_wake(waker));
+                    again = Some(at).filter(|_| !is_known);
+                    if failpoint!(FirstWakerStays) {
+                        again = None;
+                    }
+                    if failpoint!(PollLeavesNoWaker) {
+                        again = None;
+                    }
+                }
+                false
+            }
+            EntryState::Moved(to) => {
+                again = Some(*to);
+                if failpoint!(PollStaysBehind) {
+                    again = None;
+                }
+                false
+            }
+        };
+        let mut shard = self.lock(at.shard());
+        let taken = shard
+            .wheel
+            .cancel_if(at.id(), is_answered, Entry::into_answer);
+        if let Some(Some(answer)) = taken {
+            shard.count_taken();
+            return Polled::Answered(answer);
+        }
+        match again {
+            Some(at) => Polled::Again(at),
+            None => Polled::Left,
         }
     }
 

@@ -2,7 +2,10 @@
 
 use std::{mem, sync::Arc, task::Waker};
 
-use timer_core::{Scheduled, TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
+use timer_core::{
+    Scheduled, TaskId, TickLength, TimerHandle, TimingWheel,
+    driver::{Fate, ShardState},
+};
 
 use crate::{
     error::{RefusedReason, WaitError},
@@ -274,6 +277,41 @@ impl<E: Engine> Shard<E> {
         match before {
             EntryState::Waits { wait, waker } => Taken { wait, waker },
             EntryState::Answered(_) | EntryState::Moved(_) => panic!("{LISTED}"),
+        }
+    }
+
+    /// Ends the wait of this id, which the records name: in one look-up, an entry that a future waits
+    /// for is answered, any other goes. Returns the wait, which the caller takes off the records.
+    /// O(1).
+    ///
+    /// # Panics
+    /// Panics if it does not wait (Listed).
+    #[inline(always)]
+    pub(crate) fn end_listed(
+        &mut self,
+        id: TaskId,
+        answer: impl FnOnce() -> Result<E::Answer, WaitError>,
+        outcome: &Outcome,
+        now_ns: EndedAt,
+    ) -> Taken<E> {
+        let mut since_ns = 0;
+        let mut is_answered = false;
+        let before = self.wheel.end_with(id, |entry| {
+            since_ns = entry.since_ns;
+            if entry.wait().is_some_and(E::is_awaited) {
+                is_answered = true;
+                let answered = EntryState::Answered(answer());
+                return Fate::Stopped(mem::replace(&mut entry.state, answered));
+            }
+            let gone = EntryState::Answered(Err(WaitError::Expired));
+            Fate::Gone(mem::replace(&mut entry.state, gone))
+        });
+        self.answered += u32::from(is_answered);
+        self.count_end(outcome, since_ns, now_ns);
+        self.return_place();
+        match before {
+            Some(EntryState::Waits { wait, waker }) => Taken { wait, waker },
+            _ => panic!("{LISTED}"),
         }
     }
 

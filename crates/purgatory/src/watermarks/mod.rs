@@ -1,10 +1,13 @@
 //! Values by key that only rise, and waits for them: [`Watermarks`].
 //!
-//! The [engine] keeps a key's value beside the [queue] of its waits. A wait for [each] of several
+//! The [engine] keeps a key's value beside the [queue] of its waits: how they [park], and how values
+//! [change]. A wait for [each] of several
 //! keys is a single wait, a [part], for each of them.
 
+mod change;
 mod each;
 mod engine;
+mod park;
 mod part;
 mod queue;
 mod value;
@@ -15,13 +18,14 @@ use timer_core::BuildError;
 
 pub use self::value::WatermarkValue;
 pub(crate) use self::{
-    engine::{Callback, Values},
+    change::Begins,
+    engine::{Callback, Mark, Values},
     value::rank,
 };
 
 use self::{
     each::Each,
-    engine::{ForValue, Mark, Observed, Tells},
+    engine::{ForValue, Observed, Tells},
 };
 use crate::{
     builder::Builder,
@@ -29,7 +33,7 @@ use crate::{
     operation::{CancelReason, Outcome, ParkResult, Timeout, opaque},
     reason::Reason,
     settings::{Form, Settings},
-    table::{future::Yields, handle::Handle},
+    table::handle::Handle,
     wait::WaitFuture,
     waits::Waits,
     watches::WatchKey,
@@ -323,8 +327,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let table = &self.handle.table;
-        table.begin_epoch(key, epoch, rank(value), false)
+        self.begin(key, epoch, rank(value), false)
     }
 
     /// Begins an epoch as [`begin_epoch`](Self::begin_epoch) does, but the waits go on under the new
@@ -361,15 +364,33 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
+        self.begin(key, epoch, rank(value), true)
+    }
+
+    fn begin<Q>(
+        &self,
+        key: &Q,
+        epoch: u64,
+        value: u64,
+        keeps_waits: bool,
+    ) -> Result<usize, RefusedReason>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let begins = Begins {
+            epoch,
+            first: 1,
+            keeps_waits,
+        };
         let table = &self.handle.table;
-        table.begin_epoch(key, epoch, rank(value), true)
+        table.begin_epoch(key, begins, &mut (), |_, _| Ok(value))
     }
 
     /// Removes the key's value and its epoch, and cancels the waits for it; returns how many. A
     /// later [`advance`](Self::advance) starts anew, also of a key that was [closed](Self::close).
     ///
-    /// O(n log n) for n waits of the key. They leave 64 at a time; nothing is locked in between. So
-    /// waits that other threads park meanwhile may be cancelled, too.
+    /// O(n log n) under the lock for n waits of the key: no value that comes later meets one of them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -393,11 +414,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     where
         K: Borrow<Q>,
     {
-        let table = &self.handle.table;
-        let call = table.enter();
-        let now_ns = table.ending_at();
-        let finish = |batch| table.finish_all(&call, batch);
-        table.remove_unfinished(key, &removed(), now_ns, finish)
+        self.handle.table.remove_key(key, &removed())
     }
 
     /// Closes the key: its waits are cancelled ([`Closed`](CancelReason::Closed)), and later ones
@@ -464,7 +481,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        self.await_value(key, None, rank(threshold), timeout.into())
+        self.handle.wait_for(key, None, threshold, timeout.into())
     }
 
     /// Returns a future as [`wait_for`](Self::wait_for) does, which belongs to this epoch of the
@@ -503,39 +520,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        self.await_value(key, Some(epoch), rank(threshold), timeout.into())
-    }
-
-    #[inline]
-    fn await_value<Q>(
-        &self,
-        key: &Q,
-        epoch: Option<u64>,
-        threshold: u64,
-        timeout: Timeout,
-    ) -> WaitFuture<V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
-        let table = &self.handle.table;
-        let parked = table.wait(key, epoch, threshold, timeout, Tells::Future);
-        self.future_of(parked, V::from_rank)
-    }
-
-    #[inline]
-    fn future_of<T>(&self, parked: ForValue, of_rank: impl FnOnce(u64) -> T) -> WaitFuture<T>
-    where
-        Values<K>: Yields<T>,
-    {
-        match parked {
-            ForValue::Parked(handle) => {
-                WaitFuture::at(self.handle.share(), self.handle.table.id(handle))
-            }
-            ForValue::Met(rank, _) => WaitFuture::ready(Ok(of_rank(rank))),
-            ForValue::Ended(outcome, _) => WaitFuture::ready(Err(WaitError::of(outcome))),
-            ForValue::Refused(reason, _) => WaitFuture::ready(Err(WaitError::Refused(reason))),
-        }
+        self.handle
+            .wait_for(key, Some(epoch), threshold, timeout.into())
     }
 
     /// Returns a future that is ready once an operation waits for more than the key's value; it
@@ -572,7 +558,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     {
         let table = &self.handle.table;
         let parked = table.observe(key, Observed::Wanted, timeout.into());
-        self.future_of(parked, V::from_rank)
+        self.handle.future_of(parked, V::from_rank)
     }
 
     /// Returns a future that is ready once no operation waits for more than the key's value. See
@@ -593,7 +579,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     {
         let table = &self.handle.table;
         let parked = table.observe(key, Observed::Unwanted, timeout.into());
-        self.future_of(parked, |_| ())
+        self.handle.future_of(parked, |_| ())
     }
 
     /// Calls `then` once the key's value is at least `threshold`, or the wait has ended otherwise.
@@ -632,7 +618,9 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        self.tell(key, None, threshold, timeout.into(), Box::new(then))
+        let then = Box::new(then);
+        self.handle
+            .call_at(key, None, threshold, timeout.into(), then)
     }
 
     /// Calls `then` as [`park`](Self::park) does; the wait belongs to this epoch of the key, as that
@@ -669,37 +657,9 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        self.tell(key, Some(epoch), threshold, timeout.into(), Box::new(then))
-    }
-
-    /// Parks a wait of an epoch, or of the present one, that calls `then`.
-    #[inline]
-    fn tell<Q>(
-        &self,
-        key: &Q,
-        epoch: Option<u64>,
-        threshold: V,
-        timeout: Timeout,
-        then: Callback,
-    ) -> Result<ParkResult, Refused<Callback>>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
-        let table = &self.handle.table;
-        let tells = Tells::Callback(then);
-        match table.wait(key, epoch, rank(threshold), timeout, tells) {
-            ForValue::Parked(handle) => Ok(ParkResult::Parked(table.id(handle))),
-            ForValue::Met(value, tells) => {
-                table.report_at_once(tells, Outcome::Completed, value);
-                Ok(ParkResult::Ended(Outcome::Completed))
-            }
-            ForValue::Ended(outcome, tells) => {
-                table.report_at_once(tells, outcome.clone(), 0);
-                Ok(ParkResult::Ended(outcome))
-            }
-            ForValue::Refused(reason, tells) => Err(Refused::new(tells.into_callback(), reason)),
-        }
+        let then = Box::new(then);
+        self.handle
+            .call_at(key, Some(epoch), threshold, timeout.into(), then)
     }
 
     /// Returns a future of several keys, ready once each has reached its threshold at some moment

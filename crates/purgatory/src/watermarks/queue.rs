@@ -96,25 +96,25 @@ impl Queue {
         }
     }
 
-    /// Removes the lowest wait if its threshold is at most `value`; returns the index of its entry.
+    /// Removes the lowest wait if its threshold is at most `value`; returns its entry.
     #[inline]
-    pub(crate) fn pop_up_to(&mut self, value: u64) -> Option<u32> {
+    pub(crate) fn pop_up_to(&mut self, value: u64) -> Option<TaskId> {
         // 1. One below the run, if it is the lowest of all.
         if self.below.is_some() {
-            if let Some(index) = self.pop_below(value) {
-                return Some(index);
+            if let Some(id) = self.pop_below(value) {
+                return Some(id);
             }
         }
         // 2. The front of the run.
         let front = self.run.front().filter(|item| item.threshold <= value)?;
-        let index = front.index;
+        let id = TaskId::from_parts(front.index, front.sequence);
         self.run.pop_front();
         self.drop_gaps();
-        Some(index)
+        Some(id)
     }
 
     /// Removes the lowest wait below the run, if it comes before the run's and is at most `value`.
-    fn pop_below(&mut self, value: u64) -> Option<u32> {
+    fn pop_below(&mut self, value: u64) -> Option<TaskId> {
         let below = self.below.as_mut()?;
         let first = below.first_entry()?;
         let place = *first.key();
@@ -123,7 +123,7 @@ impl Queue {
         }
         let index = first.remove();
         self.drop_below();
-        Some(index)
+        Some(TaskId::from_parts(index, place.1))
     }
 
     /// Removes a wait that leaves early. O(log n).
@@ -224,7 +224,8 @@ mod tests {
                     _ => {
                         let value = random.u64(0..30) + number / 8;
                         let lowest = map.first_entry().filter(|lowest| lowest.key().0 <= value);
-                        assert_eq!(queue.pop_up_to(value), lowest.map(|lowest| lowest.remove()));
+                        let popped = queue.pop_up_to(value).map(TaskId::index);
+                        assert_eq!(popped, lowest.map(|lowest| lowest.remove()));
                     }
                 }
                 queue.assert_valid();
@@ -248,8 +249,8 @@ mod tests {
             queue.remove(number, id(number));
         }
         assert!(queue.run.capacity() <= 4 * KEPT, "{}", queue.run.capacity());
-        assert_eq!(queue.pop_up_to(0), Some(0));
-        assert_eq!(queue.pop_up_to(9_999), Some(9_999));
+        assert_eq!(queue.pop_up_to(0), Some(id(0)));
+        assert_eq!(queue.pop_up_to(9_999), Some(id(9_999)));
         assert!(queue.is_empty());
     }
 }

@@ -227,6 +227,18 @@ fn joiner_needs_the_watermark_and_the_start() {
 }
 
 #[test]
+fn joiner_of_an_earlier_epoch_is_refused() {
+    let (_timer, sets) = group(&[9, 9], Rule::all());
+    sets.set(&LOG, 3, numbered(&[9, 9]), Rule::all()).unwrap();
+    assert_eq!(sets.join_in(&LOG, 1, 2, 9), Err(other_epoch(1, 3)));
+    assert_eq!(sets.members(&LOG).len(), 2);
+    assert_eq!(sets.join_in(&LOG, 3, 2, 8), Err(behind(8, 9)));
+    assert_eq!(sets.join_in(&LOG, 3, 2, 9), Ok(0));
+    assert_eq!(sets.join_in(&"no log", 3, 2, 9), Err(Error::NoGroup));
+    assert_eq!(sets.members(&LOG), [(0, 9), (1, 9), (2, 9)]);
+}
+
+#[test]
 fn floor_holds_the_watermark_and_lets_it_go() {
     let (_timer, sets) = group(&[5, 5], Rule::all().floor(2));
     let mut wait = parked(&sets, 6);
@@ -359,8 +371,12 @@ fn closed_group_ends_waits_and_refuses_the_rest() {
     let late = sets.wait_for(&LOG, 5, NEVER).wait_blocking();
     assert!(late.unwrap_err().is_shutdown());
     let refused = Err(Error::Refused(RefusedReason::KeyClosed));
-    sets.report(&LOG, &0, 9).unwrap();
-    assert_eq!(sets.report(&LOG, &1, 9), refused);
+    for member in [0, 1] {
+        assert_eq!(sets.report(&LOG, &member, 9), refused);
+    }
+    assert_eq!(sets.watermark(&LOG), Some(5), "a refused report counts");
+    assert_eq!(sets.members(&LOG), [(0, 5), (1, 5)]);
+    assert_eq!(sets.leave(&LOG, &0), refused);
     assert_eq!(sets.set(&LOG, 2, [(0, 9)], Rule::all()), refused);
     assert_eq!(sets.remove(&LOG), 0);
     assert_eq!(sets.set(&LOG, 1, [(0, 9)], Rule::all()), Ok(0));

@@ -67,7 +67,7 @@ fn late_report_against_a_new_epoch() {
 /// The report that acknowledges comes before the new epoch, or is refused.
 #[test]
 fn acknowledging_report_against_a_new_epoch() {
-    check(&[Failpoint::SetChangedInCopy], || {
+    check(&[Failpoint::ReportEpochComparedUnlocked], || {
         let model = Sets::new(&[(A, 1), (B, 0)], Rule::all());
         let mut old = model.wait(0, 1);
         let report = model.elsewhere(|sets| sets.report_in(&GROUP, 0, &B, 1));
@@ -121,7 +121,7 @@ fn report_against_removal() {
 /// A group is removed while one is made of the same name: there is none, or one that works.
 #[test]
 fn removal_of_no_set_against_a_first_set() {
-    check(&[Failpoint::RemovalCancelsUnlocked], || {
+    check(&[], || {
         let timer = ManualTimer::new();
         let sets = ReplicaSets::<u8, u8>::builder("loom").timer(&timer);
         let sets = sets.build().unwrap();
@@ -134,6 +134,26 @@ fn removal_of_no_set_against_a_first_set() {
             assert_eq!(sets.report_in(&GROUP, 1, &A, 1), Ok(1));
             assert_eq!(ending(&mut wait), Some(Ok(1)));
         }
+    });
+}
+
+/// A group is removed, and made again in the same epoch: no value of the new one meets a wait of the
+/// one that is gone.
+#[test]
+fn removal_against_the_next_set_of_the_same_epoch() {
+    check(&[Failpoint::RemovalCancelsUnlocked], || {
+        let timer = ManualTimer::new();
+        let sets = ReplicaSets::<u8, u8>::builder("loom").timer(&timer);
+        let sets = sets.build().unwrap();
+        sets.set(&GROUP, 0, [(A, 0)], Rule::all()).unwrap();
+        let mut wait = sets.wait_for(&GROUP, 1, MS);
+        let other = sets.clone();
+        let next = thread::spawn(move || other.set(&GROUP, 0, [(A, 1)], Rule::all()));
+        assert_eq!(sets.remove(&GROUP), 1);
+        if let Ok(met) = next.join().unwrap() {
+            assert_eq!(met, 0);
+        }
+        assert!(matches!(ending(&mut wait), Some(Err(_))));
     });
 }
 

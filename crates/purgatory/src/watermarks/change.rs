@@ -1,0 +1,360 @@
+//! Values that change: advances, epochs, removals, and the waits that end with them.
+
+use std::{hash::Hash, mem, sync::Arc};
+
+use hashbrown::Equivalent;
+use smallvec::SmallVec;
+
+use crate::{
+    error::RefusedReason,
+    operation::{CancelReason, Outcome},
+    reason::Reason,
+    table::{BUDGET, EndedAt, LockedShard, Table, call::Call},
+    watches::WatchKey,
+    watermarks::engine::{Beside, Mark, Told, Values, end_listed, go_if_gone, tell_observers},
+};
+
+/// Waits that end together without an allocation.
+const AT_ONCE: usize = 8;
+
+/// An epoch that is to begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begins {
+    pub(crate) epoch: u64,
+    /// The lowest one of a key without a value.
+    pub(crate) first: u64,
+    /// True if the waits of the last one go on in it.
+    pub(crate) keeps_waits: bool,
+}
+
+impl Begins {
+    /// Refuses an epoch that has begun.
+    fn check<B>(self, mark: Option<&Mark<B>>) -> Result<(), RefusedReason> {
+        let named = self.epoch;
+        let present = mark.map_or(0, |mark| mark.epoch);
+        let is_begun = match mark.and_then(Mark::value) {
+            Some(_) => named <= present,
+            None => named < self.first,
+        };
+        if is_begun {
+            return Err(RefusedReason::OtherEpoch { named, present });
+        }
+        Ok(())
+    }
+}
+
+impl<B> Mark<B> {
+    /// Refuses another epoch than the key's, and a closed key.
+    #[inline]
+    fn check(&self, epoch: Option<u64>) -> Result<(), RefusedReason> {
+        if self.closed().is_some() {
+            return Err(RefusedReason::KeyClosed);
+        }
+        let present = self.epoch;
+        match epoch {
+            Some(named) if named != present => Err(RefusedReason::OtherEpoch { named, present }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
+    /// Replaces the key's value by `to` of it, and finishes the waits that it reaches; returns how
+    /// many, or 0 inside a callback. In an epoch, if one is named, that must be the key's. O(r log
+    /// n) for r reached of n.
+    #[inline]
+    pub(crate) fn change<Q>(
+        self: &Arc<Self>,
+        key: &Q,
+        epoch: Option<u64>,
+        to: impl FnOnce(u64) -> u64,
+    ) -> Result<usize, RefusedReason>
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
+        // 1. The key, in its epoch. The clock is read before the lock is taken.
+        let hash = self.hash(key);
+        let now_ns = self.ending_at();
+        let mut shard = self.shard_of(hash);
+        let mut found = shard.records.find(key, hash);
+        match (found, epoch) {
+            (Some(record), _) => shard.records.at(record).check(epoch)?,
+            (None, Some(named)) if named != 0 => {
+                return Err(RefusedReason::OtherEpoch { named, present: 0 });
+            }
+            (None, _) => {}
+        }
+        if failpoint!(EpochComparedUnlocked) {
+            drop(shard);
+            shard = self.shard_of(hash);
+            found = shard.records.find(key, hash);
+        }
+
+        // 2. Its value. The first one counts against `keys_max`.
+        let record = match found {
+            Some(record) if shard.records.at(record).value.is_some() => record,
+            _ => {
+                let (locked, record) = self.record_for_value(shard, found, key, hash)?;
+                shard = locked;
+                record
+            }
+        };
+        let value = to(shard.records.at(record).reached());
+        Ok(self.store(shard, record, value, now_ns))
+    }
+
+    /// Changes what lies beside a key's value, and the value to what `change` returns for it: one
+    /// that is not lower. Otherwise like [`change`](Self::change). Returns `absent` for a key
+    /// without a value.
+    #[inline]
+    pub(crate) fn change_beside<Q, E: From<RefusedReason>>(
+        self: &Arc<Self>,
+        key: &Q,
+        epoch: Option<u64>,
+        absent: E,
+        change: impl FnOnce(&mut B, u64) -> Result<u64, E>,
+    ) -> Result<usize, E>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let hash = self.hash(key);
+        let now_ns = self.ending_at();
+        let mut shard = self.shard_of(hash);
+        let Some(record) = shard.records.find(key, hash) else {
+            return Err(absent);
+        };
+        let mark = shard.records.at_mut(record);
+        let Some(before) = mark.value else {
+            return Err(absent);
+        };
+        mark.check(epoch)?;
+        let value = change(&mut mark.beside, before)?;
+        if value == before {
+            return Ok(0); // Unmet
+        }
+        Ok(self.store(shard, record, value, now_ns))
+    }
+
+    /// Stores a key's value and finishes the waits that it reaches, as [`change`](Self::change)
+    /// says.
+    #[inline]
+    fn store(
+        self: &Arc<Self>,
+        mut shard: LockedShard<'_, Values<K, B>>,
+        record: u32,
+        value: u64,
+        now_ns: EndedAt,
+    ) -> usize {
+        shard.events += 1;
+        let mark = shard.records.at_mut(record);
+        mark.value = Some(value);
+        if !mark.meets(value) {
+            return 0;
+        }
+        let call = self.enter();
+        let met = self.end_waits(&call, shard, record, &Outcome::Completed, BUDGET, now_ns);
+        if call.is_nested() { 0 } else { met }
+    }
+
+    /// Counts a key that is to get its first value against `keys_max`. Returns its record.
+    #[inline(never)]
+    fn record_for_value<'a, Q>(
+        &self,
+        mut shard: LockedShard<'a, Values<K, B>>,
+        found: Option<u32>,
+        key: &Q,
+        hash: u64,
+    ) -> Result<(LockedShard<'a, Values<K, B>>, u32), RefusedReason>
+    where
+        Q: ToOwned<Owned = K> + ?Sized,
+    {
+        // The key's `Clone` may panic: it runs before anything is changed.
+        let mut copy = None;
+        if found.is_none() {
+            copy = Some(key.to_owned());
+        }
+        let limit = self.engine.keys_max;
+        if !self.engine.valued_keys.acquire(1, limit as u64) {
+            drop(shard);
+            drop(copy); // with nothing locked
+            return Err(RefusedReason::TooManyKeys { limit });
+        }
+        let record = match (found, copy) {
+            (None, Some(copy)) => shard.records.add(copy, hash, Mark::default()),
+            (found, _) => found.expect("a key without a record was copied"),
+        };
+        Ok((shard, record))
+    }
+
+    /// Begins an epoch of a key with the value that `value` makes of the last one; `beside` is what
+    /// lay beside that then, to be dropped unlocked. Finishes the waits that this ends; returns how
+    /// many, or 0 inside a callback. All are cancelled, since the value is one of the new epoch,
+    /// unless they are to be kept. O(n) under the lock for n waits.
+    pub(crate) fn begin_epoch<Q, E: From<RefusedReason>>(
+        self: &Arc<Self>,
+        key: &Q,
+        begins: Begins,
+        beside: &mut B,
+        value: impl FnOnce(&mut B, u64) -> Result<u64, E>,
+    ) -> Result<usize, E>
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
+        // 1. An epoch is begun once.
+        let call = self.enter();
+        let hash = self.hash(key);
+        let now_ns = self.ending_at();
+        let mut shard = self.shard_of(hash);
+        let found = shard.records.find(key, hash);
+        let mark = found.map(|record| shard.records.at(record));
+        if let Some(mark) = mark {
+            mark.check(None)?;
+        }
+        begins.check(mark)?;
+        let value = value(beside, mark.map_or(0, Mark::reached))?;
+        let record = match found {
+            Some(record) if shard.records.at(record).value.is_some() => record,
+            _ => {
+                let (locked, record) = self.record_for_value(shard, found, key, hash)?;
+                shard = locked;
+                record
+            }
+        };
+
+        // 2. The epoch and its value.
+        shard.events += 1;
+        let mark = shard.records.at_mut(record);
+        let present = begins.epoch;
+        let epoch = mem::replace(&mut mark.epoch, present);
+        mark.value = Some(value);
+        mem::swap(&mut mark.beside, beside);
+
+        // 3. Waits that are kept may be reached by the value. Others belong to the epoch that is
+        //    over, and end in the same lock hold.
+        let mut outcome = Outcome::Cancelled(CancelReason::EpochOver { epoch, present });
+        let mut limit = usize::MAX;
+        if begins.keeps_waits || failpoint!(EpochAnswersLast) {
+            outcome = Outcome::Completed;
+            limit = BUDGET;
+        }
+        let ended = self.end_waits(&call, shard, record, &outcome, limit, now_ns);
+        Ok(if call.is_nested() { 0 } else { ended })
+    }
+
+    /// Removes the key's value, its epoch and what lies beside, and cancels its waits, in one lock
+    /// hold; returns how many. O(n log n) for n waits.
+    pub(crate) fn remove_key<Q>(self: &Arc<Self>, key: &Q, reason: &CancelReason) -> usize
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let call = self.enter();
+        let hash = self.hash(key);
+        let now_ns = self.ending_at();
+        let mut shard = self.shard_of(hash);
+        let Some(record) = shard.records.find(key, hash) else {
+            return 0;
+        };
+        let name = shard.records.name(record);
+        let mark = shard.records.at_mut(record);
+        mark.epoch = 0;
+        if mark.value.take().is_some() {
+            self.engine.valued_keys.release(1);
+        }
+        if let Some(rare) = &mut mark.rare {
+            rare.closed = None;
+        }
+        let beside = mem::take(&mut mark.beside);
+        if failpoint!(RemovalCancelsUnlocked) {
+            drop(shard);
+            shard = self.shard_of(hash);
+            if shard.records.named(name).is_none() {
+                return 0;
+            }
+        }
+        let outcome = Outcome::Cancelled(reason.clone());
+        let ended = self.end_waits(&call, shard, record, &outcome, usize::MAX, now_ns);
+        drop(beside); // with nothing locked
+        ended
+    }
+
+    /// Closes a key: cancels its waits, and refuses later ones with the same reason. Returns how
+    /// many this ended.
+    pub(crate) fn close_key<Q>(self: &Arc<Self>, key: &Q, reason: &Reason) -> usize
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
+        let call = self.enter();
+        let hash = self.hash(key);
+        let now_ns = self.ending_at();
+        let mut shard = self.shard_of(hash);
+        let record = match shard.records.find(key, hash) {
+            Some(record) => record,
+            None => shard.records.add(key.to_owned(), hash, Mark::default()),
+        };
+        let rare = shard.records.at_mut(record).rare.get_or_insert_default();
+        let closed = rare.closed.get_or_insert_with(|| reason.clone()).clone();
+        let outcome = Outcome::Cancelled(CancelReason::Closed(closed));
+        self.end_waits(&call, shard, record, &outcome, BUDGET, now_ns)
+    }
+
+    /// Ends the waits of a key, lowest threshold first: as Completed those that its value reaches,
+    /// otherwise all. At most `limit` in one lock hold; each time they are finished with nothing
+    /// locked. Returns how many.
+    fn end_waits<'a>(
+        self: &'a Arc<Self>,
+        call: &Call<'_>,
+        mut shard: LockedShard<'a, Values<K, B>>,
+        mut record: u32,
+        outcome: &Outcome,
+        limit: usize,
+        now_ns: EndedAt,
+    ) -> usize {
+        let mut ended = 0;
+        loop {
+            // 1. Take some off the key. If there are more, its record is looked up again by a name
+            //    that no other record has.
+            let mut told: SmallVec<[Told; AT_ONCE]> = SmallVec::new();
+            let value = shard.records.at(record).reached();
+            let up_to = match outcome {
+                Outcome::Completed => value,
+                _ => u64::MAX,
+            };
+            while told.len() < limit {
+                let Some(id) = shard.records.at_mut(record).queue.pop_up_to(up_to) else {
+                    break;
+                };
+                told.push(end_listed(&mut shard, id, outcome, value, now_ns));
+            }
+            ended += told.len();
+            let name = shard.records.name(record);
+            let has_more = shard.records.at(record).meets(up_to);
+            let mut emptied_key = None;
+            if !has_more {
+                tell_observers(&mut shard, record, now_ns, |observer| told.push(observer));
+                emptied_key = go_if_gone(&mut shard, record);
+            }
+            let number = shard.number();
+            drop(shard);
+
+            // 2. Finish them. A wait for less that a callback asks for is over at once, so this
+            //    ends.
+            for told in told.drain(..) {
+                self.finish(call, told.of(outcome, value));
+            }
+            if !has_more {
+                if let Some(key) = emptied_key {
+                    self.call(|| drop(key));
+                }
+                return ended;
+            }
+
+            // 3. Go on with the rest, unless the key went meanwhile. If another thread took the
+            //    rest, there is nothing left to take.
+            shard = self.lock(number);
+            match shard.records.named(name) {
+                Some(same) => record = same,
+                None => return ended,
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Waits that come: compared and parked under one lock.
+
+use std::{hash::Hash, sync::Arc};
+
+use hashbrown::Equivalent;
+
+use crate::{
+    error::{Refused, RefusedReason, WaitError},
+    operation::{CancelReason, Outcome, ParkResult, Timeout},
+    table::{Arrival, Batch, Ended, LockedShard, Table, future::Yields, handle::Handle},
+    wait::WaitFuture,
+    watches::WatchKey,
+    watermarks::{
+        engine::{
+            Beside, Callback, ForValue, Left, Mark, Observed, Tells, Values, Wait, Wants,
+            go_if_gone, tell_observers,
+        },
+        value::{WatermarkValue, rank},
+    },
+};
+
+impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
+    /// Parks a wait of an epoch, or of the present one; returns its future.
+    #[inline]
+    pub(crate) fn wait_for<Q, V: WatermarkValue>(
+        &self,
+        key: &Q,
+        epoch: Option<u64>,
+        threshold: V,
+        timeout: Timeout,
+    ) -> WaitFuture<V>
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
+        let threshold = rank(threshold);
+        let parked = self
+            .table
+            .wait(key, epoch, threshold, timeout, Tells::Future);
+        self.future_of(parked, V::from_rank)
+    }
+
+    /// Makes the future of a wait that was parked, or not.
+    #[inline]
+    pub(crate) fn future_of<T>(
+        &self,
+        parked: ForValue,
+        of_rank: impl FnOnce(u64) -> T,
+    ) -> WaitFuture<T>
+    where
+        Values<K, B>: Yields<T>,
+    {
+        match parked {
+            ForValue::Parked(handle) => WaitFuture::at(self.share(), self.table.id(handle)),
+            ForValue::Met(rank, _) => WaitFuture::ready(Ok(of_rank(rank))),
+            ForValue::Ended(outcome, _) => WaitFuture::ready(Err(WaitError::of(outcome))),
+            ForValue::Refused(reason, _) => WaitFuture::ready(Err(WaitError::Refused(reason))),
+        }
+    }
+
+    /// Parks a wait of an epoch, or of the present one, that calls `then`.
+    #[inline]
+    pub(crate) fn call_at<Q, V: WatermarkValue>(
+        &self,
+        key: &Q,
+        epoch: Option<u64>,
+        threshold: V,
+        timeout: Timeout,
+        then: Callback,
+    ) -> Result<ParkResult, Refused<Callback>>
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
+        let table = &self.table;
+        let tells = Tells::Callback(then);
+        match table.wait(key, epoch, rank(threshold), timeout, tells) {
+            ForValue::Parked(handle) => Ok(ParkResult::Parked(table.id(handle))),
+            ForValue::Met(value, tells) => {
+                table.report_at_once(tells, Outcome::Completed, value);
+                Ok(ParkResult::Ended(Outcome::Completed))
+            }
+            ForValue::Ended(outcome, tells) => {
+                table.report_at_once(tells, outcome.clone(), 0);
+                Ok(ParkResult::Ended(outcome))
+            }
+            ForValue::Refused(reason, tells) => Err(Refused::new(tells.into_callback(), reason)),
+        }
+    }
+}
+
+impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
+    /// Reports the end of a wait that was never parked.
+    pub(crate) fn report_at_once(self: &Arc<Self>, tells: Tells, outcome: Outcome, value: u64) {
+        let left = Left {
+            emptied_key: None,
+            report: tells.report(outcome, value),
+        };
+        self.finish(&self.enter(), Ended { waker: None, left });
+    }
+
+    /// Parks a wait for a key's value, unless it ends at once. In an epoch, if one is named, that
+    /// must be the key's. O(log n) for n waits of the key.
+    #[inline(always)]
+    pub(crate) fn wait<Q>(
+        self: &Arc<Self>,
+        key: &Q,
+        epoch: Option<u64>,
+        threshold: u64,
+        timeout: Timeout,
+        tells: Tells,
+    ) -> ForValue
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
+        // 1. Compare. A value that is reached needs no clock: a clock of ours is read below, under
+        //    the lock; the user's is read before it.
+        let hash = self.hash(key);
+        let early = self.early_arrival(timeout);
+        let mut shard = self.shard_of(hash);
+        let mut found = shard.records.find(key, hash);
+        let mut reached = 0;
+        let mut present = 0;
+        if let Some(record) = found {
+            let mark = shard.records.at(record);
+            reached = mark.reached();
+            present = mark.epoch;
+            if let Some(reason) = mark.closed() {
+                let closed = CancelReason::Closed(reason.clone());
+                shard.count_at_once();
+                return ForValue::Ended(Outcome::Cancelled(closed), tells);
+            }
+        }
+        if let Some(named) = epoch.filter(|named| *named != present) {
+            return ForValue::Refused(RefusedReason::OtherEpoch { named, present }, tells);
+        }
+        if reached >= threshold {
+            shard.count_at_once();
+            return ForValue::Met(reached, tells);
+        }
+        if failpoint!(ValueComparedUnlocked) {
+            drop(shard);
+            shard = self.shard_of(hash);
+            found = shard.records.find(key, hash);
+        }
+
+        // 2. It has to wait, if there is time and room.
+        let arrival = early.unwrap_or_else(|| self.arrival(timeout));
+        if arrival.is_over {
+            shard.count_at_once();
+            return ForValue::Ended(Outcome::Expired, tells);
+        }
+        let wants = Wants::Value(threshold);
+        self.park_under(shard, found, (key, hash), arrival, wants, tells)
+    }
+
+    /// Parks a wait under a key, whose record is made if it has none.
+    #[inline]
+    fn park_under<Q>(
+        self: &Arc<Self>,
+        mut shard: LockedShard<'_, Values<K, B>>,
+        found: Option<u32>,
+        (key, hash): (&Q, u64),
+        arrival: Arrival,
+        wants: Wants,
+        tells: Tells,
+    ) -> ForValue
+    where
+        Q: ToOwned<Owned = K> + ?Sized,
+    {
+        if let Some(reason) = shard.refuses() {
+            drop(shard);
+            self.report_refusal(reason);
+            return ForValue::Refused(reason, tells);
+        }
+        // The key's `Clone` may panic: nothing is parked yet.
+        let record = match found {
+            Some(record) => record,
+            None => shard.records.add(key.to_owned(), hash, Mark::default()),
+        };
+        let wait = Wait {
+            record,
+            wants,
+            tells,
+        };
+        let handle = match self.park(&mut shard, arrival, wait) {
+            Ok(handle) => handle,
+            Err((wait, full)) => {
+                let emptied_key = go_if_gone(&mut shard, record);
+                drop(shard);
+                drop(emptied_key);
+                self.report_refusal(full);
+                return ForValue::Refused(full, wait.tells);
+            }
+        };
+        // Listed, in the same lock hold.
+        let mark = shard.records.at_mut(record);
+        match wants {
+            Wants::Value(threshold) => mark.queue.push(threshold, handle.id()),
+            Wants::Observed(observed) => {
+                let rare = mark.rare.get_or_insert_default();
+                rare.observers.push((observed, handle.id()));
+            }
+        }
+        if mark.rare.is_some() {
+            self.unlock_observed(shard, record);
+        }
+        ForValue::Parked(handle)
+    }
+
+    /// Ends the waits of a key's observers, then unlocks its shard.
+    #[cold]
+    fn unlock_observed(self: &Arc<Self>, mut shard: LockedShard<'_, Values<K, B>>, record: u32) {
+        let mut batch = Batch::new();
+        tell_observers(&mut shard, record, None, |told| {
+            batch.push(told.of(&Outcome::Completed, 0));
+        });
+        drop(shard);
+        self.finish_all(&self.enter(), batch);
+    }
+
+    /// Parks an observer of a key, unless what it waits for holds.
+    pub(crate) fn observe<Q>(
+        self: &Arc<Self>,
+        key: &Q,
+        observed: Observed,
+        timeout: Timeout,
+    ) -> ForValue
+    where
+        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+    {
+        let hash = self.hash(key);
+        let arrival = self.arrival(timeout);
+        let mut shard = self.shard_of(hash);
+        let found = shard.records.find(key, hash);
+        let now = found.map_or(Observed::Unwanted, |record| {
+            shard.records.at(record).observed()
+        });
+        if now == observed {
+            let lowest = found.and_then(|record| shard.records.at(record).queue.lowest());
+            shard.count_at_once();
+            return ForValue::Met(lowest.unwrap_or(0), Tells::Future);
+        }
+        if arrival.is_over {
+            shard.count_at_once();
+            return ForValue::Ended(Outcome::Expired, Tells::Future);
+        }
+        let wants = Wants::Observed(observed);
+        self.park_under(shard, found, (key, hash), arrival, wants, Tells::Future)
+    }
+}
