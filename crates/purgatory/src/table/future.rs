@@ -16,6 +16,7 @@ use crate::{
     sync::Spaced,
     table::{
         Batch, Ended, Engine, Table,
+        call::{Call, enqueue},
         shard::{Abandoned, Entry, EntryState},
     },
 };
@@ -135,6 +136,20 @@ impl<E: Engine> Table<E> {
         }
     }
 
+    /// Drops the waker of a future that is dropped: by the outermost call, so that a chain of tasks
+    /// that each drop the next one's future needs no stack.
+    fn drop_waker(self: &Arc<Self>, call: &Call<'_>, waker: Option<Waker>) {
+        let Some(waker) = waker else {
+            return;
+        };
+        if call.is_nested() {
+            let table = self.clone();
+            enqueue(move || table.call(|| drop(waker)));
+        } else {
+            self.call(|| drop(waker));
+        }
+    }
+
     /// Ends the wait of a future that is dropped, or takes its answer back.
     pub(crate) fn abandon(self: &Arc<Self>, at: TimerHandle) {
         let call = self.enter();
@@ -164,9 +179,7 @@ impl<E: Engine> Table<E> {
                 drop(shard);
                 batch.push(Ended { waker: None, left });
                 self.finish_all(&call, batch);
-                if let Some(waker) = taken.waker {
-                    self.call(|| drop(waker));
-                }
+                self.drop_waker(&call, taken.waker);
             }
             Some(Abandoned::Untaken(Ok(answer))) => {
                 let untaken = self.engine.put_back(&mut shard, answer, now_ns, &mut batch);

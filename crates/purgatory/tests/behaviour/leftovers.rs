@@ -7,7 +7,7 @@ use timer_core::ManualTimer;
 
 use crate::support::{MINUTE, over};
 
-const MANY: u64 = 50_000;
+const MANY: u64 = 20_000;
 
 /// What a shard and a thread keep for the next peak, at most. It does not grow with `MANY`.
 const KEPT: i64 = 64 << 10;

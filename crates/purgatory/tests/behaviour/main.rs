@@ -15,6 +15,7 @@ mod drops_that_panic;
 mod endings;
 mod errors;
 mod fair_ends;
+mod forms_told;
 mod held_up;
 mod keys_that_panic;
 mod leases;

@@ -38,6 +38,7 @@ fn a_stream_yields_replies_in_order_until_the_count() {
     let (_timer, waits_of, replies) = replies();
     let mut stream = replies.expect_many(1, 3, SECOND).unwrap();
     assert!(waits(&mut stream));
+    assert!(stream.id().is_some());
     assert_eq!(replies.deliver(&1, "one"), Ok(()));
     assert_eq!(replies.deliver(&1, "two"), Ok(()));
     assert_eq!((waits_of.len(), waits_of.stats().completed), (1, 0));

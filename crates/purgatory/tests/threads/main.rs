@@ -8,6 +8,7 @@ mod support;
 
 mod attack;
 mod contention;
+mod deep;
 mod hostile;
 mod permits;
 mod replication;
