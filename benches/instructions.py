@@ -6,7 +6,7 @@
     benches/instructions.py --row MEASURE     counts one measure; may be given more than once
     benches/instructions.py --by-hand         counts the best by hand, instead of what programs have
 
-A clock says little on a shared machine; counts differ by less than a hundredth from run to run (hash
+A clock says little on a shared machine; counts differ by some hundredth from run to run (hash
 seeds and the bucket of a deadline vary). Each figure is the difference between two runs of `peers`, one
 with few operations and one with many, divided by the operations in between, so that starting and
 ending the process does not count. Both are medians of three runs. All threads count: the reaper's and
@@ -14,7 +14,7 @@ the runtime's, too.
 
 Callgrind executes the program and models a 32 KiB first-level cache, 8-way, with lines of 64 bytes,
 whatever the machine has. A locked instruction or an exchange with memory counts as atomic (x86-64). Wants
-valgrind and binutils, and takes about three minutes a build.
+valgrind and binutils, and takes about ten minutes a build.
 """
 import argparse
 import collections

@@ -90,8 +90,9 @@ fn a_row_that_is_quoted_has_its_recorded_figures() {
             };
             quoted += 1;
             for cell in row.iter().filter(|cell| starts_with_a_digit(cell)) {
-                let figure = cell.split(' ').next().unwrap();
-                if !figures.iter().any(|is| is == figure) {
+                // Words may follow it; a space may be part of it, as in 1 024.
+                let is_quoted = |is: &String| cell == is || cell.starts_with(&format!("{is} "));
+                if !figures.iter().any(is_quoted) {
                     wrong.push(format!("{path}: {cell} is not in the row {}", figures[0]));
                 }
             }
