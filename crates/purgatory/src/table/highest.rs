@@ -87,6 +87,6 @@ mod tests {
         assert_eq!(highest.offer(2, || 'c'), Some('a'));
         assert_eq!(highest.offer(3, || 'd'), Some('c'));
         assert_eq!(highest.into_sorted(), [(3, 'b'), (3, 'd')]);
-        assert_eq!(Highest::new(0).offer(9, || unreachable!() as u8), None);
+        assert_eq!(Highest::<u8>::new(0).offer(9, || unreachable!()), None);
     }
 }

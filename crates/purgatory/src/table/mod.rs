@@ -463,17 +463,22 @@ impl<E: Engine> Table<E> {
     /// Finishes a wait that has ended, with nothing locked: its task is woken, then what is left of
     /// it goes. Inside another call that is left to the outermost one, so that a chain of wakers
     /// and callbacks needs no stack.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<E>) {
         if call.is_nested() {
-            let table = self.clone();
-            call::enqueue(move || table.finish_now(ended));
+            self.finish_later(ended);
         } else {
             self.finish_now(ended);
         }
     }
 
-    #[inline]
+    #[cold]
+    fn finish_later(self: &Arc<Self>, ended: Ended<E>) {
+        let table = self.clone();
+        call::enqueue(move || table.finish_now(ended));
+    }
+
+    #[inline(always)]
     fn finish_now(self: &Arc<Self>, ended: Ended<E>) {
         self.wake(ended.waker);
         E::finish(self, ended.left);

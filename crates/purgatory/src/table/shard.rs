@@ -1,11 +1,8 @@
 //! One shard: the state that its lock guards. It is pure: no clock, lock or thread.
 
-use std::{mem, sync::Arc, task::Waker};
+use std::{cell::Cell, mem, sync::Arc, task::Waker};
 
-use timer_core::{
-    Scheduled, TaskId, TickLength, TimerHandle, TimingWheel,
-    driver::{Fate, ShardState},
-};
+use timer_core::{Scheduled, TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
 
 use crate::{
     error::{RefusedReason, WaitError},
@@ -86,6 +83,17 @@ impl<E: Engine> ShardState for Shard<E> {
 
     fn wheel(&mut self) -> &mut TimingWheel<Entry<E>> {
         &mut self.wheel
+    }
+}
+
+impl<E: Engine> EntryState<E> {
+    /// Returns the wait, unless it has ended.
+    #[inline(always)]
+    fn into_taken(self) -> Option<Taken<E>> {
+        match self {
+            EntryState::Waits { wait, waker } => Some(Taken { wait, waker }),
+            EntryState::Answered(_) | EntryState::Moved(_) => None,
+        }
     }
 }
 
@@ -274,10 +282,7 @@ impl<E: Engine> Shard<E> {
         self.answered += 1;
         self.count_end(outcome, since_ns, now_ns);
         self.return_place();
-        match before {
-            EntryState::Waits { wait, waker } => Taken { wait, waker },
-            EntryState::Answered(_) | EntryState::Moved(_) => panic!("{LISTED}"),
-        }
+        before.into_taken().expect(LISTED)
     }
 
     /// Ends the wait of this id, which the records name: in one look-up, an entry that a future waits
@@ -294,25 +299,30 @@ impl<E: Engine> Shard<E> {
         outcome: &Outcome,
         now_ns: EndedAt,
     ) -> Taken<E> {
+        // What is taken out goes into `taken` from where it lies: each step on a way back copies it.
+        let taken = Cell::new(None);
         let mut since_ns = 0;
         let mut is_answered = false;
-        let before = self.wheel.end_with(id, |entry| {
-            since_ns = entry.since_ns;
-            if entry.wait().is_some_and(E::is_awaited) {
-                is_answered = true;
-                let answered = EntryState::Answered(answer());
-                return Fate::Stopped(mem::replace(&mut entry.state, answered));
-            }
-            let gone = EntryState::Answered(Err(WaitError::Expired));
-            Fate::Gone(mem::replace(&mut entry.state, gone))
-        });
-        self.answered += u32::from(is_answered);
+        self.wheel.cancel_if(
+            id,
+            |entry| {
+                since_ns = entry.since_ns;
+                is_answered = entry.wait().is_some_and(E::is_awaited);
+                if is_answered {
+                    let answered = EntryState::Answered(answer());
+                    taken.set(mem::replace(&mut entry.state, answered).into_taken());
+                }
+                !is_answered
+            },
+            |entry| taken.set(entry.state.into_taken()),
+        );
+        if is_answered {
+            self.wheel.stop_at(id.index());
+            self.answered += 1;
+        }
         self.count_end(outcome, since_ns, now_ns);
         self.return_place();
-        match before {
-            Some(EntryState::Waits { wait, waker }) => Taken { wait, waker },
-            _ => panic!("{LISTED}"),
-        }
+        taken.into_inner().expect(LISTED)
     }
 
     /// Removes the entry of a wait that no future waits for. Returns the wait, which the caller
@@ -332,10 +342,7 @@ impl<E: Engine> Shard<E> {
         } else {
             self.held -= 1;
         }
-        match entry.state {
-            EntryState::Waits { wait, waker } => Some(Taken { wait, waker }),
-            EntryState::Answered(_) | EntryState::Moved(_) => None,
-        }
+        entry.state.into_taken()
     }
 
     /// Removes the entry that its future leaves.
