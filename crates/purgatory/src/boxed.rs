@@ -1,9 +1,13 @@
 //! Operations without a type of their own: boxed operations of several kinds in one purgatory
 //! ([`BoxedOperation`]), and a pair of closures instead of a struct ([`when`]).
 
-use std::{any::Any, task::Waker, time::Duration};
+pub(crate) mod wait;
 
-use crate::operation::{Answering, DelayedOperation, Kind, Outcome, ToPark, opaque};
+use std::{any::Any, time::Duration};
+
+use self::wait::WaitOperation;
+
+use crate::operation::{DelayedOperation, Outcome, opaque};
 
 /// Any operation, boxed. One purgatory of these takes several kinds, futures and blocking waits
 /// included.
@@ -27,31 +31,28 @@ use crate::operation::{Answering, DelayedOperation, Kind, Outcome, ToPark, opaqu
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct BoxedOperation {
-    operation: Box<dyn Erased>,
+    boxed: Boxed,
+}
+
+enum Boxed {
+    Operation(Box<dyn Erased>),
+    /// Its future shares it.
+    Wait(WaitOperation),
 }
 
 /// `DelayedOperation` with a callback that a box can call.
 trait Erased: Send {
-    fn check(&mut self, for_event: bool) -> bool;
+    fn check(&mut self) -> bool;
     fn check_with(&mut self, event: &dyn Any) -> bool;
     fn expiring(&mut self, late: &dyn Fn() -> Duration);
     fn on_complete(self: Box<Self>, outcome: Outcome);
-    fn waker(&mut self) -> Option<&mut Option<Waker>>;
-    fn make_answer(&mut self, outcome: &Outcome);
-    fn answer(&mut self, outcome: &Outcome) -> Answering;
-    fn give_answer(self: Box<Self>, to: &mut dyn Any);
-    fn detach(&mut self, back: Box<dyn FnOnce(BoxedOperation) + Send>);
     fn as_any(&mut self) -> &mut dyn Any;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 impl<O: DelayedOperation> Erased for O {
-    fn check(&mut self, for_event: bool) -> bool {
-        if for_event {
-            self.try_complete()
-        } else {
-            self.check_without_event()
-        }
+    fn check(&mut self) -> bool {
+        self.try_complete()
     }
 
     fn check_with(&mut self, event: &dyn Any) -> bool {
@@ -66,27 +67,6 @@ impl<O: DelayedOperation> Erased for O {
         DelayedOperation::on_complete(*self, outcome);
     }
 
-    fn waker(&mut self) -> Option<&mut Option<Waker>> {
-        DelayedOperation::waker(self)
-    }
-
-    fn make_answer(&mut self, outcome: &Outcome) {
-        DelayedOperation::make_answer(self, outcome);
-    }
-
-    fn answer(&mut self, outcome: &Outcome) -> Answering {
-        DelayedOperation::answer(self, outcome)
-    }
-
-    fn give_answer(self: Box<Self>, to: &mut dyn Any) {
-        DelayedOperation::give_answer(*self, to);
-    }
-
-    fn detach(&mut self, back: Box<dyn FnOnce(BoxedOperation) + Send>) {
-        let back = Box::new(move |operation| back(BoxedOperation::new(operation)));
-        DelayedOperation::detach(self, back);
-    }
-
     fn as_any(&mut self) -> &mut dyn Any {
         self
     }
@@ -97,10 +77,25 @@ impl<O: DelayedOperation> Erased for O {
 }
 
 impl BoxedOperation {
-    /// Boxes an operation. The box weighs what the operation weighs.
+    /// Boxes an operation.
     pub fn new(operation: impl DelayedOperation) -> Self {
         BoxedOperation {
-            operation: Box::new(operation),
+            boxed: Boxed::Operation(Box::new(operation)),
+        }
+    }
+
+    /// Makes the operation of a wait.
+    pub(crate) fn wait(wait: WaitOperation) -> Self {
+        BoxedOperation {
+            boxed: Boxed::Wait(wait),
+        }
+    }
+
+    /// Returns the operation if it is a wait's.
+    pub(crate) fn as_wait(&self) -> Option<&WaitOperation> {
+        match &self.boxed {
+            Boxed::Operation(_) => None,
+            Boxed::Wait(wait) => Some(wait),
         }
     }
 
@@ -120,7 +115,10 @@ impl BoxedOperation {
     /// assert!(boxed.downcast::<Fetch>().is_ok()); // out of its box
     /// ```
     pub fn downcast_mut<T: DelayedOperation>(&mut self) -> Option<&mut T> {
-        self.operation.as_any().downcast_mut()
+        match &mut self.boxed {
+            Boxed::Operation(operation) => operation.as_any().downcast_mut(),
+            Boxed::Wait(_) => None,
+        }
     }
 
     /// Takes the operation out of its box if it is a `T`, as after
@@ -132,9 +130,12 @@ impl BoxedOperation {
         if self.downcast_mut::<T>().is_none() {
             return Err(self);
         }
-        match self.operation.into_any().downcast() {
-            Ok(operation) => Ok(*operation),
-            Err(_) => unreachable!("its type was compared"),
+        match self.boxed {
+            Boxed::Operation(operation) => match operation.into_any().downcast() {
+                Ok(operation) => Ok(*operation),
+                Err(_) => unreachable!("its type was compared"),
+            },
+            Boxed::Wait(_) => Err(self),
         }
     }
 }
@@ -142,72 +143,35 @@ impl BoxedOperation {
 // Each call goes on to the operation; one that is left to its default would not.
 #[deny(clippy::missing_trait_methods)]
 impl DelayedOperation for BoxedOperation {
-    const KIND: Kind = Kind::Boxed;
-
     fn try_complete(&mut self) -> bool {
-        self.operation.check(true)
+        match &mut self.boxed {
+            Boxed::Operation(operation) => operation.check(),
+            Boxed::Wait(wait) => wait.check(),
+        }
     }
 
     fn try_complete_with(&mut self, event: &dyn Any) -> bool {
-        self.operation.check_with(event)
-    }
-
-    fn check_without_event(&mut self) -> bool {
-        self.operation.check(false)
+        match &mut self.boxed {
+            Boxed::Operation(operation) => operation.check_with(event),
+            Boxed::Wait(wait) => wait.check(),
+        }
     }
 
     fn expiring(&mut self, late: &dyn Fn() -> Duration) {
-        self.operation.expiring(late);
-    }
-
-    fn waker(&mut self) -> Option<&mut Option<Waker>> {
-        self.operation.waker()
-    }
-
-    fn make_answer(&mut self, outcome: &Outcome) {
-        self.operation.make_answer(outcome);
-    }
-
-    fn answer(&mut self, outcome: &Outcome) -> Answering {
-        self.operation.answer(outcome)
-    }
-
-    fn give_answer(self, to: &mut dyn Any) {
-        self.operation.give_answer(to);
-    }
-
-    fn detach(&mut self, back: Box<dyn FnOnce(Self) + Send>) {
-        self.operation.detach(back);
+        if let Boxed::Operation(operation) = &mut self.boxed {
+            operation.expiring(late);
+        }
     }
 
     fn on_complete(self, outcome: Outcome) {
-        self.operation.on_complete(outcome);
+        match self.boxed {
+            Boxed::Operation(operation) => operation.on_complete(outcome),
+            Boxed::Wait(wait) => wait.end(outcome),
+        }
     }
 }
 
 opaque!([] BoxedOperation);
-
-/// An operation that is boxed, and made one of its purgatory by `wrap`, only if it has to wait.
-pub(crate) struct Unboxed<W, F> {
-    pub(crate) operation: W,
-    pub(crate) wrap: F,
-}
-
-impl<W, O, F> ToPark<O> for Unboxed<W, F>
-where
-    W: DelayedOperation,
-    F: FnOnce(BoxedOperation) -> O,
-{
-    #[inline(always)]
-    fn check(&mut self) -> bool {
-        self.operation.try_complete()
-    }
-
-    #[inline(always)]
-    fn into_operation(self) -> O {
-        (self.wrap)(BoxedOperation::new(self.operation))
-    }
-}
 
 /// An operation that consists of two closures.
 struct Closures<C, F> {

@@ -1,6 +1,6 @@
 //! The operation: its trait, its id, and how it ends.
 
-use std::{any::Any, fmt, task::Waker, time::Duration};
+use std::{any::Any, fmt, time::Duration};
 
 use timer_core::{Moment, TickLength, TimerHandle};
 
@@ -51,14 +51,6 @@ pub(crate) use opaque;
 /// }
 /// ```
 pub trait DelayedOperation: Send + 'static {
-    /// The kind of operation, from which the constants below follow. Only this crate sets it.
-    #[doc(hidden)]
-    const KIND: Kind = Kind::Called;
-
-    /// True if futures may wait for it. Its answer stays in its entry then.
-    #[doc(hidden)]
-    const AWAITED: bool = !matches!(Self::KIND, Kind::Called);
-
     /// Checks the condition: true when it holds now. The operation then ends as
     /// [`Completed`](Outcome::Completed).
     ///
@@ -118,53 +110,6 @@ pub trait DelayedOperation: Send + 'static {
         self.try_complete()
     }
 
-    /// Returns the place of the waker, if a future waits for this operation; `None` otherwise, and
-    /// once it is answered.
-    #[doc(hidden)]
-    fn waker(&mut self) -> Option<&mut Option<Waker>> {
-        None
-    }
-
-    /// Makes the answer of an operation that a future waits for and that has ended. This is for
-    /// answers that user code makes: it runs with nothing locked.
-    #[doc(hidden)]
-    fn make_answer(&mut self, outcome: &Outcome) {
-        let _ = outcome;
-    }
-
-    /// Turns an operation that ends into its answer, if a future waits for it. Runs under a lock:
-    /// no user code runs in here.
-    #[doc(hidden)]
-    fn answer(&mut self, outcome: &Outcome) -> Answering {
-        let _ = outcome;
-        Answering::NotAwaited
-    }
-
-    /// Moves the answer to `to`, the result that its future yields.
-    #[doc(hidden)]
-    fn give_answer(self, to: &mut dyn Any)
-    where
-        Self: Sized,
-    {
-        let _ = to;
-    }
-
-    /// Takes an operation that a future waits for out of the purgatory. When it ends, it is handed
-    /// to `back` with its answer.
-    #[doc(hidden)]
-    fn detach(&mut self, back: Box<dyn FnOnce(Self) + Send>)
-    where
-        Self: Sized,
-    {
-        drop(back);
-    }
-
-    /// Checks the condition without an event: for a recheck, or for the last check.
-    #[doc(hidden)]
-    fn check_without_event(&mut self) -> bool {
-        self.try_complete()
-    }
-
     /// Learns that the operation expires, just before [`on_complete`](Self::on_complete) is called
     /// with [`Outcome::Expired`], on the same thread. `late` reads the timer's clock and returns
     /// the time since the deadline, which was rounded up to a tick. Does nothing by default.
@@ -193,29 +138,6 @@ pub trait DelayedOperation: Send + 'static {
     fn on_complete(self, outcome: Outcome)
     where
         Self: Sized;
-}
-
-/// The kinds of operations, by what completes them and by how they are answered.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    /// A type of the user's: events check it, and it is called back.
-    Called,
-    /// Any operation in a box: the same, or a future waits for it.
-    Boxed,
-}
-
-/// How the end reaches its owner: by callback, by an answer still to be made, or by waking its
-/// future.
-#[doc(hidden)]
-#[derive(Debug)]
-pub enum Answering {
-    /// No future waits for it: it is called back.
-    NotAwaited,
-    /// User code makes its answer first, with nothing locked.
-    Unmade,
-    /// It is the answer. The waker is that of the task's last poll.
-    Made(Option<Waker>),
 }
 
 /// The end of an operation.
@@ -375,6 +297,25 @@ pub(crate) trait ToPark<O> {
     fn into_operation(self) -> O;
 }
 
+/// The result of parking an operation.
+pub(crate) enum Parking {
+    /// It is parked. It may end a moment later.
+    Parked(OperationId),
+    /// It had an entry, and ended before the call returned.
+    Ended(OperationId, Outcome),
+    /// It ended at once.
+    AtOnce(Outcome),
+}
+
+impl From<Parking> for ParkResult {
+    fn from(parking: Parking) -> Self {
+        match parking {
+            Parking::Parked(id) => ParkResult::Parked(id),
+            Parking::Ended(_, outcome) | Parking::AtOnce(outcome) => ParkResult::Ended(outcome),
+        }
+    }
+}
+
 impl<O: DelayedOperation> ToPark<O> for O {
     #[inline(always)]
     fn check(&mut self) -> bool {
@@ -384,25 +325,6 @@ impl<O: DelayedOperation> ToPark<O> for O {
     #[inline(always)]
     fn into_operation(self) -> O {
         self
-    }
-}
-
-/// The state of an operation that a future waits for, once the call that parks it has returned. `R`
-/// is its answer.
-pub(crate) enum AwaitedPark<R> {
-    /// It is parked, or its answer is in its entry by now.
-    Parked(OperationId),
-    /// It ended without being parked. `None` if its answer panicked.
-    AtOnce(Option<R>),
-}
-
-impl<R> From<ParkResult> for AwaitedPark<R> {
-    fn from(parked: ParkResult) -> Self {
-        match parked {
-            ParkResult::Parked(id) => AwaitedPark::Parked(id),
-            // Only the end of an operation that is called back is a result.
-            ParkResult::Ended(_) => unreachable!("a future finds the end in the entry"),
-        }
     }
 }
 
@@ -475,12 +397,8 @@ pub enum EndResult {
     /// This call ended it. Its callback has run, or is about to.
     Ended,
     /// Another thread is checking it and ends it: as Completed if that check comes true, otherwise
-    /// by the request that was recorded first. A [`wait`](crate::Purgatory::wait) that is to be
-    /// completed is checked once more for its value, and goes on without one.
+    /// by the request that was recorded first.
     Noted,
-    /// It waits for a value that it does not have, so it goes on waiting: the condition of a
-    /// [`wait`](crate::Purgatory::wait) gave none, or it is an expected reply.
-    NoValue,
     /// It had ended before.
     Gone,
 }
@@ -525,7 +443,7 @@ impl<T> ReachResult<T> {
 #[must_use = "the operations in it are unanswered"]
 #[non_exhaustive]
 pub struct TakenForKey<O> {
-    /// The operations, now the caller's: in the order of parking.
+    /// The operations, now the caller's, in the order of parking.
     pub operations: Vec<O>,
     /// Operations that are under check and so were not taken. They may go on waiting.
     pub under_check: Vec<OperationId>,

@@ -1,7 +1,5 @@
-//! Origins: a future's view of its purgatory, whatever the keys and operations there.
-//!
-//! A future's answer stays in its operation's entry. The future holds nothing but its origin and
-//! the operation's handle ([`PendingAnswer`]).
+//! Origins: a future's view of the place that its answer comes from. The future holds nothing but
+//! its origin and the handle of its entry ([`PendingAnswer`]).
 
 use std::{
     sync::Arc,
@@ -11,15 +9,12 @@ use std::{
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, answer::Yields},
     error::WaitError,
     operation::{OperationId, Timeout},
-    sync::Spaced,
-    watches::WatchKey,
 };
 
-/// The purgatory that a future waits in, whatever its keys and operations. It keeps the memory of
-/// the purgatory, but does not keep the purgatory open.
+/// The place that a future's answer comes from, whatever the keys and operations there. It does not
+/// keep the purgatory open.
 pub(crate) trait AnswerOrigin<T>: Send + Sync {
     /// Takes the answer, or leaves the waker. `is_first`: no poll has left one before.
     fn poll(
@@ -39,38 +34,6 @@ pub(crate) trait AnswerOrigin<T>: Send + Sync {
     fn must_not_block(&self) -> bool;
 }
 
-impl<K: WatchKey, O: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Core<K, O>>> {
-    #[inline]
-    fn poll(
-        &self,
-        handle: TimerHandle,
-        waker: &Waker,
-        is_first: bool,
-    ) -> Poll<Result<T, WaitError>> {
-        self.poll_answer(handle, waker, is_first)
-    }
-
-    fn abandon(&self, handle: TimerHandle) {
-        Core::abandon(self, handle);
-    }
-
-    fn id(&self, handle: TimerHandle) -> OperationId {
-        Core::id(self, handle)
-    }
-
-    fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
-        self.reschedule_one(handle, timeout)
-    }
-
-    fn must_not_block(&self) -> bool {
-        let must_not = self.job_executor.must_not_block();
-        if cfg!(debug_assertions) && !must_not {
-            self.counts.cold().warned.blocks_runtime(&self.name);
-        }
-        must_not
-    }
-}
-
 /// The polls of a future until now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Polls {
@@ -81,7 +44,7 @@ enum Polls {
     Ready,
 }
 
-/// The answer that a future waits for, in its operation's entry. Dropped untaken, it ends the wait.
+/// The answer that a future waits for. Dropped untaken, it ends the wait.
 pub(crate) struct PendingAnswer<T> {
     origin: Arc<dyn AnswerOrigin<T>>,
     handle: TimerHandle,

@@ -1,16 +1,12 @@
 //! Waits: a future of the value that a condition yields, and a blocking wait for it.
 //!
-//! A condition is a closure that gives `Some(value)` once it holds. The box of the operation, in
-//! its entry, is all that there is of a wait: it has the condition, then the value in its place,
-//! and the waker of the last poll beside it. The future takes the box out of the entry, as that of
-//! a reply does its answer.
-//!
-//! *Dropped first*: a condition is dropped before its task is woken, with nothing locked. So a
-//! check that comes true drops it, and its answer is there as the operation ends, in that lock
-//! hold. Any other end leaves the entry without one until the condition is dropped.
+//! A condition is a closure that gives `Some(value)` once it holds. The operation that checks it and
+//! the future share a [cell](cell).
+
+mod cell;
+mod condition;
 
 use std::{
-    any::Any,
     future::Future,
     mem,
     pin::Pin,
@@ -19,236 +15,29 @@ use std::{
     thread::{self, Thread},
 };
 
-use timer_core::driver::contain;
+pub use self::condition::IntoAnswer;
 
+use self::cell::{Arriving, PANICKED};
 use crate::{
-    boxed::{BoxedOperation, Unboxed},
-    engine::answer::Yields,
-    error::{RefusedReason, WaitError},
-    operation::{
-        Answering, AwaitedPark, CancelReason, DelayedOperation, OperationId, Outcome, Timeout,
-        opaque,
-    },
+    error::WaitError,
+    operation::{OperationId, Parking, Timeout, opaque},
     origin::{AnswerOrigin, PendingAnswer},
     purgatory::Purgatory,
     sync::HandedBack,
     watches::{WatchKey, Watches},
 };
 
-/// The result of a condition of [`Purgatory::wait`] or [`Monitor::wait`](crate::Monitor::wait).
-///
-/// `Some(value)` or `true` ends the wait; after `None` or `false` it goes on.
-#[diagnostic::on_unimplemented(
-    message = "a condition gives `bool` or `Option`, not `{Self}`",
-    label = "`false` or `None` waits on, `true` or `Some(value)` ends the wait"
-)]
-pub trait IntoAnswer {
-    /// The type of the value that the wait yields: `()` for a `bool`.
-    type Answer;
-
-    /// Returns the value if the condition holds.
-    fn into_answer(self) -> Option<Self::Answer>;
-}
-
-impl<T> IntoAnswer for Option<T> {
-    type Answer = T;
-
-    fn into_answer(self) -> Option<T> {
-        self
-    }
-}
-
-impl IntoAnswer for bool {
-    type Answer = ();
-
-    fn into_answer(self) -> Option<()> {
-        if self { Some(()) } else { None }
-    }
-}
-
-/// The operation of a wait. Once it has ended, it is the wait's answer.
-struct Waiting<C, T> {
-    stage: Stage<C, T>,
-    /// Whether rechecks and last checks evaluate the condition.
-    rechecked: bool,
-    result_to: ResultTo<T>,
-}
-
-/// The condition of a wait, and then its result.
-enum Stage<C, T> {
-    Waits(C),
-    /// The condition is dropped.
-    Over(Result<T, WaitError>),
-}
-
-/// The way of the result to the future.
-enum ResultTo<T> {
-    /// It stays in the operation's entry, which the future polls. The waker is that of the last
-    /// poll.
-    Entry(Option<Waker>),
-    /// It is sent to that entry, since the operation was taken out of its purgatory.
-    Sender(ResultSender<T>),
-    /// It is where the future finds it.
-    Arrived,
-}
-
-/// Sends a result to the entry that the future polls. Dropped before that, by a panic of the
-/// condition or with the operation, it sends [`Panicked`](CancelReason::Panicked).
-struct ResultSender<T>(Option<PutResult<T>>);
-
-type PutResult<T> = Box<dyn FnOnce(Result<T, WaitError>) + Send>;
-
-const PANICKED: WaitError = WaitError::Cancelled(CancelReason::Panicked);
-
-impl<C, R, T> Waiting<C, T>
-where
-    C: FnMut() -> R + Send + 'static,
-    R: IntoAnswer<Answer = T>,
-    T: Send + 'static,
-{
-    /// Makes the operation of a wait that is to be parked.
-    fn new(condition: C, rechecked: bool) -> Self {
-        Waiting {
-            stage: Stage::Waits(condition),
-            rechecked,
-            result_to: ResultTo::Entry(None),
-        }
-    }
-
-    /// Returns the result of a wait that ends. The condition is dropped before that.
-    fn into_result(mut self, outcome: &Outcome) -> Result<T, WaitError> {
-        self.make_answer(outcome);
-        match self.stage {
-            Stage::Over(result) => result,
-            Stage::Waits(_) => unreachable!("an answer was made"),
-        }
-    }
-}
-
-impl<C, R, T> DelayedOperation for Waiting<C, T>
-where
-    C: FnMut() -> R + Send + 'static,
-    R: IntoAnswer<Answer = T>,
-    T: Send + 'static,
-{
-    fn try_complete(&mut self) -> bool {
-        let Stage::Waits(condition) = &mut self.stage else {
-            return true;
-        };
-        let Some(value) = condition().into_answer() else {
-            return false;
-        };
-        // The condition goes before the task runs, which may rely on that.
-        drop(mem::replace(&mut self.stage, Stage::Over(Ok(value))));
-        true
-    }
-
-    fn check_without_event(&mut self) -> bool {
-        self.rechecked && self.try_complete()
-    }
-
-    fn waker(&mut self) -> Option<&mut Option<Waker>> {
-        match &mut self.result_to {
-            ResultTo::Entry(waker) => Some(waker),
-            ResultTo::Sender(_) | ResultTo::Arrived => None,
-        }
-    }
-
-    fn make_answer(&mut self, outcome: &Outcome) {
-        // It stays at that if the condition panics.
-        let before = mem::replace(&mut self.stage, Stage::Over(Err(PANICKED)));
-        let result = match (before, outcome) {
-            (Stage::Over(Ok(value)), Outcome::Completed) => Ok(value),
-            // A call completes without a check, so the value may be missing.
-            (Stage::Waits(mut condition), Outcome::Completed) => condition()
-                .into_answer()
-                .ok_or_else(|| WaitError::of(outcome.clone())),
-            (before, outcome) => {
-                drop(before); // before the task runs
-                Err(WaitError::of(outcome.clone()))
-            }
-        };
-        self.stage = Stage::Over(result);
-    }
-
-    fn answer(&mut self, outcome: &Outcome) -> Answering {
-        let ResultTo::Entry(waker) = &mut self.result_to else {
-            return Answering::NotAwaited;
-        };
-        match (&self.stage, outcome) {
-            (Stage::Over(Ok(_)), Outcome::Completed) | (Stage::Over(Err(_)), _) => {
-                let waker = waker.take();
-                self.result_to = ResultTo::Arrived;
-                Answering::Made(waker)
-            }
-            _ => Answering::Unmade,
-        }
-    }
-
-    fn give_answer(self, to: &mut dyn Any) {
-        let Stage::Over(result) = self.stage else {
-            return;
-        };
-        if let Some(to) = to.downcast_mut() {
-            *to = result;
-        }
-    }
-
-    fn detach(&mut self, back: Box<dyn FnOnce(Self) + Send>) {
-        let put = move |result| {
-            back(Waiting {
-                stage: Stage::Over(result),
-                rechecked: false,
-                result_to: ResultTo::Arrived,
-            });
-        };
-        self.result_to = ResultTo::Sender(ResultSender(Some(Box::new(put))));
-    }
-
-    fn on_complete(mut self, outcome: Outcome) {
-        // In its purgatory it is answered instead.
-        let result_to = mem::replace(&mut self.result_to, ResultTo::Arrived);
-        if let ResultTo::Sender(mut sender) = result_to {
-            sender.send(self.into_result(&outcome));
-        }
-    }
-}
-
-impl<T> ResultSender<T> {
-    /// Sends the result, unless one was sent before.
-    fn send(&mut self, result: Result<T, WaitError>) {
-        if let Some(put) = self.0.take() {
-            put(result);
-        }
-    }
-}
-
-impl<T> Drop for ResultSender<T> {
-    fn drop(&mut self) {
-        // The condition may be panicking; a second panic, of the waker, would abort.
-        let _ = contain(|| self.send(Err(PANICKED)));
-    }
-}
-
-impl<T: 'static> Yields<T> for BoxedOperation {
-    fn into_answer(self) -> Result<T, WaitError> {
-        let mut answer = Err(PANICKED);
-        self.give_answer(&mut answer);
-        answer
-    }
-}
-
-/// A future of the value that a parked condition yields ([`Purgatory::wait`]), or of a reply
-/// ([`Replies::expect`](crate::Replies::expect)). It works on any runtime, or none.
+/// A future of the value that a parked condition yields ([`Purgatory::wait`]). It works on any
+/// runtime, or none.
 ///
 /// # Cancel safety
 /// Dropping the future cancels the wait. The operation leaves the purgatory at once; an operation
-/// under check leaves when that check returns. A value that was yielded but not taken is dropped:
+/// under check leaves when the call that checks it returns. A value that was yielded but not taken is dropped:
 /// make it a [guard that is returned on drop](crate::guide::recipes#leases). Polling the future
 /// without awaiting its end, as a `select!` over `&mut` does, loses nothing.
 ///
 /// A future does not keep its purgatory open. When the last handle is dropped, the wait ends as
-/// [`Dropped`](CancelReason::Dropped).
+/// [`Dropped`](crate::CancelReason::Dropped).
 ///
 /// # Panics
 /// Panics when polled again after it was ready.
@@ -262,7 +51,7 @@ impl<T> Unpin for WaitFuture<T> {}
 
 /// The place that a future takes its result from.
 enum Source<T> {
-    /// The entry of its operation.
+    /// Its operation was parked.
     Entry(PendingAnswer<T>),
     /// It is here: the operation was not parked. Apart, since with their `Result` each future would
     /// be larger.
@@ -295,49 +84,29 @@ impl Wake for Unpark {
     }
 }
 
-impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Makes the future of a parked operation.
-    pub(crate) fn answer_of<T>(&self, id: OperationId) -> WaitFuture<T>
-    where
-        O: Yields<T>,
-    {
-        WaitFuture::at(self.share(), id)
-    }
-
-    /// Parks a wait, as the operation that `wrap` makes of it, and returns its future.
+impl<K: WatchKey> Purgatory<K> {
+    /// Parks a wait, and returns its future.
     pub(crate) fn await_end<R: IntoAnswer<Answer: Send + 'static>>(
         &self,
-        mut watches: Watches<'_, K>,
+        watches: Watches<'_, K>,
         timeout: Timeout,
         condition: impl FnMut() -> R + Send + 'static,
-        rechecked: bool,
-        wrap: impl FnOnce(BoxedOperation) -> O,
-    ) -> WaitFuture<R::Answer>
-    where
-        O: Yields<R::Answer>,
-    {
-        let waiting = Waiting::new(condition, rechecked);
-        // An operation with a condition finds a missed event before it expires.
-        watches.last_check = rechecked;
-        watches.needs_value = true;
-        let unboxed = Unboxed {
-            operation: waiting,
-            wrap,
-        };
+    ) -> WaitFuture<R::Answer> {
         let core = &self.core;
-        let parked = core.park_awaited(unboxed, watches, timeout, |unboxed, outcome| {
-            unboxed.operation.into_result(outcome)
+        let mut future = None;
+        let mut result = Err(PANICKED);
+        let arriving = Arriving::new(condition, self.share(), &mut future);
+        let parked = core.park_wait(arriving, watches, timeout, |arriving, outcome| {
+            result = arriving.into_result(outcome);
         });
         match parked {
-            Ok(AwaitedPark::Parked(id)) => self.answer_of(id),
-            Ok(AwaitedPark::AtOnce(answer)) => WaitFuture::ready(answer.unwrap_or(Err(PANICKED))),
-            Err(refused) => self.refused(refused.reason),
+            Ok(Parking::Parked(id) | Parking::Ended(id, _)) => {
+                let origin = future.expect("it was parked");
+                WaitFuture::at(origin, id)
+            }
+            Ok(Parking::AtOnce(_)) => WaitFuture::ready(result),
+            Err(refused) => WaitFuture::ready(Err(WaitError::Refused(refused.reason))),
         }
-    }
-
-    /// Makes a future that yields this refusal.
-    pub(crate) fn refused<T>(&self, reason: RefusedReason) -> WaitFuture<T> {
-        WaitFuture::ready(Err(WaitError::Refused(reason)))
     }
 }
 
@@ -351,7 +120,7 @@ impl<T> WaitFuture<T> {
         WaitFuture { source }
     }
 
-    /// Makes the future of an operation that is parked in `origin`.
+    /// Makes the future of an operation that was parked, and whose answer comes from `origin`.
     pub(crate) fn at(origin: Arc<dyn AnswerOrigin<T>>, id: OperationId) -> Self {
         WaitFuture {
             source: Source::Entry(PendingAnswer::new(origin, id.handle)),

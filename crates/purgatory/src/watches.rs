@@ -30,18 +30,39 @@ pub trait WatchKey: Hash + Eq + Clone + Send + 'static {}
 
 impl<K: Hash + Eq + Clone + Send + 'static> WatchKey for K {}
 
-/// The watches of one operation: its keys, and a label. Each event of one of the keys checks the
-/// operation.
+/// The keys that one operation watches, and a label.
 ///
-/// A slice or array of keys does where there is no label.
+/// A slice or array of keys does for most: each event of a key checks the operation. This adds a
+/// [label](Self::labelled).
+///
+/// ```
+/// use std::time::Duration;
+/// use purgatory::{Purgatory, Watches, when};
+///
+/// let fetches = Purgatory::new("fetch")?;
+/// let keys = ["orders-0", "orders-1"];
+/// let watches = Watches::keys(&keys).labelled("consumer");
+/// fetches.try_complete_else_watch(when(|| false, drop), watches, Duration::from_secs(30))?;
+/// assert_eq!((fetches.waiters("orders-1"), fetches.snapshot(1).labels[0]), (1, ("consumer", 1)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "it only says what to wait for"]
 pub struct Watches<'a, K> {
     pub(crate) keys: &'a [K],
     pub(crate) label: Option<&'static str>,
-    /// The operation is checked once more when its timeout fires.
-    pub(crate) last_check: bool,
-    /// True when only a check gives the value that the operation yields.
-    pub(crate) needs_value: bool,
+    pub(crate) unasked: UnaskedChecks,
+}
+
+/// The checks of an operation that no event asks for: rechecks, and the last check when its timeout
+/// fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnaskedChecks {
+    /// Those that its purgatory was built with.
+    AsBuilt,
+    /// Those, and the last check.
+    Last,
+    /// None: it has no condition.
+    Never,
 }
 
 impl<'a, K> Watches<'a, K> {
@@ -50,8 +71,7 @@ impl<'a, K> Watches<'a, K> {
         Watches {
             keys,
             label: None,
-            last_check: false,
-            needs_value: false,
+            unasked: UnaskedChecks::AsBuilt,
         }
     }
 

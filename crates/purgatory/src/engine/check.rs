@@ -161,7 +161,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn check_for_cause(&self, held: &mut CheckedOut<O>) {
         held.verdict = match held.cause {
             Cause::Event => self.check(&mut held.payload, O::try_complete),
-            Cause::Recheck => self.check_without_event(held),
+            Cause::Recheck => self.check_unasked(held),
         };
     }
 
@@ -176,10 +176,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let mut first_shard = self.first_shard_of(held.handle);
             let ended = match first_shard.check_in(held, now_ns) {
                 CheckedIn::Parked => None,
-                CheckedIn::Ended(mut ended) => {
-                    self.unlock_ended(first_shard, &ended.then, &mut ended.to_release);
-                    Some(ended)
-                }
+                CheckedIn::Ended(ended) => Some(ended),
                 CheckedIn::CheckAgain(again) => {
                     drop(first_shard);
                     held = again;
@@ -191,8 +188,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Checks the waiters of a batch, in order, and finishes those that ended. Leaves it
-    /// empty. Returns how many completed.
+    /// Checks the waiters of a batch, in order, and finishes those that ended. Leaves it empty.
+    /// Returns how many completed.
     #[inline]
     pub(super) fn check_batch(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
         if batch.elsewhere {
@@ -207,8 +204,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Checks an operation for an event, and finishes it if it ended. Returns
-    /// 1 if it completed.
+    /// Checks an operation for an event, and finishes it if it ended. Returns 1 if it completed.
     #[inline]
     pub(super) fn check_single(
         self: &Arc<Self>,
@@ -220,9 +216,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if held.verdict == Verdict::Satisfied {
             let now_ns = self.ending_at();
             let mut first_shard = self.first_shard_of(held.handle);
-            let (then, mut to_release) = first_shard.check_in_satisfied(held, now_ns);
-            self.unlock_ended(first_shard, &then, &mut to_release);
-            self.finish_satisfied(call, then, to_release);
+            let to_release = first_shard.end_satisfied(held.handle, now_ns);
+            drop(first_shard);
+            self.finish_satisfied(call, held.payload, to_release);
             return 1;
         }
         match self.check_in(held).ended {
@@ -269,7 +265,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Checks the one waiter of a batch, if it can be checked out, and finishes it if it ended.
     /// Returns true when this check came true and has used the event up: an operation that another
-    /// thread completed meanwhile has not, nor has one whose future was dropped meanwhile.
+    /// thread completed meanwhile has not.
     pub(super) fn check_for_one_event(
         self: &Arc<Self>,
         call: &Call<'_>,
@@ -280,12 +276,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return false;
         };
         let Checked { verdict, ended } = self.check_held(held);
-        let Some(mut ended) = ended else {
+        let Some(ended) = ended else {
             return false;
         };
-        let is_abandoned = ended.then.is_abandoned();
         self.finish(call, ended);
-        verdict == Verdict::Satisfied && !is_abandoned
+        verdict == Verdict::Satisfied
     }
 
     /// Checks out the waiters whose first key is in another shard. The holder of one that is held
@@ -327,10 +322,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             |first_shard, held| match first_shard.check_in(held, now_ns) {
                 CheckedIn::Parked => {}
                 CheckedIn::CheckAgain(held) => check_again.push(held),
-                CheckedIn::Ended(mut over) => {
-                    self.return_answered_place(&over.then, &mut over.to_release);
-                    ended.push(over);
-                }
+                CheckedIn::Ended(over) => ended.push(over),
             },
         );
         // Several events may have come by: this check is one without an argument.
@@ -360,8 +352,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Runs an operation's check without an event. When it comes true, an event is missing, or was
     /// late: this is counted and reported. Never inlined, to keep the path of an event small.
     #[inline(never)]
-    fn check_without_event(&self, held: &mut CheckedOut<O>) -> Verdict {
-        let verdict = self.check(&mut held.payload, O::check_without_event);
+    fn check_unasked(&self, held: &mut CheckedOut<O>) -> Verdict {
+        let verdict = self.check(&mut held.payload, O::try_complete);
         if verdict == Verdict::Satisfied && !self.event_came(held.handle) {
             self.report_missed_event(held.handle);
         }

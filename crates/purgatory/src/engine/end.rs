@@ -11,17 +11,28 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{
         Core, Tour, trace,
-        trampoline::Call,
+        trampoline::{Call, enqueue},
         under_lock::must_be_unlocked,
         walk::{LIST_BATCH, Unfinished, WaiterWalk},
     },
     operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
-    shard::{AllEnded, CheckedOut, Ended, Entry, ParkOptions, Shard},
+    shard::{AllEnded, Ended, ParkOptions, Shard},
     watches::WatchKey,
 };
 
+/// The result of cancelling the operation of a future that was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CancelledWait {
+    /// It has ended.
+    Ended,
+    /// A thread holds the operation of the entry, and checks it again.
+    LeftToHolder,
+    /// It is not in that entry.
+    Elsewhere,
+}
+
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Ends one operation. One that cannot complete without a value is checked for it.
+    /// Ends one operation.
     pub(crate) fn end(self: &Arc<Self>, id: OperationId, outcome: Outcome) -> EndResult {
         let Some(handle) = self.handle(id) else {
             return EndResult::Gone;
@@ -29,26 +40,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let call = Call::enter(&self.job_executor);
         let now_ns = self.ending_at();
         let mut first_shard = self.first_shard_of(handle);
-        let Some(entry) = first_shard.get_mut(handle) else {
+        if first_shard.get_mut(handle).is_none() {
             return EndResult::Gone;
-        };
-
-        // 1. A wait has a value only from its condition, a reply from its delivery. If a thread
-        //    holds it, it is left a request to check once more.
-        if outcome == Outcome::Completed && Self::needs_value(entry) {
-            let held = first_shard.check_out(handle);
-            drop(first_shard);
-            return self.complete_by_check(&call, held);
         }
-
-        // 2. Any other ends now, or its holder ends it.
-        let Some((then, mut to_release)) = first_shard.claim(handle, &outcome, now_ns) else {
+        let claimed = first_shard.claim(handle, &outcome, now_ns);
+        drop(first_shard);
+        let Some((payload, to_release)) = claimed else {
             // A thread holds it: that thread was left the request to end it.
             return EndResult::Noted;
         };
-        self.unlock_ended(first_shard, &then, &mut to_release);
         let ended = Ended {
-            then,
+            payload,
             outcome,
             to_release,
         };
@@ -56,27 +58,48 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         EndResult::Ended
     }
 
-    /// True if no call completes the operation: it yields a value that a check or a reply gives.
-    fn needs_value(entry: &Entry<O>) -> bool {
-        entry.needs_value()
+    /// Cancels the operation of a future that was dropped, if `is_own` finds it in this entry. If a
+    /// thread holds what is there, that is left a request to be checked again, and `desert` tells the
+    /// operation, under the lock: its check asks for this once more.
+    pub(crate) fn cancel_wait(
+        self: &Arc<Self>,
+        handle: TimerHandle,
+        is_own: impl Fn(&O) -> bool,
+        desert: impl FnOnce(),
+    ) -> CancelledWait {
+        let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
+        let call = Call::enter(&self.job_executor);
+        let now_ns = self.ending_at();
+        let mut first_shard = self.first_shard_of(handle);
+        let Some(entry) = first_shard.get_mut(handle) else {
+            return CancelledWait::Elsewhere;
+        };
+        // 1. A holder may have the operation or, if they changed places, another one.
+        let Some(payload) = entry.payload() else {
+            desert();
+            entry.request_check();
+            return CancelledWait::LeftToHolder;
+        };
+        if !is_own(payload) {
+            return CancelledWait::Elsewhere;
+        }
+        // 2. It is there: it ends now.
+        let claimed = self.claim_in(&mut first_shard, handle, &dropped, now_ns);
+        drop(first_shard);
+        if let Some(ended) = claimed {
+            self.finish(&call, ended);
+        }
+        CancelledWait::Ended
     }
 
-    /// Completes an operation that needs a value, if its check gives one. It is `held`, unless
-    /// another thread ends it.
-    fn complete_by_check(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        held: Option<CheckedOut<O>>,
-    ) -> EndResult {
-        let Some(held) = held else {
-            return EndResult::Noted;
-        };
-        match self.check_held(held).ended {
-            Some(ended) => {
-                self.finish(call, ended);
-                EndResult::Ended
-            }
-            None => EndResult::NoValue,
+    /// Acts once the check is over that this thread is running: when the outermost call returns.
+    pub(crate) fn after_check(self: &Arc<Self>, act: impl FnOnce(&Arc<Self>) + Send + 'static) {
+        let call = Call::enter(&self.job_executor);
+        if call.is_nested() {
+            let core = self.clone();
+            enqueue(move || act(&core));
+        } else {
+            act(self);
         }
     }
 
@@ -140,25 +163,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Completes these operations; returns how many this call ended. All are claimed before the
-    /// first is called back. One that needs a value is checked for it, and waits on without one.
+    /// first is called back.
     fn complete_listed(self: &Arc<Self>, call: &Call<'_>, listed: Vec<TimerHandle>) -> usize {
-        // 1. Claim those that need no value. One that is held is left a request to end.
         let now_ns = self.ending_at();
-        let mut to_check = Vec::new();
         let mut unfinished = Unfinished::new(self, call);
         let claimed = &mut unfinished.ended;
         let completed = &Outcome::Completed;
         self.each_in_first_shard(
             listed,
             |&handle| handle,
-            |first_shard, handle| match first_shard.get_mut(handle) {
-                Some(entry) if Self::needs_value(entry) => to_check.push(handle),
-                _ => claimed.extend(self.claim_in(first_shard, handle, completed, now_ns)),
+            |first_shard, handle| {
+                claimed.extend(self.claim_in(first_shard, handle, completed, now_ns));
             },
         );
-        // 2. Call them back, then check the others.
-        let completed = unfinished.finish();
-        completed + self.check_each_once(call, to_check)
+        unfinished.finish()
     }
 
     /// Cancels every operation parked under `key`; returns how many this call ended. All are
@@ -217,7 +235,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// first is called back, so operations that callbacks park stay.
     pub(crate) fn cancel_all(self: &Arc<Self>, reason: CancelReason) -> usize {
         let call = Call::enter(&self.job_executor);
-        let mut claimed = self.claim_all(&Outcome::Cancelled(reason), |_| true);
+        let mut claimed = self.claim_all(&Outcome::Cancelled(reason));
         let count = claimed.len();
         self.finish_all(&call, &mut claimed);
         count
@@ -237,28 +255,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         for number in 0..self.shards.count() {
             is_first |= self.shards.lock(number).close(&self.under_check);
         }
-        let claimed = self.claim_all(&Outcome::Cancelled(reason), |_| true);
+        let claimed = self.claim_all(&Outcome::Cancelled(reason));
         trace::closed(&self.name, is_first, claimed.len());
         claimed
     }
 
-    /// Claims everything parked that `is_meant`, under the lock. It is asked with `None` for an
-    /// operation that is held.
-    fn claim_all(
-        &self,
-        outcome: &Outcome,
-        is_meant: impl Fn(Option<&O>) -> bool,
-    ) -> AllEnded<K, O> {
+    /// Claims everything parked.
+    fn claim_all(&self, outcome: &Outcome) -> AllEnded<K, O> {
         let mut ended = AllEnded::new();
         let mut tour = Tour::default();
         // The clock is read before a lock is taken.
         let now_ns = self.ending_at();
         while let Some((mut shard, handles)) = self.next_parked(&mut tour) {
             for handle in handles {
-                let payload = shard.get_mut(handle).and_then(|entry| entry.payload());
-                if is_meant(payload) {
-                    ended.extend(self.claim_in(&mut shard, handle, outcome, now_ns));
-                }
+                ended.extend(self.claim_in(&mut shard, handle, outcome, now_ns));
             }
         }
         ended

@@ -6,9 +6,7 @@
 //! executor.
 
 use std::{
-    mem,
     sync::{Arc, atomic::Ordering::Relaxed},
-    task::Waker,
     time::Duration,
 };
 
@@ -16,11 +14,11 @@ use timer_core::{Job, TimerHandle};
 
 use crate::{
     engine::{
-        Core, LockedShard, trace,
+        Core, trace,
         trampoline::{Call, enqueue},
     },
-    operation::{Answering, DelayedOperation, Outcome},
-    shard::{AllEnded, ColdState, Ended, EndedAt, SecondaryId, Shard, Then, ToRelease},
+    operation::{DelayedOperation, Outcome},
+    shard::{AllEnded, ColdState, Ended, EndedAt, SecondaryId, Shard, ToRelease},
     watches::WatchKey,
 };
 
@@ -44,13 +42,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(super) fn finish_satisfied(
         self: &Arc<Self>,
         call: &Call<'_>,
-        then: Then<O>,
+        payload: O,
         mut to_release: ToRelease<K>,
     ) {
         let outcome = Outcome::Completed;
         if self.settings.callbacks_on_executor || call.is_nested() {
             let ended = Ended {
-                then,
+                payload,
                 outcome,
                 to_release,
             };
@@ -58,7 +56,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return;
         }
         self.release(&mut to_release);
-        self.call_back(then, outcome, to_release);
+        self.call_back(payload, outcome, to_release);
     }
 
     /// Finishes several, which are taken: all of them are out of every watch list before the first
@@ -84,36 +82,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         outcome: &Outcome,
         now_ns: EndedAt,
     ) -> Option<Ended<K, O>> {
-        let (then, mut to_release) = first_shard.claim(handle, outcome, now_ns)?;
-        self.return_answered_place(&then, &mut to_release);
+        let (payload, to_release) = first_shard.claim(handle, outcome, now_ns)?;
         Some(Ended {
-            then,
+            payload,
             outcome: outcome.clone(),
             to_release,
         })
-    }
-
-    /// Unlocks the shard of an operation that ended. One whose answer is in its entry returns its
-    /// place before that: see [`return_answered_place`](Self::return_answered_place).
-    #[inline(always)]
-    pub(super) fn unlock_ended(
-        &self,
-        first_shard: LockedShard<'_, K, O>,
-        then: &Then<O>,
-        to_release: &mut ToRelease<K>,
-    ) {
-        self.return_answered_place(then, to_release);
-        drop(first_shard);
-    }
-
-    /// Returns the place of an operation that ended, if its answer is in its entry: in the same
-    /// lock hold. Once unlocked, its future may take the answer, and go on to park another
-    /// operation.
-    #[inline(always)]
-    pub(super) fn return_answered_place(&self, then: &Then<O>, to_release: &mut ToRelease<K>) {
-        if O::AWAITED && matches!(then, Then::Wake(_)) && !failpoint!(AnsweredKeepsPlace) {
-            self.return_place(mem::take(&mut to_release.has_place));
-        }
     }
 
     /// Takes an ended operation out of the watch lists it is still on.
@@ -158,7 +132,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if call.is_nested() {
             self.queue_callback(ended);
         } else {
-            self.call_back(ended.then, ended.outcome, ended.to_release);
+            self.call_back(ended.payload, ended.outcome, ended.to_release);
         }
     }
 
@@ -166,100 +140,44 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[cold]
     fn queue_callback(self: &Arc<Self>, ended: Ended<K, O>) {
         let core = self.clone();
-        enqueue(move || core.call_back(ended.then, ended.outcome, ended.to_release));
+        enqueue(move || core.call_back(ended.payload, ended.outcome, ended.to_release));
     }
 
-    /// Calls `on_complete`, with nothing locked. Until then the operation kept its place.
+    /// Calls `on_complete`, with nothing locked: the only place where the engine does. Until then the
+    /// operation kept its place.
     #[inline(always)]
     pub(super) fn call_back(
         self: &Arc<Self>,
-        then: Then<O>,
+        mut payload: O,
         outcome: Outcome,
         to_release: ToRelease<K>,
     ) {
+        // 1. What is left of it in the purgatory. A task that is woken may park again, and finds the
+        //    place free.
         drop(to_release.emptied_key);
-        self.return_place(to_release.has_place);
-        self.report_outcome(then, outcome);
+        if to_release.has_place && !failpoint!(AnsweredKeepsPlace) {
+            self.return_place();
+        }
+        // 2. Call back: apart, so that a panic of the first one does not keep the other from being
+        //    called.
+        if matches!(outcome, Outcome::Expired) {
+            self.call(|| payload.expiring(&|| self.late(to_release.deadline)));
+        }
+        self.call(|| payload.on_complete(outcome));
+        if to_release.has_place && failpoint!(AnsweredKeepsPlace) {
+            self.return_place();
+        }
+        // 3. An end that was beaten has a reason of the user's.
         if let Some(cold) = to_release.cold {
             self.drop_cold(cold);
         }
     }
 
-    /// Drops the cold part of an entry, in which an end that was beaten, or a waker, may be left.
+    /// Drops the cold part of an entry, in which an end that was beaten may be left.
     #[cold]
     #[inline(never)]
-    pub(super) fn drop_cold(&self, cold: Box<ColdState>) {
+    fn drop_cold(&self, cold: Box<ColdState>) {
         self.call(|| drop(cold));
-    }
-
-    /// Reports the outcome to the operation, or wakes its task: the only place where the engine
-    /// does.
-    #[inline(always)]
-    fn report_outcome(&self, then: Then<O>, outcome: Outcome) {
-        match then {
-            Then::CallBack {
-                mut payload,
-                deadline,
-            } => {
-                // Apart, so that a panic of the first one does not keep the other from being
-                // called.
-                if matches!(outcome, Outcome::Expired) {
-                    self.call(|| payload.expiring(&|| self.late(deadline)));
-                }
-                self.call(|| payload.on_complete(outcome));
-            }
-            Then::Wake(waker) => {
-                self.wake(waker);
-                self.drop_outcome(outcome);
-            }
-            Then::Answer { payload, handle } => {
-                self.answer(handle, payload, &outcome);
-                self.drop_outcome(outcome);
-            }
-        }
-    }
-
-    /// Drops an outcome whose task was woken. A reason has a value of the user's, of which this may
-    /// be the last.
-    #[inline(always)]
-    fn drop_outcome(&self, outcome: Outcome) {
-        if let Outcome::Cancelled(reason) = outcome {
-            self.call(|| drop(reason));
-        }
-    }
-
-    /// Makes the answer of an operation that a future waits for, puts it into its entry, and wakes
-    /// the task.
-    #[inline(never)]
-    fn answer(&self, handle: TimerHandle, mut payload: O, outcome: &Outcome) {
-        self.call(|| payload.make_answer(outcome));
-        let mut waker = None;
-        if let Answering::Made(last) = payload.answer(outcome) {
-            waker = last;
-        }
-        self.put_made(handle, payload, waker);
-    }
-
-    /// Puts an answer that was made into its entry, and wakes the task: by the waker that a poll
-    /// left meanwhile, or by `waker`.
-    pub(super) fn put_made(&self, handle: TimerHandle, payload: O, waker: Option<Waker>) {
-        let put = self.first_shard_of(handle).put_answer(handle, payload);
-        match put {
-            Ok(Some(last)) => {
-                self.wake(Some(last));
-                self.call(|| drop(waker)); // of an earlier poll
-            }
-            Ok(None) => self.wake(waker),
-            Err(abandoned) => self.call(|| drop(abandoned)),
-        }
-    }
-
-    /// Wakes a task, with nothing locked. A panic of the waker is contained and counted.
-    #[inline]
-    pub(super) fn wake(&self, waker: Option<Waker>) {
-        if let Some(waker) = waker {
-            self.call(|| waker.wake());
-        }
     }
 
     /// Returns the time since a deadline, a tick.

@@ -132,8 +132,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         })
     }
 
-    /// The keys of an operation as they were given, without those whose watch was taken. The first
-    /// is known; each of the others is cloned in its shard, one lock after the other.
+    /// The keys of an operation as they were given. The first is known; each of the others is
+    /// cloned in its shard, one lock after the other.
     pub(super) fn keys_of(
         &self,
         handle: TimerHandle,
@@ -147,7 +147,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let Some(watch) = shard.secondary_key(secondary, handle) else {
                 break; // the operation ended meanwhile
             };
-            keys.extend(watch.key);
+            keys.push(watch.key);
             last_secondary = watch.before;
         }
         keys.extend(first_key);

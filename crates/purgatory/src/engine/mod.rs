@@ -32,25 +32,15 @@
 //!
 //! These are the only states. An entry queued for its last check counts as held.
 //!
-//! An operation that a future waits for leaves its entry there as it ends, with the answer in it.
-//! The entry is its future's alone from then on:
-//!
-//! ```text
-//!  Ended ── answer: put in as the operation ends ──▶ Answered ── poll ──▶ gone
-//!    └── user code makes it, with nothing locked ───────▲  └── the future is dropped ──▶ gone
-//! ```
-//!
 //! Files call only files further left:
 //!
 //! ```text
-//! mod < inspect, places < finish < answer, check < walk < signal, park, end, reach
-//!   < timer < publish
+//! mod < inspect, places < finish < check < walk < signal, park, end, reach < timer < publish
 //! ```
 //!
 //! [`versions`] and [`watch_set`] know no purgatory. Callbacks that call back, the executor of jobs
 //! and `tracing` are the [`table`]'s.
 
-pub(crate) mod answer;
 pub(crate) mod check;
 pub(crate) mod end;
 pub(crate) mod finish;
@@ -90,7 +80,7 @@ use crate::{
     stats::{Parked, Stats},
     sync::{AtomicU64, Limit, Ordering, default_shards, plain},
     table,
-    watches::WatchKey,
+    watches::{UnaskedChecks, WatchKey},
 };
 
 // The parts that know no purgatory are the table's.
@@ -193,6 +183,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         (id.purgatory == self.number).then_some(id.handle)
     }
 
+    /// The number of the purgatory in the public names of its operations.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
     pub(crate) fn driver(&self) -> &Driver {
         &self.job_executor.driver
     }
@@ -279,8 +274,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             visit_tick,
             parked_ns: now_ns,
             label: None,
-            last_check: false,
-            needs_value: false,
+            unasked: UnaskedChecks::AsBuilt,
         }
     }
 
@@ -316,6 +310,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.counts.count_rare(|rare| rare.panics += 1);
         trace::panicked(&self.name, panicked);
         self.driver().report_panic(panicked);
+    }
+
+    /// Returns true where a blocking wait might wait for the calling thread. In debug builds, warns
+    /// where it would block a runtime's tasks.
+    pub(crate) fn wait_must_not_block(&self) -> bool {
+        let must_not = self.job_executor.must_not_block();
+        if cfg!(debug_assertions) && !must_not {
+            self.counts.cold().warned.blocks_runtime(&self.name);
+        }
+        must_not
     }
 
     /// Runs the user's code, with nothing locked. A panic in it is contained and reported.

@@ -19,10 +19,9 @@ use crate::{
         watch_set::{WatchSet, remove_repeated},
     },
     error::{Refused, RefusedReason},
-    operation::{AwaitedPark, DelayedOperation, Outcome, ParkResult, Timeout, ToPark},
+    operation::{DelayedOperation, Outcome, Parking, Timeout, ToPark},
     shard::{
-        Cause, CheckedIn, CheckedOut, Ended, ParkOptions, Payload, SecondaryId, Then, WAITERS_MAX,
-        Watch,
+        Cause, CheckedIn, CheckedOut, Ended, ParkOptions, Payload, SecondaryId, WAITERS_MAX, Watch,
     },
     sync::Ordering,
     watches::{WatchKey, Watches},
@@ -69,44 +68,42 @@ pub(super) struct ParkedUnder<K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Parks an operation, unless it ends at once. A refused one is handed back with nothing
-    /// locked, counted and traced.
+    /// Parks an operation, unless it ends at once. A refused one is handed back with nothing locked,
+    /// counted and traced.
     pub(crate) fn park(
         self: &Arc<Self>,
         operation: O,
         watches: Watches<'_, K>,
         timeout: Timeout,
-    ) -> Result<ParkResult, Refused<O>> {
+    ) -> Result<Parking, Refused<O>> {
         self.park_or(operation, watches, timeout, |call, operation, outcome| {
-            self.end_parking(call, Ended::at_once(operation, outcome))
+            self.finish(call, Ended::at_once(operation, outcome));
         })
     }
 
-    /// Parks an operation that a future waits for. Of one that ends at once `answer` makes the
-    /// answer, which is `None` if that panics. Otherwise as [`park`](Self::park).
-    pub(crate) fn park_awaited<P: ToPark<O>, R>(
+    /// Parks the operation of a wait, as [`park`](Self::park) does. One that ends at once is not
+    /// made: `ended` gets its outcome.
+    pub(crate) fn park_wait<P: ToPark<O>>(
         self: &Arc<Self>,
         to_park: P,
         watches: Watches<'_, K>,
         timeout: Timeout,
-        answer: impl FnOnce(P, &Outcome) -> R,
-    ) -> Result<AwaitedPark<R>, Refused<O>> {
+        ended: impl FnOnce(P, Outcome),
+    ) -> Result<Parking, Refused<O>> {
         self.park_or(to_park, watches, timeout, |_, to_park, outcome| {
-            let mut answered = None;
-            self.call(|| answered = Some(answer(to_park, &outcome)));
-            AwaitedPark::AtOnce(answered)
+            self.call(|| ended(to_park, outcome));
         })
     }
 
     /// Parks an operation; `finish_now` finishes one that ends at once.
     #[inline(always)]
-    fn park_or<P: ToPark<O>, R: From<ParkResult>>(
+    fn park_or<P: ToPark<O>>(
         self: &Arc<Self>,
         to_park: P,
         watches: Watches<'_, K>,
         timeout: Timeout,
-        finish_now: impl FnOnce(&Call<'_>, P, Outcome) -> R,
-    ) -> Result<R, Refused<O>> {
+        finish_now: impl FnOnce(&Call<'_>, P, Outcome),
+    ) -> Result<Parking, Refused<O>> {
         let parked = self.try_park(to_park, watches, timeout, finish_now);
         if let Err(refused) = &parked {
             self.report_refusal(refused.reason);
@@ -122,13 +119,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Parks an operation, as [`park_or`](Self::park_or) does, but for the count of a refusal.
     #[inline]
-    fn try_park<P: ToPark<O>, R: From<ParkResult>>(
+    fn try_park<P: ToPark<O>>(
         self: &Arc<Self>,
         to_park: P,
         watches: Watches<'_, K>,
         timeout: Timeout,
-        finish_now: impl FnOnce(&Call<'_>, P, Outcome) -> R,
-    ) -> Result<R, Refused<O>> {
+        finish_now: impl FnOnce(&Call<'_>, P, Outcome),
+    ) -> Result<Parking, Refused<O>> {
         if watches.keys.is_empty() {
             return Err(Refused::new(
                 to_park.into_operation(),
@@ -148,14 +145,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Parks an operation that has several keys, each of which it watches once.
     #[inline(never)]
-    fn park_under_several<P: ToPark<O>, R: From<ParkResult>>(
+    fn park_under_several<P: ToPark<O>>(
         self: &Arc<Self>,
         to_park: P,
         watches: &Watches<'_, K>,
         timeout: Timeout,
         now_ns: u64,
-        finish_now: impl FnOnce(&Call<'_>, P, Outcome) -> R,
-    ) -> Result<R, Refused<O>> {
+        finish_now: impl FnOnce(&Call<'_>, P, Outcome),
+    ) -> Result<Parking, Refused<O>> {
         let mut watch_set = WatchSet::new();
         for key in watches.keys {
             watch_set.push(self.versions.watch(key));
@@ -168,21 +165,22 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// of one watch is not asked.
     // In a debug build each copy that is inlined has stack of its own for the operation.
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn park_watching<P: ToPark<O>, R: From<ParkResult>>(
+    fn park_watching<P: ToPark<O>>(
         self: &Arc<Self>,
         mut to_park: P,
         watch_set: &[Watch<'_, K>],
         watches: &Watches<'_, K>,
         timeout: Timeout,
         now_ns: u64,
-        finish_now: impl FnOnce(&Call<'_>, P, Outcome) -> R,
-    ) -> Result<R, Refused<O>> {
+        finish_now: impl FnOnce(&Call<'_>, P, Outcome),
+    ) -> Result<Parking, Refused<O>> {
         // 1. Check. An operation that ends here was never parked.
         let call = Call::enter(&self.job_executor);
-        let first = self.check(&mut to_park, P::check);
-        if let Some(outcome) = timeout.at_once(first, now_ns) {
+        let verdict = self.check(&mut to_park, P::check);
+        if let Some(outcome) = timeout.at_once(verdict, now_ns) {
             self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
-            return Ok(finish_now(&call, to_park, outcome));
+            finish_now(&call, to_park, outcome.clone());
+            return Ok(Parking::AtOnce(outcome));
         }
 
         // 2. Take a place. Dropped before the operation is parked, the guard returns it.
@@ -194,13 +192,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
         // 3. Watch the keys.
         let mut options = self.park_options(now_ns, timeout);
-        options.last_check = watches.last_check;
-        options.needs_value = watches.needs_value;
+        options.unasked = watches.unasked;
         options.label = watches.label;
         let parked = match self.park_under(operation, watch_set, &options)? {
             PutIn::Parked(handle) => {
                 forget(place); // the ending returns it
-                return Ok(ParkResult::Parked(self.id(handle)).into());
+                return Ok(Parking::Parked(self.id(handle)));
             }
             PutIn::Held(handle, operation, changed) => {
                 self.watch_others(operation, handle, &watch_set[1..], changed)?
@@ -209,39 +206,22 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         forget(place); // the ending returns it
 
         // 4. Check again if an event came by meanwhile.
-        Ok(self.check_again(&call, parked).into())
+        Ok(self.check_again(&call, parked))
     }
 
     /// Checks an operation again if an event came by while its keys were watched, and finishes it
     /// if it has ended.
     #[inline(never)]
-    fn check_again(self: &Arc<Self>, call: &Call<'_>, parked: ParkedUnder<K, O>) -> ParkResult {
+    fn check_again(self: &Arc<Self>, call: &Call<'_>, parked: ParkedUnder<K, O>) -> Parking {
+        let id = self.id(parked.handle);
         match self.check_until_parked(parked.checked_in) {
-            None => ParkResult::Parked(self.id(parked.handle)),
-            Some(ended) => self.end_parked(call, parked.handle, ended),
+            None => Parking::Parked(id),
+            Some(ended) => {
+                let outcome = ended.outcome.clone();
+                self.finish(call, ended);
+                Parking::Ended(id, outcome)
+            }
         }
-    }
-
-    /// Finishes an operation that ended before its call to park returned.
-    pub(super) fn end_parking(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) -> ParkResult {
-        let outcome = ended.outcome.clone();
-        self.finish(call, ended);
-        ParkResult::Ended(outcome)
-    }
-
-    /// Finishes an operation that ended once its keys were watched. A future finds the answer in
-    /// its entry, as if it had been parked.
-    fn end_parked(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        handle: TimerHandle,
-        ended: Ended<K, O>,
-    ) -> ParkResult {
-        if let Then::CallBack { .. } = ended.then {
-            return self.end_parking(call, ended);
-        }
-        self.finish(call, ended);
-        ParkResult::Parked(self.id(handle))
     }
 
     /// Puts an operation that was checked under its first key. Under one key that saw no event

@@ -2,14 +2,14 @@
 
 use crate::{engine::Core, error::RefusedReason, operation::DelayedOperation, watches::WatchKey};
 
-/// A place among `max_parked`. Dropped, when nothing is parked after all, it is returned.
+/// A place among `max_parked`. Dropped, when nothing is parked after all, it returns the place.
 pub(super) struct PlaceGuard<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Drop for PlaceGuard<'_, K, O> {
     fn drop(&mut self) {
-        self.core.return_place(true);
+        self.core.return_place();
     }
 }
 
@@ -26,13 +26,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         Ok(PlaceGuard { core: self })
     }
 
-    /// Returns the place of an operation that has ended, if it has one.
+    /// Returns the place of an operation that has ended.
     #[inline]
-    pub(super) fn return_place(&self, has_place: bool) {
-        if has_place {
-            if let Some(max_parked) = &self.max_parked {
-                max_parked.release(1);
-            }
+    pub(super) fn return_place(&self) {
+        if let Some(max_parked) = &self.max_parked {
+            max_parked.release(1);
         }
     }
 }

@@ -64,12 +64,7 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         // 2. Advance the wheel, and keep what it finds until the round is over.
         let mut due = self.due.lock();
         let mut shard = self.shards.lock(shard);
-        let advanced = shard.expire(limits, |mut job, order| {
-            if let CallbackJob::Call(ended) = &mut job {
-                self.return_answered_place(&ended.then, &mut ended.to_release);
-            }
-            due.push(job, order);
-        });
+        let advanced = shard.expire(limits, |job, order| due.push(job, order));
         shard.advanced(advanced.next_due);
         advanced
     }

@@ -113,9 +113,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Completes one operation without a check, unless it has ended. See [`EndResult`].
     ///
-    /// A [`wait`](Purgatory::wait) needs a value, so its condition is checked here. If that gives
-    /// none, this returns [`NoValue`](EndResult::NoValue) and the wait goes on. Costs as much as
-    /// [`cancel`](Self::cancel).
+    /// A [`wait`](Purgatory::wait) needs a value, so its condition is evaluated once more, where a
+    /// callback would run. If that gives none, the wait ends with an error that says so. Costs as
+    /// much as [`cancel`](Self::cancel).
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -132,7 +132,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// let ticket = openings.wait(&["door"], timeout, || None::<u32>);
     /// let id = ticket.id().expect("it has no value yet");
-    /// assert_eq!(openings.complete(id), EndResult::NoValue); // it waits on
+    /// assert_eq!(openings.complete(id), EndResult::Ended);
+    /// let error = ticket.wait_blocking().unwrap_err();
+    /// assert_eq!(error.to_string(), "cancelled: completed without a value");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn complete(&self, id: OperationId) -> EndResult {
@@ -145,11 +147,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// The set is fixed before any callback runs, as for
     /// [`cancel_for_key`](Self::cancel_for_key). This is not an event: an operation that another
-    /// thread is parking meanwhile may stay, unless its check sees the condition. O(n) for n
-    /// watches of the key, with memory for all of them.
+    /// thread is parking meanwhile may stay, unless its check sees the condition. O(n) for n watches
+    /// of the key, with memory for all of them.
     ///
-    /// A [`wait`](Purgatory::wait) needs a value, so its condition is checked here, after the
-    /// callbacks of the others. If that gives none, the wait goes on and is not counted, as with
+    /// A [`wait`](Purgatory::wait) is asked for its value once more, as by
     /// [`complete`](Self::complete).
     ///
     /// ```
@@ -176,9 +177,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Completes all parked operations without a check; returns how many this call ended. The
     /// purgatory stays open, to be used again, as after [`cancel_all`](Self::cancel_all).
     ///
-    /// Each operation completes as by [`complete_for_key`](Self::complete_for_key): a
-    /// [`wait`](Purgatory::wait) whose condition gives no value goes on. The set is fixed before
-    /// any callback runs.
+    /// Each operation completes as by [`complete_for_key`](Self::complete_for_key). The set is fixed
+    /// before any callback runs.
     ///
     /// O(parked + shards), with memory for all operations until their callbacks run. Shards are
     /// locked one after another, for 64 operations each time.

@@ -94,8 +94,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 
     /// Returns this thread's reference to the core.
-    pub(crate) fn share(&self) -> Share<Arc<Core<K, O>>> {
-        self.closes_on_drop.shares.of_this_thread().clone()
+    pub(crate) fn share(&self) -> &Share<Arc<Core<K, O>>> {
+        self.closes_on_drop.shares.of_this_thread()
     }
 }
 

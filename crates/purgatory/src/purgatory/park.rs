@@ -1,15 +1,14 @@
 //! Parking an operation or a wait: [`try_complete_else_watch`](Purgatory::try_complete_else_watch),
-//! [`wait`](Purgatory::wait),
-//! [`next_event`](Purgatory::next_event).
+//! [`wait`](Purgatory::wait), [`next_event`](Purgatory::next_event).
 
-use std::{convert::identity, mem};
+use std::mem;
 
 use crate::{
     error::Refused,
     operation::{DelayedOperation, ParkResult, Timeout},
     purgatory::Purgatory,
     wait::{IntoAnswer, WaitFuture},
-    watches::{IntoWatches, WatchKey},
+    watches::{IntoWatches, UnaskedChecks, WatchKey, Watches},
 };
 
 /// Parking.
@@ -20,11 +19,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// or it is cancelled. The check runs here once, and again for each event that comes before the
     /// operation is parked. The callback may have run before this returns.
     ///
-    /// - `watches`: a slice or array of keys, or [`Watches`](crate::Watches) with a label.
-    ///   Repeated keys count once.
+    /// - `watches`: a slice or array of keys, or [`Watches`](crate::Watches) with a label. Repeated
+    ///   keys count once.
     /// - `timeout`: a `Duration` from now, or a [`Timeout`].
     ///
-    /// O(k) for k keys.
+    /// O(k) for k keys; O(k log k) for more than 8.
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}, mpsc}, time::Duration};
@@ -72,6 +71,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ) -> Result<ParkResult, Refused<O>> {
         self.core
             .park(operation, watches.into_watches(), timeout.into())
+            .map(ParkResult::from)
     }
 }
 
@@ -91,8 +91,8 @@ impl<K: WatchKey> Purgatory<K> {
     /// locked.
     ///
     /// Costs one allocation, for the condition and, in its place, the value, unless it ends at
-    /// once; otherwise as much as [`try_complete_else_watch`](Self::try_complete_else_watch), and
-    /// one lock for each poll. O(k) as there.
+    /// once; otherwise as much as [`try_complete_else_watch`](Self::try_complete_else_watch). A poll
+    /// locks nothing that another wait uses.
     ///
     /// An asynchronous condition is evaluated by a task, which stores the result and signals the
     /// key.
@@ -149,13 +149,12 @@ impl<K: WatchKey> Purgatory<K> {
     where
         K: 'a,
     {
-        self.await_end(
-            watches.into_watches(),
-            timeout.into(),
-            condition,
-            true,
-            identity,
-        )
+        // An operation with a condition finds a missed event before it expires.
+        let watches = Watches {
+            unasked: UnaskedChecks::Last,
+            ..watches.into_watches()
+        };
+        self.await_end(watches, timeout.into(), condition)
     }
 
     /// Returns a future of the next event of one of the keys. This call registers it; it ends at
@@ -211,14 +210,12 @@ impl<K: WatchKey> Purgatory<K> {
     where
         K: 'a,
     {
+        let watches = Watches {
+            unasked: UnaskedChecks::Never,
+            ..watches.into_watches()
+        };
         let mut registered = false;
         let was_registered = move || mem::replace(&mut registered, true);
-        self.await_end(
-            watches.into_watches(),
-            timeout.into(),
-            was_registered,
-            false,
-            identity,
-        )
+        self.await_end(watches, timeout.into(), was_registered)
     }
 }

@@ -23,10 +23,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// The operation of a [`wait`](Purgatory::wait) is best ended here: call its `on_complete`.
     /// Dropped, it ends as [`Panicked`](crate::CancelReason::Panicked). Parked again, it is an
-    /// operation like any other. Its future does not know the new id, so it neither cancels the
-    /// operation when it is dropped nor reschedules it. It has a last check only if the purgatory
-    /// [checks at expiry](crate::Builder::check_at_expiry), and
-    /// [`complete`](Purgatory::complete) ends it, also without a value. A
+    /// operation like any other, and still answers its future. That does not know the new id, so it
+    /// neither cancels the operation when it is dropped nor reschedules it. It has a last check only
+    /// if the purgatory [checks at expiry](crate::Builder::check_at_expiry). A
     /// [`next_event`](Purgatory::next_event) is over as it is parked again.
     ///
     /// O(k) for its k keys.
@@ -58,8 +57,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// This is not an event: operations that other threads park meanwhile may stay.
     ///
-    /// O(n) for n watches of the key, with memory for all of them. The key's shard is locked
-    /// for 128 of them at a time.
+    /// O(n) for n watches of the key, with memory for all of them. The key's shard is locked for 128
+    /// of its watches at a time.
     ///
     /// ```
     /// use purgatory::{DelayedOperation, Outcome, Purgatory, Timeout, when};
@@ -96,9 +95,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// a purgatory, nor drop a value that does, such as a [future](crate::WaitFuture). Debug builds
     /// panic on such a call; a release build may deadlock.
     ///
-    /// The operation of a [`wait`](Purgatory::wait) has to stay in its place: with another one put
-    /// there, its future yields [`Panicked`](crate::CancelReason::Panicked). The other one is not
-    /// the future's: to drop the future does not end it.
+    /// The operation of a [`wait`](Purgatory::wait) that another one replaces here is the caller's,
+    /// as one that was [taken](Self::take). The other one is not the future's: to drop the future
+    /// does not end it.
     ///
     /// # Panics
     /// Resumes a panic of `reach`; the operation stays parked, as `reach` left it.

@@ -3,17 +3,14 @@
 use timer_core::{TimerHandle, TimingWheel};
 
 use super::{
-    entry::{Cause, CheckedOut, ColdState, Entry, ParkOptions, Payload, Waiter},
-    links::{Link, SecondaryId},
+    entry::{Cause, CheckedOut, Entry, ParkOptions, Payload, Waiter},
+    links::Link,
 };
-use crate::operation::DelayedOperation;
 
 /// The entries of a shard, on its wheel, and the shard's number.
 #[derive(Debug)]
 pub(crate) struct Entries<O> {
     pub(super) wheel: TimingWheel<Entry<O>>,
-    /// Entries on the wheel whose operations have ended: their futures have not taken the answers.
-    pub(crate) ended: u32,
     pub(super) shard: u8,
     /// Set before the entries leave for good, tested before one is put in.
     pub(super) closed: bool,
@@ -27,17 +24,13 @@ pub(crate) struct Inserted {
     pub(crate) due: u64,
 }
 
-/// The parts of an entry that are needed once its operation has ended.
-#[derive(Debug)]
-pub(super) struct Remains {
-    pub(super) link: Link,
-    pub(super) last_secondary: Option<SecondaryId>,
-    pub(super) deadline: u64,
-    /// The cold part of an entry that goes.
-    pub(super) cold: Option<Box<ColdState>>,
-}
-
 impl<O> Entries<O> {
+    /// Returns the entry of an operation that has not ended.
+    #[inline]
+    pub(super) fn get_mut(&mut self, handle: TimerHandle) -> Option<&mut Entry<O>> {
+        self.wheel.get_mut(handle.id())
+    }
+
     /// Names the operation whose entry lies at `index`.
     pub(super) fn handle_at(&self, index: u32) -> TimerHandle {
         TimerHandle::new(self.shard as usize, self.wheel.id_at(index))
@@ -76,31 +69,6 @@ impl<O> Entries<O> {
         Inserted {
             handle,
             due: inserted.due,
-        }
-    }
-}
-
-impl<O: DelayedOperation> Entries<O> {
-    /// Returns the entry of an operation that has not ended.
-    #[inline]
-    pub(super) fn get_mut(&mut self, handle: TimerHandle) -> Option<&mut Entry<O>> {
-        let entry = self.wheel.get_mut(handle.id())?;
-        if O::AWAITED && entry.has_ended() && !failpoint!(EndedIsFoundAgain) {
-            return None; // its future's
-        }
-        Some(entry)
-    }
-}
-
-impl<O> Entry<O> {
-    /// Returns the parts that are needed once its operation has ended. The cold part stays.
-    #[inline(always)]
-    pub(super) fn remains(&self) -> Remains {
-        Remains {
-            link: self.link,
-            last_secondary: self.last_secondary,
-            deadline: self.deadline,
-            cold: None,
         }
     }
 }

@@ -12,9 +12,9 @@
 //!   end (expiry or cancel; the first one wins).
 //! - **Requests are read**: the holder acts on them in the same lock hold in which it checks the
 //!   payload in. A check that came true beats a pending end; a pending end beats a pending check.
-//! - **One outcome**: it is decided when the payload is taken for good, or answered in place: once.
+//! - **One outcome**: it is decided when the payload is taken for good: once.
 
-use std::{mem, task::Waker};
+use std::mem;
 
 use timer_core::TimerHandle;
 
@@ -22,7 +22,10 @@ use super::{
     flags::Flags,
     links::{Link, SecondaryId},
 };
-use crate::operation::{CancelReason, Outcome, Verdict};
+use crate::{
+    operation::{CancelReason, Outcome, Verdict},
+    watches::UnaskedChecks,
+};
 
 /// A waiter that a walk found.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +73,7 @@ impl<O> CheckedOut<O> {
 /// variant with data would add 8 bytes to every entry.
 #[derive(Debug)]
 pub(crate) enum Payload<O> {
-    /// The operation waits, or has ended and this is its answer.
+    /// The operation waits.
     Here(O),
     /// A thread holds the payload: the thread that parks or checks it, or the job of its last
     /// check.
@@ -91,6 +94,7 @@ pub(crate) struct Entry<O> {
     pub(crate) deadline: u64,
     /// The nanosecond of the timer's clock at which it was parked.
     parked_ns: u64,
+    unasked: UnaskedChecks,
     pub(super) flags: Flags,
 }
 
@@ -100,22 +104,11 @@ pub(crate) struct ColdState {
     /// The pending end. Only a held entry has one.
     end: Option<Outcome>,
     label: Option<&'static str>,
-    /// The last waker of a future, while it is not in the payload; or one that was replaced.
-    pub(super) waker: Option<Waker>,
 }
 
 impl ColdState {
     fn new(label: Option<&'static str>) -> Box<Self> {
-        Box::new(ColdState {
-            end: None,
-            label,
-            waker: None,
-        })
-    }
-
-    /// Makes the cold part of an entry that had none.
-    pub(super) fn plain() -> Box<Self> {
-        ColdState::new(None)
+        Box::new(ColdState { end: None, label })
     }
 }
 
@@ -131,10 +124,7 @@ pub(crate) struct ParkOptions {
     /// The time by the timer's clock.
     pub(crate) parked_ns: u64,
     pub(crate) label: Option<&'static str>,
-    /// It has a last check, whatever its purgatory was built with.
-    pub(crate) last_check: bool,
-    /// True when only a check gives the value that it yields.
-    pub(crate) needs_value: bool,
+    pub(crate) unasked: UnaskedChecks,
 }
 
 /// The entry's decision on a payload that is checked in.
@@ -181,13 +171,6 @@ impl<O> Entry<O> {
     pub(super) fn new(payload: Payload<O>, options: &ParkOptions, link: Link) -> Self {
         // Most operations have no label. They get a box when an end is requested, if at all.
         let cold = options.label.map(|label| ColdState::new(Some(label)));
-        let mut flags = Flags::default();
-        if options.last_check {
-            flags.set(Flags::LAST_CHECK);
-        }
-        if options.needs_value {
-            flags.set(Flags::NEEDS_VALUE);
-        }
         Entry {
             payload,
             last_secondary: None,
@@ -195,19 +178,9 @@ impl<O> Entry<O> {
             cold,
             deadline: options.deadline_tick.unwrap_or(u64::MAX),
             parked_ns: options.parked_ns,
-            flags,
+            unasked: options.unasked,
+            flags: Flags::default(),
         }
-    }
-
-    /// True when only a check gives the value that it yields.
-    pub(crate) fn needs_value(&self) -> bool {
-        self.flags.has(Flags::NEEDS_VALUE)
-    }
-
-    /// True if its operation has ended, and the entry is kept for its future.
-    #[inline(always)]
-    pub(super) fn has_ended(&self) -> bool {
-        self.flags.has(Flags::ENDED)
     }
 
     /// Returns the payload, unless the entry is held.
@@ -246,6 +219,13 @@ impl<O> Entry<O> {
         }
     }
 
+    /// Leaves the holder of a held entry a request to check again.
+    pub(crate) fn request_check(&mut self) {
+        if !failpoint!(EventLeavesNoRequest) {
+            self.flags.set(Flags::CHECK);
+        }
+    }
+
     /// Takes the payload out, and leaves the entry held.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<O> {
@@ -260,9 +240,8 @@ impl<O> Entry<O> {
     #[inline]
     pub(crate) fn check_out(&mut self) -> Option<O> {
         let payload = self.take();
-        if payload.is_none() && !failpoint!(EventLeavesNoRequest) {
-            // Holder removes: only a request.
-            self.flags.set(Flags::CHECK);
+        if payload.is_none() {
+            self.request_check(); // Holder removes
         }
         payload
     }
@@ -271,6 +250,9 @@ impl<O> Entry<O> {
     /// request to check again.
     pub(super) fn check_out_for_recheck(&mut self) -> Option<O> {
         self.flags.clear(Flags::RECHECK_QUEUED);
+        if self.unasked == UnaskedChecks::Never {
+            return None;
+        }
         let payload = self.take();
         if payload.is_none() && !failpoint!(RecheckLeavesNoRequest) {
             // The condition may have come true behind the check that is under way. It is no pending
@@ -294,7 +276,12 @@ impl<O> Entry<O> {
             return Visited::LeftToHolder;
         };
         // 3. With a last check the job is the holder, and this request makes it end the operation.
-        if last_check || self.flags.has(Flags::LAST_CHECK) {
+        let is_checked = match self.unasked {
+            UnaskedChecks::AsBuilt => last_check,
+            UnaskedChecks::Last => true,
+            UnaskedChecks::Never => false,
+        };
+        if is_checked {
             self.request_end(&Outcome::Expired);
             return Visited::LastCheck(payload);
         }
@@ -321,7 +308,7 @@ impl<O> Entry<O> {
     /// Leaves its holder a request to end it. The first one wins.
     #[cold]
     fn request_end(&mut self, outcome: &Outcome) {
-        let cold = self.cold.get_or_insert_with(ColdState::plain);
+        let cold = self.cold.get_or_insert_with(|| ColdState::new(None));
         if cold.end.is_none() {
             // An outcome has a reason of the user's, which may be a `String`: cloned here only.
             cold.end = Some(outcome.clone());
@@ -395,8 +382,7 @@ mod tests {
             visit_tick: None,
             parked_ns: 0,
             label: None,
-            last_check: false,
-            needs_value: false,
+            unasked: UnaskedChecks::AsBuilt,
         };
         Entry::new(payload, &options, Link::NOWHERE)
     }
@@ -456,15 +442,28 @@ mod tests {
     #[test]
     fn entry_may_ask_for_a_last_check_itself() {
         let mut entry = entry(Payload::Here(7));
-        entry.flags.set(Flags::LAST_CHECK);
+        entry.unasked = UnaskedChecks::Last;
         assert!(matches!(entry.visit(9, false), Visited::Early { .. }));
         assert!(matches!(entry.visit(10, false), Visited::LastCheck(7)));
         assert!(entry.is_held() && entry.is_ending());
     }
 
     #[test]
+    fn a_check_that_was_seen_is_another_than_the_next_one() {
+        let mut entry = entry(Payload::Out);
+        entry.watched(None, true);
+        assert_eq!(entry.look(), Look::NewCheck);
+        assert_eq!(entry.look(), Look::SameCheck);
+        assert_eq!(
+            entry.check_in(7, Verdict::Unsatisfied),
+            Decision::CheckAgain(7, Cause::Event)
+        );
+        assert_eq!(entry.look(), Look::NewCheck);
+    }
+
+    #[test]
     fn entry_is_no_larger_than_its_parts() {
         assert_eq!(size_of::<Payload<Box<u64>>>(), 8);
-        assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 8 + 12 + 2 + 2 + 8 + 8 + 8);
+        assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 8 + 12 + 8 + 8 + 8 + 4);
     }
 }

@@ -142,12 +142,10 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.put_back(early, &mut advanced);
         // 3. Take the expired ones off the wheel and their keys' lists.
         for visit in expired {
-            let outcome = Outcome::Expired;
-            let (then, to_release) = self.end(visit.handle, visit.payload, &outcome);
             let ended = Ended {
-                then,
-                outcome,
-                to_release,
+                payload: visit.payload,
+                outcome: Outcome::Expired,
+                to_release: self.remove(visit.handle),
             };
             report(CallbackJob::Call(ended), visit.order);
         }

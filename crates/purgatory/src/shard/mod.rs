@@ -7,13 +7,9 @@
 //! of the user's that have to be dropped, so that the caller drops them after it unlocked.
 //!
 //! The parts: [`entry`] is the state machine of one operation, [`entries`] has them all.
-//! [`awaited`], [`ended`] and [`answer`] keep the entries of those that futures wait for.
 //! [`expire`] advances the wheel, [`keys`] finds a key's record, [`watchers`] keeps the lists of
 //! watches and the walks over them.
 
-pub(crate) mod answer;
-mod awaited;
-mod ended;
 mod entries;
 mod entry;
 pub(crate) mod expire;
@@ -23,13 +19,11 @@ mod links;
 pub(crate) mod reach;
 mod watchers;
 
-use std::task::Waker;
-
 use smallvec::SmallVec;
 use timer_core::{
     MAX_TASKS, TickLength, TimerHandle, TimingWheel,
     driver::{
-        ShardState,
+        Fate, ShardState,
         sync::{Latch, UnderWay},
     },
 };
@@ -44,7 +38,6 @@ use crate::{
     stats::{Counts, OtherEnds, Stats, Times},
 };
 
-pub(crate) use awaited::NoAnswer;
 pub(crate) use entries::Entries;
 pub(crate) use entry::{Cause, CheckedOut, ColdState, Entry, Look, ParkOptions, Payload, Waiter};
 pub(crate) use links::{SecondaryId, WAITERS_MAX, WalkId};
@@ -141,7 +134,7 @@ pub(crate) enum CheckedIn<K, O> {
 /// An operation that has ended: it is off the wheel and off the list of its first key.
 #[derive(Debug)]
 pub(crate) struct Ended<K, O> {
-    pub(crate) then: Then<O>,
+    pub(crate) payload: O,
     pub(crate) outcome: Outcome,
     pub(crate) to_release: ToRelease<K>,
 }
@@ -149,40 +142,30 @@ pub(crate) struct Ended<K, O> {
 /// The parts of an operation that has ended and is off its first key, still to be released.
 #[derive(Debug)]
 pub(crate) struct ToRelease<K> {
-    /// True if its place among `max_parked` is still to be returned.
+    /// Its place among `max_parked` is still to be returned.
     pub(crate) has_place: bool,
+    /// The tick of its deadline; `u64::MAX` if it has none, or was never parked.
+    pub(crate) deadline: u64,
     /// The last of its secondary watches, still to be released.
     pub(crate) last_secondary: Option<SecondaryId>,
     /// Its first key, if no watch of that is left.
     pub(crate) emptied_key: Option<K>,
-    /// The cold part of its entry, which may have a reason or a waker of the user's: to be dropped
-    /// with nothing locked.
+    /// The cold part of its entry, which may have a reason of the user's: to be dropped with nothing
+    /// locked.
     pub(crate) cold: Option<Box<ColdState>>,
 }
 
 impl<K> ToRelease<K> {
-    /// Makes one for an operation under no key and without a place.
-    pub(crate) const NOTHING: Self = ToRelease {
-        has_place: false,
-        last_secondary: None,
-        emptied_key: None,
-        cold: None,
-    };
-}
-
-/// The rest of an operation's end, to be done with nothing locked.
-#[derive(Debug)]
-pub(crate) enum Then<O> {
-    /// It is called back.
-    CallBack {
-        payload: O,
-        /// The tick of its deadline; `u64::MAX` if it has none, or was never parked.
-        deadline: u64,
-    },
-    /// Its answer is made, and put into its entry, which is kept for its future.
-    Answer { payload: O, handle: TimerHandle },
-    /// Its answer is in its entry. Its task is woken, if it was polled.
-    Wake(Option<Waker>),
+    /// An operation that was never parked leaves nothing.
+    pub(crate) fn nothing() -> Self {
+        ToRelease {
+            has_place: false,
+            deadline: u64::MAX,
+            last_secondary: None,
+            emptied_key: None,
+            cold: None,
+        }
+    }
 }
 
 /// Several ended operations.
@@ -199,12 +182,9 @@ impl<K, O> Ended<K, O> {
     /// An operation that was never parked.
     pub(crate) fn at_once(payload: O, outcome: Outcome) -> Self {
         Ended {
-            then: Then::CallBack {
-                payload,
-                deadline: u64::MAX,
-            },
+            payload,
             outcome,
-            to_release: ToRelease::NOTHING,
+            to_release: ToRelease::nothing(),
         }
     }
 }
@@ -231,7 +211,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         Shard {
             entries: Entries {
                 wheel,
-                ended: 0,
                 shard: number as u8, // below `MAX_SHARDS`
                 closed: false,
             },
@@ -326,16 +305,19 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         Some(ToRelease {
             emptied_key,
             cold: entry.cold,
-            ..ToRelease::NOTHING
+            ..ToRelease::nothing()
         })
     }
 
-    /// Returns the index of the only waiter's entry of a key, if that is here.
+    /// Returns the index of a key's only waiter's entry, if that is here.
     #[inline]
     pub(crate) fn only_here(&self, record: u32) -> Option<u32> {
         let Ends { head, tail } = self.keys.at(record).watches;
-        // `NONE` has the bit `SLOT`, too.
-        (head == tail && head & SLOT == 0).then_some(head)
+        if head == tail && head & SLOT == 0 {
+            Some(head)
+        } else {
+            None
+        }
     }
 
     /// Checks the operation of an entry here out for an event. If it is held, its holder is left a
@@ -380,10 +362,9 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         // 1. True: it ends.
         if held.verdict == Verdict::Satisfied {
             let outcome = Outcome::Completed;
-            let (then, to_release) =
-                self.end_operation(held.handle, held.payload, &outcome, now_ns);
+            let to_release = self.end(held.handle, &outcome, now_ns);
             return CheckedIn::Ended(Ended {
-                then,
+                payload: held.payload,
                 outcome,
                 to_release,
             });
@@ -399,9 +380,9 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                 CheckedIn::CheckAgain(CheckedOut::new(handle, payload, cause))
             }
             Decision::Ended(payload, outcome) => {
-                let (then, to_release) = self.end_operation(handle, payload, &outcome, now_ns);
+                let to_release = self.end(handle, &outcome, now_ns);
                 CheckedIn::Ended(Ended {
-                    then,
+                    payload,
                     outcome,
                     to_release,
                 })
@@ -409,16 +390,11 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Checks a payload in whose check came true. That beats every request, so none is read: the
-    /// entry goes, or stays with the answer for its future.
+    /// Ends an operation whose check came true. That beats every request, so none is read.
     #[inline(always)]
-    pub(crate) fn check_in_satisfied(
-        &mut self,
-        held: CheckedOut<O>,
-        now_ns: EndedAt,
-    ) -> (Then<O>, ToRelease<K>) {
+    pub(crate) fn end_satisfied(&mut self, handle: TimerHandle, now_ns: EndedAt) -> ToRelease<K> {
         self.counts.checks += 1;
-        self.end_operation(held.handle, held.payload, &Outcome::Completed, now_ns)
+        self.end(handle, &Outcome::Completed, now_ns)
     }
 
     /// Ends an operation from outside. Returns `None` when its holder was left a request, or it is
@@ -429,32 +405,58 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         handle: TimerHandle,
         outcome: &Outcome,
         now_ns: EndedAt,
-    ) -> Option<(Then<O>, ToRelease<K>)> {
+    ) -> Option<(O, ToRelease<K>)> {
         // A payload that is out is its holder's to end.
         let payload = self.get_mut(handle)?.claim(outcome)?;
-        Some(self.end_operation(handle, payload, outcome, now_ns))
+        Some((payload, self.end(handle, outcome, now_ns)))
     }
 
-    /// Ends an operation whose payload is out for good: counts the end, and removes the entry. An
-    /// entry that a future waits for stays, with the answer.
+    /// Ends an operation whose payload is out for good: counts the end, and removes the entry.
     #[inline(always)]
-    fn end_operation(
-        &mut self,
-        handle: TimerHandle,
-        payload: O,
-        outcome: &Outcome,
-        now_ns: EndedAt,
-    ) -> (Then<O>, ToRelease<K>) {
-        self.count_end_of(handle, outcome, now_ns);
-        self.end(handle, payload, outcome)
-    }
-
-    /// Counts the end of an operation, whose entry is there to be asked for its time.
-    #[inline(always)]
-    fn count_end_of(&mut self, handle: TimerHandle, outcome: &Outcome, now_ns: EndedAt) {
+    fn end(&mut self, handle: TimerHandle, outcome: &Outcome, now_ns: EndedAt) -> ToRelease<K> {
         let wheel = &self.entries.wheel;
         let entry = || wheel.get(handle.id());
         count_end(&mut self.counts, &mut self.cold, outcome, now_ns, entry);
+        self.remove(handle)
+    }
+
+    /// Removes the entry of an operation whose payload is out for good, and its first watch. O(1).
+    #[inline(always)]
+    fn remove(&mut self, handle: TimerHandle) -> ToRelease<K> {
+        // 1. Only what is still needed leaves: a whole entry would be moved through memory.
+        let (link, mut to_release) = self
+            .entries
+            .wheel
+            .end_with(handle.id(), |entry| {
+                let to_release = ToRelease {
+                    has_place: true,
+                    deadline: entry.deadline,
+                    last_secondary: entry.last_secondary,
+                    emptied_key: None,
+                    cold: entry.cold.take(), // an end that was pending is the user's
+                };
+                Fate::Gone((entry.link, to_release))
+            })
+            .expect("Holder removes: the entry of a payload is there");
+        // 2. Its first watch, by the link that came out of its entry.
+        if !failpoint!(EndedStaysListed) {
+            to_release.emptied_key = self.unlink(handle.id().index(), link);
+        }
+        self.entry_left();
+        to_release
+    }
+
+    /// Returns the number of operations whose first key is here.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.wheel.len()
+    }
+
+    /// Ends the wait of a shutdown once the last operation has left.
+    #[inline]
+    fn entry_left(&mut self) {
+        if self.entries.closed && self.len() == 0 {
+            self.cold.emptied = None;
+        }
     }
 
     /// Reschedules an operation, unless its end is decided or pending. Returns the tick

@@ -91,8 +91,7 @@ pub(crate) struct Unwatched<K> {
 /// The key of a secondary watch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SecondaryKey<K> {
-    /// `None` when the watch was taken.
-    pub(crate) key: Option<K>,
+    pub(crate) key: K,
     /// The watch of the same operation that was set before.
     pub(crate) before: Option<SecondaryId>,
 }
@@ -160,13 +159,10 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         Some(SecondaryId::new(self.entries.shard.into(), slot))
     }
 
-    /// Takes a watch off its key, unless it was taken. `link` is the one that lay at `at`, which
-    /// is gone from there. Returns the key if no watch of it is left. O(1).
+    /// Takes a watch off its key. `link` is the one that lay at `at`, which is gone from there.
+    /// Returns the key if no watch of it is left. O(1).
     #[inline]
     pub(super) fn unlink(&mut self, at: u32, link: Link) -> Option<K> {
-        if link.is_nowhere() {
-            return None;
-        }
         // 1. Place: walks that stand on it move along.
         if !self.cold.walks.is_empty() {
             self.cold.move_walks(at, link);
@@ -182,7 +178,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     #[inline(always)] // a call costs 17 instructions
     pub(crate) fn unwatch(&mut self, secondary: SecondaryId) -> Unwatched<K> {
         let slot = secondary.slot();
-        // 1. The slot is free from here on. What a queue still has of it finds no handle.
+        // 1. The slot is free from here on.
         let watch = self.cold.secondary.at_mut(slot);
         watch.handle = None;
         let before = watch.before;
@@ -213,17 +209,14 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         Some(self.keys.at(record).key.clone())
     }
 
-    /// Clones the first key of an operation, unless that watch was taken. Runs the key's `Clone`.
+    /// Clones the first key of an operation. Runs the key's `Clone`.
     pub(crate) fn first_key(&self, handle: TimerHandle) -> Option<K> {
         let entry = self.entries.wheel.get(handle.id())?;
-        self.key_of(entry.link)
+        Some(self.key_of(&entry.link).clone())
     }
 
-    fn key_of(&self, link: Link) -> Option<K> {
-        if link.is_nowhere() {
-            return None;
-        }
-        Some(self.keys.at(link.record()).key.clone())
+    fn key_of(&self, link: &Link) -> &K {
+        &self.keys.at(link.record()).key
     }
 
     /// Clones the key of a secondary watch. Returns `None` when its operation has ended. Runs the
@@ -238,7 +231,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             return None; // the slot is free, or another operation's by now
         }
         Some(SecondaryKey {
-            key: self.key_of(watch.link),
+            key: self.key_of(&watch.link).clone(),
             before: watch.before,
         })
     }

@@ -10,7 +10,7 @@ mod map;
 
 pub(crate) use self::{hash::KeyHasher, map::Map};
 pub(crate) use timer_core::driver::sync::{
-    AtomicU64, HandedBack, Mutex, Ordering, Share, Shares, Spaced, plain, thread_local,
+    AtomicBool, AtomicU64, HandedBack, Mutex, Ordering, Share, Shares, Spaced, plain, thread_local,
 };
 
 /// True when the running model has planted this fault.
@@ -42,8 +42,6 @@ pub enum Failpoint {
     DroppedFutureLeavesOperation,
     /// A poll leaves no waker where the answer will come.
     PollLeavesNoWaker,
-    /// A poll that finds its operation under check is forgotten.
-    PollUnderCheckIsLost,
     /// A poll leaves the waker of an earlier one in place.
     FirstWakerStays,
     /// A poll does not follow its wait to another shard.

@@ -59,7 +59,7 @@ fn watches_of_up_to_four_keys_take_no_allocation() {
     assert!(allocations(5) > one);
 }
 
-/// The condition's box is all there is of a wait: its value and its waker lie there, too.
+/// The cell is all there is of a wait: condition, value and waker lie in it.
 #[test]
 fn a_wait_takes_one_allocation() {
     let (_timer, waits): (_, Purgatory<u64>) = by_hand();

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Wake, Waker},
 };
 
-use purgatory::{Purgatory, WaitFuture, Watches};
+use purgatory::{EndResult, Purgatory, Reason, WaitFuture};
 
 use crate::support::{MINUTE, Woken, assert_empty, by_hand, by_hand_with, over, poll};
 
@@ -44,7 +44,7 @@ type Slot<T> = Arc<Mutex<Option<WaitFuture<T>>>>;
 
 /// Parks a wait whose first check that finds its future here polls that as such a task. The check
 /// returns this then, and false before.
-fn polled_under_check(waits: &Waits, watches: Watches<'_, u64>, comes_true: bool) -> Slot<()> {
+fn polled_under_check(waits: &Waits, keys: &[u64], comes_true: bool) -> Slot<()> {
     let slot: Slot<()> = Arc::default();
     let polled = slot.clone();
     let condition = move || match polled.lock().unwrap().as_mut() {
@@ -54,14 +54,14 @@ fn polled_under_check(waits: &Waits, watches: Watches<'_, u64>, comes_true: bool
         }
         None => false,
     };
-    *slot.lock().unwrap() = Some(waits.wait(watches, MINUTE, condition));
+    *slot.lock().unwrap() = Some(waits.wait(keys, MINUTE, condition));
     slot
 }
 
 #[test]
 fn dropped_future_ends_though_its_waker_panics() {
     let (_timer, waits) = by_hand_with(|builder| builder.max_parked(1));
-    let slot = polled_under_check(&waits, Watches::keys(&[1, 2]), false);
+    let slot = polled_under_check(&waits, &[1, 2], false);
     assert_eq!(waits.check_and_complete(&1), 0);
     let future = slot.lock().unwrap().take();
     contained(|| drop(future));
@@ -70,7 +70,7 @@ fn dropped_future_ends_though_its_waker_panics() {
     assert_eq!(waits.stats().panics, 1);
 }
 
-/// The first task's waker is in the operation, the second one's in its entry.
+/// The first task's waker goes as the second one's comes.
 #[test]
 fn last_task_is_woken_though_the_one_before_panics() {
     let (_timer, waits): (_, Waits) = by_hand();
@@ -94,7 +94,7 @@ fn last_task_is_woken_though_the_one_before_panics() {
     assert_eq!(waits.stats().panics, 1);
 }
 
-/// The waker that was replaced stays in the entry until the answer is taken.
+/// The waker that was replaced goes as the other one comes.
 #[test]
 fn answer_is_taken_though_an_old_waker_panics() {
     let (_timer, waits): (_, Waits) = by_hand();
@@ -110,5 +110,35 @@ fn answer_is_taken_though_an_old_waker_panics() {
     assert_eq!(waits.check_and_complete(&1), 1);
     let mut future = slot.lock().unwrap().take().unwrap();
     assert_eq!(contained(|| over(&mut future)), Ok(()));
+    assert_eq!(waits.stats().panics, 1);
+}
+
+/// Takes the answer, and drops it, as it is woken.
+struct TakesAnswer(Slot<()>);
+
+impl Wake for TakesAnswer {
+    fn wake(self: Arc<Self>) {
+        let future = self.0.lock().unwrap().take();
+        assert!(over(&mut future.unwrap()).is_err());
+    }
+}
+
+/// The engine is the last to drop it, once the answer is gone.
+#[test]
+fn a_reason_that_panics_as_it_is_dropped_is_contained() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let mut head = waits.wait(&[1], MINUTE, || false);
+    let id = head.id().unwrap();
+    let slot: Slot<()> = Arc::default();
+    let waker = Waker::from(Arc::new(TakesAnswer(slot.clone())));
+    assert!(
+        Pin::new(&mut head)
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    *slot.lock().unwrap() = Some(head);
+    let reason = Reason::with("over", PanicsOnDrop);
+    assert_eq!(contained(|| waits.cancel(id, reason)), EndResult::Ended);
+    assert_empty(&waits);
     assert_eq!(waits.stats().panics, 1);
 }

@@ -1,6 +1,7 @@
 //! Ending many at once: all of a purgatory, and all of a key.
 
 use std::{
+    mem,
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -10,8 +11,7 @@ use std::{
 };
 
 use crate::support::{
-    MINUTE, MS, NEVER, Park, Probe, SECOND, assert_empty, by_hand, never, over, poll, requested,
-    waiting,
+    MINUTE, MS, NEVER, Park, Probe, SECOND, assert_empty, by_hand, over, poll, requested, waiting,
 };
 use purgatory::{
     BoxedOperation, CancelReason, DelayedOperation, EndResult, Outcome, Purgatory, WaitError, when,
@@ -86,49 +86,45 @@ fn complete_for_key_completes_without_a_check() {
     );
 }
 
-/// A wait needs a value, alone under its key and with others.
+/// A wait needs a value: its condition is evaluated once more, and without one it ends with an error.
 #[test]
-fn complete_for_key_leaves_waits_without_a_value() {
+fn completing_calls_ask_waits_for_their_values() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
-    let shelf = Arc::new(Mutex::new(Vec::new()));
+    let shelf = Arc::new(Mutex::new(vec![1]));
     let take = || {
         let shelf = shelf.clone();
-        move || shelf.lock().unwrap().pop()
+        let mut is_first = true;
+        move || {
+            if mem::take(&mut is_first) {
+                return None; // it is being parked
+            }
+            shelf.lock().unwrap().pop()
+        }
     };
-    let mut first = waits.wait(&["b", "a"], SECOND, take());
-    let mut second = waits.wait(&["a"], SECOND, take());
-    let mut third = waits.wait(&["a"], SECOND, take());
+    let mut has_value = waits.wait(&["b", "a"], SECOND, take());
+    let mut has_none = waits.wait(&["a"], SECOND, take());
     let mut event = waits.next_event(&["a"], SECOND); // which has no condition
     let (sender, ended) = channel();
     let callback = when(|| false, move |outcome| sender.send(outcome).unwrap());
     waits.park(callback, &["a"], NEVER);
 
-    assert_eq!(waits.complete_for_key(&"a"), 2);
+    assert_eq!(waits.complete_for_key(&"a"), 4);
     assert_eq!(ended.try_recv(), Ok(Outcome::Completed));
-    assert_eq!(over(&mut event), Ok(()));
-    assert_eq!(
-        (waits.len(), waits.waiters(&"a"), waits.waiters(&"b")),
-        (3, 3, 1)
-    );
-    assert!(poll(&mut first).is_pending());
-    assert!(poll(&mut second).is_pending() && poll(&mut third).is_pending());
+    assert_eq!((over(&mut has_value), over(&mut event)), (Ok(1), Ok(())));
+    let said = over(&mut has_none).unwrap_err().to_string();
+    assert_eq!(said, "cancelled: completed without a value");
+    assert_empty(&waits);
 
-    shelf.lock().unwrap().extend([2, 1]);
-    assert_eq!(waits.complete_for_key(&"a"), 2);
-    assert_eq!([over(&mut first), over(&mut second)], [Ok(1), Ok(2)]);
-    shelf.lock().unwrap().push(3); // its watch is still there
-    assert_eq!(
-        (waits.check_and_complete(&"a"), over(&mut third)),
-        (1, Ok(3))
-    );
+    let mut last = waits.wait(&["a"], SECOND, take());
+    shelf.lock().unwrap().push(2);
+    assert_eq!((waits.complete_all(), over(&mut last)), (1, Ok(2)));
     assert_empty(&waits);
 }
 
-/// By its id or its key, while its condition is evaluated: it is evaluated once more, and goes on
-/// without a value.
+/// By its id or its key, while its condition is evaluated: that is evaluated once more.
 #[test]
-fn complete_leaves_a_wait_under_check() {
-    for by_key in [false, true] {
+fn complete_ends_a_wait_under_check() {
+    for (by_key, has_value) in [(false, false), (false, true), (true, false), (true, true)] {
         let (_timer, waits): (_, Purgatory<&str>) = by_hand();
         let inside = waits.clone();
         let id = Arc::new(OnceLock::new());
@@ -142,20 +138,22 @@ fn complete_leaves_a_wait_under_check() {
             } else if check == 1 {
                 assert_eq!(inside.complete(*parked.get().unwrap()), EndResult::Noted);
             }
-            if check == 3 { Some("a value") } else { None }
+            if check == 2 && has_value {
+                Some("a value")
+            } else {
+                None
+            }
         };
         let mut wait = waits.wait(&["a"], SECOND, condition);
         id.set(wait.id().unwrap()).unwrap();
-        assert_eq!(waits.check_and_complete(&"a"), 0);
-        assert_eq!(checks.load(SeqCst), 3, "checked once more");
-        assert!(poll(&mut wait).is_pending());
         assert_eq!(waits.check_and_complete(&"a"), 1);
-        assert_eq!(over(&mut wait), Ok("a value"));
+        assert_eq!(checks.load(SeqCst), 3, "evaluated once more");
+        assert_eq!(over(&mut wait).is_ok(), has_value);
         assert_empty(&waits);
     }
 }
 
-/// Whatever its watches; a wait goes on without a value. The purgatory is used again.
+/// Whatever its keys. The purgatory is used again.
 #[test]
 fn complete_all_empties_and_leaves_it_open() {
     let (timer, purgatory) = waiting();
@@ -178,12 +176,6 @@ fn complete_all_empties_and_leaves_it_open() {
     }
     timer.advance(SECOND);
     assert_eq!(purgatory.complete_all(), 0);
-
-    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
-    let mut wait = waits.wait(&["a"], SECOND, || None::<u32>);
-    waits.park(never(), &["a"], NEVER);
-    assert_eq!((waits.complete_all(), waits.len()), (1, 1));
-    assert!(poll(&mut wait).is_pending());
 }
 
 /// Operations that callbacks park stay.

@@ -101,7 +101,7 @@ fn what_was_taken_can_be_parked_again() {
     assert_empty(&waits);
 }
 
-/// Its future knows the first id alone, and what marked it as a wait is gone.
+/// Its future knows the first id alone.
 #[test]
 fn a_wait_parked_again_is_like_any_other() {
     let (timer, waits): (_, Purgatory<&str>) = by_hand();
@@ -207,7 +207,7 @@ fn an_operation_under_check_is_not_missed() {
         assert!(matches!(inside.take(id), ReachResult::UnderCheck));
         let taken = inside.take_for_key(&"a");
         assert!(taken.operations.is_empty());
-        assert_eq!(taken.under_check, [id]); // once, with two watches of the key
+        assert_eq!(taken.under_check, [id]);
         looks.lock().unwrap().push(id);
     });
     let id = waits.park(operation, &["a", "b", "a"], NEVER);
@@ -379,9 +379,9 @@ fn a_taken_wait_may_be_parked_elsewhere() {
     assert!(waits.is_empty() && others.is_empty());
 }
 
-/// Another operation in the place of a wait's: nothing answers the future, which is told so.
+/// Another operation in the place of a wait's: the wait is its taker's then, as one that was taken.
 #[test]
-fn a_wait_whose_operation_is_replaced_ends() {
+fn a_wait_whose_operation_is_replaced_ends_where_it_goes() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
     let task = Woken::task();
     let gone = Poll::Ready(Err(WaitError::Cancelled(CancelReason::Panicked)));
@@ -393,7 +393,6 @@ fn a_wait_whose_operation_is_replaced_ends() {
     // 1. The closures take the place of the first, and that one the place of the other.
     let id = wait.id().unwrap();
     let first = waits.with(id, |boxed| mem::replace(boxed, closures));
-    assert_eq!(task.times(), 1);
     let mut first = first.parked();
     let other_id = other.id().unwrap();
     waits.for_each(|of, _, boxed| {
@@ -401,15 +400,75 @@ fn a_wait_whose_operation_is_replaced_ends() {
             mem::swap(boxed.unwrap(), first.as_mut().unwrap());
         }
     });
+    assert!(task.poll(&mut wait).is_pending() && task.poll(&mut other).is_pending());
+    // 2. The other one is dropped without an end, and the first ends in its place.
+    drop(first);
+    assert_eq!((task.times(), task.poll(&mut other)), (1, gone));
+    assert_eq!(waits.cancel(other_id, "over"), EndResult::Ended);
     assert_eq!(task.times(), 2);
-    assert_eq!(
-        (task.poll(&mut wait), task.poll(&mut other)),
-        (gone.clone(), gone)
-    );
-    drop((first, wait, other));
-    // 2. What is in their places ends as it would anywhere.
-    assert_eq!(waits.cancel_all("over"), 2);
+    let over = CancelReason::Requested("over".into());
+    let over = Poll::Ready(Err(WaitError::Cancelled(over)));
+    assert_eq!(task.poll(&mut wait), over);
+    // 3. The closures end as they would anywhere.
+    assert_eq!(waits.cancel_all("over"), 1);
     assert_eq!(endings.try_recv(), Ok(requested("over")));
+    assert_empty(&waits);
+}
+
+/// Its future is dropped before, after or between the ends. Neither it nor its value stays for ever.
+#[test]
+fn a_replaced_wait_that_is_parked_again_leaves_its_entry() {
+    for drop_at in [0, 1, 2] {
+        let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+        let holds = Arc::new(AtomicBool::new(false));
+        let value = Arc::new(());
+        let there = Arc::downgrade(&value);
+        let seen = holds.clone();
+        let condition = move || seen.load(SeqCst).then(|| value.clone());
+        let mut future = Some(waits.wait(&["row"], NEVER, condition));
+        let id = future.as_ref().and_then(WaitFuture::id).unwrap();
+        let wait = waits.with(id, |boxed| mem::replace(boxed, when(|| false, drop)));
+        let wait = wait.parked().unwrap();
+        if drop_at == 0 {
+            drop(future.take());
+        }
+        waits.park(wait, &["other"], NEVER);
+        assert_eq!(waits.len(), 2);
+        if drop_at == 1 {
+            drop(future.take());
+        }
+        assert_eq!(waits.len(), 2, "neither is the future's any more");
+        holds.store(true, SeqCst);
+        assert_eq!(waits.check_and_complete(&"other"), 1);
+        assert_eq!(waits.cancel_all("over"), 1);
+        drop(future);
+        assert_empty(&waits);
+        assert_eq!(there.strong_count(), 0);
+    }
+}
+
+/// A wait is put into the place of one under check, whose future is dropped meanwhile.
+#[test]
+fn a_future_dropped_under_the_check_of_another_leaves_that() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let slot = Arc::new(Mutex::new(None::<WaitFuture<()>>));
+    let drops = slot.clone();
+    let checks = Arc::new(AtomicUsize::new(0));
+    let counted = checks.clone();
+    let check = move || {
+        counted.fetch_add(1, SeqCst);
+        drop(drops.lock().unwrap().take());
+        false
+    };
+    let future = waits.next_event(&["row"], NEVER);
+    let id = future.id().unwrap();
+    let wait = waits.with(id, |boxed| mem::replace(boxed, when(check, drop)));
+    let wait = wait.parked().unwrap();
+    *slot.lock().unwrap() = Some(future);
+    assert_eq!(waits.check_and_complete(&"row"), 0);
+    assert_eq!((waits.len(), checks.load(SeqCst)), (1, 2)); // checked once more
+    drop(wait);
+    assert_eq!(waits.cancel(id, "over"), EndResult::Ended);
     assert_empty(&waits);
 }
 
@@ -432,9 +491,8 @@ fn replaced_wait_wakes_the_task_that_polled_last() {
     let id = wait.id().unwrap();
     *slot.lock().unwrap() = Some(wait);
     assert_eq!(waits.check_and_complete(&"row"), 0);
-    let replaced = waits.with(id, |boxed| mem::replace(boxed, when(|| false, drop)));
+    drop(waits.with(id, |boxed| mem::replace(boxed, when(|| false, drop))));
     assert_eq!((first.times(), last.times()), (0, 1));
-    drop(replaced);
     assert_eq!(waits.cancel_all("over"), 1);
     assert_empty(&waits);
 }

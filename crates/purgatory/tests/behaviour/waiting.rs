@@ -1,12 +1,18 @@
 //! Waits: futures, blocking waits and the next event, on a manual timer.
 
 use std::{
-    sync::{Arc, Mutex, mpsc},
-    task::Poll,
+    mem,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
 };
 
 use crate::support::{MINUTE, MS, SECOND, Woken, assert_empty, by_hand, over, poll};
-use purgatory::{EndResult, Purgatory, WaitError, WaitFuture, when};
+use purgatory::{EndResult, OperationId, Purgatory, WaitError, WaitFuture, when};
 
 type Waits = Purgatory<&'static str>;
 
@@ -62,21 +68,23 @@ fn true_ends_a_wait_and_false_waits_on() {
     assert_eq!(over(&mut never), Err(WaitError::Expired));
 }
 
-/// A wait cannot end without a value, but it may have one by then.
+/// A call that completes a wait evaluates it once more, and else ends it with an error.
 #[test]
 fn complete_checks_a_wait_for_its_value() {
     let (_timer, waits): (_, Waits) = by_hand();
     let shelf = Shelf::default();
     let mut wait = waits.wait(&["a", "b"], SECOND, shelf.take());
     let id = wait.id().unwrap();
-    assert_eq!(waits.complete(id), EndResult::NoValue);
-    assert_eq!((poll(&mut wait), waits.len()), (Poll::Pending, 1));
     shelf.put(3);
     assert_eq!(waits.complete(id), EndResult::Ended);
     assert_eq!(
         (over(&mut wait), waits.complete(id)),
         (Ok(3), EndResult::Gone)
     );
+    let mut none = waits.wait(&["a"], SECOND, shelf.take());
+    assert_eq!(waits.complete(none.id().unwrap()), EndResult::Ended);
+    let said = over(&mut none).unwrap_err().to_string();
+    assert_eq!(said, "cancelled: completed without a value");
     let mut next = waits.next_event(&["a"], SECOND); // which has no condition
     assert_eq!(waits.complete(next.id().unwrap()), EndResult::Ended);
     assert_eq!(over(&mut next), Ok(()));
@@ -198,4 +206,42 @@ fn try_take_takes_a_value_now_or_never() {
     timer.advance(SECOND);
     assert_eq!(task.times(), 1);
     assert_eq!(goes_on.try_take().ok(), Some(Err(WaitError::Expired)));
+}
+
+/// Looks, as it is woken, whether what it watches is gone.
+struct SeesGone(Weak<()>, AtomicBool);
+
+impl Wake for SeesGone {
+    fn wake(self: Arc<Self>) {
+        self.1.store(self.0.strong_count() == 0, SeqCst);
+    }
+}
+
+/// A task may rely on that: what the condition holds is free, whatever the end.
+#[test]
+fn a_condition_is_dropped_before_its_task_is_woken() {
+    type End = fn(&Waits, OperationId);
+    let ends: [End; 4] = [
+        |waits, _| assert_eq!(waits.check_and_complete(&"a"), 1),
+        |waits, id| assert_eq!(waits.complete(id), EndResult::Ended),
+        |waits, id| assert_eq!(waits.cancel(id, "over"), EndResult::Ended),
+        |waits, id| drop(waits.take(id)),
+    ];
+    for keys in [&["a"][..], &["a", "b"]] {
+        for end in ends {
+            let (_timer, waits): (_, Waits) = by_hand();
+            let held = Arc::new(());
+            let woken = Arc::new(SeesGone(Arc::downgrade(&held), AtomicBool::new(false)));
+            let mut is_parked = false;
+            let mut wait = waits.wait(keys, SECOND, move || {
+                let _ = &held;
+                mem::replace(&mut is_parked, true)
+            });
+            let waker = Waker::from(woken.clone());
+            let polled = Pin::new(&mut wait).poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            end(&waits, wait.id().unwrap());
+            assert!(woken.1.load(SeqCst));
+        }
+    }
 }

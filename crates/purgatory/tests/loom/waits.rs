@@ -8,7 +8,8 @@ use loom::{
     thread,
 };
 use purgatory::{
-    BoxedOperation, DelayedOperation, Outcome, Purgatory, WaitError, WaitFuture, sync::Failpoint,
+    BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory, WaitError, WaitFuture,
+    sync::Failpoint,
 };
 
 use timer_core::ManualTimer;
@@ -25,14 +26,10 @@ fn wait_for(purgatory: &Purgatory<u8>, flag: &Arc<AtomicBool>) -> WaitFuture<u8>
     purgatory.wait(&[1], MS, move || seen.load(Relaxed).then_some(7))
 }
 
-/// An event has the condition checked as a task polls: the poll finds the operation parked, out
-/// under check, or answered.
+/// An event has the condition checked as a task polls: the answer comes before or after that.
 #[test]
 fn poll_under_check() {
-    let faults = [
-        Failpoint::PollLeavesNoWaker,
-        Failpoint::PollUnderCheckIsLost,
-    ];
+    let faults = [Failpoint::PollLeavesNoWaker, Failpoint::AnswerMissesPoll];
     check(&faults, || poll_against_event(false));
 }
 
@@ -118,12 +115,14 @@ fn answer_of_taken_wait_against_poll() {
 }
 
 /// A future is dropped while an event has its condition checked, which then yields a value or does
-/// not. No fault fits the first case: the event ends an abandoned operation.
+/// not. A check that is under way is asked to be run again, and finds the future gone. In the first
+/// case it has given its value, and is over.
 #[test]
 fn future_drop_against_event() {
+    let leaves = Failpoint::DroppedFutureLeavesOperation;
     for (faults, yields) in [
         (&[][..], true),
-        (&[Failpoint::DroppedFutureLeavesOperation], false),
+        (&[leaves, Failpoint::EventLeavesNoRequest], false),
     ] {
         check(faults, move || {
             let (_timer, purgatory) = by_hand::<BoxedOperation>();
@@ -150,17 +149,40 @@ fn future_drop_against_event() {
     }
 }
 
+/// An event for one has the condition of a wait checked whose future is dropped: it goes on to the
+/// next, unless the first has its value.
+#[test]
+fn future_drop_against_an_event_for_one() {
+    check(&[Failpoint::DroppedFutureLeavesOperation], || {
+        let (_timer, purgatory) = by_hand::<BoxedOperation>();
+        let first = purgatory.wait(&[1], MS, || false);
+        let mut second = purgatory.next_event(&[1], MS);
+        let other = purgatory.clone();
+        let event = thread::spawn(move || other.check_and_complete_one(&1));
+        drop(first);
+        assert!(event.join().unwrap());
+        assert_eq!(ending(&mut second), Some(Ok(())));
+        assert_nothing_left(&purgatory);
+    });
+}
+
 /// A call completes a wait, by its id or its key, while an event has its condition checked. However
-/// they meet, the wait gets its value and is never cancelled without one.
+/// they meet, the wait ends: with its value if that is there, and else with an error.
 #[test]
 fn complete_of_a_wait_against_its_event() {
-    for by_key in [false, true] {
-        check(&[Failpoint::EventLeavesNoRequest], move || {
+    for (by_key, has_value) in [(false, false), (false, true), (true, false), (true, true)] {
+        let faults: &[Failpoint] = if has_value {
+            &[]
+        } else {
+            &[Failpoint::ExpiryLeavesNoRequest]
+        };
+        check(faults, move || {
             let (_timer, purgatory) = by_hand::<BoxedOperation>();
             let flag = Arc::new(AtomicBool::new(false));
             let seen = flag.clone();
             let mut wait = purgatory.wait(&[1], MS, move || seen.load(Relaxed));
             let id = wait.id().expect("the flag is not set");
+            flag.store(has_value, Relaxed);
             let other = purgatory.clone();
             let completes = thread::spawn(move || {
                 if by_key {
@@ -169,13 +191,27 @@ fn complete_of_a_wait_against_its_event() {
                     other.complete(id);
                 }
             });
-            flag.store(true, Relaxed);
             purgatory.check_and_complete(&1);
             completes.join().unwrap();
-            assert_eq!(ending(&mut wait), Some(Ok(())));
+            let ended = ending(&mut wait).expect("it has ended");
+            assert_eq!(ended.is_ok(), has_value);
             assert_nothing_left(&purgatory);
         });
     }
+}
+
+/// The last handle is dropped as a task polls: the future outlives the purgatory.
+#[test]
+fn last_handle_drop_against_poll() {
+    check(&[Failpoint::PollLeavesNoWaker], || {
+        let (_timer, purgatory) = by_hand::<BoxedOperation>();
+        let mut wait = purgatory.wait(&[1], MS, || None::<u8>);
+        let last = thread::spawn(move || drop(purgatory));
+        let polled = poll(&mut wait);
+        last.join().unwrap();
+        let dropped = Err(WaitError::Cancelled(CancelReason::Dropped));
+        assert_eq!(answer(&mut wait, polled), dropped);
+    });
 }
 
 /// A wait that its future has taken has no place any more, so that another one can be parked.
