@@ -109,13 +109,19 @@ impl JobExecutor {
 /// A call into a purgatory, outermost on its thread or nested.
 pub(crate) struct Call<'a> {
     is_outermost: bool,
-    executor: &'a Arc<JobExecutor>,
+    /// `None` for a call whose purgatory is gone: it runs all of its work itself.
+    executor: Option<&'a Arc<JobExecutor>>,
 }
 
 impl<'a> Call<'a> {
     /// Enters a call. Work beyond its budget moves to `executor`.
     #[inline]
     pub(crate) fn enter(executor: &'a Arc<JobExecutor>) -> Call<'a> {
+        Call::enter_for(Some(executor))
+    }
+
+    #[inline]
+    fn enter_for(executor: Option<&'a Arc<JobExecutor>>) -> Call<'a> {
         let is_outermost = CALL_STATE.try_with(|state| !state.active.replace(true));
         Call {
             is_outermost: is_outermost.unwrap_or(true),
@@ -131,10 +137,10 @@ impl<'a> Call<'a> {
     /// Runs queued work, and the work that it queues, until the queue is empty or has moved.
     #[cold]
     fn work_off_queue(&self) {
-        let budget = if self.executor.runs_in_place() {
-            usize::MAX
-        } else {
-            QUEUE_BUDGET
+        let elsewhere = self.executor.filter(|executor| !executor.runs_in_place());
+        let budget = match elsewhere {
+            Some(_) => QUEUE_BUDGET,
+            None => usize::MAX,
         };
         loop {
             // 1. Run what is queued here, up to the budget.
@@ -151,13 +157,17 @@ impl<'a> Call<'a> {
             if rest.is_empty() {
                 return;
             }
+            let Some(executor) = self.executor.cloned() else {
+                resume(rest); // without a budget: it came meanwhile
+                continue;
+            };
 
             // 3. Hand the rest over. An executor that runs it here and now (one that is shut down,
             // say) finds this call still under way and puts the work back into this queue, instead
             // of nesting deeper.
-            let executor = self.executor.clone();
-            self.executor.execute(Job::new(move || {
-                let _call = Call::enter(&executor);
+            let inside = executor.clone();
+            executor.execute(Job::new(move || {
+                let _call = Call::enter(&inside);
                 resume(rest);
             }));
         }
@@ -170,6 +180,17 @@ impl Drop for Call<'_> {
         if self.is_outermost && CALL_STATE.try_with(CallState::has_work).unwrap_or(false) {
             self.work_off_queue();
         }
+    }
+}
+
+/// Runs work as a call of its own, or leaves it to the outermost call on this thread: one that it
+/// leads to needs no stack. A panic in work that is left is contained.
+pub(crate) fn in_turn(executor: Option<&Arc<JobExecutor>>, work: impl FnOnce() + Send + 'static) {
+    let call = Call::enter_for(executor);
+    if call.is_nested() {
+        enqueue(work);
+    } else {
+        work();
     }
 }
 

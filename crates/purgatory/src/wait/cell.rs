@@ -25,6 +25,7 @@ use crate::{
     operation::{CancelReason, OperationId, Outcome, Timeout, ToPark},
     origin::AnswerOrigin,
     sync::{AtomicBool, Mutex, Ordering, Share, Spaced, plain},
+    table::call::in_turn,
     wait::condition::IntoAnswer,
     watches::WatchKey,
 };
@@ -172,8 +173,12 @@ where
     }
 
     fn lose(self: Arc<Self>) {
-        // The thread may be panicking; a second panic, of the waker, would abort.
-        let _ = contain(|| self.end(Outcome::Cancelled(CancelReason::Panicked)));
+        let origin = self.origin.upgrade();
+        let executor = origin.as_ref().map(|core| &core.job_executor);
+        in_turn(executor, move || {
+            // The thread may be panicking; a second panic, of the waker, would abort.
+            let _ = contain(|| self.end(Outcome::Cancelled(CancelReason::Panicked)));
+        });
     }
 
     fn is_deserted(&self) -> bool {
@@ -279,14 +284,20 @@ where
     }
 
     fn abandon(&self, handle: TimerHandle) {
-        // From here on no answer is put in. What is there is dropped with nothing locked.
+        // 1. From here on no answer is put in. What is there is dropped with nothing locked, and
+        //    may itself drop futures.
         let before = mem::replace(&mut *self.slot.lock(), Slot::Left(handle));
         let waits = matches!(before, Slot::Waiting(_));
-        self.call(|| drop(before));
-        if waits {
-            if let Some(core) = self.origin.upgrade() {
-                self.cancel(&core, handle);
-            }
+        let origin = self.origin.upgrade();
+        let reports = origin.clone();
+        let executor = origin.as_ref().map(|core| &core.job_executor);
+        in_turn(executor, move || match reports {
+            Some(core) => core.call(|| drop(before)),
+            None => _ = contain(|| drop(before)),
+        });
+        // 2. The operation leaves.
+        if let Some(core) = origin.filter(|_| waits) {
+            self.cancel(&core, handle);
         }
     }
 

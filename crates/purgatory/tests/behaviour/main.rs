@@ -9,6 +9,7 @@ mod arguments;
 mod blocking;
 mod costs;
 mod counts;
+mod depth;
 mod drops_that_panic;
 mod endings;
 mod errors;
