@@ -15,9 +15,9 @@ impl Flags {
     // Marks.
 
     /// A recheck is queued on the executor.
-    pub(super) const RECHECK_QUEUED: u8 = 1 << 5;
+    pub(super) const RECHECK_QUEUED: u8 = 1 << 2;
     /// A snapshot has seen the check that is under way.
-    pub(super) const SEEN: u8 = 1 << 6;
+    pub(super) const SEEN: u8 = 1 << 3;
 
     #[inline(always)]
     pub(super) fn has(self, flag: u8) -> bool {

@@ -3,11 +3,11 @@
 //! A *watch* has a *link*, by which it leaves its list without hashing or comparing a key. The link
 //! of an operation's first key lies in its entry. For each other key the operation has a *secondary
 //! watch*: a slot in the shard of that key, with a link and the operation's handle. A link is on
-//! the list of its key's record, in the order of parking, or nowhere.
+//! the list of its key's record, in the order of parking.
 //!
 //! Invariants:
 //!
-//! - **Linked**: each link that is not nowhere is on the list of one record, once.
+//! - **Linked**: the link of each watch is on the list of its key, once, until the operation ends.
 //! - **Place**: a walk's `next` and `last` name links of its list; a watch that leaves moves them
 //!   along before its link is gone.
 
