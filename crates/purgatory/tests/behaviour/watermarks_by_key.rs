@@ -1,9 +1,10 @@
-//! Watermarks by key, and quorums of them, in the orders that a network produces.
+//! Watermarks by key, in the orders that a network produces.
 
 use std::sync::{Arc, Mutex};
 
 use crate::support::{
-    MINUTE, SECOND, assert_nothing_waits, over, poll, race, requested, watermarks, watermarks_with,
+    MINUTE, MS, SECOND, assert_nothing_waits, over, poll, race, requested, watermarks,
+    watermarks_with,
 };
 use purgatory::{
     CancelReason,
@@ -433,6 +434,9 @@ fn wait_for_each_ends_with_the_last_or_the_first_failure() {
     }
     assert!(!later.reschedule(SECOND));
     assert!(later.wait_blocking().is_ok());
+    let own = Watermarks::new("own").unwrap();
+    let expires = own.wait_for_each(&levels, MS).wait_blocking();
+    assert_eq!(expires, Err(WaitError::Expired));
     for (key, _) in levels {
         watermarks.remove(&key);
     }
