@@ -98,7 +98,6 @@ type Chunks = Pages<Chunk, 8>;
 
 impl PageSlot for Chunk {
     const MAX: u32 = MAX_TASKS; // one a task would do
-    const FIRST: usize = 1;
 
     fn vacant() -> Self {
         Chunk {
@@ -362,9 +361,9 @@ impl Buckets {
     fn push_to(&mut self, number: usize, entry: Entry) -> u32 {
         // Its list. The row may be a new one (On demand).
         let row = self.rows.get(number / ROW).copied().unwrap_or(NO_ROW);
-        let mut at = row as usize * ROW + number % ROW;
+        let at = row as usize * ROW + number % ROW;
         if at >= self.lists.len() {
-            at = self.make_row(number);
+            return self.push_to_new(number, entry);
         }
         let list = &mut self.lists[at];
         // Occupied. Only written when it changes, so that most insertions leave the word's cache
@@ -379,9 +378,9 @@ impl Buckets {
         list.push(&mut self.chunks, at as u32, entry)
     }
 
-    /// Makes the row of a bucket, with its level if need be; returns the number of its list.
+    /// Puts an entry into a bucket whose row is made first, with its level if need be.
     #[cold]
-    fn make_row(&mut self, number: usize) -> usize {
+    fn push_to_new(&mut self, number: usize, entry: Entry) -> u32 {
         let level = number / self.stride as usize;
         if level >= self.level_count() {
             self.make_levels(level + 1);
@@ -394,7 +393,7 @@ impl Buckets {
         }
         self.lists.resize_with(lists + ROW, || TimerTaskList::EMPTY);
         self.rows[number / ROW] = (lists / ROW) as u16;
-        lists + number % ROW
+        self.push_to(number, entry)
     }
 
     /// Adds empty levels, up to this number of them.
@@ -510,8 +509,8 @@ impl Buckets {
             let occupied = &mut self.occupied[level * words..][..words];
             let slot = first_from(occupied, self.geometry.slot_now(level, now))?;
             // A bit is only set for a list that is made.
-            let number = level * words * 64 + slot;
-            if !self.lists[self.rows[number / ROW] as usize * ROW + number % ROW].is_empty() {
+            let number = self.rows[(level * words * 64 + slot) / ROW] as usize * ROW + slot % ROW;
+            if !self.lists[number].is_empty() {
                 return Some(self.geometry.bucket_at(level, slot, now));
             }
             // It has emptied since its bit was set: now the bit goes (Occupied).
@@ -533,15 +532,23 @@ impl Buckets {
         self.earliest(now).map(|(_, due)| due).min()
     }
 
-    /// Returns the bucket due at `tick` that expires first (Cascade first). O(levels).
+    /// Returns the bucket due at `tick` that expires first (Cascade first); without one, as
+    /// [`next_due`](Self::next_due). O(levels).
     ///
     /// So due tasks come before those handed down ahead of their time.
     #[inline]
-    pub(super) fn first_due(&mut self, tick: u64, now: u64) -> Option<DueBucket> {
-        let due = self.earliest(now).filter(|&(_, due)| due <= tick);
-        // `min_by_key` returns the first of equal ones, which is the coarsest level's.
-        due.map(|(bucket, _)| bucket)
-            .min_by_key(|bucket| bucket.expiration)
+    pub(super) fn first_due(&mut self, tick: u64, now: u64) -> Result<DueBucket, Option<u64>> {
+        let mut first: Option<DueBucket> = None;
+        let mut next_due = None;
+        for (bucket, due) in self.earliest(now) {
+            if due > tick {
+                next_due = Some(next_due.map_or(due, |next| due.min(next)));
+            } else if first.is_none_or(|first| bucket.expiration < first.expiration) {
+                // Of those that expire together the coarsest level's is the first.
+                first = Some(bucket);
+            }
+        }
+        first.ok_or(next_due)
     }
 
     /// Checks One round, Occupied, Owned and every Place; returns how many nodes are in buckets.

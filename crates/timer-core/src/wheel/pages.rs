@@ -17,8 +17,6 @@ use std::{iter, mem};
 pub trait PageSlot {
     /// The most slots of all pages.
     const MAX: u32;
-    /// The slots with which the first page begins.
-    const FIRST: usize = 4;
 
     /// A free slot.
     fn vacant() -> Self;
@@ -267,13 +265,15 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         }
     }
 
-    /// Grows the first page, which is not whole: by half, and by 4 slots at least. It is on
+    /// Grows the first page, which is not whole, by half, and by one slot at least. It is on
     /// `partial` then.
     fn grow_first(&mut self) {
         // 1. More slots, in one block; those that are there are moved.
         let before = self.pages.first.len();
-        let more = (before / 2).next_multiple_of(4);
-        let len = (before + more).clamp(before + 1, SIZE).max(N::FIRST.min(SIZE));
+        let mut len = before + (before / 2).max(1);
+        if len + len / 4 > SIZE {
+            len = SIZE;
+        }
         let mut slots = mem::take(&mut self.pages.first).into_vec();
         slots.reserve_exact(len - before);
         slots.resize_with(len, N::vacant);
@@ -533,7 +533,7 @@ mod tests {
         for count in 1..=64 {
             assert_eq!(pages.claim(), Some(count - 1), "the lowest free slot");
             let made = pages.pages.first.len();
-            assert!(made <= (count as usize * 3 / 2 + 4).min(64), "{made} for {count}");
+            assert!(made <= (count as usize * 3 / 2).clamp(count as usize, 64), "{made} for {count}");
         }
         assert_eq!((pages.pages_with_memory(), pages.claim()), (1, Some(64)));
         assert_eq!(pages.pages_with_memory(), 2);

@@ -7,6 +7,7 @@ mod expire;
 mod queues;
 pub(crate) mod row;
 mod settle;
+mod small;
 mod timers;
 mod waits;
 
@@ -14,7 +15,7 @@ use row::{Row, row};
 use waits::{acks_all, operations, park, permits, poll_loop, quorum, replies};
 
 /// All rows, in the order of the table.
-pub(crate) const ROWS: [Row; 37] = [
+pub(crate) const ROWS: [Row; 40] = [
     row(
         "idle",
         "How often does a process wake up while 1000 timers are far away?",
@@ -186,6 +187,21 @@ pub(crate) const ROWS: [Row; 37] = [
         "bytes-per-parked-3keys",
         "And under three keys?",
         operations::bytes,
+    ),
+    row(
+        "bytes-idle",
+        "How much memory does one take in which nothing waits?",
+        small::run_bytes,
+    ),
+    row(
+        "bytes-100",
+        "And with 100 waits of 250 bytes?",
+        small::run_bytes,
+    ),
+    row(
+        "make-drop",
+        "What does it cost to make one and drop it?",
+        small::run_make_drop,
     ),
     row(
         "settle",
