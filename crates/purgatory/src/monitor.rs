@@ -124,7 +124,7 @@ impl<K: WatchKey, S> Shared<K, S> {
     fn signal_all(&self) {
         self.signalled_all.fetch_add(1, Ordering::AcqRel);
         let shards = &self.purgatory.core.shards;
-        for number in 0..shards.count() {
+        for number in 0..shards.made() {
             let mut keys = Vec::new();
             for (key, _) in shards.lock(number).waiters_by_key() {
                 keys.push(key.clone());

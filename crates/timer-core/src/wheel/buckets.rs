@@ -389,7 +389,8 @@ impl Buckets {
         // each row.
         let lists = self.lists.len();
         if self.lists.capacity() == lists {
-            self.lists.reserve_exact((lists / 4).next_multiple_of(ROW).max(ROW));
+            self.lists
+                .reserve_exact((lists / 4).next_multiple_of(ROW).max(ROW));
         }
         self.lists.resize_with(lists + ROW, || TimerTaskList::EMPTY);
         self.rows[number / ROW] = (lists / ROW) as u16;

@@ -42,6 +42,9 @@ struct PageRecord {
     /// The next page on the list this one is on.
     next: u32,
     listed: bool,
+    /// In the first page's record: another page has memory and nothing live. It lies here, where
+    /// there is room for it.
+    spare: bool,
 }
 
 impl PageRecord {
@@ -49,6 +52,7 @@ impl PageRecord {
         free: 0,
         next: END,
         listed: true,
+        spare: false,
     };
 }
 
@@ -83,17 +87,14 @@ struct PageTable<N, const SIZE: usize> {
     first: Box<[N]>,
     first_record: PageRecord,
     groups: Vec<PageGroup<N, SIZE>>,
-    /// The number of pages, of which some have no memory.
-    len: u32,
 }
 
 impl<N, const SIZE: usize> PageTable<N, SIZE> {
-    /// Adds a page without memory.
-    fn add(&mut self) {
-        if self.len as usize >= self.groups.len() * GROUP {
+    /// Adds a page without memory; its number is that of the pages before.
+    fn add(&mut self, number: u32) {
+        if number as usize >= self.groups.len() * GROUP {
             self.groups.push(PageGroup::without_memory());
         }
-        self.len += 1;
     }
 
     /// Returns the number of slots for which a page has memory.
@@ -141,7 +142,10 @@ impl<N, const SIZE: usize> PageTable<N, SIZE> {
         let group = self.groups.get_mut(group_of(number))?;
         let place = place_of(number);
         let slots = group.slots[place].as_deref_mut()?;
-        Some((&mut slots[offset_of::<SIZE>(index)], &mut group.records[place]))
+        Some((
+            &mut slots[offset_of::<SIZE>(index)],
+            &mut group.records[place],
+        ))
     }
 
     #[inline]
@@ -173,11 +177,11 @@ fn place_of(page: u32) -> usize {
 #[derive(Debug)]
 pub struct Pages<N, const SIZE: usize> {
     pages: PageTable<N, SIZE>,
+    /// The number of pages, of which some have no memory.
+    page_count: u32,
     partial: u32,
     vacant: u32,
     len: u32,
-    /// A page, not the first, has memory and nothing live.
-    spare: bool,
 }
 
 impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
@@ -222,9 +226,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         }
         let page = self.pages.record_mut(number)?;
         // An empty page beyond the first is the spare one, which comes into use.
-        if page.free == Self::ALL && number > 0 {
-            self.spare = false;
-        }
+        let was_spare = page.free == Self::ALL && number > 0;
         // Its lowest free slot.
         let offset = page.free.trailing_zeros();
         page.free &= page.free - 1;
@@ -232,6 +234,9 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         if page.free == 0 {
             page.listed = false;
             self.partial = page.next;
+        }
+        if was_spare {
+            self.pages.first_record.spare = false;
         }
         self.len += 1;
         let index = number << Self::BITS | offset;
@@ -322,7 +327,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     fn make_page(&mut self) -> Option<u32> {
         // A page without memory is used again before another one is added.
         let number = if self.vacant == END {
-            self.pages.len
+            self.page_count
         } else {
             self.vacant
         };
@@ -330,7 +335,8 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
             return None;
         }
         if self.vacant == END {
-            self.pages.add();
+            self.pages.add(number);
+            self.page_count += 1;
         }
         // All of its slots are made at once, in one block.
         let made: Box<[N]> = iter::repeat_with(N::vacant).take(SIZE).collect();
@@ -406,7 +412,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
             self.partial = number;
         }
         // As long as it is the only one, the first page keeps its memory.
-        if page.free == Self::ALL && self.pages.len > 1 {
+        if page.free == Self::ALL && self.page_count > 1 {
             self.emptied(number);
         }
     }
@@ -414,15 +420,15 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     /// Frees the memory of a page in which nothing is live, except the first page's and, while
     /// something is live, one other's.
     fn emptied(&mut self, number: u32) {
-        if self.len == 0 && self.pages.len as usize > KEPT_PAGES {
+        if self.len == 0 && self.page_count as usize > KEPT_PAGES {
             // After a peak even the records go.
             *self = Pages::default();
         } else if self.len == 0 {
-            for number in 1..self.pages.len {
+            for number in 1..self.page_count {
                 self.give_back(number);
             }
-            self.spare = false;
-        } else if number > 0 && mem::replace(&mut self.spare, true) {
+            self.pages.first_record.spare = false;
+        } else if number > 0 && mem::replace(&mut self.pages.first_record.spare, true) {
             self.give_back(number);
         }
     }
@@ -438,7 +444,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     /// Returns the first index in use at or after `index`.
     pub fn first_from(&self, index: u32) -> Option<u32> {
         let first = index >> Self::BITS;
-        for number in first..self.pages.len {
+        for number in first..self.page_count {
             let page = self.pages.record(number)?;
             // Without memory a page has no free bits either, and nothing live.
             let mut live = !page.free & Self::below(self.pages.made(number));
@@ -456,7 +462,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     /// Returns the number of pages that have memory, for tests.
     pub fn pages_with_memory(&self) -> usize {
         let has_memory = |&number: &u32| self.pages.made(number) > 0;
-        (0..self.pages.len).filter(has_memory).count()
+        (0..self.page_count).filter(has_memory).count()
     }
 }
 
@@ -467,14 +473,13 @@ impl<N, const SIZE: usize> Default for Pages<N, SIZE> {
             first: Box::default(),
             first_record: PageRecord::WITHOUT_MEMORY,
             groups: Vec::new(),
-            len: 1,
         };
         Pages {
             pages,
+            page_count: 1,
             partial: END,
             vacant: END,
             len: 0,
-            spare: false,
         }
     }
 }
@@ -510,7 +515,7 @@ mod tests {
             pages.release(indices[step * 1009 % 4000]);
         }
         assert_eq!(
-            (pages.len(), pages.pages_with_memory(), pages.pages.len),
+            (pages.len(), pages.pages_with_memory(), pages.page_count),
             (1, 2, 250)
         );
         pages.release(indices[0]);
@@ -533,7 +538,10 @@ mod tests {
         for count in 1..=64 {
             assert_eq!(pages.claim(), Some(count - 1), "the lowest free slot");
             let made = pages.pages.first.len();
-            assert!(made <= (count as usize * 3 / 2).clamp(count as usize, 64), "{made} for {count}");
+            assert!(
+                made <= (count as usize * 3 / 2).clamp(count as usize, 64),
+                "{made} for {count}"
+            );
         }
         assert_eq!((pages.pages_with_memory(), pages.claim()), (1, Some(64)));
         assert_eq!(pages.pages_with_memory(), 2);
