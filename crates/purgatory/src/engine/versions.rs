@@ -84,8 +84,8 @@ impl Versions {
     #[inline]
     pub(super) fn count_event(&self, hash: u64) {
         if !failpoint!(EventLeavesVersion) {
-            let version = self.of(hash).load(Ordering::Relaxed);
-            self.of(hash).store(version + 1, Ordering::Release);
+            let version = self.of(hash);
+            version.store(version.load(Ordering::Relaxed) + 1, Ordering::Release);
         }
     }
 

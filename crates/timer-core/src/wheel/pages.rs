@@ -224,23 +224,21 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         if self.pages.record(number).is_none_or(|page| page.free == 0) {
             number = self.page_with_room()?;
         }
-        let page = self.pages.record_mut(number)?;
-        // An empty page beyond the first is the spare one, which comes into use.
-        let was_spare = page.free == Self::ALL && number > 0;
-        // Its lowest free slot.
-        let offset = page.free.trailing_zeros();
-        page.free &= page.free - 1;
-        // A full page leaves the list (Listed); it is its head.
-        if page.free == 0 {
-            page.listed = false;
-            self.partial = page.next;
+        self.len += 1;
+        // Most are in the first page.
+        if number == 0 {
+            let index = take_lowest(&mut self.pages.first_record, &mut self.partial);
+            return Some((index, &mut self.pages.first[index as usize]));
         }
-        if was_spare {
+        let group = &mut self.pages.groups[group_of(number)];
+        let page = &mut group.records[place_of(number)];
+        // An empty page beyond the first is the spare one, which comes into use.
+        if page.free == Self::ALL {
             self.pages.first_record.spare = false;
         }
-        self.len += 1;
-        let index = number << Self::BITS | offset;
-        Some((index, self.pages.slot_mut(index)?))
+        let index = number << Self::BITS | take_lowest(page, &mut self.partial);
+        let slots = group.slots[place_of(number)].as_deref_mut()?;
+        Some((index, &mut slots[offset_of::<SIZE>(index)]))
     }
 
     /// Takes a slot of the first page into use: `None` if it is in use already. O(1), but for the
@@ -482,6 +480,19 @@ impl<N, const SIZE: usize> Default for Pages<N, SIZE> {
             len: 0,
         }
     }
+}
+
+/// Takes the lowest free slot of the page at the head of `partial` into use; returns its place.
+#[inline]
+fn take_lowest(page: &mut PageRecord, partial: &mut u32) -> u32 {
+    let place = page.free.trailing_zeros();
+    page.free &= page.free - 1;
+    // A full page leaves the list (Listed).
+    if page.free == 0 {
+        page.listed = false;
+        *partial = page.next;
+    }
+    place
 }
 
 /// The place of a slot in its page.
