@@ -115,12 +115,12 @@ impl<F: Form> Builder<F> {
         self
     }
 
-    /// Sets the number of shards, a power of two up to 256. By default 64 for each
-    /// processor, at least 64 and at most 256.
+    /// Sets the number of shards, a power of two up to 256. By default 16 for each
+    /// processor, at least 16 and at most 256.
     ///
     /// A key's hash chooses its shard. Each shard has a lock, so more shards reduce contention
-    /// between threads. An empty shard takes about 580 bytes with keys of 8 bytes, and its versions
-    /// 64.
+    /// between threads. The shards are made together, as the first is used. An empty one takes about
+    /// 580 bytes with keys of 8 bytes, and its versions 64.
     ///
     /// ```
     /// use purgatory::Purgatory;
@@ -268,11 +268,11 @@ impl<K: WatchKey, O: DelayedOperation> Form for Purgatory<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Makes a purgatory with its own [timer](timer_core::SystemTimer).
     ///
-    /// This starts the timer's two threads, which sleep while nothing is due, and makes 64 shards
-    /// for each processor: on two processors 128 shards, which take 83 KB while idle. A program
-    /// with several purgatories shares one timer: see [`builder`](Self::builder). On a shared timer
-    /// and with one [shard](Builder::shards) a purgatory has no thread, and takes 1.3 KB while
-    /// idle.
+    /// This starts the timer's two threads, which sleep while nothing is due. A program with several
+    /// purgatories shares one timer: see [`builder`](Self::builder). On a shared timer a purgatory
+    /// has no thread, and takes 0.7 KB until it is first used. Then it makes 16
+    /// [shards](Builder::shards) for each processor: on two processors 32, which take 21 KB while
+    /// empty.
     ///
     /// # Errors
     /// [`BuildError::Thread`] if a thread cannot be spawned.

@@ -116,7 +116,8 @@
 //! - An idle timer is two sleeping threads.
 //! - On Linux [`SystemClock`] stands still while the machine is suspended, but not while the
 //!   process is stopped: see [`SystemTimerBuilder::grace`] and [`DelayQueue::grace`].
-//! - Memory comes in pages of 64 tasks; one task that stays holds its page.
+//! - Memory comes in pages of 64 tasks, the first of which begins small and grows; one task that
+//!   stays holds its page.
 //!
 //! # Beside others
 //!

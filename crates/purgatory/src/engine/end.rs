@@ -252,7 +252,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(super) fn close_and_claim(&self, reason: CancelReason) -> AllEnded<K, O> {
         must_be_unlocked();
         let mut is_first = false;
-        for number in 0..self.shards.count() {
+        for number in 0..self.shards.last_count() {
             is_first |= self.shards.lock(number).close(&self.under_check);
         }
         let claimed = self.claim_all(&Outcome::Cancelled(reason));

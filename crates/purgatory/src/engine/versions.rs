@@ -4,7 +4,10 @@
 //! - **Versions**: an event counts a version up before it walks, a park compares the version as it
 //!   watches, both under the shard's lock. So no event between check and watch is lost.
 
-use std::hash::{BuildHasher, Hash};
+use std::{
+    hash::{BuildHasher, Hash},
+    sync::OnceLock,
+};
 
 use timer_core::MAX_SHARDS;
 
@@ -19,25 +22,38 @@ use crate::{
 /// true and before it walks. A thread that parks reads the version, checks, and compares under the
 /// lock as it watches. Equal: no event came in between. Changed: check again.
 ///
-/// Versions are never created, moved or reset. Keys that share one cost each other a needless check
+/// Versions are made together, as the first is read, and never moved or reset. Keys that share one cost each other a needless check
 /// now and then. The versions of one shard are neighbours, so that events in different shards
 /// seldom write to one cache line.
 #[derive(Debug)]
 pub(crate) struct Versions {
-    versions: Box<[AtomicU64]>,
+    versions: OnceLock<Box<[AtomicU64]>>,
+    /// The number of the last.
+    last: usize,
     hasher: KeyHasher,
 }
 
 impl Versions {
-    /// Creates the versions of this many shards, a power of two.
+    /// Plans the versions of this many shards, a power of two.
     pub(crate) fn new(shards: usize) -> Self {
-        let version = || AtomicU64::new(0);
-        Versions {
-            versions: std::iter::repeat_with(version)
-                .take(shards * VERSIONS_PER_SHARD)
-                .collect(),
+        let versions = Versions {
+            versions: OnceLock::new(),
+            last: shards * VERSIONS_PER_SHARD - 1,
             hasher: KeyHasher::default(),
+        };
+        // A model does not see the cell.
+        if MODEL {
+            versions.make();
         }
+        versions
+    }
+
+    /// Makes all of them.
+    #[cold]
+    fn make(&self) -> &[AtomicU64] {
+        let version = || AtomicU64::new(0);
+        let all = || std::iter::repeat_with(version).take(self.last + 1);
+        self.versions.get_or_init(|| all().collect())
     }
 
     /// Runs the key's `Hash`, with nothing locked.
@@ -68,14 +84,18 @@ impl Versions {
     #[inline]
     pub(super) fn count_event(&self, hash: u64) {
         if !failpoint!(EventLeavesVersion) {
-            let version = self.of(hash).load(Ordering::Relaxed);
-            self.of(hash).store(version + 1, Ordering::Release);
+            let version = self.of(hash);
+            version.store(version.load(Ordering::Relaxed) + 1, Ordering::Release);
         }
     }
 
     #[inline]
     fn of(&self, hash: u64) -> &AtomicU64 {
-        &self.versions[self.number(hash)]
+        let versions = match self.versions.get() {
+            Some(versions) => versions,
+            None => self.make(),
+        };
+        &versions[self.number(hash)]
     }
 
     /// The shard of a key of this hash.
@@ -86,16 +106,14 @@ impl Versions {
 
     /// The number of events so far. O(versions), without a lock.
     pub(super) fn events(&self) -> u64 {
-        self.versions
-            .iter()
-            .map(|version| version.load(Ordering::Relaxed))
-            .sum()
+        let made = self.versions.get().into_iter().flatten();
+        made.map(|version| version.load(Ordering::Relaxed)).sum()
     }
 
     /// The version of a key of this hash. The upper bits of that are the shard's number.
     #[inline]
     fn number(&self, hash: u64) -> usize {
-        mixed(hash) as usize & (self.versions.len() - 1)
+        mixed(hash) as usize & self.last
     }
 }
 

@@ -83,7 +83,7 @@ impl<K: WatchKey, O: DelayedOperation> Drop for ClosesOnDrop<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Makes the first handle of a core.
     pub(crate) fn from_core(core: Arc<Core<K, O>>) -> Self {
-        let count = core.driver().config.shard_count.min(core.shards.count());
+        let count = core.driver().config.shard_count.min(core.shards.planned());
         let shares = Shares::new(&core, count);
         Purgatory {
             closes_on_drop: Arc::new(ClosesOnDrop { shares }),

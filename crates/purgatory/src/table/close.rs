@@ -24,7 +24,7 @@ impl<E: Engine> Table<E> {
     /// Returns the next entries on a tour of all shards, a bounded number under one lock hold, with
     /// their shard. `None` ends the tour.
     pub(crate) fn next_on(&self, tour: &mut Tour) -> Option<(LockedShard<'_, E>, Handles)> {
-        while tour.shard < self.shards.count() {
+        while tour.shard < self.shards.made() {
             let shard = self.lock(tour.shard);
             let mut handles = Handles::new();
             while handles.len() < BUDGET {
@@ -124,7 +124,7 @@ impl<E: Engine> Table<E> {
     /// Closes every shard, then ends all waits, which are still to be finished.
     fn close_and_end(&self, reason: &CancelReason) -> Batch<E> {
         let mut is_first = false;
-        for number in 0..self.shards.count() {
+        for number in 0..self.shards.last_count() {
             let mut shard = self.lock(number);
             is_first |= !shard.closed;
             shard.closed = !failpoint!(ShutdownClosesNoShard);

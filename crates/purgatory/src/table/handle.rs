@@ -39,7 +39,11 @@ impl<E: Engine> Handle<E> {
     /// Makes a form of these settings, and its first handle.
     pub(crate) fn new(settings: Settings, engine: E) -> Result<Self, BuildError> {
         let table = Table::new(settings, engine)?;
-        let count = table.driver().config.shard_count.min(table.shards.count());
+        let count = table
+            .driver()
+            .config
+            .shard_count
+            .min(table.shards.planned());
         let shares = Shares::new(&table, count);
         Ok(Handle {
             closes_on_drop: Arc::new(ClosesOnDrop { shares }),

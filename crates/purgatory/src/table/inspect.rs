@@ -14,7 +14,7 @@ impl<E: Engine> Table<E> {
     /// Returns the number of waits. O(shards).
     pub(crate) fn waiting(&self) -> usize {
         let mut waiting = 0;
-        for number in 0..self.shards.count() {
+        for number in 0..self.shards.made() {
             waiting += self.lock(number).waiting();
         }
         waiting
@@ -31,7 +31,7 @@ impl<E: Engine> Table<E> {
             Some(cold) => *cold.rare.lock(),
             None => Stats::default(),
         };
-        for number in 0..self.shards.count() {
+        for number in 0..self.shards.made() {
             self.lock(number).add_to(&mut stats);
         }
         stats.callbacks_waiting = self.callbacks_waiting.load(Relaxed);
@@ -54,7 +54,7 @@ impl<E: Engine> Table<E> {
     /// Returns the number of keys that have waiters. O(shards).
     pub(crate) fn key_count(&self) -> usize {
         let mut count = 0;
-        for number in 0..self.shards.count() {
+        for number in 0..self.shards.made() {
             count += E::key_count(&self.lock(number));
         }
         count
@@ -109,7 +109,7 @@ impl<E: Engine> Table<E> {
     /// Returns the keys with the most waiters. O(keys).
     fn busiest(&self, limit: usize) -> Vec<(E::Key, usize)> {
         let mut busiest = Highest::new(limit);
-        for number in 0..self.shards.count() {
+        for number in 0..self.shards.made() {
             let mut displaced = Vec::new(); // dropped with nothing locked
             let shard = self.lock(number);
             E::each_key(&shard.records, &mut |key, waiters| {

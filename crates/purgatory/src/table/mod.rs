@@ -219,11 +219,12 @@ impl<E: Engine> Table<E> {
         if driver.config.manual {
             sequence = Some(Arc::new(AtomicU64::new(0)));
         }
+        let limit = max_parked.clone();
         let table = Arc::new(Table {
             engine,
             name: settings.name,
-            shards: driver.shards(shard_count, |number, wheel| {
-                Shard::new(number, wheel, max_parked.clone(), sequence.clone())
+            shards: driver.shards(shard_count, move |number, wheel| {
+                Shard::new(number, wheel, limit.clone(), sequence.clone())
             }),
             hasher: KeyHasher::default(),
             max_parked,

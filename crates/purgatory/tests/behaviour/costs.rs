@@ -122,18 +122,59 @@ fn signals_for_one_leave_nothing_behind() {
 
 /// A client library has thousands of them, one a connection.
 #[test]
-fn purgatory_with_one_shard_takes_1320_bytes() {
+fn idle_purgatory_takes_720_bytes() {
     let timer = ManualTimer::new();
     let measured = sixth_purgatory(&timer);
-    assert!(measured.bytes_current <= 1320, "{measured:?}");
-    assert!(measured.count_total <= 13, "{measured:?}");
+    assert!(measured.bytes_current <= 720, "{measured:?}");
+    assert!(measured.count_total <= 8, "{measured:?}");
 
     // A reaper takes the list of new purgatories when it wakes, at any time: the sixth may have to
     // make the list anew, or to double its four places of 24 bytes.
     let timer = SystemTimer::new().unwrap();
     let measured = sixth_purgatory(&timer);
-    assert!(measured.bytes_current <= 1320 + 96, "{measured:?}");
-    assert!(measured.count_total <= 14, "{measured:?}");
+    assert!(measured.bytes_current <= 720 + 96, "{measured:?}");
+    assert!(measured.count_total <= 9, "{measured:?}");
+}
+
+#[test]
+fn idle_purgatory_of_many_shards_takes_no_more() {
+    let timer = ManualTimer::new();
+    let make = |shards| {
+        let mut made = None;
+        let builder = Purgatory::<u64>::builder("idle").timer(&timer);
+        let measured = allocation_counter::measure(|| made = builder.shards(shards).build().ok());
+        // What only looks makes none.
+        let idle = made.unwrap();
+        let looked = allocation_counter::measure(|| assert!(idle.is_empty() && idle.keys() == 0));
+        assert_eq!(looked.count_total, 0);
+        let dropped = allocation_counter::measure(|| drop(idle));
+        (
+            measured.bytes_current,
+            measured.count_total,
+            dropped.bytes_max,
+        )
+    };
+    make(1); // the timer's list has its first memory
+    assert_eq!(make(64), make(1));
+}
+
+/// A page of 64 entries and whole levels of buckets for each shard were some hundred kilobytes.
+#[test]
+fn a_hundred_waits_in_32_shards_take_64_kilobytes_beside_themselves() {
+    let timer = ManualTimer::new();
+    let builder = Purgatory::builder("few").timer(&timer).shards(32);
+    let waits: Purgatory<u64> = builder.build().unwrap();
+    let measured = allocation_counter::measure(|| {
+        for key in 0..100 {
+            let payload = [1_u8; 250];
+            let operation = when(|| false, move |_| assert_eq!(payload[0], 1));
+            let timeout = Duration::from_secs(30);
+            waits
+                .try_complete_else_watch(operation, &[key], timeout)
+                .unwrap();
+        }
+    });
+    assert!(measured.bytes_current <= 25_000 + 65_536, "{measured:?}");
 }
 
 /// Measures what a purgatory takes; the list of all has grown to eight places with the fifth.

@@ -18,7 +18,7 @@ use crate::{
         executors::Executors,
         home::Home,
         reaper::{Attached, Rounds, Shared},
-        shards::{ShardState, Shards, Wake, WheelOwner},
+        shards::{Plan, ShardState, Shards, Wake, WheelOwner},
     },
     observe::TimerStats,
     panics::contain,
@@ -166,8 +166,8 @@ impl Driver {
         self.reaper.shared.is_closed()
     }
 
-    /// Makes `count` shards (a power of two), each from its number and a wheel, still to be
-    /// [attached](Self::attach).
+    /// Plans `count` shards (a power of two), each made from its number and a wheel, still to be
+    /// [attached](Self::attach). They are made as the first is locked.
     ///
     /// Their coarse buckets are shifted by a fraction of a bucket of levels 1 to 3 each (at 1 ms
     /// and 64 slots: of 64 ms, 4 s and 4 min), so that the shards hand theirs down one after the
@@ -175,24 +175,21 @@ impl Driver {
     pub fn shards<S: ShardState>(
         &self,
         count: usize,
-        make: impl Fn(usize, TimingWheel<S::Task>) -> S,
+        make: impl Fn(usize, TimingWheel<S::Task>) -> S + Send + Sync + 'static,
     ) -> Shards<S> {
         // All wheels begin at the present.
         let config = &self.config;
-        let now_tick = config.tick.round_down(self.now_ns());
-        let make_shard = |number: usize| {
-            // Shifted, unless order matters.
-            let mut phase = 0;
-            if !config.manual {
-                phase = config.wheel_size.phase(number, count);
-            }
-            let wheel = TimingWheel::with_phase(config.wheel_size, now_tick, phase);
-            make(number, wheel)
+        let plan = Plan {
+            count,
+            wheel_size: config.wheel_size,
+            start: config.tick.round_down(self.now_ns()),
+            shifts: !config.manual,
+            make: Box::new(make),
         };
         // Their signal wakes this driver's reaper.
         let cancelled = self.reaper.shared.cancelled.clone();
         let wake = self.reaper.wake.clone();
-        Shards::new(count, wake, config.manual, cancelled, make_shard)
+        Shards::new(plan, wake, config.manual, cancelled)
     }
 
     /// Attaches an owner, whose `shards` are advanced from now on, until it is dropped. Nothing may
@@ -205,7 +202,7 @@ impl Driver {
         let wheels: Weak<dyn WheelOwner> = Arc::downgrade(owner) as _;
         let is_attached = self.reaper.shared.attach(Attached {
             wheels,
-            shard_count: shards.count(),
+            shard_count: shards.planned(),
             signal: shards.signal.clone(),
         });
         // A reaper learns of the owner by its first signal.

@@ -9,6 +9,9 @@
 //!   arrival is missed, and no later one wakes the reaper. When tasks are cancelled the tick stays,
 //!   and costs at most one needless visit.
 //!
+//! The shards are made together, as the first is locked: until then an owner of wheels takes little,
+//! and one that closes before that has a single shard, which is closed.
+//!
 //! A manual timer has no reaper. It learns by the signal which shards were locked (Marked, in
 //! `driver/agenda`).
 
@@ -24,6 +27,7 @@ use crate::{
     observe::TimerStats,
     sync::{AtomicU64, Mutex, MutexGuard, Ordering, failpoint},
     wheel::{
+        geometry::WheelSize,
         node::{Index, TaskId},
         timing_wheel::{Advanced, TimingWheel},
     },
@@ -103,17 +107,29 @@ impl<F: Fn() + Send + Sync> Hear for F {
 /// Wakes the reaper, and notes for it which shards of one owner have earlier work than it expects.
 /// On a manual timer, notes which shards were locked.
 pub(crate) struct WakeSignal {
-    /// A bit for each shard, 64 a word.
-    words: Box<[AtomicU64]>,
+    /// A bit for each of the first 64 shards.
+    first: AtomicU64,
+    /// A bit for each of the others, 64 a word.
+    others: Box<[AtomicU64]>,
     wake: Wake,
 }
 
 impl WakeSignal {
     fn new(shard_count: usize, wake: Wake) -> Self {
-        let words = std::iter::repeat_with(|| AtomicU64::new(0)).take(shard_count.div_ceil(64));
+        let others = shard_count.div_ceil(64) - 1;
+        let words = std::iter::repeat_with(|| AtomicU64::new(0)).take(others);
         WakeSignal {
-            words: words.collect(),
+            first: AtomicU64::new(0),
+            others: words.collect(),
             wake,
+        }
+    }
+
+    /// Returns the bits of 64 shards.
+    fn word(&self, word: usize) -> &AtomicU64 {
+        match word.checked_sub(1) {
+            None => &self.first,
+            Some(other) => &self.others[other],
         }
     }
 
@@ -125,7 +141,8 @@ impl WakeSignal {
     /// Marks a shard, and wakes the reaper or lists the signal.
     fn send(self: &Arc<Self>, shard: usize) {
         // The bit before the wake-up, so that the woken reaper finds it.
-        let before = self.words[shard / 64].fetch_or(1 << (shard % 64), Ordering::Release);
+        let bit = 1 << (shard % 64);
+        let before = self.word(shard / 64).fetch_or(bit, Ordering::Release);
         if let Some(wake) = &self.wake {
             wake.hear(self, before == 0);
         }
@@ -133,18 +150,69 @@ impl WakeSignal {
 
     /// Takes the bits of 64 shards: those that signalled since the last call.
     pub(super) fn take(&self, word: usize) -> u64 {
-        self.words[word].swap(0, Ordering::Acquire)
+        self.word(word).swap(0, Ordering::Acquire)
     }
 }
 
 /// Sharded wheels: an `S`, which has a wheel, under each shard's lock.
 pub struct Shards<S: ShardState> {
-    shards: Box<[CachePadded<Mutex<Shard<S>>>]>,
+    /// Made as the first is locked: all, or a single one by an owner that closes before.
+    shards: OnceLock<Box<[CachePadded<Mutex<Shard<S>>>]>>,
+    plan: Plan<S>,
     pub(super) signal: Arc<WakeSignal>,
     /// Each hold of a shard's lock ends with its signal: on a manual timer.
     signals_each_hold: bool,
     /// The timer's count of tasks cancelled on wheels that are gone.
     cancelled: Arc<atomic::AtomicU64>,
+}
+
+/// What shards are made of.
+pub(super) struct Plan<S: ShardState> {
+    /// The number of shards, a power of two.
+    pub(super) count: usize,
+    pub(super) wheel_size: WheelSize,
+    /// The present of their wheels.
+    pub(super) start: u64,
+    /// The coarse buckets of each wheel are shifted by another phase.
+    pub(super) shifts: bool,
+    /// Makes a shard from its number and its wheel.
+    pub(super) make: Box<dyn MakeShard<S>>,
+}
+
+/// Makes a shard from its number and its wheel. A trait of its own, so that whether shards are
+/// `Send` does not depend on their tasks.
+pub(super) trait MakeShard<S: ShardState>: Send + Sync {
+    /// Makes it.
+    fn make(&self, number: usize, wheel: TimingWheel<S::Task>) -> S;
+}
+
+impl<S, F> MakeShard<S> for F
+where
+    S: ShardState,
+    F: Fn(usize, TimingWheel<S::Task>) -> S + Send + Sync,
+{
+    fn make(&self, number: usize, wheel: TimingWheel<S::Task>) -> S {
+        self(number, wheel)
+    }
+}
+
+impl<S: ShardState> Plan<S> {
+    /// Makes the first `count` shards.
+    fn make(&self, count: usize) -> Box<[CachePadded<Mutex<Shard<S>>>]> {
+        let shard = |number| {
+            // Shifted, unless order matters.
+            let mut phase = 0;
+            if self.shifts {
+                phase = self.wheel_size.phase(number, self.count);
+            }
+            let wheel = TimingWheel::with_phase(self.wheel_size, self.start, phase);
+            CachePadded::new(Mutex::new(Shard {
+                state: self.make.make(number, wheel),
+                wake_before_tick: u64::MAX,
+            }))
+        };
+        (0..count).map(shard).collect()
+    }
 }
 
 struct Shard<S> {
@@ -154,40 +222,74 @@ struct Shard<S> {
 }
 
 impl<S: ShardState> Shards<S> {
-    /// Makes `count` shards, each from its number, whose signal `wake` hears: each hold of a
-    /// shard's lock, or only earlier work.
+    /// Makes shards by a plan, whose signal `wake` hears: each hold of a shard's lock, or only
+    /// earlier work.
     pub(super) fn new(
-        count: usize,
+        plan: Plan<S>,
         wake: Wake,
         signals_each_hold: bool,
         cancelled: Arc<atomic::AtomicU64>,
-        make: impl Fn(usize) -> S,
     ) -> Self {
-        let shard = |number| Shard {
-            state: make(number),
-            wake_before_tick: u64::MAX,
-        };
-        let locked = |number| CachePadded::new(Mutex::new(shard(number)));
-        Shards {
-            shards: (0..count).map(locked).collect(),
-            signal: Arc::new(WakeSignal::new(count, wake)),
+        let shards = Shards {
+            shards: OnceLock::new(),
+            signal: Arc::new(WakeSignal::new(plan.count, wake)),
+            plan,
             signals_each_hold,
             cancelled,
+        };
+        // A model does not see the cell.
+        if cfg!(any(loom, shuttle)) {
+            shards.all();
+        }
+        shards
+    }
+
+    /// Returns the shards, which are made now if they are not.
+    #[inline]
+    fn all(&self) -> &[CachePadded<Mutex<Shard<S>>>] {
+        match self.shards.get() {
+            Some(shards) => shards,
+            None => self.make(self.plan.count),
         }
     }
 
-    /// Returns the number of shards: a power of two.
+    #[cold]
+    fn make(&self, count: usize) -> &[CachePadded<Mutex<Shard<S>>>] {
+        self.shards.get_or_init(|| self.plan.make(count))
+    }
+
+    /// Returns the number of shards: a power of two. It makes them, and stays as it is.
     pub fn count(&self) -> usize {
-        self.shards.len()
+        self.all().len()
+    }
+
+    /// Returns the number of shards there will be, without making them.
+    pub fn planned(&self) -> usize {
+        self.plan.count
+    }
+
+    /// Returns the number of shards as they are: 0 if none was locked, so that none has anything.
+    pub fn made(&self) -> usize {
+        self.shards.get().map_or(0, |shards| shards.len())
+    }
+
+    /// Returns the number of shards for an owner that closes each of them. If none was locked, there
+    /// will be only one.
+    pub fn last_count(&self) -> usize {
+        match self.shards.get() {
+            Some(shards) => shards.len(),
+            None => self.make(1).len(),
+        }
     }
 
     /// Locks a shard; numbers beyond the last wrap around.
     #[inline]
     pub fn lock(&self, shard: usize) -> ShardGuard<'_, S> {
         // The number of shards is a power of two.
-        let shard = shard & (self.shards.len() - 1);
+        let shards = self.all();
+        let shard = shard & (shards.len() - 1);
         ShardGuard {
-            guard: self.shards[shard].lock(),
+            guard: shards[shard].lock(),
             unlocked: SignalAfter {
                 signal: &self.signal,
                 shard,
@@ -198,15 +300,17 @@ impl<S: ShardState> Shards<S> {
 
     /// Sums `count` over the shards, locking one after the other. Exact when idle.
     pub fn sum(&self, count: impl Fn(&S) -> usize) -> usize {
-        self.shards
-            .iter()
-            .map(|shard| count(&shard.lock().state))
-            .sum()
+        let made = self.shards.get().into_iter().flatten();
+        made.map(|shard| count(&shard.lock().state)).sum()
     }
 
     /// Looks at a shard: when it next has work, and whether it has changed. Signals nothing.
     pub fn look(&self, shard: usize) -> ShardLook {
-        let mut shard = self.shards[shard].lock();
+        let made = self.shards.get().and_then(|shards| shards.get(shard));
+        let Some(shard) = made else {
+            return ShardLook::default();
+        };
+        let mut shard = shard.lock();
         let wheel = shard.state.wheel();
         ShardLook {
             next_due: wheel.next_due(),
@@ -216,7 +320,7 @@ impl<S: ShardState> Shards<S> {
 
     /// Adds the counts of pending and of cancelled tasks. O(shards).
     pub fn add_to(&self, stats: &mut TimerStats) {
-        for shard in &self.shards {
+        for shard in self.shards.get().into_iter().flatten() {
             let mut shard = shard.lock();
             let wheel = shard.state.wheel();
             stats.pending += wheel.scheduled_count() as u64;

@@ -137,9 +137,17 @@ impl<T> HandedBack<T> {
 }
 
 /// A value behind several reference counts, in cache lines far apart, one for some threads each.
-/// So threads that clone and drop references do not write to the same memory.
+/// So threads that clone and drop references do not write to the same memory. The thread that makes
+/// it has the first; the others are made as another thread asks for its own.
 #[derive(Debug)]
-pub struct Shares<T>(Box<[Share<T>]>);
+pub struct Shares<T> {
+    first: Share<T>,
+    /// The number of the first.
+    of_maker: usize,
+    /// The number of shares less one.
+    last: usize,
+    others: OnceLock<Box<[Share<T>]>>,
+}
 
 /// A reference to a value in [`Shares`].
 pub type Share<T> = Arc<Spaced<T>>;
@@ -173,20 +181,41 @@ impl<T> Deref for Spaced<T> {
 impl<T: Clone> Shares<T> {
     /// Clones the value for each of `count` shares, a power of two.
     pub fn new(value: &T, count: usize) -> Self {
-        let share = || Arc::new(Spaced::new(value.clone()));
-        Shares(std::iter::repeat_with(share).take(count).collect())
+        let last = count - 1;
+        Shares {
+            first: Arc::new(Spaced::new(value.clone())),
+            of_maker: thread_slot() & last,
+            last,
+            others: OnceLock::new(),
+        }
+    }
+
+    /// Returns the calling thread's share.
+    #[inline]
+    pub fn of_this_thread(&self) -> &Share<T> {
+        let number = thread_slot() & self.last;
+        if number == self.of_maker {
+            return &self.first;
+        }
+        match self.others.get() {
+            Some(others) => &others[number],
+            None => &self.make_others()[number],
+        }
+    }
+
+    /// Makes the other shares, and again the first, which nobody takes.
+    #[cold]
+    fn make_others(&self) -> &[Share<T>] {
+        let share = || Arc::new(Spaced::new(self.value().clone()));
+        let all = || std::iter::repeat_with(share).take(self.last + 1);
+        self.others.get_or_init(|| all().collect())
     }
 }
 
 impl<T> Shares<T> {
-    /// Returns the calling thread's share.
-    pub fn of_this_thread(&self) -> &Share<T> {
-        &self.0[thread_slot() & (self.0.len() - 1)]
-    }
-
     /// Returns the value.
     pub fn value(&self) -> &T {
-        &self.0[0]
+        &self.first
     }
 }
 

@@ -394,7 +394,7 @@ impl<T: Send + 'static> Tasks<T> {
 
     /// Closes all shards. Pending tasks can still be taken back.
     fn close(&self) {
-        for number in 0..self.shards.count() {
+        for number in 0..self.shards.last_count() {
             self.shards.lock(number).closed = true;
         }
     }
@@ -403,7 +403,7 @@ impl<T: Send + 'static> Tasks<T> {
     fn close_and_drain(&self) -> Vec<T> {
         // A bounded number under one lock hold: others wait for no large shard.
         let mut unfired = Vec::new();
-        for number in 0..self.shards.count() {
+        for number in 0..self.shards.last_count() {
             let mut from = Some(0);
             while let Some(start) = from {
                 from = self.close_and_drain_some(number, start, &mut unfired);

@@ -21,7 +21,10 @@
 //!   and the present say which one.
 //! - **Occupied**: the bit of a bucket that is not empty is set. The bit of an emptied bucket stays
 //!   until the bucket is looked for, so that a task that comes and goes writes to no word of bits.
-//! - **Owned**: a chunk in use names its bucket. Only the last chunk of a bucket has gaps.
+//! - **Owned**: a chunk in use names its list. Only the last chunk of a list has gaps.
+//! - **On demand**: the lists of 16 neighbouring buckets are a *row*, made when the first task comes
+//!   to one of them, and kept. A wheel of few deadlines has few rows. A list's number is its place
+//!   among the lists; `rows` says where the row of a bucket is.
 //! - **Cascade first**: if two buckets expire at the same tick, the one of the higher level comes
 //!   first. Then its tasks are in place when the tick itself is reached.
 
@@ -38,10 +41,16 @@ const CHUNK: u32 = 15;
 /// Places from one chunk to the next.
 const SPAN: u32 = 16;
 
+/// Buckets of a row.
+const ROW: usize = 16;
+
+/// The row is not made.
+const NO_ROW: u16 = u16::MAX;
+
 /// Entries of a due bucket whose nodes are read together.
 const AHEAD: usize = 64;
 
-/// Marks a place as the first entry of a bucket, whose number is the rest.
+/// Marks a place as the first entry of a list, whose number is the rest.
 const FIRST: u32 = 1 << 31;
 
 /// A task in a bucket.
@@ -80,7 +89,7 @@ struct Chunk {
     entries: [Entry; CHUNK as usize],
     /// The place before the first one here.
     previous: u32,
-    /// Number of the bucket that uses it.
+    /// Number of the list that uses it.
     owner: u32,
 }
 
@@ -119,7 +128,7 @@ impl TimerTaskList {
         self.last == NO_PLACE
     }
 
-    /// Adds an entry of bucket `owner`; returns its place. O(1), but for the making of a page.
+    /// Adds an entry of the list `owner`; returns its place. O(1), but for the making of a page.
     #[inline(always)]
     fn push(&mut self, chunks: &mut Chunks, owner: u32, entry: Entry) -> u32 {
         // The first entry lies in the list itself, without a chunk.
@@ -205,9 +214,11 @@ pub(super) struct Buckets {
     geometry: Geometry,
     /// Buckets from one level to the next: those of a ring, filled up to whole words.
     stride: u32,
-    /// Level by level, each filled up to whole words of `occupied`. Made on demand, from the finest
-    /// up.
-    lists: Box<[TimerTaskList]>,
+    /// Row by row, in the order in which they were made (On demand).
+    lists: Vec<TimerTaskList>,
+    /// The row of each 16 buckets, by number: level by level, each filled up to whole words of
+    /// `occupied`. Levels are made on demand, from the finest up.
+    rows: Box<[u16]>,
     occupied: Box<[u64]>,
     chunks: Chunks,
 }
@@ -217,7 +228,8 @@ impl Buckets {
         Buckets {
             stride: geometry.ring().next_multiple_of(64) as u32,
             geometry,
-            lists: Box::default(),
+            lists: Vec::new(),
+            rows: Box::default(),
             occupied: Box::default(),
             chunks: Chunks::default(),
         }
@@ -235,10 +247,16 @@ impl Buckets {
         self.stride as usize / 64
     }
 
-    /// Returns the number of a bucket over all levels: its index in `lists`.
+    /// Returns the number of a bucket over all levels.
     #[inline]
     fn number(&self, bucket: DueBucket) -> usize {
         bucket.level * self.stride as usize + bucket.slot
+    }
+
+    /// Returns the number of a bucket's list; none below the number of lists if it is not made.
+    #[inline]
+    fn list_number(&self, number: usize) -> usize {
+        self.rows[number / ROW] as usize * ROW + number % ROW
     }
 
     /// Returns level and slot of a node's bucket, if it is in one. O(1).
@@ -246,10 +264,17 @@ impl Buckets {
         if node.place == NO_PLACE {
             return None;
         }
-        Some(self.level_and_slot(self.owner(node.place)))
+        Some(self.level_and_slot(self.number_of_list(self.owner(node.place))))
     }
 
-    /// Returns the number of the bucket that a place is in.
+    /// Returns the number of the bucket of a list. O(rows).
+    fn number_of_list(&self, list: usize) -> usize {
+        let row = (list / ROW) as u16;
+        let found = self.rows.iter().position(|&made| made == row);
+        found.expect("On demand: a list is in a row") * ROW + list % ROW
+    }
+
+    /// Returns the number of the list that a place is in.
     #[inline]
     fn owner(&self, place: u32) -> usize {
         let owner = if place & FIRST == 0 {
@@ -325,12 +350,8 @@ impl Buckets {
     fn push(&mut self, entry: Entry, deadline: u64, now: u64) -> Placed {
         // The lowest level that reaches the deadline. It may be a new one.
         let bucket = self.geometry.bucket(deadline, now);
-        let number = self.number(bucket);
-        if number >= self.lists.len() {
-            self.make_levels(bucket.level + 1);
-        }
         Placed {
-            place: self.push_to(number, entry),
+            place: self.push_to(self.number(bucket), entry),
             due: self.due(bucket),
         }
     }
@@ -338,9 +359,15 @@ impl Buckets {
     /// Puts an entry into a bucket; returns its place. O(1).
     #[inline(always)] // a call costs 10 instructions
     fn push_to(&mut self, number: usize, entry: Entry) -> u32 {
+        // Its list. The row may be a new one (On demand).
+        let row = self.rows.get(number / ROW).copied().unwrap_or(NO_ROW);
+        let at = row as usize * ROW + number % ROW;
+        if at >= self.lists.len() {
+            return self.push_to_new(number, entry);
+        }
+        let list = &mut self.lists[at];
         // Occupied. Only written when it changes, so that most insertions leave the word's cache
         // line alone.
-        let list = &mut self.lists[number];
         if list.is_empty() {
             let word = &mut self.occupied[number / 64];
             let bit = 1 << (number % 64);
@@ -348,7 +375,26 @@ impl Buckets {
                 *word |= bit;
             }
         }
-        list.push(&mut self.chunks, number as u32, entry)
+        list.push(&mut self.chunks, at as u32, entry)
+    }
+
+    /// Puts an entry into a bucket whose row is made first, with its level if need be.
+    #[cold]
+    fn push_to_new(&mut self, number: usize, entry: Entry) -> u32 {
+        let level = number / self.stride as usize;
+        if level >= self.level_count() {
+            self.make_levels(level + 1);
+        }
+        // The lists grow by a quarter, so that those of a wheel with many slots are not moved for
+        // each row.
+        let lists = self.lists.len();
+        if self.lists.capacity() == lists {
+            self.lists
+                .reserve_exact((lists / 4).next_multiple_of(ROW).max(ROW));
+        }
+        self.lists.resize_with(lists + ROW, || TimerTaskList::EMPTY);
+        self.rows[number / ROW] = (lists / ROW) as u16;
+        self.push_to(number, entry)
     }
 
     /// Adds empty levels, up to this number of them.
@@ -359,9 +405,9 @@ impl Buckets {
         let mut occupied = std::mem::take(&mut self.occupied).into_vec();
         occupied.resize(words, 0);
         self.occupied = occupied.into();
-        let mut lists = std::mem::take(&mut self.lists).into_vec();
-        lists.resize_with(words * 64, || TimerTaskList::EMPTY);
-        self.lists = lists.into();
+        let mut rows = std::mem::take(&mut self.rows).into_vec();
+        rows.resize(words * 64 / ROW, NO_ROW);
+        self.rows = rows.into();
     }
 
     /// Takes a node out of its bucket, by the place that the node had and has forgotten; false if
@@ -395,7 +441,7 @@ impl Buckets {
         now: u64,
         max: usize,
     ) -> usize {
-        let number = self.number(bucket);
+        let number = self.list_number(self.number(bucket));
         let narrow = self.geometry.is_narrow(bucket.level);
         let mut moved = 0;
         while moved < max {
@@ -428,7 +474,8 @@ impl Buckets {
         max: usize,
         mut sink: impl FnMut(&mut Nodes<T>, Entry),
     ) -> usize {
-        let list = &mut self.lists[bucket.slot];
+        let number = self.list_number(bucket.slot);
+        let list = &mut self.lists[number];
         let mut fired = 0;
         while fired < max {
             if fired % AHEAD == 0 {
@@ -462,7 +509,9 @@ impl Buckets {
             step();
             let occupied = &mut self.occupied[level * words..][..words];
             let slot = first_from(occupied, self.geometry.slot_now(level, now))?;
-            if !self.lists[level * self.stride as usize + slot].is_empty() {
+            // A bit is only set for a list that is made.
+            let number = self.rows[(level * words * 64 + slot) / ROW] as usize * ROW + slot % ROW;
+            if !self.lists[number].is_empty() {
                 return Some(self.geometry.bucket_at(level, slot, now));
             }
             // It has emptied since its bit was set: now the bit goes (Occupied).
@@ -484,15 +533,23 @@ impl Buckets {
         self.earliest(now).map(|(_, due)| due).min()
     }
 
-    /// Returns the bucket due at `tick` that expires first (Cascade first). O(levels).
+    /// Returns the bucket due at `tick` that expires first (Cascade first); without one, as
+    /// [`next_due`](Self::next_due). O(levels).
     ///
     /// So due tasks come before those handed down ahead of their time.
     #[inline]
-    pub(super) fn first_due(&mut self, tick: u64, now: u64) -> Option<DueBucket> {
-        let due = self.earliest(now).filter(|&(_, due)| due <= tick);
-        // `min_by_key` returns the first of equal ones, which is the coarsest level's.
-        due.map(|(bucket, _)| bucket)
-            .min_by_key(|bucket| bucket.expiration)
+    pub(super) fn first_due(&mut self, tick: u64, now: u64) -> Result<DueBucket, Option<u64>> {
+        let mut first: Option<DueBucket> = None;
+        let mut next_due = None;
+        for (bucket, due) in self.earliest(now) {
+            if due > tick {
+                next_due = Some(next_due.map_or(due, |next| due.min(next)));
+            } else if first.is_none_or(|first| bucket.expiration < first.expiration) {
+                // Of those that expire together the coarsest level's is the first.
+                first = Some(bucket);
+            }
+        }
+        first.ok_or(next_due)
     }
 
     /// Checks One round, Occupied, Owned and every Place; returns how many nodes are in buckets.
@@ -500,12 +557,13 @@ impl Buckets {
     pub(super) fn assert_valid<T>(&self, nodes: &Nodes<T>, now: u64) -> usize {
         let mut count = 0;
         let mut chunks = 0;
-        for (number, list) in self.lists.iter().enumerate() {
+        for (at, list) in self.lists.iter().enumerate() {
             // A list that is not empty has its bit; the bit of an empty one may be stale.
+            let number = self.number_of_list(at);
             let bit = self.occupied[number / 64] >> (number % 64) & 1 == 1;
             assert!(bit || list.is_empty(), "Occupied");
             for place in list.places(&self.chunks) {
-                assert_eq!(self.owner(place), number, "Owned");
+                assert_eq!(self.owner(place), at, "Owned");
                 self.assert_placed(nodes, now, place);
                 count += 1;
                 chunks += usize::from(place % SPAN == 0 && place & FIRST == 0);
@@ -523,7 +581,8 @@ impl Buckets {
         let node = nodes.at(entry.index);
         let deadline = node.deadline(entry.low);
         assert_eq!(node.place, place, "Place");
-        let (level, slot) = self.level_and_slot(self.owner(place));
+        let number = self.number_of_list(self.owner(place));
+        let (level, slot) = self.level_and_slot(number);
         // The slot and the present say which unit of time the bucket holds.
         let bucket = self.geometry.bucket_at(level, slot, now);
         assert!(self.geometry.holds(bucket, deadline, now), "One round");

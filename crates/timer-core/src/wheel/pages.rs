@@ -1,11 +1,12 @@
 //! `Pages`: slots with stable indices, in pages of up to 64 that come and go with what is live.
 //!
 //! The slab under the nodes of [`TimingWheel`](crate::TimingWheel), and for owners of wheels.
-//! Pages (not one doubling vector) grow without copying a slot. While nothing leaves they cost at
-//! most a page above what is live. They also let a peak go: every page that empties gives its
-//! memory back, but for the first (unless the peak was large), and one other while something is
-//! live. A record of 24 bytes a
-//! page stays of a peak, until nothing is in use.
+//! The first page begins small and grows, by half or more, to a whole page: little is used by those
+//! that hold little. Its slots are moved then. Beyond it pages (not one doubling vector) grow
+//! without copying a slot. While nothing leaves they cost at most a page above what is live. They
+//! also let a peak go: every page that empties gives its memory back, but for the first (unless the
+//! peak was large), and one other while something is live. A record of 24 bytes a page stays of a
+//! peak, until nothing is in use.
 //!
 //! - **Listed**: a page is on one list at most: `partial` (it has a free slot, or had one) or
 //!   `vacant` (it has no memory). A page with a free slot is on `partial`.
@@ -41,6 +42,9 @@ struct PageRecord {
     /// The next page on the list this one is on.
     next: u32,
     listed: bool,
+    /// In the first page's record: another page has memory and nothing live. It lies here, where
+    /// there is room for it.
+    spare: bool,
 }
 
 impl PageRecord {
@@ -48,6 +52,7 @@ impl PageRecord {
         free: 0,
         next: END,
         listed: true,
+        spare: false,
     };
 }
 
@@ -75,45 +80,75 @@ impl<N, const SIZE: usize> PageGroup<N, SIZE> {
 /// All pages, by their numbers.
 ///
 /// The first lies here: most owners never need another, whose look-up is one comparison then, and
-/// costs one cache line less. Its place in the first group is not used.
+/// costs one cache line less. Its place in the first group is not used. Until it has grown, its
+/// record has a free bit only for the slots that are there.
 #[derive(Debug)]
 struct PageTable<N, const SIZE: usize> {
-    first: Slots<N, SIZE>,
+    first: Box<[N]>,
     first_record: PageRecord,
     groups: Vec<PageGroup<N, SIZE>>,
-    /// The number of pages, of which some have no memory.
-    len: u32,
 }
 
 impl<N, const SIZE: usize> PageTable<N, SIZE> {
-    /// Adds a page without memory.
-    fn add(&mut self) {
-        if self.len as usize >= self.groups.len() * GROUP {
+    /// Adds a page without memory; its number is that of the pages before.
+    fn add(&mut self, number: u32) {
+        if number as usize >= self.groups.len() * GROUP {
             self.groups.push(PageGroup::without_memory());
         }
-        self.len += 1;
     }
 
-    /// Returns the slots of a page that has memory.
-    #[inline]
-    fn slots(&self, number: u32) -> Option<&[N; SIZE]> {
+    /// Returns the number of slots for which a page has memory.
+    fn made(&self, number: u32) -> usize {
         if number == 0 {
-            return self.first.as_deref();
+            return self.first.len();
         }
+        match self.groups.get(group_of(number)) {
+            Some(group) if group.slots[place_of(number)].is_some() => SIZE,
+            _ => 0,
+        }
+    }
+
+    /// Returns a slot, unless there is no memory for it.
+    #[inline]
+    fn slot(&self, index: u32) -> Option<&N> {
+        if let Some(slot) = self.first.get(index as usize) {
+            return Some(slot);
+        }
+        let number = index / SIZE as u32;
         let group = self.groups.get(group_of(number))?;
-        group.slots[place_of(number)].as_deref()
+        let slots = group.slots[place_of(number)].as_deref()?;
+        Some(&slots[offset_of::<SIZE>(index)])
     }
 
-    /// See [`slots`](Self::slots).
+    /// See [`slot`](Self::slot).
     #[inline]
-    fn slots_mut(&mut self, number: u32) -> Option<&mut [N; SIZE]> {
-        if number == 0 {
-            return self.first.as_deref_mut();
+    fn slot_mut(&mut self, index: u32) -> Option<&mut N> {
+        if (index as usize) < self.first.len() {
+            return Some(&mut self.first[index as usize]);
         }
+        let number = index / SIZE as u32;
         let group = self.groups.get_mut(group_of(number))?;
-        group.slots[place_of(number)].as_deref_mut()
+        let slots = group.slots[place_of(number)].as_deref_mut()?;
+        Some(&mut slots[offset_of::<SIZE>(index)])
     }
 
+    /// Returns a slot for which there is memory, with its page's record.
+    #[inline]
+    fn slot_and_record(&mut self, index: u32) -> Option<(&mut N, &mut PageRecord)> {
+        if (index as usize) < self.first.len() {
+            return Some((&mut self.first[index as usize], &mut self.first_record));
+        }
+        let number = index / SIZE as u32;
+        let group = self.groups.get_mut(group_of(number))?;
+        let place = place_of(number);
+        let slots = group.slots[place].as_deref_mut()?;
+        Some((
+            &mut slots[offset_of::<SIZE>(index)],
+            &mut group.records[place],
+        ))
+    }
+
+    #[inline]
     fn record(&self, number: u32) -> Option<&PageRecord> {
         match number {
             0 => Some(&self.first_record),
@@ -121,15 +156,12 @@ impl<N, const SIZE: usize> PageTable<N, SIZE> {
         }
     }
 
-    /// Returns the slots of a page, and its record.
     #[inline]
-    fn page_mut(&mut self, number: u32) -> Option<(&mut Slots<N, SIZE>, &mut PageRecord)> {
-        if number == 0 {
-            return Some((&mut self.first, &mut self.first_record));
+    fn record_mut(&mut self, number: u32) -> Option<&mut PageRecord> {
+        match number {
+            0 => Some(&mut self.first_record),
+            _ => Some(&mut self.groups.get_mut(group_of(number))?.records[place_of(number)]),
         }
-        let group = self.groups.get_mut(group_of(number))?;
-        let place = place_of(number);
-        Some((&mut group.slots[place], &mut group.records[place]))
     }
 }
 
@@ -145,11 +177,11 @@ fn place_of(page: u32) -> usize {
 #[derive(Debug)]
 pub struct Pages<N, const SIZE: usize> {
     pages: PageTable<N, SIZE>,
+    /// The number of pages, of which some have no memory.
+    page_count: u32,
     partial: u32,
     vacant: u32,
     len: u32,
-    /// A page, not the first, has memory and nothing live.
-    spare: bool,
 }
 
 impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
@@ -157,6 +189,15 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     const BITS: u32 = SIZE.trailing_zeros();
     /// The free slots of a page with nothing live.
     const ALL: u64 = u64::MAX >> (64 - SIZE);
+
+    /// Returns the bits of the first slots of a page, this many.
+    #[inline]
+    const fn below(slots: usize) -> u64 {
+        match slots {
+            0 => 0,
+            _ => u64::MAX >> (64 - slots),
+        }
+    }
 
     /// Returns the number of slots in use.
     pub fn len(&self) -> usize {
@@ -183,30 +224,29 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         if self.pages.record(number).is_none_or(|page| page.free == 0) {
             number = self.page_with_room()?;
         }
-        let (slots, page) = self.pages.page_mut(number)?;
-        // An empty page beyond the first is the spare one, which comes into use.
-        if page.free == Self::ALL && number > 0 {
-            self.spare = false;
-        }
-        // Its lowest free slot.
-        let offset = page.free.trailing_zeros();
-        page.free &= page.free - 1;
-        // A full page leaves the list (Listed); it is its head.
-        if page.free == 0 {
-            page.listed = false;
-            self.partial = page.next;
-        }
         self.len += 1;
-        let index = number << Self::BITS | offset;
-        Some((index, &mut slots.as_mut()?[offset_of::<SIZE>(index)]))
+        // Most are in the first page.
+        if number == 0 {
+            let index = take_lowest(&mut self.pages.first_record, &mut self.partial);
+            return Some((index, &mut self.pages.first[index as usize]));
+        }
+        let group = &mut self.pages.groups[group_of(number)];
+        let page = &mut group.records[place_of(number)];
+        // An empty page beyond the first is the spare one, which comes into use.
+        if page.free == Self::ALL {
+            self.pages.first_record.spare = false;
+        }
+        let index = number << Self::BITS | take_lowest(page, &mut self.partial);
+        let slots = group.slots[place_of(number)].as_deref_mut()?;
+        Some((index, &mut slots[offset_of::<SIZE>(index)]))
     }
 
-    /// Takes a slot of the first page into use: `None` if it is in use already. O(1).
+    /// Takes a slot of the first page into use: `None` if it is in use already. O(1), but for the
+    /// growing of the page.
     #[inline]
     pub fn claim_near(&mut self, index: u32) -> Option<&mut N> {
-        // Before its first slot is claimed no page has memory, and the first is made first.
-        if self.pages.first.is_none() {
-            self.page_with_room();
+        if index as usize >= self.pages.first.len() {
+            self.grow_to(index);
         }
         let page = &mut self.pages.first_record;
         let bit = 1 << index;
@@ -217,7 +257,38 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         }
         page.free ^= bit;
         self.len += 1;
-        Some(&mut self.pages.first.as_mut()?[offset_of::<SIZE>(index)])
+        self.pages.first.get_mut(index as usize)
+    }
+
+    /// Grows the first page until it has this slot.
+    #[cold]
+    fn grow_to(&mut self, index: u32) {
+        while self.pages.first.len() <= index as usize {
+            self.grow_first();
+        }
+    }
+
+    /// Grows the first page, which is not whole, by half, and by one slot at least. It is on
+    /// `partial` then.
+    fn grow_first(&mut self) {
+        // 1. More slots, in one block; those that are there are moved.
+        let before = self.pages.first.len();
+        let mut len = before + (before / 2).max(1);
+        if len + len / 4 > SIZE {
+            len = SIZE;
+        }
+        let mut slots = mem::take(&mut self.pages.first).into_vec();
+        slots.reserve_exact(len - before);
+        slots.resize_with(len, N::vacant);
+        self.pages.first = slots.into_boxed_slice();
+        // 2. They are free.
+        let page = &mut self.pages.first_record;
+        page.free |= Self::below(len) & !Self::below(before);
+        // 3. Listed: it was made without a list, or has left it as it was full.
+        if before == 0 || !page.listed {
+            page.listed = true;
+            page.next = mem::replace(&mut self.partial, 0);
+        }
     }
 
     /// Returns the page at the head of `partial`, made if need be.
@@ -226,13 +297,14 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         // `claim_near` and `give_back` leave pages on the list that have no free slot any more:
         // those at its head go to where they belong (Listed).
         let mut number = self.partial;
-        while let Some((slots, page)) = self.pages.page_mut(number) {
-            if page.free != 0 {
+        while let Some(&PageRecord { free, next, .. }) = self.pages.record(number) {
+            if free != 0 {
                 self.partial = number;
                 return Some(number);
             }
-            let next = page.next;
-            if slots.is_some() {
+            let is_made = self.pages.made(number) > 0;
+            let page = self.pages.record_mut(number)?;
+            if is_made {
                 page.listed = false; // full
             } else {
                 page.next = mem::replace(&mut self.vacant, number);
@@ -240,9 +312,20 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
             number = next;
         }
         self.partial = END;
+        // The first page grows before another one is made.
+        if self.pages.first.len() < SIZE {
+            self.grow_first();
+            return Some(0);
+        }
+        self.make_page()
+    }
+
+    /// Makes a page beyond the first, while `partial` is empty: it is its head then. `None` when
+    /// all are in use.
+    fn make_page(&mut self) -> Option<u32> {
         // A page without memory is used again before another one is added.
         let number = if self.vacant == END {
-            self.pages.len
+            self.page_count
         } else {
             self.vacant
         };
@@ -250,12 +333,14 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
             return None;
         }
         if self.vacant == END {
-            self.pages.add();
+            self.pages.add(number);
+            self.page_count += 1;
         }
         // All of its slots are made at once, in one block.
         let made: Box<[N]> = iter::repeat_with(N::vacant).take(SIZE).collect();
-        let (slots, page) = self.pages.page_mut(number)?;
-        *slots = made.try_into().ok();
+        let group = self.pages.groups.get_mut(group_of(number))?;
+        group.slots[place_of(number)] = made.try_into().ok();
+        let page = &mut group.records[place_of(number)];
         page.free = Self::ALL;
         // It moves from `vacant`, if it was there, to `partial`, which is empty.
         self.vacant = mem::replace(&mut page.next, END);
@@ -266,15 +351,13 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     /// Returns the slot at `index`, in use or not, unless its page has no memory.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&N> {
-        let slots = self.pages.slots(index >> Self::BITS)?;
-        Some(&slots[offset_of::<SIZE>(index)])
+        self.pages.slot(index)
     }
 
     /// See [`get`](Self::get).
     #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut N> {
-        let slots = self.pages.slots_mut(index >> Self::BITS)?;
-        Some(&mut slots[offset_of::<SIZE>(index)])
+        self.pages.slot_mut(index)
     }
 
     /// Returns the slot at an index that is in use.
@@ -306,13 +389,13 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     /// [`release`](Self::release). Does nothing for an index whose page has no memory.
     #[inline(always)]
     pub fn release_if(&mut self, index: u32, is_over: impl FnOnce(&mut N) -> bool) {
-        let number = index >> Self::BITS;
-        let Some((Some(slots), page)) = self.pages.page_mut(number) else {
+        let Some((slot, page)) = self.pages.slot_and_record(index) else {
             return;
         };
-        if !is_over(&mut slots[offset_of::<SIZE>(index)]) {
+        if !is_over(slot) {
             return;
         }
+        let number = index >> Self::BITS;
         debug_assert!(
             page.free & 1 << offset_of::<SIZE>(index) == 0,
             "only a slot in use is released"
@@ -327,7 +410,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
             self.partial = number;
         }
         // As long as it is the only one, the first page keeps its memory.
-        if page.free == Self::ALL && self.pages.len > 1 {
+        if page.free == Self::ALL && self.page_count > 1 {
             self.emptied(number);
         }
     }
@@ -335,38 +418,34 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     /// Frees the memory of a page in which nothing is live, except the first page's and, while
     /// something is live, one other's.
     fn emptied(&mut self, number: u32) {
-        if self.len == 0 && self.pages.len as usize > KEPT_PAGES {
+        if self.len == 0 && self.page_count as usize > KEPT_PAGES {
             // After a peak even the records go.
             *self = Pages::default();
         } else if self.len == 0 {
-            for number in 1..self.pages.len {
+            for number in 1..self.page_count {
                 self.give_back(number);
             }
-            self.spare = false;
-        } else if number > 0 && mem::replace(&mut self.spare, true) {
+            self.pages.first_record.spare = false;
+        } else if number > 0 && mem::replace(&mut self.pages.first_record.spare, true) {
             self.give_back(number);
         }
     }
 
     /// Frees a page's memory. It stays on the list `partial`.
     fn give_back(&mut self, number: u32) {
-        if let Some((slots, page)) = self.pages.page_mut(number) {
-            *slots = None;
-            page.free = 0;
+        if let Some(group) = self.pages.groups.get_mut(group_of(number)) {
+            group.slots[place_of(number)] = None;
+            group.records[place_of(number)].free = 0;
         }
     }
 
     /// Returns the first index in use at or after `index`.
     pub fn first_from(&self, index: u32) -> Option<u32> {
         let first = index >> Self::BITS;
-        for number in first..self.pages.len {
+        for number in first..self.page_count {
             let page = self.pages.record(number)?;
             // Without memory a page has no free bits either, and nothing live.
-            let mut live = if self.pages.slots(number).is_none() {
-                0
-            } else {
-                !page.free & Self::ALL
-            };
+            let mut live = !page.free & Self::below(self.pages.made(number));
             if number == first {
                 // Without the slots before `index`.
                 live &= u64::MAX << offset_of::<SIZE>(index);
@@ -380,8 +459,8 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
 
     /// Returns the number of pages that have memory, for tests.
     pub fn pages_with_memory(&self) -> usize {
-        let has_memory = |&number: &u32| self.pages.slots(number).is_some();
-        (0..self.pages.len).filter(has_memory).count()
+        let has_memory = |&number: &u32| self.pages.made(number) > 0;
+        (0..self.page_count).filter(has_memory).count()
     }
 }
 
@@ -389,19 +468,31 @@ impl<N, const SIZE: usize> Default for Pages<N, SIZE> {
     /// No page has memory yet.
     fn default() -> Self {
         let pages = PageTable {
-            first: None,
+            first: Box::default(),
             first_record: PageRecord::WITHOUT_MEMORY,
             groups: Vec::new(),
-            len: 1,
         };
         Pages {
             pages,
+            page_count: 1,
             partial: END,
-            vacant: 0,
+            vacant: END,
             len: 0,
-            spare: false,
         }
     }
+}
+
+/// Takes the lowest free slot of the page at the head of `partial` into use; returns its place.
+#[inline]
+fn take_lowest(page: &mut PageRecord, partial: &mut u32) -> u32 {
+    let place = page.free.trailing_zeros();
+    page.free &= page.free - 1;
+    // A full page leaves the list (Listed).
+    if page.free == 0 {
+        page.listed = false;
+        *partial = page.next;
+    }
+    place
 }
 
 /// The place of a slot in its page.
@@ -435,7 +526,7 @@ mod tests {
             pages.release(indices[step * 1009 % 4000]);
         }
         assert_eq!(
-            (pages.len(), pages.pages_with_memory(), pages.pages.len),
+            (pages.len(), pages.pages_with_memory(), pages.page_count),
             (1, 2, 250)
         );
         pages.release(indices[0]);
@@ -449,6 +540,39 @@ mod tests {
         );
         let again: Vec<_> = (0..4000).map(|_| pages.claim().unwrap()).collect();
         assert!(!pages.is_empty() && again == indices);
+    }
+
+    #[test]
+    fn the_first_page_grows_with_what_it_holds() {
+        let mut pages = Pages::<Slot, 64>::default();
+        assert_eq!(pages.pages.first.len(), 0);
+        for count in 1..=64 {
+            assert_eq!(pages.claim(), Some(count - 1), "the lowest free slot");
+            let made = pages.pages.first.len();
+            assert!(
+                made <= (count as usize * 3 / 2).clamp(count as usize, 64),
+                "{made} for {count}"
+            );
+        }
+        assert_eq!((pages.pages_with_memory(), pages.claim()), (1, Some(64)));
+        assert_eq!(pages.pages_with_memory(), 2);
+    }
+
+    #[test]
+    fn a_first_page_that_grows_keeps_what_is_in_use() {
+        // Filled from both ends, so that it is grown while it is on the list and while it is not.
+        let mut pages = Pages::<Slot, 16>::default();
+        assert!(pages.claim_near(0).is_some() && pages.claim_near(3).is_some());
+        assert_eq!((pages.claim(), pages.claim()), (Some(1), Some(2)));
+        assert!(pages.claim_near(6).is_some());
+        let others: Vec<_> = (0..12).map(|_| pages.claim().unwrap()).collect();
+        assert_eq!(others, [4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
+        let in_use = |pages: &Pages<Slot, 16>, from| pages.first_from(from);
+        assert_eq!((in_use(&pages, 0), in_use(&pages, 16)), (Some(0), Some(16)));
+        for index in 0..17 {
+            pages.release(index);
+        }
+        assert!(pages.is_empty() && in_use(&pages, 0).is_none());
     }
 
     #[test]

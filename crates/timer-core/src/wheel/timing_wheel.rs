@@ -462,16 +462,21 @@ impl<T> TimingWheel<T> {
             cascaded: 0,
             next_due: None,
         };
+        let mut rest = None;
         while advanced.fired + advanced.cascaded < budget {
-            let Some(bucket) = self.buckets.first_due(target, self.now) else {
-                break;
+            let bucket = match self.buckets.first_due(target, self.now) {
+                Ok(bucket) => bucket,
+                Err(next_due) => {
+                    rest = Some(next_due);
+                    break;
+                }
             };
             // Reached. A bucket handed down early expires after `target`, where the present stops.
             self.now = self.now.max(bucket.expiration.min(target));
             self.empty(bucket, budget, &mut advanced, &mut sink);
         }
         // With all of it done, the present moves on to `target`, as far as the next bucket allows.
-        advanced.next_due = self.next_due();
+        advanced.next_due = rest.unwrap_or_else(|| self.next_due());
         self.due_bound = advanced.next_due.unwrap_or(u64::MAX);
         self.catch_up(target);
         advanced

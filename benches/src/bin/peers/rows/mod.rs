@@ -7,6 +7,7 @@ mod expire;
 mod queues;
 pub(crate) mod row;
 mod settle;
+mod small;
 mod timers;
 mod waits;
 
@@ -58,6 +59,9 @@ rows! {
     "expire-operations": expire::operations, "How late do 1M operations expire in 1 s, and at what cost?";
     "bytes-per-parked-1key": operations::bytes, "How much memory does a parked operation take?";
     "bytes-per-parked-3keys": operations::bytes, "And under three keys?";
+    "bytes-idle": small::run_bytes, "How much memory does one take in which nothing waits?";
+    "bytes-100": small::run_bytes, "And with 100 waits of 250 bytes?";
+    "make-drop": small::run_make_drop, "What does it cost to make one and drop it?";
     "scale-id": scale::run, "What does one operation more cost among 1M, by its id?";
     "scale-event": scale::run, "And by an event, which checks others?";
     "observed": observed::run, "What does it cost to observe operations?";

@@ -1,0 +1,250 @@
+//! `bytes-idle`, `bytes-100` and `make-drop`: what each form takes while little or nothing waits, as
+//! a program has it that makes one for each tenant or timeline. All are built with their defaults,
+//! on one timer, which is there before.
+//!
+//! `bytes-idle` is the heap that one has taken; `bytes-100` with 100 waits under keys of their own,
+//! each with 250 bytes, in its operation or its boxed future; `make-drop` is the time in which one is
+//! made and dropped, and `make-drop-…-allocations` how often that asks the allocator. The peer is
+//! what is written by hand: a map of oneshots, for permits tokio's semaphore.
+
+use std::{pin::Pin, time::Duration};
+
+use anyhow::ensure;
+use dashmap::DashMap;
+use foldhash::fast::RandomState;
+use purgatory::{Permits, Purgatory, Replies, Watermarks, when};
+use timer_core::{Clock, SystemClock, SystemTimer};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::row::Run;
+use crate::{
+    contender::{Contender, contenders},
+    results::OURS,
+};
+
+/// Requests that wait in `bytes-100`.
+const WAITS: u64 = 100;
+/// What each of them has.
+const PAYLOAD: [u8; 250] = [1; 250];
+/// They do not expire meanwhile.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A wait that is pending, with what it has.
+type Pending = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A form, or what is written by hand instead.
+trait Small: Sized {
+    const NAME: &'static str;
+
+    /// Makes one.
+    fn make(timer: &SystemTimer) -> anyhow::Result<Self>;
+
+    /// Has a request wait, under a key of its own. `None`: it keeps all of it, as an operation.
+    fn wait(&self, number: u64) -> Option<Pending>;
+}
+
+/// Keeps what a request has until its wait is over.
+fn with_payload(wait: impl Future<Output: Send> + Send + 'static) -> Option<Pending> {
+    let payload = PAYLOAD;
+    Some(Box::pin(async move {
+        let _ = wait.await;
+        assert_eq!(payload[0], 1);
+    }))
+}
+
+/// A purgatory of operations.
+struct Callbacks(Purgatory<u64>);
+/// A purgatory whose waits are futures.
+struct Futures(Purgatory<u64>);
+struct Values(Watermarks<u64>);
+struct Answers(Replies<u64, u64>);
+struct Slots(Permits);
+
+impl Small for Callbacks {
+    const NAME: &'static str = OURS;
+
+    fn make(timer: &SystemTimer) -> anyhow::Result<Self> {
+        Ok(Callbacks(Purgatory::builder("small").timer(timer).build()?))
+    }
+
+    fn wait(&self, number: u64) -> Option<Pending> {
+        let payload = PAYLOAD;
+        let operation = when(|| false, move |_| assert_eq!(payload[0], 1));
+        let parked = self.0.try_complete_else_watch(operation, &[number], LONG);
+        parked.expect("a free slot");
+        None
+    }
+}
+
+impl Small for Futures {
+    const NAME: &'static str = OURS;
+
+    fn make(timer: &SystemTimer) -> anyhow::Result<Self> {
+        Ok(Futures(Purgatory::builder("small").timer(timer).build()?))
+    }
+
+    fn wait(&self, number: u64) -> Option<Pending> {
+        with_payload(self.0.wait(&[number], LONG, || None::<()>))
+    }
+}
+
+impl Small for Values {
+    const NAME: &'static str = OURS;
+
+    fn make(timer: &SystemTimer) -> anyhow::Result<Self> {
+        Ok(Values(Watermarks::builder("small").timer(timer).build()?))
+    }
+
+    fn wait(&self, number: u64) -> Option<Pending> {
+        with_payload(self.0.wait_for(&number, 1, LONG))
+    }
+}
+
+impl Small for Answers {
+    const NAME: &'static str = OURS;
+
+    fn make(timer: &SystemTimer) -> anyhow::Result<Self> {
+        Ok(Answers(Replies::builder("small").timer(timer).build()?))
+    }
+
+    fn wait(&self, number: u64) -> Option<Pending> {
+        with_payload(self.0.expect(number, LONG).expect("a free key"))
+    }
+}
+
+impl Small for Slots {
+    const NAME: &'static str = OURS;
+
+    fn make(timer: &SystemTimer) -> anyhow::Result<Self> {
+        Ok(Slots(
+            Permits::builder("small").timer(timer).limit(0).build()?,
+        ))
+    }
+
+    fn wait(&self, _number: u64) -> Option<Pending> {
+        with_payload(self.0.acquire(1, LONG))
+    }
+}
+
+/// A map of senders, by key.
+struct Oneshots(std::sync::Arc<DashMap<u64, oneshot::Sender<()>, RandomState>>);
+
+impl Small for Oneshots {
+    const NAME: &'static str = "dashmap-oneshot";
+
+    fn make(_timer: &SystemTimer) -> anyhow::Result<Self> {
+        Ok(Oneshots(std::sync::Arc::default()))
+    }
+
+    fn wait(&self, number: u64) -> Option<Pending> {
+        let (sender, receiver) = oneshot::channel();
+        self.0.insert(number, sender);
+        with_payload(receiver)
+    }
+}
+
+/// tokio's semaphore, without a permit.
+struct Queue(std::sync::Arc<Semaphore>);
+
+impl Small for Queue {
+    const NAME: &'static str = "tokio-semaphore";
+
+    fn make(_timer: &SystemTimer) -> anyhow::Result<Self> {
+        Ok(Queue(std::sync::Arc::new(Semaphore::new(0))))
+    }
+
+    fn wait(&self, _number: u64) -> Option<Pending> {
+        let semaphore = self.0.clone();
+        with_payload(async move { semaphore.acquire_owned().await })
+    }
+}
+
+/// Measures the heap that one takes with this many waits.
+fn bytes<S: Small>(waits: u64) -> anyhow::Result<f64> {
+    let timer = SystemTimer::new()?;
+    // The timer's own list of owners has its first memory.
+    drop(S::make(&timer)?);
+    let mut pending = Vec::with_capacity(waits as usize);
+    let mut made = None;
+    let counted = allocation_counter::measure(|| {
+        let small = S::make(&timer);
+        if let Ok(small) = &small {
+            pending.extend((0..waits).filter_map(|number| small.wait(number)));
+            // A future waits once it was polled.
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            for wait in &mut pending {
+                assert!(wait.as_mut().poll(&mut context).is_pending());
+            }
+        }
+        made = Some(small);
+    });
+    let is_made = made.is_some_and(|made| made.is_ok());
+    ensure!(is_made, "{} was not made", S::NAME);
+    Ok(counted.bytes_current as f64)
+}
+
+/// Measures nanoseconds to make one and drop it.
+fn make_drop<S: Small>(count: usize) -> anyhow::Result<f64> {
+    let timer = SystemTimer::new()?;
+    drop(S::make(&timer)?);
+    let clock = SystemClock::new();
+    let begin_ns = clock.now_ns();
+    for _ in 0..count {
+        drop(S::make(&timer)?);
+    }
+    Ok((clock.now_ns() - begin_ns) as f64 / count as f64)
+}
+
+/// Counts the allocations of making one and dropping it, on the mean of many.
+fn allocations<S: Small>(count: usize) -> anyhow::Result<f64> {
+    let timer = SystemTimer::new()?;
+    let mut made = 0;
+    let counted = allocation_counter::measure(|| {
+        made = (0..count).filter(|_| S::make(&timer).is_ok()).count();
+    });
+    ensure!(made == count, "{} was not made", S::NAME);
+    Ok(counted.count_total as f64 / count as f64)
+}
+
+/// The contenders of each form, for one function.
+macro_rules! forms {
+    ($measure:ident) => {
+        [
+            ("callback", contenders!($measure, Small: Callbacks, Oneshots)),
+            ("future", contenders!($measure, Small: Futures, Oneshots)),
+            ("watermarks", contenders!($measure, Small: Values, Oneshots)),
+            ("replies", contenders!($measure, Small: Answers, Oneshots)),
+            ("permits", contenders!($measure, Small: Slots, Queue)),
+        ]
+    };
+}
+
+pub(super) fn run_bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let waits = if id == "bytes-idle" { 0 } else { WAITS };
+    for (form, contenders) in forms!(bytes) {
+        run.each(&format!("{id}-{form}"), "bytes", &contenders, waits)?;
+    }
+    Ok(())
+}
+
+pub(super) fn run_make_drop(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let count = run.sizes.operations;
+    for _ in 0..run.sizes.rounds {
+        for (form, contenders) in forms!(make_drop) {
+            run.each(&format!("{id}-{form}"), "ns", &contenders, count)?;
+        }
+    }
+    for (form, contenders) in forms!(allocations) {
+        run_allocations(&format!("{id}-{form}-allocations"), run, &contenders)?;
+    }
+    Ok(())
+}
+
+/// Each of 1000 is dropped before the next is made: those of the timer's own list count for little.
+fn run_allocations(
+    id: &str,
+    run: &mut Run<'_>,
+    contenders: &[Contender<usize, f64>],
+) -> anyhow::Result<()> {
+    run.each(id, "allocations", contenders, 1000)
+}
