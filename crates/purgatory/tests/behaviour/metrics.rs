@@ -3,11 +3,17 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
 use crate::support::{MS, NEVER, Park, Probe, Records, Waiting, refused, waiting};
+use metrics::{
+    Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use purgatory::{Purgatory, Watches};
 use timer_core::{AnyTimer, ManualTimer, SystemTimer, TimeHistogram, Timer};
@@ -175,6 +181,146 @@ fn each_recorder_is_given_the_whole_count() {
         let line = "purgatory_parked_total{purgatory=\"orders\"} 4\n";
         assert!(page.contains(line), "no {line} in\n{page}");
     }
+}
+
+/// Another recorder at the same address is another one: it has to be given the whole count, by each
+/// source of the name.
+#[test]
+fn recorder_at_a_known_address_is_given_the_whole_count() {
+    let timer = ManualTimer::new();
+    let purgatories = [eventful(&timer), eventful(&timer)];
+    let mut recorder = PrometheusBuilder::new().build_recorder();
+    let address = std::ptr::from_ref(&recorder);
+    for _ in 0..3 {
+        for _ in 0..2 {
+            for purgatory in &purgatories {
+                metrics::with_local_recorder(&recorder, || purgatory.publish());
+            }
+        }
+        let page = recorder.handle().render();
+        for line in [
+            "purgatory_parked_total{purgatory=\"orders\"} 8\n",
+            "purgatory_parked{purgatory=\"orders\"} 2\n",
+        ] {
+            assert!(page.contains(line), "no {line} in\n{page}");
+        }
+        recorder = PrometheusBuilder::new().build_recorder();
+        assert_eq!(std::ptr::from_ref(&recorder), address);
+    }
+}
+
+/// A recorder that keeps no labels, as the one that a program without any has: it is known by its
+/// address, and given nothing twice.
+#[test]
+fn recorder_that_keeps_no_labels_is_given_nothing_twice() {
+    let counted = Arc::new(AtomicU64::new(0));
+    let recorder = Forgetful {
+        counted: counted.clone(),
+    };
+    let purgatory = eventful(&ManualTimer::new());
+    metrics::with_local_recorder(&recorder, || {
+        purgatory.publish();
+        let first = counted.load(SeqCst);
+        assert!(first > 0);
+        purgatory.publish();
+        purgatory.publish();
+        assert_eq!(counted.load(SeqCst), first);
+    });
+}
+
+/// A recorder with one counter, which has all series.
+struct Forgetful {
+    counted: Arc<AtomicU64>,
+}
+
+impl Recorder for Forgetful {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.counted.clone())
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+/// A gauge of which the first set is overtaken: before it arrives another source publishes.
+struct Overtaken {
+    shown: Mutex<f64>,
+    overtake: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl GaugeFn for Overtaken {
+    fn increment(&self, _: f64) {}
+    fn decrement(&self, _: f64) {}
+
+    fn set(&self, value: f64) {
+        let overtake = self.overtake.lock().unwrap().take();
+        if let Some(overtake) = overtake {
+            overtake();
+        }
+        *self.shown.lock().unwrap() = value;
+    }
+}
+
+/// A recorder with one gauge, `purgatory_parked`.
+struct OneGauge(Arc<Overtaken>);
+
+impl Recorder for OneGauge {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        match key.name() {
+            "purgatory_parked" => Gauge::from_arc(self.0.clone()),
+            _ => Gauge::noop(),
+        }
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+#[test]
+fn overtaken_gauge_shows_the_last_sum() {
+    let timer = ManualTimer::new();
+    let [first, second] = [1, 2].map(|count| {
+        let builder = Purgatory::builder("overtaken").timer(&timer);
+        let purgatory: Waiting = builder.build().unwrap();
+        for _ in 0..count {
+            Probe::parked(&purgatory, &["k"], NEVER);
+        }
+        purgatory
+    });
+    let other = second.clone();
+    let gauge = Arc::new(Overtaken {
+        shown: Mutex::new(0.0),
+        overtake: Mutex::new(Some(Box::new(move || other.publish()))),
+    });
+    let recorder = OneGauge(gauge.clone());
+    metrics::with_local_recorder(&recorder, || first.publish());
+    assert_eq!(*gauge.shown.lock().unwrap(), 3.0);
+    // As one goes, too.
+    let other = second.clone();
+    *gauge.overtake.lock().unwrap() = Some(Box::new(move || {
+        Probe::parked(&other, &["k"], NEVER);
+        other.publish();
+    }));
+    metrics::with_local_recorder(&recorder, || drop(first));
+    assert_eq!(*gauge.shown.lock().unwrap(), 3.0);
 }
 
 #[test]
