@@ -83,7 +83,10 @@ impl<E: Engine> AnyForm<E::Key> for Handle<E> {
 
     #[cfg(feature = "metrics")]
     fn publish(&self) {
-        self.table.publish();
+        match self.table.own_timer() {
+            Some(timer) => timer.publish(), // this one with it
+            None => self.table.publish(),
+        }
     }
 
     fn cancel(&self, id: OperationId, reason: CancelReason) -> EndResult {

@@ -39,6 +39,8 @@ impl<E: Engine> Handle<E> {
     /// Makes a form of these settings, and its first handle.
     pub(crate) fn new(settings: Settings, engine: E) -> Result<Self, BuildError> {
         let table = Table::new(settings, engine)?;
+        #[cfg(feature = "metrics")]
+        table.publish_with_timer();
         let count = table.driver().config.shard_count.min(table.shards.count());
         let shares = Shares::new(&table, count);
         Ok(Handle {

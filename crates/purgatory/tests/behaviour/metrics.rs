@@ -15,7 +15,7 @@ use metrics::{
     Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
 use metrics_exporter_prometheus::PrometheusBuilder;
-use purgatory::{Purgatory, Watches};
+use purgatory::{Permits, Purgatory, Watches, Watermarks};
 use timer_core::{AnyTimer, ManualTimer, SystemTimer, TimeHistogram, Timer};
 
 /// A purgatory in which something of everything has happened.
@@ -181,6 +181,50 @@ fn each_recorder_is_given_the_whole_count() {
         let line = "purgatory_parked_total{purgatory=\"orders\"} 4\n";
         assert!(page.contains(line), "no {line} in\n{page}");
     }
+}
+
+#[test]
+fn timer_publishes_each_form_on_it() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let timer = ManualTimer::new();
+    let orders: Purgatory<u32> = Purgatory::builder("orders").timer(&timer).build().unwrap();
+    let ends: Watermarks<u32> = Watermarks::builder("ends").timer(&timer).build().unwrap();
+    let places = Permits::builder("places").timer(&timer).build().unwrap();
+    let wait = ends.wait_for(&7, 1, NEVER);
+    metrics::with_local_recorder(&recorder, || {
+        let all = AnyTimer::from(timer.clone());
+        all.publish();
+        let parked = |name: &str, count: u32| {
+            let line = format!("purgatory_parked{{purgatory=\"{name}\"}} {count}\n");
+            let page = recorder.handle().render();
+            assert!(page.contains(&line), "no {line} in\n{page}");
+        };
+        parked("orders", 0);
+        parked("ends", 1);
+        parked("places", 0);
+        // A future keeps the memory of its form, but a form without handles is published no more.
+        drop(ends);
+        parked("ends", 0);
+        all.publish();
+        let ended = "purgatory_ended_total{purgatory=\"ends\",outcome=\"cancelled\"} 1\n";
+        assert!(recorder.handle().render().contains(ended));
+        drop((wait, orders, places));
+        all.publish();
+        parked("orders", 0);
+    });
+}
+
+/// A form that was never published before its last handle went is not published after it.
+#[test]
+fn form_without_handles_is_not_published() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let timer = ManualTimer::new();
+    let ends: Watermarks<u32> = Watermarks::builder("ends").timer(&timer).build().unwrap();
+    let wait = ends.wait_for(&7, 1, NEVER);
+    drop(ends);
+    metrics::with_local_recorder(&recorder, || AnyTimer::from(timer).publish());
+    assert_eq!(recorder.handle().render(), "");
+    drop(wait);
 }
 
 /// Another recorder at the same address is another one: it has to be given the whole count, by each

@@ -591,6 +591,38 @@ impl Series {
     }
 }
 
+/// A form on a timer, which is published with it.
+pub trait Publishes: Send + Sync {
+    /// Hands what it counts to the installed recorder.
+    fn publish(&self);
+}
+
+/// The forms on a timer. One that is dropped goes by itself.
+#[derive(Default)]
+pub struct Forms(Mutex<Vec<Weak<dyn Publishes>>>);
+
+impl Forms {
+    /// Adds a form. O(1) on average.
+    pub fn add(&self, form: Weak<dyn Publishes>) {
+        let mut forms = self.0.lock();
+        // Those that are gone make room before more is asked for.
+        if forms.len() == forms.capacity() {
+            forms.retain(|form| form.strong_count() > 0);
+        }
+        forms.push(form);
+    }
+
+    /// Publishes each form, with nothing locked.
+    pub(crate) fn publish(&self) {
+        let forms = self.0.lock().clone();
+        for form in forms {
+            if let Some(form) = form.upgrade() {
+                form.publish();
+            }
+        }
+    }
+}
+
 /// Returns the samples of a timer.
 pub(crate) fn timer_samples(stats: TimerStats) -> Vec<Sample> {
     // Each with the help text that docs/METRICS.md begins with.

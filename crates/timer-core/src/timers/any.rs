@@ -52,8 +52,8 @@ pub struct AnyTimer {
 }
 
 impl AnyTimer {
-    /// (Feature `metrics`.) [Publishes](SystemTimer::publish) the metrics of a [`SystemTimer`]. A
-    /// [`ManualTimer`] has none: for one this does nothing. Cost as there.
+    /// (Feature `metrics`.) [Publishes](SystemTimer::publish) the metrics of a [`SystemTimer`], and
+    /// of each purgatory on it. A [`ManualTimer`] has none of its own. Cost as there.
     ///
     /// ```
     /// use timer_core::{AnyTimer, SystemTimer};
@@ -73,9 +73,7 @@ impl AnyTimer {
     /// ```
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        if !self.inner.driver.config.manual {
-            self.inner.publish();
-        }
+        self.inner.publish();
     }
 }
 

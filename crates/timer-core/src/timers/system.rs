@@ -87,9 +87,10 @@ impl SystemTimer {
     }
 
     /// (Feature `metrics`.) Hands the [`stats`](Timer::stats) to the installed `metrics` recorder,
-    /// labelled with the timer's [name](SystemTimerBuilder::name). Call it before each scrape:
+    /// labelled with the timer's [name](SystemTimerBuilder::name), and publishes each purgatory that
+    /// was built on this timer and has a handle left. Call it before each scrape:
     /// nothing is published otherwise, and nothing on a task's path touches a shared metric.
-    /// `docs/METRICS.md` lists the metrics; cost as `stats`.
+    /// `docs/METRICS.md` lists the metrics; cost as `stats`, and that of each purgatory.
     ///
     /// Timers of one name share their series: counters add up, and so do gauges. When the last
     /// handle is dropped, the timer's part of the gauges is removed.
