@@ -80,7 +80,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             samples::oldest_age(age_ns),
             Sample::largest(
                 "purgatory_longest_check_seconds",
-                "Longest check under way",
+                "How long the longest check has been under way, from the first scrape that found it.",
                 check_ns as f64 / 1e9,
             ),
         ]);
@@ -89,7 +89,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         for (label, count) in seen.labels {
             let parked = Sample::sum(
                 "purgatory_parked_by_label",
-                "Operations parked, by label",
+                "Operations that are parked now, by their label.",
                 count as f64,
             );
             samples.push(parked.labelled("label", label));

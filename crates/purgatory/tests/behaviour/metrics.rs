@@ -453,7 +453,7 @@ fn a_panicking_recorder_is_given_no_bucket_twice() {
     assert_eq!(waits, [0.001, 0.02, 0.3]); // none came twice
 }
 
-/// A row `| name | type | labels | HELP, then more | ... |` of the page's table.
+/// A row `| name | type | labels | HELP. Then more. |` of the page's table.
 struct Row<'a> {
     name: &'a str,
     kind: &'a str,
@@ -521,10 +521,12 @@ fn the_page_lists_exactly_what_is_published() {
         let told = page
             .lines()
             .find_map(|line| line.strip_prefix(&format!("# HELP {name} ")));
+        let told = told.unwrap();
         assert!(
-            help.starts_with(told.unwrap()),
+            help.starts_with(told),
             "{name}: {told:?} does not begin {help:?}"
         );
+        assert!(told.ends_with('.'), "{name}: {told:?} is cut off");
         let suffix = match kind {
             "counter" => name.ends_with("_total"),
             "histogram" => name.ends_with("_seconds"),
@@ -560,4 +562,33 @@ fn labels_end_at_zero() {
     told("purgatory_parked_by_label{purgatory=\"test\",label=\"fetch\"} 1\n");
     waits.cancel(id, "gone");
     told("purgatory_parked_by_label{purgatory=\"test\",label=\"fetch\"} 0\n");
+}
+
+/// The number of series that docs/METRICS.md states is that of a purgatory without labels.
+#[test]
+fn the_page_states_how_many_series_a_purgatory_makes() {
+    let timer = ManualTimer::new();
+    let mut kept = None; // a purgatory that is gone takes its gauges along
+    let page = exposition(|| {
+        let builder = Purgatory::builder("orders").timer(&timer).max_parked(4);
+        let purgatory: &mut Purgatory<u32> = kept.insert(builder.build().unwrap());
+        purgatory.publish();
+        // A histogram has its buckets once it was given a value.
+        let parked = purgatory.wait(&[1], MS, || false);
+        timer.advance(2 * MS);
+        drop(parked);
+        purgatory.publish();
+    });
+    let series = |of: &str| {
+        let lines = page.lines().filter(|line| !line.starts_with('#'));
+        lines.filter(|line| line.starts_with(of)).count()
+    };
+    let all = series("purgatory_");
+    let of_one_histogram = series("purgatory_callback_delay_seconds");
+    let stated = format!(
+        "A purgatory makes {all} series, {} of them in 5 histograms of {of_one_histogram} each.",
+        5 * of_one_histogram
+    );
+    let documented = include_str!("../../../../docs/METRICS.md").replace('\n', " ");
+    assert!(documented.contains(&stated), "not on the page: {stated}");
 }

@@ -629,38 +629,38 @@ pub(crate) fn timer_samples(stats: TimerStats) -> Vec<Sample> {
     let mut samples = vec![
         Sample::sum(
             "timer_pending",
-            "Tasks that will fall due",
+            "Tasks that will fall due.",
             stats.pending as f64,
         ),
-        Sample::counter("timer_fired_total", "Tasks that fell due", stats.fired),
+        Sample::counter("timer_fired_total", "Tasks that fell due.", stats.fired),
         Sample::counter(
             "timer_cancelled_total",
-            "Tasks taken off before they fell due",
+            "Tasks that were taken off before they fell due.",
             stats.cancelled,
         ),
         Sample::counter(
             "timer_cascaded_total",
-            "Times that a task was handed down a level",
+            "Times that a task was handed down a level.",
             stats.cascaded,
         ),
         Sample::counter(
             "timer_wake_ups_total",
-            "Times that the reaper woke up",
+            "Times that the reaper woke up.",
             stats.wake_ups,
         ),
         Sample::counter(
             "timer_spurious_wake_ups_total",
-            "Times that the reaper woke up for nothing",
+            "Times that the reaper woke up and found no work.",
             stats.spurious_wake_ups,
         ),
         Sample::counter(
             "timer_panics_total",
-            "Panics of the timer's own tasks and wakers",
+            "Panics of tasks, wakers, owners of wheels, executors, jobs and of the clock on the reaper.",
             stats.panics,
         ),
         Sample::times(
             "timer_turn_seconds",
-            "How long a round of the reaper took, over all shards that were due",
+            "How long a round of the reaper took, over all shards that were due.",
             stats.turns,
         ),
     ];
@@ -668,7 +668,7 @@ pub(crate) fn timer_samples(stats: TimerStats) -> Vec<Sample> {
     if let Some(queued) = stats.executor_queue {
         samples.push(Sample::sum(
             "timer_executor_queue",
-            "Jobs that wait for the timer's workers",
+            "Jobs that wait for the timer's workers, each of them a batch of tasks.",
             queued as f64,
         ));
     }
