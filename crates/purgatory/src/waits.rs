@@ -43,6 +43,7 @@ trait AnyForm<K>: Send + Sync {
     fn stats(&self) -> Stats;
     fn times(&self) -> Times;
     fn snapshot(&self, limit: usize) -> Snapshot<K>;
+    fn is_closed(&self) -> bool;
     fn own_timer(&self) -> Option<&SystemTimer>;
     #[cfg(feature = "metrics")]
     fn publish(&self);
@@ -75,6 +76,10 @@ impl<E: Engine> AnyForm<E::Key> for Handle<E> {
 
     fn snapshot(&self, limit: usize) -> Snapshot<E::Key> {
         self.table.snapshot(limit)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.table.is_closed()
     }
 
     fn own_timer(&self) -> Option<&SystemTimer> {
@@ -133,6 +138,25 @@ impl<K> Waits<K> {
     /// Returns true when nothing waits. O(shards).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns true once the form or its timer was shut down: from then on every wait is refused.
+    /// (A key, a scope or permits that were [closed](crate::CancelReason::Closed) say so
+    /// themselves.) O(1), with one lock.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// let log_ends: Watermarks<&str> = Watermarks::new("log ends")?;
+    /// let waits = log_ends.waits();
+    /// assert!(!waits.is_closed());
+    /// waits.shutdown(Duration::ZERO);
+    /// assert!(waits.is_closed());
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn is_closed(&self) -> bool {
+        self.form.is_closed()
     }
 
     /// Returns the number of keys that have waiters. Exact when idle. O(shards).
