@@ -6,7 +6,10 @@ use std::{
     task::{Poll, Waker},
 };
 
-use timer_core::TimerHandle;
+use timer_core::{
+    TimerHandle,
+    driver::{must_yield, spend_budget},
+};
 
 use crate::{
     error::WaitError,
@@ -67,12 +70,17 @@ impl<T> PendingAnswer<T> {
         self.polls == Polls::Ready
     }
 
-    /// Takes the answer, or leaves the waker.
+    /// Takes the answer, or leaves the waker. A task of tokio that has used up its budget takes it
+    /// at its next poll (feature `tokio`).
     #[inline]
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<T, WaitError>> {
+        if must_yield(waker) {
+            return Poll::Pending;
+        }
         let is_first = self.polls == Polls::NotPolled;
         let polled = self.origin.poll(self.handle, waker, is_first);
         self.polls = if polled.is_ready() {
+            spend_budget();
             Polls::Ready
         } else {
             Polls::Polled

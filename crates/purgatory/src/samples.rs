@@ -19,17 +19,21 @@ pub(crate) fn times(times: Times) -> Vec<Sample> {
         ("expired", times.expired),
         ("cancelled", times.cancelled),
     ] {
-        let waits = Sample::times("purgatory_wait_seconds", "Time parked, by outcome", waited);
+        let waits = Sample::times(
+            "purgatory_wait_seconds",
+            "How long operations were parked, by outcome.",
+            waited,
+        );
         samples.push(waits.labelled("outcome", outcome));
     }
     samples.push(Sample::times(
         "purgatory_expiry_lateness_seconds",
-        "How long after its deadline what expired was taken off the wheel",
+        "How long after its deadline what expired was taken off the wheel.",
         times.lateness,
     ));
     samples.push(Sample::times(
         "purgatory_callback_delay_seconds",
-        "How long callbacks waited for the executor",
+        "How long callbacks waited for the executor.",
         times.callback_delay,
     ));
     samples
@@ -38,20 +42,24 @@ pub(crate) fn times(times: Times) -> Vec<Sample> {
 /// The gauges of the present. Those of several sources of one name add up.
 pub(crate) fn present(stats: &Stats, key_count: usize) -> Vec<Sample> {
     [
-        ("purgatory_parked", "Operations parked now", stats.parked),
+        (
+            "purgatory_parked",
+            "Operations that are parked now, including those under check.",
+            stats.parked,
+        ),
         (
             "purgatory_watched",
-            "Watches of parked operations now",
+            "Watches that parked operations have now.",
             stats.watched,
         ),
         (
             "purgatory_keys",
-            "Keys that operations wait for now",
+            "Keys that operations wait for now.",
             key_count as u64,
         ),
         (
             "purgatory_callbacks_waiting",
-            "Callbacks not begun",
+            "Callbacks, rechecks and last checks that the executor has not begun.",
             stats.callbacks_waiting,
         ),
     ]
@@ -61,14 +69,18 @@ pub(crate) fn present(stats: &Stats, key_count: usize) -> Vec<Sample> {
 
 /// The gauge of the bound on what is parked, which adds up as the number does that it bounds.
 pub(crate) fn max_parked(max: u64) -> Sample {
-    Sample::sum("purgatory_max_parked", "Bound on operations", max as f64)
+    Sample::sum(
+        "purgatory_max_parked",
+        "The bound on parked operations, which is absent where there is none.",
+        max as f64,
+    )
 }
 
 /// The gauge of the oldest operation's age.
 pub(crate) fn oldest_age(age_ns: u64) -> Sample {
     Sample::largest(
         "purgatory_oldest_age_seconds",
-        "Age of the oldest operation",
+        "How long the oldest operation has been parked, or 0 when none is.",
         age_ns as f64 / 1e9,
     )
 }
@@ -78,29 +90,37 @@ fn counters(stats: &Stats) -> Vec<Sample> {
     [
         (
             "purgatory_parked_total",
-            "Operations ever parked",
+            "Operations that were ever parked.",
             stats.parked_total,
         ),
         (
             "purgatory_ended_at_once_total",
-            "Operations never parked",
+            "Operations that ended without being parked.",
             stats.ended_at_once,
         ),
         (
             "purgatory_taken_total",
-            "Operations handed to the caller",
+            "Operations that take handed to the caller, which have no outcome and are not timed.",
             stats.taken,
         ),
-        ("purgatory_checks_total", "Checks", stats.checks),
-        ("purgatory_events_total", "Signals of keys", stats.events),
+        (
+            "purgatory_checks_total",
+            "Checks that have run, for events, timers or a first look.",
+            stats.checks,
+        ),
+        (
+            "purgatory_events_total",
+            "Keys that were signalled and values that were advanced, also without waiters.",
+            stats.events,
+        ),
         (
             "purgatory_panics_total",
-            "Checks and callbacks that panicked",
+            "Checks and callbacks that have panicked.",
             stats.panics,
         ),
         (
             "purgatory_missed_events_total",
-            "Missed events",
+            "Conditions that came true without an event, which a recheck or last check found.",
             stats.missed_events,
         ),
     ]
@@ -118,7 +138,7 @@ fn endings(stats: &Stats) -> Vec<Sample> {
     };
     add(
         "purgatory_ended_total",
-        "Parked operations that ended, by outcome",
+        "Parked operations that have ended, by outcome.",
         "outcome",
         &[
             ("completed", stats.completed),
@@ -133,7 +153,7 @@ fn endings(stats: &Stats) -> Vec<Sample> {
         + stats.cancelled_by_panic;
     add(
         "purgatory_cancelled_total",
-        "Parked operations that were cancelled, by reason",
+        "Parked operations that were cancelled, by reason.",
         "reason",
         &[
             ("future_dropped", stats.cancelled_by_future_drop),
@@ -145,7 +165,7 @@ fn endings(stats: &Stats) -> Vec<Sample> {
     );
     add(
         "purgatory_refused_total",
-        "Operations handed back instead of being parked, by reason",
+        "Operations that were handed back instead of being parked, by reason.",
         "reason",
         &[
             ("no_keys", stats.refused_no_keys),

@@ -43,6 +43,7 @@ trait AnyForm<K>: Send + Sync {
     fn stats(&self) -> Stats;
     fn times(&self) -> Times;
     fn snapshot(&self, limit: usize) -> Snapshot<K>;
+    fn is_closed(&self) -> bool;
     fn own_timer(&self) -> Option<&SystemTimer>;
     #[cfg(feature = "metrics")]
     fn publish(&self);
@@ -77,13 +78,20 @@ impl<E: Engine> AnyForm<E::Key> for Handle<E> {
         self.table.snapshot(limit)
     }
 
+    fn is_closed(&self) -> bool {
+        self.table.is_closed()
+    }
+
     fn own_timer(&self) -> Option<&SystemTimer> {
         self.table.own_timer()
     }
 
     #[cfg(feature = "metrics")]
     fn publish(&self) {
-        self.table.publish();
+        match self.table.own_timer() {
+            Some(timer) => timer.publish(), // this one with it
+            None => self.table.publish(),
+        }
     }
 
     fn cancel(&self, id: OperationId, reason: CancelReason) -> EndResult {
@@ -130,6 +138,25 @@ impl<K> Waits<K> {
     /// Returns true when nothing waits. O(shards).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns true once the form or its timer was shut down: from then on every wait is refused.
+    /// (A key, a scope or permits that were [closed](crate::CancelReason::Closed) say so
+    /// themselves.) O(1), with one lock.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// let log_ends: Watermarks<&str> = Watermarks::new("log ends")?;
+    /// let waits = log_ends.waits();
+    /// assert!(!waits.is_closed());
+    /// waits.shutdown(Duration::ZERO);
+    /// assert!(waits.is_closed());
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn is_closed(&self) -> bool {
+        self.form.is_closed()
     }
 
     /// Returns the number of keys that have waiters. Exact when idle. O(shards).

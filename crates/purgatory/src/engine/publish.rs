@@ -5,7 +5,9 @@
 //! the differences to the installed recorder. How purgatories of one name share their series:
 //! [`Published`](timer_core::driver::Published).
 
-use timer_core::driver::{Sample, SourceName};
+use std::sync::{Arc, Weak};
+
+use timer_core::driver::{Publishes, Sample, SourceName};
 
 use crate::{
     engine::{Core, inspect::Survey},
@@ -14,7 +16,19 @@ use crate::{
     watches::WatchKey,
 };
 
+impl<K: WatchKey, O: DelayedOperation> Publishes for Core<K, O> {
+    fn publish(&self) {
+        Core::publish(self);
+    }
+}
+
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Has this published with its timer.
+    pub(crate) fn publish_with_timer(self: &Arc<Self>) {
+        let form: Weak<dyn Publishes> = Arc::downgrade(self) as _;
+        self.driver().forms.add(form);
+    }
+
     pub(crate) fn publish(&self) {
         let source = SourceName {
             label: "purgatory",
@@ -27,11 +41,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         });
     }
 
-    /// Publishes counters and times for the last time, and takes the gauges away.
+    /// Publishes counters and times for the last time, and takes the gauges away. Its timer
+    /// publishes it no more, though a future may keep it.
     pub(crate) fn withdraw(&self) {
-        if let Some(cold) = self.counts.cold_if_used() {
-            cold.published.withdraw(|| self.total_samples());
-        }
+        let cold = self.counts.cold();
+        cold.published.withdraw(|| self.total_samples());
     }
 
     /// Counters and histograms, which stay when the purgatory is gone.
@@ -66,7 +80,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             samples::oldest_age(age_ns),
             Sample::largest(
                 "purgatory_longest_check_seconds",
-                "Longest check under way",
+                "How long the longest check has been under way, from the first scrape that found it.",
                 check_ns as f64 / 1e9,
             ),
         ]);
@@ -75,7 +89,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         for (label, count) in seen.labels {
             let parked = Sample::sum(
                 "purgatory_parked_by_label",
-                "Operations parked, by label",
+                "Operations that are parked now, by their label.",
                 count as f64,
             );
             samples.push(parked.labelled("label", label));

@@ -118,8 +118,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 
     /// Publishes counts and times to the installed `metrics` recorder, labelled with the
-    /// purgatory's name, together with those of its [own timer](Self::own_timer). (Feature
-    /// `metrics`.) `docs/METRICS.md` lists them.
+    /// purgatory's name, together with those of its [own timer](Self::own_timer) and of all that
+    /// is on that. (Feature `metrics`.) `docs/METRICS.md` lists them. A shared timer's
+    /// [`publish`](SystemTimer::publish) does this for each purgatory on it.
     ///
     /// Call it once at start-up, which enables timing, then before each scrape, always from one
     /// place. Nothing else publishes, and no operation touches a shared metric. Each wait is
@@ -129,9 +130,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// operation.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        self.core.publish();
-        if let Some(timer) = &self.core.own_timer {
-            timer.publish();
+        match &self.core.own_timer {
+            Some(timer) => timer.publish(), // this one with it
+            None => self.core.publish(),
         }
     }
 

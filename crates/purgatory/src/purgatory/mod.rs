@@ -83,6 +83,8 @@ impl<K: WatchKey, O: DelayedOperation> Drop for ClosesOnDrop<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Makes the first handle of a core.
     pub(crate) fn from_core(core: Arc<Core<K, O>>) -> Self {
+        #[cfg(feature = "metrics")]
+        core.publish_with_timer();
         let count = core.driver().config.shard_count.min(core.shards.planned());
         let shares = Shares::new(&core, count);
         Purgatory {

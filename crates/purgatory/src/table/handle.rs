@@ -39,11 +39,10 @@ impl<E: Engine> Handle<E> {
     /// Makes a form of these settings, and its first handle.
     pub(crate) fn new(settings: Settings, engine: E) -> Result<Self, BuildError> {
         let table = Table::new(settings, engine)?;
-        let count = table
-            .driver()
-            .config
-            .shard_count
-            .min(table.shards.planned());
+        #[cfg(feature = "metrics")]
+        table.publish_with_timer();
+        let config = &table.driver().config;
+        let count = config.shard_count.min(table.shards.planned());
         let shares = Shares::new(&table, count);
         Ok(Handle {
             closes_on_drop: Arc::new(ClosesOnDrop { shares }),

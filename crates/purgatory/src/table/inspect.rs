@@ -20,6 +20,11 @@ impl<E: Engine> Table<E> {
         waiting
     }
 
+    /// Returns true once every shard is closed. They are closed in order, so the last one tells.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock(self.shards.count() - 1).closed
+    }
+
     /// Returns the timer that no other form shares.
     pub(crate) fn own_timer(&self) -> Option<&SystemTimer> {
         self.own_timer.as_ref()

@@ -1,14 +1,28 @@
 //! Publishing through the `metrics` facade (feature `metrics`). No wait touches a metric: a scrape
 //! handler calls [`Waits::publish`](crate::Waits::publish), which adds the shards' counts up.
 
-use timer_core::driver::{Sample, SourceName};
+use std::sync::{Arc, Weak};
+
+use timer_core::driver::{Publishes, Sample, SourceName};
 
 use crate::{
     samples,
     table::{Engine, Table},
 };
 
+impl<E: Engine> Publishes for Table<E> {
+    fn publish(&self) {
+        Table::publish(self);
+    }
+}
+
 impl<E: Engine> Table<E> {
+    /// Has this published with its timer.
+    pub(crate) fn publish_with_timer(self: &Arc<Self>) {
+        let form: Weak<dyn Publishes> = Arc::downgrade(self) as _;
+        self.driver().forms.add(form);
+    }
+
     pub(crate) fn publish(&self) {
         let source = SourceName {
             label: "purgatory",
@@ -25,11 +39,10 @@ impl<E: Engine> Table<E> {
         });
     }
 
-    /// Publishes counters and times for the last time, and takes the gauges away.
+    /// Publishes counters and times for the last time, and takes the gauges away. Its timer
+    /// publishes it no more, though a future may keep it.
     pub(crate) fn withdraw(&self) {
-        if let Some(cold) = self.cold.get() {
-            cold.published.withdraw(|| self.total_samples());
-        }
+        self.cold().published.withdraw(|| self.total_samples());
     }
 
     /// Counters and histograms, which stay when the form is gone.

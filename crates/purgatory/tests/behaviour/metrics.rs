@@ -3,13 +3,19 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
 use crate::support::{MS, NEVER, Park, Probe, Records, Waiting, refused, waiting};
+use metrics::{
+    Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use purgatory::{Purgatory, Watches};
+use purgatory::{Permits, Purgatory, Watches, Watermarks};
 use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
 
 /// A purgatory in which something of everything has happened.
@@ -178,6 +184,189 @@ fn each_recorder_is_given_the_whole_count() {
 }
 
 #[test]
+fn timer_publishes_each_form_on_it() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let timer = ManualTimer::new();
+    let orders: Purgatory<u32> = Purgatory::builder("orders").timer(&timer).build().unwrap();
+    let ends: Watermarks<u32> = Watermarks::builder("ends").timer(&timer).build().unwrap();
+    let places = Permits::builder("places").timer(&timer).build().unwrap();
+    let wait = ends.wait_for(&7, 1, NEVER);
+    metrics::with_local_recorder(&recorder, || {
+        timer.publish();
+        let parked = |name: &str, count: u32| {
+            let line = format!("purgatory_parked{{purgatory=\"{name}\"}} {count}\n");
+            let page = recorder.handle().render();
+            assert!(page.contains(&line), "no {line} in\n{page}");
+        };
+        parked("orders", 0);
+        parked("ends", 1);
+        parked("places", 0);
+        // A future keeps the memory of its form, but a form without handles is published no more.
+        drop(ends);
+        parked("ends", 0);
+        timer.publish();
+        let ended = "purgatory_ended_total{purgatory=\"ends\",outcome=\"cancelled\"} 1\n";
+        assert!(recorder.handle().render().contains(ended));
+        drop((wait, orders, places));
+        timer.publish();
+        parked("orders", 0);
+    });
+}
+
+/// A form that was never published before its last handle went is not published after it.
+#[test]
+fn form_without_handles_is_not_published() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let timer = ManualTimer::new();
+    let ends: Watermarks<u32> = Watermarks::builder("ends").timer(&timer).build().unwrap();
+    let wait = ends.wait_for(&7, 1, NEVER);
+    drop(ends);
+    metrics::with_local_recorder(&recorder, || timer.publish());
+    assert_eq!(recorder.handle().render(), "");
+    drop(wait);
+}
+
+/// Another recorder at the same address is another one: it has to be given the whole count, by each
+/// source of the name.
+#[test]
+fn recorder_at_a_known_address_is_given_the_whole_count() {
+    let timer = ManualTimer::new();
+    let purgatories = [eventful(&timer), eventful(&timer)];
+    let mut recorder = PrometheusBuilder::new().build_recorder();
+    let address = std::ptr::from_ref(&recorder);
+    for _ in 0..3 {
+        for _ in 0..2 {
+            for purgatory in &purgatories {
+                metrics::with_local_recorder(&recorder, || purgatory.publish());
+            }
+        }
+        let page = recorder.handle().render();
+        for line in [
+            "purgatory_parked_total{purgatory=\"orders\"} 8\n",
+            "purgatory_parked{purgatory=\"orders\"} 2\n",
+        ] {
+            assert!(page.contains(line), "no {line} in\n{page}");
+        }
+        recorder = PrometheusBuilder::new().build_recorder();
+        assert_eq!(std::ptr::from_ref(&recorder), address);
+    }
+}
+
+/// A recorder that keeps no labels, as the one that a program without any has: it is known by its
+/// address, and given nothing twice.
+#[test]
+fn recorder_that_keeps_no_labels_is_given_nothing_twice() {
+    let counted = Arc::new(AtomicU64::new(0));
+    let recorder = Forgetful {
+        counted: counted.clone(),
+    };
+    let purgatory = eventful(&ManualTimer::new());
+    metrics::with_local_recorder(&recorder, || {
+        purgatory.publish();
+        let first = counted.load(SeqCst);
+        assert!(first > 0);
+        purgatory.publish();
+        purgatory.publish();
+        assert_eq!(counted.load(SeqCst), first);
+    });
+}
+
+/// A recorder with one counter, which has all series.
+struct Forgetful {
+    counted: Arc<AtomicU64>,
+}
+
+impl Recorder for Forgetful {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.counted.clone())
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+/// A gauge of which the first set is overtaken: before it arrives another source publishes.
+struct Overtaken {
+    shown: Mutex<f64>,
+    overtake: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl GaugeFn for Overtaken {
+    fn increment(&self, _: f64) {}
+    fn decrement(&self, _: f64) {}
+
+    fn set(&self, value: f64) {
+        let overtake = self.overtake.lock().unwrap().take();
+        if let Some(overtake) = overtake {
+            overtake();
+        }
+        *self.shown.lock().unwrap() = value;
+    }
+}
+
+/// A recorder with one gauge, `purgatory_parked`.
+struct OneGauge(Arc<Overtaken>);
+
+impl Recorder for OneGauge {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        match key.name() {
+            "purgatory_parked" => Gauge::from_arc(self.0.clone()),
+            _ => Gauge::noop(),
+        }
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+#[test]
+fn overtaken_gauge_shows_the_last_sum() {
+    let timer = ManualTimer::new();
+    let [first, second] = [1, 2].map(|count| {
+        let builder = Purgatory::builder("overtaken").timer(&timer);
+        let purgatory: Waiting = builder.build().unwrap();
+        for _ in 0..count {
+            Probe::parked(&purgatory, &["k"], NEVER);
+        }
+        purgatory
+    });
+    let other = second.clone();
+    let gauge = Arc::new(Overtaken {
+        shown: Mutex::new(0.0),
+        overtake: Mutex::new(Some(Box::new(move || other.publish()))),
+    });
+    let recorder = OneGauge(gauge.clone());
+    metrics::with_local_recorder(&recorder, || first.publish());
+    assert_eq!(*gauge.shown.lock().unwrap(), 3.0);
+    // As one goes, too.
+    let other = second.clone();
+    *gauge.overtake.lock().unwrap() = Some(Box::new(move || {
+        Probe::parked(&other, &["k"], NEVER);
+        other.publish();
+    }));
+    metrics::with_local_recorder(&recorder, || drop(first));
+    assert_eq!(*gauge.shown.lock().unwrap(), 3.0);
+}
+
+#[test]
 fn a_real_recorder_is_handed_counts_and_histograms() {
     let timer = ManualTimer::new();
     let mut kept = None; // a purgatory that is gone takes its gauges along
@@ -263,7 +452,7 @@ fn a_panicking_recorder_is_given_no_bucket_twice() {
     assert_eq!(waits, [0.001, 0.02, 0.3]); // none came twice
 }
 
-/// A row `| name | type | labels | HELP, then more | ... |` of the page's table.
+/// A row `| name | type | labels | HELP. Then more. |` of the page's table.
 struct Row<'a> {
     name: &'a str,
     kind: &'a str,
@@ -331,10 +520,12 @@ fn the_page_lists_exactly_what_is_published() {
         let told = page
             .lines()
             .find_map(|line| line.strip_prefix(&format!("# HELP {name} ")));
+        let told = told.unwrap();
         assert!(
-            help.starts_with(told.unwrap()),
+            help.starts_with(told),
             "{name}: {told:?} does not begin {help:?}"
         );
+        assert!(told.ends_with('.'), "{name}: {told:?} is cut off");
         let suffix = match kind {
             "counter" => name.ends_with("_total"),
             "histogram" => name.ends_with("_seconds"),
@@ -370,4 +561,33 @@ fn labels_end_at_zero() {
     told("purgatory_parked_by_label{purgatory=\"test\",label=\"fetch\"} 1\n");
     waits.cancel(id, "gone");
     told("purgatory_parked_by_label{purgatory=\"test\",label=\"fetch\"} 0\n");
+}
+
+/// The number of series that docs/METRICS.md states is that of a purgatory without labels.
+#[test]
+fn the_page_states_how_many_series_a_purgatory_makes() {
+    let timer = ManualTimer::new();
+    let mut kept = None; // a purgatory that is gone takes its gauges along
+    let page = exposition(|| {
+        let builder = Purgatory::builder("orders").timer(&timer).max_parked(4);
+        let purgatory: &mut Purgatory<u32> = kept.insert(builder.build().unwrap());
+        purgatory.publish();
+        // A histogram has its buckets once it was given a value.
+        let parked = purgatory.wait(&[1], MS, || false);
+        timer.advance(2 * MS);
+        drop(parked);
+        purgatory.publish();
+    });
+    let series = |of: &str| {
+        let lines = page.lines().filter(|line| !line.starts_with('#'));
+        lines.filter(|line| line.starts_with(of)).count()
+    };
+    let all = series("purgatory_");
+    let of_one_histogram = series("purgatory_callback_delay_seconds");
+    let stated = format!(
+        "A purgatory makes {all} series, {} of them in 5 histograms of {of_one_histogram} each.",
+        5 * of_one_histogram
+    );
+    let documented = include_str!("../../../../docs/METRICS.md").replace('\n', " ");
+    assert!(documented.contains(&stated), "not on the page: {stated}");
 }

@@ -1,13 +1,13 @@
 //! Callbacks inside a tokio runtime (feature `tokio`).
 #![cfg(all(feature = "tokio", not(loom)))]
 
-use std::thread;
+use std::{cell::Cell, thread};
 
 use crate::support::{MS, NEVER, Park, Probe, Waiting, by_hand_with};
 use purgatory::{
     Outcome::{self, Completed, Expired},
     Purgatory, Replies, Timeout, WaitError,
-    timer_core::SystemTimer,
+    timer_core::{ManualTimer, SystemTimer},
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -115,4 +115,49 @@ async fn under_a_paused_clock_operations_expire_in_time() {
     };
     timer.schedule(MS, blocks).unwrap();
     assert_eq!(ended.await.unwrap(), Err(WaitError::MustNotBlock));
+}
+
+/// A loop over waits that are ready at once takes part in the runtime's cooperative budget: its
+/// task yields, and what is joined with it gets its turn.
+#[tokio::test]
+async fn loop_over_ready_waits_yields_to_its_neighbours() {
+    let replies: Replies<u32, u32> = Replies::builder("r")
+        .timer(&ManualTimer::new())
+        .build()
+        .unwrap();
+    let turns = Cell::new(0);
+    let eager = async {
+        for number in 0..10_000 {
+            let reply = replies.expect(number, NEVER).unwrap();
+            replies.deliver(&number, number).unwrap();
+            assert_eq!(reply.await, Ok(number));
+        }
+        turns.get()
+    };
+    let neighbour = async {
+        loop {
+            turns.set(turns.get() + 1);
+            tokio::task::yield_now().await;
+        }
+    };
+    let seen = tokio::select! {
+        biased;
+        seen = eager => seen,
+        () = neighbour => unreachable!("it goes on for ever"),
+    };
+    assert!(seen > 10, "the neighbour had {seen} turns");
+}
+
+/// `try_take` is no await: with the budget used up it finds an answer all the same.
+#[tokio::test]
+async fn try_take_needs_no_budget() {
+    let replies: Replies<u32, u32> = Replies::builder("r")
+        .timer(&ManualTimer::new())
+        .build()
+        .unwrap();
+    for number in 0..1000 {
+        let reply = replies.expect(number, NEVER).unwrap();
+        replies.deliver(&number, number).unwrap();
+        assert_eq!(reply.try_take().ok(), Some(Ok(number)));
+    }
 }

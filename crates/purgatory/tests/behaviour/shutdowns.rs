@@ -11,7 +11,11 @@ use crate::support::{
     Later, MINUTE, MS, NEVER, Park, Probe, SHUTDOWN, Stop, Waiting, assert_empty, by_hand_with,
     waiting,
 };
-use purgatory::{Outcome::Completed, ShutdownLeft};
+use purgatory::{
+    Outcome::Completed,
+    Permits, Replies, ShutdownLeft, Watermarks,
+    timer_core::{ManualTimer, Timer},
+};
 
 /// Shuts down without a limit on another thread, until `watched` has ended. Then every operation
 /// that is not under check is cancelled, and the others have a pending end.
@@ -122,4 +126,22 @@ fn shutdown_waits_for_a_last_check_on_the_executor() {
     assert!(over.is_nothing(), "{over:?}");
     assert_eq!(probe.endings().len(), 1);
     assert_empty(&purgatory);
+}
+
+#[test]
+fn each_form_tells_that_its_timer_was_shut_down() {
+    let timer = ManualTimer::new();
+    let ends: Watermarks<u32> = Watermarks::builder("ends").timer(&timer).build().unwrap();
+    let places = Permits::builder("places").timer(&timer).build().unwrap();
+    let replies: Replies<u32, ()> = Replies::builder("replies").timer(&timer).build().unwrap();
+    let closed = || {
+        [
+            ends.waits().is_closed(),
+            places.waits().is_closed(),
+            replies.waits().is_closed(),
+        ]
+    };
+    assert_eq!(closed(), [false; 3]);
+    timer.shutdown(Duration::ZERO);
+    assert_eq!(closed(), [true; 3]);
 }

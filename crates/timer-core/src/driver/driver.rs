@@ -51,6 +51,9 @@ pub struct Driver {
     pub(crate) workers: Option<Arc<Workers>>,
     #[cfg(feature = "metrics")]
     pub(crate) published: crate::observe::metrics::Published,
+    /// Those that are published with the timer.
+    #[cfg(feature = "metrics")]
+    pub forms: crate::observe::metrics::Forms,
 }
 
 /// The tasks and threads that the shutdown of a driver leaves.
@@ -95,6 +98,8 @@ impl Driver {
             workers: None,
             #[cfg(feature = "metrics")]
             published: Default::default(),
+            #[cfg(feature = "metrics")]
+            forms: Default::default(),
         }
     }
 

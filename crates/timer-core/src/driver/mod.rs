@@ -72,9 +72,9 @@ pub use self::driver::Driver;
 pub use self::executors::{Due, DueQueue, Executors};
 pub use self::shards::{ShardGuard, ShardLook, ShardState, Shards, WheelOwner, default_shards};
 #[cfg(feature = "tokio")]
-pub use self::tokio::runs_tasks_here;
+pub use self::tokio::{must_yield, runs_tasks_here, spend_budget};
 #[cfg(feature = "metrics")]
-pub use crate::observe::metrics::{Published, Sample, SourceName};
+pub use crate::observe::metrics::{Forms, Published, Publishes, Sample, SourceName};
 pub use crate::panics::contain;
 pub use crate::wheel::{
     node::Index,
@@ -87,6 +87,16 @@ pub use crate::wheel::{
 pub fn runs_tasks_here() -> bool {
     false
 }
+
+/// Returns false: without the feature `tokio` no task has a budget.
+#[cfg(not(feature = "tokio"))]
+pub fn must_yield(_waker: &std::task::Waker) -> bool {
+    false
+}
+
+/// Does nothing: without the feature `tokio` no task has a budget.
+#[cfg(not(feature = "tokio"))]
+pub fn spend_budget() {}
 
 /// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` and `cfg(shuttle)` the
 /// model checker's. Also failpoints, a count of work under way, and a few small containers.

@@ -129,6 +129,29 @@ pub fn runs_tasks_here() -> bool {
     is_pending && !woken.0.load(Ordering::Relaxed)
 }
 
+/// Returns true in a task of a runtime that has used up its budget for this poll. The task is woken
+/// then, so its future is to return `Pending`. A future that is ready spends a part of the budget
+/// ([`spend_budget`]). False outside of a task, and for a waker that wakes nothing.
+pub fn must_yield(waker: &Waker) -> bool {
+    // `Waker::noop` has no data; by `will_wake` it would not always be known, as each crate may
+    // have a copy of its functions.
+    if task::coop::has_budget_remaining() || waker.data().is_null() {
+        return false;
+    }
+    let mut context = Context::from_waker(waker);
+    pin!(task::coop::consume_budget())
+        .poll(&mut context)
+        .is_pending()
+}
+
+/// Spends a part of the budget that a task of a runtime has for this poll. Nothing outside of one.
+pub fn spend_budget() {
+    if task::coop::has_budget_remaining() {
+        let mut context = Context::from_waker(Waker::noop());
+        let _ = pin!(task::coop::consume_budget()).poll(&mut context);
+    }
+}
+
 /// The clock of a tokio runtime: the machine's, or in a test the one that it has paused.
 #[derive(Debug)]
 pub(crate) struct TokioClock {

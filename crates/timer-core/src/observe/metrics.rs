@@ -12,11 +12,18 @@
 //!
 //! Each is kept for each recorder apart: a program may publish before it installs one, and each
 //! test may have its own.
+//!
+//! **A recorder is known by what it keeps.** An address is not enough: a test's second recorder may
+//! lie where its first one lay. So the value of the label that names the source is a text of this
+//! recorder's alone, its *mark*. A recorder keeps the labels of its series. While it does the mark
+//! lives, and what is at that address is the same recorder; after that it is another. One that
+//! keeps no labels is known by its address. (So is one that was dropped while a handle that renders
+//! its page still keeps its series.)
 
 use std::{
     collections::HashMap,
     sync::{
-        Arc, LazyLock,
+        Arc, LazyLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -128,11 +135,111 @@ pub struct SourceName {
     pub name: Arc<str>,
 }
 
+/// A recorder's place, for the sources of one name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    address: usize,
+    label: &'static str,
+    name: Arc<str>,
+}
+
+/// The recorder at a place.
+#[derive(Debug)]
+struct Recorder {
+    /// Distinguishes recorders that lay at one address one after the other.
+    number: u64,
+    mark: Mark,
+    /// Calls that publish to it now, each of which holds the mark.
+    publishing: usize,
+}
+
+/// The value of the label that names a source, in an allocation of one recorder's alone.
+#[derive(Debug)]
+enum Mark {
+    /// It lives while the recorder keeps it.
+    Kept(Weak<str>),
+    /// The recorder does not keep it.
+    Held(Arc<str>),
+}
+
+impl Mark {
+    fn get(&self) -> Option<Arc<str>> {
+        match self {
+            Mark::Kept(mark) => mark.upgrade(),
+            Mark::Held(mark) => Some(mark.clone()),
+        }
+    }
+}
+
+/// All recorders that were published to and live. Never locked while a recorder is called.
+static RECORDERS: LazyLock<Mutex<HashMap<Place, Recorder>>> = LazyLock::new(Mutex::default);
+
+/// A call that publishes to the installed recorder, which is known until its end.
+struct Publishing {
+    place: Place,
+    number: u64,
+    mark: Arc<str>,
+}
+
+impl Publishing {
+    /// Finds out which recorder is installed. O(1), but O(recorders) for one that is new.
+    fn begin(of: &SourceName) -> Self {
+        let place = Place {
+            address: with_recorder(|recorder| std::ptr::from_ref(recorder).addr()),
+            label: of.label,
+            name: of.name.clone(),
+        };
+        let mut all = RECORDERS.lock();
+        // 1. The recorder that has been there, if it lives.
+        if let Some(known) = all.get_mut(&place) {
+            if let Some(mark) = known.mark.get() {
+                known.publishing += 1;
+                let number = known.number;
+                return Publishing {
+                    place,
+                    number,
+                    mark,
+                };
+            }
+        }
+        // 2. Or a new one; those that are gone are forgotten.
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        all.retain(|_, known| known.mark.get().is_some());
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let mark: Arc<str> = Arc::from(&*of.name);
+        let new = Recorder {
+            number,
+            mark: Mark::Kept(Arc::downgrade(&mark)),
+            publishing: 1,
+        };
+        all.insert(place.clone(), new);
+        Publishing {
+            place,
+            number,
+            mark,
+        }
+    }
+}
+
+impl Drop for Publishing {
+    fn drop(&mut self) {
+        let mut all = RECORDERS.lock();
+        let Some(known) = all.get_mut(&self.place) else {
+            return;
+        };
+        known.publishing -= 1;
+        // Of the last call the mark is the only one, unless the recorder has kept it.
+        if known.publishing == 0 && Arc::strong_count(&self.mark) == 1 {
+            known.mark = Mark::Held(self.mark.clone());
+        }
+    }
+}
+
 /// A series of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SeriesKey {
-    /// The address of the recorder.
-    recorder: usize,
+    /// The number of the recorder.
+    recorder: u64,
     metric: &'static str,
     name: Arc<str>,
     label: ExtraLabel,
@@ -147,7 +254,7 @@ enum Series {
     },
     Gauge {
         to: Gauge,
-        combine: fn(&Gauges) -> f64,
+        combine: fn(&GaugeValues) -> f64,
     },
     Times {
         to: Histogram,
@@ -156,16 +263,63 @@ enum Series {
 }
 
 /// The values of a gauge, by the number of each living source.
-type Gauges = HashMap<u64, f64>;
+type GaugeValues = HashMap<u64, f64>;
+
+/// All gauges of the process.
+#[derive(Debug, Default)]
+struct Gauges {
+    by_series: HashMap<SeriesKey, GaugeSeries>,
+    /// Counts the changes of all of them.
+    changes: u64,
+}
+
+/// A gauge.
+#[derive(Debug, Default)]
+struct GaugeSeries {
+    values: GaugeValues,
+    /// The number of its last change; 0 for one without sources.
+    last_change: u64,
+}
 
 /// All gauges of the process. Never locked while a recorder is called.
-static GAUGES: LazyLock<Mutex<HashMap<SeriesKey, Gauges>>> = LazyLock::new(Mutex::default);
+static GAUGES: LazyLock<Mutex<Gauges>> = LazyLock::new(Mutex::default);
 
-fn sum(gauges: &Gauges) -> f64 {
+impl Gauges {
+    /// Sets the value of a source.
+    fn insert(&mut self, key: &SeriesKey, source: u64, value: f64) {
+        self.changes += 1;
+        let gauge = self.by_series.entry(key.clone()).or_default();
+        gauge.values.insert(source, value);
+        gauge.last_change = self.changes;
+    }
+
+    /// Takes the value of a source out. A gauge without sources is forgotten.
+    fn remove(&mut self, key: &SeriesKey, source: u64) {
+        let Some(gauge) = self.by_series.get_mut(key) else {
+            return;
+        };
+        self.changes += 1;
+        gauge.last_change = self.changes;
+        gauge.values.remove(&source);
+        if gauge.values.is_empty() {
+            self.by_series.remove(key);
+        }
+    }
+
+    /// Returns the value that a gauge shows, and the number of its last change.
+    fn shown(&self, key: &SeriesKey, combine: fn(&GaugeValues) -> f64) -> (f64, u64) {
+        match self.by_series.get(key) {
+            Some(gauge) => (combine(&gauge.values), gauge.last_change),
+            None => (0.0, 0),
+        }
+    }
+}
+
+fn sum(gauges: &GaugeValues) -> f64 {
     gauges.values().fold(0.0, |sum, value| sum + value) // `sum` of none is -0
 }
 
-fn largest(gauges: &Gauges) -> f64 {
+fn largest(gauges: &GaugeValues) -> f64 {
     gauges.values().copied().fold(0.0, f64::max)
 }
 
@@ -174,8 +328,19 @@ fn largest(gauges: &Gauges) -> f64 {
 pub struct Published {
     /// Distinguishes sources of one name.
     source: u64,
-    /// Locked while the recorder is called, by a call that does not wait for it.
-    series: Mutex<HashMap<SeriesKey, Series>>,
+    state: Mutex<State>,
+}
+
+/// The series that a source has published.
+type AllSeries = HashMap<SeriesKey, Series>;
+
+/// Locked for a moment, never while a recorder is called.
+#[derive(Debug)]
+struct State {
+    /// `None` while a call hands them over.
+    series: Option<AllSeries>,
+    /// Set as the source ends: nothing is published any more.
+    is_withdrawn: bool,
 }
 
 impl Default for Published {
@@ -183,50 +348,128 @@ impl Default for Published {
         static SOURCES: AtomicU64 = AtomicU64::new(0);
         Published {
             source: SOURCES.fetch_add(1, Ordering::Relaxed),
-            series: Mutex::default(),
+            state: Mutex::new(State {
+                series: Some(HashMap::new()),
+                is_withdrawn: false,
+            }),
         }
+    }
+}
+
+/// The series of a source, which one call hands over. It puts them back, also if a recorder panics.
+struct HandingOver<'a> {
+    published: &'a Published,
+    series: AllSeries,
+}
+
+impl Drop for HandingOver<'_> {
+    fn drop(&mut self) {
+        let series = std::mem::take(&mut self.series);
+        self.published.state.lock().series = Some(series);
     }
 }
 
 impl Published {
     /// Hands the samples that `read` returns to the installed recorder, unless another call is
     /// doing so, which may be further up this stack.
-    pub fn publish(&self, of: &SourceName, read: impl FnOnce() -> Vec<Sample>) {
-        let Some(mut all) = self.series.try_lock() else {
+    pub fn publish(&self, of: &SourceName, read: impl Fn() -> Vec<Sample>) {
+        // 1. The series are this call's alone until it is over.
+        let mut state = self.state.lock();
+        if state.is_withdrawn {
+            return;
+        }
+        let Some(series) = state.series.take() else {
             return;
         };
-        // Read under the lock: read before it, samples might be older than those published last.
+        drop(state);
+        let mut handing_over = HandingOver {
+            published: self,
+            series,
+        };
+        // 2. Read now: read before, samples might be older than those published last.
         let samples = read();
-        let recorder = with_recorder(|recorder| std::ptr::from_ref(recorder).addr());
-        for sample in samples {
-            let key = SeriesKey {
-                recorder,
-                metric: sample.metric,
-                name: of.name.clone(),
-                label: sample.label,
-            };
-            // Registered each time: a recorder may have forgotten a series that was idle.
-            let mut series = sample.register(of);
-            if let Some(earlier) = all.remove(&key) {
-                series.go_on_from(earlier);
+        // 3. To the recorder, with nothing locked.
+        let publishing = Publishing::begin(of);
+        self.forget_gone(&mut handing_over.series, publishing.number);
+        for sample in &samples {
+            self.publish_one(&mut handing_over.series, of, &publishing, sample);
+        }
+        drop(publishing);
+        drop(handing_over);
+        // 4. A source that has ended meanwhile has left its last publishing to this call.
+        self.withdraw_if_ended(&read);
+    }
+
+    /// Hands one sample over.
+    fn publish_one(
+        &self,
+        all: &mut AllSeries,
+        of: &SourceName,
+        publishing: &Publishing,
+        sample: &Sample,
+    ) {
+        let key = SeriesKey {
+            recorder: publishing.number,
+            metric: sample.metric,
+            name: of.name.clone(),
+            label: sample.label,
+        };
+        // Registered each time: a recorder may have forgotten a series that was idle.
+        let mut series = sample.register(of.label, &publishing.mark);
+        if let Some(earlier) = all.remove(&key) {
+            series.go_on_from(earlier);
+        }
+        let series = all.entry(key.clone()).or_insert(series);
+        series.hand_over(&key, self.source, sample);
+    }
+
+    /// Forgets the series of recorders that are gone, once there is a new one.
+    fn forget_gone(&self, all: &mut AllSeries, present: u64) {
+        if all.is_empty() || all.keys().any(|key| key.recorder == present) {
+            return;
+        }
+        // 1. The numbers of those that live.
+        let mut living = Vec::new();
+        for recorder in RECORDERS.lock().values() {
+            if recorder.mark.get().is_some() {
+                living.push(recorder.number);
             }
-            let series = all.entry(key.clone()).or_insert(series);
-            series.hand_over(&key, self.source, &sample);
+        }
+        // 2. The others' series go, and this source's values in their gauges. Handles of a
+        //    recorder are dropped with nothing locked.
+        let gone = all.keys().filter(|key| !living.contains(&key.recorder));
+        let gone: Vec<_> = gone.cloned().collect();
+        for key in gone {
+            if let Some(Series::Gauge { .. }) = all.remove(&key) {
+                GAUGES.lock().remove(&key, self.source);
+            }
         }
     }
 
     /// Publishes for the last time, to every recorder that this was published to: what counters and
-    /// histograms have counted since, and gauges without this source.
-    pub fn withdraw(&self, read: impl FnOnce() -> Vec<Sample>) {
-        let Some(mut all) = self.series.try_lock() else {
+    /// histograms have counted since, and gauges without this source. Nothing is published later;
+    /// a call that is publishing now does this as it ends.
+    pub fn withdraw(&self, read: impl Fn() -> Vec<Sample>) {
+        self.state.lock().is_withdrawn = true;
+        self.withdraw_if_ended(&read);
+    }
+
+    fn withdraw_if_ended(&self, read: &impl Fn() -> Vec<Sample>) {
+        // 1. Once, by the call that takes the series.
+        let mut state = self.state.lock();
+        if !state.is_withdrawn {
+            return;
+        }
+        let Some(all) = state.series.take() else {
             return;
         };
+        drop(state);
         if all.is_empty() {
             return;
         }
-        // The last state of the counters; the gauges only go.
+        // 2. The last state of the counters; the gauges only go.
         let samples = read();
-        for (key, mut series) in all.drain() {
+        for (key, mut series) in all {
             let mut same = samples.iter();
             let sample = same.find(|other| other.metric == key.metric && other.label == key.label);
             // A source ends in a drop, which must not panic.
@@ -240,10 +483,10 @@ impl Published {
 }
 
 impl Sample {
-    /// Registers the series with the installed recorder.
-    fn register(&self, of: &SourceName) -> Series {
+    /// Registers the series with the installed recorder, of which `mark` is the source's name.
+    fn register(&self, source_label: &'static str, mark: &Arc<str>) -> Series {
         // 1. The labels: the source's name, and a further one.
-        let mut labels = vec![Label::new(of.label, of.name.clone())];
+        let mut labels = vec![Label::new(source_label, mark.clone())];
         if let Some((label, value)) = self.label {
             labels.push(Label::new(label, value));
         }
@@ -300,20 +543,15 @@ impl Series {
     /// Hands over the difference of a counter or histogram, or the new value of a gauge.
     fn hand_over(&mut self, key: &SeriesKey, source: u64, sample: &Sample) {
         // The difference to what was published last, or the combined gauge.
-        match (self, &sample.value) {
+        match (&mut *self, &sample.value) {
             (Series::Counter { to, published }, &Value::Counter(count)) => {
                 // Stored first, so that a recorder that panics is given nothing twice.
                 let difference = count.saturating_sub(*published);
                 *published = count.max(*published);
                 to.increment(difference);
             }
-            (Series::Gauge { to, combine }, &(Value::Sum(value) | Value::Largest(value))) => {
-                let mut all = GAUGES.lock();
-                let gauges = all.entry(key.clone()).or_default();
-                gauges.insert(source, value);
-                let combined = combine(gauges);
-                drop(all);
-                to.set(combined);
+            (Series::Gauge { .. }, &(Value::Sum(value) | Value::Largest(value))) => {
+                self.set_gauge(key, |gauges| gauges.insert(key, source, value));
             }
             (Series::Times { to, published }, Value::Times(times)) => {
                 times.hand_over(published, to);
@@ -324,22 +562,64 @@ impl Series {
 
     /// Takes the source out of a gauge.
     fn withdraw(&mut self, key: &SeriesKey, source: u64) {
-        let Series::Gauge { to, combine } = self else {
+        self.set_gauge(key, |gauges| gauges.remove(key, source));
+    }
+
+    /// Changes the values of a gauge, and shows them combined.
+    ///
+    /// The recorder is called with nothing locked, so a value that another call combined later may
+    /// reach it earlier. Each call therefore looks after it has set the gauge whether another one
+    /// changed it meanwhile, and sets it again: when all calls have returned it shows the last
+    /// change.
+    fn set_gauge(&self, key: &SeriesKey, change: impl FnOnce(&mut Gauges)) {
+        let &Series::Gauge { ref to, combine } = self else {
             return;
         };
-        // 1. Out of the table, which forgets a series without sources.
         let mut all = GAUGES.lock();
-        let mut combined = 0.0;
-        if let Some(gauges) = all.get_mut(key) {
-            gauges.remove(&source);
-            combined = combine(gauges);
-            if gauges.is_empty() {
-                all.remove(key);
+        change(&mut all);
+        let (mut value, mut last_change) = all.shown(key, combine);
+        drop(all);
+        loop {
+            to.set(value);
+            let (value_now, last_change_now) = GAUGES.lock().shown(key, combine);
+            if last_change_now == last_change {
+                return;
+            }
+            value = value_now;
+            last_change = last_change_now;
+        }
+    }
+}
+
+/// A form on a timer, which is published with it.
+pub trait Publishes: Send + Sync {
+    /// Hands what it counts to the installed recorder.
+    fn publish(&self);
+}
+
+/// The forms on a timer. One that is dropped goes by itself.
+#[derive(Default)]
+pub struct Forms(Mutex<Vec<Weak<dyn Publishes>>>);
+
+impl Forms {
+    /// Adds a form. O(1) on average.
+    pub fn add(&self, form: Weak<dyn Publishes>) {
+        let mut forms = self.0.lock();
+        // Those that are gone make room before more is asked for.
+        if forms.len() == forms.capacity() {
+            forms.retain(|form| form.strong_count() > 0);
+        }
+        forms.push(form);
+    }
+
+    /// Publishes each form, with nothing locked.
+    pub(crate) fn publish(&self) {
+        let forms = self.0.lock().clone();
+        for form in forms {
+            if let Some(form) = form.upgrade() {
+                form.publish();
             }
         }
-        // 2. The recorder is called with nothing locked.
-        drop(all);
-        to.set(combined);
     }
 }
 
@@ -349,38 +629,38 @@ pub(crate) fn timer_samples(stats: TimerStats) -> Vec<Sample> {
     let mut samples = vec![
         Sample::sum(
             "timer_pending",
-            "Tasks that will fall due",
+            "Tasks that will fall due.",
             stats.pending as f64,
         ),
-        Sample::counter("timer_fired_total", "Tasks that fell due", stats.fired),
+        Sample::counter("timer_fired_total", "Tasks that fell due.", stats.fired),
         Sample::counter(
             "timer_cancelled_total",
-            "Tasks taken off before they fell due",
+            "Tasks that were taken off before they fell due.",
             stats.cancelled,
         ),
         Sample::counter(
             "timer_cascaded_total",
-            "Times that a task was handed down a level",
+            "Times that a task was handed down a level.",
             stats.cascaded,
         ),
         Sample::counter(
             "timer_wake_ups_total",
-            "Times that the reaper woke up",
+            "Times that the reaper woke up.",
             stats.wake_ups,
         ),
         Sample::counter(
             "timer_spurious_wake_ups_total",
-            "Times that the reaper woke up for nothing",
+            "Times that the reaper woke up and found no work.",
             stats.spurious_wake_ups,
         ),
         Sample::counter(
             "timer_panics_total",
-            "Panics of the timer's own tasks and wakers",
+            "Panics of tasks, wakers, owners of wheels, executors, jobs and of the clock on the reaper.",
             stats.panics,
         ),
         Sample::times(
             "timer_turn_seconds",
-            "How long a round of the reaper took, over all shards that were due",
+            "How long a round of the reaper took, over all shards that were due.",
             stats.turns,
         ),
     ];
@@ -388,7 +668,7 @@ pub(crate) fn timer_samples(stats: TimerStats) -> Vec<Sample> {
     if let Some(queued) = stats.executor_queue {
         samples.push(Sample::sum(
             "timer_executor_queue",
-            "Jobs that wait for the timer's workers",
+            "Jobs that wait for the timer's workers, each of them a batch of tasks.",
             queued as f64,
         ));
     }

@@ -312,9 +312,18 @@ impl TimerInner {
         self.driver.stats(self.panics())
     }
 
-    /// Hands all counts to the installed `metrics` recorder.
+    /// Hands all counts to the installed `metrics` recorder, and those of the forms on this timer.
+    /// A manual timer has none of its own.
     #[cfg(feature = "metrics")]
     pub(super) fn publish(&self) {
+        if !self.driver.config.manual {
+            self.publish_own();
+        }
+        self.driver.forms.publish();
+    }
+
+    #[cfg(feature = "metrics")]
+    fn publish_own(&self) {
         let name = SourceName {
             label: "timer",
             name: self.driver.config.name.as_str().into(),

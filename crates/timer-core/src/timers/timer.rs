@@ -93,10 +93,11 @@ impl Timer {
     }
 
     /// (Feature `metrics`.) Hands the [`stats`](Self::stats) to the installed `metrics` recorder,
-    /// labelled with the timer's [name](crate::SystemTimerBuilder::name). Call it before each
-    /// scrape: nothing is published otherwise, and nothing on a task's path touches a shared metric.
-    /// `docs/METRICS.md` lists the metrics; cost as `stats`. A
-    /// [`ManualTimer`](crate::ManualTimer) has none: for one this does nothing.
+    /// labelled with the timer's [name](crate::SystemTimerBuilder::name), and publishes each
+    /// purgatory that was built on this timer and has a handle left. Call it before each scrape:
+    /// nothing is published otherwise, and nothing on a task's path touches a shared metric.
+    /// `docs/METRICS.md` lists the metrics; cost as `stats`, and that of each purgatory. A
+    /// [`ManualTimer`](crate::ManualTimer) has no metrics of its own.
     ///
     /// Timers of one name share their series: counters add up, and so do gauges. When the last
     /// handle is dropped, the timer's part of the gauges is removed.
@@ -119,9 +120,7 @@ impl Timer {
     /// ```
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        if !self.inner.driver.config.manual {
-            self.inner.publish();
-        }
+        self.inner.publish();
     }
 
     /// Returns the inside of the timer, for owners of wheels.
