@@ -50,11 +50,12 @@ impl<F: Form> Builder<F> {
         }
     }
 
-    /// Shares a timer instead of starting one. Any number of purgatories can share its reaper.
+    /// Sets another timer than the [one that the process shares](timer_core::Timer::shared). Any
+    /// number of purgatories can be on it; a slow callback of one then delays those of these alone.
     ///
     /// The timer lives as long as one of its handles or purgatories, so the program may drop its
     /// own handle. The timer's [shutdown](timer_core::Timer::shutdown) shuts its purgatories down,
-    /// with one limit for all; that of a purgatory leaves a shared timer as it is.
+    /// with one limit for all; that of a purgatory leaves its timer as it is.
     ///
     /// If you never advance a [`ManualTimer`](timer_core::ManualTimer), nothing expires.
     pub fn timer(mut self, timer: &Timer) -> Self {
@@ -136,12 +137,12 @@ impl<F: Form> Builder<F> {
         self
     }
 
-    /// Builds it, with its own timer unless one is shared.
+    /// Builds it, on the timer that the process shares unless another was set.
     ///
     /// # Errors
-    /// - [`BuildError::Closed`] if the shared timer was shut down,
-    /// - [`BuildError::Forked`] if this process was forked since the shared timer was built,
-    /// - [`BuildError::Thread`] if a thread cannot be spawned for its own timer,
+    /// - [`BuildError::Closed`] if the timer was shut down,
+    /// - [`BuildError::Forked`] if this process was forked since the timer was built,
+    /// - [`BuildError::Thread`] if a thread cannot be spawned for the shared timer, which the first form starts,
     /// - [`BuildError::Shards`] if the number of [`shards`](Self::shards) is out of bounds.
     pub fn build(self) -> Result<F, BuildError> {
         F::build(self.settings, self.own)
@@ -266,16 +267,19 @@ impl<K: WatchKey, O: DelayedOperation> Form for Purgatory<K, O> {
 
 /// Construction.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Makes a purgatory with its own [timer](timer_core::SystemTimer).
+    /// Makes a purgatory on the timer that the process [shares](timer_core::Timer::shared): the
+    /// first form of a process starts its two threads, which sleep while nothing is due.
     ///
-    /// This starts the timer's two threads, which sleep while nothing is due, and makes 64 shards
-    /// for each processor: on two processors 128 shards, which take 83 KB while idle. A program
-    /// with several purgatories shares one timer: see [`builder`](Self::builder). On a shared timer
-    /// and with one [shard](Builder::shards) a purgatory has no thread, and takes 1.3 KB while
-    /// idle.
+    /// Expiry callbacks of all forms on that timer run on one worker, so a slow one delays the
+    /// others: set a [timer](Builder::timer) or an [executor](Builder::executor) of its own then. A
+    /// [`shutdown`](Self::shutdown) of this purgatory leaves the timer as it is.
+    ///
+    /// It makes 64 shards for each processor: on two processors 128 shards, which take 83 KB while
+    /// idle. With one [shard](Builder::shards) a purgatory takes 1.3 KB while idle.
     ///
     /// # Errors
-    /// [`BuildError::Thread`] if a thread cannot be spawned.
+    /// [`BuildError::Thread`] if no thread can be spawned for the shared timer. The next call tries
+    /// again.
     pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
         Self::builder(name).build()
     }

@@ -142,7 +142,8 @@ impl<K: WatchKey, S> Shared<K, S> {
 }
 
 impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
-    /// Makes a monitor of this state with its own timer; `name` labels its metrics.
+    /// Makes a monitor of this state on the timer that the process
+    /// [shares](crate::Purgatory::new); `name` labels its metrics.
     ///
     /// Waits have a [last check](crate::Builder::check_at_expiry) when their timeout fires, so a
     /// key that [`update_key`](Self::update_key) or [`update_keys`](Self::update_keys) forgets is

@@ -122,7 +122,8 @@ impl<K: WatchKey> Builder<Permits<K>> {
 
 /// Without keys.
 impl Permits {
-    /// Makes `limit` permits, with a timer of their own; `name` labels the metrics. With 0 none is
+    /// Makes `limit` permits on the timer that the process [shares](crate::Purgatory::new); `name`
+    /// labels the metrics. With 0 none is
     /// free: requests wait until a [`resize`](Self::resize), [`add`](Self::add) or
     /// [`refill`](Self::refill).
     ///

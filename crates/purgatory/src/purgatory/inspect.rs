@@ -2,8 +2,6 @@
 
 use std::{borrow::Borrow, hash::Hash};
 
-use timer_core::SystemTimer;
-
 use crate::{
     operation::DelayedOperation,
     purgatory::Purgatory,
@@ -112,14 +110,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.snapshot(limit)
     }
 
-    /// Returns the timer that [`new`](Self::new) started; `None` when the timer is shared. O(1).
-    pub fn own_timer(&self) -> Option<&SystemTimer> {
-        self.core.own_timer.as_ref()
-    }
-
     /// Publishes counts and times to the installed `metrics` recorder, labelled with the
-    /// purgatory's name, together with those of its [own timer](Self::own_timer). (Feature
-    /// `metrics`.) `docs/METRICS.md` lists them.
+    /// purgatory's name. (Feature `metrics`.) `docs/METRICS.md` lists them. The
+    /// [timer](timer_core::Timer::publish) has its own.
     ///
     /// Call it once at start-up, which enables timing, then before each scrape, always from one
     /// place. Nothing else publishes, and no operation touches a shared metric. Each wait is
@@ -130,9 +123,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
         self.core.publish();
-        if let Some(timer) = &self.core.own_timer {
-            timer.publish();
-        }
     }
 
     /// Asserts the invariants of every shard, for models. O(parked + keys).

@@ -148,7 +148,9 @@ impl<G: WatchKey + Sync, M> ReplicaSets<G, M>
 where
     M: Eq + Clone + Send + Sync + 'static,
 {
-    /// Makes `ReplicaSets` with their own timer; `name` labels their metrics.
+    /// Makes `ReplicaSets` on the timer that the process
+    /// [shares](crate::Purgatory::new); `name` labels their
+    /// metrics.
     ///
     /// # Errors
     /// Returns an error as [`Builder::build`] does.

@@ -80,7 +80,8 @@ pub struct Replies<K: WatchKey, V: Send + 'static> {
 
 /// Construction.
 impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
-    /// Makes `Replies` with its own timer; `name` labels its metrics.
+    /// Makes `Replies` on the timer that the process
+    /// [shares](crate::Purgatory::new); `name` labels its metrics.
     ///
     /// # Errors
     /// Returns an error as [`Purgatory::new`](crate::Purgatory::new) does.

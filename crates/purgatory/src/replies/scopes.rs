@@ -34,7 +34,8 @@ pub struct ReplyScopes<V: Send + 'static> {
 
 /// Construction.
 impl<V: Send + 'static> ReplyScopes<V> {
-    /// Makes the scopes of a client, with their own timer; `name` labels their metrics.
+    /// Makes the scopes of a client on the timer that the process
+    /// [shares](crate::Purgatory::new); `name` labels their metrics.
     ///
     /// # Errors
     /// Returns an error as [`Purgatory::new`](crate::Purgatory::new) does.

@@ -3,7 +3,7 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-use timer_core::{SystemTimer, TimerHandle};
+use timer_core::TimerHandle;
 
 use crate::{
     stats::{Parked, Snapshot, Stats, Times},
@@ -18,11 +18,6 @@ impl<E: Engine> Table<E> {
             waiting += self.lock(number).waiting();
         }
         waiting
-    }
-
-    /// Returns the timer that no other form shares.
-    pub(crate) fn own_timer(&self) -> Option<&SystemTimer> {
-        self.own_timer.as_ref()
     }
 
     /// Adds up all counts. O(shards).

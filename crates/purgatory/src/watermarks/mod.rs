@@ -78,7 +78,8 @@ pub struct Watermarks<K: WatchKey, V: WatermarkValue = u64> {
 // The constructors give `u64` alone. So a plain program names no type of value, and its literals
 // have that one.
 impl<K: WatchKey> Watermarks<K> {
-    /// Makes `Watermarks` with their own timer; `name` labels their metrics.
+    /// Makes `Watermarks` on the timer that the process
+    /// [shares](crate::Purgatory::new); `name` labels their metrics.
     ///
     /// # Errors
     /// Returns an error as [`Builder::build`] does.

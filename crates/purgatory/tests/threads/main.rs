@@ -11,4 +11,6 @@ mod contention;
 mod hostile;
 mod permits;
 mod replication;
+#[cfg(target_os = "linux")]
+mod shared;
 mod stress;

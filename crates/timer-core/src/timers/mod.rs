@@ -9,6 +9,7 @@ pub(crate) mod delay_queue;
 pub(crate) mod interval;
 pub(crate) mod manual;
 pub(crate) mod periodic;
+pub(crate) mod shared;
 pub(crate) mod sleep;
 pub(crate) mod system;
 pub(crate) mod task_timer;
