@@ -126,7 +126,7 @@
 )]
 #![cfg_attr(
     feature = "tokio",
-    doc = "[timer]: timer_core::SystemTimerBuilder::tokio"
+    doc = "[timer]: timer_core::Timer::tokio"
 )]
 #![cfg_attr(
     not(feature = "tokio"),

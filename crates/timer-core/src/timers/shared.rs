@@ -51,7 +51,7 @@ impl Timer {
     }
 
     /// Returns true when threads of this process advance its wheels, and until it is shut down.
-    fn is_served(&self) -> bool {
+    pub(super) fn is_served(&self) -> bool {
         !self.driver().is_closed() && !self.driver().is_inherited()
     }
 }
