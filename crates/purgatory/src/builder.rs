@@ -284,6 +284,23 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         Self::builder(name).build()
     }
 
+    /// Makes a purgatory on `timer`, as [`new`](Self::new) does on the shared one. O(shards).
+    ///
+    /// ```
+    /// use purgatory::timer_core::ManualTimer;
+    /// use purgatory::Purgatory;
+    ///
+    /// let timer = ManualTimer::new(); // in a program: a SystemTimer, Timer::tokio()?, ...
+    /// let fetches: Purgatory<u32> = Purgatory::on(&timer, "fetch")?;
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as [`Builder::build`](Builder::build) does.
+    pub fn on(timer: &Timer, name: impl Into<String>) -> Result<Self, BuildError> {
+        Self::builder(name).timer(timer).build()
+    }
+
     /// Returns a builder with the default settings; `name` labels the purgatory's metrics.
     pub fn builder(name: impl Into<String>) -> Builder<Self> {
         let rules = Rules {
