@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use purgatory::{DelayedOperation, Parked, Purgatory, Snapshot, Stats, Times, Waits, WatchKey};
 use serde::Serialize;
-use timer_core::{SystemTimer, TimerStats};
+use timer_core::{Timer, TimerStats};
 
 use crate::text::{Show, shown};
 
@@ -67,7 +67,7 @@ pub(crate) trait Source<View>: Send + Sync {
     fn observe(&self, limit: usize) -> View;
 }
 
-impl Source<TimerView> for SystemTimer {
+impl Source<TimerView> for Timer {
     fn observe(&self, _limit: usize) -> TimerView {
         TimerView {
             name: self.name().to_owned(),

@@ -13,14 +13,14 @@
 //!
 //! ```
 //! use std::{fmt::Display, time::Duration};
-//! use purgatory::{Purgatory, when};
+//! use purgatory::{Purgatory, timer_core::Timer, when};
 //! use purgatory_live::Live;
 //!
 //! let fetches = Purgatory::new("fetch")?;
 //! let fetch = when(|| false, drop);
 //! fetches.try_complete_else_watch(fetch, &["orders-0"], Duration::from_secs(30))?;
 //!
-//! let live = Live::new().purgatory_with(&fetches, Display::fmt); // its own timer comes along
+//! let live = Live::new().purgatory_with(&fetches, Display::fmt).timer(&Timer::shared()?);
 //! let page = Live::page(); // GET /live
 //! // GET /live/events: one of these every 250 ms.
 //! let event = format!("data: {}\n\n", live.event());

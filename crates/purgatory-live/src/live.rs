@@ -3,7 +3,7 @@
 use std::{fmt, fmt::Debug, sync::Arc, time::Duration};
 
 use purgatory::{DelayedOperation, Purgatory, Waits, WatchKey};
-use timer_core::{Clock, SystemClock, SystemTimer};
+use timer_core::{Clock, SystemClock, Timer};
 
 use crate::event::{Event, PurgatoryView, ShownPurgatory, ShownWaits, Source, TimerView};
 
@@ -43,8 +43,7 @@ impl Live {
         }
     }
 
-    /// Adds a purgatory, and its [own timer](Purgatory::own_timer) if it has one. A shared timer is
-    /// added separately, by [`timer`](Self::timer). Keys are written by their `Debug`;
+    /// Adds a purgatory. Its timer is added separately, by [`timer`](Self::timer). Keys are written by their `Debug`;
     /// [`purgatory_with`](Self::purgatory_with) writes them in another way.
     pub fn purgatory<K, O>(self, purgatory: &Purgatory<K, O>) -> Live
     where
@@ -76,9 +75,6 @@ impl Live {
         O: DelayedOperation + Send,
         S: Fn(&K, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync + 'static,
     {
-        if let Some(timer) = purgatory.own_timer() {
-            self = self.timer(timer);
-        }
         let purgatory = purgatory.clone();
         self.purgatories.push(Arc::new(ShownPurgatory {
             purgatory,
@@ -87,8 +83,7 @@ impl Live {
         self
     }
 
-    /// Adds the waits of a form (`Watermarks`, `ReplicaSets`), and its [own
-    /// timer](Waits::own_timer) if it has one. Keys are written by their `Debug`;
+    /// Adds the waits of a form (`Watermarks`, `ReplicaSets`). Keys are written by their `Debug`;
     /// [`waits_with`](Self::waits_with) writes them in another way.
     ///
     /// ```
@@ -114,9 +109,6 @@ impl Live {
         K: WatchKey + Send,
         S: Fn(&K, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync + 'static,
     {
-        if let Some(timer) = waits.own_timer() {
-            self = self.timer(timer);
-        }
         self.purgatories.push(Arc::new(ShownWaits {
             waits: waits.clone(),
             show: Box::new(show),
@@ -124,8 +116,9 @@ impl Live {
         self
     }
 
-    /// Adds a timer. Its counts cover all purgatories and tasks on it.
-    pub fn timer(mut self, timer: &SystemTimer) -> Live {
+    /// Adds a timer, such as the one that the process [shares](Timer::shared). Its counts cover all
+    /// purgatories and tasks on it.
+    pub fn timer(mut self, timer: &Timer) -> Live {
         self.timers.push(Arc::new(timer.clone()));
         self
     }

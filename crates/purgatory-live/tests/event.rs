@@ -113,13 +113,12 @@ fn keys_are_written_by_the_given_function() {
 }
 
 #[test]
-fn waits_of_a_form_are_shown_with_their_own_timer() {
+fn waits_of_a_form_are_shown() {
     let ends = Watermarks::new("log ends").unwrap();
     let wait = ends.wait_for(&"a", 7, Duration::from_secs(3600));
     let shown = |live: Live| {
         let event = event(&live);
         assert_eq!(event["purgatories"][0]["name"], "log ends");
-        assert_eq!(event["timers"].as_array().unwrap().len(), 1);
         event["purgatories"][0]["oldest"][0]["keys"][0].clone()
     };
     assert_eq!(shown(Live::new().waits(&ends.waits())), "\"a\"");
@@ -152,15 +151,20 @@ fn lists_of_keys_and_operations_are_limited() {
 }
 
 #[test]
-fn own_timer_is_added_with_its_purgatory() {
-    let purgatory = Purgatory::new("orders").unwrap();
+fn timers_are_shown_in_their_order() {
+    let timer = SystemTimer::builder().name("orders").build().unwrap();
+    let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
     let other = SystemTimer::builder().name("other").build().unwrap();
-    // The other timer is added by itself.
     let id = other.schedule(Duration::from_secs(3600), || ()).unwrap();
     assert!(other.cancel(id));
     park(&purgatory, &["a"], Duration::from_secs(3600));
 
-    let event = event(&Live::new().purgatory(&purgatory).timer(&other));
+    let event = event(
+        &Live::new()
+            .purgatory(&purgatory)
+            .timer(&timer)
+            .timer(&other),
+    );
     let [own, shared] = &event["timers"].as_array().unwrap()[..] else {
         panic!("{event}")
     };
@@ -175,9 +179,10 @@ fn own_timer_is_added_with_its_purgatory() {
 
 #[test]
 fn purgatory_that_is_shut_down_is_still_shown() {
-    let purgatory = Purgatory::new("orders").unwrap();
+    let timer = SystemTimer::new().unwrap();
+    let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
     park(&purgatory, &["a"], Duration::from_secs(3600));
-    let live = Live::new().purgatory(&purgatory);
+    let live = Live::new().purgatory(&purgatory).timer(&timer);
     purgatory.shutdown(std::time::Duration::from_secs(5));
     drop(purgatory);
     let event = event(&live);

@@ -50,11 +50,12 @@ impl<F: Form> Builder<F> {
         }
     }
 
-    /// Shares a timer instead of starting one. Any number of purgatories can share its reaper.
+    /// Sets another timer than the [one that the process shares](timer_core::Timer::shared). Any
+    /// number of purgatories can be on it; a slow callback of one then delays those of these alone.
     ///
     /// The timer lives as long as one of its handles or purgatories, so the program may drop its
     /// own handle. The timer's [shutdown](timer_core::Timer::shutdown) shuts its purgatories down,
-    /// with one limit for all; that of a purgatory leaves a shared timer as it is.
+    /// with one limit for all; that of a purgatory leaves its timer as it is.
     ///
     /// If you never advance a [`ManualTimer`](timer_core::ManualTimer), nothing expires.
     pub fn timer(mut self, timer: &Timer) -> Self {
@@ -136,12 +137,12 @@ impl<F: Form> Builder<F> {
         self
     }
 
-    /// Builds it, with its own timer unless one is shared.
+    /// Builds it, on the timer that the process shares unless another was set.
     ///
     /// # Errors
-    /// - [`BuildError::Closed`] if the shared timer was shut down,
-    /// - [`BuildError::Forked`] if this process was forked since the shared timer was built,
-    /// - [`BuildError::Thread`] if a thread cannot be spawned for its own timer,
+    /// - [`BuildError::Closed`] if the timer was shut down,
+    /// - [`BuildError::Forked`] if this process was forked since the timer was built,
+    /// - [`BuildError::Thread`] if a thread cannot be spawned for the shared timer, which the first form starts,
     /// - [`BuildError::Shards`] if the number of [`shards`](Self::shards) is out of bounds.
     pub fn build(self) -> Result<F, BuildError> {
         F::build(self.settings, self.own)
@@ -266,18 +267,38 @@ impl<K: WatchKey, O: DelayedOperation> Form for Purgatory<K, O> {
 
 /// Construction.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Makes a purgatory with its own [timer](timer_core::SystemTimer).
+    /// Makes a purgatory on the timer that the process [shares](timer_core::Timer::shared): the
+    /// first form of a process starts its two threads, which sleep while nothing is due.
     ///
-    /// This starts the timer's two threads, which sleep while nothing is due. A program with several
-    /// purgatories shares one timer: see [`builder`](Self::builder). On a shared timer a purgatory
-    /// has no thread, and takes 0.7 KB until it is first used. Then it makes 16
-    /// [shards](Builder::shards) for each processor: on two processors 32, which take 21 KB while
-    /// empty.
+    /// Expiry callbacks of all forms on that timer run on one worker, so a slow one delays the
+    /// others: set a [timer](Builder::timer) or an [executor](Builder::executor) of its own then. A
+    /// [`shutdown`](Self::shutdown) of this purgatory leaves the timer as it is.
+    ///
+    /// It takes 0.7 KB until it is first used. Then it makes 16 [shards](Builder::shards) for each
+    /// processor: on two processors 32, which take 21 KB while empty.
     ///
     /// # Errors
-    /// [`BuildError::Thread`] if a thread cannot be spawned.
+    /// [`BuildError::Thread`] if no thread can be spawned for the shared timer. The next call tries
+    /// again.
     pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
         Self::builder(name).build()
+    }
+
+    /// Makes a purgatory on `timer`, as [`new`](Self::new) does on the shared one. O(shards).
+    ///
+    /// ```
+    /// use purgatory::timer_core::ManualTimer;
+    /// use purgatory::Purgatory;
+    ///
+    /// let timer = ManualTimer::new(); // in a program: a SystemTimer, Timer::tokio()?, ...
+    /// let fetches: Purgatory<u32> = Purgatory::on(&timer, "fetch")?;
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as [`Builder::build`](Builder::build) does.
+    pub fn on(timer: &Timer, name: impl Into<String>) -> Result<Self, BuildError> {
+        Self::builder(name).timer(timer).build()
     }
 
     /// Returns a builder with the default settings; `name` labels the purgatory's metrics.

@@ -128,10 +128,7 @@
     feature = "tokio",
     doc = "[executor]: timer_core::Executor#impl-Executor-for-Handle"
 )]
-#![cfg_attr(
-    feature = "tokio",
-    doc = "[timer]: timer_core::SystemTimerBuilder::tokio"
-)]
+#![cfg_attr(feature = "tokio", doc = "[timer]: timer_core::Timer::tokio")]
 #![cfg_attr(
     not(feature = "tokio"),
     doc = "[executor]: guide::tokio\n[timer]: guide::tokio"

@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use timer_core::BuildError;
+use timer_core::{BuildError, Timer};
 
 use crate::{
     operation::{Timeout, opaque},
@@ -140,7 +140,8 @@ impl<K: WatchKey, S> Shared<K, S> {
 }
 
 impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
-    /// Makes a monitor of this state with its own timer; `name` labels its metrics.
+    /// Makes a monitor of this state on the timer that the process
+    /// [shares](crate::Purgatory::new); `name` labels its metrics.
     ///
     /// Waits have a [last check](crate::Builder::check_at_expiry) when their timeout fires, so a
     /// key that [`update_key`](Self::update_key) or [`update_keys`](Self::update_keys) forgets is
@@ -151,6 +152,23 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     pub fn new(name: impl Into<String>, state: S) -> Result<Self, BuildError> {
         let purgatory = Purgatory::new(name)?;
         Ok(Monitor::over(purgatory, state))
+    }
+
+    /// Makes a monitor of this state on `timer`, as [`new`](Self::new) does on the shared one. O(shards).
+    ///
+    /// ```
+    /// use purgatory::timer_core::ManualTimer;
+    /// use purgatory::Monitor;
+    ///
+    /// let timer = ManualTimer::new(); // in a program: a SystemTimer, Timer::tokio()?, ...
+    /// let queue: Monitor<&str, Vec<u32>> = Monitor::on(&timer, "queue", Vec::new())?;
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as [`Builder::build`](crate::Builder::build) does.
+    pub fn on(timer: &Timer, name: impl Into<String>, state: S) -> Result<Self, BuildError> {
+        Ok(Monitor::over(Purgatory::on(timer, name)?, state))
     }
 
     /// Makes a monitor over a purgatory with other settings, such as a shared timer, an executor or

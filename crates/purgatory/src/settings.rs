@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use timer_core::{BuildError, Executor, MAX_SHARDS, SystemTimer, driver::Driver};
+use timer_core::{BuildError, Executor, MAX_SHARDS, Timer, driver::Driver};
 
 use crate::sync::Limit;
 
 /// The settings that all forms have.
 pub struct Settings {
     pub(crate) name: Arc<str>,
-    /// `None`: the form gets a timer of its own.
+    /// `None`: the timer that the process shares.
     pub(crate) driver: Option<Arc<Driver>>,
     pub(crate) executor: Option<Arc<dyn Executor>>,
     /// `None`: as many as the form takes by default.
@@ -40,13 +40,12 @@ impl Settings {
         }
     }
 
-    /// Returns the driver of the shared timer, or starts a timer, which is returned, too.
-    pub(crate) fn driver(&self) -> Result<(Arc<Driver>, Option<SystemTimer>), BuildError> {
-        if let Some(driver) = &self.driver {
-            return Ok((driver.clone(), None));
+    /// Returns the driver of the timer that was set, or of the one that the process shares.
+    pub(crate) fn driver(&self) -> Result<Arc<Driver>, BuildError> {
+        match &self.driver {
+            Some(driver) => Ok(driver.clone()),
+            None => Ok(Timer::shared()?.driver()),
         }
-        let timer = SystemTimer::builder().name(&*self.name).build()?;
-        Ok((timer.driver(), Some(timer)))
     }
 }
 

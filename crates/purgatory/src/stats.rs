@@ -160,8 +160,7 @@ pub struct Parked<K> {
     pub under_check: Option<Duration>,
 }
 
-/// Operations, callbacks and threads that a [`shutdown`](crate::Purgatory::shutdown) did not wait
-/// for.
+/// Operations and callbacks that a [`shutdown`](crate::Purgatory::shutdown) did not wait for.
 ///
 /// They end by themselves, once the checks or callbacks that hold them up return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -173,8 +172,6 @@ pub struct ShutdownLeft {
     /// operations that had expired before are not among them; see
     /// [`Stats::callbacks_waiting`].
     pub callbacks: usize,
-    /// Threads of the purgatory's own timer that have not ended.
-    pub threads: usize,
 }
 
 impl ShutdownLeft {

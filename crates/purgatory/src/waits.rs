@@ -2,8 +2,6 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use timer_core::SystemTimer;
-
 use crate::{
     operation::{CancelReason, EndResult, OperationId, Timeout},
     reason::Reason,
@@ -44,7 +42,6 @@ trait AnyForm<K>: Send + Sync {
     fn times(&self) -> Times;
     fn snapshot(&self, limit: usize) -> Snapshot<K>;
     fn is_closed(&self) -> bool;
-    fn own_timer(&self) -> Option<&SystemTimer>;
     #[cfg(feature = "metrics")]
     fn publish(&self);
     fn cancel(&self, id: OperationId, reason: CancelReason) -> EndResult;
@@ -82,16 +79,9 @@ impl<E: Engine> AnyForm<E::Key> for Handle<E> {
         self.table.is_closed()
     }
 
-    fn own_timer(&self) -> Option<&SystemTimer> {
-        self.table.own_timer()
-    }
-
     #[cfg(feature = "metrics")]
     fn publish(&self) {
-        match self.table.own_timer() {
-            Some(timer) => timer.publish(), // this one with it
-            None => self.table.publish(),
-        }
+        self.table.publish();
     }
 
     fn cancel(&self, id: OperationId, reason: CancelReason) -> EndResult {
@@ -184,11 +174,6 @@ impl<K> Waits<K> {
         self.form.snapshot(limit)
     }
 
-    /// Returns the form's own timer; `None` if it shares one.
-    pub fn own_timer(&self) -> Option<&SystemTimer> {
-        self.form.own_timer()
-    }
-
     /// Publishes the counts and times to the installed `metrics` recorder, labelled with the form's
     /// name, as [`Purgatory::publish`](crate::Purgatory::publish) does. O(waits).
     #[cfg(feature = "metrics")]
@@ -219,8 +204,8 @@ impl<K> Waits<K> {
     }
 
     /// Cancels all waits ([`Shutdown`](CancelReason::Shutdown)), refuses later ones that would have
-    /// to wait, and waits until the tasks are woken, for at most `limit`. A timer of the form's own
-    /// is shut down, too. Blocks as [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
+    /// to wait, and waits until the tasks are woken, for at most `limit`. The timer goes on.
+    /// Blocks as [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
     pub fn shutdown(&self, limit: Duration) -> ShutdownLeft {
         self.form.shutdown(limit)
     }

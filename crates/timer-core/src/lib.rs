@@ -25,7 +25,8 @@
 //! | to poll values out once their time has come | [`DelayQueue`] |
 //! | many tasks of one type, without a box each | [`Timer::with_handler`] |
 //! | tests that do not sleep | [`ManualTimer`]; a [`Timer`] in types of mine |
-//! | a timer without a thread, on a tokio runtime | `SystemTimerBuilder::tokio` (feature `tokio`) |
+//! | one timer for the process | [`Timer::shared`] |
+//! | the timer of this tokio runtime, without a thread | `Timer::tokio` (feature `tokio`) |
 //! | the data structure, in my own event loop | [`TimingWheel`] |
 //! | wheels of my own tasks, on a shared reaper | the module [`driver`] |
 //!
@@ -135,7 +136,7 @@
 //! - `metrics` (on by default): `Timer::publish` hands [`Timer::stats`] to the `metrics` facade.
 //! - `parking_lot` (on by default): its locks instead of std's.
 //! - `serde`: [`TimerStats`] can be serialised.
-//! - `tokio`: `SystemTimerBuilder::tokio`, a timer without a thread, on a runtime and its clock; a
+//! - `tokio`: `Timer::tokio` and `SystemTimerBuilder::tokio`, a timer without a thread, on a runtime and its clock; a
 //!   runtime's `Handle` is an [`Executor`].
 
 #![cfg_attr(docsrs, feature(doc_cfg))] // docs.rs shows which feature an item is behind

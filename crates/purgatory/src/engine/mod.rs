@@ -68,7 +68,7 @@ use std::{
 
 use smallvec::SmallVec;
 use timer_core::{
-    BuildError, SystemTimer, TimeHistogram, TimerHandle,
+    BuildError, TimeHistogram, TimerHandle,
     driver::{Driver, DueQueue, ShardGuard, Shards, contain, sync::Latch},
 };
 
@@ -126,8 +126,6 @@ pub(crate) struct Core<K, O> {
     /// Set once the program has asked for times.
     pub(crate) timed: AtomicBool,
     pub(crate) job_executor: Arc<JobExecutor>,
-    /// The driver's timer, when it is not shared.
-    pub(crate) own_timer: Option<SystemTimer>,
     pub(crate) counts: SharedCounts,
     /// Callbacks of operations that a shutdown with a limit ended.
     pub(crate) closing: Latch,
@@ -136,11 +134,10 @@ pub(crate) struct Core<K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Creates a purgatory and attaches it to its timer; it makes one of its own unless one is
-    /// shared.
+    /// Creates a purgatory and attaches it to its timer.
     pub(crate) fn new(common: Settings, mut settings: Rules<K>) -> Result<Arc<Self>, BuildError> {
         let shards = common.shard_count(default_shards)?;
-        let (driver, own_timer) = common.driver()?;
+        let driver = common.driver()?;
         // A recheck comes at most once a tick.
         let every = settings.recheck_every;
         settings.recheck_every = every.map(|every| every.max(driver.config.tick.length()));
@@ -154,7 +151,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             due: DueQueue::new(&driver.config),
             timed: AtomicBool::new(false),
             job_executor: Arc::new(JobExecutor::new(driver, common.executor)),
-            own_timer,
             settings,
             counts: SharedCounts::default(),
             closing: Latch::default(),

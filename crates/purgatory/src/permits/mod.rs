@@ -13,7 +13,7 @@ mod serve;
 
 use std::{borrow::Borrow, hash::Hash, time::Duration};
 
-use timer_core::BuildError;
+use timer_core::{BuildError, Timer};
 
 use self::{acquire::Request, entry::Semaphores, lines::Lines};
 pub use self::{leases::Lease, permit::Permit};
@@ -122,7 +122,8 @@ impl<K: WatchKey> Builder<Permits<K>> {
 
 /// Without keys.
 impl Permits {
-    /// Makes `limit` permits, with a timer of their own; `name` labels the metrics. With 0 none is
+    /// Makes `limit` permits on the timer that the process [shares](crate::Purgatory::new); `name`
+    /// labels the metrics. With 0 none is
     /// free: requests wait until a [`resize`](Self::resize), [`add`](Self::add) or
     /// [`refill`](Self::refill).
     ///
@@ -130,6 +131,23 @@ impl Permits {
     /// Returns an error as [`Purgatory::new`](crate::Purgatory::new) does.
     pub fn new(name: impl Into<String>, limit: u64) -> Result<Self, BuildError> {
         Permits::builder(name).limit(limit).build()
+    }
+
+    /// Makes `limit` permits on `timer`, as [`new`](Self::new) does on the shared one. O(shards).
+    ///
+    /// ```
+    /// use purgatory::timer_core::ManualTimer;
+    /// use purgatory::Permits;
+    ///
+    /// let timer = ManualTimer::new(); // in a program: a SystemTimer, Timer::tokio()?, ...
+    /// let connections = Permits::on(&timer, "connections", 100)?;
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as [`Builder::build`](crate::Builder::build) does.
+    pub fn on(timer: &Timer, name: impl Into<String>, limit: u64) -> Result<Self, BuildError> {
+        Permits::builder(name).timer(timer).limit(limit).build()
     }
 
     /// Returns a builder of permits without keys, for other settings: a shared timer, an executor,

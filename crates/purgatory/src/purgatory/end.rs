@@ -284,8 +284,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// An operation under check is ended by the thread that checks it. Callbacks run on the
     /// executor, or here if the executor runs jobs in place (a
     /// [`ManualTimer`](timer_core::ManualTimer), an inline timer, or one that was shut down); the
-    /// limit does not apply to those. The purgatory's own timer is shut down, too; a shared one
-    /// goes on. Inside a check, a callback or a timer's task this does not wait, nor in async code
+    /// limit does not apply to those. The timer goes on. Inside a check, a callback or a timer's task this does not wait, nor in async code
     /// that it [would block](crate::WaitError::MustNotBlock).
     ///
     /// O(parked + shards). With a limit this blocks: in async code, call it from `spawn_blocking`.
@@ -302,7 +301,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// let left = purgatory.shutdown(Duration::from_millis(10));
     /// assert_eq!((left.callbacks, left.under_check), (1, 0));
-    /// assert!(left.threads >= 1); // the one that runs it
     /// release.send(())?;
     /// assert!(purgatory.shutdown(Duration::from_secs(60)).is_nothing());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -323,14 +321,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         core.closing.wait(remaining());
         core.under_check.wait(remaining());
 
-        let mut threads = 0;
-        if let Some(timer) = &core.own_timer {
-            threads = timer.shutdown(remaining()).threads;
-        }
         ShutdownLeft {
             under_check: self.len(),
             callbacks: core.closing.wait(Duration::ZERO),
-            threads,
         }
     }
 }

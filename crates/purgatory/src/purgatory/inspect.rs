@@ -2,8 +2,6 @@
 
 use std::{borrow::Borrow, hash::Hash};
 
-use timer_core::SystemTimer;
-
 use crate::{
     operation::DelayedOperation,
     purgatory::Purgatory,
@@ -112,15 +110,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.snapshot(limit)
     }
 
-    /// Returns the timer that [`new`](Self::new) started; `None` when the timer is shared. O(1).
-    pub fn own_timer(&self) -> Option<&SystemTimer> {
-        self.core.own_timer.as_ref()
-    }
-
     /// Publishes counts and times to the installed `metrics` recorder, labelled with the
-    /// purgatory's name, together with those of its [own timer](Self::own_timer) and of all that
-    /// is on that. (Feature `metrics`.) `docs/METRICS.md` lists them. A shared timer's
-    /// [`publish`](SystemTimer::publish) does this for each purgatory on it.
+    /// purgatory's name. (Feature `metrics`.) `docs/METRICS.md` lists them. The timer's
+    /// [`publish`](timer_core::Timer::publish) does this for every form on it.
     ///
     /// Call it once at start-up, which enables timing, then before each scrape, always from one
     /// place. Nothing else publishes, and no operation touches a shared metric. Each wait is
@@ -130,10 +122,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// operation.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        match &self.core.own_timer {
-            Some(timer) => timer.publish(), // this one with it
-            None => self.core.publish(),
-        }
+        self.core.publish();
     }
 
     /// Asserts the invariants of every shard, for models. O(parked + keys).

@@ -13,7 +13,7 @@ mod reach;
 
 mod inspect;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use crate::{
     boxed::BoxedOperation,
@@ -74,9 +74,6 @@ impl<K: WatchKey, O: DelayedOperation> Drop for ClosesOnDrop<K, O> {
         core.close(CancelReason::Dropped);
         #[cfg(feature = "metrics")]
         core.withdraw();
-        if let Some(timer) = &core.own_timer {
-            timer.shutdown(Duration::ZERO); // a future may keep the core, but keeps no threads
-        }
     }
 }
 

@@ -11,7 +11,7 @@ mod set;
 
 use std::{borrow::Borrow, error::Error, fmt, hash::Hash, marker::PhantomData, time::Duration};
 
-use timer_core::BuildError;
+use timer_core::{BuildError, Timer};
 
 pub use self::set::Rule;
 use self::set::{Fault, Set};
@@ -151,12 +151,31 @@ impl<G: WatchKey + Sync, M> ReplicaSets<G, M>
 where
     M: Eq + Clone + Send + Sync + 'static,
 {
-    /// Makes `ReplicaSets` with their own timer; `name` labels their metrics.
+    /// Makes `ReplicaSets` on the timer that the process
+    /// [shares](crate::Purgatory::new); `name` labels their
+    /// metrics.
     ///
     /// # Errors
     /// Returns an error as [`Builder::build`] does.
     pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
         Self::builder(name).build()
+    }
+
+    /// Makes `ReplicaSets` on `timer`, as [`new`](Self::new) does on the shared one. O(shards).
+    ///
+    /// ```
+    /// use purgatory::timer_core::ManualTimer;
+    /// use purgatory::ReplicaSets;
+    ///
+    /// let timer = ManualTimer::new(); // in a program: a SystemTimer, Timer::tokio()?, ...
+    /// let sets: ReplicaSets<&str, u32> = ReplicaSets::on(&timer, "sets")?;
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as [`Builder::build`](crate::Builder::build) does.
+    pub fn on(timer: &Timer, name: impl Into<String>) -> Result<Self, BuildError> {
+        Self::builder(name).timer(timer).build()
     }
 
     /// Returns a builder with the default settings.

@@ -11,7 +11,7 @@ mod undelivered;
 
 use std::{borrow::Borrow, hash::Hash, sync::Arc};
 
-use timer_core::BuildError;
+use timer_core::{BuildError, Timer};
 
 use crate::{
     builder::Builder,
@@ -80,12 +80,30 @@ pub struct Replies<K: WatchKey, V: Send + 'static> {
 
 /// Construction.
 impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
-    /// Makes `Replies` with its own timer; `name` labels its metrics.
+    /// Makes `Replies` on the timer that the process
+    /// [shares](crate::Purgatory::new); `name` labels its metrics.
     ///
     /// # Errors
     /// Returns an error as [`Purgatory::new`](crate::Purgatory::new) does.
     pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
         Self::builder(name).build()
+    }
+
+    /// Makes `Replies` on `timer`, as [`new`](Self::new) does on the shared one. O(shards).
+    ///
+    /// ```
+    /// use purgatory::timer_core::ManualTimer;
+    /// use purgatory::Replies;
+    ///
+    /// let timer = ManualTimer::new(); // in a program: a SystemTimer, Timer::tokio()?, ...
+    /// let replies: Replies<u32, &str> = Replies::on(&timer, "replies")?;
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as [`Builder::build`](crate::Builder::build) does.
+    pub fn on(timer: &Timer, name: impl Into<String>) -> Result<Self, BuildError> {
+        Self::builder(name).timer(timer).build()
     }
 
     /// Returns a builder, for other settings such as a shared timer or a bound.

@@ -1,6 +1,6 @@
 //! The scopes of one client: [`ReplyScopes`].
 
-use timer_core::BuildError;
+use timer_core::{BuildError, Timer};
 
 use crate::{
     builder::Builder,
@@ -34,12 +34,30 @@ pub struct ReplyScopes<V: Send + 'static> {
 
 /// Construction.
 impl<V: Send + 'static> ReplyScopes<V> {
-    /// Makes the scopes of a client, with their own timer; `name` labels their metrics.
+    /// Makes the scopes of a client on the timer that the process
+    /// [shares](crate::Purgatory::new); `name` labels their metrics.
     ///
     /// # Errors
     /// Returns an error as [`Purgatory::new`](crate::Purgatory::new) does.
     pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
         Self::builder(name).build()
+    }
+
+    /// Makes the scopes of a client on `timer`, as [`new`](Self::new) does on the shared one. O(shards).
+    ///
+    /// ```
+    /// use purgatory::timer_core::ManualTimer;
+    /// use purgatory::ReplyScopes;
+    ///
+    /// let timer = ManualTimer::new(); // in a program: a SystemTimer, Timer::tokio()?, ...
+    /// let client: ReplyScopes<&str> = ReplyScopes::on(&timer, "client")?;
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as [`Builder::build`](crate::Builder::build) does.
+    pub fn on(timer: &Timer, name: impl Into<String>) -> Result<Self, BuildError> {
+        Self::builder(name).timer(timer).build()
     }
 
     /// Returns a builder, for other settings such as a shared timer or a bound.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use timer_core::{Clock, SystemClock, TimerHandle};
+use timer_core::TimerHandle;
 
 use crate::{
     operation::{CancelReason, EndResult, OperationId, Outcome, Timeout},
@@ -154,21 +154,17 @@ impl<E: Engine> Table<E> {
     /// Shuts down, and waits until the tasks are woken, for at most `limit`.
     pub(crate) fn shutdown(self: &Arc<Self>, limit: Duration) -> ShutdownLeft {
         // 1. Where the executor may need this thread, nothing is waited for.
-        let clock = SystemClock::new();
         let mut limit = limit;
         if self.executor.must_not_block() {
             limit = Duration::ZERO;
         }
-        let remaining = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
-        // 2. Close, then wait for the last callback and for the timer's threads.
+        // 2. Close, then wait for the last callback.
         self.close_on_executor(&CancelReason::Shutdown);
-        self.closing.wait(remaining());
-        let mut left = ShutdownLeft::default();
-        if let Some(timer) = &self.own_timer {
-            left.threads = timer.shutdown(remaining()).threads;
+        self.closing.wait(limit);
+        ShutdownLeft {
+            under_check: 0,
+            callbacks: self.closing.wait(Duration::ZERO),
         }
-        left.callbacks = self.closing.wait(Duration::ZERO);
-        left
     }
 
     /// Reschedules a wait: a new deadline, counted from now; false if it has ended.

@@ -1,6 +1,6 @@
 //! The handle of a table: when the last one is dropped, its waits end as Dropped.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use timer_core::BuildError;
 
@@ -29,9 +29,6 @@ impl<E: Engine> Drop for ClosesOnDrop<E> {
         table.close(&CancelReason::Dropped);
         #[cfg(feature = "metrics")]
         table.withdraw();
-        if let Some(timer) = &table.own_timer {
-            timer.shutdown(Duration::ZERO); // a future may keep the table, but keeps no threads
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-use timer_core::{SystemTimer, TimerHandle};
+use timer_core::TimerHandle;
 
 use crate::{
     stats::{Parked, Snapshot, Stats, Times},
@@ -23,11 +23,6 @@ impl<E: Engine> Table<E> {
     /// Returns true once every shard is closed. They are closed in order, so the last one tells.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock(self.shards.count() - 1).closed
-    }
-
-    /// Returns the timer that no other form shares.
-    pub(crate) fn own_timer(&self) -> Option<&SystemTimer> {
-        self.own_timer.as_ref()
     }
 
     /// Adds up all counts. O(shards).

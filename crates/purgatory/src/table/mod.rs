@@ -48,7 +48,7 @@ use std::{
 
 use smallvec::SmallVec;
 use timer_core::{
-    BuildError, MAX_TASKS, Moment, SystemTimer, TaskId, TimeHistogram, TimerHandle,
+    BuildError, MAX_TASKS, Moment, TaskId, TimeHistogram, TimerHandle,
     driver::{Driver, DueQueue, ShardGuard, Shards, contain, sync::Latch},
 };
 
@@ -173,8 +173,6 @@ pub(crate) struct Table<E: Engine> {
     pub(crate) shards: Shards<Shard<E>>,
     hasher: KeyHasher,
     pub(crate) executor: Arc<JobExecutor>,
-    /// The driver's timer, when it is not shared.
-    own_timer: Option<SystemTimer>,
     /// The bound on what waits. The shards share it.
     max_parked: Option<Arc<Limit>>,
     /// Waits that this round of the timer found due.
@@ -209,11 +207,10 @@ pub(crate) fn next_number() -> u32 {
 }
 
 impl<E: Engine> Table<E> {
-    /// Makes the table of an engine and attaches it to its timer; it makes one of its own unless
-    /// one is shared.
+    /// Makes the table of an engine and attaches it to its timer.
     pub(crate) fn new(settings: Settings, engine: E) -> Result<Arc<Self>, BuildError> {
         let shard_count = settings.shard_count(default_shards)?;
-        let (driver, own_timer) = settings.driver()?;
+        let driver = settings.driver()?;
         let max_parked = settings.max_parked.map(Arc::new);
         let mut sequence = None;
         if driver.config.manual {
@@ -230,7 +227,6 @@ impl<E: Engine> Table<E> {
             max_parked,
             due: DueQueue::new(&driver.config),
             executor: Arc::new(JobExecutor::new(driver, settings.executor)),
-            own_timer,
             timed: AtomicBool::new(false),
             callbacks_waiting: Count::new(0),
             closing: Latch::default(),

@@ -14,7 +14,7 @@ mod value;
 
 use std::{borrow::Borrow, hash::Hash, marker::PhantomData};
 
-use timer_core::BuildError;
+use timer_core::{BuildError, Timer};
 
 pub use self::value::WatermarkValue;
 pub(crate) use self::{
@@ -82,12 +82,30 @@ pub struct Watermarks<K: WatchKey, V: WatermarkValue = u64> {
 // The constructors give `u64` alone. So a plain program names no type of value, and its literals
 // have that one.
 impl<K: WatchKey> Watermarks<K> {
-    /// Makes `Watermarks` with their own timer; `name` labels their metrics.
+    /// Makes `Watermarks` on the timer that the process
+    /// [shares](crate::Purgatory::new); `name` labels their metrics.
     ///
     /// # Errors
     /// Returns an error as [`Builder::build`] does.
     pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
         Self::builder(name).build()
+    }
+
+    /// Makes `Watermarks` on `timer`, as [`new`](Self::new) does on the shared one. O(shards).
+    ///
+    /// ```
+    /// use purgatory::timer_core::ManualTimer;
+    /// use purgatory::Watermarks;
+    ///
+    /// let timer = ManualTimer::new(); // in a program: a SystemTimer, Timer::tokio()?, ...
+    /// let log_ends: Watermarks<&str> = Watermarks::on(&timer, "log ends")?;
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as [`Builder::build`](crate::Builder::build) does.
+    pub fn on(timer: &Timer, name: impl Into<String>) -> Result<Self, BuildError> {
+        Self::builder(name).timer(timer).build()
     }
 
     /// Returns a builder with the default settings.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Later, MINUTE, MS, NEVER, Op, Park, Probe, by_hand_with, never, waiting};
+use crate::support::{Later, MINUTE, MS, NEVER, Op, Park, Probe, by_hand_with, waiting};
 use purgatory::{Outcome, Purgatory, ReplyScopes, Times, Watermarks};
 use timer_core::TimeHistogram;
 
@@ -100,20 +100,6 @@ fn callback_delay_ends_when_the_callback_begins() {
         (filled(&delay), delay.sum_s()),
         (vec![(0.025, 1), (0.05, 2)], 0.09)
     );
-}
-
-#[test]
-fn a_purgatory_tells_its_own_timer() {
-    let own: Purgatory<u8> = Purgatory::new("own").unwrap();
-    own.park(never(), &[1], MINUTE);
-    let timer = own.own_timer().unwrap();
-    assert_eq!((timer.name(), timer.stats().pending), ("own", 1));
-    assert!(waiting().1.own_timer().is_none());
-    let values = Watermarks::<u64>::new("values").unwrap();
-    let _waits = values.wait_for(&1, 1, MINUTE);
-    let waits = values.waits();
-    let timer = waits.own_timer().unwrap();
-    assert_eq!((timer.name(), timer.stats().pending), ("values", 1));
 }
 
 /// Neither a wait for a value nor a reply is checked.

@@ -1,13 +1,14 @@
 //! Callbacks inside a tokio runtime (feature `tokio`).
 #![cfg(all(feature = "tokio", not(loom)))]
 
-use std::{cell::Cell, thread};
+use std::{cell::Cell, thread, time::Duration};
 
 use crate::support::{MS, NEVER, Park, Probe, Waiting, by_hand_with};
 use purgatory::{
+    Monitor,
     Outcome::{self, Completed, Expired},
-    Purgatory, Replies, Timeout, WaitError,
-    timer_core::{ManualTimer, SystemTimer},
+    Permits, Purgatory, ReplicaSets, Replies, ReplyScopes, Timeout, WaitError, Watermarks,
+    timer_core::{ManualTimer, SystemTimer, Timer},
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -104,10 +105,7 @@ async fn under_a_paused_clock_operations_expire_in_time() {
     assert!(last.ended() && passed(3_600_000 * MS));
     assert_eq!((purgatory.len(), purgatory.stats().panics), (0, 0));
 
-    let replies = Replies::<u8, ()>::builder("r")
-        .timer(&timer)
-        .build()
-        .unwrap();
+    let replies = Replies::<u8, ()>::on(&timer, "r").unwrap();
     let (told, ended) = tokio::sync::oneshot::channel();
     let blocks = move || {
         told.send(replies.expect(1, MS).unwrap().wait_blocking())
@@ -160,4 +158,36 @@ async fn try_take_needs_no_budget() {
         replies.deliver(&number, number).unwrap();
         assert_eq!(reply.try_take().ok(), Some(Ok(number)));
     }
+}
+
+/// The lines of a program, in a test whose clock is paused.
+#[tokio::test(start_paused = true)]
+async fn forms_on_the_current_runtimes_timer_expire_by_its_clock() {
+    let timer = Timer::tokio().unwrap();
+    let hour = MS * 3_600_000;
+    let began = Instant::now();
+    let purgatory = Purgatory::<u8>::on(&timer, "purgatory").unwrap();
+    let monitor = Monitor::<u8, u8>::on(&timer, "monitor", 7).unwrap();
+    let replies = Replies::<u8, ()>::on(&timer, "replies").unwrap();
+    let scopes = ReplyScopes::<()>::on(&timer, "scopes").unwrap();
+    let ends = Watermarks::<u8>::on(&timer, "ends").unwrap();
+    let sets = ReplicaSets::<u8, u8>::on(&timer, "sets").unwrap();
+    let permits = Permits::on(&timer, "permits", 0).unwrap();
+    let reply = replies.expect(1, hour).unwrap();
+    let scope = scopes.scope();
+    let (_, ping) = scope.expect(hour).unwrap();
+    assert!(purgatory.wait(&[1], hour, || false).await.is_err());
+    assert!(began.elapsed() >= hour && began.elapsed() <= hour + 2 * MS);
+    assert!(reply.await.unwrap_err().is_expired());
+    assert!(ping.await.unwrap_err().is_expired());
+    assert!(ends.wait_for(&1, 7, MS).await.unwrap_err().is_expired());
+    assert!(permits.acquire(1, MS).await.unwrap_err().is_expired());
+    let seven = monitor.wait(&[1], MS, |state| *state == 7);
+    assert!(seven.await.is_ok());
+    assert!(sets.waits().is_empty());
+    // All of them are on that timer.
+    timer.shutdown(Duration::ZERO);
+    let late = monitor.wait(&[1], hour, |_| false);
+    assert!(late.await.unwrap_err().is_shutdown());
+    assert!(sets.waits().shutdown(Duration::ZERO).is_nothing());
 }

@@ -450,7 +450,7 @@ fn a_recorder_calls_back() {
 }
 
 /// True in a process that [`again`] has started.
-fn is_again() -> bool {
+pub(crate) fn is_again() -> bool {
     std::env::var_os(AGAIN).is_some()
 }
 
@@ -458,7 +458,7 @@ const AGAIN: &str = "ATTACK_AGAIN";
 
 /// Runs this test in a process of its own, which must end with this code.
 #[track_caller]
-fn again(test: &str, code: i32) {
+pub(crate) fn again(test: &str, code: i32) {
     let mut again = Command::new(std::env::current_exe().unwrap());
     again.args(["--exact", test, "--nocapture"]).env(AGAIN, "1");
     let ended = again.output().unwrap();

@@ -117,7 +117,10 @@ fn a_held_future_keeps_no_threads() {
 
 #[test]
 fn a_purgatory_dropped_in_its_own_timers_callback() {
-    let purgatory: Purgatory<&str, Op> = Purgatory::new("inside").unwrap();
+    let timer = SystemTimer::new().unwrap();
+    let inside = Purgatory::builder("inside").timer(&timer);
+    let purgatory: Purgatory<&str, Op> = inside.build().unwrap();
+    drop(timer);
     let (send, ended) = mpsc::channel();
     let other = Probe::parked(&purgatory, &["other"], MINUTE);
     let slot = Mutex::new(Some(purgatory.clone()));
@@ -231,8 +234,9 @@ fn link(purgatory: Purgatory<u32>, left: usize, ended: Arc<AtomicUsize>) {
 /// On a timer whose workers are gone: its executor runs jobs where they are handed in.
 #[test]
 fn a_chain_with_jobs_run_in_place_needs_no_stack() {
-    let purgatory = Purgatory::new("chain").unwrap();
-    purgatory.shutdown(MINUTE);
+    let timer = SystemTimer::new().unwrap();
+    let purgatory = Purgatory::builder("chain").timer(&timer).build().unwrap();
+    timer.shutdown(MINUTE);
     let ended = Arc::new(AtomicUsize::new(0));
     let counted = ended.clone();
     let small_stack = thread::Builder::new().stack_size(128 << 10);

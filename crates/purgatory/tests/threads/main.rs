@@ -12,4 +12,6 @@ mod deep;
 mod hostile;
 mod permits;
 mod replication;
+#[cfg(target_os = "linux")]
+mod shared;
 mod stress;

@@ -8,7 +8,10 @@ use crate::{driver::shards::MAX_SHARDS, sync::HandedBack};
 pub(crate) mod delay_queue;
 pub(crate) mod interval;
 pub(crate) mod manual;
+#[cfg(feature = "tokio")]
+pub(crate) mod of_runtime;
 pub(crate) mod periodic;
+pub(crate) mod shared;
 pub(crate) mod sleep;
 pub(crate) mod system;
 pub(crate) mod task_timer;
@@ -54,6 +57,9 @@ pub enum BuildError {
     /// the panic is contained, but the program's panic hook sees it.
     #[cfg(feature = "tokio")]
     NoTime,
+    /// There is no tokio runtime here, whose timer [`Timer::tokio`](crate::Timer::tokio) could be.
+    #[cfg(feature = "tokio")]
+    NoRuntime,
 }
 
 impl fmt::Display for BuildError {
@@ -67,6 +73,8 @@ impl fmt::Display for BuildError {
             BuildError::Forked => f.write_str(FORKED),
             #[cfg(feature = "tokio")]
             BuildError::NoTime => f.write_str("the tokio runtime was built without `enable_time`"),
+            #[cfg(feature = "tokio")]
+            BuildError::NoRuntime => f.write_str("called outside a tokio runtime"),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{task::Poll, time::Duration};
 
-use timer_core::{BuildError, DelayQueue, SystemTimer, driver::Driver};
+use timer_core::{BuildError, DelayQueue, SystemTimer, Timer, TimerError, driver::Driver};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::{mpsc::unbounded_channel, oneshot},
@@ -213,4 +213,38 @@ fn another_runtimes_task_schedules_by_this_clock() {
         });
         advance(behind, HOUR);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_current_runtimes_timer_is_one_on_its_paused_clock() {
+    let began = Instant::now();
+    let mut queue = DelayQueue::new(&Timer::tokio().unwrap());
+    queue.insert(7, HOUR).unwrap();
+    assert_eq!(queue.next().await.unwrap().unwrap().value, 7);
+    assert!(began.elapsed() >= HOUR && began.elapsed() <= HOUR + 2 * MS);
+    // Whoever asks gets the same.
+    let task = Timer::tokio().unwrap().schedule(HOUR, || ()).unwrap();
+    assert!(Timer::tokio().unwrap().cancel(task));
+}
+
+#[test]
+fn each_runtime_has_a_timer_that_goes_with_it() {
+    let outside = Timer::tokio();
+    assert!(matches!(outside, Err(BuildError::NoRuntime)));
+    let start = || {
+        let runtime = paused();
+        let timer = runtime.block_on(async { Timer::tokio().unwrap() });
+        (runtime, timer)
+    };
+    let (first_runtime, first) = start();
+    let (_second_runtime, second) = start();
+    drop(first_runtime);
+    let refused = first.schedule(HOUR, || ()).unwrap_err();
+    assert_eq!(refused.reason, TimerError::Closed);
+    assert!(second.schedule(HOUR, || ()).is_ok());
+    // After a shutdown by hand the next call makes another.
+    let (runtime, third) = start();
+    third.shutdown(Duration::ZERO);
+    let fourth = runtime.block_on(async { Timer::tokio().unwrap() });
+    assert!(fourth.schedule(HOUR, || ()).is_ok());
 }

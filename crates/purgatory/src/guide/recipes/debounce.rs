@@ -55,7 +55,7 @@ impl Document {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let timer = purgatory::timer_core::ManualTimer::new();
-    let saves = Purgatory::builder("saves").timer(&timer).build()?;
+    let saves = Purgatory::on(&timer, "saves")?;
     let mut notes = Document {
         name: "notes",
         unsaved: Arc::default(),

@@ -40,7 +40,7 @@ use purgatory::{ReplyScopes, timer_core::ManualTimer};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let timer = ManualTimer::new(); // in a program: a SystemTimer
-    let replies = ReplyScopes::builder("client").timer(&timer).build()?;
+    let replies = ReplyScopes::on(&timer, "client")?;
     let connection = Connection {
         requests: replies.scope(),
     };

@@ -56,7 +56,7 @@ impl DelayedOperation for Attempt {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let timer = purgatory::timer_core::ManualTimer::new();
-    let attempts = Purgatory::builder("attempts").timer(&timer).build()?;
+    let attempts = Purgatory::on(&timer, "attempts")?;
     let (reports, seen) = mpsc::channel();
     let answer = Arc::new(OnceLock::new());
     let first = Attempt {

@@ -107,7 +107,7 @@ impl Sessions {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let timer = purgatory::timer_core::ManualTimer::new(); // in a program: a SystemTimer
     let (gone, reports) = mpsc::channel();
-    let parked = Purgatory::builder("sessions").timer(&timer).build()?;
+    let parked = Purgatory::on(&timer, "sessions")?;
     let sessions = Sessions {
         members: Arc::default(),
         parked,

@@ -59,7 +59,7 @@ impl Store for Memory {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let timer = purgatory::timer_core::SystemTimer::new()?;
-    let appends = Purgatory::builder("fetch").timer(&timer).build()?;
+    let appends = Purgatory::on(&timer, "fetch")?;
     let store = Memory {
         bytes: Default::default(),
     };
