@@ -22,7 +22,10 @@ impl<E: Engine> Table<E> {
 
     /// Returns true once every shard is closed. They are closed in order, so the last one tells.
     pub(crate) fn is_closed(&self) -> bool {
-        self.lock(self.shards.count() - 1).closed
+        match self.shards.made() {
+            0 => false, // to close makes one
+            made => self.lock(made - 1).closed,
+        }
     }
 
     /// Adds up all counts. O(shards).
