@@ -154,10 +154,13 @@ impl WakeSignal {
     }
 }
 
+/// A shard behind its lock, in cache lines of its own.
+type LockedShard<S> = CachePadded<Mutex<Shard<S>>>;
+
 /// Sharded wheels: an `S`, which has a wheel, under each shard's lock.
 pub struct Shards<S: ShardState> {
     /// Made as the first is locked: all, or a single one by an owner that closes before.
-    shards: OnceLock<Box<[CachePadded<Mutex<Shard<S>>>]>>,
+    shards: OnceLock<Box<[LockedShard<S>]>>,
     plan: Plan<S>,
     pub(super) signal: Arc<WakeSignal>,
     /// Each hold of a shard's lock ends with its signal: on a manual timer.
@@ -198,7 +201,7 @@ where
 
 impl<S: ShardState> Plan<S> {
     /// Makes the first `count` shards.
-    fn make(&self, count: usize) -> Box<[CachePadded<Mutex<Shard<S>>>]> {
+    fn make(&self, count: usize) -> Box<[LockedShard<S>]> {
         let shard = |number| {
             // Shifted, unless order matters.
             let mut phase = 0;
@@ -246,7 +249,7 @@ impl<S: ShardState> Shards<S> {
 
     /// Returns the shards, which are made now if they are not.
     #[inline]
-    fn all(&self) -> &[CachePadded<Mutex<Shard<S>>>] {
+    fn all(&self) -> &[LockedShard<S>] {
         match self.shards.get() {
             Some(shards) => shards,
             None => self.make(self.plan.count),
@@ -254,7 +257,7 @@ impl<S: ShardState> Shards<S> {
     }
 
     #[cold]
-    fn make(&self, count: usize) -> &[CachePadded<Mutex<Shard<S>>>] {
+    fn make(&self, count: usize) -> &[LockedShard<S>] {
         self.shards.get_or_init(|| self.plan.make(count))
     }
 
