@@ -6,10 +6,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-use timer_core::{
-    TimerHandle,
-    driver::{must_yield, spend_budget},
-};
+use timer_core::TimerHandle;
 
 use crate::{
     error::WaitError,
@@ -70,20 +67,14 @@ impl<T> PendingAnswer<T> {
         self.polls == Polls::Ready
     }
 
-    /// Takes the answer, or leaves the waker. A task of tokio that has used up its budget takes it
-    /// at its next poll (feature `tokio`).
+    /// Takes the answer, or leaves the waker.
     #[inline]
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<T, WaitError>> {
-        if must_yield(waker) {
-            return Poll::Pending;
-        }
         let is_first = self.polls == Polls::NotPolled;
         let polled = self.origin.poll(self.handle, waker, is_first);
-        self.polls = if polled.is_ready() {
-            spend_budget();
-            Polls::Ready
-        } else {
-            Polls::Polled
+        self.polls = match polled {
+            Poll::Ready(_) => Polls::Ready,
+            Poll::Pending => Polls::Polled,
         };
         polled
     }

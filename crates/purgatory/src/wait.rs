@@ -15,6 +15,8 @@ use std::{
     thread::{self, Thread},
 };
 
+use timer_core::driver::{must_yield, spend_budget};
+
 pub use self::condition::IntoAnswer;
 
 use self::cell::{Arriving, PANICKED};
@@ -65,12 +67,20 @@ enum Source<T> {
 impl<T> Future for WaitFuture<T> {
     type Output = Result<T, WaitError>;
 
+    /// A task of tokio that has used up its cooperative budget yields first (feature `tokio`).
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.source {
+        if must_yield(context.waker()) {
+            return Poll::Pending;
+        }
+        let polled = match &mut self.source {
             Source::Entry(entry) if !entry.is_over() => entry.poll(context.waker()),
             _ => Poll::Ready(self.take_here()),
+        };
+        if polled.is_ready() {
+            spend_budget();
         }
+        polled
     }
 }
 

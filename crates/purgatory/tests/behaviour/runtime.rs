@@ -123,27 +123,37 @@ async fn loop_over_ready_waits_yields_to_its_neighbours() {
         .timer(&ManualTimer::new())
         .build()
         .unwrap();
-    let turns = Cell::new(0);
-    let eager = async {
+    let answered = async {
         for number in 0..10_000 {
             let reply = replies.expect(number, NEVER).unwrap();
             replies.deliver(&number, number).unwrap();
             assert_eq!(reply.await, Ok(number));
         }
-        turns.get()
     };
+    assert!(turns_of_a_neighbour_of(answered).await > 10);
+    let permits = Permits::on(&ManualTimer::new(), "p", 1).unwrap();
+    let free = async {
+        for _ in 0..10_000 {
+            assert!(permits.acquire(1, NEVER).await.is_ok());
+        }
+    };
+    assert!(turns_of_a_neighbour_of(free).await > 10);
+}
+
+/// Runs `eager`; returns how often a task beside it had its turn meanwhile.
+async fn turns_of_a_neighbour_of(eager: impl Future<Output = ()>) -> u32 {
+    let turns = Cell::new(0);
     let neighbour = async {
         loop {
             turns.set(turns.get() + 1);
             tokio::task::yield_now().await;
         }
     };
-    let seen = tokio::select! {
+    tokio::select! {
         biased;
-        seen = eager => seen,
+        () = eager => turns.get(),
         () = neighbour => unreachable!("it goes on for ever"),
-    };
-    assert!(seen > 10, "the neighbour had {seen} turns");
+    }
 }
 
 /// `try_take` is no await: with the budget used up it finds an answer all the same.

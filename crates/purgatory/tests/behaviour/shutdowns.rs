@@ -12,9 +12,7 @@ use crate::support::{
     waiting,
 };
 use purgatory::{
-    Outcome::Completed,
-    Permits, Replies, ShutdownLeft, Watermarks,
-    timer_core::{ManualTimer, Timer},
+    Outcome::Completed, Permits, Replies, ShutdownLeft, Watermarks, timer_core::ManualTimer,
 };
 
 /// Shuts down without a limit on another thread, until `watched` has ended. Then every operation
