@@ -25,7 +25,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::{
     observe::TimerStats,
-    sync::{AtomicU64, Mutex, MutexGuard, Ordering, failpoint},
+    sync::{AtomicU64, MODEL, Mutex, MutexGuard, Ordering, failpoint},
     wheel::{
         geometry::WheelSize,
         node::{Index, TaskId},
@@ -241,7 +241,7 @@ impl<S: ShardState> Shards<S> {
             cancelled,
         };
         // A model does not see the cell.
-        if cfg!(any(loom, shuttle)) {
+        if MODEL {
             shards.all();
         }
         shards

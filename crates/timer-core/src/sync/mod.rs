@@ -63,6 +63,9 @@ pub use self::model::*;
 #[cfg(not(any(loom, shuttle)))]
 pub use self::real::*;
 
+/// True in a build for a model checker.
+pub(crate) const MODEL: bool = cfg!(any(loom, shuttle));
+
 /// True when the running model has planted this fault.
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
