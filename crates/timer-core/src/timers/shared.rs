@@ -37,9 +37,7 @@ impl Timer {
     pub fn shared() -> Result<Timer, BuildError> {
         // Locked while it starts, so that threads that ask at once get the same.
         let mut shared = SHARED.lock();
-        if let Some(timer) = &*shared
-            && timer.is_served()
-        {
+        if let Some(timer) = shared.as_ref().filter(|timer| timer.is_served()) {
             return Ok(timer.clone());
         }
         let timer = Timer::from(SystemTimer::builder().name("shared").build()?);
