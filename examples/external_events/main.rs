@@ -13,7 +13,7 @@ use example_support::Stop;
 use external_events_example::{args::Args, nats::Nats, orders::Orders, routes};
 use humantime::format_duration;
 use metrics::{Unit, counter, describe_counter};
-use purgatory::Purgatory;
+use purgatory::{Purgatory, timer_core::Timer};
 use purgatory_live::{Live, Server};
 use tokio::{net::TcpListener, sync::oneshot, task::spawn_blocking, time::timeout};
 
@@ -101,10 +101,13 @@ fn print_counts(orders: &Orders) -> io::Result<()> {
 
 /// Serves the purgatory's metrics and one of this example, and the live page.
 fn serve_metrics(args: &Args, orders: &Orders) -> Result<Server> {
-    let live = Live::new().purgatory_with(orders.waits(), Display::fmt);
+    let timer = Timer::shared()?;
+    let live = Live::new()
+        .purgatory_with(orders.waits(), Display::fmt)
+        .timer(&timer);
     let orders = orders.clone();
     let publish = move || {
-        orders.waits().publish();
+        timer.publish(); // and what waits on it
         counter!(VERSION).absolute(orders.position());
     };
     let server = example_support::serve(args.metrics_addr, &live, publish)?;

@@ -215,11 +215,8 @@ impl Misused {
         for purgatory in &purgatories {
             live = live.purgatory_with(purgatory, Display::fmt);
         }
-        // Each scrape publishes all of them.
+        // Each scrape publishes the timers, and the purgatories on them.
         let publish = move || {
-            for purgatory in &purgatories {
-                purgatory.publish();
-            }
             for timer in &timers {
                 timer.publish();
             }

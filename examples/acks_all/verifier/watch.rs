@@ -8,6 +8,7 @@ use anyhow::Result;
 use indicatif::HumanCount;
 use metrics::{Unit, counter, describe_counter};
 use purgatory_live::{Live, Server};
+use timer_core::Timer;
 
 use super::Stage;
 use super::audit::Counts;
@@ -118,9 +119,6 @@ pub(crate) trait Observed: Debug {
     /// Adds them to the page, which shows the keys as their `Display` has them.
     fn show(&self, page: Live) -> Live;
 
-    /// Publishes the library's metrics of them.
-    fn publish(&self);
-
     /// Describes them, and the `oldest` one by one.
     fn snapshot(&self, oldest: usize) -> String;
 
@@ -131,10 +129,6 @@ pub(crate) trait Observed: Debug {
 impl Observed for Kafka {
     fn show(&self, page: Live) -> Live {
         page.purgatory_with(&self.produces, Display::fmt)
-    }
-
-    fn publish(&self) {
-        self.produces.publish();
     }
 
     fn snapshot(&self, oldest: usize) -> String {
@@ -151,10 +145,6 @@ impl Observed for InSyncSets {
         page.waits_with(&self.sets.waits(), Display::fmt)
     }
 
-    fn publish(&self) {
-        self.sets.waits().publish();
-    }
-
     fn snapshot(&self, oldest: usize) -> String {
         self.sets.waits().snapshot(oldest).to_string()
     }
@@ -166,10 +156,11 @@ impl Observed for InSyncSets {
 
 /// Serves the metrics, and the live page.
 pub(crate) fn serve(stage: &Arc<Stage>) -> Result<Server> {
-    let live = stage.acks.show(Live::new());
+    let timer = Timer::shared()?;
+    let live = stage.acks.show(Live::new()).timer(&timer);
     let published = Arc::clone(stage);
     let publish = move || {
-        published.acks.publish();
+        timer.publish(); // and what waits on it
         State::take(&published).publish();
     };
     let server = example_support::serve(stage.args.metrics_addr, &live, publish)?;

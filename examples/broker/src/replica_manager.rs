@@ -261,11 +261,6 @@ impl ReplicaManager {
         self.delete_records.cancel_for_key(&key, reason);
     }
 
-    /// Hands the counts to the metrics recorder.
-    pub(crate) fn publish(&self) {
-        each_purgatory!(self.publish());
-    }
-
     /// Describes what waits.
     pub(crate) fn snapshots(&self) -> String {
         let mut text = String::new();
