@@ -53,7 +53,6 @@ const PUBLIC: [Public; 3] = [
             "ShutdownLeft",
             "Snapshot",
             "Stats",
-            "TakenForKey",
             "Timeout",
             "Times",
             "Undelivered",

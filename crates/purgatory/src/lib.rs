@@ -171,7 +171,7 @@ pub use error::{Refused, RefusedReason, WaitError};
 pub use monitor::Monitor;
 pub use operation::{
     CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, ReachResult,
-    TakenForKey, Timeout,
+    Timeout,
 };
 pub use permits::{Lease, Permit, Permits};
 pub use purgatory::Purgatory;

@@ -438,19 +438,6 @@ impl<T> ReachResult<T> {
     }
 }
 
-/// The operations that [`take_for_key`](crate::Purgatory::take_for_key) took, and those that it did
-/// not reach.
-#[must_use = "the operations in it are unanswered"]
-#[non_exhaustive]
-pub struct TakenForKey<O> {
-    /// The operations, now the caller's, in the order of parking.
-    pub operations: Vec<O>,
-    /// Operations that are under check and so were not taken. They may go on waiting.
-    pub under_check: Vec<OperationId>,
-}
-
-opaque!([O] TakenForKey<O>, under_check: under_check);
-
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {

@@ -18,7 +18,7 @@ use timer_core::TimerHandle;
 
 use crate::{
     engine::{Core, Handles, Tour, under_lock::UnderLock},
-    operation::{DelayedOperation, OperationId, ReachResult, TakenForKey},
+    operation::{DelayedOperation, OperationId, ReachResult},
     shard::{ToRelease, reach::InPlace},
     watches::WatchKey,
 };
@@ -46,11 +46,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Takes every operation parked under `key` out, without a callback.
+    /// Takes every operation parked under `key` out, without a callback. Returns them, and the ids
+    /// of those under check.
     pub(crate) fn take_for_key<Q: Hash + Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
-    ) -> TakenForKey<O> {
+    ) -> (Vec<O>, Vec<OperationId>) {
         // 1. Take each out under its first shard's lock.
         let waiters = self.waiters_of(key, self.versions.hash(key));
         let mut operations = Vec::new();
@@ -72,10 +73,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         for released in to_release {
             self.hand_out(released);
         }
-        TakenForKey {
-            operations,
-            under_check,
-        }
+        (operations, under_check)
     }
 
     /// Releases the watches and the place of an operation that was taken out.

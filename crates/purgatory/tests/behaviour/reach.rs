@@ -174,8 +174,8 @@ fn take_for_key_takes_all_of_a_key() {
         waits.park(Probe::new().operation(), watches, NEVER);
     }
     let stays = Probe::parked(&waits, &["a"], NEVER);
-    let taken = waits.take_for_key(&"w");
-    assert_eq!((taken.operations.len(), taken.under_check.len()), (5, 0));
+    let (taken, under_check) = waits.take_for_key(&"w");
+    assert_eq!((taken.len(), under_check.len()), (5, 0));
     assert_eq!(
         (waits.len(), waits.waiters(&"w"), waits.waiters(&"v")),
         (1, 0, 0)
@@ -205,9 +205,9 @@ fn an_operation_under_check_is_not_missed() {
         assert_eq!((keys, is_held), (vec!["a", "b"], true));
         assert_eq!(inside.with(id, |_| ()), ReachResult::UnderCheck);
         assert!(matches!(inside.take(id), ReachResult::UnderCheck));
-        let taken = inside.take_for_key(&"a");
-        assert!(taken.operations.is_empty());
-        assert_eq!(taken.under_check, [id]);
+        let (taken, under_check) = inside.take_for_key(&"a");
+        assert!(taken.is_empty());
+        assert_eq!(under_check, [id]);
         looks.lock().unwrap().push(id);
     });
     let id = waits.park(operation, &["a", "b", "a"], NEVER);

@@ -270,11 +270,11 @@ impl World {
 
     /// Takes everything under a key out, and drops it.
     fn take_for_key(&self, handle: &Real, key: Key) -> Returned {
-        let mut taken = handle.take_for_key(&Alike(key));
+        let (mut taken, under_check) = handle.take_for_key(&Alike(key));
         let number = |operation: &mut BoxedOperation| looked(operation).0;
-        let numbers: Vec<usize> = taken.operations.iter_mut().map(number).collect();
+        let numbers: Vec<usize> = taken.iter_mut().map(number).collect();
         self.known.lock().unwrap().forget(&numbers);
-        Returned::Taken(numbers, taken.under_check.len())
+        Returned::Taken(numbers, under_check.len())
     }
 
     /// A call by a handle of the caller's own.
