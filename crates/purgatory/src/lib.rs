@@ -170,8 +170,7 @@ pub use builder::Builder;
 pub use error::{Refused, RefusedReason, WaitError};
 pub use monitor::Monitor;
 pub use operation::{
-    CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, ReachResult,
-    Timeout,
+    CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, ReachResult, Timeout,
 };
 pub use permits::{Lease, Permit, Permits};
 pub use purgatory::Purgatory;

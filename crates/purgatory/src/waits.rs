@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    operation::{CancelReason, EndResult, OperationId, Timeout},
+    operation::{CancelReason, OperationId, ReachResult, Timeout},
     reason::Reason,
     stats::{ShutdownLeft, Snapshot, Stats, Times},
     table::{Engine, handle::Handle},
@@ -44,7 +44,7 @@ trait AnyForm<K>: Send + Sync {
     fn is_closed(&self) -> bool;
     #[cfg(feature = "metrics")]
     fn publish(&self);
-    fn cancel(&self, id: OperationId, reason: CancelReason) -> EndResult;
+    fn cancel(&self, id: OperationId, reason: CancelReason) -> ReachResult;
     fn cancel_all(&self, reason: CancelReason) -> usize;
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
     fn shutdown(&self, limit: Duration) -> ShutdownLeft;
@@ -84,7 +84,7 @@ impl<E: Engine> AnyForm<E::Key> for Handle<E> {
         self.table.publish();
     }
 
-    fn cancel(&self, id: OperationId, reason: CancelReason) -> EndResult {
+    fn cancel(&self, id: OperationId, reason: CancelReason) -> ReachResult {
         self.table.cancel(id, reason)
     }
 
@@ -186,7 +186,7 @@ impl<K> Waits<K> {
 /// Ending.
 impl<K> Waits<K> {
     /// Cancels one wait with this reason, unless it has ended. O(log n) for n waits of its key.
-    pub fn cancel(&self, id: OperationId, reason: impl Into<Reason>) -> EndResult {
+    pub fn cancel(&self, id: OperationId, reason: impl Into<Reason>) -> ReachResult {
         self.form.cancel(id, CancelReason::Requested(reason.into()))
     }
 

@@ -37,9 +37,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let taken = self.first_shard_of(handle).take(handle);
         match taken {
-            ReachResult::Parked((operation, to_release)) => {
+            ReachResult::Reached((operation, to_release)) => {
                 self.hand_out(to_release);
-                ReachResult::Parked(operation)
+                ReachResult::Reached(operation)
             }
             ReachResult::UnderCheck => ReachResult::UnderCheck,
             ReachResult::Gone => ReachResult::Gone,
@@ -61,7 +61,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             waiters,
             |&handle| handle,
             |first_shard, handle| match first_shard.take(handle) {
-                ReachResult::Parked((operation, released)) => {
+                ReachResult::Reached((operation, released)) => {
                     operations.push(operation);
                     to_release.push(released);
                 }
@@ -99,13 +99,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Some(InPlace {
                 payload: Some(operation),
                 ..
-            }) => ReachResult::Parked(under_lock(|| reach(operation))),
+            }) => ReachResult::Reached(under_lock(|| reach(operation))),
         };
         drop(first_shard);
         // 2. Pass a panic on.
         match reached {
-            ReachResult::Parked(Ok(result)) => ReachResult::Parked(result),
-            ReachResult::Parked(Err(panic)) => resume_unwind(panic),
+            ReachResult::Reached(Ok(result)) => ReachResult::Reached(result),
+            ReachResult::Reached(Err(panic)) => resume_unwind(panic),
             ReachResult::UnderCheck => ReachResult::UnderCheck,
             ReachResult::Gone => ReachResult::Gone,
         }

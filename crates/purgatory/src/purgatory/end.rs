@@ -6,7 +6,7 @@ use std::{borrow::Borrow, hash::Hash, time::Duration};
 use timer_core::{Clock, SystemClock};
 
 use crate::{
-    operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
+    operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
     purgatory::Purgatory,
     reason::Reason,
     stats::ShutdownLeft,
@@ -15,13 +15,13 @@ use crate::{
 
 /// Cancelling.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Cancels one operation with this reason, unless it has ended. See [`EndResult`].
+    /// Cancels one operation with this reason, unless it has ended. See [`ReachResult`].
     ///
     /// O(k) for its k keys.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
-    /// use purgatory::{CancelReason, EndResult, Outcome, Purgatory, when};
+    /// use purgatory::{CancelReason, Outcome, Purgatory, ReachResult, when};
     ///
     /// let fetches = Purgatory::new("fetch")?;
     /// let (sender, outcomes) = mpsc::channel();
@@ -30,13 +30,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let parked = fetches.try_complete_else_watch(fetch, &["orders-0"], timeout)?;
     /// let id = parked.id().expect("its check is never true");
     ///
-    /// assert_eq!(fetches.cancel(id, "connection closed"), EndResult::Ended);
+    /// assert_eq!(fetches.cancel(id, "connection closed"), ReachResult::Reached(()));
     /// let closed = CancelReason::Requested("connection closed".into());
     /// assert_eq!(outcomes.recv()?, Outcome::Cancelled(closed));
-    /// assert_eq!(fetches.cancel(id, "connection closed"), EndResult::Gone);
+    /// assert_eq!(fetches.cancel(id, "connection closed"), ReachResult::Gone);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn cancel(&self, id: OperationId, reason: impl Into<Reason>) -> EndResult {
+    pub fn cancel(&self, id: OperationId, reason: impl Into<Reason>) -> ReachResult {
         let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
         self.core.end(id, cancelled)
     }
@@ -111,7 +111,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
 /// Completing without a check.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Completes one operation without a check, unless it has ended. See [`EndResult`].
+    /// Completes one operation without a check, unless it has ended. See [`ReachResult`].
     ///
     /// A [`wait`](Purgatory::wait) needs a value, so its condition is evaluated once more, where a
     /// callback would run. If that gives none, the wait ends with an error that says so. Costs as
@@ -119,7 +119,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
-    /// use purgatory::{EndResult, Outcome, Purgatory, when};
+    /// use purgatory::{Outcome, Purgatory, ReachResult, when};
     ///
     /// let openings = Purgatory::new("openings")?;
     /// let timeout = Duration::from_secs(30);
@@ -127,17 +127,17 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let visitor = when(|| false, move |outcome| sender.send(outcome).unwrap());
     /// let parked = openings.try_complete_else_watch(visitor, &["door"], timeout)?;
     /// let id = parked.id().expect("its check is never true");
-    /// assert_eq!(openings.complete(id), EndResult::Ended);
+    /// assert_eq!(openings.complete(id), ReachResult::Reached(()));
     /// assert_eq!(outcomes.recv()?, Outcome::Completed);
     ///
     /// let ticket = openings.wait(&["door"], timeout, || None::<u32>);
     /// let id = ticket.id().expect("it has no value yet");
-    /// assert_eq!(openings.complete(id), EndResult::Ended);
+    /// assert_eq!(openings.complete(id), ReachResult::Reached(()));
     /// let error = ticket.wait_blocking().unwrap_err();
     /// assert_eq!(error.to_string(), "cancelled: completed without a value");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn complete(&self, id: OperationId) -> EndResult {
+    pub fn complete(&self, id: OperationId) -> ReachResult {
         self.core.end(id, Outcome::Completed)
     }
 

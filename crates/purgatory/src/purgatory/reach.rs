@@ -44,10 +44,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let timeout = Duration::from_secs(30);
     /// let parked = waits.try_complete_else_watch(Waiter { client: 7 }, &["row"], timeout)?;
     /// let id = parked.id().expect("its check is never true");
-    /// let waiter = waits.take(id).parked().expect("no thread checks it");
+    /// let waiter = waits.take(id).reached().expect("no thread checks it");
     /// assert_eq!((waiter.client, waits.len(), waits.stats().taken), (7, 0, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use = "the operation may be under check, and was not reached then"]
     pub fn take(&self, id: OperationId) -> ReachResult<O> {
         self.core.take(id)
     }
@@ -118,9 +119,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let parked = waits.try_complete_else_watch(waiter, &["row"], Timeout::Never)?;
     /// let id = parked.id().expect("its check is never true");
     /// let was = waits.with(id, |waiter| std::mem::replace(&mut waiter.for_lock_of, 2));
-    /// assert_eq!(was, ReachResult::Parked(1));
+    /// assert_eq!(was, ReachResult::Reached(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use = "the operation may be under check, and was not reached then"]
     pub fn with<R>(&self, id: OperationId, reach: impl FnOnce(&mut O) -> R) -> ReachResult<R> {
         self.core.with(id, reach)
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use timer_core::TimerHandle;
 
 use crate::{
-    operation::{CancelReason, EndResult, OperationId, Outcome, Timeout},
+    operation::{CancelReason, OperationId, Outcome, ReachResult, Timeout},
     stats::ShutdownLeft,
     table::{Arrival, BUDGET, Batch, Engine, LockedShard, Table, trace},
 };
@@ -58,11 +58,11 @@ impl<E: Engine> Table<E> {
     }
 
     /// Cancels one wait by its id.
-    pub(crate) fn cancel(self: &Arc<Self>, id: OperationId, reason: CancelReason) -> EndResult {
+    pub(crate) fn cancel(self: &Arc<Self>, id: OperationId, reason: CancelReason) -> ReachResult {
         let outcome = Outcome::Cancelled(reason);
         match self.handle(id) {
-            Some(handle) if self.end_one(handle, &outcome) => EndResult::Ended,
-            _ => EndResult::Gone,
+            Some(handle) if self.end_one(handle, &outcome) => ReachResult::Reached(()),
+            _ => ReachResult::Gone,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{MINUTE, MS, NEVER, Park, never};
 use purgatory::{
-    BoxedOperation, CancelReason, EndResult, Outcome, Permits, Purgatory, Refused, RefusedReason,
+    BoxedOperation, CancelReason, Outcome, Permits, Purgatory, ReachResult, Refused, RefusedReason,
     WaitError, WaitFuture, Watches,
 };
 use timer_core::{BuildError, ManualTimer};
@@ -174,11 +174,11 @@ fn the_id_of_an_operation_is_of_one_purgatory_alone() {
     assert_eq!(serde_json::to_value(ids[0]).unwrap(), ids[0].to_string());
     assert_eq!(
         [other.cancel(ids[0], "not here"), other.complete(ids[0])],
-        [EndResult::Gone; 2]
+        [ReachResult::Gone; 2]
     );
     assert!(!other.reschedule(ids[0], MS));
     assert_eq!(
         (one.len(), other.len(), one.cancel(ids[0], "here")),
-        (2, 1, EndResult::Ended)
+        (2, 1, ReachResult::Reached(()))
     );
 }

@@ -13,9 +13,9 @@ use crate::support::{
     by_hand_with, refused, requested, waiting,
 };
 use purgatory::{
-    BoxedOperation, EndResult,
+    BoxedOperation,
     Outcome::{Completed, Expired},
-    ParkResult, Purgatory, RefusedReason, Timeout,
+    ParkResult, Purgatory, ReachResult, RefusedReason, Timeout,
     timer_core::Moment,
     when,
 };
@@ -190,7 +190,10 @@ fn no_thread_waits_for_a_check_or_a_callback() {
     checking.arm();
     let meanwhile = || {
         assert_eq!(purgatory.check_and_complete(&"a"), 0);
-        assert_eq!(purgatory.cancel(checked, "meanwhile"), EndResult::Noted);
+        assert_eq!(
+            purgatory.cancel(checked, "meanwhile"),
+            ReachResult::UnderCheck
+        );
         timer.advance(SECOND);
         assert_eq!(told.try_recv(), Ok(("other", Expired)));
     };

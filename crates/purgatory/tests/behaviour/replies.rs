@@ -8,7 +8,7 @@ use std::{
 };
 
 use purgatory::{
-    Builder, CancelReason, EndResult, Outcome, RefusedReason, Replies, WaitError, Waits,
+    Builder, CancelReason, Outcome, ReachResult, RefusedReason, Replies, WaitError, Waits,
 };
 use timer_core::ManualTimer;
 
@@ -244,7 +244,7 @@ fn an_untaken_answer_counts_nowhere() {
     assert_eq!(replies.fail_all("closed"), 1);
     let ids = [&delivered, &expired, &made, &failed_one].map(|reply| reply.id().unwrap());
     for id in ids {
-        assert_eq!(waits.cancel(id, "none"), EndResult::Gone);
+        assert_eq!(waits.cancel(id, "none"), ReachResult::Gone);
     }
     assert!(!delivered.reschedule(SECOND) && !expired.reschedule(SECOND));
     assert_eq!((waits.cancel_all("none"), replies.fail_all("none")), (0, 0));

@@ -7,7 +7,7 @@ use std::{
 };
 
 use purgatory::{
-    Builder, CancelReason, EndResult, Outcome, RefusedReason, ReplyScope, ReplyScopes, RequestId,
+    Builder, CancelReason, Outcome, ReachResult, RefusedReason, ReplyScope, ReplyScopes, RequestId,
     Undelivered, WaitError, WaitFuture, Waits,
 };
 use timer_core::ManualTimer;
@@ -331,8 +331,8 @@ fn a_reassigned_request_keeps_task_deadline_and_id() {
         assert_eq!((task.times(), over(&mut reply)), (1, Ok("again")));
         let id = cancelled_one.id().unwrap();
         assert!(waits.reschedule(id, 2 * SECOND));
-        assert_eq!(waits.cancel(id, "by id"), EndResult::Ended);
-        assert_eq!(waits.cancel(id, "by id"), EndResult::Gone);
+        assert_eq!(waits.cancel(id, "by id"), ReachResult::Reached(()));
+        assert_eq!(waits.cancel(id, "by id"), ReachResult::Gone);
         assert_eq!(over(&mut cancelled_one), cancelled("by id"));
         assert!(poll(&mut given_up).is_pending());
         drop(given_up);

@@ -20,7 +20,7 @@ fn taken_or_ended(park: Act, other: Act, key: u8) {
         }
         // One under check may wait on. It is named, and it is still there.
         if let [id] = under_check[..] {
-            let found = setup.purgatory.take(id).parked();
+            let found = setup.purgatory.take(id).reached();
             let ended = setup.endings.lock().unwrap().len();
             assert_eq!(ended + usize::from(found.is_some()), 1, "named, then lost");
         } else {

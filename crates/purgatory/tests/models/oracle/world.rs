@@ -253,12 +253,12 @@ impl World {
     fn take(&self, handle: &Real, number: usize, then: Then) -> Returned {
         let id = self.ids.lock().unwrap()[&number];
         let mut taken = match handle.take(id) {
-            ReachResult::Parked(taken) => taken,
+            ReachResult::Reached(taken) => taken,
             ReachResult::UnderCheck => return Returned::Reached(ReachResult::UnderCheck),
             _ => return Returned::Reached(ReachResult::Gone),
         };
         self.known.lock().unwrap().forget(&[number]);
-        let reached = Returned::Reached(ReachResult::Parked(looked(&mut taken)));
+        let reached = Returned::Reached(ReachResult::Reached(looked(&mut taken)));
         match then {
             Then::Drop => reached,
             Then::ParkAgain => {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use purgatory::{
-    EndResult, OperationId, Replies, ReplyScope, ReplyScopes, RequestId, Stats, WaitFuture, Waits,
+    OperationId, ReachResult, Replies, ReplyScope, ReplyScopes, RequestId, Stats, WaitFuture, Waits,
 };
 use timer_core::ManualTimer;
 
@@ -130,7 +130,7 @@ impl World {
         self.ids.lock().unwrap()[number]
     }
 
-    fn cancel(&self, (id, scoped): Id) -> EndResult {
+    fn cancel(&self, (id, scoped): Id) -> ReachResult {
         if scoped {
             self.scoped_waits.cancel(id, "by id")
         } else {
