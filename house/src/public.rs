@@ -54,7 +54,6 @@ const PUBLIC: [Public; 3] = [
             "Stats",
             "Timeout",
             "Times",
-            "Undelivered",
             "WaitError",
             "WaitFuture",
             "Watches",

@@ -129,8 +129,8 @@ fn waits_say_that_they_met_a_limit_or_a_shutdown() {
 #[test]
 fn refusals_are_limits_or_shutdowns_or_neither() {
     use RefusedReason::{
-        AlreadyExpected, Closed, Full, KeyClosed, NoKeys, NotExpected, OtherEpoch, ScopeClosed,
-        TooHeavy, TooManyKeys,
+        AlreadyExpected, Closed, Full, KeyClosed, Late, NoKeys, NotExpected, OtherEpoch,
+        ScopeClosed, TooHeavy, TooManyKeys,
     };
     let (limit, weight) = (1, 2);
     let shutdowns = [Closed, ScopeClosed, KeyClosed];
@@ -138,6 +138,7 @@ fn refusals_are_limits_or_shutdowns_or_neither() {
     let limits = [Full { limit }, TooManyKeys { limit }];
     let neither = [
         heavy,
+        Late,
         NoKeys,
         AlreadyExpected,
         NotExpected,

@@ -218,7 +218,9 @@ fn fail_scope_against_deliver() {
         let ended = ending(&mut reply);
         match network.join().unwrap() {
             Ok(()) => assert!(failed == 0 && [None, Some(Ok(7))].contains(&ended)),
-            Err(late) => assert!(late.is_late() && failed == 1 && ended.is_some()),
+            Err(late) => {
+                assert!(late.reason == RefusedReason::Late && failed == 1 && ended.is_some())
+            }
         }
         assert_eq!((waits.len(), waits.keys()), (0, 0));
     });

@@ -11,7 +11,8 @@ use std::{
 };
 
 use purgatory::{
-    OperationId, ReachResult, Replies, ReplyScope, ReplyScopes, RequestId, Stats, WaitFuture, Waits,
+    OperationId, ReachResult, RefusedReason, Replies, ReplyScope, ReplyScopes, RequestId, Stats,
+    WaitFuture, Waits,
 };
 use timer_core::ManualTimer;
 
@@ -221,7 +222,7 @@ impl World {
     fn deliver_in(&self, scope: &ReplyScope<Value>, number: u64) {
         match scope.deliver(number, self.alive.clone()) {
             Ok(()) => self.saw(Saw::Delivered(true)),
-            Err(undelivered) => self.saw(Saw::Late(undelivered.is_late())),
+            Err(undelivered) => self.saw(Saw::Late(undelivered.reason == RefusedReason::Late)),
         }
     }
 
