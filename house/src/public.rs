@@ -27,7 +27,6 @@ const PUBLIC: [Public; 3] = [
             "BoxedOperation",
             "Builder",
             "CancelReason",
-            "Lagging",
             "Lease",
             "Monitor",
             "OperationId",
