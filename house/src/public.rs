@@ -46,7 +46,6 @@ const PUBLIC: [Public; 3] = [
             "ReplyScope",
             "ReplyScopes",
             "ReplyStream",
-            "RequestId",
             "Rule",
             "ShutdownLeft",
             "Snapshot",

@@ -176,7 +176,7 @@ pub use permits::{Lease, Permit, Permits};
 pub use purgatory::Purgatory;
 pub use reason::Reason;
 pub use replica_sets::{ReplicaError, ReplicaSets, Rule};
-pub use replies::{Replies, ReplyScope, ReplyScopes, ReplyStream, RequestId};
+pub use replies::{Replies, ReplyScope, ReplyScopes, ReplyStream};
 pub use stats::{Parked, ShutdownLeft, Snapshot, Stats, Times};
 pub use timer_core;
 pub use wait::{IntoAnswer, WaitFuture};

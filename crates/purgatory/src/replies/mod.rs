@@ -28,7 +28,7 @@ use crate::{
     watches::WatchKey,
 };
 
-pub use self::{many::ReplyStream, request_id::RequestId, scope::ReplyScope, scopes::ReplyScopes};
+pub use self::{many::ReplyStream, scope::ReplyScope, scopes::ReplyScopes};
 
 /// Matches replies with requests: each reply is delivered to the waiter of its request's key.
 ///

@@ -243,7 +243,8 @@ impl<V: Send + 'static> ReplyScope<V> {
         let mut batch = Batch::new();
         let mut shard = self.lock();
         while let Some(first) = self.scope.first() {
-            if shard.wait(first).key.number > number {
+            let (_, first_number) = shard.wait(first).key;
+            if first_number > number {
                 break;
             }
             let Some(value) = values.pop() else { break };
@@ -263,7 +264,8 @@ impl<V: Send + 'static> ReplyScope<V> {
         let mut at = self.scope.first();
         while let Some(index) = at {
             let request = shard.wait(index);
-            if request.key.number > number {
+            let (_, request_number) = request.key;
+            if request_number > number {
                 break;
             }
             count += 1;
@@ -403,8 +405,7 @@ impl<V: Send + 'static> ReplyScope<V> {
 
     /// Returns the name of a request.
     fn id(&self, number: u64) -> RequestId {
-        let scope = self.scope.number;
-        RequestId { scope, number }
+        (self.scope.number, number)
     }
 
     fn table(&self) -> &Arc<Requested<RequestId, V>> {

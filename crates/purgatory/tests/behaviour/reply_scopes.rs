@@ -8,7 +8,7 @@ use std::{
 
 use purgatory::{
     Builder, CancelReason, Outcome, ReachResult, Refused, RefusedReason, ReplyScope, ReplyScopes,
-    RequestId, WaitError, WaitFuture, Waits,
+    WaitError, WaitFuture, Waits,
 };
 use timer_core::ManualTimer;
 
@@ -20,7 +20,7 @@ type Reply = WaitFuture<&'static str>;
 type Answer = Result<&'static str, WaitError>;
 
 /// Creates scopes of one client on a manual timer, with their waits for inspection.
-fn scopes<const N: usize>() -> (ManualTimer, Waits<RequestId>, [Scope; N]) {
+fn scopes<const N: usize>() -> (ManualTimer, Waits<(u64, u64)>, [Scope; N]) {
     let (timer, client) = client(|builder| builder);
     let scopes = std::array::from_fn(|_| client.scope());
     (timer, client.waits(), scopes)

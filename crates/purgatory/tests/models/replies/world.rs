@@ -11,8 +11,8 @@ use std::{
 };
 
 use purgatory::{
-    OperationId, ReachResult, RefusedReason, Replies, ReplyScope, ReplyScopes, RequestId, Stats,
-    WaitFuture, Waits,
+    OperationId, ReachResult, RefusedReason, Replies, ReplyScope, ReplyScopes, Stats, WaitFuture,
+    Waits,
 };
 use timer_core::ManualTimer;
 
@@ -49,7 +49,7 @@ pub(super) struct World {
     plain: Replies<u64, Value>,
     plain_waits: Waits<u64>,
     scoped: ReplyScopes<Value>,
-    scoped_waits: Waits<RequestId>,
+    scoped_waits: Waits<(u64, u64)>,
     /// The scopes, each with the last number that it handed out.
     scopes: Mutex<Vec<(ReplyScope<Value>, u64)>>,
     alive: Value,
