@@ -47,7 +47,6 @@ const PUBLIC: [Public; 3] = [
             "ReplyScopes",
             "ReplyStream",
             "Rule",
-            "ShutdownLeft",
             "Snapshot",
             "Stats",
             "Timeout",

@@ -177,7 +177,7 @@ pub use purgatory::Purgatory;
 pub use reason::Reason;
 pub use replica_sets::{ReplicaError, ReplicaSets, Rule};
 pub use replies::{Replies, ReplyScope, ReplyScopes, ReplyStream};
-pub use stats::{Parked, ShutdownLeft, Snapshot, Stats, Times};
+pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;
 pub use wait::{IntoAnswer, WaitFuture};
 pub use waits::Waits;

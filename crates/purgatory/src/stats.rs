@@ -160,27 +160,6 @@ pub struct Parked<K> {
     pub under_check: Option<Duration>,
 }
 
-/// Operations and callbacks that a [`shutdown`](crate::Purgatory::shutdown) did not wait for.
-///
-/// They end by themselves, once the checks or callbacks that hold them up return.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ShutdownLeft {
-    /// Operations still under check. Each ends when its check returns, on the thread that runs it.
-    pub under_check: usize,
-    /// Callbacks of operations that shutdowns ended, and that have not returned. Callbacks of
-    /// operations that had expired before are not among them; see
-    /// [`Stats::callbacks_waiting`].
-    pub callbacks: usize,
-}
-
-impl ShutdownLeft {
-    /// Returns true when nothing was left.
-    pub fn is_nothing(&self) -> bool {
-        *self == ShutdownLeft::default()
-    }
-}
-
 impl<K: fmt::Debug> fmt::Display for Snapshot<K> {
     /// Writes a few lines that show what hangs: counts, labels, keys, operations.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use crate::{
     operation::{CancelReason, OperationId, ReachResult, Timeout},
     reason::Reason,
-    stats::{ShutdownLeft, Snapshot, Stats, Times},
+    stats::{Snapshot, Stats, Times},
     table::{Engine, handle::Handle},
 };
 
@@ -47,7 +47,7 @@ trait AnyForm<K>: Send + Sync {
     fn cancel(&self, id: OperationId, reason: CancelReason) -> ReachResult;
     fn cancel_all(&self, reason: CancelReason) -> usize;
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
-    fn shutdown(&self, limit: Duration) -> ShutdownLeft;
+    fn shutdown(&self, limit: Duration) -> usize;
 }
 
 impl<E: Engine> AnyForm<E::Key> for Handle<E> {
@@ -99,7 +99,7 @@ impl<E: Engine> AnyForm<E::Key> for Handle<E> {
         }
     }
 
-    fn shutdown(&self, limit: Duration) -> ShutdownLeft {
+    fn shutdown(&self, limit: Duration) -> usize {
         self.table.shutdown(limit)
     }
 }
@@ -204,9 +204,10 @@ impl<K> Waits<K> {
     }
 
     /// Cancels all waits ([`Shutdown`](CancelReason::Shutdown)), refuses later ones that would have
-    /// to wait, and waits until the tasks are woken, for at most `limit`. The timer goes on.
-    /// Blocks as [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
-    pub fn shutdown(&self, limit: Duration) -> ShutdownLeft {
+    /// to wait, and waits until the tasks are woken, for at most `limit`; returns how many it did
+    /// not wait for, zero if none. The timer goes on. Blocks as
+    /// [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
+    pub fn shutdown(&self, limit: Duration) -> usize {
         self.form.shutdown(limit)
     }
 }

@@ -9,7 +9,6 @@ use crate::{
     operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
     purgatory::Purgatory,
     reason::Reason,
-    stats::ShutdownLeft,
     watches::WatchKey,
 };
 
@@ -275,9 +274,14 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Cancels all parked operations ([`Shutdown`](CancelReason::Shutdown)), refuses later ones
     /// that would have to wait, and waits until checks and callbacks have returned, for at most
-    /// `limit`. The rest still ends, once; the result counts it. To empty a purgatory and use it
-    /// again, call [`cancel_all`](Self::cancel_all) or [`complete_all`](Self::complete_all)
-    /// instead.
+    /// `limit`. To empty a purgatory and use it again, call [`cancel_all`](Self::cancel_all) or
+    /// [`complete_all`](Self::complete_all) instead.
+    ///
+    /// Returns how many it did not wait for, zero if none: operations under check, which are the
+    /// [`len`](Self::len) from here on, and callbacks of operations that shutdowns ended. Each still
+    /// ends, once, when the check or callback that holds it up returns. Callbacks of operations that
+    /// had expired before are not among them; see
+    /// [`callbacks_waiting`](crate::Stats::callbacks_waiting).
     ///
     /// `limit` may be [`Duration::MAX`]; with zero this does not wait. A second call only waits.
     ///
@@ -300,12 +304,12 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// purgatory.try_complete_else_watch(stuck, &["orders-0"], Duration::from_secs(30))?;
     ///
     /// let left = purgatory.shutdown(Duration::from_millis(10));
-    /// assert_eq!((left.callbacks, left.under_check), (1, 0));
+    /// assert_eq!((left, purgatory.len()), (1, 0)); // one callback, no check
     /// release.send(())?;
-    /// assert!(purgatory.shutdown(Duration::from_secs(60)).is_nothing());
+    /// assert_eq!(purgatory.shutdown(Duration::from_secs(60)), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shutdown(&self, limit: Duration) -> ShutdownLeft {
+    pub fn shutdown(&self, limit: Duration) -> usize {
         let core = &self.core;
         let clock = SystemClock::new();
         let limit = if core.job_executor.must_not_block() {
@@ -321,9 +325,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         core.closing.wait(remaining());
         core.under_check.wait(remaining());
 
-        ShutdownLeft {
-            under_check: self.len(),
-            callbacks: core.closing.wait(Duration::ZERO),
-        }
+        let under_check = self.len();
+        under_check + core.closing.wait(Duration::ZERO)
     }
 }
