@@ -28,8 +28,7 @@ pub struct Stats {
     pub expired: u64,
     /// Parked operations that ended as Cancelled, for any reason.
     pub cancelled: u64,
-    /// Parked operations that were [taken](crate::Purgatory::take) out, to be answered by the
-    /// caller. They have no outcome here, and are not timed.
+    /// Parked operations that were [taken](crate::Purgatory::take) out.
     pub taken: u64,
     /// Cancelled operations whose future was dropped: their clients have gone.
     pub cancelled_by_future_drop: u64,
