@@ -41,7 +41,7 @@ fn event_has_the_snapshot_with_keys_as_text() {
     timer.advance(20 * MS);
     park(&purgatory, &["a"], 30 * MS);
     let taken = park(&purgatory, &["a"], 30 * MS);
-    assert!(purgatory.take(taken).parked().is_some());
+    assert!(purgatory.take(taken).reached().is_some());
     timer.advance(35 * MS);
 
     let event = event(&live);

@@ -7,8 +7,9 @@ use crate::{
     sync::HandedBack,
 };
 
-/// An operation that was not parked, or the key of a reply that cannot be
-/// [expected](crate::Replies::expect), handed back with the reason.
+/// An operation that was not parked, the key of a reply that cannot be
+/// [expected](crate::Replies::expect), or a reply that no request of its
+/// [scope](crate::ReplyScope::deliver) waits for, handed back with the reason.
 ///
 /// The operation's `on_complete` was not called. Answer it, or try again.
 ///
@@ -29,7 +30,7 @@ use crate::{
 /// drop(refused.into_inner()); // it is ours again
 /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 /// ```
-#[must_use = "the operation is in it, unanswered"]
+#[must_use = "what was refused is in it, unanswered"]
 #[non_exhaustive]
 pub struct Refused<O> {
     value: HandedBack<O>,
@@ -45,7 +46,7 @@ impl<O> Refused<O> {
         }
     }
 
-    /// Returns the operation, or the key.
+    /// Returns the operation, the key, or the reply.
     pub fn into_inner(self) -> O {
         self.value.into_inner()
     }
@@ -81,9 +82,14 @@ pub enum RefusedReason {
     },
     /// Another reply is expected under this key.
     AlreadyExpected,
-    /// No reply is expected under this number. See
-    /// [`ReplyScope::reassign`](crate::ReplyScope::reassign).
+    /// No reply is expected under this number. To
+    /// [`ReplyScope::reassign`](crate::ReplyScope::reassign), no request waits under it. To
+    /// [`ReplyScope::deliver`](crate::ReplyScope::deliver), the scope never handed the number out:
+    /// the peer confuses connections, or does not keep to the protocol.
     NotExpected,
+    /// The reply is late: its request is over. It timed out, failed, was given up, or has had a
+    /// reply.
+    Late,
     /// Too many keys have a value.
     TooManyKeys {
         /// The maximum number of keys with a value.
@@ -114,6 +120,7 @@ impl fmt::Display for RefusedReason {
             }
             Self::AlreadyExpected => f.write_str("a reply is expected under this key already"),
             Self::NotExpected => f.write_str("no reply is expected under this number"),
+            Self::Late => f.write_str("a late reply: its request is over"),
             Self::TooManyKeys { limit } => {
                 write!(f, "the limit of {limit} keys with a value is reached")
             }
@@ -129,7 +136,11 @@ opaque!([O] Refused<O>, reason: reason);
 
 impl<O> fmt::Display for Refused<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not parked: {}", self.reason)
+        match self.reason {
+            // A reply parks nothing.
+            RefusedReason::NotExpected | RefusedReason::Late => self.reason.fmt(f),
+            reason => write!(f, "not parked: {reason}"),
+        }
     }
 }
 

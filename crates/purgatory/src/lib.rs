@@ -170,15 +170,14 @@ pub use builder::Builder;
 pub use error::{Refused, RefusedReason, WaitError};
 pub use monitor::Monitor;
 pub use operation::{
-    CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, ReachResult,
-    TakenForKey, Timeout,
+    CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, ReachResult, Timeout,
 };
 pub use permits::{Lease, Permit, Permits};
 pub use purgatory::Purgatory;
 pub use reason::Reason;
-pub use replica_sets::{Lagging, ReplicaError, ReplicaSets, Rule};
-pub use replies::{Replies, ReplyScope, ReplyScopes, ReplyStream, RequestId, Undelivered};
-pub use stats::{Parked, ShutdownLeft, Snapshot, Stats, Times};
+pub use replica_sets::{ReplicaError, ReplicaSets, Rule};
+pub use replies::{Replies, ReplyScope, ReplyScopes, ReplyStream};
+pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;
 pub use wait::{IntoAnswer, WaitFuture};
 pub use waits::Waits;

@@ -379,77 +379,49 @@ impl From<Duration> for Timeout {
     }
 }
 
-/// The result of completing or cancelling one operation by its id.
-///
-/// ```
-/// use purgatory::{EndResult, Purgatory, Timeout, when};
-///
-/// let waits = Purgatory::new("waits")?;
-/// let parked = waits.try_complete_else_watch(when(|| false, drop), &["key"], Timeout::Never)?;
-/// let id = parked.id().expect("its check is never true");
-/// assert_eq!(waits.complete(id), EndResult::Ended);
-/// assert_eq!(waits.cancel(id, "too late"), EndResult::Gone);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EndResult {
-    /// This call ended it. Its callback has run, or is about to.
-    Ended,
-    /// Another thread is checking it and ends it: as Completed if that check comes true, otherwise
-    /// by the request that was recorded first.
-    Noted,
-    /// It had ended before.
-    Gone,
-}
-
-/// The result of reaching for one parked operation by its id.
+/// The result of reaching for one parked operation by its id: to cancel or complete it, to
+/// [take](crate::Purgatory::take) it, or to look at it [in place](crate::Purgatory::with).
 ///
 /// ```
 /// use purgatory::{Purgatory, ReachResult, Timeout, when};
 ///
 /// let waits = Purgatory::new("waits")?;
-/// let parked = waits.try_complete_else_watch(when(|| false, drop), &["key"], Timeout::Never)?;
-/// let id = parked.id().expect("its check is never true");
-/// assert!(matches!(waits.take(id), ReachResult::Parked(_)));
-/// assert!(waits.take(id).parked().is_none()); // gone
+/// let park = || waits.try_complete_else_watch(when(|| false, drop), &["key"], Timeout::Never);
+/// let id = park()?.id().expect("its check is never true");
+/// assert_eq!(waits.complete(id), ReachResult::Reached(()));
+/// assert_eq!(waits.cancel(id, "too late"), ReachResult::Gone);
+///
+/// let id = park()?.id().expect("its check is never true");
+/// let operation = waits.take(id).reached().expect("no thread checks it");
+/// assert!(waits.take(id).reached().is_none()); // gone
+/// # drop(operation);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "the operation may be under check, and was not reached then"]
 #[non_exhaustive]
-pub enum ReachResult<T> {
-    /// It was parked: the operation, or the result of the closure.
-    Parked(T),
-    /// A thread is checking it, or a job of its last check has it, so it was not reached. It may go
-    /// on waiting.
+pub enum ReachResult<T = ()> {
+    /// It was parked, and this call reached it. It holds the operation taken, or the result of the
+    /// closure. After a cancel or a completion its callback has run, or is about to.
+    Reached(T),
+    /// Another thread is checking it, or a job of its last check has it.
+    ///
+    /// A cancel or a completion is noted: that thread ends the operation, as Completed if the check
+    /// comes true, otherwise by the request that was noted first. Other calls leave it alone, and it
+    /// may go on waiting.
     UnderCheck,
-    /// It had ended before.
+    /// It had ended before, or is another purgatory's.
     Gone,
 }
 
 impl<T> ReachResult<T> {
-    /// Returns the value if the operation was parked.
-    pub fn parked(self) -> Option<T> {
+    /// Returns the value if the call reached the operation.
+    pub fn reached(self) -> Option<T> {
         match self {
-            ReachResult::Parked(value) => Some(value),
+            ReachResult::Reached(value) => Some(value),
             ReachResult::UnderCheck | ReachResult::Gone => None,
         }
     }
 }
-
-/// The operations that [`take_for_key`](crate::Purgatory::take_for_key) took, and those that it did
-/// not reach.
-#[must_use = "the operations in it are unanswered"]
-#[non_exhaustive]
-pub struct TakenForKey<O> {
-    /// The operations, now the caller's, in the order of parking.
-    pub operations: Vec<O>,
-    /// Operations that are under check and so were not taken. They may go on waiting.
-    pub under_check: Vec<OperationId>,
-}
-
-opaque!([O] TakenForKey<O>, under_check: under_check);
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

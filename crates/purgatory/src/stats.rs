@@ -28,8 +28,7 @@ pub struct Stats {
     pub expired: u64,
     /// Parked operations that ended as Cancelled, for any reason.
     pub cancelled: u64,
-    /// Parked operations that were [taken](crate::Purgatory::take) out, to be answered by the
-    /// caller. They have no outcome here, and are not timed.
+    /// Parked operations that were [taken](crate::Purgatory::take) out.
     pub taken: u64,
     /// Cancelled operations whose future was dropped: their clients have gone.
     pub cancelled_by_future_drop: u64,
@@ -158,27 +157,6 @@ pub struct Parked<K> {
     /// this check. `None` when it is not under check.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds_or_none"))]
     pub under_check: Option<Duration>,
-}
-
-/// Operations and callbacks that a [`shutdown`](crate::Purgatory::shutdown) did not wait for.
-///
-/// They end by themselves, once the checks or callbacks that hold them up return.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ShutdownLeft {
-    /// Operations still under check. Each ends when its check returns, on the thread that runs it.
-    pub under_check: usize,
-    /// Callbacks of operations that shutdowns ended, and that have not returned. Callbacks of
-    /// operations that had expired before are not among them; see
-    /// [`Stats::callbacks_waiting`].
-    pub callbacks: usize,
-}
-
-impl ShutdownLeft {
-    /// Returns true when nothing was left.
-    pub fn is_nothing(&self) -> bool {
-        *self == ShutdownLeft::default()
-    }
 }
 
 impl<K: fmt::Debug> fmt::Display for Snapshot<K> {

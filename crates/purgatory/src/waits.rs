@@ -3,9 +3,9 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    operation::{CancelReason, EndResult, OperationId, Timeout},
+    operation::{CancelReason, OperationId, ReachResult, Timeout},
     reason::Reason,
-    stats::{ShutdownLeft, Snapshot, Stats, Times},
+    stats::{Snapshot, Stats, Times},
     table::{Engine, handle::Handle},
 };
 
@@ -44,10 +44,10 @@ trait AnyForm<K>: Send + Sync {
     fn is_closed(&self) -> bool;
     #[cfg(feature = "metrics")]
     fn publish(&self);
-    fn cancel(&self, id: OperationId, reason: CancelReason) -> EndResult;
+    fn cancel(&self, id: OperationId, reason: CancelReason) -> ReachResult;
     fn cancel_all(&self, reason: CancelReason) -> usize;
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
-    fn shutdown(&self, limit: Duration) -> ShutdownLeft;
+    fn shutdown(&self, limit: Duration) -> usize;
 }
 
 impl<E: Engine> AnyForm<E::Key> for Handle<E> {
@@ -84,7 +84,7 @@ impl<E: Engine> AnyForm<E::Key> for Handle<E> {
         self.table.publish();
     }
 
-    fn cancel(&self, id: OperationId, reason: CancelReason) -> EndResult {
+    fn cancel(&self, id: OperationId, reason: CancelReason) -> ReachResult {
         self.table.cancel(id, reason)
     }
 
@@ -99,7 +99,7 @@ impl<E: Engine> AnyForm<E::Key> for Handle<E> {
         }
     }
 
-    fn shutdown(&self, limit: Duration) -> ShutdownLeft {
+    fn shutdown(&self, limit: Duration) -> usize {
         self.table.shutdown(limit)
     }
 }
@@ -186,7 +186,7 @@ impl<K> Waits<K> {
 /// Ending.
 impl<K> Waits<K> {
     /// Cancels one wait with this reason, unless it has ended. O(log n) for n waits of its key.
-    pub fn cancel(&self, id: OperationId, reason: impl Into<Reason>) -> EndResult {
+    pub fn cancel(&self, id: OperationId, reason: impl Into<Reason>) -> ReachResult {
         self.form.cancel(id, CancelReason::Requested(reason.into()))
     }
 
@@ -204,9 +204,10 @@ impl<K> Waits<K> {
     }
 
     /// Cancels all waits ([`Shutdown`](CancelReason::Shutdown)), refuses later ones that would have
-    /// to wait, and waits until the tasks are woken, for at most `limit`. The timer goes on.
-    /// Blocks as [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
-    pub fn shutdown(&self, limit: Duration) -> ShutdownLeft {
+    /// to wait, and waits until the tasks are woken, for at most `limit`; returns how many it did
+    /// not wait for, zero if none. The timer goes on. Blocks as
+    /// [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
+    pub fn shutdown(&self, limit: Duration) -> usize {
         self.form.shutdown(limit)
     }
 }

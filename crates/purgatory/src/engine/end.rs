@@ -15,7 +15,7 @@ use crate::{
         under_lock::must_be_unlocked,
         walk::{LIST_BATCH, Unfinished, WaiterWalk},
     },
-    operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
+    operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
     shard::{AllEnded, Ended, ParkOptions, Shard},
     watches::WatchKey,
 };
@@ -33,21 +33,21 @@ pub(crate) enum CancelledWait {
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends one operation.
-    pub(crate) fn end(self: &Arc<Self>, id: OperationId, outcome: Outcome) -> EndResult {
+    pub(crate) fn end(self: &Arc<Self>, id: OperationId, outcome: Outcome) -> ReachResult {
         let Some(handle) = self.handle(id) else {
-            return EndResult::Gone;
+            return ReachResult::Gone;
         };
         let call = Call::enter(&self.job_executor);
         let now_ns = self.ending_at();
         let mut first_shard = self.first_shard_of(handle);
         if first_shard.get_mut(handle).is_none() {
-            return EndResult::Gone;
+            return ReachResult::Gone;
         }
         let claimed = first_shard.claim(handle, &outcome, now_ns);
         drop(first_shard);
         let Some((payload, to_release)) = claimed else {
             // A thread holds it: that thread was left the request to end it.
-            return EndResult::Noted;
+            return ReachResult::UnderCheck;
         };
         let ended = Ended {
             payload,
@@ -55,7 +55,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             to_release,
         };
         self.finish(&call, ended);
-        EndResult::Ended
+        ReachResult::Reached(())
     }
 
     /// Cancels the operation of a future that was dropped, if `is_own` finds it in this entry. If a

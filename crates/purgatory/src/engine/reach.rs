@@ -18,7 +18,7 @@ use timer_core::TimerHandle;
 
 use crate::{
     engine::{Core, Handles, Tour, under_lock::UnderLock},
-    operation::{DelayedOperation, OperationId, ReachResult, TakenForKey},
+    operation::{DelayedOperation, OperationId, ReachResult},
     shard::{ToRelease, reach::InPlace},
     watches::WatchKey,
 };
@@ -37,20 +37,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let taken = self.first_shard_of(handle).take(handle);
         match taken {
-            ReachResult::Parked((operation, to_release)) => {
+            ReachResult::Reached((operation, to_release)) => {
                 self.hand_out(to_release);
-                ReachResult::Parked(operation)
+                ReachResult::Reached(operation)
             }
             ReachResult::UnderCheck => ReachResult::UnderCheck,
             ReachResult::Gone => ReachResult::Gone,
         }
     }
 
-    /// Takes every operation parked under `key` out, without a callback.
+    /// Takes every operation parked under `key` out, without a callback. Returns them, and the ids
+    /// of those under check.
     pub(crate) fn take_for_key<Q: Hash + Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
-    ) -> TakenForKey<O> {
+    ) -> (Vec<O>, Vec<OperationId>) {
         // 1. Take each out under its first shard's lock.
         let waiters = self.waiters_of(key, self.versions.hash(key));
         let mut operations = Vec::new();
@@ -60,7 +61,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             waiters,
             |&handle| handle,
             |first_shard, handle| match first_shard.take(handle) {
-                ReachResult::Parked((operation, released)) => {
+                ReachResult::Reached((operation, released)) => {
                     operations.push(operation);
                     to_release.push(released);
                 }
@@ -72,10 +73,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         for released in to_release {
             self.hand_out(released);
         }
-        TakenForKey {
-            operations,
-            under_check,
-        }
+        (operations, under_check)
     }
 
     /// Releases the watches and the place of an operation that was taken out.
@@ -101,13 +99,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Some(InPlace {
                 payload: Some(operation),
                 ..
-            }) => ReachResult::Parked(under_lock(|| reach(operation))),
+            }) => ReachResult::Reached(under_lock(|| reach(operation))),
         };
         drop(first_shard);
         // 2. Pass a panic on.
         match reached {
-            ReachResult::Parked(Ok(result)) => ReachResult::Parked(result),
-            ReachResult::Parked(Err(panic)) => resume_unwind(panic),
+            ReachResult::Reached(Ok(result)) => ReachResult::Reached(result),
+            ReachResult::Reached(Err(panic)) => resume_unwind(panic),
             ReachResult::UnderCheck => ReachResult::UnderCheck,
             ReachResult::Gone => ReachResult::Gone,
         }

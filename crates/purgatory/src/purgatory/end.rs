@@ -6,22 +6,21 @@ use std::{borrow::Borrow, hash::Hash, time::Duration};
 use timer_core::{Clock, SystemClock};
 
 use crate::{
-    operation::{CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout},
+    operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
     purgatory::Purgatory,
     reason::Reason,
-    stats::ShutdownLeft,
     watches::WatchKey,
 };
 
 /// Cancelling.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Cancels one operation with this reason, unless it has ended. See [`EndResult`].
+    /// Cancels one operation with this reason, unless it has ended. See [`ReachResult`].
     ///
     /// O(k) for its k keys.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
-    /// use purgatory::{CancelReason, EndResult, Outcome, Purgatory, when};
+    /// use purgatory::{CancelReason, Outcome, Purgatory, ReachResult, when};
     ///
     /// let fetches = Purgatory::new("fetch")?;
     /// let (sender, outcomes) = mpsc::channel();
@@ -30,13 +29,13 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let parked = fetches.try_complete_else_watch(fetch, &["orders-0"], timeout)?;
     /// let id = parked.id().expect("its check is never true");
     ///
-    /// assert_eq!(fetches.cancel(id, "connection closed"), EndResult::Ended);
+    /// assert_eq!(fetches.cancel(id, "connection closed"), ReachResult::Reached(()));
     /// let closed = CancelReason::Requested("connection closed".into());
     /// assert_eq!(outcomes.recv()?, Outcome::Cancelled(closed));
-    /// assert_eq!(fetches.cancel(id, "connection closed"), EndResult::Gone);
+    /// assert_eq!(fetches.cancel(id, "connection closed"), ReachResult::Gone);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn cancel(&self, id: OperationId, reason: impl Into<Reason>) -> EndResult {
+    pub fn cancel(&self, id: OperationId, reason: impl Into<Reason>) -> ReachResult {
         let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
         self.core.end(id, cancelled)
     }
@@ -111,7 +110,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
 /// Completing without a check.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Completes one operation without a check, unless it has ended. See [`EndResult`].
+    /// Completes one operation without a check, unless it has ended. See [`ReachResult`].
     ///
     /// A [`wait`](Purgatory::wait) needs a value, so its condition is evaluated once more, where a
     /// callback would run. If that gives none, the wait ends with an error that says so. Costs as
@@ -119,7 +118,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
-    /// use purgatory::{EndResult, Outcome, Purgatory, when};
+    /// use purgatory::{Outcome, Purgatory, ReachResult, when};
     ///
     /// let openings = Purgatory::new("openings")?;
     /// let timeout = Duration::from_secs(30);
@@ -127,17 +126,17 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let visitor = when(|| false, move |outcome| sender.send(outcome).unwrap());
     /// let parked = openings.try_complete_else_watch(visitor, &["door"], timeout)?;
     /// let id = parked.id().expect("its check is never true");
-    /// assert_eq!(openings.complete(id), EndResult::Ended);
+    /// assert_eq!(openings.complete(id), ReachResult::Reached(()));
     /// assert_eq!(outcomes.recv()?, Outcome::Completed);
     ///
     /// let ticket = openings.wait(&["door"], timeout, || None::<u32>);
     /// let id = ticket.id().expect("it has no value yet");
-    /// assert_eq!(openings.complete(id), EndResult::Ended);
+    /// assert_eq!(openings.complete(id), ReachResult::Reached(()));
     /// let error = ticket.wait_blocking().unwrap_err();
     /// assert_eq!(error.to_string(), "cancelled: completed without a value");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn complete(&self, id: OperationId) -> EndResult {
+    pub fn complete(&self, id: OperationId) -> ReachResult {
         self.core.end(id, Outcome::Completed)
     }
 
@@ -275,9 +274,14 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Cancels all parked operations ([`Shutdown`](CancelReason::Shutdown)), refuses later ones
     /// that would have to wait, and waits until checks and callbacks have returned, for at most
-    /// `limit`. The rest still ends, once; the result counts it. To empty a purgatory and use it
-    /// again, call [`cancel_all`](Self::cancel_all) or [`complete_all`](Self::complete_all)
-    /// instead.
+    /// `limit`. To empty a purgatory and use it again, call [`cancel_all`](Self::cancel_all) or
+    /// [`complete_all`](Self::complete_all) instead.
+    ///
+    /// Returns how many it did not wait for, zero if none: operations under check, which are the
+    /// [`len`](Self::len) from here on, and callbacks of operations that shutdowns ended. Each still
+    /// ends, once, when the check or callback that holds it up returns. Callbacks of operations that
+    /// had expired before are not among them; see
+    /// [`callbacks_waiting`](crate::Stats::callbacks_waiting).
     ///
     /// `limit` may be [`Duration::MAX`]; with zero this does not wait. A second call only waits.
     ///
@@ -300,12 +304,12 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// purgatory.try_complete_else_watch(stuck, &["orders-0"], Duration::from_secs(30))?;
     ///
     /// let left = purgatory.shutdown(Duration::from_millis(10));
-    /// assert_eq!((left.callbacks, left.under_check), (1, 0));
+    /// assert_eq!((left, purgatory.len()), (1, 0)); // one callback, no check
     /// release.send(())?;
-    /// assert!(purgatory.shutdown(Duration::from_secs(60)).is_nothing());
+    /// assert_eq!(purgatory.shutdown(Duration::from_secs(60)), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shutdown(&self, limit: Duration) -> ShutdownLeft {
+    pub fn shutdown(&self, limit: Duration) -> usize {
         let core = &self.core;
         let clock = SystemClock::new();
         let limit = if core.job_executor.must_not_block() {
@@ -321,9 +325,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         core.closing.wait(remaining());
         core.under_check.wait(remaining());
 
-        ShutdownLeft {
-            under_check: self.len(),
-            callbacks: core.closing.wait(Duration::ZERO),
-        }
+        let under_check = self.len();
+        under_check + core.closing.wait(Duration::ZERO)
     }
 }

@@ -4,7 +4,7 @@
 use std::{borrow::Borrow, hash::Hash};
 
 use crate::{
-    operation::{DelayedOperation, OperationId, ReachResult, TakenForKey},
+    operation::{DelayedOperation, OperationId, ReachResult},
     purgatory::Purgatory,
     watches::WatchKey,
 };
@@ -44,16 +44,18 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let timeout = Duration::from_secs(30);
     /// let parked = waits.try_complete_else_watch(Waiter { client: 7 }, &["row"], timeout)?;
     /// let id = parked.id().expect("its check is never true");
-    /// let waiter = waits.take(id).parked().expect("no thread checks it");
+    /// let waiter = waits.take(id).reached().expect("no thread checks it");
     /// assert_eq!((waiter.client, waits.len(), waits.stats().taken), (7, 0, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use = "the operation may be under check, and was not reached then"]
     pub fn take(&self, id: OperationId) -> ReachResult<O> {
         self.core.take(id)
     }
 
-    /// Takes all operations parked under `key` out, as [`take`](Self::take) does with one. The
-    /// result names those that are under check and so were not taken.
+    /// Takes all operations parked under `key` out, as [`take`](Self::take) does with one. Returns
+    /// them, in the order of parking, and the ids of those that are under check and so were not
+    /// taken: these may go on waiting.
     ///
     /// This is not an event: operations that other threads park meanwhile may stay.
     ///
@@ -67,9 +69,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// for topic in ["orders", "orders", "users"] {
     ///     fetches.try_complete_else_watch(when(|| false, drop), &[topic], Timeout::Never)?;
     /// }
-    /// let taken = fetches.take_for_key(&"orders");
-    /// assert_eq!((taken.operations.len(), taken.under_check.len(), fetches.len()), (2, 0, 1));
-    /// for fetch in taken.operations {
+    /// let (taken, under_check) = fetches.take_for_key(&"orders");
+    /// assert_eq!((taken.len(), under_check.len(), fetches.len()), (2, 0, 1));
+    /// for fetch in taken {
     ///     fetch.on_complete(Outcome::Completed); // the caller answers them
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -77,7 +79,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// # Panics
     /// Panics only if the key's own `Hash` or `Eq` panics.
-    pub fn take_for_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> TakenForKey<O>
+    #[must_use = "the operations in it are unanswered"]
+    pub fn take_for_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> (Vec<O>, Vec<OperationId>)
     where
         K: Borrow<Q>,
     {
@@ -116,9 +119,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let parked = waits.try_complete_else_watch(waiter, &["row"], Timeout::Never)?;
     /// let id = parked.id().expect("its check is never true");
     /// let was = waits.with(id, |waiter| std::mem::replace(&mut waiter.for_lock_of, 2));
-    /// assert_eq!(was, ReachResult::Parked(1));
+    /// assert_eq!(was, ReachResult::Reached(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use = "the operation may be under check, and was not reached then"]
     pub fn with<R>(&self, id: OperationId, reach: impl FnOnce(&mut O) -> R) -> ReachResult<R> {
         self.core.with(id, reach)
     }

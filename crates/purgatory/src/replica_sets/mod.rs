@@ -14,7 +14,7 @@ use std::{borrow::Borrow, error::Error, fmt, hash::Hash, marker::PhantomData, ti
 use timer_core::{BuildError, Timer};
 
 pub use self::set::Rule;
-use self::set::{Fault, Set};
+use self::set::{Fault, Lags, Set};
 use crate::{
     builder::Builder,
     error::{Refused, RefusedReason},
@@ -76,19 +76,6 @@ pub struct ReplicaSets<G: WatchKey, M: Send + 'static, V: WatermarkValue = u64> 
 
 /// The set of a group, beside its watermark. `None` while there are only waits.
 type Beside<M> = Option<Box<Set<M>>>;
-
-/// A member that has reported less than the one that has most.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Lagging<M, V> {
-    /// The member.
-    pub member: M,
-    /// The value that it has reported.
-    pub value: V,
-    /// How long it has lagged at least: since the first [`lagging`](ReplicaSets::lagging) that
-    /// found it behind, unless it had caught up meanwhile.
-    pub at_least: Duration,
-}
 
 /// Why a replica set was not changed, or a report is not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -505,11 +492,13 @@ where
     }
 
     /// Returns the members that have reported less than the one that has most, the last first:
-    /// these hold the watermark back. O(members log members).
+    /// these hold the watermark back. Each comes with the value that it has reported, as
+    /// [`members`](Self::members) has it, and with how long it has lagged at least: since the first
+    /// look that found it behind, unless it had caught up meanwhile. O(members log members).
     ///
     /// The look remembers them. A leader that calls this at each half of its limit
-    /// (`replica.lag.time.max.ms`) takes those out whose `at_least` is over the limit; a report
-    /// reads no clock for it.
+    /// (`replica.lag.time.max.ms`) takes those out whose time is over the limit; a report reads no
+    /// clock for it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -518,14 +507,12 @@ where
     /// let timer = ManualTimer::new();
     /// let logs: ReplicaSets<&str, &str> = ReplicaSets::builder("produce").timer(&timer).build()?;
     /// logs.set(&"orders-0", 0, [("leader", 42), ("a", 40)], Rule::all())?;
-    /// assert!(logs.lagging(&"orders-0")[0].at_least.is_zero());
+    /// assert_eq!(logs.lagging(&"orders-0"), [("a", 40, Duration::ZERO)]);
     /// timer.advance(Duration::from_secs(5));
-    /// let lagging = &logs.lagging(&"orders-0")[0];
-    /// assert_eq!((lagging.member, lagging.value), ("a", 40));
-    /// assert_eq!(lagging.at_least, Duration::from_secs(5));
+    /// assert_eq!(logs.lagging(&"orders-0"), [("a", 40, Duration::from_secs(5))]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn lagging<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Vec<Lagging<M, V>>
+    pub fn lagging<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Vec<(M, V, Duration)>
     where
         G: Borrow<Q>,
     {
@@ -533,12 +520,8 @@ where
         let now_ns = table.driver().now_ns();
         let lagging = table.look_at_beside(group, |set| Some(set.as_mut()?.lagging(now_ns)));
         let lagging = lagging.unwrap_or_default();
-        let shown = lagging.into_iter().map(|lags| Lagging {
-            member: lags.member,
-            value: V::from_rank(lags.value),
-            at_least: lags.at_least,
-        });
-        shown.collect()
+        let shown = |lags: Lags<M>| (lags.member, V::from_rank(lags.value), lags.at_least);
+        lagging.into_iter().map(shown).collect()
     }
 
     /// Returns the waits, for metrics and snapshots, to cancel some, or to

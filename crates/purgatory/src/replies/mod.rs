@@ -7,7 +7,6 @@ mod member;
 mod request_id;
 mod scope;
 mod scopes;
-mod undelivered;
 
 use std::{borrow::Borrow, hash::Hash, sync::Arc};
 
@@ -29,10 +28,7 @@ use crate::{
     watches::WatchKey,
 };
 
-pub use self::{
-    many::ReplyStream, request_id::RequestId, scope::ReplyScope, scopes::ReplyScopes,
-    undelivered::Undelivered,
-};
+pub use self::{many::ReplyStream, scope::ReplyScope, scopes::ReplyScopes};
 
 /// Matches replies with requests: each reply is delivered to the waiter of its request's key.
 ///

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use timer_core::TimerHandle;
 
 use crate::{
-    error::RefusedReason,
+    error::{Refused, RefusedReason},
     operation::{CancelReason, Outcome, Timeout, opaque},
     reason::Reason,
     replies::{
@@ -16,7 +16,6 @@ use crate::{
         many::{Buffer, ReplyStream},
         member::Scope,
         request_id::RequestId,
-        undelivered::Undelivered,
     },
     table::{Batch, handle::Handle},
     wait::WaitFuture,
@@ -27,14 +26,14 @@ use crate::{
 ///
 /// The scope numbers its requests from 1. A reply therefore reaches only a request of its own
 /// connection, however often that reconnects. A reply without a waiter is known to be
-/// [late](Undelivered::is_late) or never asked for.
+/// [late](RefusedReason::Late) or never asked for.
 ///
 /// This is a handle: clones share the same requests. Dropping the last handle ends all of them as
 /// [`Dropped`](CancelReason::Dropped). A handle keeps its `ReplyScopes` open.
 ///
 /// ```
 /// use std::time::Duration;
-/// use purgatory::{ReplyScopes, WaitError};
+/// use purgatory::{RefusedReason, ReplyScopes, WaitError};
 ///
 /// let client = ReplyScopes::new("client")?; // one for the whole client
 /// let first = client.scope(); // one for each connection
@@ -46,9 +45,9 @@ use crate::{
 /// assert_eq!(reply.wait_blocking()?, "pong");
 ///
 /// let twice = first.deliver(number, "pong").unwrap_err();
-/// assert!(twice.is_late());
+/// assert_eq!(twice.reason, RefusedReason::Late);
 /// let unasked = second.deliver(number, "pong").unwrap_err();
-/// assert!(!unasked.is_late());
+/// assert_eq!(unasked.reason, RefusedReason::NotExpected);
 /// assert_eq!(unasked.into_inner(), "pong");
 ///
 /// let (_, lost) = first.expect(timeout)?;
@@ -181,9 +180,9 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// request has the value. O(1).
     ///
     /// # Errors
-    /// [`Undelivered`] hands the value back if the request does not wait for it, and says whether
-    /// it [ever did](Undelivered::is_late).
-    pub fn deliver(&self, number: u64, value: V) -> Result<(), Undelivered<V>> {
+    /// Hands the value back if the request does not wait for it: [`Late`](RefusedReason::Late) if it
+    /// ever did, else [`NotExpected`](RefusedReason::NotExpected). Neither is counted as refused.
+    pub fn deliver(&self, number: u64, value: V) -> Result<(), Refused<V>> {
         let now_ns = self.table().ending_at();
         let shard = self.lock();
         match self.find(&shard, number) {
@@ -193,7 +192,12 @@ impl<V: Send + 'static> ReplyScope<V> {
             }
             None => {
                 let was_asked = (1..=self.scope.last_number()).contains(&number);
-                Err(Undelivered::new(value, was_asked))
+                let reason = if was_asked {
+                    RefusedReason::Late
+                } else {
+                    RefusedReason::NotExpected
+                };
+                Err(Refused::new(value, reason))
             }
         }
     }
@@ -239,7 +243,8 @@ impl<V: Send + 'static> ReplyScope<V> {
         let mut batch = Batch::new();
         let mut shard = self.lock();
         while let Some(first) = self.scope.first() {
-            if shard.wait(first).key.number > number {
+            let (_, first_number) = shard.wait(first).key;
+            if first_number > number {
                 break;
             }
             let Some(value) = values.pop() else { break };
@@ -259,7 +264,8 @@ impl<V: Send + 'static> ReplyScope<V> {
         let mut at = self.scope.first();
         while let Some(index) = at {
             let request = shard.wait(index);
-            if request.key.number > number {
+            let (_, request_number) = request.key;
+            if request_number > number {
                 break;
             }
             count += 1;
@@ -399,8 +405,7 @@ impl<V: Send + 'static> ReplyScope<V> {
 
     /// Returns the name of a request.
     fn id(&self, number: u64) -> RequestId {
-        let scope = self.scope.number;
-        RequestId { scope, number }
+        (self.scope.number, number)
     }
 
     fn table(&self) -> &Arc<Requested<RequestId, V>> {

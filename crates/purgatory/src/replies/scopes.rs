@@ -23,7 +23,7 @@ use crate::{
 /// let client = ReplyScopes::new("client")?; // one for the whole client
 /// let connection = client.scope(); // one for each connection
 /// let (number, reply) = connection.expect(Duration::from_secs(30))?;
-/// assert_eq!(client.waits().snapshot(1).oldest[0].keys[0].to_string(), "0/1");
+/// assert_eq!(client.waits().snapshot(1).oldest[0].keys, [(0, 1)]);
 /// connection.deliver(number, "pong")?;
 /// assert_eq!(reply.wait_blocking()?, "pong");
 /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
@@ -93,7 +93,10 @@ impl<V: Send + 'static> ReplyScopes<V> {
 
     /// Returns the requests that wait, for metrics, snapshots and the
     /// [shutdown](Waits::shutdown). O(1), one allocation.
-    pub fn waits(&self) -> Waits<RequestId> {
+    ///
+    /// A request is named by the number of its scope, from 0, in the order in which they were made,
+    /// and its number in that scope, from 1.
+    pub fn waits(&self) -> Waits<(u64, u64)> {
         self.handle.waits()
     }
 }

@@ -24,7 +24,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             return ReachResult::UnderCheck;
         };
         self.cold.taken += 1;
-        ReachResult::Parked((payload, self.remove(handle)))
+        ReachResult::Reached((payload, self.remove(handle)))
     }
 
     /// Shows an operation where it lies, parked or held, with its first key, unless it has ended.

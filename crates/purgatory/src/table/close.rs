@@ -5,8 +5,7 @@ use std::{sync::Arc, time::Duration};
 use timer_core::TimerHandle;
 
 use crate::{
-    operation::{CancelReason, EndResult, OperationId, Outcome, Timeout},
-    stats::ShutdownLeft,
+    operation::{CancelReason, OperationId, Outcome, ReachResult, Timeout},
     table::{Arrival, BUDGET, Batch, Engine, LockedShard, Table, trace},
 };
 
@@ -58,11 +57,11 @@ impl<E: Engine> Table<E> {
     }
 
     /// Cancels one wait by its id.
-    pub(crate) fn cancel(self: &Arc<Self>, id: OperationId, reason: CancelReason) -> EndResult {
+    pub(crate) fn cancel(self: &Arc<Self>, id: OperationId, reason: CancelReason) -> ReachResult {
         let outcome = Outcome::Cancelled(reason);
         match self.handle(id) {
-            Some(handle) if self.end_one(handle, &outcome) => EndResult::Ended,
-            _ => EndResult::Gone,
+            Some(handle) if self.end_one(handle, &outcome) => ReachResult::Reached(()),
+            _ => ReachResult::Gone,
         }
     }
 
@@ -151,8 +150,8 @@ impl<E: Engine> Table<E> {
         self.queue_all(ended, Some(&self.closing));
     }
 
-    /// Shuts down, and waits until the tasks are woken, for at most `limit`.
-    pub(crate) fn shutdown(self: &Arc<Self>, limit: Duration) -> ShutdownLeft {
+    /// Shuts down, and waits until the tasks are woken, for at most `limit`. Returns how many are not.
+    pub(crate) fn shutdown(self: &Arc<Self>, limit: Duration) -> usize {
         // 1. Where the executor may need this thread, nothing is waited for.
         let mut limit = limit;
         if self.executor.must_not_block() {
@@ -161,10 +160,7 @@ impl<E: Engine> Table<E> {
         // 2. Close, then wait for the last callback.
         self.close_on_executor(&CancelReason::Shutdown);
         self.closing.wait(limit);
-        ShutdownLeft {
-            under_check: 0,
-            callbacks: self.closing.wait(Duration::ZERO),
-        }
+        self.closing.wait(Duration::ZERO)
     }
 
     /// Reschedules a wait: a new deadline, counted from now; false if it has ended.

@@ -140,7 +140,7 @@ fn shutdown_on_the_blocked_thread_waits_for_nothing() {
         let wait = purgatory.wait(&[1], MINUTE, || None::<()>);
         let left = purgatory.shutdown(Duration::MAX); // its callback is a task of this thread
         assert!(wait.await.is_err());
-        left.callbacks
+        left
     };
     assert_eq!(watched(one_thread(), left), 1);
 }

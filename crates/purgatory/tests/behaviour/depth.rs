@@ -148,7 +148,7 @@ fn wakers_that_drop_the_next_need_no_stack() {
                 counts.fetch_add(1, SeqCst);
                 drop(slot.lock().unwrap().take()); // unanswered: its task is woken, too
             });
-            next = waits.take(wait.id().unwrap()).parked();
+            next = waits.take(wait.id().unwrap()).reached();
             futures.push(wait);
         }
         drop(next);

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Wake, Waker},
 };
 
-use purgatory::{EndResult, Purgatory, Reason, WaitFuture};
+use purgatory::{Purgatory, ReachResult, Reason, WaitFuture};
 
 use crate::support::{MINUTE, Woken, assert_empty, by_hand, by_hand_with, over, poll};
 
@@ -138,7 +138,10 @@ fn a_reason_that_panics_as_it_is_dropped_is_contained() {
     );
     *slot.lock().unwrap() = Some(head);
     let reason = Reason::with("over", PanicsOnDrop);
-    assert_eq!(contained(|| waits.cancel(id, reason)), EndResult::Ended);
+    assert_eq!(
+        contained(|| waits.cancel(id, reason)),
+        ReachResult::Reached(())
+    );
     assert_empty(&waits);
     assert_eq!(waits.stats().panics, 1);
 }

@@ -14,7 +14,8 @@ use crate::support::{
     MINUTE, MS, NEVER, Park, Probe, SECOND, assert_empty, by_hand, over, poll, requested, waiting,
 };
 use purgatory::{
-    BoxedOperation, CancelReason, DelayedOperation, EndResult, Outcome, Purgatory, WaitError, when,
+    BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory, ReachResult, WaitError,
+    when,
 };
 use timer_core::{ManualTimer, SystemTimer};
 
@@ -136,7 +137,10 @@ fn complete_ends_a_wait_under_check() {
             if check == 1 && by_key {
                 assert_eq!(inside.complete_for_key(&"a"), 0);
             } else if check == 1 {
-                assert_eq!(inside.complete(*parked.get().unwrap()), EndResult::Noted);
+                assert_eq!(
+                    inside.complete(*parked.get().unwrap()),
+                    ReachResult::UnderCheck
+                );
             }
             if check == 2 && has_value {
                 Some("a value")

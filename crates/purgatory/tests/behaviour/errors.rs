@@ -2,7 +2,7 @@
 
 use crate::support::{MINUTE, MS, NEVER, Park, never};
 use purgatory::{
-    BoxedOperation, CancelReason, EndResult, Outcome, Permits, Purgatory, Refused, RefusedReason,
+    BoxedOperation, CancelReason, Outcome, Permits, Purgatory, ReachResult, Refused, RefusedReason,
     WaitError, WaitFuture, Watches,
 };
 use timer_core::{BuildError, ManualTimer};
@@ -129,8 +129,8 @@ fn waits_say_that_they_met_a_limit_or_a_shutdown() {
 #[test]
 fn refusals_are_limits_or_shutdowns_or_neither() {
     use RefusedReason::{
-        AlreadyExpected, Closed, Full, KeyClosed, NoKeys, NotExpected, OtherEpoch, ScopeClosed,
-        TooHeavy, TooManyKeys,
+        AlreadyExpected, Closed, Full, KeyClosed, Late, NoKeys, NotExpected, OtherEpoch,
+        ScopeClosed, TooHeavy, TooManyKeys,
     };
     let (limit, weight) = (1, 2);
     let shutdowns = [Closed, ScopeClosed, KeyClosed];
@@ -138,6 +138,7 @@ fn refusals_are_limits_or_shutdowns_or_neither() {
     let limits = [Full { limit }, TooManyKeys { limit }];
     let neither = [
         heavy,
+        Late,
         NoKeys,
         AlreadyExpected,
         NotExpected,
@@ -174,11 +175,11 @@ fn the_id_of_an_operation_is_of_one_purgatory_alone() {
     assert_eq!(serde_json::to_value(ids[0]).unwrap(), ids[0].to_string());
     assert_eq!(
         [other.cancel(ids[0], "not here"), other.complete(ids[0])],
-        [EndResult::Gone; 2]
+        [ReachResult::Gone; 2]
     );
     assert!(!other.reschedule(ids[0], MS));
     assert_eq!(
         (one.len(), other.len(), one.cancel(ids[0], "here")),
-        (2, 1, EndResult::Ended)
+        (2, 1, ReachResult::Reached(()))
     );
 }

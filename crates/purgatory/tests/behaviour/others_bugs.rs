@@ -1,7 +1,7 @@
 //! Bugs of purgatories, timer wheels and wait queues of other projects, replayed on this one.
 
 use crate::support::{MS, Park, Probe, SECOND, Waiting, by_hand_with, waiting};
-use purgatory::{EndResult, Outcome::Expired, RefusedReason, Timeout};
+use purgatory::{Outcome::Expired, ReachResult, RefusedReason, Timeout};
 
 /// The entry stayed in the bucket of the first deadline.
 #[test]
@@ -53,12 +53,12 @@ fn a_late_cancel_gives_no_second_place_back() {
         let id = purgatory.park(operation, &["a"], MS);
         match ends {
             0 => timer.advance(MS),
-            1 => assert_eq!(purgatory.cancel(id, "in time"), EndResult::Ended),
+            1 => assert_eq!(purgatory.cancel(id, "in time"), ReachResult::Reached(())),
             _ => assert_eq!(purgatory.check_and_complete(&"a"), 0), // noted by its own check
         }
         assert_eq!(
             (purgatory.cancel(id, "late"), probe.endings().len()),
-            (EndResult::Gone, 1)
+            (ReachResult::Gone, 1)
         );
         purgatory.park(Probe::new().operation(), &["b"], MS);
         let second = purgatory.try_complete_else_watch(Probe::new().operation(), &["b"], MS);

@@ -13,9 +13,9 @@ use crate::support::{
     by_hand_with, refused, requested, waiting,
 };
 use purgatory::{
-    BoxedOperation, EndResult,
+    BoxedOperation,
     Outcome::{Completed, Expired},
-    ParkResult, Purgatory, RefusedReason, Timeout,
+    ParkResult, Purgatory, ReachResult, RefusedReason, Timeout,
     timer_core::Moment,
     when,
 };
@@ -190,7 +190,10 @@ fn no_thread_waits_for_a_check_or_a_callback() {
     checking.arm();
     let meanwhile = || {
         assert_eq!(purgatory.check_and_complete(&"a"), 0);
-        assert_eq!(purgatory.cancel(checked, "meanwhile"), EndResult::Noted);
+        assert_eq!(
+            purgatory.cancel(checked, "meanwhile"),
+            ReachResult::UnderCheck
+        );
         timer.advance(SECOND);
         assert_eq!(told.try_recv(), Ok(("other", Expired)));
     };
@@ -279,12 +282,12 @@ fn shutdown_with_a_limit_reports_what_remains() {
     checking.meanwhile(|| {
         let left = purgatory.shutdown(Duration::ZERO);
         calling.meanwhile(|| {
-            assert_eq!((left.under_check, left.callbacks), (1, 1));
+            assert_eq!((left, purgatory.len()), (2, 1)); // a callback and a check
             let late = purgatory.try_complete_else_watch(when(|| false, drop), &[1], MINUTE);
             assert_eq!(late.unwrap_err().reason, RefusedReason::Closed);
         });
     });
-    assert!(purgatory.shutdown(MINUTE).is_nothing());
+    assert_eq!(purgatory.shutdown(MINUTE), 0);
     assert_eq!(
         (
             event.join().unwrap(),

@@ -18,8 +18,8 @@ use crate::support::{
     never, over, requested, waiting,
 };
 use purgatory::{
-    BoxedOperation, CancelReason, DelayedOperation, EndResult, Outcome, ParkResult, Purgatory,
-    ReachResult, WaitError, WaitFuture, Watches, when,
+    BoxedOperation, CancelReason, DelayedOperation, Outcome, ParkResult, Purgatory, ReachResult,
+    WaitError, WaitFuture, Watches, when,
 };
 
 /// A transaction that waits for another one's lock.
@@ -56,7 +56,7 @@ fn a_waiter_is_updated_removed_and_dumped() {
     // Update: the lock has passed to another transaction.
     assert_eq!(
         waits.with(first, |waiter| waiter.holder = 11),
-        ReachResult::Parked(())
+        ReachResult::Reached(())
     );
 
     // Dump.
@@ -74,7 +74,7 @@ fn a_waiter_is_updated_removed_and_dumped() {
     assert_eq!(dump, expected);
 
     // Remove, and answer it here.
-    let removed = waits.take(second).parked().unwrap();
+    let removed = waits.take(second).reached().unwrap();
     assert_eq!((waits.waiters(&"row"), waits.waiters(&"table")), (1, 0));
     assert!(answered.try_recv().is_err(), "no callback");
     removed.on_complete(Outcome::Completed);
@@ -92,7 +92,7 @@ fn what_was_taken_can_be_parked_again() {
     let (timer, waits) = waiting();
     let probe = Probe::new();
     let id = waits.park(probe.operation(), &["a", "b"], SECOND);
-    let taken = waits.take(id).parked().unwrap();
+    let taken = waits.take(id).reached().unwrap();
     timer.advance(MINUTE);
     assert!(!probe.ended(), "no timer is left of it");
     waits.park(taken, &["c"], SECOND);
@@ -109,7 +109,7 @@ fn a_wait_parked_again_is_like_any_other() {
     let wait = |timeout| {
         let seen = lost_wakeup.clone();
         let future = waits.wait(&["a"], timeout, move || seen.load(SeqCst).then_some(7));
-        let taken = waits.take(future.id().unwrap()).parked().unwrap();
+        let taken = waits.take(future.id().unwrap()).reached().unwrap();
         (future, waits.park(taken, &["a"], SECOND))
     };
 
@@ -130,7 +130,7 @@ fn a_wait_parked_again_is_like_any_other() {
     // A call completes it without a value.
     lost_wakeup.store(false, SeqCst);
     let (mut future, id) = wait(MINUTE);
-    assert_eq!(waits.complete(id), EndResult::Ended);
+    assert_eq!(waits.complete(id), ReachResult::Reached(()));
     let said = over(&mut future).unwrap_err().to_string();
     assert_eq!(said, "cancelled: completed without a value");
 
@@ -139,12 +139,12 @@ fn a_wait_parked_again_is_like_any_other() {
     drop(future);
     assert_eq!(
         (waits.len(), waits.cancel(id, "over")),
-        (1, EndResult::Ended)
+        (1, ReachResult::Reached(()))
     );
 
     // The next event is the second park.
     let mut next = waits.next_event(&["a"], MINUTE);
-    let taken = waits.take(next.id().unwrap()).parked().unwrap();
+    let taken = waits.take(next.id().unwrap()).reached().unwrap();
     let parked = waits.try_complete_else_watch(taken, &["a"], MINUTE);
     assert_eq!(parked.unwrap(), ParkResult::Ended(Outcome::Completed));
     assert_eq!(over(&mut next), Ok(()));
@@ -174,8 +174,8 @@ fn take_for_key_takes_all_of_a_key() {
         waits.park(Probe::new().operation(), watches, NEVER);
     }
     let stays = Probe::parked(&waits, &["a"], NEVER);
-    let taken = waits.take_for_key(&"w");
-    assert_eq!((taken.operations.len(), taken.under_check.len()), (5, 0));
+    let (taken, under_check) = waits.take_for_key(&"w");
+    assert_eq!((taken.len(), under_check.len()), (5, 0));
     assert_eq!(
         (waits.len(), waits.waiters(&"w"), waits.waiters(&"v")),
         (1, 0, 0)
@@ -205,15 +205,15 @@ fn an_operation_under_check_is_not_missed() {
         assert_eq!((keys, is_held), (vec!["a", "b"], true));
         assert_eq!(inside.with(id, |_| ()), ReachResult::UnderCheck);
         assert!(matches!(inside.take(id), ReachResult::UnderCheck));
-        let taken = inside.take_for_key(&"a");
-        assert!(taken.operations.is_empty());
-        assert_eq!(taken.under_check, [id]);
+        let (taken, under_check) = inside.take_for_key(&"a");
+        assert!(taken.is_empty());
+        assert_eq!(under_check, [id]);
         looks.lock().unwrap().push(id);
     });
     let id = waits.park(operation, &["a", "b", "a"], NEVER);
     assert_eq!(waits.check_and_complete(&"b"), 0);
     assert_eq!(*seen.lock().unwrap(), [id]);
-    assert!(waits.take(id).parked().is_some(), "it waits on");
+    assert!(waits.take(id).reached().is_some(), "it waits on");
     assert_empty(&waits);
 }
 
@@ -313,16 +313,16 @@ fn a_boxed_operation_is_reached_by_its_type() {
     let other = waits.park(when(|| false, drop), &["row"], NEVER);
     let change =
         |boxed: &mut BoxedOperation| boxed.downcast_mut::<Waiter>().map(|it| it.holder = 3);
-    assert_eq!(waits.with(id, change), ReachResult::Parked(Some(())));
-    assert_eq!(waits.with(other, change), ReachResult::Parked(None));
+    assert_eq!(waits.with(id, change), ReachResult::Reached(Some(())));
+    assert_eq!(waits.with(other, change), ReachResult::Reached(None));
     let taken = waits
         .take(id)
-        .parked()
+        .reached()
         .unwrap()
         .downcast::<Waiter>()
         .unwrap();
     assert_eq!(taken.holder, 3);
-    let other = waits.take(other).parked().unwrap();
+    let other = waits.take(other).reached().unwrap();
     assert!(other.downcast::<Op>().is_err());
 }
 
@@ -341,7 +341,7 @@ fn a_taken_wait_is_answered_by_its_taker() {
         let condition = move || looks.next().filter(|&look| look > 0).map(|_| 7);
         let mut wait = waits.wait(&["row"], SECOND, condition);
         assert!(task.poll(&mut wait).is_pending());
-        let taken = waits.take(wait.id().unwrap()).parked().unwrap();
+        let taken = waits.take(wait.id().unwrap()).reached().unwrap();
         assert_eq!((waits.len(), waits.stats().taken), (0, woken as u64 + 1));
         timer.advance(MINUTE);
         assert!(task.poll(&mut wait).is_pending(), "no timer is left of it");
@@ -366,7 +366,7 @@ fn a_taken_wait_may_be_parked_elsewhere() {
         looks.store(0, SeqCst);
         let condition = move || Some(seen.load(SeqCst)).filter(|&looks| looks > 0);
         let wait = waits.wait(&["row"], SECOND, condition);
-        let taken = waits.take(wait.id().unwrap()).parked().unwrap();
+        let taken = waits.take(wait.id().unwrap()).reached().unwrap();
         others.park(taken, &["other"], NEVER);
         looks.store(3, SeqCst);
         let mut wait = Some(wait).filter(|_| !drops);
@@ -393,7 +393,7 @@ fn a_wait_whose_operation_is_replaced_ends_where_it_goes() {
     // 1. The closures take the place of the first, and that one the place of the other.
     let id = wait.id().unwrap();
     let first = waits.with(id, |boxed| mem::replace(boxed, closures));
-    let mut first = first.parked();
+    let mut first = first.reached();
     let other_id = other.id().unwrap();
     waits.for_each(|of, _, boxed| {
         if of == other_id {
@@ -404,7 +404,7 @@ fn a_wait_whose_operation_is_replaced_ends_where_it_goes() {
     // 2. The other one is dropped without an end, and the first ends in its place.
     drop(first);
     assert_eq!((task.times(), task.poll(&mut other)), (1, gone));
-    assert_eq!(waits.cancel(other_id, "over"), EndResult::Ended);
+    assert_eq!(waits.cancel(other_id, "over"), ReachResult::Reached(()));
     assert_eq!(task.times(), 2);
     let over = CancelReason::Requested("over".into());
     let over = Poll::Ready(Err(WaitError::Cancelled(over)));
@@ -428,7 +428,7 @@ fn a_replaced_wait_that_is_parked_again_leaves_its_entry() {
         let mut future = Some(waits.wait(&["row"], NEVER, condition));
         let id = future.as_ref().and_then(WaitFuture::id).unwrap();
         let wait = waits.with(id, |boxed| mem::replace(boxed, when(|| false, drop)));
-        let wait = wait.parked().unwrap();
+        let wait = wait.reached().unwrap();
         if drop_at == 0 {
             drop(future.take());
         }
@@ -463,12 +463,12 @@ fn a_future_dropped_under_the_check_of_another_leaves_that() {
     let future = waits.next_event(&["row"], NEVER);
     let id = future.id().unwrap();
     let wait = waits.with(id, |boxed| mem::replace(boxed, when(check, drop)));
-    let wait = wait.parked().unwrap();
+    let wait = wait.reached().unwrap();
     *slot.lock().unwrap() = Some(future);
     assert_eq!(waits.check_and_complete(&"row"), 0);
     assert_eq!((waits.len(), checks.load(SeqCst)), (1, 2)); // checked once more
     drop(wait);
-    assert_eq!(waits.cancel(id, "over"), EndResult::Ended);
+    assert_eq!(waits.cancel(id, "over"), ReachResult::Reached(()));
     assert_empty(&waits);
 }
 
@@ -505,7 +505,7 @@ fn a_wait_that_is_looked_at_goes_on() {
     let mut wait = waits.next_event(&["row"], NEVER);
     assert!(task.poll(&mut wait).is_pending());
     let id = wait.id().unwrap();
-    assert_eq!(waits.with(id, |_| 7), ReachResult::Parked(7));
+    assert_eq!(waits.with(id, |_| 7), ReachResult::Reached(7));
     assert!(catch_unwind(AssertUnwindSafe(|| waits.with(id, |_| panic!("reached")))).is_err());
     waits.for_each(|_, _, boxed| assert!(boxed.is_some()));
     assert_eq!((waits.check_and_complete(&"row"), task.times()), (1, 1));
@@ -523,9 +523,9 @@ fn a_dropped_future_leaves_what_replaced_its_own() {
     let future = waits.next_event(&["row"], NEVER);
     let id = future.id().unwrap();
     let wait = waits.with(id, |wait| mem::replace(wait, closures));
-    assert!(wait.parked().is_some());
+    assert!(wait.reached().is_some());
     drop(future);
     assert_eq!((waits.len(), probe.ended()), (1, false));
-    assert_eq!(waits.cancel(id, "over"), EndResult::Ended);
+    assert_eq!(waits.cancel(id, "over"), ReachResult::Reached(()));
     assert_eq!(probe.endings(), [requested("over")]);
 }

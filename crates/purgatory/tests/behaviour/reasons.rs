@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use crate::support::{MINUTE, NEVER, Park, Probe, by_hand, over, requested, waiting};
-use purgatory::{CancelReason, EndResult, Outcome, Purgatory, Reason, Replies, WaitError};
+use purgatory::{CancelReason, Outcome, Purgatory, ReachResult, Reason, Replies, WaitError};
 
 /// The transactions of a deadlock, each waiting for the next.
 #[derive(Debug, PartialEq)]
@@ -27,7 +27,7 @@ fn a_callback_gets_the_value_of_its_cancel() {
         let id = waits.park(probe.operation(), &["row"], MINUTE);
         let deadlock = Reason::with("deadlock", Chain(vec![1, 2, 1]));
         match way {
-            0 => assert_eq!(waits.cancel(id, deadlock), EndResult::Ended),
+            0 => assert_eq!(waits.cancel(id, deadlock), ReachResult::Reached(())),
             1 => assert_eq!(waits.cancel_for_key(&"row", deadlock), 1),
             _ => assert_eq!(waits.cancel_all(deadlock), 1),
         }

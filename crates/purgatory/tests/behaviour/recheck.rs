@@ -18,9 +18,9 @@ use crate::support::{
     by_hand_with, over, requested,
 };
 use purgatory::{
-    Builder, EndResult, OperationId,
+    Builder, OperationId,
     Outcome::{self, Completed, Expired},
-    Parked, Purgatory, Timeout, WaitError, when,
+    Parked, Purgatory, ReachResult, Timeout, WaitError, when,
 };
 use timer_core::ManualTimer;
 
@@ -276,11 +276,11 @@ fn an_end_during_a_check_is_left_to_it() {
     type End = fn(&Waiting, &ManualTimer, OperationId);
     let ends: [(End, Outcome); 6] = [
         (
-            |waits, _, id| assert_eq!(waits.cancel(id, "late"), EndResult::Noted),
+            |waits, _, id| assert_eq!(waits.cancel(id, "late"), ReachResult::UnderCheck),
             requested("late"),
         ),
         (
-            |waits, _, id| assert_eq!(waits.complete(id), EndResult::Noted),
+            |waits, _, id| assert_eq!(waits.complete(id), ReachResult::UnderCheck),
             Completed,
         ),
         (

@@ -328,7 +328,7 @@ fn looks_remember_since_when_a_member_lags() {
     let (timer, sets) = group(&[9, 7, 8], Rule::all());
     let seconds = |sets: &Sets| -> Vec<(u8, u64, u64)> {
         let lagging = sets.lagging(&LOG).into_iter();
-        let shown = lagging.map(|lags| (lags.member, lags.value, lags.at_least.as_secs()));
+        let shown = lagging.map(|(member, value, lagged)| (member, value, lagged.as_secs()));
         shown.collect()
     };
     timer.advance(MINUTE);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use purgatory::{
-    Builder, CancelReason, EndResult, Outcome, RefusedReason, Replies, WaitError, Waits,
+    Builder, CancelReason, Outcome, ReachResult, RefusedReason, Replies, WaitError, Waits,
 };
 use timer_core::ManualTimer;
 
@@ -244,7 +244,7 @@ fn an_untaken_answer_counts_nowhere() {
     assert_eq!(replies.fail_all("closed"), 1);
     let ids = [&delivered, &expired, &made, &failed_one].map(|reply| reply.id().unwrap());
     for id in ids {
-        assert_eq!(waits.cancel(id, "none"), EndResult::Gone);
+        assert_eq!(waits.cancel(id, "none"), ReachResult::Gone);
     }
     assert!(!delivered.reschedule(SECOND) && !expired.reschedule(SECOND));
     assert_eq!((waits.cancel_all("none"), replies.fail_all("none")), (0, 0));
@@ -252,7 +252,7 @@ fn an_untaken_answer_counts_nowhere() {
     assert!(snapshot.oldest.is_empty() && snapshot.under_check.is_empty());
     assert_eq!(snapshot.stats.completed, 2);
     nothing_is_left(&waits, &replies);
-    assert!(waits.shutdown(Duration::ZERO).is_nothing());
+    assert_eq!(waits.shutdown(Duration::ZERO), 0);
     drop((waits, replies, timer));
     assert_eq!(
         [&mut delivered, &mut expired, &mut made, &mut failed_one].map(over),

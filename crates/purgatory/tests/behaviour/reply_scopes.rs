@@ -7,8 +7,8 @@ use std::{
 };
 
 use purgatory::{
-    Builder, CancelReason, EndResult, Outcome, RefusedReason, ReplyScope, ReplyScopes, RequestId,
-    Undelivered, WaitError, WaitFuture, Waits,
+    Builder, CancelReason, Outcome, ReachResult, Refused, RefusedReason, ReplyScope, ReplyScopes,
+    WaitError, WaitFuture, Waits,
 };
 use timer_core::ManualTimer;
 
@@ -20,7 +20,7 @@ type Reply = WaitFuture<&'static str>;
 type Answer = Result<&'static str, WaitError>;
 
 /// Creates scopes of one client on a manual timer, with their waits for inspection.
-fn scopes<const N: usize>() -> (ManualTimer, Waits<RequestId>, [Scope; N]) {
+fn scopes<const N: usize>() -> (ManualTimer, Waits<(u64, u64)>, [Scope; N]) {
     let (timer, client) = client(|builder| builder);
     let scopes = std::array::from_fn(|_| client.scope());
     (timer, client.waits(), scopes)
@@ -49,8 +49,9 @@ fn cancelled(reason: &'static str) -> Answer {
 /// Delivers a reply that comes back; returns whether it is late.
 #[track_caller]
 fn comes_back(scope: &Scope, number: u64) -> bool {
-    let back: Undelivered<_> = scope.deliver(number, "back").unwrap_err();
-    let is_late = back.is_late();
+    let back: Refused<_> = scope.deliver(number, "back").unwrap_err();
+    let is_late = back.reason == RefusedReason::Late;
+    assert!(is_late || back.reason == RefusedReason::NotExpected);
     assert_eq!(back.into_inner(), "back");
     is_late
 }
@@ -97,7 +98,7 @@ fn scope_tells_late_replies_from_unasked_ones() {
     assert_no_waits(&waits);
     let texts = [4, 5].map(|number| scope.deliver(number, "back").unwrap_err().to_string());
     assert_eq!(texts[0], "a late reply: its request is over");
-    assert_eq!(texts[1], "a reply to a request that was never asked");
+    assert_eq!(texts[1], "no reply is expected under this number");
 }
 
 #[test]
@@ -331,8 +332,8 @@ fn a_reassigned_request_keeps_task_deadline_and_id() {
         assert_eq!((task.times(), over(&mut reply)), (1, Ok("again")));
         let id = cancelled_one.id().unwrap();
         assert!(waits.reschedule(id, 2 * SECOND));
-        assert_eq!(waits.cancel(id, "by id"), EndResult::Ended);
-        assert_eq!(waits.cancel(id, "by id"), EndResult::Gone);
+        assert_eq!(waits.cancel(id, "by id"), ReachResult::Reached(()));
+        assert_eq!(waits.cancel(id, "by id"), ReachResult::Gone);
         assert_eq!(over(&mut cancelled_one), cancelled("by id"));
         assert!(poll(&mut given_up).is_pending());
         drop(given_up);

@@ -14,8 +14,8 @@ use std::{
 
 use crate::support::{Later, MINUTE, Op, Park, Probe, by_hand, never, over, poll};
 use purgatory::{
-    Builder, DelayedOperation, EndResult, OperationId, Purgatory, ReachResult, Reason, Replies,
-    ReplyScopes, WaitFuture, WatchKey, Watermarks, when,
+    Builder, DelayedOperation, OperationId, Purgatory, ReachResult, Reason, Replies, ReplyScopes,
+    WaitFuture, WatchKey, Watermarks, when,
 };
 use timer_core::{Clock, SystemClock, SystemTimer};
 
@@ -89,7 +89,7 @@ fn a_beaten_cancels_reason_is_dropped_unlocked() {
         let inside = waits.clone();
         park_checked(&waits, move |id| {
             let reason = Reason::with("beaten", OnDrop::looks_into(&inside));
-            assert_eq!(inside.cancel(id, reason), EndResult::Noted);
+            assert_eq!(inside.cancel(id, reason), ReachResult::UnderCheck);
             true
         });
         assert_eq!(waits.check_and_complete(&1), 1);
@@ -102,9 +102,9 @@ fn a_second_cancels_reason_is_dropped_unlocked() {
         let (_timer, waits) = by_hand();
         let inside = waits.clone();
         park_checked(&waits, move |id| {
-            assert_eq!(inside.cancel(id, "first"), EndResult::Noted);
+            assert_eq!(inside.cancel(id, "first"), ReachResult::UnderCheck);
             let reason = Reason::with("second", OnDrop::looks_into(&inside));
-            assert_eq!(inside.cancel(id, reason), EndResult::Noted);
+            assert_eq!(inside.cancel(id, reason), ReachResult::UnderCheck);
             false
         });
         assert_eq!(waits.check_and_complete(&1), 0);
@@ -117,7 +117,7 @@ fn a_closure_for_what_is_gone_is_dropped_unlocked() {
     in_time(|| {
         let (_timer, waits): (_, Waits) = by_hand();
         let id = waits.park(never(), &[1], MINUTE);
-        assert_eq!(waits.cancel(id, "gone"), EndResult::Ended);
+        assert_eq!(waits.cancel(id, "gone"), ReachResult::Reached(()));
         let unused = OnDrop::looks_into(&waits);
         assert!(matches!(
             waits.with(id, move |_| drop(unused)),
@@ -161,8 +161,8 @@ fn a_replaced_waits_last_waker_is_dropped_unlocked() {
         *slot.lock().unwrap() = Some(future);
         assert_eq!(waits.check_and_complete(&1), 0);
         let wait = waits.with(id, |wait| mem::replace(wait, never()));
-        assert!(wait.parked().is_some());
-        assert_eq!(waits.cancel(id, "over"), EndResult::Ended);
+        assert!(wait.reached().is_some());
+        assert_eq!(waits.cancel(id, "over"), ReachResult::Reached(()));
     });
 }
 

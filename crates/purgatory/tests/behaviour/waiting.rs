@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::support::{MINUTE, MS, SECOND, Woken, assert_empty, by_hand, over, poll};
-use purgatory::{EndResult, OperationId, Purgatory, WaitError, WaitFuture, when};
+use purgatory::{OperationId, Purgatory, ReachResult, WaitError, WaitFuture, when};
 
 type Waits = Purgatory<&'static str>;
 
@@ -76,17 +76,17 @@ fn complete_checks_a_wait_for_its_value() {
     let mut wait = waits.wait(&["a", "b"], SECOND, shelf.take());
     let id = wait.id().unwrap();
     shelf.put(3);
-    assert_eq!(waits.complete(id), EndResult::Ended);
+    assert_eq!(waits.complete(id), ReachResult::Reached(()));
     assert_eq!(
         (over(&mut wait), waits.complete(id)),
-        (Ok(3), EndResult::Gone)
+        (Ok(3), ReachResult::Gone)
     );
     let mut none = waits.wait(&["a"], SECOND, shelf.take());
-    assert_eq!(waits.complete(none.id().unwrap()), EndResult::Ended);
+    assert_eq!(waits.complete(none.id().unwrap()), ReachResult::Reached(()));
     let said = over(&mut none).unwrap_err().to_string();
     assert_eq!(said, "cancelled: completed without a value");
     let mut next = waits.next_event(&["a"], SECOND); // which has no condition
-    assert_eq!(waits.complete(next.id().unwrap()), EndResult::Ended);
+    assert_eq!(waits.complete(next.id().unwrap()), ReachResult::Reached(()));
     assert_eq!(over(&mut next), Ok(()));
     assert_empty(&waits);
 }
@@ -223,8 +223,8 @@ fn a_condition_is_dropped_before_its_task_is_woken() {
     type End = fn(&Waits, OperationId);
     let ends: [End; 4] = [
         |waits, _| assert_eq!(waits.check_and_complete(&"a"), 1),
-        |waits, id| assert_eq!(waits.complete(id), EndResult::Ended),
-        |waits, id| assert_eq!(waits.cancel(id, "over"), EndResult::Ended),
+        |waits, id| assert_eq!(waits.complete(id), ReachResult::Reached(())),
+        |waits, id| assert_eq!(waits.cancel(id, "over"), ReachResult::Reached(())),
         |waits, id| drop(waits.take(id)),
     ];
     for keys in [&["a"][..], &["a", "b"]] {

@@ -12,15 +12,15 @@ fn taken_or_ended(park: Act, other: Act, key: u8) {
     check(&[Failpoint::EndedStaysListed], move || {
         let setup = Setup::new().alone(&[park]);
         let acts = setup.elsewhere(move |setup| setup.act(other));
-        let taken = setup.purgatory.take_for_key(&key);
+        let (taken, under_check) = setup.purgatory.take_for_key(&key);
         acts.join().unwrap();
-        let count = taken.operations.len();
-        for operation in taken.operations {
+        let count = taken.len();
+        for operation in taken {
             operation.on_complete(purgatory::Outcome::Completed);
         }
         // One under check may wait on. It is named, and it is still there.
-        if let [id] = taken.under_check[..] {
-            let found = setup.purgatory.take(id).parked();
+        if let [id] = under_check[..] {
+            let found = setup.purgatory.take(id).reached();
             let ended = setup.endings.lock().unwrap().len();
             assert_eq!(ended + usize::from(found.is_some()), 1, "named, then lost");
         } else {

@@ -103,7 +103,7 @@ fn answer_of_taken_wait_against_poll() {
         let id = wait.id().expect("the flag is not set");
         let other = purgatory.clone();
         let taker = thread::spawn(move || {
-            let taken = other.take(id).parked().expect("nothing checks it");
+            let taken = other.take(id).reached().expect("nothing checks it");
             flag.store(true, Relaxed);
             taken.on_complete(Outcome::Completed);
         });

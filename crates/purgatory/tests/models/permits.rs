@@ -14,7 +14,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use purgatory::{CancelReason, EndResult, Lease, Permit, Permits, WaitError, WaitFuture};
+use purgatory::{CancelReason, Lease, Permit, Permits, ReachResult, WaitError, WaitFuture};
 use timer_core::ManualTimer;
 
 use self::reference::{Counts, Reference, State};
@@ -244,7 +244,7 @@ impl Model {
         let (number, future) = &self.futures[at];
         if let Some(id) = future.id() {
             let error = WaitError::Cancelled(CancelReason::Requested("one".into()));
-            let ended = self.permits.waits().cancel(id, "one") == EndResult::Ended;
+            let ended = self.permits.waits().cancel(id, "one") == ReachResult::Reached(());
             assert_eq!(ended, self.reference.cancel(*number, error));
         }
     }

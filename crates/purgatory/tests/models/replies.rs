@@ -15,7 +15,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use purgatory::{EndResult, RefusedReason, WaitError};
+use purgatory::{ReachResult, RefusedReason, WaitError};
 
 use self::{reference::Reference, world::World};
 use crate::effort::{effort, number};
@@ -77,7 +77,7 @@ enum Saw {
     Failed(usize),
     Confirmed(usize),
     Reassigned(Result<u64, RefusedReason>),
-    Attempt(EndResult),
+    Attempt(ReachResult),
     Rescheduled(bool),
 }
 

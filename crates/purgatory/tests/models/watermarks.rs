@@ -16,7 +16,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use purgatory::{EndResult, Outcome, RefusedReason, WaitError};
+use purgatory::{Outcome, ReachResult, RefusedReason, WaitError};
 
 use self::{
     reference::Reference,
@@ -86,7 +86,7 @@ enum Saw {
     /// A wait came, and may be over at once.
     Came(usize, bool),
     Changed(Result<usize, RefusedReason>),
-    Attempt(EndResult),
+    Attempt(ReachResult),
     Rescheduled(bool),
 }
 

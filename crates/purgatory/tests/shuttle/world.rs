@@ -14,7 +14,7 @@ use std::{
 };
 
 use purgatory::{
-    CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Purgatory,
+    CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, ReachResult,
     RefusedReason, Timeout,
 };
 use shuttle::{
@@ -306,8 +306,8 @@ impl<T: Time> World<T> {
     }
 
     /// An operation that was ended, or has a pending end, must not go on waiting.
-    fn attempted(&self, number: usize, attempt: EndResult) {
-        self.book.pages().operations[number].given_up |= attempt != EndResult::Gone;
+    fn attempted(&self, number: usize, attempt: ReachResult) {
+        self.book.pages().operations[number].given_up |= attempt != ReachResult::Gone;
     }
 
     /// Reschedules an operation. Only one thread may do that with one operation.

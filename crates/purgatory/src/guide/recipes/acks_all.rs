@@ -46,9 +46,9 @@ impl Partition {
     /// limit.
     pub fn shrink(&self) -> Result<usize, ReplicaError> {
         let mut answered = 0;
-        for lagging in self.logs.lagging(&()) {
-            if lagging.at_least >= LAG_MAX {
-                answered += self.logs.leave(&(), &lagging.member)?;
+        for (replica, _, lagged_for) in self.logs.lagging(&()) {
+            if lagged_for >= LAG_MAX {
+                answered += self.logs.leave(&(), &replica)?;
             }
         }
         Ok(answered)

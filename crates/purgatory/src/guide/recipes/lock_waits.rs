@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{EndResult, OperationId, Permit, Permits, Reason, WaitError};
+use purgatory::{OperationId, Permit, Permits, ReachResult, Reason, WaitError};
 
 /// The transactions of a deadlock, each waiting for the next.
 pub struct Deadlock(pub Vec<u64>);
@@ -95,14 +95,14 @@ impl RowLocks {
 
     /// Ends the wait of a transaction with the chain that it closes; its client finds the chain in
     /// the error.
-    pub fn end_deadlock(&self, transaction: u64, chain: Vec<u64>) -> EndResult {
+    pub fn end_deadlock(&self, transaction: u64, chain: Vec<u64>) -> ReachResult {
         // Its wait, by the name of the transaction.
         let transactions = self.transactions.lock().unwrap();
         let mut waiting = transactions.waiting.iter();
         let waiter = waiting.find_map(|(id, &of)| (of == transaction).then_some(*id));
         drop(transactions);
         let Some(waiter) = waiter else {
-            return EndResult::Gone;
+            return ReachResult::Gone;
         };
         // The chain is its client's error.
         let chain = Reason::with("deadlock", Deadlock(chain));
@@ -135,7 +135,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(locks.dump(), [("row", 2, Some(1)), ("row", 3, Some(1))]);
 
     // The third closes a circle.
-    assert_eq!(locks.end_deadlock(3, vec![3, 1, 3]), EndResult::Ended);
+    assert_eq!(
+        locks.end_deadlock(3, vec![3, 1, 3]),
+        ReachResult::Reached(())
+    );
     let Err(WaitError::Cancelled(reason)) = third.await else {
         panic!("it was cancelled")
     };

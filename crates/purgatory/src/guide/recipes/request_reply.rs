@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, time::Duration};
 
-use purgatory::{ReplyScope, Undelivered};
+use purgatory::{Refused, ReplyScope};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -24,7 +24,7 @@ impl Connection {
 
     /// A reply has come. One without a waiter is handed back: a late or repeated one can be
     /// ignored; one that was never asked for says that the peer is confused.
-    pub fn replied(&self, number: u64, reply: String) -> Result<(), Undelivered<String>> {
+    pub fn replied(&self, number: u64, reply: String) -> Result<(), Refused<String>> {
         self.requests.deliver(number, reply)
     }
 
@@ -35,7 +35,7 @@ impl Connection {
     }
 }
 
-use purgatory::{ReplyScopes, timer_core::ManualTimer};
+use purgatory::{RefusedReason, ReplyScopes, timer_core::ManualTimer};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -45,14 +45,15 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         requests: replies.scope(),
     };
     let replied = |number, text: &str| connection.replied(number, text.to_owned());
+    let why = |replied: Result<(), Refused<String>>| replied.unwrap_err().reason;
     let ask = || connection.ask(|_| Ok(()));
 
     // Replies in any order, twice, or never asked for.
     let network = async {
         replied(2, "to the second").unwrap();
         replied(1, "to the first").unwrap();
-        assert!(replied(1, "once more").unwrap_err().is_late());
-        assert!(!replied(7, "never asked").unwrap_err().is_late());
+        assert_eq!(why(replied(1, "once more")), RefusedReason::Late);
+        assert_eq!(why(replied(7, "never asked")), RefusedReason::NotExpected);
     };
     let (first, second, ()) = tokio::join!(ask(), ask(), network);
     assert_eq!(
@@ -66,7 +67,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let pass = async { timer.advance(Duration::from_secs(30)) };
     let expired = tokio::join!(ask(), pass).0.unwrap_err();
     assert_eq!(expired.to_string(), "the time ran out");
-    assert!(replied(4, "late").unwrap_err().is_late());
+    assert_eq!(why(replied(4, "late")), RefusedReason::Late);
 
     // A connection that closes fails its own requests, and no others.
     let other = Connection {

@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::support::assert_no_waits;
-use purgatory::{EndResult, WaitError};
+use purgatory::{ReachResult, WaitError};
 
 /// Only messages after the pull count; a pull of another tag waits out its time.
 #[test]
@@ -38,7 +38,7 @@ fn a_lock_wait_that_expired_is_out_of_reach() {
     let mut waits = Box::pin(locks.lock("row", 2, SECOND));
     assert_eq!(locks.dump(), [("row", 2, Some(1))]);
     timer.advance(SECOND);
-    assert_eq!(locks.end_deadlock(2, vec![2, 1, 2]), EndResult::Gone);
+    assert_eq!(locks.end_deadlock(2, vec![2, 1, 2]), ReachResult::Gone);
     assert_eq!(over(&mut waits).err(), Some(WaitError::Expired));
     assert!(locks.dump().is_empty());
     drop(held);

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use purgatory::{ReplyScopes, RequestId, Waits};
+use purgatory::{ReplyScopes, Waits};
 
 use super::{
     guide::{
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::support::assert_no_waits;
 
-fn connection() -> (Waits<RequestId>, Connection) {
+fn connection() -> (Waits<(u64, u64)>, Connection) {
     let client = ReplyScopes::new("client").unwrap();
     let requests = client.scope();
     (client.waits(), Connection { requests })

@@ -1,6 +1,6 @@
 //! Endings in the reference, and the order of callbacks.
 
-use purgatory::{EndResult, Outcome, Timeout, timer_core::JOB_TASKS};
+use purgatory::{Outcome, ReachResult, Timeout, timer_core::JOB_TASKS};
 
 use super::{
     acts::Side,
@@ -58,17 +58,17 @@ impl Reference {
     }
 
     /// Ends one operation from outside.
-    pub fn end(&mut self, number: usize, outcome: Outcome) -> EndResult {
+    pub fn end(&mut self, number: usize, outcome: Outcome) -> ReachResult {
         self.in_call(|reference, nested| match reference.all[number].state {
-            State::New | State::Over => EndResult::Gone,
+            State::New | State::Over => ReachResult::Gone,
             State::UnderCheck => {
                 reference.request_end(number, outcome);
-                EndResult::Noted
+                ReachResult::UnderCheck
             }
             State::Parked => {
                 reference.depart(number, &outcome);
                 reference.finish(nested, number, outcome);
-                EndResult::Ended
+                ReachResult::Reached(())
             }
         })
     }

@@ -13,7 +13,7 @@ impl Reference {
     pub fn look(&self, number: usize) -> ReachResult<(usize, u32)> {
         let operation = &self.all[number];
         match operation.state {
-            State::Parked => ReachResult::Parked((number, operation.look)),
+            State::Parked => ReachResult::Reached((number, operation.look)),
             State::UnderCheck => ReachResult::UnderCheck,
             State::New | State::Over => ReachResult::Gone,
         }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use purgatory::{EndResult, Outcome, ReachResult, RefusedReason, Timeout, timer_core::Moment};
+use purgatory::{Outcome, ReachResult, RefusedReason, Timeout, timer_core::Moment};
 
 use super::acts::Known;
 
@@ -167,7 +167,7 @@ pub enum Returned {
     /// With or without the operation in it.
     Refused(RefusedReason, bool),
     Counted(usize),
-    Attempt(EndResult),
+    Attempt(ReachResult),
     Rescheduled(bool),
     /// The operation, and how often it was checked.
     Reached(ReachResult<(usize, u32)>),

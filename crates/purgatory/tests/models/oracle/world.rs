@@ -253,12 +253,12 @@ impl World {
     fn take(&self, handle: &Real, number: usize, then: Then) -> Returned {
         let id = self.ids.lock().unwrap()[&number];
         let mut taken = match handle.take(id) {
-            ReachResult::Parked(taken) => taken,
+            ReachResult::Reached(taken) => taken,
             ReachResult::UnderCheck => return Returned::Reached(ReachResult::UnderCheck),
             _ => return Returned::Reached(ReachResult::Gone),
         };
         self.known.lock().unwrap().forget(&[number]);
-        let reached = Returned::Reached(ReachResult::Parked(looked(&mut taken)));
+        let reached = Returned::Reached(ReachResult::Reached(looked(&mut taken)));
         match then {
             Then::Drop => reached,
             Then::ParkAgain => {
@@ -270,11 +270,11 @@ impl World {
 
     /// Takes everything under a key out, and drops it.
     fn take_for_key(&self, handle: &Real, key: Key) -> Returned {
-        let mut taken = handle.take_for_key(&Alike(key));
+        let (mut taken, under_check) = handle.take_for_key(&Alike(key));
         let number = |operation: &mut BoxedOperation| looked(operation).0;
-        let numbers: Vec<usize> = taken.operations.iter_mut().map(number).collect();
+        let numbers: Vec<usize> = taken.iter_mut().map(number).collect();
         self.known.lock().unwrap().forget(&numbers);
-        Returned::Taken(numbers, taken.under_check.len())
+        Returned::Taken(numbers, under_check.len())
     }
 
     /// A call by a handle of the caller's own.

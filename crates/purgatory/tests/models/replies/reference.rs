@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use purgatory::{CancelReason, EndResult, RefusedReason, Stats, WaitError};
+use purgatory::{CancelReason, ReachResult, RefusedReason, Stats, WaitError};
 
 use super::{Act, End, SCOPES, Saw, To};
 
@@ -445,13 +445,13 @@ impl Reference {
         }
     }
 
-    fn end_by_id(&mut self, number: usize) -> EndResult {
+    fn end_by_id(&mut self, number: usize) -> ReachResult {
         if !self.requests[number].is_waiting {
-            return EndResult::Gone;
+            return ReachResult::Gone;
         }
         self.end(number, Err(cancelled("by id")));
         self.wake_all(vec![number]);
-        EndResult::Ended
+        ReachResult::Reached(())
     }
 
     /// Time passes. All that expire at a tick are over before the first task is woken.

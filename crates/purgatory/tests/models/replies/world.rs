@@ -11,7 +11,8 @@ use std::{
 };
 
 use purgatory::{
-    EndResult, OperationId, Replies, ReplyScope, ReplyScopes, RequestId, Stats, WaitFuture, Waits,
+    OperationId, ReachResult, RefusedReason, Replies, ReplyScope, ReplyScopes, Stats, WaitFuture,
+    Waits,
 };
 use timer_core::ManualTimer;
 
@@ -48,7 +49,7 @@ pub(super) struct World {
     plain: Replies<u64, Value>,
     plain_waits: Waits<u64>,
     scoped: ReplyScopes<Value>,
-    scoped_waits: Waits<RequestId>,
+    scoped_waits: Waits<(u64, u64)>,
     /// The scopes, each with the last number that it handed out.
     scopes: Mutex<Vec<(ReplyScope<Value>, u64)>>,
     alive: Value,
@@ -130,7 +131,7 @@ impl World {
         self.ids.lock().unwrap()[number]
     }
 
-    fn cancel(&self, (id, scoped): Id) -> EndResult {
+    fn cancel(&self, (id, scoped): Id) -> ReachResult {
         if scoped {
             self.scoped_waits.cancel(id, "by id")
         } else {
@@ -221,7 +222,7 @@ impl World {
     fn deliver_in(&self, scope: &ReplyScope<Value>, number: u64) {
         match scope.deliver(number, self.alive.clone()) {
             Ok(()) => self.saw(Saw::Delivered(true)),
-            Err(undelivered) => self.saw(Saw::Late(undelivered.is_late())),
+            Err(undelivered) => self.saw(Saw::Late(undelivered.reason == RefusedReason::Late)),
         }
     }
 

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use purgatory::{CancelReason, EndResult, Outcome, RefusedReason, WaitError};
+use purgatory::{CancelReason, Outcome, ReachResult, RefusedReason, WaitError};
 
 use super::{Act, End, Key, Kind, Plan, Reached, Saw};
 
@@ -449,16 +449,16 @@ impl Reference {
         }
     }
 
-    fn cancel_by_id(&mut self, part: usize) -> EndResult {
+    fn cancel_by_id(&mut self, part: usize) -> ReachResult {
         if !self.parts[part].is_waiting {
-            return EndResult::Gone;
+            return ReachResult::Gone;
         }
         let outcome = requested("by id");
         self.end(part, &outcome);
         self.in_call(|reference, nested| {
             reference.report_all(nested, vec![(part, outcome, 0)]);
         });
-        EndResult::Ended
+        ReachResult::Reached(())
     }
 
     /// Time passes. All that expire at a tick are over before the first is reported.
