@@ -7,7 +7,7 @@ use timer_core::{TaskId, TimerHandle};
 use crate::{
     error::{RefusedReason, WaitError},
     operation::{CancelReason, Outcome},
-    permits::entry::{Granted, Holder, Leased, Left, NONE, Semaphores, Wait, Watchers},
+    permits::entry::{Granted, Holder, Leased, Left, NONE, Semaphores, Turn, Wait, Watchers},
     table::{
         Batch, Ended, EndedAt, SHARD_MAX,
         shard::{Shard, Taken},
@@ -47,7 +47,7 @@ pub(super) fn serve<K: WatchKey>(
 /// Returns true if a head can be served.
 #[inline]
 pub(super) fn has_fitting_head<K: WatchKey>(shard: &Shard<Semaphores<K>>, line: u32) -> bool {
-    fitting_head(shard, line).is_some()
+    fitting_turn(shard, line).is_some()
 }
 
 /// Returns permits to a line that is in use, and hands them to its head if it fits. O(1).
@@ -83,9 +83,9 @@ struct Head {
     time_to_live: Option<Duration>,
 }
 
-/// Returns the head of a line if it fits, unless the shard is closed.
-#[inline]
-fn fitting_head<K: WatchKey>(shard: &Shard<Semaphores<K>>, line: u32) -> Option<Head> {
+/// Returns the place in line of a head that fits, with its index, unless the shard is closed.
+#[inline(always)]
+fn fitting_turn<K: WatchKey>(shard: &Shard<Semaphores<K>>, line: u32) -> Option<(u32, &Turn)> {
     let in_line = shard.records.at(line);
     let index = in_line.head;
     if index == NONE || shard.closed || shard.records.is_closed {
@@ -94,7 +94,14 @@ fn fitting_head<K: WatchKey>(shard: &Shard<Semaphores<K>>, line: u32) -> Option<
     let taken = in_line.taken;
     let turn = shard.turn(index);
     let fits = shard.records.has_room(taken, turn.weight);
-    fits.then(|| Head {
+    fits.then_some((index, turn))
+}
+
+/// Returns the head of a line if it fits, unless the shard is closed.
+#[inline(always)]
+fn fitting_head<K: WatchKey>(shard: &Shard<Semaphores<K>>, line: u32) -> Option<Head> {
+    let (index, turn) = fitting_turn(shard, line)?;
+    Some(Head {
         index,
         weight: turn.weight,
         time_to_live: turn.time_to_live.as_deref().copied(),

@@ -333,13 +333,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
     }
 
     /// Hands a value to the request at an index that the table names, and wakes its task.
-    fn hand_over<'a>(
-        &'a self,
-        mut shard: Locked<'a, K, V>,
-        index: u32,
-        value: V,
-        now_ns: EndedAt,
-    ) {
+    fn hand_over<'a>(&'a self, mut shard: Locked<'a, K, V>, index: u32, value: V, now_ns: EndedAt) {
         if failpoint!(HandsOverInTwoHolds) {
             let at = shard.handle(shard.wheel.id_at(index));
             drop(shard);
