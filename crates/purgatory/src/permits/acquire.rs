@@ -28,7 +28,7 @@ pub(super) struct Request {
 
 impl<K: WatchKey> Semaphores<K> {
     /// Takes permits of a line if they are free and nobody waits.
-    #[inline]
+    #[inline(always)]
     fn take(
         table: &Table<Self>,
         shard: &mut LockedShard<'_, Self>,
@@ -40,9 +40,21 @@ impl<K: WatchKey> Semaphores<K> {
         if !shard.records.take(line, weight) {
             return None;
         }
-        let Some(lives) = lives else {
-            return Some(Granted::Permits { weight, line });
-        };
+        match lives {
+            None => Some(Granted::Permits { weight, line }),
+            Some(lives) => Self::lease(table, shard, line, weight, lives),
+        }
+    }
+
+    /// Makes a lease of permits that were taken; returns them if no entry is free for it.
+    #[cold]
+    fn lease(
+        table: &Table<Self>,
+        shard: &mut LockedShard<'_, Self>,
+        line: u32,
+        weight: u64,
+        lives: Arrival,
+    ) -> Option<Granted> {
         let holder = Wait::Holds(Holder::new(weight, line, None));
         let Some(holder) = table.hold(shard, lives, holder) else {
             shard.records.at_mut(line).taken -= weight; // no entry is free
@@ -104,6 +116,7 @@ impl<K: WatchKey> Semaphores<K> {
     }
 
     /// Joins a line, unless the permits have come free meanwhile.
+    #[inline(never)] // free permits are taken without its steps
     fn join<G: Guard<K>>(
         handle: &Handle<Self>,
         request: Request,

@@ -6,9 +6,11 @@ use crate::{
     operation::Outcome,
     permits::{
         entry::{CLOSED, Semaphores},
-        finish::finish,
+        finish::{finish, finish_left},
         lines::Lines,
-        serve::{forget_if_idle, refuse_heavy, release, serve},
+        serve::{
+            forget_if_idle, has_fitting_head, refuse_heavy, release_to_head, serve, serve_others,
+        },
     },
     table::{Batch, Table},
     watches::WatchKey,
@@ -23,11 +25,28 @@ pub(super) fn give_back<K: WatchKey>(
     weight: u64,
 ) {
     let now_ns = table.ending_at();
-    let mut batch = Batch::new();
     let mut shard = table.lock(shard);
-    release(&mut shard, line, weight, now_ns, &mut batch);
+    // 1. Mostly one head fits then, or none: no batch is made for it.
+    let head = release_to_head(&mut shard, line, weight, now_ns);
+    let mut idle = None;
+    let mut others = None;
+    if has_fitting_head(&shard, line) {
+        others = Some(serve_others(&mut shard, line, now_ns));
+    } else {
+        idle = shard.records.forget_if_idle(line);
+    }
     drop(shard);
-    finish(table, batch);
+    // 2. Its task is woken, with nothing locked, before those of others.
+    if let Some(head) = head {
+        table.wake(head.waker);
+        finish_left(table, head.left);
+    }
+    if let Some(others) = others {
+        finish(table, others);
+    }
+    if let Some(key) = idle {
+        table.call(|| drop(key));
+    }
 }
 
 /// Uses permits up that a guard held.

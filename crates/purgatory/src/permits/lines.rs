@@ -190,7 +190,7 @@ impl<K: WatchKey> Shard<Semaphores<K>> {
     }
 
     /// Puts the wait at an index behind the others of its line. O(1).
-    #[inline]
+    #[inline(always)]
     pub(super) fn enter(&mut self, line: u32, index: u32) {
         let in_line = self.records.at_mut(line);
         let last = in_line.tail;

@@ -7,7 +7,7 @@ use timer_core::{TaskId, TimerHandle};
 use crate::{
     error::{RefusedReason, WaitError},
     operation::{CancelReason, Outcome},
-    permits::entry::{Granted, Holder, Leased, Left, NONE, Semaphores, Wait, Watchers},
+    permits::entry::{Granted, Holder, Leased, Left, NONE, Semaphores, Turn, Wait, Watchers},
     table::{
         Batch, Ended, EndedAt, SHARD_MAX,
         shard::{Shard, Taken},
@@ -39,12 +39,41 @@ pub(super) fn serve<K: WatchKey>(
     now_ns: EndedAt,
     also: &mut Batch<Semaphores<K>>,
 ) {
-    if shard.closed || shard.records.is_closed {
-        return;
-    }
     while let Some(head) = fitting_head(shard, line) {
         also.push(hand_over(shard, line, &head, now_ns));
     }
+}
+
+/// Returns true if a head can be served.
+#[inline]
+pub(super) fn has_fitting_head<K: WatchKey>(shard: &Shard<Semaphores<K>>, line: u32) -> bool {
+    fitting_turn(shard, line).is_some()
+}
+
+/// Returns permits to a line that is in use, and hands them to its head if it fits. O(1).
+#[inline(always)]
+pub(super) fn release_to_head<K: WatchKey>(
+    shard: &mut Shard<Semaphores<K>>,
+    line: u32,
+    weight: u64,
+    now_ns: EndedAt,
+) -> Option<Ended<Semaphores<K>>> {
+    shard.records.at_mut(line).taken -= weight;
+    let head = fitting_head(shard, line)?;
+    Some(hand_over(shard, line, &head, now_ns))
+}
+
+/// Serves the heads that fit beside the first, and forgets an idle line. O(heads served).
+#[cold]
+pub(super) fn serve_others<K: WatchKey>(
+    shard: &mut Shard<Semaphores<K>>,
+    line: u32,
+    now_ns: EndedAt,
+) -> Batch<Semaphores<K>> {
+    let mut others = Batch::new();
+    serve(shard, line, now_ns, &mut others);
+    forget_if_idle(shard, line, &mut others);
+    others
 }
 
 /// A head that fits.
@@ -54,18 +83,25 @@ struct Head {
     time_to_live: Option<Duration>,
 }
 
-/// Returns the head of a line if it fits.
-#[inline]
-fn fitting_head<K: WatchKey>(shard: &Shard<Semaphores<K>>, line: u32) -> Option<Head> {
+/// Returns the place in line of a head that fits, with its index, unless the shard is closed.
+#[inline(always)]
+fn fitting_turn<K: WatchKey>(shard: &Shard<Semaphores<K>>, line: u32) -> Option<(u32, &Turn)> {
     let in_line = shard.records.at(line);
     let index = in_line.head;
-    if index == NONE {
+    if index == NONE || shard.closed || shard.records.is_closed {
         return None;
     }
     let taken = in_line.taken;
     let turn = shard.turn(index);
     let fits = shard.records.has_room(taken, turn.weight);
-    fits.then(|| Head {
+    fits.then_some((index, turn))
+}
+
+/// Returns the head of a line if it fits, unless the shard is closed.
+#[inline(always)]
+fn fitting_head<K: WatchKey>(shard: &Shard<Semaphores<K>>, line: u32) -> Option<Head> {
+    let (index, turn) = fitting_turn(shard, line)?;
+    Some(Head {
         index,
         weight: turn.weight,
         time_to_live: turn.time_to_live.as_deref().copied(),

@@ -29,7 +29,7 @@ use crate::{
         future::Yields,
         handle::Handle,
         keys::Numbers,
-        shard::{Shard, Taken},
+        shard::{LISTED, Shard, Taken},
     },
     wait::WaitFuture,
     watches::WatchKey,
@@ -147,6 +147,15 @@ fn take_off<K: WatchKey, V: Send + 'static>(
     wait: Expected<K, V>,
 ) -> Left<K, V> {
     shard.records.remove(wait.hash, index);
+    take_off_scope(shard, wait)
+}
+
+/// Takes a request that has ended, and is off the table, off the list of its scope. O(1).
+#[inline]
+fn take_off_scope<K: WatchKey, V: Send + 'static>(
+    shard: &mut Shard<Requests<K, V>>,
+    wait: Expected<K, V>,
+) -> Left<K, V> {
     if let Some(member) = wait.member {
         member.leave_list(shard);
     }
@@ -237,14 +246,33 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
     {
         let hash = self.hash(key);
         let now_ns = self.ending_at();
-        let shard = self.shard_of(hash);
-        match find(&shard, hash, key) {
-            Some(index) => {
-                self.hand_over(shard, index, value, now_ns);
-                Ok(())
-            }
-            None => Err(value),
+        let mut shard = self.shard_of(hash);
+        let is_it = |key_of: &K| key_of.borrow() == key;
+        let Some(found) = find_to_end(&mut shard, hash as u32, is_it) else {
+            return Err(value);
+        };
+        self.hand_over_found(shard, found, value, now_ns);
+        Ok(())
+    }
+
+    /// Hands a value to a request that was found to end with it, and wakes its task.
+    #[inline(always)]
+    pub(super) fn hand_over_found<'a>(
+        &'a self,
+        mut shard: Locked<'a, K, V>,
+        found: Found,
+        value: V,
+        now_ns: EndedAt,
+    ) {
+        let index = found.index;
+        if !found.is_off {
+            return self.hand_over(shard, index, value, now_ns);
         }
+        let taken = shard.answer(index, Ok(value), &Outcome::Completed, now_ns);
+        let left = take_off_scope(&mut shard, taken.wait);
+        drop(shard);
+        self.wake(taken.waker);
+        self.call(|| drop(left));
     }
 
     /// Delivers the value that is made if a key has a waiter. See `Replies::deliver_with`.
@@ -305,14 +333,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
     }
 
     /// Hands a value to the request at an index that the table names, and wakes its task.
-    #[inline(always)]
-    pub(super) fn hand_over<'a>(
-        &'a self,
-        mut shard: Locked<'a, K, V>,
-        index: u32,
-        value: V,
-        now_ns: EndedAt,
-    ) {
+    fn hand_over<'a>(&'a self, mut shard: Locked<'a, K, V>, index: u32, value: V, now_ns: EndedAt) {
         if failpoint!(HandsOverInTwoHolds) {
             let at = shard.handle(shard.wheel.id_at(index));
             drop(shard);
@@ -388,6 +409,34 @@ where
 {
     let is_it = |index| shard.wait(index).key.borrow() == key;
     shard.records.find(hash as u32, is_it)
+}
+
+/// A request that was found by its key.
+pub(super) struct Found {
+    index: u32,
+    /// It is off the table, since the next reply is its last.
+    is_off: bool,
+}
+
+/// Finds the request that waits under a key, for a reply. One that has no other is off the table
+/// then, in the same search: the caller answers it in this lock hold. Runs the key's `Eq`, under the
+/// lock. O(1).
+#[inline(always)]
+pub(super) fn find_to_end<K: WatchKey, V: Send + 'static>(
+    shard: &mut Shard<Requests<K, V>>,
+    hash: u32,
+    is_key: impl Fn(&K) -> bool,
+) -> Option<Found> {
+    let Shard { wheel, records, .. } = shard;
+    let wait = |index| wheel.at(index).wait().expect(LISTED);
+    let mut is_off = false;
+    let is_it = |index| is_key(&wait(index).key);
+    let is_last = |index| {
+        is_off = wait(index).buffer.is_none() && !failpoint!(HandsOverInTwoHolds);
+        is_off
+    };
+    let index = records.take_if(hash, is_it, is_last)?;
+    Some(Found { index, is_off })
 }
 
 /// Returns the future of a request that waits there; without a place it had no time to wait.

@@ -12,7 +12,7 @@ use crate::{
     operation::{CancelReason, Outcome, Timeout, opaque},
     reason::Reason,
     replies::{
-        engine::{Locked, Request, Requested, Requests, future},
+        engine::{Locked, Request, Requested, Requests, find_to_end, future},
         many::{Buffer, ReplyStream},
         member::Scope,
         request_id::RequestId,
@@ -184,10 +184,11 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// ever did, else [`NotExpected`](RefusedReason::NotExpected). Neither is counted as refused.
     pub fn deliver(&self, number: u64, value: V) -> Result<(), Refused<V>> {
         let now_ns = self.table().ending_at();
-        let shard = self.lock();
-        match self.find(&shard, number) {
-            Some(index) => {
-                self.table().hand_over(shard, index, value, now_ns);
+        let mut shard = self.lock();
+        let id = self.id(number);
+        match find_to_end(&mut shard, self.scope.hash_of(number), |key| *key == id) {
+            Some(found) => {
+                self.table().hand_over_found(shard, found, value, now_ns);
                 Ok(())
             }
             None => {

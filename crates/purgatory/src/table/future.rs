@@ -52,7 +52,7 @@ impl<E: Engine> Table<E> {
         if is_first {
             clone = Some(waker.clone());
         }
-        match self.poll_once(at, waker, &mut clone) {
+        match self.poll_once::<false>(at, waker, &mut clone) {
             Polled::Answered(answer) => Poll::Ready(answer),
             Polled::Left => {
                 if let Some(old) = clone {
@@ -77,7 +77,7 @@ impl<E: Engine> Table<E> {
         let mut clone = clone;
         loop {
             clone.get_or_insert_with(|| waker.clone());
-            match self.poll_once(at, waker, &mut clone) {
+            match self.poll_once::<true>(at, waker, &mut clone) {
                 Polled::Answered(answer) => return Poll::Ready(answer),
                 Polled::Left => break,
                 Polled::Again(next) => at = next,
@@ -88,9 +88,10 @@ impl<E: Engine> Table<E> {
     }
 
     /// Takes an answer out of its entry; or leaves the clone there, if there is one, for the waker
-    /// that was there, which is to be dropped unlocked.
+    /// that was there, which is to be dropped unlocked. `AGAIN` gives each caller a copy of its own,
+    /// whose steps are put into the caller: shared, they would be called.
     #[inline(always)]
-    fn poll_once(
+    fn poll_once<const AGAIN: bool>(
         &self,
         at: TimerHandle,
         waker: &Waker,

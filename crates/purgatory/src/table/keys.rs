@@ -48,10 +48,26 @@ impl Numbers {
     /// Finds the number of this hash that `is_it` accepts, and removes it.
     #[inline]
     pub(crate) fn take(&mut self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        self.take_if(hash, is_it, |_| true)
+    }
+
+    /// Finds the number of this hash that `is_it` accepts, and removes it in the same search if
+    /// `goes` says so.
+    #[inline]
+    pub(crate) fn take_if(
+        &mut self,
+        hash: u32,
+        is_it: impl Fn(u32) -> bool,
+        goes: impl FnOnce(u32) -> bool,
+    ) -> Option<u32> {
         let is_it = |hashed: &Hashed| hashed.hash == hash && is_it(hashed.number);
-        let (hashed, _) = self.0.find_entry(spread(hash), is_it).ok()?.remove();
-        self.shrink();
-        Some(hashed.number)
+        let entry = self.0.find_entry(spread(hash), is_it).ok()?;
+        let number = entry.get().number;
+        if goes(number) {
+            entry.remove();
+            self.shrink();
+        }
+        Some(number)
     }
 
     /// Removes a number. Runs no user code.

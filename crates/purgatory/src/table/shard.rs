@@ -76,7 +76,8 @@ struct ColdCounts {
     times: Option<Times>,
 }
 
-const LISTED: &str = "Listed: the records name entries that wait";
+/// Why a wait is found at an index that the records name.
+pub(crate) const LISTED: &str = "Listed: the records name entries that wait";
 
 impl<E: Engine> ShardState for Shard<E> {
     type Task = Entry<E>;
@@ -275,10 +276,11 @@ impl<E: Engine> Shard<E> {
         outcome: &Outcome,
         now_ns: EndedAt,
     ) -> Taken<E> {
-        let entry = self.wheel.at_mut(index);
-        let since_ns = entry.since_ns;
-        let before = mem::replace(&mut entry.state, EntryState::Answered(answer));
-        self.wheel.stop_at(index);
+        let mut since_ns = 0;
+        let before = self.wheel.stop_with(index, |entry| {
+            since_ns = entry.since_ns;
+            mem::replace(&mut entry.state, EntryState::Answered(answer))
+        });
         self.answered += 1;
         self.count_end(outcome, since_ns, now_ns);
         self.return_place();
@@ -303,7 +305,7 @@ impl<E: Engine> Shard<E> {
         let taken = Cell::new(None);
         let mut since_ns = 0;
         let mut is_answered = false;
-        self.wheel.cancel_if(
+        self.wheel.stop_or_cancel(
             id,
             |entry| {
                 since_ns = entry.since_ns;
@@ -312,14 +314,11 @@ impl<E: Engine> Shard<E> {
                     let answered = EntryState::Answered(answer());
                     taken.set(mem::replace(&mut entry.state, answered).into_taken());
                 }
-                !is_answered
+                is_answered
             },
             |entry| taken.set(entry.state.into_taken()),
         );
-        if is_answered {
-            self.wheel.stop_at(id.index());
-            self.answered += 1;
-        }
+        self.answered += u32::from(is_answered);
         self.count_end(outcome, since_ns, now_ns);
         self.return_place();
         taken.into_inner().expect(LISTED)

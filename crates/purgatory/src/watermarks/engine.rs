@@ -415,7 +415,11 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
         *observed != now
     });
     for id in over {
-        told(end_listed(shard, id, &Outcome::Completed, lowest, now_ns));
+        // Not `end_listed`, which is put whole into its one caller.
+        let Taken { wait, waker } =
+            shard.end_listed(id, || Ok(lowest), &Outcome::Completed, now_ns);
+        let tells = wait.tells;
+        told(Told { waker, tells });
     }
 }
 

@@ -231,11 +231,7 @@ impl SystemClock {
     /// ```
     pub fn moment(&self, instant: Instant) -> Moment {
         let since = instant.saturating_duration_since(self.origin);
-        let since_ns = since
-            .as_secs()
-            .saturating_mul(1_000_000_000)
-            .saturating_add(since.subsec_nanos().into());
-        Moment(since_ns)
+        Moment(whole_ns(since))
     }
 }
 
@@ -382,8 +378,19 @@ impl Ticks {
 }
 
 /// Returns the moment `delay` after another, in nanoseconds; `u64::MAX` when it lies beyond them.
+#[inline]
 pub(crate) fn later_ns(from_ns: u64, delay: Duration) -> u64 {
-    from_ns.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
+    from_ns.saturating_add(whole_ns(delay))
+}
+
+/// Returns a duration in nanoseconds; `u64::MAX` for a longer one.
+#[inline]
+fn whole_ns(duration: Duration) -> u64 {
+    // `as_nanos` counts in 128 bits, which takes twice the steps.
+    duration
+        .as_secs()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(duration.subsec_nanos().into())
 }
 
 #[cfg(test)]

@@ -346,7 +346,7 @@ impl Buckets {
     }
 
     /// Puts an entry into the bucket of `deadline`, which is not before `now`. O(levels).
-    #[inline]
+    #[inline(always)] // as `push_to`
     fn push(&mut self, entry: Entry, deadline: u64, now: u64) -> Placed {
         // The lowest level that reaches the deadline. It may be a new one.
         let bucket = self.geometry.bucket(deadline, now);

@@ -54,6 +54,18 @@ impl<T> TimingWheel<T> {
         self.unlink_cancelled(index, place);
     }
 
+    /// Calls `visit` with the task at an index, and takes it off its bucket, as
+    /// [`stop_at`](Self::stop_at) does: in one look-up. Returns what `visit` does. O(1).
+    #[doc(hidden)]
+    #[inline(always)] // as `cancel`
+    pub fn stop_with<R>(&mut self, index: u32, visit: impl FnOnce(&mut T) -> R) -> R {
+        let node = self.node_at_mut(index);
+        let visited = visit(node.task_mut());
+        let place = node.take_place();
+        self.unlink_cancelled(index, place);
+        visited
+    }
+
     /// Looks a task up once, calls `visit` with it, and takes it out as [`cancel`](Self::cancel)
     /// does if that returns true. Returns what `keep` keeps of it; `None` if the task stays, or is
     /// gone already. O(1).
@@ -72,6 +84,26 @@ impl<T> TimingWheel<T> {
                 Fate::Stays
             }
         })
+    }
+
+    /// Looks a task up once, and calls `stays` with it. If that returns true, stops the task as
+    /// [`stop_at`](Self::stop_at) does; otherwise takes it out as [`cancel`](Self::cancel) does, and
+    /// calls `keep` with it. Does nothing if the task is gone. O(1).
+    #[doc(hidden)]
+    #[inline(always)] // as `cancel`
+    pub fn stop_or_cancel(
+        &mut self,
+        id: TaskId,
+        stays: impl FnOnce(&mut T) -> bool,
+        keep: impl FnOnce(T),
+    ) {
+        self.end_node(id, |node| {
+            if stays(node.task_mut()) {
+                return Fate::Stopped(());
+            }
+            keep(node.take_task());
+            Fate::Gone(())
+        });
     }
 
     /// Looks a task up once, and does with it what `decide` says. Returns what `decide` took out of

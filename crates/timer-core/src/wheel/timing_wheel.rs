@@ -232,7 +232,7 @@ impl<T> TimingWheel<T> {
     ///
     /// # Errors
     /// The task comes back when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
-    #[inline]
+    #[inline(always)] // as `cancel`
     pub fn insert(&mut self, deadline: u64, task: T) -> Result<Scheduled, T> {
         if self.is_full() {
             return Err(task);
