@@ -149,9 +149,10 @@ impl<O> Error for Refused<O> {}
 impl Error for RefusedReason {}
 
 impl RefusedReason {
-    /// Returns true when the purgatory, its timer, or the request's scope was shut down
-    /// ([`Closed`](Self::Closed), [`ScopeClosed`](Self::ScopeClosed)). Every later call that would
-    /// have to wait is refused, too. O(1).
+    /// Returns true when the purgatory, its timer, its key or the request's scope was shut down or
+    /// closed ([`Closed`](Self::Closed), [`KeyClosed`](Self::KeyClosed),
+    /// [`ScopeClosed`](Self::ScopeClosed)). Every later call that would have to wait is refused,
+    /// too. O(1).
     ///
     /// ```
     /// use std::time::Duration;
@@ -250,14 +251,13 @@ impl WaitError {
         *self == WaitError::Expired
     }
 
-    /// Returns true when the purgatory, its timer or the request's scope was shut down, closed or
-    /// dropped: the wait was [refused so](RefusedReason::is_shutdown), or cancelled as
+    /// Returns true when the purgatory, its timer, its key or the request's scope was shut down,
+    /// closed or dropped: the wait was [refused so](RefusedReason::is_shutdown), or cancelled as
     /// [`Shutdown`](CancelReason::Shutdown), [`Closed`](CancelReason::Closed) or
-    /// [`Dropped`](CancelReason::Dropped). O(1).
+    /// [`Dropped`](CancelReason::Dropped). So at a `close` it is true for those who wait and for
+    /// those who come. O(1).
     ///
-    /// False for a cancel with a reason of the caller's, whatever it says. Such a reason ends the
-    /// waits at the `close` of [`Permits`](crate::Permits::close) or of a
-    /// [`ReplyScope`](crate::ReplyScope::close); later calls are refused, for which this is true.
+    /// False for a cancel with a reason of the caller's, whatever it says.
     ///
     /// A server sends such a client to another one. At a limit, the client comes again later:
     ///
