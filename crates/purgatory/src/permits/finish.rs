@@ -12,12 +12,12 @@ use crate::{
     watches::WatchKey,
 };
 
-/// Finishes those that have ended, with nothing locked: no callback of a chain is among them.
+/// Finishes those that have ended, if there are any, with nothing locked. Inside a call that is left
+/// to the outermost one, so that a chain of wakers that each return permits needs no stack.
 #[inline]
 pub(super) fn finish<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, batch: Batch<Semaphores<K>>) {
-    for ended in batch {
-        table.wake(ended.waker);
-        finish_left(table, ended.left);
+    if !batch.is_empty() {
+        table.finish_all(&table.enter(), batch);
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) fn set_deadline<K: WatchKey>(
 }
 
 /// Wakes the tasks that wait for the end of a lease, with nothing locked.
-pub(super) fn wake_all<K: WatchKey>(table: &Table<Semaphores<K>>, watchers: Option<Box<Watchers>>) {
+fn wake_all<K: WatchKey>(table: &Table<Semaphores<K>>, watchers: Option<Box<Watchers>>) {
     if let Some(watchers) = watchers {
         for (_, waker) in watchers.wakers {
             table.call(|| waker.wake());

@@ -16,11 +16,11 @@ use timer_core::TimerHandle;
 use crate::{
     operation::opaque,
     permits::{
-        entry::{Granted, Guard, Semaphores},
-        finish::{finish, holder_mut, set_deadline, wake_all},
+        entry::{Granted, Guard, Left, Semaphores},
+        finish::{finish, holder_mut, set_deadline},
         serve::{end_lease, release},
     },
-    table::{Batch, Table},
+    table::{Batch, Ended, Table},
     watches::WatchKey,
 };
 
@@ -196,8 +196,13 @@ impl<K: WatchKey> Drop for Lease<K> {
         }
         let watchers = end_lease(&mut shard, self.holder.id(), now_ns, &mut batch);
         drop(shard);
+        if watchers.is_some() {
+            batch.push(Ended {
+                waker: None,
+                left: Left::Lost(watchers),
+            });
+        }
         finish(table, batch);
-        wake_all(table, watchers);
     }
 }
 

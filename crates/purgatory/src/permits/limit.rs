@@ -6,7 +6,7 @@ use crate::{
     operation::Outcome,
     permits::{
         entry::{CLOSED, Semaphores},
-        finish::{finish, finish_left},
+        finish::finish,
         lines::Lines,
         serve::{
             forget_if_idle, has_fitting_head, refuse_heavy, release_to_head, serve, serve_others,
@@ -36,10 +36,10 @@ pub(super) fn give_back<K: WatchKey>(
         idle = shard.records.forget_if_idle(line);
     }
     drop(shard);
-    // 2. Its task is woken, with nothing locked, before those of others.
+    // 2. Its task is woken, with nothing locked, before those of others. A waker that returns permits
+    //    in turn leaves what that ends to this call, so a chain of them needs no stack.
     if let Some(head) = head {
-        table.wake(head.waker);
-        finish_left(table, head.left);
+        table.finish(&table.enter(), head);
     }
     if let Some(others) = others {
         finish(table, others);

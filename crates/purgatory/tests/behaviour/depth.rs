@@ -12,8 +12,11 @@ use std::{
     thread,
 };
 
-use crate::support::{NEVER, Park, assert_empty, by_hand};
-use purgatory::{BoxedOperation, OperationId, Purgatory, WaitFuture, when};
+use crate::support::{MINUTE, NEVER, Park, assert_empty, by_hand};
+use purgatory::{
+    BoxedOperation, Lease, OperationId, Permits, Purgatory, WaitFuture, Watermarks, when,
+};
+use timer_core::ManualTimer;
 
 /// The links of a chain.
 const DEEP: usize = 100_000;
@@ -130,6 +133,92 @@ fn wakers_that_complete_the_next_need_no_stack() {
         }
         complete(&waits, &ids, 0);
         assert_empty(&waits);
+    });
+}
+
+/// Counts the results of futures that have all ended well.
+fn count_ended<T>(futures: Vec<WaitFuture<T>>) -> usize {
+    let results = futures.into_iter().map(WaitFuture::try_take);
+    results.filter(|result| matches!(result, Ok(Ok(_)))).count()
+}
+
+/// Each task takes its guard as it is woken, and drops it: the next one in line has the permit.
+fn guards_that_go_to_the_next<G: Send + 'static>(wait: impl Fn() -> WaitFuture<G>) {
+    let first = wait().try_take().ok().unwrap().unwrap();
+    let woken = Arc::new(AtomicUsize::new(0));
+    for _ in 0..DEEP {
+        let slot = Arc::new(Mutex::new(None::<WaitFuture<G>>));
+        let (counts, inside) = (woken.clone(), slot.clone());
+        let mut next = wait();
+        poll_by(&mut next, move || {
+            counts.fetch_add(1, SeqCst);
+            let own = inside.lock().unwrap().take();
+            drop(own.unwrap().try_take().ok().unwrap().unwrap());
+        });
+        *slot.lock().unwrap() = Some(next);
+    }
+    drop(first);
+    assert_eq!(woken.load(SeqCst), DEEP);
+}
+
+#[test]
+fn wakers_that_return_permits_need_no_stack() {
+    on_a_small_stack(|| {
+        let builder = Permits::builder("deep").timer(&ManualTimer::new());
+        let permits = builder.limit(1).build().unwrap();
+        guards_that_go_to_the_next(|| permits.acquire(1, NEVER));
+        assert_eq!(permits.taken(), 0);
+    });
+}
+
+#[test]
+fn wakers_that_return_leases_need_no_stack() {
+    on_a_small_stack(|| {
+        let builder = Permits::builder("deep").timer(&ManualTimer::new());
+        let permits = builder.limit(1).build().unwrap();
+        guards_that_go_to_the_next(|| permits.lease(1, MINUTE, NEVER));
+        assert_eq!(permits.taken(), 0);
+    });
+}
+
+/// A task that waits for the loss of a lease drops the next lease, and so on.
+#[test]
+fn wakers_of_lost_leases_need_no_stack() {
+    on_a_small_stack(|| {
+        let builder = Permits::builder("deep").timer(&ManualTimer::new());
+        let permits = builder.limit(DEEP as u64).build().unwrap();
+        let mut next = None::<Lease>;
+        let mut losses = Vec::new();
+        for _ in 0..DEEP {
+            let lease = permits.lease(1, MINUTE, NEVER).try_take().ok().unwrap();
+            let lease = lease.unwrap();
+            let mut lost = Box::pin(lease.lost());
+            let slot = Mutex::new(next.replace(lease));
+            let act = move || drop(slot.lock().unwrap().take());
+            let waker = Waker::from(Arc::new(Acts(act)));
+            let polled = lost.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            losses.push(lost);
+        }
+        drop(next);
+        assert_eq!(permits.taken(), 0);
+    });
+}
+
+#[test]
+fn wakers_that_advance_the_next_value_need_no_stack() {
+    on_a_small_stack(|| {
+        let builder = Watermarks::<usize>::builder("deep").timer(&ManualTimer::new());
+        let values = builder.build().unwrap();
+        let mut futures = Vec::new();
+        for number in 0..DEEP {
+            let mut wait = values.wait_for(&number, 1, NEVER);
+            let inside = values.clone();
+            poll_by(&mut wait, move || _ = inside.advance(&(number + 1), 1));
+            futures.push(wait);
+        }
+        values.advance(&0, 1).unwrap();
+        assert_eq!(count_ended(futures), DEEP);
     });
 }
 
