@@ -151,8 +151,7 @@ impl Error for RefusedReason {}
 impl RefusedReason {
     /// Returns true when the purgatory, its timer, its key or the request's scope was shut down or
     /// closed ([`Closed`](Self::Closed), [`KeyClosed`](Self::KeyClosed),
-    /// [`ScopeClosed`](Self::ScopeClosed)). Every later call that would have to wait is refused,
-    /// too. O(1).
+    /// [`ScopeClosed`](Self::ScopeClosed)). Every later call is refused, too. O(1).
     ///
     /// ```
     /// use std::time::Duration;

@@ -72,7 +72,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Counts a refusal, and the first check that preceded it.
+    /// Counts a refusal, and the first check if it preceded it.
     pub(crate) fn refused(&mut self, reason: RefusedReason, checked: bool) {
         let count = match reason {
             RefusedReason::NoKeys => &mut self.refused_no_keys,
@@ -83,7 +83,7 @@ impl Stats {
             _ => return,
         };
         *count += 1;
-        self.checks += u64::from(checked && reason != RefusedReason::NoKeys);
+        self.checks += u64::from(checked);
     }
 }
 

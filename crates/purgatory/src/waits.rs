@@ -203,8 +203,8 @@ impl<K> Waits<K> {
         self.form.reschedule(id, timeout.into())
     }
 
-    /// Cancels all waits ([`Shutdown`](CancelReason::Shutdown)), refuses later ones that would have
-    /// to wait, and waits until the tasks are woken, for at most `limit`; returns how many it did
+    /// Cancels all waits ([`Shutdown`](CancelReason::Shutdown)), refuses later ones,
+    /// also those that would end at once, and waits until the tasks are woken, for at most `limit`; returns how many it did
     /// not wait for, zero if none. The timer goes on. Blocks as
     /// [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
     pub fn shutdown(&self, limit: Duration) -> usize {

@@ -125,6 +125,8 @@ pub(crate) struct Core<K, O> {
     pub(crate) due: DueQueue<CallbackJob<K, O>>,
     /// Set once the program has asked for times.
     pub(crate) timed: AtomicBool,
+    /// Set before the first shard is closed.
+    closed: AtomicBool,
     pub(crate) job_executor: Arc<JobExecutor>,
     pub(crate) counts: SharedCounts,
     /// Callbacks of operations that a shutdown with a limit ended.
@@ -150,6 +152,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             sequence: driver.config.manual.then(|| AtomicU64::new(0)),
             due: DueQueue::new(&driver.config),
             timed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             job_executor: Arc::new(JobExecutor::new(driver, common.executor)),
             settings,
             counts: SharedCounts::default(),
@@ -186,6 +189,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     pub(crate) fn driver(&self) -> &Driver {
         &self.job_executor.driver
+    }
+
+    /// Refuses operations before their first check, also those that would end at once.
+    fn set_closed(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true once the purgatory or its timer was shut down.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// Locks the shard of the keys of this hash.

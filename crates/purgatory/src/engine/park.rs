@@ -104,16 +104,30 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         timeout: Timeout,
         finish_now: impl FnOnce(&Call<'_>, P, Outcome),
     ) -> Result<Parking, Refused<O>> {
+        if let Some(reason) = self.refuses_unchecked(watches.keys) {
+            self.report_refusal(reason, false);
+            return Err(Refused::new(to_park.into_operation(), reason));
+        }
         let parked = self.try_park(to_park, watches, timeout, finish_now);
         if let Err(refused) = &parked {
-            self.report_refusal(refused.reason);
+            self.report_refusal(refused.reason, true);
         }
         parked
     }
 
+    /// Returns why an operation is refused before its first check; `None` if it is checked. Whoever
+    /// saw a shutdown return is refused, also if its condition holds: a loop of waits ends.
+    fn refuses_unchecked(&self, keys: &[K]) -> Option<RefusedReason> {
+        if keys.is_empty() {
+            return Some(RefusedReason::NoKeys);
+        }
+        self.is_closed().then_some(RefusedReason::Closed)
+    }
+
     /// Counts and traces a refusal.
-    pub(super) fn report_refusal(&self, reason: RefusedReason) {
-        self.counts.count_rare(|rare| rare.refused(reason, true));
+    #[cold]
+    fn report_refusal(&self, reason: RefusedReason, checked: bool) {
+        self.counts.count_rare(|rare| rare.refused(reason, checked));
         trace::refused(&self.name, reason);
     }
 
@@ -126,12 +140,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         timeout: Timeout,
         finish_now: impl FnOnce(&Call<'_>, P, Outcome),
     ) -> Result<Parking, Refused<O>> {
-        if watches.keys.is_empty() {
-            return Err(Refused::new(
-                to_park.into_operation(),
-                RefusedReason::NoKeys,
-            ));
-        }
         // The clock first, since the deadline counts from the call.
         let now_ns = self.driver().now_ns();
         // Most operations have one key: no list is made for it.

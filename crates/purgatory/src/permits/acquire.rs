@@ -37,7 +37,7 @@ impl<K: WatchKey> Semaphores<K> {
         lives: Option<Arrival>,
     ) -> Option<Granted> {
         let weight = request.weight;
-        if !shard.records.take(line, weight) {
+        if shard.closed || !shard.records.take(line, weight) {
             return None;
         }
         match lives {

@@ -530,19 +530,17 @@ impl<K: WatchKey> Permits<K> {
         Semaphores::close(&self.handle.table);
     }
 
-    /// Returns true once the semaphore is [closed](Self::close): no request gets permits any more.
-    /// O(1), with one lock.
+    /// Returns true once the semaphore is [closed](Self::close) or shut down: no request gets
+    /// permits any more. O(1), with one lock.
     pub fn is_closed(&self) -> bool {
         // The last that a close reaches.
         let last = self.handle.table.shards.count() - 1;
-        self.handle.table.lock(last).records.is_closed
+        let shard = self.handle.table.lock(last);
+        shard.closed || shard.records.is_closed
     }
 
     /// Returns the waits, for metrics and snapshots, to cancel waits, or to
     /// [shut down](Waits::shutdown). Leases that are held are no waits. O(1), one allocation.
-    ///
-    /// To end the semaphore call [`close`](Self::close): after a shutdown, permits that are free
-    /// are still given out.
     ///
     /// ```
     /// use std::time::Duration;

@@ -272,9 +272,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
 /// Shutting down.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Cancels all parked operations ([`Shutdown`](CancelReason::Shutdown)), refuses later ones
-    /// that would have to wait, and waits until checks and callbacks have returned, for at most
-    /// `limit`. To empty a purgatory and use it again, call [`cancel_all`](Self::cancel_all) or
+    /// Cancels all parked operations ([`Shutdown`](CancelReason::Shutdown)), refuses later ones,
+    /// also those that would end at once, and waits until checks and callbacks have returned, for at
+    /// most `limit`. To empty a purgatory and use it again, call [`cancel_all`](Self::cancel_all) or
     /// [`complete_all`](Self::complete_all) instead.
     ///
     /// Returns how many it did not wait for, zero if none: operations under check, which are the

@@ -23,6 +23,25 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.len() == 0
     }
 
+    /// Returns true once the purgatory or its timer was shut down: from then on every operation is
+    /// refused, also one that would end at once. O(1), without a lock.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Purgatory;
+    ///
+    /// let waits = Purgatory::new("waits")?;
+    /// assert!(!waits.is_closed());
+    /// waits.shutdown(Duration::ZERO);
+    /// assert!(waits.is_closed());
+    /// let late = waits.wait(&["key"], Duration::from_secs(30), || true);
+    /// assert!(late.wait_blocking().unwrap_err().is_shutdown());
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn is_closed(&self) -> bool {
+        self.core.is_closed()
+    }
+
     /// Returns the number of watches of the operations parked now: one for each key of an
     /// operation, until the operation ends. Exact when idle. O(shards).
     pub fn watched(&self) -> usize {

@@ -58,7 +58,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// # Errors
     /// [`Refused`] hands the operation back without calling its callback: if it has no key, or if
-    /// it would have to wait and the purgatory is shut down or full.
+    /// the purgatory is shut down, or it would have to wait and the purgatory is full.
     ///
     /// # Panics
     /// Panics only if a key's own `Hash`, `Eq` or `Clone` panics. Then nothing was parked, and the

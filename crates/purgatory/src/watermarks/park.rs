@@ -116,6 +116,10 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let hash = self.hash(key);
         let early = self.early_arrival(timeout);
         let mut shard = self.shard_of(hash);
+        if shard.closed {
+            drop(shard);
+            return self.refuse_closed(tells);
+        }
         let mut found = shard.records.find(key, hash);
         let mut reached = 0;
         let mut present = 0;
@@ -150,6 +154,14 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         }
         let wants = Wants::Value(threshold);
         self.park_under(shard, found, (key, hash), arrival, wants, tells)
+    }
+
+    /// Refuses a wait of a form that was shut down, also one whose value is reached: a loop of
+    /// waits that are met at once ends, too.
+    #[cold]
+    fn refuse_closed(&self, tells: Tells) -> ForValue {
+        self.report_refusal(RefusedReason::Closed);
+        ForValue::Refused(RefusedReason::Closed, tells)
     }
 
     /// Parks a wait under a key, whose record is made if it has none.
@@ -230,6 +242,10 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let hash = self.hash(key);
         let arrival = self.arrival(timeout);
         let mut shard = self.shard_of(hash);
+        if shard.closed {
+            drop(shard);
+            return self.refuse_closed(Tells::Future);
+        }
         let found = shard.records.find(key, hash);
         let now = found.map_or(Observed::Unwanted, |record| {
             shard.records.at(record).observed()

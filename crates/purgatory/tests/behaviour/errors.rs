@@ -51,7 +51,7 @@ fn a_refusal_names_the_bound() {
         ),
         (1, 1, 1)
     );
-    assert_eq!(stats.checks, 4);
+    assert_eq!(stats.checks, 3);
     let late = Purgatory::<u32>::builder("late").timer(&timer).build();
     assert!(matches!(late, Err(BuildError::Closed)));
     let shards = Purgatory::<u32>::builder("shards")

@@ -101,7 +101,6 @@ fn closed_permits_end_all_with_one_error() {
     assert_eq!((permits.taken(), permits.waits().len()), (0, 0));
 }
 
-/// A shutdown refuses only requests that would have to wait.
 /// Heavy requests end under one lock hold, and the next would fit before it ends in another.
 #[test]
 fn nobody_is_served_while_all_end() {
@@ -124,15 +123,17 @@ fn nobody_is_served_while_all_end() {
 }
 
 #[test]
-fn free_permits_are_given_out_after_a_shutdown() {
+fn no_permits_are_given_out_after_a_shutdown() {
     let (_timer, permits) = permits(1);
     let held = permits.try_acquire(1).unwrap();
     let mut waits = permits.acquire(1, MINUTE);
     permits.waits().shutdown(SECOND);
     let shut_down = WaitError::Cancelled(CancelReason::Shutdown);
     assert_eq!(over(&mut waits).unwrap_err(), shut_down);
-    let late = permits.acquire(1, MINUTE).wait_blocking();
-    assert_eq!(late.unwrap_err(), WaitError::Refused(RefusedReason::Closed));
-    drop(held);
-    assert_eq!(over(&mut permits.acquire(1, MINUTE)).unwrap().weight(), 1);
+    assert!(permits.is_closed());
+    let refused = || permits.acquire(1, MINUTE).wait_blocking().unwrap_err();
+    assert_eq!(refused(), WaitError::Refused(RefusedReason::Closed));
+    drop(held); // free now, and given to nobody
+    assert_eq!(refused(), WaitError::Refused(RefusedReason::Closed));
+    assert!(permits.try_acquire(1).is_none());
 }

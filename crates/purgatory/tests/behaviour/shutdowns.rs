@@ -11,7 +11,10 @@ use crate::support::{
     Later, MINUTE, MS, NEVER, Park, Probe, SHUTDOWN, Stop, Waiting, assert_empty, by_hand_with,
     waiting,
 };
-use purgatory::{Outcome::Completed, Permits, Replies, Watermarks, timer_core::ManualTimer};
+use purgatory::{
+    Outcome::Completed, Permits, Purgatory, RefusedReason, Replies, WaitError, Watermarks,
+    timer_core::ManualTimer, when,
+};
 
 /// Shuts down without a limit on another thread, until `watched` has ended. Then every operation
 /// that is not under check is cancelled, and the others have a pending end.
@@ -122,6 +125,35 @@ fn shutdown_waits_for_a_last_check_on_the_executor() {
     assert_eq!(over, 0);
     assert_eq!(probe.endings().len(), 1);
     assert_empty(&purgatory);
+}
+
+/// What would end at once is refused, too: a loop of waits ends, whatever its condition says.
+#[test]
+fn each_form_refuses_what_is_met_at_once_after_a_shutdown() {
+    let timer = ManualTimer::new();
+    let ends: Watermarks<u32> = Watermarks::builder("ends").timer(&timer).build().unwrap();
+    let places = Permits::builder("places")
+        .limit(9)
+        .timer(&timer)
+        .build()
+        .unwrap();
+    let purgatory: Purgatory<u32> = Purgatory::builder("waits").timer(&timer).build().unwrap();
+    assert_eq!(ends.advance(&1, 5), Ok(0));
+    let met = || {
+        [
+            ends.wait_for(&1, 5, MINUTE).wait_blocking().map(drop),
+            places.acquire(1, MINUTE).wait_blocking().map(drop),
+            purgatory.wait(&[1], MINUTE, || true).wait_blocking(),
+        ]
+    };
+    assert_eq!(met(), [const { Ok(()) }; 3]);
+    timer.shutdown(Duration::ZERO);
+    assert!(purgatory.is_closed() && places.is_closed());
+    let refused = Err(WaitError::Refused(RefusedReason::Closed));
+    assert_eq!(met(), [refused.clone(), refused.clone(), refused]);
+    let operation = when(|| true, |_| panic!("it was handed back"));
+    let parked = purgatory.try_complete_else_watch(operation, &[1], MINUTE);
+    assert_eq!(parked.unwrap_err().reason, RefusedReason::Closed);
 }
 
 #[test]

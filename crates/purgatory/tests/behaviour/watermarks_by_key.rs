@@ -258,12 +258,13 @@ fn refused_wait_hands_its_callback_back() {
     assert_eq!(refused.reason, RefusedReason::Closed);
     refused.into_inner()(Expired);
     assert_eq!(ended.try_recv(), Ok(Expired));
-    // Values need no open purgatory.
+    // Values need no open purgatory; waits do, also for one that is reached.
     assert_eq!(
         (watermarks.advance(&1, 5), watermarks.value(&1)),
         (Ok(0), Some(5))
     );
-    assert_eq!(over(&mut watermarks.wait_for(&1, 5, SECOND)), Ok(5));
+    let late = over(&mut watermarks.wait_for(&1, 5, SECOND));
+    assert_eq!(late, Err(WaitError::Refused(RefusedReason::Closed)));
 }
 
 /// A value that went back, with waits that are kept: they go on, and a late advance of the epoch

@@ -231,12 +231,12 @@ fn link(purgatory: Purgatory<u32>, left: usize, ended: Arc<AtomicUsize>) {
         .unwrap();
 }
 
-/// On a timer whose workers are gone: its executor runs jobs where they are handed in.
+/// An inline timer's executor runs jobs where they are handed in.
 #[test]
 fn a_chain_with_jobs_run_in_place_needs_no_stack() {
-    let timer = SystemTimer::new().unwrap();
-    let purgatory = Purgatory::builder("chain").timer(&timer).build().unwrap();
-    timer.shutdown(MINUTE);
+    let timer = SystemTimer::builder().inline().build().unwrap();
+    let builder = Purgatory::builder("chain").timer(&timer);
+    let purgatory = builder.callbacks_on_executor().build().unwrap();
     let ended = Arc::new(AtomicUsize::new(0));
     let counted = ended.clone();
     let small_stack = thread::Builder::new().stack_size(128 << 10);

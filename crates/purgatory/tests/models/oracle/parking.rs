@@ -32,6 +32,9 @@ impl Reference {
         if request.keys.is_empty() {
             return self.refused(number, RefusedReason::NoKeys);
         }
+        if self.known.closed {
+            return self.refused(number, RefusedReason::Closed); // unchecked
+        }
         self.in_call(|reference, nested| reference.check_and_watch(nested, number))
     }
 
@@ -58,6 +61,7 @@ impl Reference {
         if let Some(limit) = self.setup.max_parked.filter(|&max| self.places >= max) {
             return self.refused(number, RefusedReason::Full { limit });
         }
+        // Closed by its check.
         if self.known.closed {
             return self.refused(number, RefusedReason::Closed);
         }
