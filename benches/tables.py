@@ -32,6 +32,7 @@ COMMANDS = {
     "peers": f"{BIN} peers",
     "purgatory_perf": f"{BIN} purgatory_perf",
     "schemes": f"{BIN} schemes",
+    "sizes": "benches/sizes.py",
 }
 
 # What README quotes: the row, in words, and the row of `peers`.
