@@ -66,12 +66,29 @@ fn tables_between_marks_are_the_recorded_ones() {
             wrong.push(format!("no page has the mark {name}"));
             continue;
         };
-        let between = after.split("<!-- end -->").next().unwrap();
-        if tables(between.lines()) != recorded {
+        let shown = tables(after.split("<!-- end -->").next().unwrap().lines());
+        // Of `peers` the page has chosen rows, whose figures the next test compares.
+        let is_recorded = match name.as_str() {
+            "peers" => has_recorded_rows(&shown, &recorded),
+            _ => shown == recorded,
+        };
+        if !is_recorded {
             wrong.push(format!("{name} is not as recorded: run benches/tables.py"));
         }
     }
     none(wrong);
+}
+
+/// Returns whether each row that is shown, but for the heads, names a recorded one.
+fn has_recorded_rows(shown: &Tables, recorded: &Tables) -> bool {
+    let names: BTreeSet<&str> = recorded
+        .iter()
+        .flatten()
+        .map(|row| row[0].as_str())
+        .collect();
+    let mut rows = shown.iter().flat_map(|table| &table[1..]);
+    let is_recorded = |row: &Vec<String>| names.contains(row[0].trim_matches('`'));
+    shown.iter().map(Vec::len).sum::<usize>() > 30 && rows.all(is_recorded)
 }
 
 /// A row of a table that names a row of `peers` in a cell of its own has only figures of that row.
