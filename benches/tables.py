@@ -8,7 +8,8 @@
 
 A mark is a line <!-- NAME --> before and a line <!-- end --> after; above a table stands when, of which commit and
 on which machine it was made. README's are the rows of COSTS, those of `peers` the rows of ASKED, each beside the best
-of what programs have and the best by hand. Times want a quiet machine, counts (COUNTED) do not.
+of what programs have and the best by hand; of other records a page may have fewer rows and columns. Times want a
+quiet machine, counts (COUNTED) do not.
 """
 
 import os
@@ -51,6 +52,16 @@ quorum-all-of-8-callback quorum-all-of-8-future replies-1t replies-2t permits-fr
 expire-operations-callback-p50 expire-operations-callback-p99 scale-id-1key-1t scale-event-1key-1t scale-event-3keys-1t
 bytes-per-parked-1key-callback bytes-per-parked-1key-future bytes-idle-future bytes-100-future make-drop-future
 """.split()
+
+# The rows of `instructions` that the best by hand does not have, and the columns of other records.
+COUNTED_ROWS = """
+park-complete-1key-callback park-complete-3keys-callback acks-all-1t-callback acks-all-1t-future replica-set-3
+quorum-all-of-8-future permits-queue queue-insert-remove queue-expire
+""".split()
+COLUMNS = {
+    "lines": ["call", "instructions", "held", "atomics", "lock holds", "lines", "moves, 64", "home, 64"],
+    "schemes": ["claim", "1 000 000"],
+}
 
 # Contenders that an expert writes for the one purpose; the others are what programs have.
 BY_HAND = ["btree-map", "wakers-timeout", "wakers-sweep", "slots-timeout", "slots-sweep"]
@@ -184,12 +195,20 @@ def asked(tables):
     return [short, *(table for table in tables if table[1][0] in OURSELVES)]
 
 
+def selected(name, table):
+    """The rows and columns of a table that the page has; a first column is always one."""
+    if name == "instructions":
+        table = [table[0], *(row for row in table if row[0] in COUNTED_ROWS)]
+    columns = COLUMNS.get(name, table[0])
+    kept = [at for at, head in enumerate(table[0]) if at == 0 or head in columns]
+    return [[row[at] for at in kept] for row in table]
+
+
 def block(name):
     if name == "costs":
         return costs()
     about, tables = read(name)
-    if name == "peers":
-        tables = asked(tables)
+    tables = asked(tables) if name == "peers" else [selected(name, table) for table in tables]
     lines = [f"*{about}.*"]
     for table in tables:
         lines += ["", *markdown(table)]
