@@ -7,7 +7,9 @@
     benches/tables.py --check              fail if a page has other figures
 
 A mark is a line <!-- NAME --> before and a line <!-- end --> after; above a table stands when, of which commit and
-on which machine it was made. README's are the rows of COSTS. Times want a quiet machine, counts (COUNTED) do not.
+on which machine it was made. README's are the rows of COSTS, those of `peers` the rows of ASKED, each beside the best
+of what programs have and the best by hand; of other records a page may have fewer rows and columns. Times want a
+quiet machine, counts (COUNTED) do not.
 """
 
 import os
@@ -39,6 +41,34 @@ COMMANDS = {
 COSTS = [("park and complete, a callback", "park-complete-1key-callback"),
          ("park and complete, a future", "park-complete-1key-future"),
          ("expect a reply and deliver it", "replies-1t")]
+
+# The rows of `peers` that readers ask about; the record has all.
+ASKED = """
+schedule-cancel-1t-1m schedule-cancel-2t-100k random-replace-1m lateness-1m-per-s-p99 uniform-1m-p99 burst-1m-last
+bytes-per-timer queue-insert-remove queue-expire park-complete-1key-callback park-complete-3keys-callback
+park-complete-2t-other-keys-callback park-complete-2t-same-keys-callback park-complete-1key-future
+park-complete-3keys-future park-complete-2t-other-keys-future park-complete-2t-same-keys-future
+park-complete-1m-1key-future hot-key-future acks-all-1t-callback acks-all-1t-future acks-all-2t-future replica-set-3
+quorum-all-of-8-callback quorum-all-of-8-future replies-1t replies-2t permits-free permits-queue poll-loop-late-p99
+expire-operations-callback-p50 expire-operations-callback-p99 scale-id-1key-1t scale-event-1key-1t scale-event-3keys-1t
+bytes-per-parked-1key-callback bytes-per-parked-1key-future bytes-idle-future bytes-100-future make-drop-future
+""".split()
+
+# The rows of `instructions` that the best by hand does not have, and the columns of other records.
+COUNTED_ROWS = """
+park-complete-1key-callback park-complete-3keys-callback acks-all-1t-callback acks-all-1t-future replica-set-3
+quorum-all-of-8-future permits-queue queue-insert-remove queue-expire
+""".split()
+COLUMNS = {
+    "lines": ["call", "instructions", "held", "atomics", "lock holds", "lines", "moves, 64", "home, 64"],
+    "schemes": ["claim", "1 000 000"],
+}
+
+# Contenders that an expert writes for the one purpose; the others are what programs have.
+BY_HAND = ["btree-map", "wakers-timeout", "wakers-sweep", "slots-timeout", "slots-sweep"]
+
+# What is compared with itself: these tables are shown as they are.
+OURSELVES = ["observed", "publish-nothing-parked"]
 
 
 def cells(row):
@@ -138,14 +168,48 @@ def costs():
     for (words, name), row in zip(COSTS, quoted):
         short.append([words, *(cell(row, names) for names in columns.values()), f"`{name}`"])
     return [*markdown(short), "", f"Bold is fastest, by `{COMMANDS['peers']}`",
-            f"([all rows](docs/BENCHMARKS.md); {about}).",
+            f"([more rows](docs/BENCHMARKS.md); {about}).",
             "A map of slots with a sweep, by hand, is [cheaper](docs/BENCHMARKS.md#the-best-by-hand)."]
+
+
+def number(cell):
+    return float(cell.strip("*").replace(" ", ""))
+
+
+def best(row, contenders):
+    """The least figure among these contenders of a row, and whose it is."""
+    there = [name for name in contenders if row.get(name)]
+    if not there:
+        return ""
+    name = min(there, key=lambda name: number(row[name]))
+    return f"{row[name]} ({name})"
+
+
+def asked(tables):
+    """The rows of ASKED, each with the best of two kinds of contenders."""
+    rows = {row[0]: dict(zip(table[0], row)) for table in tables for row in table[1:]}
+    short = [["row", "unit", "ours", "what programs have", "the best by hand"]]
+    for name in ASKED:
+        row = rows[name]
+        others = [contender for contender in row if contender not in ["row", "unit", "ours", *BY_HAND]]
+        short.append([f"`{name}`", row["unit"], row["ours"], best(row, others), best(row, BY_HAND)])
+    return [short, *(table for table in tables if table[1][0] in OURSELVES)]
+
+
+def selected(name, table):
+    """The rows and columns of a table that the page has; a first column is always one."""
+    if name == "instructions":
+        table = [table[0], *(row for row in table if row[0] in COUNTED_ROWS)]
+    columns = COLUMNS.get(name, table[0])
+    kept = [at for at, head in enumerate(table[0]) if at == 0 or head in columns]
+    return [[row[at] for at in kept] for row in table]
 
 
 def block(name):
     if name == "costs":
         return costs()
     about, tables = read(name)
+    tables = asked(tables) if name == "peers" else [selected(name, table) for table in tables]
     lines = [f"*{about}.*"]
     for table in tables:
         lines += ["", *markdown(table)]

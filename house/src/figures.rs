@@ -66,12 +66,50 @@ fn tables_between_marks_are_the_recorded_ones() {
             wrong.push(format!("no page has the mark {name}"));
             continue;
         };
-        let between = after.split("<!-- end -->").next().unwrap();
-        if tables(between.lines()) != recorded {
+        let shown = tables(after.split("<!-- end -->").next().unwrap().lines());
+        // Of `peers` the page has chosen rows, whose figures the next test compares.
+        let is_recorded = match name.as_str() {
+            "peers" => has_recorded_rows(&shown, &recorded),
+            _ => {
+                shown.len() == recorded.len() && shown.iter().all(|table| is_part(table, &recorded))
+            }
+        };
+        if !is_recorded {
             wrong.push(format!("{name} is not as recorded: run benches/tables.py"));
         }
     }
     none(wrong);
+}
+
+/// Returns whether a table is some rows and columns of a recorded one: its first row is the head.
+fn is_part(shown: &[Vec<String>], recorded: &Tables) -> bool {
+    let of = recorded.iter().find(|table| table[0][0] == shown[0][0]);
+    of.is_some_and(|table| {
+        let place = |head: &String| table[0].iter().position(|other| other == head);
+        let Some(places) = shown[0].iter().map(place).collect::<Option<Vec<_>>>() else {
+            return false;
+        };
+        let is_recorded = |row: &Vec<String>| {
+            let shows = |other: &&Vec<String>| {
+                let cells = places.iter().map(|&at| &other[at]);
+                cells.eq(row.iter())
+            };
+            table.iter().any(|other| shows(&other))
+        };
+        shown.len() > 1 && shown.iter().all(is_recorded)
+    })
+}
+
+/// Returns whether each row that is shown, but for the heads, names a recorded one.
+fn has_recorded_rows(shown: &Tables, recorded: &Tables) -> bool {
+    let names: BTreeSet<&str> = recorded
+        .iter()
+        .flatten()
+        .map(|row| row[0].as_str())
+        .collect();
+    let mut rows = shown.iter().flat_map(|table| &table[1..]);
+    let is_recorded = |row: &Vec<String>| names.contains(row[0].trim_matches('`'));
+    shown.iter().map(Vec::len).sum::<usize>() > 30 && rows.all(is_recorded)
 }
 
 /// A row of a table that names a row of `peers` in a cell of its own has only figures of that row.

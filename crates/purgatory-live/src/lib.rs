@@ -1,8 +1,7 @@
 //! A live page of [purgatories](purgatory::Purgatory) and their [timers](timer_core::SystemTimer).
 //!
-//! It shows how many operations are parked and under which keys, how many end per second and how,
-//! how long they waited, the oldest of them, and what each timer holds and does. The page is one
-//! file without outside assets, fed by server-sent events.
+//! It shows how many operations are parked and under which keys, how they end, how long they waited,
+//! and what each timer does. The page is one file, fed by server-sent events.
 //!
 //! [`Live`] lists what to show. There are two ways to serve it:
 //!

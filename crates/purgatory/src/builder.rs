@@ -165,25 +165,18 @@ impl<K: WatchKey, O: DelayedOperation> Builder<Purgatory<K, O>> {
     /// signalled, and reports them to `hook`.
     ///
     /// Waits with a condition ([`wait`](Purgatory::wait), [`Monitor`](crate::Monitor)) have this
-    /// last check by default; their condition has no side effects but to take the value. Other
-    /// operations have it only with this setting.
+    /// *last check* by default, other operations only with this setting.
     ///
-    /// An operation whose *last check* comes true ends as Completed. Unless an event came
-    /// meanwhile, that is a *missed event*: the condition came true without an event, and the
-    /// operation waited out its timeout. It is counted
-    /// ([`missed_events`](crate::Stats::missed_events), `purgatory_missed_events_total`) and
+    /// An operation whose last check comes true ends as Completed. Unless an event came meanwhile,
+    /// that is a *missed event*: it is counted ([`missed_events`](crate::Stats::missed_events)) and
     /// reported to `hook`, on the executor, with nothing locked, before the operation's callback. A
-    /// panic in the hook is contained and counted, so it fails no test: assert that the count is 0.
+    /// panic in the hook is contained and counted. An event that races the timeout may count as
+    /// missed, so look at the rate.
     ///
-    /// An event that races the timeout may count as missed, so look at the rate. A forgotten event
-    /// is missed again and again.
-    ///
-    /// The last check runs on the executor, like an expiry callback. Until it has run, the
-    /// operation counts as under check and its end is decided: a cancel or a shutdown changes
-    /// nothing. The operation then ends as Completed if the check comes true, otherwise as Expired,
-    /// even if the check panics. If the executor drops the job, the check runs on the dropping
-    /// thread. An operation that is under check when its timeout fires has its last check on that
-    /// thread. An operation with a timeout of zero has only its first check.
+    /// The last check runs on the executor, or on the thread that has the operation under check or
+    /// drops the job. Until it has run, the operation counts as under check and its end is decided:
+    /// Completed if the check comes true, otherwise Expired, even if the check panics or a cancel
+    /// comes. An operation with a timeout of zero has only its first check.
     ///
     /// Costs nothing while nothing expires. For each operation that reaches its deadline it costs a
     /// check, a lock and an allocation.

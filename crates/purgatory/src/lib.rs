@@ -47,10 +47,6 @@
 //! | a condition of your own | [`Purgatory::wait`], for tasks and threads |
 //! | a request with a callback of its own | [`DelayedOperation`], or [`when`] with two closures |
 //!
-//! A change of a [`Monitor`] checks every waiter of the keys that it signals, as any event of a
-//! [key](guide::watches#which) does. With a waiter under each of 1000 keys
-//! [`update_key`](Monitor::update_key) runs one check, [`update`](Monitor::update) 1000.
-//!
 //! # When not to use it
 //!
 //! | You need | Use |
@@ -96,19 +92,16 @@
 //!
 //! # Promises
 //!
-//! - **One outcome.** Every accepted operation ends exactly once, whatever races, through panics
-//!   and shutdown too.
-//! - **No lost event.** An event between check and registration is not lost:
-//!   [the one rule](Purgatory#the-one-rule).
+//! - **One outcome.** Every accepted operation ends exactly once, through races, panics and
+//!   shutdown.
+//! - **No lost event**, also between check and registration: [the one rule](Purgatory#the-one-rule).
 //! - **Never early.** No operation expires before its deadline, in nanoseconds.
 //! - **No thread blocks** while another runs a check or callback, and neither runs under a lock of
-//!   the purgatory. (The closures of a [`Monitor`] run under the monitor's own lock.)
+//!   the purgatory ([but for these](guide::your_code)).
 //! - **Nothing stays.** An ended operation is out of every watch list and out of the wheel at once.
-//!   (If it expired under more than 17 keys, it leaves the lists when its callback runs.) Counters
-//!   are exact while no other thread is active.
-//! - **Panics are contained.** A check, callback or waker that panics is counted and ends nothing
-//!   else. (A `Drop` that panics, or a key's `Eq`, `Hash` or `Clone`, may reach the caller or
-//!   abort, as in std's collections.)
+//!   (If it expired under more than 17 keys, it leaves the lists when its callback runs.)
+//! - **Panics are contained** and counted: those of checks, callbacks and wakers. (A `Drop`, or a
+//!   key's `Eq`, `Hash` or `Clone`, may reach the caller or abort, as in std's collections.)
 //!
 //! # Features
 //!

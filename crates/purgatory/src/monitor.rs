@@ -43,9 +43,9 @@ use crate::{
 /// ```
 ///
 /// # Keys
-/// A key names the part of the state that a wait depends on, so that a change need not check every
-/// wait: [`update_key`](Self::update_key) and [`update_keys`](Self::update_keys) signal only the
-/// keys they name. With one key for everything, every change checks every wait.
+/// A key names the part of the state that a wait depends on: [`update_key`](Self::update_key) and
+/// [`update_keys`](Self::update_keys) check only the waits of the keys they name. With a waiter
+/// under each of 1000 keys `update_key` runs one check, `update` 1000.
 ///
 /// # Locks
 /// All closures run under the monitor's lock: those of `update` and `read`, and the conditions of
@@ -249,7 +249,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     ///
     /// Use it for waits under this key alone whose conditions take what they wait for. A future
     /// that is dropped drops the value it took: make the value a [guard that is returned on
-    /// drop](crate::guide::recipes#leases).
+    /// drop](crate::guide::recipes::leases).
     ///
     /// ```
     /// use std::{collections::VecDeque, time::Duration};

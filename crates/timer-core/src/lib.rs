@@ -1,8 +1,7 @@
 //! A hierarchical timing wheel: starting and stopping a timer is O(1), an idle timer wakes no
 //! thread, and nothing ever fires early.
 //!
-//! Servers start a timer for almost every request, and stop almost every one of them before it
-//! fires. A timing wheel makes that cheap.
+//! Servers start a timer for almost every request, and stop almost every one before it fires.
 //!
 //! ```
 //! use std::time::Duration;
@@ -71,10 +70,9 @@
 //!             (one lock)          cancel: out at once    reaper: 256 a lock hold      worker
 //! ```
 //!
-//! Most timers are cancelled on their first level and never handed down. By default a level has 64
-//! slots, and hours take four levels. In a timer each level has twice as many slots, and a coarse
-//! bucket is handed down from a quarter of its span before it expires, after the due tasks, so that
-//! none of them waits for it.
+//! By default a level has 64 slots, and hours take four levels. In a timer each level has twice as
+//! many, and a coarse bucket is handed down from a quarter of its span before it expires, after the
+//! due tasks.
 //!
 //! Source: G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, SOSP 1987.
 //!
@@ -108,12 +106,10 @@
 //!
 //! # Good to know
 //!
-//! - A timer fires at the first tick at or after its deadline: up to one tick late. 100 µs is the
-//!   shortest tick.
-//! - Tasks of one tick fire in no promised order, except on a [`ManualTimer`].
-//! - Expired tasks run on one worker unless you ask for more. A task must not block for long.
-//! - A task may schedule and cancel others and itself. A panic in it is reported to
-//!   [`SystemTimerBuilder::on_panic`].
+//! - 100 µs is the shortest tick. Tasks of one tick fire in no promised order, except on a
+//!   [`ManualTimer`].
+//! - Expired tasks run on one worker unless you ask for more, and must not block for long. A task
+//!   may schedule and cancel others and itself.
 //! - An idle timer is two sleeping threads.
 //! - On Linux [`SystemClock`] stands still while the machine is suspended, but not while the
 //!   process is stopped: see [`SystemTimerBuilder::grace`] and [`DelayQueue::grace`].
@@ -122,14 +118,13 @@
 //!
 //! # Beside others
 //!
-//! - *tokio's timer* wakes tasks of its runtime. Inside one, for a few thousand sleeps, use it: a
-//!   sleep here costs two more thread wake-ups. Use this crate when many threads start and stop
-//!   timers at high rates, when callbacks expire, when tests advance the clock, or without a
-//!   runtime.
-//! - *tokio-util's `DelayQueue`* is a wheel that one task owns and polls. [`DelayQueue`] is that
-//!   for any runtime and a clock that tests advance; [`TimingWheel`] is it without a clock.
-//! - *A heap or a tree of deadlines* starts and stops in O(log n) and keeps the order within a
-//!   tick. With few timers nothing is simpler.
+//! - *tokio's timer*: inside a runtime, for a few thousand sleeps, use it: a sleep here costs two
+//!   more thread wake-ups. Use this crate when many threads start and stop timers at high rates,
+//!   when callbacks expire, when tests advance the clock, or without a runtime.
+//! - *tokio-util's `DelayQueue`*: [`DelayQueue`] is that for any runtime and a clock that tests
+//!   advance; [`TimingWheel`] is it without a clock.
+//! - *A heap or a tree of deadlines* starts and stops in O(log n), in order within a tick. With few
+//!   timers nothing is simpler.
 //!
 //! # Features
 //!

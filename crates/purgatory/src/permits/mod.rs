@@ -31,10 +31,9 @@ use crate::{
 /// in turn.
 ///
 /// First come, first served, whatever a request's size: one that waits for more than are free keeps
-/// later ones waiting, too, so it does not starve. A [`Permit`] returns what it holds when it is
-/// dropped; under the same lock the requests that then fit are handed their permits, so no newcomer
-/// can take them. Their tasks are woken on that thread. A future that is dropped leaves the queue,
-/// and returns permits that it was given.
+/// later ones waiting, too. A [`Permit`] returns what it holds when it is dropped; under the same
+/// lock the requests that then fit are handed their permits. A future that is dropped leaves the
+/// queue, and returns permits that it was given.
 ///
 /// Made by [`new`](Self::new), it has no keys. Made by [`keyed`](Self::keyed), it has as many
 /// permits for each key: a lock for each name, a quota for each client. A key is made as it is
@@ -62,9 +61,9 @@ use crate::{
 /// ```
 ///
 /// # Limit
-/// A request for more permits than the limit would wait in vain, and keep others waiting. It is
-/// refused at once, with both numbers ([`TooHeavy`](crate::RefusedReason::TooHeavy)): as it comes,
-/// or as the limit is lowered below it. Under a limit of 0, a pause, requests of any size wait.
+/// A request for more permits than the limit is refused, with both numbers
+/// ([`TooHeavy`](crate::RefusedReason::TooHeavy)): as it comes, or as the limit is lowered below it.
+/// Under a limit of 0, a pause, requests of any size wait.
 /// Permits that are [used up](Permit::forget) count as part of the limit here, since a
 /// [refill](Self::refill) brings them back.
 ///

@@ -49,7 +49,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// an event: operations that other threads park meanwhile may stay.
     ///
     /// An operation that has expired is not reached: its callback may still run after this returns,
-    /// with [`Expired`](Outcome::Expired) ([a guard](crate::guide::recipes#sessions)).
+    /// with [`Expired`](Outcome::Expired) ([a guard](crate::guide::recipes::sessions)).
     ///
     /// O(n) for n watches of the key.
     ///
@@ -87,7 +87,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// Each operation is cancelled as by [`cancel_for_key`](Self::cancel_for_key). An operation
     /// that has expired is not reached: its callback may still run after this returns, with
-    /// [`Expired`](Outcome::Expired) ([a guard](crate::guide::recipes#sessions)).
+    /// [`Expired`](Outcome::Expired) ([a guard](crate::guide::recipes::sessions)).
     ///
     /// O(parked + shards), with memory for all operations until their callbacks run. Shards are
     /// locked one after another, for 64 operations each time.

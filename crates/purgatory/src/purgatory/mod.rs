@@ -42,16 +42,14 @@ use crate::{
 /// that has it under check.
 ///
 /// # Locks
-/// Checks and callbacks run with nothing of the purgatory locked, on the thread that parks, signals
-/// or cancels. Expiry callbacks run on the executor, and so do [all
-/// callbacks](crate::Builder::callbacks_on_executor) if you choose. No thread blocks while another
-/// runs a check or callback. A key's `Eq` and `Clone` run under a lock and must not call back.
+/// Checks and callbacks run with nothing of the purgatory locked ([where](crate::guide::your_code)).
+/// No thread blocks while another runs one. A key's `Eq` and `Clone` run under a lock and must not
+/// call back.
 ///
 /// # Calls from inside a check or callback
-/// Re-entrant calls are allowed; their callbacks are queued. A nested event returns 0: its checks
-/// are queued, too. Both run when the outermost call returns. Signal after the change, as always; a
-/// change that follows needs another event. A chain of completions needs no stack, however long it
-/// is.
+/// Checks and callbacks of a nested call are queued until the outermost call returns, so a nested
+/// event returns 0 and a chain of completions needs no stack. A change that follows an event needs
+/// another event.
 ///
 /// # Cost
 /// Parking and completing under one key takes three locks and a clock read. Up to four keys need no

@@ -17,7 +17,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// Checks and callbacks run here, with nothing of the purgatory locked. Do not hold a lock that
     /// a check needs: [collect the keys and signal them
-    /// later](crate::guide::recipes#signal-after-unlock). Inside a check or callback this returns
+    /// later](crate::guide::recipes::signal_after_unlock). Inside a check or callback this returns
     /// 0, and the operations that wait now are checked when the outermost call returns.
     ///
     /// `key` can be any borrowed form of the key type, as in a `HashMap`, so signalling allocates
@@ -54,10 +54,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// operation that is not checked waits for the next event or its timeout.
     ///
     /// An operation that another thread is checking right now is left to that thread, and the next
-    /// one is checked. A future that is dropped while it waits or is under
-    /// check takes nothing: the next waiter is checked. A future may be dropped with the value that
-    /// it took; make the value a [guard that is returned on drop](crate::guide::recipes#leases) and
-    /// signals the key again.
+    /// one is checked; so it is when a future is dropped while it waits or is under check. A future
+    /// may be dropped with the value that it took: make that a [guard that is returned on
+    /// drop](crate::guide::recipes::leases) and signals the key again.
     ///
     /// Inside a check or callback this returns false, and the first operation is completed when the
     /// outermost call returns.

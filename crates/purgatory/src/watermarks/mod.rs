@@ -42,14 +42,11 @@ use crate::{
 /// Keeps a value for each key that only rises, and waits for values: the high
 /// watermarks of partitions, the index that was applied. A single value has the key `()`.
 ///
-/// It holds the values, so there is no condition to write and no order of steps to get wrong. A key
-/// without a value counts as 0. A value stays until [`remove`](Self::remove).
+/// A value stays until [`remove`](Self::remove); a key without one counts as the lowest, 0. Values are
+/// `u64`, or of [another type](Self::with_values).
 ///
 /// *A wait belongs to an [epoch](Self::begin_epoch)* of its key: a value of another one does not
 /// meet it. What several replicas have to report is a [replica set](crate::ReplicaSets).
-///
-/// Values are `u64`, or [another type](Self::with_values): `i64`, or one of your own. A key without
-/// a value then counts as the lowest of all.
 ///
 /// This is a handle: clones share the values. Dropping the last handle cancels all waits.
 ///

@@ -32,11 +32,10 @@ use crate::{
 /// most one tick late; without time to wait it is ready at its first poll. Made by
 /// [`Timer::sleep`](crate::Timer::sleep). `Send`, `Sync` and `Unpin`, for any runtime.
 ///
-/// The time counts from the call that made it. Nothing is allocated and nothing registered until
-/// the first poll that finds it early; from then until it is ready, or dropped, it takes a place on
-/// the timer's wheel, which holds the waker of the latest poll. (A
-/// [`SystemTimer`](crate::SystemTimer) is not asked for the time again by the first poll; if that
-/// comes too late, the sleep registers and is woken soon.)
+/// The time counts from the call that made it. From the first poll that finds it early until it is
+/// ready, or dropped, it takes a place on the timer's wheel, with the waker of the latest poll. (The
+/// first poll does not ask a [`SystemTimer`](crate::SystemTimer) for the time again: if it comes too
+/// late, the sleep registers and is woken soon.)
 ///
 /// ```
 /// use std::{future::Future, pin::pin, task::{Context, Poll, Waker}, time::Duration};
@@ -59,9 +58,8 @@ use crate::{
 /// polled after its time has come, it is `Ok` on any timer.
 ///
 /// # Cost
-/// Making it: a clock read. The first poll: a lock that no other thread wants, for a place on the
-/// wheel (and another clock read, with a `ManualTimer` or when it was made for a moment). A further
-/// poll: that lock. Dropping it: that lock, if it is registered. All O(1).
+/// Making it: a clock read. Each poll, and the drop of a registered one: a lock that no other thread
+/// wants. (The first poll reads the clock again with a `ManualTimer`, or for a moment.) All O(1).
 ///
 /// # Cancel safety
 /// Dropping it takes its waker off the wheel at once. Polling again after it was ready yields the

@@ -158,19 +158,17 @@ impl SystemTimerBuilder {
     /// After a pause of the process, gives its threads `bound` to read what arrived meanwhile
     /// before anything expires. Off by default, and with a bound of zero.
     ///
-    /// A process that is stopped for a while (SIGSTOP, a debugger, a frozen container) finds many
-    /// deadlines passed as it goes on, while heartbeats that came in time lie unread in its
-    /// sockets. With a grace, when the reaper wakes more than `bound` later than it meant to, or
-    /// one of its rounds takes longer than that, due tasks wait for one more `bound` before they
-    /// expire. Tasks that fall due during this period wait for its end, too. Nothing is early,
-    /// events and cancels come as ever, and a round that expires follows each period, so no load
-    /// can put expiry off for ever. (So a second pause within a period is not noticed.)
+    /// A process that was stopped (SIGSTOP, a frozen container) finds many deadlines passed, while
+    /// heartbeats that came in time lie unread in its sockets. With a grace, when the reaper wakes
+    /// more than `bound` later than it meant to, or one of its rounds takes longer than that, all
+    /// that is due or falls due waits for one more `bound`. Events and cancels come as ever. A round
+    /// that expires follows each period, so no load can put expiry off for ever, and a second pause
+    /// within a period is not noticed.
     ///
-    /// Choose `bound` well above the delays of a busy machine (100 ms to a few seconds): such a
-    /// delay counts as a pause, and so do tasks that run [`inline`](Self::inline) for longer. While
-    /// anything is pending the reaper wakes at least once each `bound`, so that every pause longer
-    /// than twice the bound is noticed; one between once and twice may be.
-    /// [`TimerStats::graces`](crate::TimerStats::graces) counts the periods.
+    /// Choose `bound` well above the delays of a busy machine (100 ms to a few seconds), and above
+    /// tasks that run [`inline`](Self::inline). While anything is pending the reaper wakes at least
+    /// once each `bound`: every pause longer than twice the bound is noticed, one between once and
+    /// twice may be. [`TimerStats::graces`](crate::TimerStats::graces) counts the periods.
     ///
     /// This holds for all that the reaper expires: tasks, registered sleeps, wheels of other
     /// owners. Code that compares the time itself does not wait: a [`Sleep`](crate::Sleep) that is
@@ -211,11 +209,10 @@ impl SystemTimerBuilder {
     /// paused clock just works. Tasks may be scheduled from anywhere. (Another [clock](Self::clock)
     /// or [executor](Self::executor) may be set after this.)
     ///
-    /// tokio waits in steps of a millisecond, so expiry is up to one later than on a thread of the
-    /// timer's own, and as late as other tasks make it. On a runtime that is not driven, or whose
-    /// only thread is blocked, nothing expires: block, and wait in a shutdown with a limit, on
-    /// `spawn_blocking`. When the runtime is dropped, the timer is shut down, on the thread that
-    /// drops it. [`shutdown`](Timer::shutdown) waits for no task.
+    /// tokio waits in steps of a millisecond, so expiry is up to one later, and as late as other
+    /// tasks make it. On a runtime that is not driven, or whose only thread is blocked, nothing
+    /// expires: block on `spawn_blocking`. When the runtime is dropped, the timer is shut down, on
+    /// the thread that drops it. [`shutdown`](Timer::shutdown) waits for no task.
     ///
     /// A paused clock advances by itself when all tasks wait. It may advance to the deadline of a
     /// timer that was cancelled since the reaper last looked, so a task that waits for a thread
