@@ -54,8 +54,8 @@ BOOKS = [
     "sum(purgatory_parked_total{I})"
     " == sum(purgatory_ended_total{I}) + sum(purgatory_taken_total{I}) + sum(purgatory_parked{I})",
     "purgatory_parked{I} == 0",
-    "purgatory_ended_total{I} == purgatory_wait_seconds_count{I}",
-    'purgatory_ended_total{I} == ignoring(le) purgatory_wait_seconds_bucket{I,le="+Inf"}',
+    'purgatory_ended_total{I,outcome="completed"} == purgatory_wait_seconds_count{I}',
+    'purgatory_ended_total{I,outcome="completed"} == ignoring(le) purgatory_wait_seconds_bucket{I,le="+Inf"}',
     'purgatory_ended_total{I,outcome="expired"} == ignoring(outcome) purgatory_expiry_lateness_seconds_count{I}',
     'purgatory_ended_total{I,outcome="expired"} == ignoring(outcome) purgatory_callback_delay_seconds_count{I}',
     'sum(purgatory_cancelled_total{I}) == sum(purgatory_ended_total{I,outcome="cancelled"})',

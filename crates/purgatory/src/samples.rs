@@ -11,21 +11,17 @@ pub(crate) fn totals(stats: &Stats) -> Vec<Sample> {
     samples
 }
 
-/// The histograms.
+/// The histograms. How long operations waited that expired or were cancelled is a detail.
 pub(crate) fn times(times: Times) -> Vec<Sample> {
-    let mut samples = Vec::new();
-    for (outcome, waited) in [
-        ("completed", times.completed),
-        ("expired", times.expired),
-        ("cancelled", times.cancelled),
-    ] {
-        let waits = Sample::times(
-            "purgatory_wait_seconds",
-            "How long operations were parked, by outcome.",
-            waited,
-        );
-        samples.push(waits.labelled("outcome", outcome));
-    }
+    let waits = |outcome, waited| {
+        let help = "How long operations were parked, by outcome.";
+        Sample::times("purgatory_wait_seconds", help, waited).labelled("outcome", outcome)
+    };
+    let mut samples = vec![
+        waits("completed", times.completed),
+        waits("expired", times.expired).in_detail(),
+        waits("cancelled", times.cancelled).in_detail(),
+    ];
     samples.push(Sample::times(
         "purgatory_expiry_lateness_seconds",
         "How long after its deadline what expired was taken off the wheel.",

@@ -44,6 +44,8 @@ trait AnyForm<K>: Send + Sync {
     fn is_closed(&self) -> bool;
     #[cfg(feature = "metrics")]
     fn publish(&self);
+    #[cfg(feature = "metrics")]
+    fn publish_in_detail(&self);
     fn cancel(&self, id: OperationId, reason: CancelReason) -> ReachResult;
     fn cancel_all(&self, reason: CancelReason) -> usize;
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
@@ -82,6 +84,11 @@ impl<E: Engine> AnyForm<E::Key> for Handle<E> {
     #[cfg(feature = "metrics")]
     fn publish(&self) {
         self.table.publish();
+    }
+
+    #[cfg(feature = "metrics")]
+    fn publish_in_detail(&self) {
+        self.table.publish_in_detail();
     }
 
     fn cancel(&self, id: OperationId, reason: CancelReason) -> ReachResult {
@@ -180,6 +187,23 @@ impl<K> Waits<K> {
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn publish(&self) {
         self.form.publish();
+    }
+
+    /// Publishes, and has every later [`publish`](Self::publish) of this form and its timer do so
+    /// in detail: also how long waits waited that expired or were cancelled, as
+    /// [`Purgatory::publish_in_detail`](crate::Purgatory::publish_in_detail) does. O(waits).
+    ///
+    /// ```
+    /// use purgatory::Watermarks;
+    ///
+    /// let log_ends: Watermarks<&str> = Watermarks::new("log ends")?;
+    /// log_ends.waits().publish_in_detail(); // at start-up
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn publish_in_detail(&self) {
+        self.form.publish_in_detail();
     }
 }
 

@@ -69,11 +69,27 @@ const BOUNDS_NS: [u64; BUCKETS - 1] = {
 };
 
 impl TimeHistogram {
-    /// The upper bound of each bucket but the last, which has none; in seconds. Configure a
-    /// recorder of histograms with these.
+    /// The upper bound of each bucket but the last, which has none; in seconds. A recorder of
+    /// histograms that is configured with these shows all that is counted;
+    /// [`COARSE_BOUNDS_S`](Self::COARSE_BOUNDS_S) take half the series.
     pub const BOUNDS_S: &[f64] = &[
         0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
         0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
+    ];
+
+    /// Half of [`BOUNDS_S`](Self::BOUNDS_S), for a recorder whose histograms make a series for each
+    /// bound; in seconds. They include the bounds that the alerts of `docs/prometheus` compare
+    /// with. Each is one of `BOUNDS_S`, so a recorder with these counts each duration in its bucket.
+    ///
+    /// ```
+    /// use timer_core::TimeHistogram;
+    ///
+    /// let coarse = TimeHistogram::COARSE_BOUNDS_S;
+    /// assert_eq!((coarse.len(), TimeHistogram::BOUNDS_S.len()), (12, 24));
+    /// assert!(coarse.iter().all(|bound_s| TimeHistogram::BOUNDS_S.contains(bound_s)));
+    /// ```
+    pub const COARSE_BOUNDS_S: &[f64] = &[
+        0.0001, 0.0005, 0.0025, 0.01, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 120.0, 600.0,
     ];
 
     /// Counts a duration in nanoseconds.

@@ -22,7 +22,7 @@ pub fn serve(
     publish: impl Fn() + Clone + Send + Sync + 'static,
 ) -> Result<Server> {
     let recorder = PrometheusBuilder::new()
-        .set_buckets(TimeHistogram::BOUNDS_S)?
+        .set_buckets(TimeHistogram::COARSE_BOUNDS_S)?
         .install_recorder()?;
     // The first call makes the purgatories measure times.
     publish();

@@ -30,15 +30,27 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     pub(crate) fn publish(&self) {
-        let source = SourceName {
+        let published = &self.counts.cold().published;
+        published.publish(&self.source(), || self.samples());
+    }
+
+    pub(crate) fn publish_in_detail(&self) {
+        let published = &self.counts.cold().published;
+        published.publish_in_detail(&self.source(), || self.samples());
+    }
+
+    fn source(&self) -> SourceName {
+        SourceName {
             label: "purgatory",
             name: self.name.clone(),
-        };
-        self.counts.cold().published.publish(&source, || {
-            let mut samples = self.total_samples();
-            self.add_gauges(&mut samples);
-            samples
-        });
+        }
+    }
+
+    /// Everything, details included.
+    fn samples(&self) -> Vec<Sample> {
+        let mut samples = self.total_samples();
+        self.add_gauges(&mut samples);
+        samples
     }
 
     /// Publishes counters and times for the last time, and takes the gauges away. Its timer

@@ -144,6 +144,28 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.publish();
     }
 
+    /// Publishes, and has every later [`publish`](Self::publish) of this purgatory and its timer do
+    /// so in detail: also how long operations waited that expired or were cancelled
+    /// (`purgatory_wait_seconds`), not only those that completed. (Feature `metrics`.) That is
+    /// two more histograms for this purgatory's name; `docs/METRICS.md` counts their series.
+    ///
+    /// Call it once at start-up. A recorder that is installed later is given the details, too.
+    /// Cost as `publish`.
+    ///
+    /// ```
+    /// use purgatory::Purgatory;
+    ///
+    /// let fetches: Purgatory<&str> = Purgatory::new("fetch")?;
+    /// fetches.publish_in_detail(); // at start-up
+    /// let scrape = || fetches.publish(); // with the details
+    /// # scrape();
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    #[cfg(feature = "metrics")]
+    pub fn publish_in_detail(&self) {
+        self.core.publish_in_detail();
+    }
+
     /// Asserts the invariants of every shard, for models. O(parked + keys).
     #[doc(hidden)]
     pub fn assert_valid(&self) {

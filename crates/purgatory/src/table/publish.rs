@@ -24,19 +24,31 @@ impl<E: Engine> Table<E> {
     }
 
     pub(crate) fn publish(&self) {
-        let source = SourceName {
+        let published = &self.cold().published;
+        published.publish(&self.source(), || self.samples());
+    }
+
+    pub(crate) fn publish_in_detail(&self) {
+        let published = &self.cold().published;
+        published.publish_in_detail(&self.source(), || self.samples());
+    }
+
+    fn source(&self) -> SourceName {
+        SourceName {
             label: "purgatory",
             name: self.name.clone(),
-        };
-        self.cold().published.publish(&source, || {
-            let mut samples = self.total_samples();
-            samples.extend(samples::present(&self.stats(), self.key_count()));
-            if let Some(max_parked) = &self.max_parked {
-                samples.push(samples::max_parked(max_parked.max()));
-            }
-            samples.push(samples::oldest_age(self.oldest_age_ns()));
-            samples
-        });
+        }
+    }
+
+    /// Everything, details included.
+    fn samples(&self) -> Vec<Sample> {
+        let mut samples = self.total_samples();
+        samples.extend(samples::present(&self.stats(), self.key_count()));
+        if let Some(max_parked) = &self.max_parked {
+            samples.push(samples::max_parked(max_parked.max()));
+        }
+        samples.push(samples::oldest_age(self.oldest_age_ns()));
+        samples
     }
 
     /// Publishes counters and times for the last time, and takes the gauges away. Its timer

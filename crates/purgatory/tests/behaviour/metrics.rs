@@ -14,7 +14,7 @@ use crate::support::{MS, NEVER, Park, Probe, Records, Waiting, refused, waiting}
 use metrics::{
     Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
-use metrics_exporter_prometheus::PrometheusBuilder;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use purgatory::{Permits, Purgatory, Watches, Watermarks};
 use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
 
@@ -372,7 +372,7 @@ fn a_real_recorder_is_handed_counts_and_histograms() {
     let mut kept = None; // a purgatory that is gone takes its gauges along
     let page = exposition(|| {
         let purgatory = kept.insert(eventful(&timer));
-        purgatory.publish();
+        purgatory.publish_in_detail();
         purgatory.publish(); // each wait is handed over once
     });
     // Checks: 4, one refused, one at once, 3 for the event.
@@ -443,7 +443,7 @@ fn a_panicking_recorder_is_given_no_bucket_twice() {
     let kept = Kept::default();
     let histogram = || metrics::Histogram::from_arc(Arc::new(kept.clone()));
     metrics::with_local_recorder(&Records(histogram), || {
-        let publish = std::panic::AssertUnwindSafe(|| purgatory.publish());
+        let publish = std::panic::AssertUnwindSafe(|| purgatory.publish_in_detail());
         std::panic::catch_unwind(publish).unwrap_err();
         purgatory.publish();
     });
@@ -489,7 +489,7 @@ fn documented(page: &str) -> Vec<Row<'_>> {
 #[test]
 fn the_page_lists_exactly_what_is_published() {
     let page = exposition(|| {
-        eventful(&ManualTimer::new()).publish();
+        eventful(&ManualTimer::new()).publish_in_detail();
         let timer = SystemTimer::new().unwrap();
         timer.schedule(Duration::ZERO, || ()).unwrap();
         while timer.stats().turns.count() == 0 {
@@ -563,31 +563,118 @@ fn labels_end_at_zero() {
     told("purgatory_parked_by_label{purgatory=\"test\",label=\"fetch\"} 0\n");
 }
 
-/// The number of series that docs/METRICS.md states is that of a purgatory without labels.
+/// Returns how many series a purgatory without labels makes once everything has happened, and how
+/// many of them one histogram makes.
+fn series_of_one(bounds_s: &[f64], in_detail: bool) -> [usize; 2] {
+    let builder = PrometheusBuilder::new().set_buckets(bounds_s).unwrap();
+    let recorder = builder.build_recorder();
+    metrics::with_local_recorder(&recorder, || {
+        let timer = ManualTimer::new();
+        let builder = Purgatory::builder("orders").timer(&timer).max_parked(4);
+        let purgatory: Waiting = builder.build().unwrap();
+        if in_detail {
+            purgatory.publish_in_detail();
+        }
+        purgatory.publish();
+        // A histogram has its buckets once it was given a value: one of each outcome.
+        let completes = Probe::parked(&purgatory, &["k"], NEVER);
+        let cancelled = Probe::new().operation();
+        let cancelled = purgatory.park(cancelled, &["other"], NEVER);
+        Probe::parked(&purgatory, &["k"], MS);
+        timer.advance(2 * MS);
+        completes.make_ready();
+        assert_eq!(purgatory.check_and_complete(&"k"), 1);
+        purgatory.cancel(cancelled, "gone");
+        purgatory.publish();
+
+        let page = recorder.handle().render();
+        let series = |of: &str| {
+            let lines = page.lines().filter(|line| !line.starts_with('#'));
+            lines.filter(|line| line.starts_with(of)).count()
+        };
+        ["purgatory_", "purgatory_callback_delay_seconds"].map(series)
+    })
+}
+
+/// The numbers of series that docs/METRICS.md states are those of a purgatory without labels.
 #[test]
 fn the_page_states_how_many_series_a_purgatory_makes() {
-    let timer = ManualTimer::new();
-    let mut kept = None; // a purgatory that is gone takes its gauges along
-    let page = exposition(|| {
-        let builder = Purgatory::builder("orders").timer(&timer).max_parked(4);
-        let purgatory: &mut Purgatory<u32> = kept.insert(builder.build().unwrap());
-        purgatory.publish();
-        // A histogram has its buckets once it was given a value.
-        let parked = purgatory.wait(&[1], MS, || false);
-        timer.advance(2 * MS);
-        drop(parked);
-        purgatory.publish();
-    });
-    let series = |of: &str| {
-        let lines = page.lines().filter(|line| !line.starts_with('#'));
-        lines.filter(|line| line.starts_with(of)).count()
-    };
-    let all = series("purgatory_");
-    let of_one_histogram = series("purgatory_callback_delay_seconds");
+    let coarse = TimeHistogram::COARSE_BOUNDS_S;
+    let [all, of_one] = series_of_one(coarse, false);
+    assert!(all <= 80, "{all} series");
+    let [all_in_detail, _] = series_of_one(coarse, true);
+    let [all_fine, of_one_fine] = series_of_one(TimeHistogram::BOUNDS_S, false);
+    let [most, _] = series_of_one(TimeHistogram::BOUNDS_S, true);
     let stated = format!(
-        "A purgatory makes {all} series, {} of them in 5 histograms of {of_one_histogram} each.",
-        5 * of_one_histogram
+        "A purgatory makes {all} series, {} of them in 3 histograms of {of_one} each. \
+         `publish_in_detail` adds 2 histograms: {all_in_detail} series. With `BOUNDS_S` a histogram \
+         makes {of_one_fine}: {all_fine} series, and {most} in detail.",
+        3 * of_one
     );
     let documented = include_str!("../../../../docs/METRICS.md").replace('\n', " ");
     assert!(documented.contains(&stated), "not on the page: {stated}");
+}
+
+/// Alerts compare a quantile with the bound of a bucket: between bounds a quantile is a guess.
+#[test]
+fn coarse_bounds_include_those_of_the_alerts() {
+    let alerts = include_str!("../../../../docs/prometheus/alerts.yml");
+    let mut compared = 0;
+    for rule in alerts.lines().filter(|line| line.contains("_bucket[")) {
+        let bound_s: f64 = rule.rsplit(' ').next().unwrap().parse().unwrap();
+        let bounds_s = TimeHistogram::COARSE_BOUNDS_S;
+        assert!(
+            bounds_s.contains(&bound_s),
+            "no bucket ends at that of {rule}"
+        );
+        compared += 1;
+    }
+    assert_eq!(compared, 3);
+}
+
+/// Only completed waits are published. Once it was called for, the others come along in every call,
+/// whole for each recorder, and as the form goes.
+#[test]
+fn expired_and_cancelled_waits_are_published_in_detail() {
+    let timer = ManualTimer::new();
+    let purgatory: Waiting = Purgatory::builder("orders").timer(&timer).build().unwrap();
+    let ends: Watermarks<u32> = Watermarks::builder("ends").timer(&timer).build().unwrap();
+    let park = || {
+        Probe::parked(&purgatory, &["k"], 10 * MS);
+        drop(ends.wait_for(&7, 1, NEVER)); // cancelled
+        timer.advance(20 * MS);
+    };
+    let counts = |recorder: &PrometheusRecorder, name: &str| {
+        let page = recorder.handle().render();
+        let start = format!("purgatory_wait_seconds_count{{purgatory=\"{name}\",outcome=");
+        let mut counts: Vec<_> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix(&start))
+            .collect();
+        counts.sort_unstable();
+        counts.join(", ")
+    };
+    let first = PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&first, || {
+        timer.publish(); // waits are timed from here on
+        park();
+        timer.publish();
+        assert_eq!(counts(&first, "orders"), "\"completed\"} 0");
+        assert_eq!(counts(&first, "ends"), "\"completed\"} 0");
+
+        ends.waits().publish_in_detail();
+        purgatory.publish_in_detail();
+        park();
+        timer.publish();
+    });
+    let second = PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&second, || timer.publish());
+    park();
+    drop((purgatory, ends));
+    for recorder in [&first, &second] {
+        let orders = counts(recorder, "orders");
+        assert_eq!(orders, "\"cancelled\"} 0, \"completed\"} 0, \"expired\"} 3");
+        let ends = counts(recorder, "ends");
+        assert_eq!(ends, "\"cancelled\"} 3, \"completed\"} 0, \"expired\"} 0");
+    }
 }

@@ -66,6 +66,8 @@ pub struct Sample {
     help: &'static str,
     label: ExtraLabel,
     value: Value,
+    /// It is published only by a source that publishes in detail.
+    is_detail: bool,
 }
 
 #[derive(Debug)]
@@ -86,6 +88,7 @@ impl Sample {
             help,
             label: None,
             value,
+            is_detail: false,
         }
     }
 
@@ -113,6 +116,14 @@ impl Sample {
     pub fn labelled(self, label: &'static str, value: &'static str) -> Self {
         Sample {
             label: Some((label, value)),
+            ..self
+        }
+    }
+
+    /// Declares the same for a source that [publishes in detail](Published::publish_in_detail).
+    pub fn in_detail(self) -> Self {
+        Sample {
+            is_detail: true,
             ..self
         }
     }
@@ -341,6 +352,8 @@ struct State {
     series: Option<AllSeries>,
     /// Set as the source ends: nothing is published any more.
     is_withdrawn: bool,
+    /// Set for good by the first call that publishes in detail.
+    is_in_detail: bool,
 }
 
 impl Default for Published {
@@ -351,6 +364,7 @@ impl Default for Published {
             state: Mutex::new(State {
                 series: Some(HashMap::new()),
                 is_withdrawn: false,
+                is_in_detail: false,
             }),
         }
     }
@@ -370,6 +384,13 @@ impl Drop for HandingOver<'_> {
 }
 
 impl Published {
+    /// Publishes in detail, and has every later call do so: also the samples that were declared
+    /// [in detail](Sample::in_detail).
+    pub fn publish_in_detail(&self, of: &SourceName, read: impl Fn() -> Vec<Sample>) {
+        self.state.lock().is_in_detail = true;
+        self.publish(of, read);
+    }
+
     /// Hands the samples that `read` returns to the installed recorder, unless another call is
     /// doing so, which may be further up this stack.
     pub fn publish(&self, of: &SourceName, read: impl Fn() -> Vec<Sample>) {
@@ -381,6 +402,7 @@ impl Published {
         let Some(series) = state.series.take() else {
             return;
         };
+        let is_in_detail = state.is_in_detail;
         drop(state);
         let mut handing_over = HandingOver {
             published: self,
@@ -391,7 +413,10 @@ impl Published {
         // 3. To the recorder, with nothing locked.
         let publishing = Publishing::begin(of);
         self.forget_gone(&mut handing_over.series, publishing.number);
-        for sample in &samples {
+        for sample in samples
+            .iter()
+            .filter(|sample| is_in_detail || !sample.is_detail)
+        {
             self.publish_one(&mut handing_over.series, of, &publishing, sample);
         }
         drop(publishing);
