@@ -207,23 +207,32 @@ impl<K: WatchKey, O: DelayedOperation> Builder<Purgatory<K, O>> {
         self
     }
 
-    /// Checks each operation again after every interval of `every` that it waits, so that a missed
-    /// event costs at most that interval. Off by default.
+    /// Checks everything that has been parked for an interval of `every` again, once in each
+    /// interval, so that a missed event costs at most two intervals. Off by default.
+    ///
+    /// A *sweep* checks each operation that has been parked for an interval once, whatever its keys,
+    /// in each shard in the order of parking. The first sweep comes an interval after something was
+    /// parked, then one comes each interval as long as anything is. So an operation is rechecked one
+    /// to two intervals after its park, then each interval. With nothing parked there are no sweeps,
+    /// and no thread wakes for one.
     ///
     /// An operation whose *recheck* comes true ends as Completed. Unless an event came meanwhile,
     /// that is a missed event, counted and reported as by
     /// [`check_at_expiry`](Self::check_at_expiry). Without `check_at_expiry` there is no hook and
-    /// no last check.
+    /// no last check. An event that races a sweep may count as missed.
     ///
-    /// The recheck runs on the executor, with nothing locked. Until it begins, events, cancels and
-    /// the deadline act on the operation as usual. `every` rounds up to a tick, at least one, and
-    /// counts from parking, from the last recheck or from a new deadline. An executor that falls
-    /// behind delays a recheck; a second one is not queued. If another thread is checking the
-    /// operation just then, that thread checks it once more. A recheck that panics ends its
-    /// operation as [`Panicked`](crate::CancelReason::Panicked). [`Replies`](crate::Replies) and
+    /// A sweep runs on the executor, with nothing locked, at most 64 operations a job. Until it comes
+    /// to an operation, events, cancels and the deadline act on that as usual. `every` rounds up to a
+    /// tick, at least one. A late executor and the length of a sweep delay rechecks; a sweep that
+    /// takes longer than an interval is followed by one an interval after its end, so two never run
+    /// at a time. If another thread is checking an operation just then, that thread checks it once
+    /// more, and what it finds does not count as missed. A recheck that panics ends its operation as
+    /// [`Panicked`](crate::CancelReason::Panicked). [`Replies`](crate::Replies) and
     /// [`next_event`](Purgatory::next_event) have no condition and so no rechecks.
     ///
-    /// Costs nothing for operations that end earlier; a check and a move on the wheel each time.
+    /// Costs operations that end earlier next to nothing: each sweep looks at them. Otherwise a check
+    /// each time, a share of two locks, and 12 bytes for each operation of a shard while that is
+    /// swept (with a [`ManualTimer`](timer_core::ManualTimer), of all shards).
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};

@@ -64,7 +64,8 @@ pub struct Stats {
     pub refused_full: u64,
     /// Requests for more [permits](crate::Permits) than there are.
     pub refused_too_heavy: u64,
-    /// Callbacks, rechecks and last checks that were handed to the executor and have not begun.
+    /// Callbacks and last checks that were handed to the executor and have not begun; a sweep of
+    /// [rechecks](crate::Builder::recheck_every) counts as one.
     /// Callbacks are those of expired operations, or all
     /// ([`callbacks_on_executor`](crate::Builder::callbacks_on_executor)). Callbacks beyond the
     /// first 1024 that were queued behind one call do not count.
@@ -102,7 +103,7 @@ pub struct Times {
     pub cancelled: TimeHistogram,
     /// From the deadline, rounded up to a tick, until the expired operation left the wheel.
     pub lateness: TimeHistogram,
-    /// From the hand-over to the executor until the callback, recheck or last check began.
+    /// From the hand-over to the executor until the callback, sweep or last check began.
     pub callback_delay: TimeHistogram,
 }
 

@@ -70,6 +70,11 @@ impl<O> Batch<O> {
         self.found.push(Found::Elsewhere(handle));
     }
 
+    /// Adds an operation that is checked out, if it is.
+    pub(super) fn add_held(&mut self, held: Option<CheckedOut<O>>) {
+        self.found.extend(held.map(Found::CheckedOut));
+    }
+
     /// Adds a waiter that a walk came to. In the walk's own shard it is checked out in the same
     /// lock hold, unless it is held already.
     #[inline(always)]
@@ -142,7 +147,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Checks an operation and checks it in, again for as long as events or rechecks come by
+    /// Checks an operation and checks it in, again for as long as events or sweeps come by
     /// meanwhile.
     pub(super) fn check_held(&self, mut held: CheckedOut<O>) -> Checked<K, O> {
         self.check_for_cause(&mut held);
@@ -161,12 +166,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn check_for_cause(&self, held: &mut CheckedOut<O>) {
         held.verdict = match held.cause {
             Cause::Event => self.check(&mut held.payload, O::try_complete),
-            Cause::Recheck => self.check_unasked(held),
+            Cause::NoEvent => self.check_unasked(held),
         };
     }
 
-    /// Checks an operation in that was checked, and checks it again for as long as events or
-    /// rechecks come by meanwhile.
+    /// Checks an operation in that was checked, and checks it again for as long as events or sweeps
+    /// come by meanwhile.
     #[inline(never)]
     fn check_in(&self, mut held: CheckedOut<O>) -> Checked<K, O> {
         loop {
@@ -313,8 +318,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 held.verdict = self.check(&mut held.payload, &check);
             }
         }
-        let mut check_again = Vec::new();
         let mut ended = AllEnded::new();
+        self.check_in_together(batch, &mut ended);
+        self.finish_all(call, &mut ended)
+    }
+
+    /// Checks a batch in that was checked, which is empty then, locking each shard once per run of
+    /// neighbours. Adds those that have ended to `ended`.
+    #[inline]
+    fn check_in_together(&self, batch: &mut Batch<O>, ended: &mut AllEnded<K, O>) {
+        let mut check_again = Vec::new();
         let now_ns = self.ending_at();
         self.each_in_first_shard(
             batch.found.drain(..).filter_map(Found::checked_out),
@@ -329,22 +342,25 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         for held in check_again {
             ended.extend(self.check_held(held).ended);
         }
-        self.finish_all(call, &mut ended)
     }
 
-    /// Rechecks an operation, on the executor. A thread that holds it is left a request to do so.
-    pub(super) fn recheck(self: &Arc<Self>, call: &Call<'_>, handle: TimerHandle) {
-        let held = self.first_shard_of(handle).check_out_for_recheck(handle);
-        if let Some(held) = held {
-            self.check_on_executor(call, held);
+    /// Checks the operations of a batch that this job of the executor holds, unlocked and in order,
+    /// and finishes those that ended. Leaves the batch empty.
+    pub(super) fn check_on_executor(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) {
+        // 1. Check them, and check them in.
+        for found in &mut batch.found {
+            if let Found::CheckedOut(held) = found {
+                self.check_for_cause(held);
+            }
         }
-    }
-
-    /// Checks an operation that this job of the executor holds, and finishes it here if it ended:
-    /// its callback needs no second job.
-    pub(super) fn check_on_executor(self: &Arc<Self>, call: &Call<'_>, held: CheckedOut<O>) {
-        if let Some(mut ended) = self.check_held(held).ended {
+        let mut ended = AllEnded::new();
+        self.check_in_together(batch, &mut ended);
+        // 2. All are out of every watch list before the first is called back: here, without a
+        //    second job.
+        for ended in &mut ended {
             self.release(&mut ended.to_release);
+        }
+        for ended in ended {
             self.call_back_in(call, ended);
         }
     }

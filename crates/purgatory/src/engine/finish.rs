@@ -161,7 +161,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 2. Call back: apart, so that a panic of the first one does not keep the other from being
         //    called.
         if matches!(outcome, Outcome::Expired) {
-            self.call(|| payload.expiring(&|| self.late(to_release.deadline)));
+            self.call(|| payload.expiring(&|| self.late(to_release.due)));
         }
         self.call(|| payload.on_complete(outcome));
         if to_release.has_place && failpoint!(AnsweredKeepsPlace) {
@@ -204,7 +204,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.ending_at()
     }
 
-    /// Runs one callback, or recheck, that was left to the executor, inside a call.
+    /// Runs what was left to the executor and counted as one callback, inside a call.
     pub(super) fn run_queued(&self, queued_ns: EndedAt, run: impl FnOnce(&Call<'_>)) {
         self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
         if let Some(queued_ns) = queued_ns {

@@ -106,28 +106,24 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 1. What the entry has.
         let mut first_shard = self.first_shard_of(handle);
         let entry = first_shard.get_mut(handle)?;
-        let deadline = entry.deadline;
         let age_ns = entry.age_ns(now_ns);
         let label = entry.label();
         let under_check = entry.is_held().then_some(Duration::ZERO);
         let last_secondary = entry.last_secondary;
+        let deadline = first_shard.deadline(handle);
         let first_key = first_shard.first_key(handle);
         drop(first_shard);
 
         // 2. The other keys.
         let keys = self.keys_of(handle, first_key, last_secondary);
-        let expires_ns = self
-            .driver()
-            .config
-            .tick
-            .start_ns(deadline)
-            .saturating_sub(now_ns);
+        let tick = self.driver().config.tick;
+        let left_ns = |deadline| tick.start_ns(deadline).saturating_sub(now_ns);
         Some(Parked {
             id: self.id(handle),
             label,
             keys,
             age: Duration::from_micros(age_ns / 1000),
-            expires_in: (deadline != u64::MAX).then_some(Duration::from_nanos(expires_ns)),
+            expires_in: deadline.map(|deadline| Duration::from_nanos(left_ns(deadline))),
             under_check,
         })
     }

@@ -13,12 +13,12 @@
 //!    │   the entry has the payload      check in:          │                 │
 //!    │            │                     unsatisfied, and   │                 │
 //!    │ claim:     │ check out:          nothing is pending │                 │
-//!    │ a cancel,  │ an event, a recheck,                   │                 │
+//!    │ a cancel,  │ an event, a sweep,                     │                 │
 //!    │ an expiry  ▼ the last check                         │                 │
 //!    │          Held ──────────────────────────────────────┤                 │
 //!    │            │   a thread has the payload             │                 │
 //!    │            │                     check in:          │                 │
-//!    │ check in:  │                     a recheck is pending: check again    │
+//!    │ check in:  │                     a check is asked for: check again    │
 //!    │ satisfied, │                                                          │
 //!    │ panicked,  │                                                          │
 //!    │ or an end  │                                                          │
@@ -35,10 +35,10 @@
 //! Files call only files further left:
 //!
 //! ```text
-//! mod < inspect, places < finish < check < walk < signal, park, end, reach < timer < publish
+//! mod < inspect, places < finish < check < walk < signal, park, end, reach < sweep, timer < publish
 //! ```
 //!
-//! [`versions`] and [`watch_set`] know no purgatory. Callbacks that call back, the executor of jobs
+//! [`versions`], [`watch_set`] and [`sweep_plan`] know no purgatory. Callbacks that call back, the executor of jobs
 //! and `tracing` are the [`table`]'s.
 
 pub(crate) mod check;
@@ -51,6 +51,8 @@ mod places;
 mod publish;
 mod reach;
 pub(crate) mod signal;
+mod sweep;
+mod sweep_plan;
 pub(crate) mod timer;
 pub(crate) mod versions;
 mod walk;
@@ -60,7 +62,7 @@ use std::{
     collections::BTreeMap,
     iter::successors,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64 as Count},
     },
     time::Duration,
@@ -73,7 +75,10 @@ use timer_core::{
 };
 
 use crate::{
-    engine::{job_executor::JobExecutor, under_lock::must_be_unlocked, versions::Versions},
+    engine::{
+        job_executor::JobExecutor, sweep_plan::SweepPlan, under_lock::must_be_unlocked,
+        versions::Versions,
+    },
     operation::{DelayedOperation, OperationId, Timeout},
     settings::Settings,
     shard::{EndedAt, ParkOptions, Shard, expire::CallbackJob},
@@ -99,10 +104,10 @@ type Handles = SmallVec<[TimerHandle; BUDGET]>;
 pub struct Rules<K> {
     /// Every callback runs on the executor, not only those of expired operations.
     pub(crate) callbacks_on_executor: bool,
-    /// The interval of checks without an event; `None` for none.
+    /// The interval of sweeps; `None` for none.
     pub(crate) recheck_every: Option<Duration>,
     /// The hook of the last check when time is up; the hook is called for each operation
-    /// that this check or a recheck completes.
+    /// that this check or a sweep completes.
     pub(crate) on_missed: Option<OnMissed<K>>,
 }
 
@@ -119,6 +124,8 @@ pub(crate) struct Core<K, O> {
     pub(crate) max_parked: Option<Limit>,
     pub(crate) shards: Shards<Shard<K, O>>,
     pub(crate) versions: Versions,
+    /// When everything is checked without an event, if the purgatory was built so.
+    sweeps: Option<Arc<SweepPlan>>,
     /// Numbers the parked operations, where their order matters over the shards.
     pub(crate) sequence: Option<AtomicU64>,
     /// Work that this round of the timer found due.
@@ -137,18 +144,24 @@ pub(crate) struct Core<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Creates a purgatory and attaches it to its timer.
-    pub(crate) fn new(common: Settings, mut settings: Rules<K>) -> Result<Arc<Self>, BuildError> {
+    pub(crate) fn new(common: Settings, settings: Rules<K>) -> Result<Arc<Self>, BuildError> {
         let shards = common.shard_count(default_shards)?;
         let driver = common.driver()?;
-        // A recheck comes at most once a tick.
         let every = settings.recheck_every;
-        settings.recheck_every = every.map(|every| every.max(driver.config.tick.length()));
-        let core = Arc::new(Core {
+        let core = Arc::new_cyclic(|core: &Weak<Self>| Core {
             number: table::next_number(),
             name: common.name,
             max_parked: common.max_parked,
             shards: driver.shards(shards, Shard::new),
             versions: Versions::new(shards),
+            sweeps: every.map(|every| {
+                let core = core.clone();
+                SweepPlan::new(&driver, every, move |due_tick| {
+                    if let Some(core) = core.upgrade() {
+                        core.begin_sweep(due_tick);
+                    }
+                })
+            }),
             sequence: driver.config.manual.then(|| AtomicU64::new(0)),
             due: DueQueue::new(&driver.config),
             timed: AtomicBool::new(false),
@@ -159,7 +172,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             closing: Latch::default(),
             under_check: Latch::default(),
         });
-        if core.driver().attach(&core, &core.shards) {
+        let has_sweeps = |sweeps: &Arc<SweepPlan>| sweeps.attach(core.driver());
+        if core.driver().attach(&core, &core.shards) && core.sweeps.as_ref().is_none_or(has_sweeps)
+        {
             return Ok(core);
         }
         // A shared timer that was shut down, or whose threads another process has.
@@ -269,28 +284,27 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(super) fn park_options(&self, now_ns: u64, timeout: Timeout) -> ParkOptions {
         let tick = self.driver().config.tick;
         let deadline_tick = timeout.deadline(tick, now_ns);
-        // The wheel comes by at the deadline, or earlier for a recheck.
-        let visit_tick = match self.settings.recheck_every {
-            Some(every) => {
-                let recheck = tick.deadline(now_ns, every);
-                Some(recheck.min(deadline_tick.unwrap_or(u64::MAX)))
-            }
-            None => deadline_tick,
-        };
         ParkOptions {
             now_tick: tick.round_down(now_ns),
             deadline_tick,
-            visit_tick,
             parked_ns: now_ns,
             label: None,
             unasked: UnaskedChecks::AsBuilt,
         }
     }
 
+    /// Sees to it that a sweep comes, if the purgatory has them, after an operation was parked.
+    #[inline]
+    pub(super) fn sweep_after(&self, parked_ns: u64) {
+        if let Some(sweeps) = &self.sweeps {
+            sweeps.parked_at(parked_ns);
+        }
+    }
+
     /// Reports to the timer that a shard has work at tick `due`, unless that is never.
     #[inline]
     pub(super) fn work_at(shard: &mut LockedShard<'_, K, O>, options: &ParkOptions, due: u64) {
-        if options.visit_tick.is_some() {
+        if options.deadline_tick.is_some() {
             shard.work_at(due);
         }
     }

@@ -205,6 +205,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let parked = match self.park_under(operation, watch_set, &options)? {
             PutIn::Parked(handle) => {
                 forget(place); // the ending returns it
+                self.sweep_after(now_ns);
                 return Ok(Parking::Parked(self.id(handle)));
             }
             PutIn::Held(handle, operation, changed) => {
@@ -212,6 +213,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
         };
         forget(place); // the ending returns it
+        self.sweep_after(now_ns);
 
         // 4. Check again if an event came by meanwhile.
         Ok(self.check_again(&call, parked))

@@ -1,12 +1,11 @@
 //! The timer's side: wheels that advance, and the jobs of what they find due.
 //!
-//! An operation whose time is up ends. Or it is checked without an event, if the purgatory was
-//! built so: a *recheck* while it waits, or the *last check* when its time is up. All of this runs
-//! on the executor, since neither the timer's thread nor another caller is to wait for user code.
+//! An operation whose time is up ends. Or it has its *last check* first, without an event, if the
+//! purgatory was built so. Both run on the executor, since neither the timer's thread nor another
+//! caller is to wait for user code.
 //!
 //! Until its last check an entry is held, with its end pending as Expired, so only that check
-//! changes how the operation ends. One that is due for a recheck waits on until the executor comes
-//! to it.
+//! changes how the operation ends.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -21,6 +20,7 @@ use timer_core::{
 use crate::{
     engine::{
         BUDGET, Core,
+        check::Batch,
         trampoline::{Call, enqueue},
     },
     operation::{CancelReason, DelayedOperation},
@@ -51,14 +51,11 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     fn advance(&self, shard: usize, now: u64) -> Advanced {
         // 1. The limits of the advance. The clock is read before the lock is taken.
         self.warn_stuck_checks();
-        let driver = self.driver();
-        let now_ns = driver.now_ns();
-        let every = self.settings.recheck_every;
+        let now_ns = self.driver().now_ns();
         let limits = AdvanceLimits {
             now,
             now_ns,
             budget: self.due.budget(BUDGET),
-            recheck_every: every.map_or(1, |every| driver.config.tick.deadline(0, every)),
             last_check: self.settings.on_missed.is_some(),
         };
         // 2. Advance the wheel, and keep what it finds until the round is over.
@@ -173,8 +170,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) {
         match job {
             CallbackJob::Call(ended) => self.call_back_in(call, ended),
-            CallbackJob::Recheck(handle) => self.recheck(call, handle),
-            CallbackJob::LastCheck(held) => self.check_on_executor(call, held),
+            CallbackJob::LastCheck(held) => {
+                let mut batch = Batch::new();
+                batch.add_held(Some(held));
+                self.check_on_executor(call, &mut batch);
+            }
         }
         if call.is_nested() {
             enqueue(move || drop(under_way)); // behind the callback

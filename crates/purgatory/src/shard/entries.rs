@@ -63,7 +63,7 @@ impl<O> Entries<O> {
             wheel.follow(sequence);
         }
         // 2. Put it in.
-        let (inserted, place) = wheel.insert_place(options.visit_tick);
+        let (inserted, place) = wheel.insert_place(options.deadline_tick);
         *place = Some(Entry::new(payload, options, link));
         let handle = TimerHandle::new(self.shard as usize, inserted.id);
         Inserted {

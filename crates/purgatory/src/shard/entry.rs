@@ -8,8 +8,8 @@
 //! for its last check counts as held: its payload travels with the queued job.
 //!
 //! - **Holder removes**: while an entry is held, only its holder ends or removes it. Every other
-//!   thread leaves its holder a *request*: to check again (an event or a recheck came by), or to
-//!   end (expiry or cancel; the first one wins).
+//!   thread leaves its holder a *request*: to check again (an event or a sweep came by), or to end
+//!   (expiry or cancel; the first one wins).
 //! - **Requests are read**: the holder acts on them in the same lock hold in which it checks the
 //!   payload in. A check that came true beats a pending end; a pending end beats a pending check.
 //! - **One outcome**: it is decided when the payload is taken for good: once.
@@ -18,10 +18,7 @@ use std::mem;
 
 use timer_core::TimerHandle;
 
-use super::{
-    flags::Flags,
-    links::{Link, SecondaryId},
-};
+use super::links::{Link, SecondaryId};
 use crate::{
     operation::{CancelReason, Outcome, Verdict},
     watches::UnaskedChecks,
@@ -41,8 +38,8 @@ pub(crate) enum Waiter {
 pub(crate) enum Cause {
     /// An event of one of its keys.
     Event,
-    /// A recheck, or the last check: no event came by. If this check comes true, one was missed.
-    Recheck,
+    /// A sweep, or the last check: no event came by. If this check comes true, one was missed.
+    NoEvent,
 }
 
 /// A payload out of its entry, and the result of its check.
@@ -89,13 +86,13 @@ pub(crate) struct Entry<O> {
     /// The watch of its first key.
     pub(super) link: Link,
     pub(super) cold: Option<Box<ColdState>>,
-    /// The tick at which its time is up; `u64::MAX` for never. The wheel visits it earlier if it is
-    /// to be rechecked before.
-    pub(crate) deadline: u64,
     /// The nanosecond of the timer's clock at which it was parked.
     parked_ns: u64,
     unasked: UnaskedChecks,
-    pub(super) flags: Flags,
+    /// A request to its holder: an event, or a sweep, came by while it was held.
+    check_asked: bool,
+    /// A snapshot has seen the check that is under way.
+    seen: bool,
 }
 
 /// The parts that few entries need.
@@ -103,12 +100,18 @@ pub(crate) struct Entry<O> {
 pub(crate) struct ColdState {
     /// The pending end. Only a held entry has one.
     end: Option<Outcome>,
+    /// The tick at which its time was up while it was held; `u64::MAX` if it was not.
+    due: u64,
     label: Option<&'static str>,
 }
 
 impl ColdState {
     fn new(label: Option<&'static str>) -> Box<Self> {
-        Box::new(ColdState { end: None, label })
+        Box::new(ColdState {
+            end: None,
+            due: u64::MAX,
+            label,
+        })
     }
 }
 
@@ -118,9 +121,6 @@ pub(crate) struct ParkOptions {
     pub(crate) now_tick: u64,
     /// `None` for never.
     pub(crate) deadline_tick: Option<u64>,
-    /// The tick of the wheel's next visit: the deadline, or earlier for a recheck. `None` for
-    /// never.
-    pub(crate) visit_tick: Option<u64>,
     /// The time by the timer's clock.
     pub(crate) parked_ns: u64,
     pub(crate) label: Option<&'static str>,
@@ -132,25 +132,20 @@ pub(crate) struct ParkOptions {
 pub(super) enum Decision<O> {
     /// It waits on; the entry has the payload.
     Parked,
-    /// Check it again, for this cause. The caller still holds the entry.
-    CheckAgain(O, Cause),
+    /// Check it again. The caller still holds the entry.
+    CheckAgain(O),
     /// It is over.
     Ended(O, Outcome),
 }
 
-/// An entry that the wheel visits.
+/// An entry whose time is up.
 #[derive(Debug)]
 pub(super) enum Visited<O> {
-    /// Its time is not up, so it is due for a recheck.
-    Early {
-        /// The last recheck has not begun, so no second one is queued.
-        queued: bool,
-    },
-    /// Its time is up, and it is checked once more. The job of that check holds it.
+    /// It is checked once more. The job of that check holds it.
     LastCheck(O),
-    /// Its time is up, and it has ended.
+    /// It has ended.
     Expired(O),
-    /// Its time is up, and its holder was left a request to end it.
+    /// Its holder was left a request to end it.
     LeftToHolder,
 }
 
@@ -176,10 +171,10 @@ impl<O> Entry<O> {
             last_secondary: None,
             link,
             cold,
-            deadline: options.deadline_tick.unwrap_or(u64::MAX),
             parked_ns: options.parked_ns,
             unasked: options.unasked,
-            flags: Flags::default(),
+            check_asked: false,
+            seen: false,
         }
     }
 
@@ -203,6 +198,11 @@ impl<O> Entry<O> {
         self.cold.as_ref()?.label
     }
 
+    /// Returns the tick at which its time was up while it was held; `u64::MAX` if it was not.
+    pub(crate) fn due(&self) -> u64 {
+        self.cold.as_ref().map_or(u64::MAX, |cold| cold.due)
+    }
+
     /// Returns for how long it has been parked, in nanoseconds.
     pub(crate) fn age_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.parked_ns) // the clock may have been read before it parked
@@ -214,15 +214,13 @@ impl<O> Entry<O> {
     pub(super) fn watched(&mut self, last_secondary: Option<SecondaryId>, event_passed: bool) {
         self.last_secondary = last_secondary;
         // A version that moved counts as an event that found the entry held.
-        if event_passed {
-            self.flags.set(Flags::CHECK);
-        }
+        self.check_asked |= event_passed;
     }
 
     /// Leaves the holder of a held entry a request to check again.
     pub(crate) fn request_check(&mut self) {
         if !failpoint!(EventLeavesNoRequest) {
-            self.flags.set(Flags::CHECK);
+            self.check_asked = true;
         }
     }
 
@@ -246,43 +244,35 @@ impl<O> Entry<O> {
         payload
     }
 
-    /// Checks the payload out for a queued recheck. If the entry is held, its holder is left a
-    /// request to check again.
-    pub(super) fn check_out_for_recheck(&mut self) -> Option<O> {
-        self.flags.clear(Flags::RECHECK_QUEUED);
-        if self.unasked == UnaskedChecks::Never {
+    /// Checks the payload out for a sweep, as for an event, if it was parked by then. Not that of an
+    /// operation without a condition, nor if the end is decided: the last check then says itself what
+    /// was missed.
+    pub(super) fn check_out_for_sweep(&mut self, parked_by_ns: u64) -> Option<O> {
+        let is_young = self.parked_ns > parked_by_ns;
+        if is_young || self.unasked == UnaskedChecks::Never || self.is_ending() {
             return None;
         }
-        let payload = self.take();
-        if payload.is_none() && !failpoint!(RecheckLeavesNoRequest) {
-            // The condition may have come true behind the check that is under way. It is no pending
-            // event: what this recheck finds was missed.
-            self.flags.set(Flags::RECHECK);
-        }
-        payload
+        self.check_out()
     }
 
-    /// Decides what follows from the wheel's visit at tick `now`. With `last_check` every operation
-    /// has a last check.
-    pub(super) fn visit(&mut self, now: u64, last_check: bool) -> Visited<O> {
-        // 1. Early: the wheel visits it for a recheck. One that is queued will do.
-        if self.deadline > now {
-            let queued = self.flags.has(Flags::RECHECK_QUEUED);
-            self.flags.set(Flags::RECHECK_QUEUED);
-            return Visited::Early { queued };
-        }
-        // 2. Its time is up. Whichever thread holds it ends it.
-        let Some(payload) = self.claim(&Outcome::Expired) else {
+    /// Decides what follows as its time is up, at the tick `deadline`. With `last_check` every
+    /// operation has a last check.
+    pub(super) fn visit(&mut self, deadline: u64, last_check: bool) -> Visited<O> {
+        // 1. Whichever thread holds it ends it.
+        let Some(payload) = self.take() else {
+            if !failpoint!(ExpiryLeavesNoRequest) {
+                self.request_expiry(deadline); // Holder removes
+            }
             return Visited::LeftToHolder;
         };
-        // 3. With a last check the job is the holder, and this request makes it end the operation.
+        // 2. With a last check the job is the holder, and this request makes it end the operation.
         let is_checked = match self.unasked {
             UnaskedChecks::AsBuilt => last_check,
             UnaskedChecks::Last => true,
             UnaskedChecks::Never => false,
         };
         if is_checked {
-            self.request_end(&Outcome::Expired);
+            self.request_expiry(deadline);
             return Visited::LastCheck(payload);
         }
         Visited::Expired(payload)
@@ -290,10 +280,10 @@ impl<O> Entry<O> {
 
     /// True when an event came by, or is about to, since its holder took the payload out.
     pub(crate) fn event_is_pending(&self) -> bool {
-        self.flags.has(Flags::CHECK)
+        self.check_asked
     }
 
-    /// Takes the payload out for good, for expiry and cancel. If the entry is held, its holder is
+    /// Takes the payload out for good, for an end from outside. If the entry is held, its holder is
     /// left a request to end it.
     #[inline]
     pub(super) fn claim(&mut self, outcome: &Outcome) -> Option<O> {
@@ -307,12 +297,20 @@ impl<O> Entry<O> {
 
     /// Leaves its holder a request to end it. The first one wins.
     #[cold]
-    fn request_end(&mut self, outcome: &Outcome) {
+    fn request_end(&mut self, outcome: &Outcome) -> &mut ColdState {
         let cold = self.cold.get_or_insert_with(|| ColdState::new(None));
         if cold.end.is_none() {
             // An outcome has a reason of the user's, which may be a `String`: cloned here only.
             cold.end = Some(outcome.clone());
         }
+        cold
+    }
+
+    /// Leaves its holder a request to end it as expired, and notes when its time was up: the wheel
+    /// knows that no more.
+    #[cold]
+    fn request_expiry(&mut self, deadline: u64) {
+        self.request_end(&Outcome::Expired).due = deadline;
     }
 
     /// Checks the payload in with the result of its check, and acts on the requests. Only the
@@ -329,17 +327,10 @@ impl<O> Entry<O> {
             let end = pending.unwrap_or(Outcome::Cancelled(CancelReason::Panicked));
             return Decision::Ended(payload, end);
         }
-        // 3. A pending check: the caller goes on holding. One check answers both kinds of request;
-        //    an event's check is the one that does for both, as a recheck may have nothing to ask.
-        let event = self.flags.has(Flags::CHECK);
-        let recheck = self.flags.has(Flags::RECHECK);
-        self.flags
-            .clear(Flags::CHECK | Flags::RECHECK | Flags::SEEN);
-        if event {
-            return Decision::CheckAgain(payload, Cause::Event);
-        }
-        if recheck {
-            return Decision::CheckAgain(payload, Cause::Recheck);
+        // 3. A pending check: the caller goes on holding.
+        self.seen = false;
+        if mem::take(&mut self.check_asked) {
+            return Decision::CheckAgain(payload);
         }
         // 4. Nothing is asked for: it waits on.
         self.payload = Payload::Here(payload);
@@ -357,8 +348,7 @@ impl<O> Entry<O> {
             return Look::Parked;
         }
         // The check that is under way wipes the mark as it ends, so the mark means this check.
-        let seen = self.flags.has(Flags::SEEN);
-        self.flags.set(Flags::SEEN);
+        let seen = mem::replace(&mut self.seen, true);
         if seen {
             Look::SameCheck
         } else {
@@ -379,7 +369,6 @@ mod tests {
         let options = ParkOptions {
             now_tick: 0,
             deadline_tick: Some(10),
-            visit_tick: None,
             parked_ns: 0,
             label: None,
             unasked: UnaskedChecks::AsBuilt,
@@ -398,32 +387,29 @@ mod tests {
     }
 
     #[test]
-    fn recheck_of_held_entry_leaves_a_request() {
+    fn a_sweep_leaves_the_request_of_an_event() {
         let mut entry = entry(Payload::Here(7));
-        assert_eq!(entry.check_out(), Some(7));
-        assert!(matches!(
-            entry.visit(1, false),
-            Visited::Early { queued: false }
-        ));
-        assert!(matches!(
-            entry.visit(2, false),
-            Visited::Early { queued: true }
-        ));
-        assert_eq!(entry.check_out_for_recheck(), None);
-        assert!(!entry.event_is_pending(), "a recheck is no event");
+        entry.parked_ns = 5;
+        assert_eq!(entry.check_out_for_sweep(4), None);
+        assert_eq!(entry.check_out_for_sweep(5), Some(7));
+        assert_eq!(entry.check_out_for_sweep(5), None);
+        assert!(entry.event_is_pending());
         let again = entry.check_in(7, Verdict::Unsatisfied);
-        assert_eq!(again, Decision::CheckAgain(7, Cause::Recheck));
+        assert_eq!(again, Decision::CheckAgain(7));
         assert_eq!(entry.check_in(7, Verdict::Unsatisfied), Decision::Parked);
     }
 
     #[test]
-    fn requested_event_beats_requested_recheck() {
-        let mut entry = entry(Payload::Out);
-        assert_eq!(entry.check_out_for_recheck(), None);
-        assert_eq!(entry.check_out(), None);
-        let again = entry.check_in(7, Verdict::Unsatisfied);
-        assert_eq!(again, Decision::CheckAgain(7, Cause::Event));
-        assert_eq!(entry.check_in(7, Verdict::Unsatisfied), Decision::Parked);
+    fn a_sweep_asks_nothing_of_what_has_no_condition_or_is_ending() {
+        let mut without = entry(Payload::Here(7));
+        without.unasked = UnaskedChecks::Never;
+        assert_eq!(without.check_out_for_sweep(0), None);
+        assert!(!without.is_held());
+
+        let mut ending = entry(Payload::Here(7));
+        assert!(matches!(ending.visit(10, true), Visited::LastCheck(7)));
+        assert_eq!(ending.check_out_for_sweep(0), None);
+        assert!(!ending.event_is_pending(), "its last check may find a miss");
     }
 
     #[test]
@@ -443,8 +429,8 @@ mod tests {
     fn entry_may_ask_for_a_last_check_itself() {
         let mut entry = entry(Payload::Here(7));
         entry.unasked = UnaskedChecks::Last;
-        assert!(matches!(entry.visit(9, false), Visited::Early { .. }));
         assert!(matches!(entry.visit(10, false), Visited::LastCheck(7)));
+        assert_eq!(entry.due(), 10);
         assert!(entry.is_held() && entry.is_ending());
     }
 
@@ -456,7 +442,7 @@ mod tests {
         assert_eq!(entry.look(), Look::SameCheck);
         assert_eq!(
             entry.check_in(7, Verdict::Unsatisfied),
-            Decision::CheckAgain(7, Cause::Event)
+            Decision::CheckAgain(7)
         );
         assert_eq!(entry.look(), Look::NewCheck);
     }
@@ -464,6 +450,6 @@ mod tests {
     #[test]
     fn entry_is_no_larger_than_its_parts() {
         assert_eq!(size_of::<Payload<Box<u64>>>(), 8);
-        assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 8 + 12 + 8 + 8 + 8 + 4);
+        assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 8 + 12 + 8 + 8 + 4);
     }
 }

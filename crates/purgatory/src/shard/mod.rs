@@ -13,7 +13,6 @@
 mod entries;
 mod entry;
 pub(crate) mod expire;
-mod flags;
 mod keys;
 mod links;
 pub(crate) mod reach;
@@ -78,12 +77,13 @@ struct Timed {
 }
 
 impl Timed {
-    /// Records how long an operation waited that ends and, if it expired, how late.
-    fn ended<O>(&mut self, outcome: &Outcome, entry: &Entry<O>, now_ns: u64) {
+    /// Records how long an operation waited that ends and, if it expired at the tick `due`, how
+    /// late.
+    fn ended<O>(&mut self, outcome: &Outcome, entry: &Entry<O>, due: u64, now_ns: u64) {
         self.times.ended(outcome, entry.age_ns(now_ns));
         // Lateness counts from the deadline, not from the wheel's visit.
         if matches!(outcome, Outcome::Expired) {
-            let due_ns = self.tick.start_ns(entry.deadline);
+            let due_ns = self.tick.start_ns(due);
             self.times.lateness.record(now_ns.saturating_sub(due_ns));
         }
     }
@@ -94,18 +94,18 @@ impl Timed {
 pub(crate) type EndedAt = Option<u64>;
 
 /// Counts the end of an operation and, if endings are timed, times it: `entry` returns its entry
-/// then.
+/// then, and the tick at which its time was up, if it expired.
 #[inline(always)]
 fn count_end<'a, O: 'a>(
     counts: &mut Counts,
     cold: &mut ColdParts,
     outcome: &Outcome,
     now_ns: EndedAt,
-    entry: impl FnOnce() -> Option<&'a Entry<O>>,
+    entry: impl FnOnce() -> Option<(&'a Entry<O>, u64)>,
 ) {
     if let (Some(now_ns), Some(timed)) = (now_ns, &mut cold.timed) {
-        if let Some(entry) = entry() {
-            timed.ended(outcome, entry, now_ns);
+        if let Some((entry, due)) = entry() {
+            timed.ended(outcome, entry, due, now_ns);
         }
     }
     cold.other_ends.ended(counts, outcome);
@@ -125,7 +125,7 @@ pub(crate) struct Watch<'a, K> {
 pub(crate) enum CheckedIn<K, O> {
     /// It waits on.
     Parked,
-    /// An event or a recheck came by meanwhile: check it again. The caller still holds the entry.
+    /// An event or a sweep came by meanwhile: check it again. The caller still holds the entry.
     CheckAgain(CheckedOut<O>),
     /// It is over.
     Ended(Ended<K, O>),
@@ -144,8 +144,8 @@ pub(crate) struct Ended<K, O> {
 pub(crate) struct ToRelease<K> {
     /// Its place among `max_parked` is still to be returned.
     pub(crate) has_place: bool,
-    /// The tick of its deadline; `u64::MAX` if it has none, or was never parked.
-    pub(crate) deadline: u64,
+    /// The tick at which its time was up, if it expired after it was parked; else `u64::MAX`.
+    pub(crate) due: u64,
     /// The last of its secondary watches, still to be released.
     pub(crate) last_secondary: Option<SecondaryId>,
     /// Its first key, if no watch of that is left.
@@ -160,7 +160,7 @@ impl<K> ToRelease<K> {
     pub(crate) fn nothing() -> Self {
         ToRelease {
             has_place: false,
-            deadline: u64::MAX,
+            due: u64::MAX,
             last_secondary: None,
             emptied_key: None,
             cold: None,
@@ -250,6 +250,14 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     #[inline]
     pub(crate) fn get_mut(&mut self, handle: TimerHandle) -> Option<&mut Entry<O>> {
         self.entries.get_mut(handle)
+    }
+
+    /// Returns the tick at which an operation's time is up, or was; `None` for never, or if it has
+    /// ended.
+    pub(crate) fn deadline(&self, handle: TimerHandle) -> Option<u64> {
+        let wheel = &self.entries.wheel;
+        let was_due = || Some(wheel.get(handle.id())?.due()).filter(|&due| due != u64::MAX);
+        wheel.deadline(handle.id()).or_else(was_due)
     }
 
     /// Returns the first entry at or after an index, to visit all of them in bounded steps. Its
@@ -346,10 +354,15 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         Some(CheckedOut::new(handle, payload, Cause::Event))
     }
 
-    /// Checks an operation out for a queued recheck. If it is held, its holder is left a request.
-    pub(crate) fn check_out_for_recheck(&mut self, handle: TimerHandle) -> Option<CheckedOut<O>> {
-        let payload = self.get_mut(handle)?.check_out_for_recheck()?;
-        Some(CheckedOut::new(handle, payload, Cause::Recheck))
+    /// Checks an operation out for a sweep, if it was parked by then. If it is held, its holder is
+    /// left a request.
+    pub(crate) fn check_out_for_sweep(
+        &mut self,
+        handle: TimerHandle,
+        parked_by_ns: u64,
+    ) -> Option<CheckedOut<O>> {
+        let payload = self.get_mut(handle)?.check_out_for_sweep(parked_by_ns)?;
+        Some(CheckedOut::new(handle, payload, Cause::NoEvent))
     }
 
     /// Checks a payload in with the result of its check.
@@ -376,11 +389,13 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             .expect("Holder removes: the entry of a payload is there");
         match entry.check_in(held.payload, held.verdict) {
             Decision::Parked => CheckedIn::Parked,
-            Decision::CheckAgain(payload, cause) => {
-                CheckedIn::CheckAgain(CheckedOut::new(handle, payload, cause))
+            Decision::CheckAgain(payload) => {
+                CheckedIn::CheckAgain(CheckedOut::new(handle, payload, Cause::Event))
             }
             Decision::Ended(payload, outcome) => {
-                let to_release = self.end(handle, &outcome, now_ns);
+                let due = entry.due();
+                let mut to_release = self.end(handle, &outcome, now_ns);
+                to_release.due = due;
                 CheckedIn::Ended(Ended {
                     payload,
                     outcome,
@@ -415,7 +430,10 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     #[inline(always)]
     fn end(&mut self, handle: TimerHandle, outcome: &Outcome, now_ns: EndedAt) -> ToRelease<K> {
         let wheel = &self.entries.wheel;
-        let entry = || wheel.get(handle.id());
+        let entry = || {
+            let entry = wheel.get(handle.id())?;
+            Some((entry, entry.due()))
+        };
         count_end(&mut self.counts, &mut self.cold, outcome, now_ns, entry);
         self.remove(handle)
     }
@@ -430,7 +448,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             .end_with(handle.id(), |entry| {
                 let to_release = ToRelease {
                     has_place: true,
-                    deadline: entry.deadline,
+                    due: u64::MAX,
                     last_secondary: entry.last_secondary,
                     emptied_key: None,
                     cold: entry.cold.take(), // an end that was pending is the user's
@@ -462,17 +480,15 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Reschedules an operation, unless its end is decided or pending. Returns the tick
     /// at which the wheel has work for it, `u64::MAX` for never.
     pub(crate) fn reschedule(&mut self, handle: TimerHandle, options: ParkOptions) -> Option<u64> {
-        // 1. The entry's own deadline. A pending end is decided already: it stands.
-        let entry = self.get_mut(handle)?;
-        if entry.is_ending() {
+        // 1. A pending end is decided already: it stands.
+        if self.get_mut(handle)?.is_ending() {
             return None;
         }
-        entry.deadline = options.deadline_tick.unwrap_or(u64::MAX);
-        // 2. The wheel's visit, at the deadline or before it for a recheck, or never.
+        // 2. The wheel's visit, at the deadline or never.
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(options.now_tick);
-        if let Some(armed) = options.visit_tick {
-            return wheel.reschedule(handle.id(), armed);
+        if let Some(deadline) = options.deadline_tick {
+            return wheel.reschedule(handle.id(), deadline);
         }
         if wheel.unschedule(handle.id()) {
             return Some(u64::MAX);

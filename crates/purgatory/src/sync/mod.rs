@@ -29,8 +29,8 @@ pub enum Failpoint {
     EventLeavesVersion,
     /// An event that finds an operation under check leaves its holder no request.
     EventLeavesNoRequest,
-    /// A recheck that finds an operation under check leaves its holder no request.
-    RecheckLeavesNoRequest,
+    /// A sweep that finds nothing parked plans no other, whoever parks meanwhile.
+    IdleSweepLooksOnce,
     /// An end that finds an operation under check leaves its holder no request.
     ExpiryLeavesNoRequest,
     /// An operation that ended stays on the list of its first key.

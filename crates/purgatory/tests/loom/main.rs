@@ -540,10 +540,9 @@ fn panicking_check_against_event() {
     });
 }
 
-/// A recheck that is on its way, against an event or a cancel: one outcome, and
-/// nothing stays.
+/// A sweep that is on its way, against an event or a cancel: one outcome, and nothing stays.
 #[test]
-fn recheck_against_event_and_cancel() {
+fn a_sweep_against_event_and_cancel() {
     let rechecking = || Setup::with(|builder| builder.recheck_every(MS));
     let parked = move |setup: Shared, keys: &'static [u8]| {
         setup.park(setup.op(&[0]), keys, 2 * MS);
@@ -561,18 +560,36 @@ fn recheck_against_event_and_cancel() {
     }
 }
 
-/// A condition that comes true without an event, and then a recheck, against a check that is under
-/// way: the recheck or the holder of the operation finds it.
+/// A condition that comes true without an event, and then a sweep, against a check that is under
+/// way: the sweep or the holder of the operation finds it.
 #[test]
-fn recheck_against_an_early_check() {
+fn a_sweep_against_an_early_check() {
     for keys in [ONE_KEY, TWO_SHARDS] {
-        check(&[Failpoint::RecheckLeavesNoRequest], move || {
+        check(&[Failpoint::EventLeavesNoRequest], move || {
             let setup = Setup::with(|builder| builder.recheck_every(MS));
             setup.park(setup.op(&[0]), keys, 3 * MS);
             let setup = setup.race([Signal(1)], &[Set(0), Time]);
             setup.assert_ended_once(&[Completed]);
         });
     }
+}
+
+/// A sweep that finds nothing parked, against an operation that is parked meanwhile: another sweep
+/// comes.
+#[test]
+fn an_idle_sweep_against_a_park() {
+    check(&[Failpoint::IdleSweepLooksOnce], || {
+        let setup = Setup::with(|builder| builder.recheck_every(MS));
+        setup.park(setup.op(&[1]), ONE_KEY, 9 * MS);
+        let setup = setup.alone(&[Set(1), Signal(1)]); // it is over; its sweep is still planned
+        setup.endings.lock().unwrap().clear();
+
+        let parks = setup.elsewhere(|setup| setup.park(setup.op(&[0]), ONE_KEY, 9 * MS));
+        let setup = setup.alone(&[Time]);
+        parks.join().unwrap();
+        let setup = setup.alone(&[Set(0), Time, Time]); // and no event
+        setup.assert_ended_once(&[Completed]);
+    });
 }
 
 /// The last check of an operation whose time is up, against an event: one of the two ends it.

@@ -1,0 +1,140 @@
+//! Rechecks: *sweeps* over everything parked, one each `recheck_every`.
+//!
+//! A sweep checks each operation that has been parked for an interval as an event does, and leaves
+//! the holder of one that is held the request of an event. No event came, so a check that comes true
+//! here was missed. Sweeps run on the executor, in bounded steps. When they begin is [planned]
+//! apart.
+//!
+//! [planned]: super::sweep_plan
+
+use std::{sync::Arc, vec};
+
+use timer_core::{Job, TimerHandle};
+
+use crate::{
+    engine::{
+        BUDGET, Core, Tour,
+        check::Batch,
+        trampoline::{Call, enqueue},
+    },
+    operation::DelayedOperation,
+    sync::CHECK_BATCH,
+    watches::WatchKey,
+};
+
+/// Operations that one job of a sweep checks at most. Its rest goes to the end of the executor's
+/// queue, so that it delays callbacks by little.
+const SWEPT_BY_JOB: usize = 64;
+
+/// A sweep under way.
+struct Sweep {
+    /// The tick at which it fell due.
+    due_tick: u64,
+    tour: Tour,
+    /// Operations that are listed and still to be checked.
+    listed: vec::IntoIter<TimerHandle>,
+}
+
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Begins a sweep that fell due at this tick: a job does it, and drops the purgatory if that was
+    /// the last reference to it.
+    pub(super) fn begin_sweep(self: Arc<Self>, due_tick: u64) {
+        self.queue_sweep(Sweep {
+            due_tick,
+            tour: Tour::default(),
+            listed: Vec::new().into_iter(),
+        });
+    }
+
+    /// Leaves a sweep, or its rest, to the executor.
+    fn queue_sweep(self: Arc<Self>, sweep: Sweep) {
+        let queued_ns = self.callbacks_queued(1);
+        let executor = self.job_executor.clone();
+        executor.execute(Job::new(move || {
+            self.run_queued(queued_ns, |call| {
+                // An executor that is closed runs the rest of a sweep inside the job that hands it
+                // over. That job goes on with it, so that it needs no stack.
+                if call.is_nested() && !self.job_executor.runs_in_place() {
+                    let core = self.clone();
+                    enqueue(move || core.sweep_in_call(sweep));
+                } else {
+                    self.clone().sweep_on(call, sweep);
+                }
+            });
+        }));
+    }
+
+    /// Goes on with a sweep that was left to the outermost call.
+    fn sweep_in_call(self: Arc<Self>, sweep: Sweep) {
+        let executor = self.job_executor.clone();
+        self.sweep_on(&Call::enter(&executor), sweep);
+    }
+
+    /// Goes on with a sweep, for [`SWEPT_BY_JOB`] operations; then another job does.
+    fn sweep_on(self: Arc<Self>, call: &Call<'_>, mut sweep: Sweep) {
+        let mut budget = SWEPT_BY_JOB;
+        if self.job_executor.runs_in_place() {
+            budget = usize::MAX;
+        }
+        while budget > 0 {
+            if sweep.listed.len() == 0 {
+                sweep.listed = self.listed_next(&mut sweep.tour).into_iter();
+            }
+            let together: Vec<_> = sweep.listed.by_ref().take(CHECK_BATCH).collect();
+            if together.is_empty() {
+                if let Some(sweeps) = &self.sweeps {
+                    sweeps.ended(sweep.due_tick, self.timed_end(), || self.is_idle());
+                }
+                return;
+            }
+            budget = budget.saturating_sub(together.len());
+            self.check_for_sweep(call, together, sweep.due_tick);
+        }
+        self.queue_sweep(sweep);
+    }
+
+    /// Lists the operations of the next shard that has some, in the order in which they were parked;
+    /// all operations at once, where their order matters over the shards. Empty at the end.
+    fn listed_next(&self, tour: &mut Tour) -> Vec<TimerHandle> {
+        let mut listed = Vec::new();
+        while let Some((shard, handles)) = self.next_parked(tour) {
+            drop(shard);
+            listed.extend_from_slice(&handles);
+            // A step that is not full was the last of its shard.
+            if handles.len() < BUDGET && self.sequence.is_none() {
+                break;
+            }
+        }
+        listed.sort_unstable_by_key(|handle| handle.id().sequence());
+        listed
+    }
+
+    /// Checks those of some operations together that have been parked for an interval, and calls
+    /// those back that ended.
+    fn check_for_sweep(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        together: Vec<TimerHandle>,
+        due_tick: u64,
+    ) {
+        let Some(sweeps) = &self.sweeps else { return };
+        let tick = self.driver().config.tick;
+        let now_ns = self.timed_end().unwrap_or(tick.start_ns(due_tick));
+        let every_ns = u64::try_from(sweeps.every.as_nanos()).unwrap_or(u64::MAX);
+        let parked_by_ns = now_ns.saturating_sub(every_ns);
+        let mut batch = Batch::of(together.len());
+        self.each_in_first_shard(
+            together,
+            |&handle| handle,
+            |first_shard, handle| {
+                batch.add_held(first_shard.check_out_for_sweep(handle, parked_by_ns));
+            },
+        );
+        self.check_on_executor(call, &mut batch);
+    }
+
+    /// True while nothing is parked.
+    fn is_idle(&self) -> bool {
+        self.sum_over_shards(|shard| shard.len()) == 0
+    }
+}
