@@ -186,8 +186,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         Ok((shard, record))
     }
 
-    /// Begins an epoch of a key with the value that `value` makes of the last one; `beside` is what
-    /// lay beside that then, to be dropped unlocked. Finishes the waits that this ends; returns how
+    /// Begins an epoch of a key with the value that `value` makes of the last one and of what lies
+    /// beside that; `beside` is to lie there, and is what lay there then, to be dropped unlocked.
+    /// Finishes the waits that this ends; returns how
     /// many, or 0 inside a callback. All are cancelled, since the value is one of the new epoch,
     /// unless they are to be kept. O(n) under the lock for n waits.
     pub(crate) fn begin_epoch<Q, E: From<RefusedReason>>(
@@ -195,7 +196,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         key: &Q,
         begins: Begins,
         beside: &mut B,
-        value: impl FnOnce(&mut B, u64) -> Result<u64, E>,
+        value: impl FnOnce(&mut B, Option<&B>, u64) -> Result<u64, E>,
     ) -> Result<usize, E>
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
@@ -211,7 +212,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             mark.check(None)?;
         }
         begins.check(mark)?;
-        let value = value(beside, mark.map_or(0, Mark::reached))?;
+        let value = value(
+            beside,
+            mark.map(Mark::beside),
+            mark.map_or(0, Mark::reached),
+        )?;
         let record = match found {
             Some(record) if shard.records.at(record).value.is_some() => record,
             _ => {
