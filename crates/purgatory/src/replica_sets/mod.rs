@@ -39,7 +39,8 @@ use crate::{
 ///   at which the epoch began. Until then it catches up outside of the set.
 /// - A member that [leaves](Self::leave) holds nothing back any more. Below the
 ///   [floor](Rule::floor) nothing is acknowledged.
-/// - A new [epoch](Self::set), with its leader and its set, cancels the waits of the last.
+/// - A new epoch, with its leader and [another set](Self::set) or [the present
+///   one](Self::begin_epoch), cancels the waits of the last.
 ///
 /// This is a handle: clones share the groups. Dropping the last handle cancels all waits.
 ///
@@ -246,8 +247,75 @@ where
             keeps_waits: epoch == 0,
         };
         let table = &self.handle.table;
-        table.begin_epoch(group, begins, &mut beside, |beside, watermark| {
+        table.begin_epoch(group, begins, &mut beside, |beside, _, watermark| {
             let set = beside.as_mut().ok_or(ReplicaError::NoGroup)?; // never: it is there
+            set.begin(epoch, watermark).map_err(ReplicaError::of)
+        })
+    }
+
+    /// Begins an epoch of the group with the members that it has now, under their rule: a leader is
+    /// elected, and the set stays. Returns how many waits this ended. A member that joins or leaves
+    /// meanwhile does so in the last epoch, and then this one has or lacks it, or in this epoch.
+    ///
+    /// `leader` has `log_end`, at which the epoch starts. Every other member counts as having the
+    /// watermark, or less if it had less: what it reported above that may be of the last leader's log.
+    /// It reports anew. Otherwise this is a [`set`](Self::set), which takes other members, and what
+    /// they have if the new leader knows it.
+    ///
+    /// O(members), with a copy of each under the lock, and O(n) for n waits.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{CancelReason, ReplicaSets, Rule, WaitError};
+    ///
+    /// let logs = ReplicaSets::new("produce")?;
+    /// logs.set(&"orders-0", 1, [("a", 42), ("b", 40), ("c", 41)], Rule::all())?;
+    /// let old = logs.wait_for(&"orders-0", 42, Duration::from_secs(30));
+    /// logs.begin_epoch(&"orders-0", 2, &"b", 40)?; // "b" is elected
+    /// let over = CancelReason::EpochOver { epoch: 1, present: 2 };
+    /// assert_eq!(old.wait_blocking(), Err(WaitError::Cancelled(over)));
+    /// assert_eq!(logs.members(&"orders-0"), [("a", 40), ("b", 40), ("c", 40)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - [`NoGroup`](ReplicaError::NoGroup) without a set,
+    /// - [`NoMember`](ReplicaError::NoMember) if the leader is not in it,
+    /// - [`Refused`](ReplicaError::Refused) unless the epoch is above the group's,
+    /// - [`Behind`](ReplicaError::Behind) if `log_end` is below the watermark: this leader lacks what
+    ///   was acknowledged.
+    ///
+    /// Nothing was changed then.
+    pub fn begin_epoch<Q>(
+        &self,
+        group: &Q,
+        epoch: u64,
+        leader: &M,
+        log_end: V,
+    ) -> Result<usize, ReplicaError<V>>
+    where
+        G: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
+    {
+        let log_end = rank(log_end);
+        let begins = Begins {
+            epoch,
+            first: 0,
+            keeps_waits: false,
+        };
+        let table = &self.handle.table;
+        let mut stale = None;
+        if failpoint!(SetChangedInCopy) {
+            stale = table.look(group, |mark| mark.beside().clone());
+        }
+        // The next set is made of the present one in the lock hold in which it takes its place. The
+        // last one, or one that is refused, is dropped unlocked.
+        let mut next = None;
+        table.begin_epoch(group, begins, &mut next, |next, present, watermark| {
+            let present = stale.as_ref().or(present.and_then(Option::as_ref));
+            let present = present.ok_or(ReplicaError::NoGroup)?;
+            let led = present.led_by(leader, log_end, watermark);
+            let set = next.insert(Box::new(led.map_err(ReplicaError::of)?));
             set.begin(epoch, watermark).map_err(ReplicaError::of)
         })
     }

@@ -160,6 +160,25 @@ impl<M: Eq + Clone> Set<M> {
         Ok(set)
     }
 
+    /// Makes the set of the next epoch: the same members and rule, and what they are known to have.
+    /// The leader has `log_end`. The others have no more than the watermark for certain: what they
+    /// reported above that may be of another log.
+    ///
+    /// # Errors
+    /// [`Fault::NoMember`] if the leader is not in it.
+    pub(super) fn led_by(&self, leader: &M, log_end: u64, watermark: u64) -> Result<Self, Fault> {
+        let place = self.place_of(leader).ok_or(Fault::NoMember)?;
+        let mut next = self.clone();
+        next.start = log_end;
+        next.uncounted = 0;
+        for member in &mut next.members {
+            member.value = member.value.min(watermark);
+            member.lags_since_ns = None;
+        }
+        next.members[place].value = log_end;
+        Ok(next)
+    }
+
     /// Begins the epoch of this set with the watermark of the last one. Returns it, raised to what
     /// the members have.
     ///

@@ -17,7 +17,7 @@ use crate::{
     table::{
         Batch, Ended, Engine, Table,
         call::{Call, enqueue},
-        shard::{Abandoned, Entry, EntryState},
+        shard::Abandoned,
     },
 };
 
@@ -27,114 +27,102 @@ pub(crate) trait Yields<T>: Engine {
     fn yielded(table: &Arc<Table<Self>>, at: TimerHandle, answer: Self::Answer) -> T;
 }
 
-/// A look of a poll at the entry of its wait.
-enum Polled<T> {
-    /// It has ended, and its entry is gone.
-    Answered(Result<T, WaitError>),
-    /// The waker is left there, or was there.
-    Left,
-    /// It needs a clone of the waker, or is in another shard.
-    Again(TimerHandle),
-}
-
 impl<E: Engine> Table<E> {
-    /// Takes the answer for a future, or leaves the waker. `is_first`: no poll has left one before.
-    #[inline(always)]
-    fn poll_answer(
-        &self,
-        at: TimerHandle,
-        waker: &Waker,
-        is_first: bool,
-    ) -> Poll<Result<E::Answer, WaitError>> {
-        // The first poll clones before it locks. A later one finds out whether it is another
-        // task's.
-        let mut clone = None;
-        if is_first {
-            clone = Some(waker.clone());
-        }
-        match self.poll_once::<false>(at, waker, &mut clone) {
-            Polled::Answered(answer) => Poll::Ready(answer),
-            Polled::Left => {
-                if let Some(old) = clone {
-                    self.call(|| drop(old));
-                }
-                Poll::Pending
+    /// Polls for the first time: leaves a clone of the waker, or takes an answer that came before.
+    #[inline(never)] // a later poll saves and restores none of its registers
+    fn poll_first<T>(self: &Arc<Self>, at: TimerHandle, waker: &Waker) -> Poll<Result<T, WaitError>>
+    where
+        E: Yields<T>,
+    {
+        // A waker is cloned before the lock is taken, and dropped after that.
+        let mut unused = Some(waker.clone());
+        let mut answer = None;
+        let mut is_elsewhere = false;
+        let mut shard = self.lock(at.shard());
+        match shard.waker_mut(at.id()) {
+            Some(_) if failpoint!(PollLeavesNoWaker) => {}
+            Some(last) => mem::swap(last, &mut unused),
+            None => {
+                answer = shard.take_answer(at.id());
+                is_elsewhere = answer.is_none();
             }
-            // Apart, since a loop around all costs each poll 40 instructions.
-            Polled::Again(at) => self.poll_again(at, waker, clone),
+        }
+        drop(shard);
+        if unused.is_some() {
+            self.call(|| drop(unused));
+        }
+        if is_elsewhere {
+            answer = self.poll_again(at, waker);
+        }
+        self.polled(at, answer)
+    }
+
+    /// Makes what the future yields.
+    #[inline(always)]
+    fn polled<T>(
+        self: &Arc<Self>,
+        at: TimerHandle,
+        answer: Option<Result<E::Answer, WaitError>>,
+    ) -> Poll<Result<T, WaitError>>
+    where
+        E: Yields<T>,
+    {
+        match answer {
+            Some(Ok(answer)) => Poll::Ready(Ok(E::yielded(self, at, answer))),
+            Some(Err(error)) => Poll::Ready(Err(error)),
+            None => Poll::Pending,
         }
     }
 
-    /// Polls as [`poll_answer`](Self::poll_answer) does, with a clone, until it is left.
+    /// Polls once more: takes the answer, unless the wait goes on. A waker that is not that of the
+    /// last poll is another task's.
+    #[inline(never)] // as `poll_first`
+    fn poll_later<T>(self: &Arc<Self>, at: TimerHandle, waker: &Waker) -> Poll<Result<T, WaitError>>
+    where
+        E: Yields<T>,
+    {
+        let mut shard = self.lock(at.shard());
+        if let Some(answer) = shard.take_answer(at.id()) {
+            drop(shard);
+            return self.polled(at, Some(answer));
+        }
+        let is_known = match shard.waker_mut(at.id()) {
+            Some(_) if failpoint!(PollLeavesNoWaker) || failpoint!(FirstWakerStays) => true,
+            Some(Some(last)) => last.will_wake(waker),
+            Some(None) | None => false,
+        };
+        drop(shard);
+        if is_known {
+            return Poll::Pending;
+        }
+        let answer = self.poll_again(at, waker);
+        self.polled(at, answer)
+    }
+
+    /// Polls until a clone of the waker is left, or the answer is there: follows a wait that has
+    /// moved.
     #[cold]
-    fn poll_again(
-        &self,
-        at: TimerHandle,
-        waker: &Waker,
-        clone: Option<Waker>,
-    ) -> Poll<Result<E::Answer, WaitError>> {
+    fn poll_again(&self, at: TimerHandle, waker: &Waker) -> Option<Result<E::Answer, WaitError>> {
         let mut at = at;
-        let mut clone = clone;
-        loop {
-            clone.get_or_insert_with(|| waker.clone());
-            match self.poll_once::<true>(at, waker, &mut clone) {
-                Polled::Answered(answer) => return Poll::Ready(answer),
-                Polled::Left => break,
-                Polled::Again(next) => at = next,
+        let mut unused = Some(waker.clone());
+        let answer = loop {
+            let mut shard = self.lock(at.shard());
+            if let Some(answer) = shard.take_answer(at.id()) {
+                break Some(answer);
             }
-        }
-        self.call(|| drop(clone));
-        Poll::Pending
-    }
-
-    /// Takes an answer out of its entry; or leaves the clone there, if there is one, for the waker
-    /// that was there, which is to be dropped unlocked. `AGAIN` gives each caller a copy of its own,
-    /// whose steps are put into the caller: shared, they would be called.
-    #[inline(always)]
-    fn poll_once<const AGAIN: bool>(
-        &self,
-        at: TimerHandle,
-        waker: &Waker,
-        clone: &mut Option<Waker>,
-    ) -> Polled<E::Answer> {
-        let mut again = None;
-        let is_answered = |entry: &mut Entry<E>| match &mut entry.state {
-            EntryState::Answered(_) => true,
-            EntryState::Waits { waker: last, .. } => {
-                if clone.is_some() && !failpoint!(PollLeavesNoWaker) {
-                    mem::swap(last, clone);
-                } else {
-                    let is_known = last.as_ref().is_some_and(|last| last.will_wake(waker));
-                    again = Some(at).filter(|_| !is_known);
-                    if failpoint!(FirstWakerStays) {
-                        again = None;
+            match shard.moved_to(at.id()) {
+                Some(_) if failpoint!(PollStaysBehind) => break None,
+                Some(to) => at = to,
+                None => {
+                    if let Some(last) = shard.waker_mut(at.id()) {
+                        mem::swap(last, &mut unused);
                     }
-                    if failpoint!(PollLeavesNoWaker) {
-                        again = None;
-                    }
+                    break None;
                 }
-                false
-            }
-            EntryState::Moved(to) => {
-                again = Some(*to);
-                if failpoint!(PollStaysBehind) {
-                    again = None;
-                }
-                false
             }
         };
-        let mut shard = self.lock(at.shard());
-        let taken = shard
-            .wheel
-            .cancel_if(at.id(), is_answered, Entry::into_answer);
-        if let Some(Some(answer)) = taken {
-            shard.count_taken();
-            return Polled::Answered(answer);
-        }
-        match again {
-            Some(at) => Polled::Again(at),
-            None => Polled::Left,
-        }
+        self.call(|| drop(unused));
+        answer
     }
 
     /// Drops the waker of a future that is dropped: by the outermost call, so that a chain of tasks
@@ -205,10 +193,10 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
         waker: &Waker,
         is_first: bool,
     ) -> Poll<Result<T, WaitError>> {
-        match self.poll_answer(handle, waker, is_first) {
-            Poll::Ready(Ok(answer)) => Poll::Ready(Ok(E::yielded(self, handle, answer))),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Pending => Poll::Pending,
+        if is_first {
+            self.poll_first(handle, waker)
+        } else {
+            self.poll_later(handle, waker)
         }
     }
 

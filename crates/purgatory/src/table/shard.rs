@@ -312,11 +312,12 @@ impl<E: Engine> Shard<E> {
                 is_answered = entry.wait().is_some_and(E::is_awaited);
                 if is_answered {
                     let answered = EntryState::Answered(answer());
-                    taken.set(mem::replace(&mut entry.state, answered).into_taken());
+                    let before = mem::replace(&mut entry.state, answered);
+                    mem::forget(taken.replace(before.into_taken())); // it was empty
                 }
                 is_answered
             },
-            |entry| taken.set(entry.state.into_taken()),
+            |entry| mem::forget(taken.replace(entry.state.into_taken())),
         );
         self.answered += u32::from(is_answered);
         self.count_end(outcome, since_ns, now_ns);
@@ -395,10 +396,21 @@ impl<E: Engine> Shard<E> {
         moved
     }
 
-    /// Counts an answer that was taken.
-    #[inline]
-    pub(crate) fn count_taken(&mut self) {
+    /// Returns the place of the last poll's waker; `None` for a wait that is not here any more.
+    #[inline(always)]
+    pub(super) fn waker_mut(&mut self, id: TaskId) -> Option<&mut Option<Waker>> {
+        self.wheel.get_mut(id)?.waker_mut()
+    }
+
+    /// Takes the answer of a wait that has ended, and its entry away. O(1).
+    #[inline(always)]
+    pub(super) fn take_answer(&mut self, id: TaskId) -> Option<Result<E::Answer, WaitError>> {
+        let is_answered = |entry: &mut Entry<E>| matches!(entry.state, EntryState::Answered(_));
+        let answer = self
+            .wheel
+            .cancel_if(id, is_answered, Entry::into_answer)??;
         self.answered -= 1;
+        Some(answer)
     }
 
     /// Ends a wait for the table. Adds it to `batch`, behind those that its leaving ends; false if

@@ -186,8 +186,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         Ok((shard, record))
     }
 
-    /// Begins an epoch of a key with the value that `value` makes of the last one; `beside` is what
-    /// lay beside that then, to be dropped unlocked. Finishes the waits that this ends; returns how
+    /// Begins an epoch of a key with the value that `value` makes of the last one and of what lies
+    /// beside that; `beside` is to lie there, and is what lay there then, to be dropped unlocked.
+    /// Finishes the waits that this ends; returns how
     /// many, or 0 inside a callback. All are cancelled, since the value is one of the new epoch,
     /// unless they are to be kept. O(n) under the lock for n waits.
     pub(crate) fn begin_epoch<Q, E: From<RefusedReason>>(
@@ -195,7 +196,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         key: &Q,
         begins: Begins,
         beside: &mut B,
-        value: impl FnOnce(&mut B, u64) -> Result<u64, E>,
+        value: impl FnOnce(&mut B, Option<&B>, u64) -> Result<u64, E>,
     ) -> Result<usize, E>
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
@@ -211,7 +212,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             mark.check(None)?;
         }
         begins.check(mark)?;
-        let value = value(beside, mark.map_or(0, Mark::reached))?;
+        let value = value(
+            beside,
+            mark.map(Mark::beside),
+            mark.map_or(0, Mark::reached),
+        )?;
         let record = match found {
             Some(record) if shard.records.at(record).value.is_some() => record,
             _ => {
@@ -237,7 +242,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             outcome = Outcome::Completed;
             limit = BUDGET;
         }
-        let ended = self.end_waits(&call, shard, record, &outcome, limit, now_ns);
+        let ended = self.end_waits_apart(&call, shard, record, &outcome, limit, now_ns);
         Ok(if call.is_nested() { 0 } else { ended })
     }
 
@@ -272,7 +277,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             }
         }
         let outcome = Outcome::Cancelled(reason.clone());
-        let ended = self.end_waits(&call, shard, record, &outcome, usize::MAX, now_ns);
+        let ended = self.end_waits_apart(&call, shard, record, &outcome, usize::MAX, now_ns);
         drop(beside); // with nothing locked
         ended
     }
@@ -294,12 +299,27 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let rare = shard.records.at_mut(record).rare.get_or_insert_default();
         let closed = rare.closed.get_or_insert_with(|| reason.clone()).clone();
         let outcome = Outcome::Cancelled(CancelReason::Closed(closed));
-        self.end_waits(&call, shard, record, &outcome, BUDGET, now_ns)
+        self.end_waits_apart(&call, shard, record, &outcome, BUDGET, now_ns)
+    }
+
+    /// Ends the waits of a key as [`end_waits`](Self::end_waits) does, for calls that are rare.
+    #[inline(never)]
+    fn end_waits_apart<'a>(
+        self: &'a Arc<Self>,
+        call: &Call<'_>,
+        shard: LockedShard<'a, Values<K, B>>,
+        record: u32,
+        outcome: &Outcome,
+        limit: usize,
+        now_ns: EndedAt,
+    ) -> usize {
+        self.end_waits(call, shard, record, outcome, limit, now_ns)
     }
 
     /// Ends the waits of a key, lowest threshold first: as Completed those that its value reaches,
     /// otherwise all. At most `limit` in one lock hold; each time they are finished with nothing
     /// locked. Returns how many.
+    #[inline(always)] // an advance, whose outcome is known, takes half of the steps
     fn end_waits<'a>(
         self: &'a Arc<Self>,
         call: &Call<'_>,

@@ -399,7 +399,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
             keeps_waits,
         };
         let table = &self.handle.table;
-        table.begin_epoch(key, begins, &mut (), |_, _| Ok(value))
+        table.begin_epoch(key, begins, &mut (), |_, _, _| Ok(value))
     }
 
     /// Removes the key's value and its epoch, and cancels the waits for it; returns how many. A

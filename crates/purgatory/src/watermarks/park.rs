@@ -49,11 +49,12 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
     where
         Values<K, B>: Yields<T>,
     {
+        // Each arm takes all of it: what an arm leaves is dropped by a call after all of them.
         match parked {
             ForValue::Parked(handle) => WaitFuture::at(self.share(), self.table.id(handle)),
-            ForValue::Met(rank, _) => WaitFuture::ready(Ok(of_rank(rank))),
-            ForValue::Ended(outcome, _) => WaitFuture::ready(Err(WaitError::of(outcome))),
-            ForValue::Refused(reason, _) => WaitFuture::ready(Err(WaitError::Refused(reason))),
+            ForValue::Met(rank, _tells) => WaitFuture::ready(Ok(of_rank(rank))),
+            ForValue::Ended(outcome, _tells) => WaitFuture::ready(Err(WaitError::of(outcome))),
+            ForValue::Refused(reason, _tells) => WaitFuture::ready(Err(WaitError::Refused(reason))),
         }
     }
 
@@ -165,7 +166,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     }
 
     /// Parks a wait under a key, whose record is made if it has none.
-    #[inline]
+    #[inline(always)] // a call moves seven arguments through memory
     fn park_under<Q>(
         self: &Arc<Self>,
         mut shard: LockedShard<'_, Values<K, B>>,

@@ -109,6 +109,76 @@ fn new_epoch_answers_no_wait_of_the_last() {
     assert_eq!(sets.wait_for_in(&LOG, 2, 9, NEVER).wait_blocking(), Ok(12));
 }
 
+/// What a follower reported to the last leader is no record of the next one.
+#[test]
+fn next_leader_begins_with_the_same_members() {
+    let (timer, sets) = group(&[9, 5, 7], Rule::all().floor(2));
+    sets.lagging(&LOG);
+    timer.advance(MINUTE);
+    let mut old = parked(&sets, 6);
+    assert_eq!(sets.begin_epoch(&LOG, 2, &1, 6), Ok(1));
+    assert_eq!(ending(&mut old), Some(epoch_over(1, 2)));
+    assert_eq!(sets.members(&LOG), [(0, 5), (1, 6), (2, 5)]);
+    assert_eq!(sets.watermark(&LOG), Some(5));
+    let lagging = [(0, 5, Duration::ZERO), (2, 5, Duration::ZERO)];
+    assert_eq!(sets.lagging(&LOG), lagging, "anew in a new epoch");
+    // Each reports anew, and the epoch started at the leader's log end.
+    let mut new = parked(&sets, 7);
+    assert_eq!(sets.report_in(&LOG, 1, &0, 9), Err(other_epoch(1, 2)));
+    assert_eq!(sets.report(&LOG, &1, 7), Ok(0));
+    assert_eq!(sets.report(&LOG, &2, 7), Ok(0));
+    assert_eq!(ending(&mut new), None, "what 0 has may be another record 7");
+    assert_eq!(sets.join(&LOG, 3, 5), Err(behind(5, 6)));
+    assert_eq!(sets.report(&LOG, &0, 7), Ok(1));
+    assert_eq!(ending(&mut new), Some(Ok(7)));
+    // The rule stays, with its floor.
+    sets.leave(&LOG, &2).unwrap();
+    sets.leave(&LOG, &0).unwrap();
+    sets.begin_epoch(&LOG, 3, &1, 8).unwrap();
+    assert_eq!(sets.watermark(&LOG), Some(7), "one member of two");
+}
+
+#[test]
+fn next_leader_of_a_majority_counts_its_own_epoch_only() {
+    let (_timer, sets) = group(&[9, 9, 2], Rule::majority());
+    sets.report(&LOG, &0, 10).unwrap();
+    sets.report(&LOG, &1, 10).unwrap();
+    sets.begin_epoch(&LOG, 2, &1, 12).unwrap();
+    assert_eq!(sets.members(&LOG), [(0, 10), (1, 12), (2, 2)]);
+    sets.report(&LOG, &2, 12).unwrap();
+    assert_eq!(
+        sets.watermark(&LOG),
+        Some(10),
+        "a record of an earlier epoch"
+    );
+    sets.report(&LOG, &1, 13).unwrap();
+    sets.report(&LOG, &2, 13).unwrap();
+    assert_eq!(sets.watermark(&LOG), Some(13));
+}
+
+#[test]
+fn refused_leader_changes_nothing() {
+    let (_timer, empty) = sets();
+    assert_eq!(empty.begin_epoch(&LOG, 1, &0, 5), Err(Error::NoGroup));
+    let mut unset = parked(&empty, 5);
+    assert_eq!(empty.begin_epoch(&LOG, 1, &0, 5), Err(Error::NoGroup));
+    assert_eq!(ending(&mut unset), None);
+
+    let (_timer, sets) = group(&[9, 5], Rule::all());
+    let mut wait = parked(&sets, 6);
+    assert_eq!(sets.begin_epoch(&LOG, 2, &7, 9), Err(Error::NoMember));
+    assert_eq!(sets.begin_epoch(&LOG, 2, &1, 4), Err(behind(4, 5)));
+    for epoch in [0, 1] {
+        let begun = sets.begin_epoch(&LOG, epoch, &0, 9);
+        assert_eq!(begun, Err(other_epoch(epoch, 1)), "an epoch begins once");
+    }
+    assert_eq!((sets.epoch(&LOG), ending(&mut wait)), (Some(1), None));
+    assert_eq!(sets.members(&LOG), [(0, 9), (1, 5)]);
+    sets.close(&LOG, "the partition moves");
+    let closed = Error::Refused(RefusedReason::KeyClosed);
+    assert_eq!(sets.begin_epoch(&LOG, 2, &0, 9), Err(closed));
+}
+
 #[test]
 fn callback_of_an_epoch_is_called_for_that_alone() {
     let (_timer, sets) = group(&[5, 5], Rule::all());

@@ -64,6 +64,44 @@ fn late_report_against_a_new_epoch() {
     });
 }
 
+/// A member that joins meanwhile is in the last epoch, and in the new one with the others, or is
+/// refused. One that asks in whatever epoch there is is a member then.
+#[test]
+fn join_against_an_epoch_of_the_same_members() {
+    check(&[Failpoint::SetChangedInCopy], || {
+        let model = Sets::new(&[(A, 0)], Rule::all());
+        let mut old = model.wait(0, 1);
+        let join = model.elsewhere(|sets| {
+            let joined = sets.join_in(&GROUP, 0, B, 0);
+            sets.join(&GROUP, C, 0).unwrap();
+            joined
+        });
+        assert_eq!(model.sets.begin_epoch(&GROUP, 1, &A, 0), Ok(1));
+        let joined = join.join().unwrap();
+        assert!(epoch_over(ending(&mut old)));
+        let members = model.sets.members(&GROUP);
+        match joined {
+            Ok(_) => assert_eq!(members, [(A, 0), (B, 0), (C, 0)], "it has joined"),
+            Err(_) => assert_eq!(members, [(A, 0), (C, 0)]),
+        }
+    });
+}
+
+/// A member that leaves meanwhile is out in the new epoch, too.
+#[test]
+fn leave_against_an_epoch_of_the_same_members() {
+    check(&[Failpoint::SetChangedInCopy], || {
+        let model = Sets::new(&[(A, 0), (B, 0)], Rule::all());
+        let leave = model.elsewhere(|sets| sets.leave(&GROUP, &B).unwrap());
+        model.sets.begin_epoch(&GROUP, 1, &A, 0).unwrap();
+        leave.join().unwrap();
+        assert_eq!(model.sets.members(&GROUP), [(A, 0)]);
+        let mut wait = model.wait(1, 1);
+        assert_eq!(model.sets.report_in(&GROUP, 1, &A, 1), Ok(1));
+        assert_eq!(ending(&mut wait), Some(Ok(1)));
+    });
+}
+
 /// The report that acknowledges comes before the new epoch, or is refused.
 #[test]
 fn acknowledging_report_against_a_new_epoch() {

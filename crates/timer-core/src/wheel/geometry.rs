@@ -194,7 +194,7 @@ impl Geometry {
     }
 
     /// Returns how many ticks before its expiry a bucket may be handed down.
-    #[inline]
+    #[inline(always)] // as `bucket`
     pub(super) fn lead(&self, level: usize) -> u64 {
         if self.ring > self.size {
             self.bucket_ticks(level) / 4
@@ -209,7 +209,7 @@ impl Geometry {
     }
 
     /// Returns the ticks of a bucket of `level`.
-    #[inline]
+    #[inline(always)] // as `bucket`
     fn bucket_ticks(&self, level: usize) -> u64 {
         match &self.scale {
             Scale::Bits(bits) => 1 << (bits * level as u32),
@@ -224,7 +224,7 @@ impl Geometry {
     }
 
     /// Converts `time`, at most `last_tick`, to units of `level`.
-    #[inline]
+    #[inline(always)] // as `bucket`
     fn unit(&self, level: usize, time: u64) -> u64 {
         let shifted = time.saturating_add(self.phase);
         match &self.scale {

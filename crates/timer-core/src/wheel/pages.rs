@@ -250,7 +250,7 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     }
 
     /// Takes the lowest free slot of the first page, which is at the head of `partial`, into use.
-    #[inline]
+    #[inline(always)] // as `claim_slot`
     fn claim_first(&mut self) -> (u32, &mut N) {
         self.len += 1;
         let index = take_lowest(&mut self.pages.first_record, &mut self.partial);
