@@ -6,4 +6,6 @@ mod support;
 
 mod on_tokio;
 mod runtimes;
+#[cfg(unix)]
+mod stopped;
 mod system;
