@@ -43,13 +43,12 @@ COSTS = [("park and complete, a callback", "park-complete-1key-callback"),
 
 # The rows of `peers` that readers ask about; the record has all.
 ASKED = """
-schedule-cancel-1t-1m schedule-cancel-2t-100k random-replace-1m lateness-1m-per-s-p99 uniform-1m-p99 burst-1m-last
-bytes-per-timer queue-insert-remove queue-expire park-complete-1key-callback park-complete-3keys-callback
-park-complete-2t-other-keys-callback park-complete-2t-same-keys-callback park-complete-1key-future
-park-complete-3keys-future park-complete-2t-other-keys-future park-complete-2t-same-keys-future
-park-complete-1m-1key-future hot-key-future acks-all-1t-callback acks-all-1t-future acks-all-2t-future replica-set-3
-quorum-all-of-8-callback quorum-all-of-8-future replies-1t replies-2t permits-free permits-queue poll-loop-late-p99
-expire-operations-callback-p50 expire-operations-callback-p99 scale-id-1key-1t scale-event-1key-1t scale-event-3keys-1t
+schedule-cancel-1t-1m schedule-cancel-2t-100k random-replace-1m lateness-1m-per-s-p99 bytes-per-timer
+queue-insert-remove park-complete-1key-callback park-complete-3keys-callback park-complete-2t-other-keys-callback
+park-complete-1key-future park-complete-3keys-future park-complete-2t-other-keys-future park-complete-1m-1key-future
+hot-key-future acks-all-1t-callback acks-all-1t-future acks-all-2t-future replica-set-3 quorum-all-of-8-future
+replies-1t replies-2t permits-free permits-queue poll-loop-late-p99 expire-operations-callback-p50
+expire-operations-callback-p99 scale-id-1key-1t scale-event-1key-1t scale-event-3keys-1t
 bytes-per-parked-1key-callback bytes-per-parked-1key-future bytes-idle-future bytes-100-future make-drop-future
 """.split()
 
