@@ -44,24 +44,22 @@ COSTS = [("park and complete, a callback", "park-complete-1key-callback"),
 
 # The rows of `peers` that readers ask about; the record has all.
 ASKED = """
-schedule-cancel-1t-1m schedule-cancel-2t-100k random-replace-1m lateness-1m-per-s-p99 uniform-1m-p99 burst-1m-last
-bytes-per-timer queue-insert-remove queue-expire park-complete-1key-callback park-complete-3keys-callback
-park-complete-2t-other-keys-callback park-complete-2t-same-keys-callback park-complete-1key-future
-park-complete-3keys-future park-complete-2t-other-keys-future park-complete-2t-same-keys-future
-park-complete-1m-1key-future hot-key-future acks-all-1t-callback acks-all-1t-future acks-all-2t-future replica-set-3
-quorum-all-of-8-callback quorum-all-of-8-future replies-1t replies-2t permits-free permits-queue poll-loop-late-p99
-expire-operations-callback-p50 expire-operations-callback-p99 scale-id-1key-1t scale-event-1key-1t scale-event-3keys-1t
+schedule-cancel-1t-1m schedule-cancel-2t-100k random-replace-1m lateness-1m-per-s-p99 bytes-per-timer
+queue-insert-remove park-complete-1key-callback park-complete-3keys-callback park-complete-2t-other-keys-callback
+park-complete-1key-future park-complete-3keys-future park-complete-2t-other-keys-future park-complete-1m-1key-future
+hot-key-future acks-all-1t-callback acks-all-1t-future acks-all-2t-future replica-set-3 quorum-all-of-8-future
+replies-1t replies-2t permits-free permits-queue poll-loop-late-p99 expire-operations-callback-p50
+expire-operations-callback-p99 scale-id-1key-1t scale-event-1key-1t scale-event-3keys-1t
 bytes-per-parked-1key-callback bytes-per-parked-1key-future bytes-idle-future bytes-100-future make-drop-future
 """.split()
 
-# The rows of `instructions` that the best by hand does not have, and the columns of other records.
+# The rows of `instructions` that the best by hand does not have, and the columns of `lines`.
 COUNTED_ROWS = """
 park-complete-1key-callback park-complete-3keys-callback acks-all-1t-callback acks-all-1t-future replica-set-3
 quorum-all-of-8-future permits-queue queue-insert-remove queue-expire
 """.split()
 COLUMNS = {
     "lines": ["call", "instructions", "held", "atomics", "lock holds", "lines", "moves, 64", "home, 64"],
-    "schemes": ["claim", "1 000 000"],
 }
 
 # Contenders that an expert writes for the one purpose; the others are what programs have.
@@ -205,11 +203,27 @@ def selected(name, table):
     return [[row[at] for at in kept] for row in table]
 
 
+def side_by_side(tables):
+    """One table of the last columns of all, by their first columns; a head is named by its first word."""
+    rows = {row[0]: [row[0]] for row in tables[0][1:]}
+    for table in tables:
+        last = {row[0]: row[-1] for row in table[1:]}
+        for name in rows:
+            rows[name].append(last.get(name, ""))
+    heads = [table[0][0].split(",")[0] for table in tables]
+    return [[tables[0][0][-1], *heads], *rows.values()]
+
+
 def block(name):
     if name == "costs":
         return costs()
     about, tables = read(name)
-    tables = asked(tables) if name == "peers" else [selected(name, table) for table in tables]
+    if name == "peers":
+        tables = asked(tables)
+    elif name == "schemes":
+        tables = [side_by_side(tables)]
+    else:
+        tables = [selected(name, table) for table in tables]
     lines = [f"*{about}.*"]
     for table in tables:
         lines += ["", *markdown(table)]

@@ -47,9 +47,12 @@ use crate::{
 /// [`update_keys`](Self::update_keys) check only the waits of the keys they name. With a waiter
 /// under each of 1000 keys `update_key` runs one check, `update` 1000.
 ///
+/// A condition that takes something, such as a job, changes the state, too: signal the key of those
+/// who wait for that. A future may be dropped with its value: make that a guard.
+///
 /// # Locks
 /// All closures run under the monitor's lock: those of `update` and `read`, and the conditions of
-/// waits. **They must be short.** A closure deadlocks if it takes a lock that another thread holds
+/// waits. **They must be short**: for long reads keep the state in an `Arc`. A closure deadlocks if it takes a lock that another thread holds
 /// while that thread calls this monitor; another monitor counts as a lock, too. Wakers run with
 /// nothing locked.
 ///

@@ -83,11 +83,6 @@ pub mod scale {
 
 pub mod recipes;
 
-pub mod monitor {
-    #![doc = include_str!("links.md")]
-    #![doc = include_str!("monitor.md")]
-}
-
 pub mod local {
     #![doc = include_str!("links.md")]
     #![doc = include_str!("local.md")]

@@ -80,22 +80,17 @@ impl<K: WatchKey> Purgatory<K> {
     /// Waits until `condition` gives a value or `true`: now, or at an event of one of the keys.
     ///
     /// This call, not the first poll, evaluates the condition and parks the wait; the timeout
-    /// counts from here. The future works on any runtime, or none. Called inside an `async fn` or
-    /// block, it runs when *that* future is polled first: to park at once, call `wait` in a plain
-    /// function that returns the future.
+    /// counts from here. (Inside an `async fn` or block it runs when *that* future is polled first.)
+    /// The future works on any runtime, or none.
     ///
     /// The condition runs like a [check](DelayedOperation::try_complete): on the threads that
-    /// signal the keys, with nothing locked. When the timeout fires it is evaluated once more, on
-    /// the executor (the [last check](crate::Builder::check_at_expiry)). It is not evaluated again
-    /// once it has given a value. The task is woken where a callback would run, with nothing
-    /// locked.
+    /// signal the keys, with nothing locked, and once more on the executor when the timeout fires
+    /// (the [last check](crate::Builder::check_at_expiry)); never again once it has given a value.
+    /// The task is woken where a callback would run.
     ///
     /// Costs one allocation, for the condition and, in its place, the value, unless it ends at
     /// once; otherwise as much as [`try_complete_else_watch`](Self::try_complete_else_watch). A poll
     /// locks nothing that another wait uses.
-    ///
-    /// An asynchronous condition is evaluated by a task, which stores the result and signals the
-    /// key.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the wait and drops the condition. A value that it has given, and

@@ -18,14 +18,12 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// not taken ([`UnderCheck`](ReachResult::UnderCheck)), nor is one whose last check is queued;
     /// it may go on waiting. To end it for sure, [cancel](Self::cancel) it.
     ///
-    /// It counts as [`taken`](crate::Stats::taken) in the stats and in the metric
-    /// `purgatory_taken_total`; it has no outcome and its wait is not timed.
+    /// It counts as [`taken`](crate::Stats::taken), has no outcome, and its wait is not timed.
     ///
     /// The operation of a [`wait`](Purgatory::wait) is best ended here: call its `on_complete`.
-    /// Dropped, it ends as [`Panicked`](crate::CancelReason::Panicked). Parked again, it is an
-    /// operation like any other, and still answers its future. That does not know the new id, so it
-    /// neither cancels the operation when it is dropped nor reschedules it. It has a last check only
-    /// if the purgatory [checks at expiry](crate::Builder::check_at_expiry). A
+    /// Dropped, it ends as [`Panicked`](crate::CancelReason::Panicked). Parked again, it still
+    /// answers its future, which does not know the new id and neither cancels nor reschedules it. It
+    /// has a last check only if the purgatory [checks at expiry](crate::Builder::check_at_expiry). A
     /// [`next_event`](Purgatory::next_event) is over as it is parked again.
     ///
     /// O(k) for its k keys.

@@ -32,10 +32,9 @@ pub use self::{many::ReplyStream, scope::ReplyScope, scopes::ReplyScopes};
 
 /// Matches replies with requests: each reply is delivered to the waiter of its request's key.
 ///
-/// Call [`expect`](Self::expect) first, then send the request, so that even a fast reply finds its
-/// waiter. [`deliver`](Self::deliver) hands back a reply that has no waiter because it is late, a
-/// duplicate or unasked. A client with many connections takes [`ReplyScopes`] instead, which number
-/// the requests of each, say which replies are late, and fail all requests of one at once.
+/// Call [`expect`](Self::expect) first, then send the request. [`deliver`](Self::deliver) hands back
+/// a reply that has no waiter because it is late, a duplicate or unasked. A client with many
+/// connections takes [`ReplyScopes`] instead.
 ///
 /// This is a handle: clones share the same replies. Dropping the last handle ends all expected
 /// replies as Cancelled.
@@ -62,10 +61,8 @@ pub use self::{many::ReplyStream, scope::ReplyScope, scopes::ReplyScopes};
 ///
 /// # Cost
 /// A reply takes one lock to register it, one to deliver it, one for each poll, and a clock read.
-/// There is no allocation, and the key is not copied. O(1).
-///
-/// A reply has its place from the call of [`expect`](Self::expect) on, of its type's size. Keep
-/// large ones in a `Box`.
+/// There is no allocation, and the key is not copied. O(1). A place for the reply is taken from
+/// [`expect`](Self::expect) on: keep large ones in a `Box`.
 ///
 /// # Locks
 /// A key's `Eq` runs under the lock of its shard and must not call back. Wakers run with nothing

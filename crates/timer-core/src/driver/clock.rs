@@ -83,13 +83,11 @@ impl Add<Duration> for Moment {
 
 /// A source of time: nanoseconds since an origin of its own.
 ///
-/// It must be monotonic, on any thread, and must not panic. A wheel ignores a time earlier than its
-/// present. So a clock that goes back makes earlier tasks late, and later ones may fire early by as
-/// much. A clock that jumps ahead, because the machine was suspended, is caught up with in bounded
-/// steps. A panic reaches the caller of a scheduling method. One on the reaper is contained,
+/// It must be monotonic, on any thread, and must not panic. A clock that goes back makes earlier
+/// tasks late, and later ones may fire early by as much. One that jumps ahead is caught up with in
+/// bounded steps. A panic reaches the caller of a scheduling method. One on the reaper is contained,
 /// counted ([`TimerStats::panics`](crate::TimerStats::panics)) and reported, and the reaper tries
-/// again 100 ms later. After a run of a periodic task it counts as that task's, and the run as one
-/// that took no time.
+/// again 100 ms later; one after a run of a periodic task counts as that task's.
 ///
 /// # Deadlines of the wall clock
 /// A timer on the machine's wall clock takes deadlines such as `expires_at` of a token: a
@@ -130,11 +128,9 @@ impl Add<Duration> for Moment {
 /// ```
 ///
 /// # Time in suspend
-/// The standard library has no clock that both counts the time in which the machine is suspended
-/// and cannot be set: on Linux its `Instant` is `CLOCK_MONOTONIC`, which stands still meanwhile.
-/// Linux has `CLOCK_BOOTTIME`, which the crate `rustix` reads. A deadline that passes during a
-/// suspend is then found when the machine wakes, within [`sleep_max`](Self::sleep_max). (No thread
-/// wakes the machine.)
+/// On Linux std's `Instant` stands still while the machine is suspended. `CLOCK_BOOTTIME`, which the
+/// crate `rustix` reads, does not: a deadline that passes during a suspend is found within
+/// [`sleep_max`](Self::sleep_max) after it.
 ///
 /// ```
 /// # #[cfg(target_os = "linux")] {

@@ -32,13 +32,11 @@ const BATCH: usize = 64;
 
 /// Values that become available after a delay each, to the one owner that polls the queue.
 ///
-/// It is like tokio-util's queue of that name, on this crate's wheel and on any runtime. An actor,
-/// or a connection's task, keeps its requests in one and polls it beside its socket. A value is in
-/// the queue until it is polled out, removed or cleared.
+/// It is like tokio-util's queue of that name, on any runtime: an actor, or a connection's task,
+/// polls it beside its socket.
 ///
-/// Values come out in order of the tick of their deadline, in no promised order within a tick, and
-/// never early. A deadline counts from the call that sets it and rounds up to a tick of the timer;
-/// one without delay is due at once.
+/// Values come out in order of the tick of their deadline, and never early. A deadline counts from
+/// the call that sets it and rounds up to a tick of the timer; one without delay is due at once.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,5 +1,18 @@
 //! `Buckets`: the buckets of every level, by when they are due.
 //!
+//! ```text
+//!    occupied (a bit for each bucket)      buckets: TimerTaskList { first, last }
+//!    level 0  0000 0100 0010 ... ─────────▶ │ │ │ │ │●│ │ │ │ │●│    1 tick each
+//!    level 1  0001 0000 0000 ... ─────────▶ │ │ │ │●│ │ │ │ │ │ │    64 ticks each
+//!    level 2  0000 0000 0000 ...            │ │ │ │ │ │ │ │ │ │ │    4096 ticks each
+//!                                                  │
+//!                     chunk of 15 ◀── previous ── chunk of 15        chunks, shared by all buckets
+//!                     │17│ 4│92│...              │ 8│63│              in Pages; an entry: index, low
+//!                          │ ▲
+//!                          ▼ │ place
+//!    nodes, in Pages:   │ sequence, place, high, task │              TaskId: index of it, sequence
+//! ```
+//!
 //! A bucket's [`TimerTaskList`] is a stack of entries, the first in the list itself and the others
 //! in chunks of 128 bytes: in sharded wheels most buckets hold one task. A node knows the place of
 //! its entry. When it leaves, the last entry takes that place (Kafka's list is a doubly linked
