@@ -155,6 +155,18 @@ return [...document.querySelectorAll('canvas')].filter((canvas) => canvas.checkV
   return [drawn > 0 ? colours.size : 0, sum];
 })
 """
+# Whether the chart has its line so far from the left: a pixel of the line's colour, which grid and numbers have not.
+LINE_AT = """
+const canvas = document.querySelector(arguments[0]);
+if (canvas.width === 0 || canvas.height === 0) return false;
+const hex = getComputedStyle(document.documentElement).getPropertyValue('--parked').trim();
+const wanted = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+const { data } = canvas.getContext('2d').getImageData(Math.round(canvas.width * arguments[1]), 0, 2, canvas.height);
+for (let at = 0; at < data.length; at += 4) {
+  if (data[at + 3] > 200 && wanted.every((value, of) => Math.abs(data[at + of] - value) < 12)) return true;
+}
+return false;
+"""
 # Texts with too little contrast against what is behind them (WCAG AA: 4.5, or 3 for large ones).
 PALE = """
 const lightness = ([r, g, b]) => {
@@ -345,17 +357,17 @@ def histogram(**counts):
     return {"buckets": buckets, "sums_s": sums_s, "count": sum(buckets), "sum_s": sum(sums_s)}
 
 
-def made_up(at_s, ended, waits, expired=None, idle=False, times=1):
+def made_up(at_s, ended, waits, expired=None, idle=False, times=1, late=None):
     """An event of two timers and three purgatories; `ended` of each outcome, `waits` in the completed ones' histogram.
 
     The last purgatory and the last timer are as nothing ever happened to them; `idle`: the others hold nothing now.
-    All counts are so many `times` as large.
+    All counts are so many `times` as large. The minute before has 8 parked in its first half.
     """
     parked = 0 if idle else 12 * times
     timer = lambda name: {"name": name, "now_s": at_s, "tick_s": .001, "stats": {
         "pending": parked, "fired": ended * times, "cancelled": 5 * times, "cascaded": 6, "wake_ups": 7, "spurious_wake_ups": 0, "panics": 0,
         "executor_queue": None, "turns": histogram()}}
-    operation = lambda id, keys, **more: {"id": id, "keys": keys, "keys_left_out": 3, "age": 1.5, "expires_in": None,
+    operation = lambda id, keys, **more: {"id": id, "label": None, "keys": keys, "keys_left_out": 3, "age": 1.5, "expires_in": None,
                                           "under_check": None, **more}
     purgatory = lambda name, keys: {
         "name": name,
@@ -363,20 +375,36 @@ def made_up(at_s, ended, waits, expired=None, idle=False, times=1):
                   "expired": ended * times, "cancelled": ended * times, "taken": 7 * times, "cancelled_by_shutdown": 0, "cancelled_by_drop": 0, "cancelled_by_panic": 0, "ended_at_once": 2, "panics": 1,
                   "checks": 5, "events": 6, "missed_events": 0, "refused_no_keys": 0, "refused_closed": 2, "refused_full": 1, "refused_too_heavy": 0, "refused_too_many_watermarks": 0,
                   "callbacks_waiting": 0, "deferred": 0},
+        "max_parked": 1000 * times,
+        "labels": [] if idle else [{"label": HOSTILE, "parked": 8}, {"label": "fetch", "parked": 4}],
+        "lagging": None,
         "key_count": 0 if idle else len(keys),
         "busiest": [] if idle else [{"key": key, "waiters": (10 - n) * times} for n, key in enumerate(keys)],
-        "oldest": [] if idle else [operation("1.2.3", keys), operation("4.5.6", keys[:1], expires_in=.25, under_check=12.0)],
+        "oldest": [] if idle else [operation("1.2.3", keys, expires_in=.5, label="fetch"), operation("4.5.6", keys[:1], expires_in=.25, under_check=12.0)],
         "under_check": [] if idle else [operation("4.5.6", keys[:1], under_check=12.0)],
-        "times": {"completed": waits, "expired": expired or histogram(), "cancelled": histogram(), "lateness": histogram(b24=ended)}}
+        "minute": {"window_s": min(60.4, at_s), "points": minute(at_s, ended * times, parked), "waits": {
+            "completed": waits, "expired": expired or histogram(), "cancelled": histogram(),
+            "lateness": histogram(b24=ended if late is None else late)}}}
     unused = purgatory("unused", [])
     unused["stats"] = {name: 0 for name in unused["stats"]}
-    unused |= {"key_count": 0, "busiest": [], "oldest": [], "under_check": [],
-               "times": {name: histogram() for name in unused["times"]}}
+    unused |= {"max_parked": None, "labels": [], "key_count": 0, "busiest": [], "oldest": [], "under_check": [],
+               "minute": {"window_s": 0.0, "points": minute(at_s, 0, 0)[-1:],
+                          "waits": {name: histogram() for name in ("completed", "expired", "cancelled", "lateness")}}}
     unused_timer = timer("unused")
     unused_timer["stats"] |= {"pending": 0, "fired": 0, "cancelled": 0}
+    sets = purgatory(HOSTILE, [])
+    member = lambda name, lags: {"member": name, "value": str(2**64 - 1), "lags": lags}
+    sets["lagging"] = [] if idle else [{"group": HOSTILE, "watermark": "40", "members_left_out": 3,
+                                        "members": [member(HOSTILE, 5.0), member("follower", 0.0)]}]
     return {"at_s": at_s,
             "timers": [timer("one"), timer(HOSTILE), unused_timer],
-            "purgatories": [purgatory("orders", ['"a"', HOSTILE, "x" * 200]), purgatory(HOSTILE, []), unused]}
+            "purgatories": [purgatory("orders", ['"a"', HOSTILE, "x" * 200]), sets, unused]}
+
+
+def minute(at_s, ended, parked):
+    """The points of the minute before, which end with these totals: a quarter of `ended` had ended at half of it."""
+    point = lambda ago_s, parked, ended: {"at_s": at_s - ago_s, "parked": parked, "completed": ended, "expired": ended, "cancelled": ended}
+    return [point(60.4, 8, 0), point(30.2, 8, ended // 4), point(1.0, parked, ended), point(0.0, parked, ended)]
 
 
 def finds_its_way(browser):
@@ -386,7 +414,7 @@ def finds_its_way(browser):
     links = browser.run("return [...document.querySelectorAll('#places a')].filter((e) => e.checkVisibility()).map((e) => [e.innerText, e.getAttribute('href')])")
     titles = browser.run("return [...document.querySelectorAll('section h2')].map((e) => e.textContent)")
     check(len(links) == 6 and all(text.startswith(title) for (text, _), title in zip(links, titles)), f"{links} to {titles}")
-    check(links[0][0].endswith("timer, 12 pending") and links[3][0].endswith("purgatory, 12 parked"), f"{links}")
+    check(links[0][0].endswith("purgatory, 12 parked") and links[3][0].endswith("timer, 12 pending"), f"{links}: timers come last")
     browser.width(320, 640, True)
     for at, title in enumerate(titles):
         browser.run("document.querySelectorAll('#places a')[arguments[0]].click()", at)
@@ -416,6 +444,9 @@ def with_made_up_events(browser, shots):
     until("the page says that it connects", lambda: browser.run(TEXT, "#status") == "connecting")
     fixture.set(made_up(100.0, 0, histogram()))
     until("the page is live", lambda: browser.run(TEXT, "#status") == "live")
+    # The first event brings the minute before it: in its first half 8 were parked, so there is a line.
+    until("the minute before the page was opened is drawn", lambda: browser.run(LINE_AT, ".parked-chart", 0.25))
+    said("made-up events: a page that was just opened shows the minute before")
     # Two seconds later a hundred of each have ended; of the waits 50 in 2.5 to 5 ms, 50 in 0.5 to 1 s.
     # What expired waited 1.001 s in the mean, in a bucket that ends at 2.5 s.
     fixture.set(made_up(102.0, 100, histogram(b8=50, b15=50), histogram(b16=(100, 1.001))))
@@ -425,7 +456,21 @@ def with_made_up_events(browser, shots):
     check(re.search(r"completed\s+3\.75 ms\s+750 ms\s+750 ms\s+100\n", waits), f"percentiles: {waits}")
     check(re.search(r"expired\s+1\.00 s\s+1\.00 s\s+1\.00 s\s+100\n", waits), f"a timeout of 1 s: {waits}")
     check(re.search(r"lateness\s+> 10 min\s+> 10 min\s+> 10 min\s+100$", waits), f"percentiles: {waits}")
+    spans = set(browser.run("return [...document.querySelectorAll('section')[0].querySelectorAll('.span')].map((e) => e.textContent)"))
+    check(spans == {"last 60 s"}, f"charts and percentiles are of several times: {spans}")
+    parked = browser.run(TEXT, ".tile")
+    check(re.search(r"12 of 1,000\s+oldest 1\.50 s of 2\.00 s$", parked), f"the bound and the timeout: {parked}")
+    oldest = browser.run(TEXT, ".oldest tbody tr")
+    check("fetch 1.2.3" in oldest, f"its label: {oldest}")
+    lagging = browser.run("return [...document.querySelectorAll('section')[1].querySelectorAll('.lagging tbody tr')].map((e) => e.innerText)")
+    check(len(lagging) == 2 and HOSTILE in lagging[0] and "5.00 s" in lagging[0] and "and 3 more" in lagging[1], f"who lags: {lagging}")
+    check(not browser.run("return document.querySelector('.lagging-card').checkVisibility()"), "orders are no replica sets")
+    timers = browser.run("return [...document.querySelectorAll('.timer details')].map((e) => [e.open, e.textContent])")
+    check(len(timers) == 3 and all(not opened and "cancelled" not in text for opened, text in timers), f"folded timers: {timers}")
     numbers = dict(browser.run(NUMBERS))
+    check(numbers['timer_cancelled_total{timer="one"}'] == 5, f"{numbers}")
+    check(numbers['purgatory_max_parked{purgatory="orders"}'] == 1000, f"{numbers}")
+    check(numbers['purgatory_parked_by_label{purgatory="orders",label="fetch"}'] == 4, f"{numbers}")
     check(numbers['purgatory_parked_total{purgatory="orders"}'] == 319, f"{numbers}")
     check(numbers['purgatory_taken_total{purgatory="orders"}'] == 7, f"{numbers}")
     check(numbers['purgatory_refused_total{purgatory="orders"}'] == 3, f"{numbers}")
@@ -434,7 +479,7 @@ def with_made_up_events(browser, shots):
     said("made-up events: rates, percentiles and totals are right")
 
     check(HOSTILE in browser.run("return document.querySelectorAll('.bars code')[1].textContent"), "the key is not there as text")
-    check(HOSTILE in browser.run("return document.querySelectorAll('h2')[4].textContent"), "the name is not there as text")
+    check(HOSTILE in browser.run("return document.querySelectorAll('h2')[1].textContent"), "the name is not there as text")
     check(browser.run("return document.querySelectorAll('main img, main script').length") == 0, "a key became markup")
     check(browser.run("return document.title") == "purgatory live", "a key's script ran")
     looks_right(browser, shots, "made-up")
@@ -448,9 +493,9 @@ def with_made_up_events(browser, shots):
     looks_right(browser, shots, "large")
     check(folded(browser) == (["unused", "unused"], 0), f"folded: {folded(browser)}")
     fixture.set(made_up(106.0, 204, histogram(b8=50, b15=50), idle=True, times=12345678))
-    until("an end", lambda: browser.run(TEXT, ".tile .big").strip() == "0")
+    until("an end", lambda: browser.run(TEXT, ".tile .big").startswith("0 of"))
     check(folded(browser)[1] == 0, "a list that was empty for a moment is folded")
-    fixture.set(made_up(112.0, 204, histogram(b8=50, b15=50), idle=True, times=12345678))
+    fixture.set(made_up(112.0, 204, histogram(), idle=True, times=12345678, late=0))
     until("what was empty for a while is folded", lambda: folded(browser) == (["unused", "unused"], 4))
     until("nothing ended in a while", lambda: browser.run("return document.querySelector('.no-waits').checkVisibility()"))
     fixture.set(made_up(114.0, 204, histogram(b8=50, b15=50), times=12345678))
@@ -538,7 +583,7 @@ def with_acks_all(browser, shots, path):
     check(keys and all(re.fullmatch("partition [0-7]", key) for key in keys), f"keys by their Display: {keys}")
     expired = 'purgatory_ended_total{purgatory="produce",outcome="expired"}'
     until("some expire", lambda: dict(browser.run(NUMBERS))[expired] > 0)
-    until("what waits is on the wheel", lambda: dict(browser.run(NUMBERS))['timer_pending{timer="produce"}'] > 100)
+    until("what waits is on the wheel", lambda: dict(browser.run(NUMBERS))['timer_pending{timer="shared"}'] > 100)
     check(program.process.poll() is None and not program.out, "the run is over: nothing was seen of it")
     looks_right(browser, shots, "running")
     said("acks_all: the page draws and moves; readable in light and dark, on a phone too")

@@ -134,6 +134,7 @@ const PUBLIC: [Public; 3] = [
         settings: &[
             "Live::limit",
             "Live::purgatory_with",
+            "Live::replica_sets_with",
             "Live::timer",
             "Live::waits_with",
         ],

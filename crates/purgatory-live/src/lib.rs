@@ -46,6 +46,7 @@
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 mod event;
+mod history;
 mod live;
 #[cfg(feature = "axum")]
 mod router;

@@ -2,21 +2,28 @@
 
 use std::{fmt, fmt::Debug, sync::Arc, time::Duration};
 
-use purgatory::{DelayedOperation, Purgatory, Waits, WatchKey};
+use purgatory::{DelayedOperation, Purgatory, ReplicaSets, Waits, WatchKey, WatermarkValue};
 use timer_core::{Clock, SystemClock, Timer};
 
-use crate::event::{Event, PurgatoryView, ShownPurgatory, ShownWaits, Source, TimerView};
+use crate::event::{Event, Shown, ShownPurgatory, ShownReplicaSets, ShownWaits, Source, TimerView};
 
 /// The purgatories and timers that the page shows. It is a handle: clones show the same.
 ///
 /// It keeps handles of them. A purgatory ends with its last handle, so end one that is shown by
 /// [`shutdown`](Purgatory::shutdown); the page goes on showing it.
+///
+/// # History
+/// The page shows the last minute also to who opens it later, as far as it is known: each
+/// [`event`](Self::event), for whatever client, keeps a point of it, at most one a second. Nothing
+/// else does, so a program that nobody looks at stays idle. To know it without a client, call
+/// [`record`](Self::record), in the handler of a scrape or each second. A form's points take
+/// up to 210 KB.
 #[derive(Clone)]
 pub struct Live {
     clock: SystemClock,
     limit: usize,
-    timers: Vec<Arc<dyn Source<TimerView>>>,
-    purgatories: Vec<Arc<dyn Source<PurgatoryView>>>,
+    timers: Vec<Timer>,
+    purgatories: Vec<Arc<Shown>>,
 }
 
 impl Live {
@@ -25,8 +32,8 @@ impl Live {
     pub const CONTENT_SECURITY_POLICY: &str = concat!(
         "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; ",
         "connect-src 'self'; img-src data:; ",
-        "style-src 'sha256-o3HRb6px4LoJhfX3vHTh6HEISdgrDjtyNG00ixj5U3I='; ",
-        "script-src 'sha256-jumSQWj3hZlHAZQOm2hGSzw4845cZV2mhmdgl1TQ+t8='",
+        "style-src 'sha256-jsBbe76eT1SkuqKGEIliUFSmfnpiWmEiRbpGmOl+EIs='; ",
+        "script-src 'sha256-xrg8KC5MhwrkrlVekhuXFIPAXzKa3SdD55XEaGKK/R0='",
     );
 
     /// The pause between two events: the page expects a few per second.
@@ -76,14 +83,14 @@ impl Live {
         S: Fn(&K, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync + 'static,
     {
         let purgatory = purgatory.clone();
-        self.purgatories.push(Arc::new(ShownPurgatory {
+        self.add(ShownPurgatory {
             purgatory,
             show: Box::new(show),
-        }));
+        });
         self
     }
 
-    /// Adds the waits of a form (`Watermarks`, `ReplicaSets`). Keys are written by their `Debug`;
+    /// Adds the waits of a form (`Watermarks`, `Replies`). Keys are written by their `Debug`;
     /// [`waits_with`](Self::waits_with) writes them in another way.
     ///
     /// ```
@@ -109,17 +116,65 @@ impl Live {
         K: WatchKey + Send,
         S: Fn(&K, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync + 'static,
     {
-        self.purgatories.push(Arc::new(ShownWaits {
+        self.add(ShownWaits {
             waits: waits.clone(),
             show: Box::new(show),
-        }));
+        });
         self
+    }
+
+    /// Adds replica sets: their waits, and who [lags](ReplicaSets::lagging) in those groups that
+    /// most writes wait for. Groups, members and values are written by their `Debug`;
+    /// [`replica_sets_with`](Self::replica_sets_with) writes groups in another way.
+    ///
+    /// Each event looks for lagging members, as a leader does: a member's time counts from the
+    /// first look of either that found it behind.
+    ///
+    /// ```
+    /// use purgatory::{ReplicaSets, Rule};
+    /// use purgatory_live::Live;
+    ///
+    /// let logs: ReplicaSets<&str, &str> = ReplicaSets::new("produce")?;
+    /// logs.set(&"orders-0", 0, [("leader", 42), ("a", 40)], Rule::all())?;
+    /// let produce = logs.wait_for(&"orders-0", 42, std::time::Duration::from_secs(30));
+    /// let live = Live::new().replica_sets(&logs);
+    /// assert!(live.event().contains(r#""member":"\"a\"","value":"40""#));
+    /// # drop(produce);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn replica_sets<G, M, V>(self, sets: &ReplicaSets<G, M, V>) -> Live
+    where
+        G: WatchKey + Debug + Send + Sync,
+        M: Eq + Clone + Debug + Send + Sync + 'static,
+        V: WatermarkValue + Debug,
+    {
+        self.replica_sets_with(sets, G::fmt)
+    }
+
+    /// Adds replica sets, whose groups `show` writes as it does for
+    /// [`purgatory_with`](Self::purgatory_with).
+    pub fn replica_sets_with<G, M, V, S>(mut self, sets: &ReplicaSets<G, M, V>, show: S) -> Live
+    where
+        G: WatchKey + Send + Sync,
+        M: Eq + Clone + Debug + Send + Sync + 'static,
+        V: WatermarkValue + Debug,
+        S: Fn(&G, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync + 'static,
+    {
+        self.add(ShownReplicaSets {
+            sets: sets.clone(),
+            show: Box::new(show),
+        });
+        self
+    }
+
+    fn add(&mut self, source: impl Source + 'static) {
+        self.purgatories.push(Arc::new(Shown::new(source)));
     }
 
     /// Adds a timer, such as the one that the process [shares](Timer::shared). Its counts cover all
     /// purgatories and tasks on it.
     pub fn timer(mut self, timer: &Timer) -> Live {
-        self.timers.push(Arc::new(timer.clone()));
+        self.timers.push(timer.clone());
         self
     }
 
@@ -149,14 +204,50 @@ impl Live {
     /// When a key's `Clone` panics, which runs under a lock, or the function that writes keys,
     /// which runs under none.
     pub fn event(&self) -> String {
-        let timers = self.timers.iter().map(|timer| timer.observe(self.limit));
-        let purgatories = self.purgatories.iter().map(|one| one.observe(self.limit));
+        self.event_at(self.clock.now_ns())
+    }
+
+    fn event_at(&self, now_ns: u64) -> String {
+        let mut purgatories = Vec::with_capacity(self.purgatories.len());
+        for shown in &self.purgatories {
+            purgatories.push(shown.observe(now_ns, self.limit));
+        }
         let event = Event {
-            at_s: Duration::from_nanos(self.clock.now_ns()).as_secs_f64(),
-            timers: timers.collect(),
-            purgatories: purgatories.collect(),
+            at_s: Duration::from_nanos(now_ns).as_secs_f64(),
+            timers: self.timers.iter().map(TimerView::of).collect(),
+            purgatories,
         };
         serde_json::to_string(&event).expect("numbers, text and lists can be written as JSON")
+    }
+
+    /// Keeps a point of the history of everything, as an event does, unless the last one is of this
+    /// second. Call it in the handler of a scrape, or each second if a wake-up a second is no
+    /// matter: the program then knows the minute before the page was opened.
+    ///
+    /// O(shards × buckets), whatever is parked. The first call starts the timing of waits.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Purgatory, timer_core::Timer};
+    /// use purgatory_live::Live;
+    ///
+    /// let fetches: Purgatory<u32> = Purgatory::new("fetch")?;
+    /// let live = Live::new().purgatory(&fetches);
+    /// let each_second = Duration::from_secs(1);
+    /// let recorder = Timer::shared()?
+    ///     .schedule_at_fixed_rate(Duration::ZERO, each_second, move || live.record())?;
+    /// // At the end: it keeps what is shown.
+    /// recorder.cancel();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn record(&self) {
+        self.record_at(self.clock.now_ns());
+    }
+
+    fn record_at(&self, now_ns: u64) {
+        for shown in &self.purgatories {
+            shown.record(now_ns);
+        }
     }
 }
 
@@ -172,5 +263,65 @@ impl fmt::Debug for Live {
             .field("timers", &self.timers.len())
             .field("purgatories", &self.purgatories.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use purgatory::when;
+    use timer_core::ManualTimer;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Turns the timer to each second up to `last`, ends one operation in each, and calls `at` with
+    /// the time in nanoseconds.
+    fn each_second(timer: &ManualTimer, fetches: &Purgatory<u32>, last: u64, at: impl Fn(u64)) {
+        for second in 1..=last {
+            let operation = when(|| false, drop);
+            let parked = fetches.try_complete_else_watch(operation, &[1], SECOND);
+            parked.unwrap();
+            timer.advance(SECOND);
+            at(second * 1_000_000_000);
+        }
+    }
+
+    fn minute_of(event: &str) -> serde_json::Value {
+        let event: serde_json::Value = serde_json::from_str(event).unwrap();
+        event["purgatories"][0]["minute"].clone()
+    }
+
+    #[test]
+    fn page_opened_later_is_shown_the_minute_before() {
+        let timer = ManualTimer::new();
+        let fetches: Purgatory<u32> = Purgatory::on(&timer, "fetch").unwrap();
+        let live = Live::new().purgatory(&fetches);
+        live.record_at(0);
+        // A clone shows the same: it may be that of a scrape.
+        let scraped = live.clone();
+        each_second(&timer, &fetches, 100, |at_ns| scraped.record_at(at_ns));
+
+        let minute = minute_of(&live.event_at(100_000_000_000));
+        let points = minute["points"].as_array().unwrap();
+        assert_eq!((&minute["window_s"], points.len()), (&60.0.into(), 61));
+        assert_eq!(
+            (&points[0]["at_s"], &points[0]["expired"]),
+            (&40.0.into(), &40.into())
+        );
+        // Charts and percentiles are of the same time.
+        assert_eq!(minute["waits"]["expired"]["count"], 60);
+    }
+
+    #[test]
+    fn events_for_one_page_are_the_history_of_the_next() {
+        let timer = ManualTimer::new();
+        let fetches: Purgatory<u32> = Purgatory::on(&timer, "fetch").unwrap();
+        let live = Live::new().purgatory(&fetches);
+        live.event_at(0);
+        each_second(&timer, &fetches, 3, |at_ns| drop(live.event_at(at_ns)));
+        let minute = minute_of(&live.event_at(3_500_000_000));
+        assert_eq!(minute["points"].as_array().unwrap().len(), 5);
+        assert_eq!(minute["window_s"], 3.5);
     }
 }

@@ -37,7 +37,8 @@ impl Live {
     /// nest them below a path (without a slash at the end).
     ///
     /// An event is made every [`PAUSE`](Self::PAUSE) for all listeners together, less often when
-    /// that would take more than a fifth of the time, and not at all while there is no listener. It
+    /// that would take more than a fifth of the time, and not at all while there is no listener: no
+    /// thread wakes then, and no [history](Live#history) is kept but by [`record`](Self::record). It
     /// is made on one of tokio's blocking threads; the runtime must have its time driver enabled.
     ///
     /// # Cancellation

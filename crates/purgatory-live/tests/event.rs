@@ -4,7 +4,9 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use purgatory::{BoxedOperation, OperationId, Purgatory, Watermarks, when};
+use purgatory::{
+    BoxedOperation, OperationId, Purgatory, ReplicaSets, Replies, Rule, Watches, Watermarks, when,
+};
 use purgatory_live::Live;
 use serde_json::{Value, json};
 use timer_core::{ManualTimer, SystemTimer, TimeHistogram};
@@ -91,10 +93,10 @@ fn event_has_the_snapshot_with_keys_as_text() {
     // The other waited 30 ms.
     let bounds = TimeHistogram::BOUNDS_S;
     let bucket = bounds.iter().position(|&bound_s| bound_s == 0.05).unwrap();
-    let expired = &seen["times"]["expired"];
+    let expired = &seen["minute"]["waits"]["expired"];
     assert_eq!(expired["buckets"][bucket], 1);
     assert_eq!(expired["sums_s"][bucket], 0.03);
-    assert_eq!(seen["times"]["lateness"]["count"], 1);
+    assert_eq!(seen["minute"]["waits"]["lateness"]["count"], 1);
 }
 
 #[test]
@@ -125,6 +127,97 @@ fn waits_of_a_form_are_shown() {
     let live = Live::new().waits_with(&ends.waits(), Display::fmt);
     assert_eq!(shown(live), "a");
     drop(wait);
+}
+
+#[test]
+fn bound_and_labels_are_shown() {
+    let timer = ManualTimer::new();
+    let builder = Purgatory::builder("orders").timer(&timer).max_parked(7);
+    let purgatory: Purgatory<&str> = builder.build().unwrap();
+    let replies: Replies<u32, u32> = Replies::builder("replies").max_parked(9).build().unwrap();
+    let without: Purgatory<&str> = Purgatory::on(&timer, "unbounded").unwrap();
+    let watches = Watches::keys(&["a"]).labelled("fetch");
+    let parked = purgatory.try_complete_else_watch(when(|| false, drop), watches, MS);
+    assert!(parked.unwrap().id().is_some());
+
+    let live = Live::new().purgatory(&purgatory).waits(&replies.waits());
+    let event = event(&live.purgatory(&without));
+    let [bounded, of_a_form, unbounded] = [0, 1, 2].map(|at| &event["purgatories"][at]);
+    assert_eq!(bounded["max_parked"], 7);
+    assert_eq!(of_a_form["max_parked"], 9);
+    assert_eq!(unbounded["max_parked"], Value::Null);
+    assert_eq!(bounded["labels"], json!([{"label": "fetch", "parked": 1}]));
+    assert_eq!(bounded["oldest"][0]["label"], "fetch");
+    assert_eq!(bounded["lagging"], Value::Null);
+}
+
+#[test]
+fn members_that_lag_are_named() {
+    let timer = ManualTimer::new();
+    let builder = ReplicaSets::builder("produce").timer(&timer);
+    let logs: ReplicaSets<&str, u32> = builder.build().unwrap();
+    let live = Live::new().replica_sets_with(&logs, Display::fmt);
+    for group in ["orders", "caught up", "quiet"] {
+        let members = [(1, 42), (2, 40), (3, 41)];
+        logs.set(&group, 0, members, Rule::all()).unwrap();
+    }
+    let held_back = logs.wait_for(&"orders", 42, Duration::from_secs(3600));
+    let above = logs.wait_for(&"caught up", 43, Duration::from_secs(3600));
+    for member in [2, 3] {
+        logs.report(&"caught up", &member, 42).unwrap();
+    }
+
+    // Of groups that writes wait for: who lags, the last first, and for how long.
+    let lagging = || event(&live)["purgatories"][0]["lagging"].clone();
+    let orders = |lags: f64| {
+        json!([{
+            "group": "orders",
+            "watermark": "40",
+            "members": [
+                {"member": "2", "value": "40", "lags": lags},
+                {"member": "3", "value": "41", "lags": lags},
+            ],
+            "members_left_out": 0,
+        }])
+    };
+    assert_eq!(lagging(), orders(0.0));
+    timer.advance(Duration::from_secs(5));
+    assert_eq!(lagging(), orders(5.0));
+    for member in [2, 3] {
+        logs.report(&"orders", &member, 42).unwrap();
+    }
+    assert_eq!(lagging(), json!([]));
+    drop((held_back, above));
+}
+
+#[test]
+fn list_of_lagging_members_is_limited() {
+    let timer = ManualTimer::new();
+    let logs: ReplicaSets<&str, u64> = ReplicaSets::on(&timer, "produce").unwrap();
+    logs.set(&"orders", 0, (0..10).map(|at| (at, at)), Rule::all())
+        .unwrap();
+    let wait = logs.wait_for(&"orders", 9, MS);
+    let event = event(&Live::new().replica_sets(&logs));
+    let group = &event["purgatories"][0]["lagging"][0];
+    assert_eq!(group["group"], "\"orders\"");
+    assert_eq!(group["members"].as_array().unwrap().len(), 6);
+    assert_eq!(group["members_left_out"], 3);
+    drop(wait);
+}
+
+/// A page that was looked at leaves nothing behind that would wake its timer.
+#[test]
+fn history_schedules_nothing() {
+    let timer = SystemTimer::new().unwrap();
+    let purgatory: Purgatory<&str> = Purgatory::on(&timer, "orders").unwrap();
+    let live = Live::new().purgatory(&purgatory).timer(&timer);
+    live.record();
+    live.record();
+    let seen = event(&live);
+    assert_eq!(seen["timers"][0]["stats"]["pending"], 0);
+    assert_eq!(timer.stats().fired, 0);
+    let points = seen["purgatories"][0]["minute"]["points"].as_array();
+    assert!(points.unwrap().len() >= 2, "{seen}");
 }
 
 #[test]

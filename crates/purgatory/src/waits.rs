@@ -38,6 +38,7 @@ trait AnyForm<K>: Send + Sync {
     fn name(&self) -> &str;
     fn len(&self) -> usize;
     fn keys(&self) -> usize;
+    fn max_parked(&self) -> Option<u64>;
     fn stats(&self) -> Stats;
     fn times(&self) -> Times;
     fn snapshot(&self, limit: usize) -> Snapshot<K>;
@@ -63,6 +64,10 @@ impl<E: Engine> AnyForm<E::Key> for Handle<E> {
 
     fn keys(&self) -> usize {
         self.table.key_count()
+    }
+
+    fn max_parked(&self) -> Option<u64> {
+        self.table.max_parked()
     }
 
     fn stats(&self) -> Stats {
@@ -159,6 +164,19 @@ impl<K> Waits<K> {
     /// Returns the number of keys that have waiters. Exact when idle. O(shards).
     pub fn keys(&self) -> usize {
         self.form.keys()
+    }
+
+    /// Returns the bound on waits, if [one](crate::Builder::max_parked) was set. O(1).
+    ///
+    /// ```
+    /// use purgatory::Replies;
+    ///
+    /// let replies: Replies<u64, String> = Replies::builder("replies").max_parked(1000).build()?;
+    /// assert_eq!(replies.waits().max_parked(), Some(1000));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn max_parked(&self) -> Option<u64> {
+        self.form.max_parked()
     }
 
     /// Returns the counts. Exact when idle. O(shards).

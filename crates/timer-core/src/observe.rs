@@ -124,6 +124,28 @@ impl TimeHistogram {
         }
     }
 
+    /// Returns what was counted since `earlier`, an older state of the same histogram: the durations
+    /// of a minute, from totals a minute apart. Counts that `earlier` has more of come out as 0.
+    ///
+    /// ```
+    /// use timer_core::TimeHistogram;
+    ///
+    /// let mut waits = TimeHistogram::default();
+    /// waits.record(3_000_000);
+    /// let earlier = waits.clone();
+    /// waits.record(4_000_000);
+    /// let gained = waits.gained_since(&earlier);
+    /// assert_eq!((gained.count(), gained.sum_s()), (1, 0.004));
+    /// ```
+    pub fn gained_since(&self, earlier: &TimeHistogram) -> TimeHistogram {
+        let mut gained = TimeHistogram::default();
+        for at in 0..BUCKETS {
+            gained.buckets[at] = self.buckets[at].saturating_sub(earlier.buckets[at]);
+            gained.sums_ns[at] = self.sums_ns[at].saturating_sub(earlier.sums_ns[at]);
+        }
+        gained
+    }
+
     /// Returns the counts since `earlier`, an older state of the same histogram: for each bucket
     /// that has grown, by how many, and their mean in seconds, which lies in the bucket. A recorder
     /// that records the mean that many times ends with the same buckets, count and sum.

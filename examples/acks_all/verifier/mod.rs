@@ -64,13 +64,14 @@ fn start(args: Args) -> Result<ExitCode> {
     let linger = args.linger;
     let interrupted = Stop::on_signals()?;
     let stage = Stage::new(args)?;
-    let server = watch::serve(&stage)?;
+    let page = watch::page(&stage)?;
+    let server = watch::serve(&stage, &page)?;
     let address = server.address();
     eprintln!("metrics: http://{address}/metrics\nlive page: http://{address}/");
     let shown = Arc::clone(&stage);
     write_on_usr1(move || shown.acks.snapshot(OLDEST))?;
 
-    let mut progress = Progress::default();
+    let mut progress = Progress::new(page);
     let report = stage.run(&text, &interrupted, &mut |state| progress.show(state));
 
     // The table is the result; what is wrong goes beside it.

@@ -97,19 +97,25 @@ impl State {
     }
 }
 
-/// Shows the states of one run, a line a second.
-#[derive(Debug, Default)]
+/// Shows the states of one run, a line a second, and keeps the page's history of it.
+#[derive(Debug)]
 pub(crate) struct Progress {
+    page: Live,
     last: Option<State>,
 }
 
 impl Progress {
+    pub(crate) fn new(page: Live) -> Self {
+        Self { page, last: None }
+    }
+
     pub(crate) fn show(&mut self, state: &State) {
         let shown_second = self.last.map_or(0, |last| last.elapsed.as_secs());
         if state.elapsed.as_secs() > shown_second {
             // Standard error may be closed; the run goes on all the same.
             let _ = writeln!(io::stderr(), "{}", state.describe(self.last));
             self.last = Some(*state);
+            self.page.record();
         }
     }
 }
@@ -142,7 +148,7 @@ impl Observed for Kafka {
 
 impl Observed for InSyncSets {
     fn show(&self, page: Live) -> Live {
-        page.waits_with(&self.sets.waits(), Display::fmt)
+        page.replica_sets_with(&self.sets, Display::fmt)
     }
 
     fn snapshot(&self, oldest: usize) -> String {
@@ -154,16 +160,20 @@ impl Observed for InSyncSets {
     }
 }
 
+/// Makes the live page of a run.
+pub(crate) fn page(stage: &Stage) -> Result<Live> {
+    Ok(stage.acks.show(Live::new()).timer(&Timer::shared()?))
+}
+
 /// Serves the metrics, and the live page.
-pub(crate) fn serve(stage: &Arc<Stage>) -> Result<Server> {
+pub(crate) fn serve(stage: &Arc<Stage>, page: &Live) -> Result<Server> {
     let timer = Timer::shared()?;
-    let live = stage.acks.show(Live::new()).timer(&timer);
     let published = Arc::clone(stage);
     let publish = move || {
         timer.publish(); // and what waits on it
         State::take(&published).publish();
     };
-    let server = example_support::serve(stage.args.metrics_addr, &live, publish)?;
+    let server = example_support::serve(stage.args.metrics_addr, page, publish)?;
     // Descriptions need the recorder, which is there now.
     describe_counter!(
         PRODUCED,

@@ -12,7 +12,8 @@ use timer_core::TimeHistogram;
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Installs a recorder and serves it at `/metrics` of the address, with the live page at `/`, until
-/// the returned server is dropped. Each scrape publishes first, so it reads the present values.
+/// the returned server is dropped. Each scrape publishes first, so it reads the present values, and
+/// keeps a point of the page's history: a page that is opened later shows it.
 ///
 /// # Errors
 /// When the address cannot be bound, or the program has a recorder already.
@@ -28,8 +29,10 @@ pub fn serve(
     publish();
     // The server's one thread runs this. Two scrapes at once would drain the same histograms: on
     // several threads publish and render under a lock.
+    let page = live.clone();
     let scrape = async move || {
         publish();
+        page.record();
         ([(CONTENT_TYPE, TEXT_FORMAT)], recorder.render())
     };
     let routes = live.router().route("/metrics", get(scrape));

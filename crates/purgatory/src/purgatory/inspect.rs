@@ -68,6 +68,19 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.keys()
     }
 
+    /// Returns the bound on parked operations, if [one](crate::Builder::max_parked) was set. O(1).
+    ///
+    /// ```
+    /// use purgatory::Purgatory;
+    ///
+    /// let polls: Purgatory<u64> = Purgatory::builder("polls").max_parked(1000).build()?;
+    /// assert_eq!(polls.max_parked(), Some(1000));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn max_parked(&self) -> Option<u64> {
+        self.core.max_parked.as_ref().map(|limit| limit.max())
+    }
+
     /// Returns the counts of the purgatory. O(shards); shards are locked one after another.
     pub fn stats(&self) -> Stats {
         self.core.stats()

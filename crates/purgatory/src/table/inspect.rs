@@ -28,6 +28,11 @@ impl<E: Engine> Table<E> {
         }
     }
 
+    /// Returns the bound on what waits, if there is one.
+    pub(crate) fn max_parked(&self) -> Option<u64> {
+        self.max_parked.as_ref().map(|limit| limit.max())
+    }
+
     /// Adds up all counts. O(shards).
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = match self.cold.get() {

@@ -4,6 +4,8 @@
 
 #[cfg(target_os = "linux")]
 mod fork;
+#[cfg(feature = "metrics")]
+mod recorders;
 
 use std::{
     hash::{Hash, Hasher},
