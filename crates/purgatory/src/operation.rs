@@ -179,6 +179,14 @@ pub enum CancelReason {
         /// The epoch that has begun.
         present: u64,
     },
+    /// The replica set of its group had lost too many members for anything to be acknowledged. See
+    /// [`ReplicaSets::cancel_below_floor`](crate::ReplicaSets::cancel_below_floor).
+    BelowFloor {
+        /// The number of members.
+        members: usize,
+        /// The fewest members with which a value is acknowledged.
+        floor: usize,
+    },
 }
 
 impl CancelReason {
@@ -221,6 +229,9 @@ impl fmt::Display for CancelReason {
             CancelReason::Requested(reason) | CancelReason::Closed(reason) => reason.fmt(f),
             CancelReason::EpochOver { epoch, present } => {
                 write!(f, "its epoch {epoch} is over: epoch {present} has begun")
+            }
+            CancelReason::BelowFloor { members, floor } => {
+                write!(f, "too few replicas: {members}, and the floor is {floor}")
             }
             CancelReason::FutureDropped => f.write_str("its future was dropped"),
             CancelReason::Shutdown => f.write_str("shut down"),

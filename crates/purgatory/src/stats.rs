@@ -286,7 +286,8 @@ impl OtherEnds {
         match reason {
             CancelReason::Requested(_)
             | CancelReason::Closed(_)
-            | CancelReason::EpochOver { .. } => {}
+            | CancelReason::EpochOver { .. }
+            | CancelReason::BelowFloor { .. } => {}
             CancelReason::FutureDropped => self.cancelled_by_future_drop += 1,
             CancelReason::Shutdown => self.cancelled_by_shutdown += 1,
             CancelReason::Dropped => self.cancelled_by_drop += 1,

@@ -9,12 +9,12 @@
 
 mod set;
 
-use std::{borrow::Borrow, error::Error, fmt, hash::Hash, marker::PhantomData, time::Duration};
+use std::{borrow::Borrow, error::Error, fmt, hash::Hash, marker::PhantomData};
 
 use timer_core::{BuildError, Timer};
 
-pub use self::set::Rule;
-use self::set::{Fault, Lags, Set};
+use self::set::{Fault, Set};
+pub use self::set::{Lagging, ReplicaStatus, Rule};
 use crate::{
     builder::Builder,
     error::{Refused, RefusedReason},
@@ -503,6 +503,38 @@ where
         }
     }
 
+    /// Cancels the waits of the group if its set has lost too many members, as
+    /// [`BelowFloor`](crate::CancelReason::BelowFloor) with their number and the
+    /// [floor](Rule::floor); returns how many. In one lock hold: no wait is cancelled that came after
+    /// the set had grown. Later waits are parked.
+    ///
+    /// Below the floor a wait goes on until the set has grown or its time is up, since the next member
+    /// may soon be back. A leader that answers at once instead (Kafka's
+    /// `NOT_ENOUGH_REPLICAS_AFTER_APPEND`) calls this when a member has left. O(n) under the lock for
+    /// n waits.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{CancelReason, ReplicaSets, Rule, WaitError};
+    ///
+    /// let logs = ReplicaSets::new("produce")?;
+    /// logs.set(&"orders-0", 1, [("leader", 42), ("a", 42)], Rule::all().floor(2))?;
+    /// let produce = logs.wait_for(&"orders-0", 43, Duration::from_secs(30));
+    /// assert_eq!(logs.cancel_below_floor(&"orders-0"), 0);
+    /// logs.leave(&"orders-0", &"a")?;
+    /// assert_eq!(logs.cancel_below_floor(&"orders-0"), 1);
+    /// let below = CancelReason::BelowFloor { members: 1, floor: 2 };
+    /// assert_eq!(produce.wait_blocking(), Err(WaitError::Cancelled(below)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_below_floor<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> usize
+    where
+        G: Borrow<Q>,
+    {
+        let table = &self.handle.table;
+        table.cancel_key_if(group, |beside| beside.as_ref()?.below_floor())
+    }
+
     /// Removes the group with its set, its epoch and its watermark, and cancels its waits; returns
     /// how many. Afterwards a report that comes late finds no group. What was acknowledged is
     /// forgotten here: a later [`set`](Self::set) starts anew.
@@ -547,6 +579,37 @@ where
         self.handle.table.look(group, Mark::epoch)
     }
 
+    /// Returns the state of the group's set: whether it has enough members for anything to be
+    /// acknowledged, for a write that comes and one whose time was up. `None` without a set. O(1).
+    ///
+    /// ```
+    /// use purgatory::{ReplicaSets, Rule};
+    ///
+    /// let logs = ReplicaSets::new("produce")?;
+    /// logs.set(&"orders-0", 1, [("leader", 42), ("a", 42)], Rule::all().floor(2))?;
+    /// assert!(!logs.status(&"orders-0").expect("it has a set").is_below_floor());
+    /// logs.leave(&"orders-0", &"a")?;
+    /// let status = logs.status(&"orders-0").expect("it has a set");
+    /// assert_eq!((status.members, status.floor), (1, 2)); // not enough replicas
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn status<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Option<ReplicaStatus<V>>
+    where
+        G: Borrow<Q>,
+    {
+        let ranked = self.handle.table.look(group, |mark: &Mark<Beside<M>>| {
+            let set = mark.beside().as_ref()?;
+            Some(set.status(mark.epoch()?, mark.value()?))
+        })?;
+        // A value is made with nothing locked.
+        Some(ReplicaStatus {
+            epoch: ranked.epoch,
+            watermark: V::from_rank(ranked.watermark),
+            members: ranked.members,
+            floor: ranked.floor,
+        })
+    }
+
     /// Returns the members of the group with what they have reported, in the order in which they
     /// came. O(members).
     pub fn members<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Vec<(M, V)>
@@ -560,9 +623,7 @@ where
     }
 
     /// Returns the members that have reported less than the one that has most, the last first:
-    /// these hold the watermark back. Each comes with the value that it has reported, as
-    /// [`members`](Self::members) has it, and with how long it has lagged at least: since the first
-    /// look that found it behind, unless it had caught up meanwhile. O(members log members).
+    /// these hold the watermark back. O(members log members).
     ///
     /// The look remembers them. A leader that calls this at each half of its limit
     /// (`replica.lag.time.max.ms`) takes those out whose time is over the limit; a report reads no
@@ -575,12 +636,14 @@ where
     /// let timer = ManualTimer::new();
     /// let logs: ReplicaSets<&str, &str> = ReplicaSets::builder("produce").timer(&timer).build()?;
     /// logs.set(&"orders-0", 0, [("leader", 42), ("a", 40)], Rule::all())?;
-    /// assert_eq!(logs.lagging(&"orders-0"), [("a", 40, Duration::ZERO)]);
+    /// assert_eq!(logs.lagging(&"orders-0")[0].lagged_for, Duration::ZERO);
     /// timer.advance(Duration::from_secs(5));
-    /// assert_eq!(logs.lagging(&"orders-0"), [("a", 40, Duration::from_secs(5))]);
+    /// let last = &logs.lagging(&"orders-0")[0];
+    /// assert_eq!((last.member, last.value), ("a", 40));
+    /// assert_eq!(last.lagged_for, Duration::from_secs(5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn lagging<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Vec<(M, V, Duration)>
+    pub fn lagging<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Vec<Lagging<M, V>>
     where
         G: Borrow<Q>,
     {
@@ -588,7 +651,11 @@ where
         let now_ns = table.driver().now_ns();
         let lagging = table.look_at_beside(group, |set| Some(set.as_mut()?.lagging(now_ns)));
         let lagging = lagging.unwrap_or_default();
-        let shown = |lags: Lags<M>| (lags.member, V::from_rank(lags.value), lags.at_least);
+        let shown = |ranked: Lagging<M>| Lagging {
+            member: ranked.member,
+            value: V::from_rank(ranked.value),
+            lagged_for: ranked.lagged_for,
+        };
         lagging.into_iter().map(shown).collect()
     }
 

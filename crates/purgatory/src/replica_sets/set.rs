@@ -10,6 +10,8 @@ use std::{mem, time::Duration};
 
 use smallvec::SmallVec;
 
+use crate::operation::CancelReason;
+
 /// The rule by which a value is acknowledged: how many members of a set have to report it, of how
 /// many at least.
 ///
@@ -69,11 +71,21 @@ impl Rule {
     }
 
     /// Holds the watermark while the set has fewer than `members`, at least 1: Kafka's
-    /// `min.insync.replicas`. Waits then go on until the set has grown or their time is up.
+    /// `min.insync.replicas`. Waits then go on until the set has grown or their time is up, or end by
+    /// [`cancel_below_floor`](crate::ReplicaSets::cancel_below_floor).
     pub fn floor(self, members: usize) -> Self {
         Rule {
             floor: members.max(1),
             ..self
+        }
+    }
+
+    /// Returns the fewest members with which a value is acknowledged.
+    #[inline]
+    fn members_min(self) -> usize {
+        match self.needed {
+            Needed::All | Needed::Majority => self.floor,
+            Needed::AtLeast(k) => self.floor.max(k),
         }
     }
 
@@ -85,7 +97,7 @@ impl Rule {
             Needed::Majority => members / 2 + 1,
             Needed::AtLeast(k) => k.max(1),
         };
-        (members >= self.floor && needed <= members && members > 0).then_some(needed)
+        (members >= self.members_min()).then_some(needed)
     }
 
     /// True if values of earlier epochs do not count.
@@ -103,12 +115,41 @@ struct Member<M> {
     lags_since_ns: Option<u64>,
 }
 
-/// A member that lags, with the rank of its value.
-#[derive(Clone, Debug)]
-pub(super) struct Lags<M> {
-    pub(super) member: M,
-    pub(super) value: u64,
-    pub(super) at_least: Duration,
+/// A member that has reported less than another, as
+/// [`ReplicaSets::lagging`](crate::ReplicaSets::lagging) found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lagging<M, V = u64> {
+    /// The member.
+    pub member: M,
+    /// The value that it has reported last.
+    pub value: V,
+    /// How long it has lagged at least: since the first look that found it behind, unless it had
+    /// caught up meanwhile.
+    pub lagged_for: Duration,
+}
+
+/// The state of a replica set, as [`ReplicaSets::status`](crate::ReplicaSets::status) found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReplicaStatus<V = u64> {
+    /// The epoch.
+    pub epoch: u64,
+    /// The watermark: what is acknowledged.
+    pub watermark: V,
+    /// The number of members.
+    pub members: usize,
+    /// The fewest members with which a value is acknowledged: the [floor](Rule::floor), or the `k` of
+    /// [`Rule::at_least`] if that is higher.
+    pub floor: usize,
+}
+
+impl<V> ReplicaStatus<V> {
+    /// Returns true if the set has lost too many members: nothing is acknowledged before it has
+    /// grown.
+    pub fn is_below_floor(&self) -> bool {
+        self.members < self.floor
+    }
 }
 
 /// Why a set was not changed.
@@ -204,6 +245,24 @@ impl<M: Eq + Clone> Set<M> {
 
     fn has(&self, name: Option<&M>) -> bool {
         name.is_some_and(|name| self.place_of(name).is_some())
+    }
+
+    /// Returns the state of the set, whose epoch and watermark lie beside it.
+    pub(super) fn status(&self, epoch: u64, watermark: u64) -> ReplicaStatus {
+        ReplicaStatus {
+            epoch,
+            watermark,
+            members: self.members.len(),
+            floor: self.rule.members_min(),
+        }
+    }
+
+    /// Returns why the waits of a set are cancelled that has too few members; `None` if it has
+    /// enough.
+    pub(super) fn below_floor(&self) -> Option<CancelReason> {
+        let members = self.members.len();
+        let floor = self.rule.members_min();
+        (members < floor).then_some(CancelReason::BelowFloor { members, floor })
     }
 
     /// Returns copies of the members with the ranks of their values. O(members).
@@ -342,7 +401,7 @@ impl<M: Eq + Clone> Set<M> {
 
     /// Returns the members that have less than the one that has most, the last first, and remembers
     /// those that this look finds new.
-    pub(super) fn lagging(&mut self, now_ns: u64) -> Vec<Lags<M>> {
+    pub(super) fn lagging(&mut self, now_ns: u64) -> Vec<Lagging<M>> {
         let highest = self.members.iter().map(|member| member.value).max();
         let mut lagging = Vec::new();
         for member in &mut self.members {
@@ -351,10 +410,10 @@ impl<M: Eq + Clone> Set<M> {
                 continue;
             }
             let since_ns = *member.lags_since_ns.get_or_insert(now_ns);
-            lagging.push(Lags {
+            lagging.push(Lagging {
                 member: member.name.clone(),
                 value: member.value,
-                at_least: Duration::from_nanos(now_ns.saturating_sub(since_ns)),
+                lagged_for: Duration::from_nanos(now_ns.saturating_sub(since_ns)),
             });
         }
         lagging.sort_by_key(|lags| lags.value);

@@ -282,6 +282,38 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         ended
     }
 
+    /// Cancels the waits of a key if `reason` gives one for what lies beside its value, in one lock
+    /// hold; returns how many. O(n) for n waits.
+    pub(crate) fn cancel_key_if<Q>(
+        self: &Arc<Self>,
+        key: &Q,
+        reason: impl FnOnce(&B) -> Option<CancelReason>,
+    ) -> usize
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let call = self.enter();
+        let hash = self.hash(key);
+        let now_ns = self.ending_at();
+        let mut shard = self.shard_of(hash);
+        let Some(record) = shard.records.find(key, hash) else {
+            return 0;
+        };
+        let Some(reason) = reason(shard.records.at(record).beside()) else {
+            return 0;
+        };
+        let name = shard.records.name(record);
+        if failpoint!(RemovalCancelsUnlocked) {
+            drop(shard);
+            shard = self.shard_of(hash);
+            if shard.records.named(name).is_none() {
+                return 0;
+            }
+        }
+        let outcome = Outcome::Cancelled(reason);
+        self.end_waits_apart(&call, shard, record, &outcome, usize::MAX, now_ns)
+    }
+
     /// Closes a key: cancels its waits, and refuses later ones with the same reason. Returns how
     /// many this ended.
     pub(crate) fn close_key<Q>(self: &Arc<Self>, key: &Q, reason: &Reason) -> usize

@@ -11,7 +11,8 @@ use std::{
 };
 
 use purgatory::{
-    CancelReason, Outcome, RefusedReason, ReplicaError, ReplicaSets, Rule, WaitError, WaitFuture,
+    CancelReason, Lagging, Outcome, RefusedReason, ReplicaError, ReplicaSets, Rule, WaitError,
+    WaitFuture,
 };
 use timer_core::ManualTimer;
 
@@ -120,8 +121,11 @@ fn next_leader_begins_with_the_same_members() {
     assert_eq!(ending(&mut old), Some(epoch_over(1, 2)));
     assert_eq!(sets.members(&LOG), [(0, 5), (1, 6), (2, 5)]);
     assert_eq!(sets.watermark(&LOG), Some(5));
-    let lagging = [(0, 5, Duration::ZERO), (2, 5, Duration::ZERO)];
-    assert_eq!(sets.lagging(&LOG), lagging, "anew in a new epoch");
+    let lagging = sets.lagging(&LOG);
+    let members: Vec<_> = lagging.iter().map(|last| last.member).collect();
+    assert_eq!(members, [0, 2]);
+    let anew = |last: &Lagging<u8>| last.lagged_for == Duration::ZERO;
+    assert!(lagging.iter().all(anew), "anew in a new epoch");
     // Each reports anew, and the epoch started at the leader's log end.
     let mut new = parked(&sets, 7);
     assert_eq!(sets.report_in(&LOG, 1, &0, 9), Err(other_epoch(1, 2)));
@@ -393,12 +397,70 @@ fn fixed_number_of_members_has_to_be_there() {
     assert_eq!(sets.watermark(&LOG), Some(10));
 }
 
+/// A wait below the floor is cancelled if the leader says so, with the numbers.
+#[test]
+fn waits_below_the_floor_say_so() {
+    let (_timer, sets) = group(&[9, 9, 9], Rule::all().floor(2));
+    let mut wait = parked(&sets, 10);
+    sets.leave(&LOG, &2).unwrap();
+    assert!(!sets.status(&LOG).unwrap().is_below_floor());
+    assert_eq!(sets.cancel_below_floor(&LOG), 0, "two are enough");
+    assert_eq!(ending(&mut wait), None);
+
+    sets.leave(&LOG, &1).unwrap();
+    let status = sets.status(&LOG).unwrap();
+    assert!(status.is_below_floor());
+    assert_eq!((status.members, status.floor), (1, 2));
+    assert_eq!((status.epoch, status.watermark), (1, 9));
+    assert_eq!(ending(&mut wait), None, "another member may come");
+    assert_eq!(sets.cancel_below_floor(&LOG), 1);
+    let below = WaitError::Cancelled(CancelReason::BelowFloor {
+        members: 1,
+        floor: 2,
+    });
+    let told = "cancelled: too few replicas: 1, and the floor is 2";
+    assert_eq!(
+        (below.to_string().as_str(), below.is_shutdown()),
+        (told, false)
+    );
+    assert_eq!(ending(&mut wait), Some(Err(below)));
+
+    // The group goes on: a later wait is met once the set has grown.
+    let mut later = parked(&sets, 10);
+    sets.report(&LOG, &0, 10).unwrap();
+    assert_eq!(sets.join(&LOG, 1, 10), Ok(1));
+    assert_eq!(ending(&mut later), Some(Ok(10)));
+    assert_eq!(sets.waits().stats().cancelled, 1);
+}
+
+#[test]
+fn fewest_members_are_those_that_the_rule_needs() {
+    let below = |rule: Rule, members: &[u64]| {
+        let (_timer, sets) = group(members, rule);
+        let status = sets.status(&LOG).unwrap();
+        (status.floor, status.is_below_floor())
+    };
+    assert_eq!(below(Rule::all(), &[]), (1, true));
+    assert_eq!(below(Rule::all(), &[1]), (1, false));
+    assert_eq!(below(Rule::majority().floor(3), &[1, 1]), (3, true));
+    assert_eq!(below(Rule::at_least(2), &[1]), (2, true));
+    assert_eq!(below(Rule::at_least(2).floor(3), &[1, 1, 1]), (3, false));
+    let (_timer, sets) = sets();
+    assert_eq!(sets.status(&LOG), None);
+    let mut wait = parked(&sets, 1);
+    assert_eq!(
+        (sets.status(&LOG), sets.cancel_below_floor(&LOG)),
+        (None, 0)
+    );
+    assert_eq!(ending(&mut wait), None, "a group without a set");
+}
+
 #[test]
 fn looks_remember_since_when_a_member_lags() {
     let (timer, sets) = group(&[9, 7, 8], Rule::all());
     let seconds = |sets: &Sets| -> Vec<(u8, u64, u64)> {
         let lagging = sets.lagging(&LOG).into_iter();
-        let shown = lagging.map(|(member, value, lagged)| (member, value, lagged.as_secs()));
+        let shown = lagging.map(|last| (last.member, last.value, last.lagged_for.as_secs()));
         shown.collect()
     };
     timer.advance(MINUTE);

@@ -254,6 +254,19 @@ fn report_against_join_over_the_floor() {
     });
 }
 
+/// A wait that comes once the set has grown is not cancelled.
+#[test]
+fn cancel_below_the_floor_against_a_join() {
+    check(&[Failpoint::RemovalCancelsUnlocked], || {
+        let model = Sets::new(&[(A, 0)], Rule::all().floor(2));
+        let cancel = model.elsewhere(|sets| sets.cancel_below_floor(&GROUP));
+        model.sets.join(&GROUP, B, 0).unwrap();
+        let mut wait = model.wait(0, 1);
+        assert_eq!(cancel.join().unwrap(), 0);
+        assert_eq!(ending(&mut wait), None);
+    });
+}
+
 /// The wait sees the watermark as it parks, or the report finds the wait.
 #[test]
 fn report_against_wait() {
