@@ -24,7 +24,9 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, WatchKey, Watermarks, when};
+use purgatory::{
+    BoxedOperation, DelayedOperation, Outcome, Purgatory, Replies, WatchKey, Watermarks, when,
+};
 use timer_core::{Clock, Executor, Job, SystemTimer};
 
 use crate::{
@@ -225,6 +227,39 @@ fn watermarks_keys_collide() {
 #[test]
 fn watermarks_keys_panic_when_compared() {
     attack_watermarks(Quarrels);
+}
+
+/// Each reply reaches the request of its key or comes back, while requests are dropped, expire and
+/// are answered by other threads.
+#[test]
+fn replies_reach_their_own_request_or_come_back() {
+    let replies = Replies::<u64, u64>::new("attacked").unwrap();
+    let delivered = AtomicU64::new(0);
+    race(THREADS, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut asked = Vec::new();
+        for number in 0..effort(OPERATIONS) {
+            let key = number * THREADS + seed;
+            let reply = replies.expect(key, MS * random.u32(..20)).unwrap();
+            asked.push((key, reply));
+            // One of the last requests of any thread.
+            let any = key.saturating_sub(random.u64(..10 * THREADS));
+            let taken = replies.deliver(&any, any).is_ok();
+            delivered.fetch_add(taken.into(), SeqCst);
+            if asked.len() < 10 {
+                continue;
+            }
+            let (key, reply) = asked.swap_remove(random.usize(..10));
+            if random.bool() {
+                let value = reply.wait_blocking();
+                assert!(value.is_err() || value == Ok(key), "{key}: {value:?}");
+            }
+        }
+    });
+    let waits = replies.waits();
+    assert_eq!(waits.shutdown(MINUTE), 0);
+    assert_no_waits(&waits);
+    assert_eq!(waits.stats().completed, delivered.load(SeqCst));
 }
 
 struct Large {

@@ -1,5 +1,6 @@
 //! Millions of operations of every kind on a real timer, from four threads over few keys: events,
-//! expiries, cancels and dropped futures race, and the outcomes are counted.
+//! expiries, cancels and dropped futures race, while the clock now and then jumps ahead. The outcomes
+//! are counted, and each expiry is compared with the clock.
 //! `TEST_EFFORT` sets the number: 100 000 without it. `STRESS_SEED` changes them. No test sleeps to
 //! be right.
 
@@ -15,10 +16,10 @@ use std::{
 
 use fastrand::Rng;
 use purgatory::{
-    CancelReason, OperationId, Outcome, ParkResult, Purgatory, Timeout, WaitError, WaitFuture,
-    Watches, when,
+    Builder, CancelReason, OperationId, Outcome, ParkResult, Purgatory, Timeout, WaitError,
+    WaitFuture, Watches, when,
 };
-use timer_core::{ManualTimer, SystemTimer, TimeHistogram};
+use timer_core::{Clock, ManualTimer, Moment, SystemClock, SystemTimer, TimeHistogram, Timer};
 
 use crate::{
     effort::{effort, number},
@@ -44,40 +45,69 @@ struct Tally {
     /// Values that futures took, and futures that were dropped.
     taken: AtomicUsize,
     dropped: AtomicUsize,
+    /// Of those that expired.
+    early: AtomicUsize,
 }
 
 fn count(counter: &AtomicUsize) {
     counter.fetch_add(1, SeqCst);
 }
 
+/// The moment before which an operation must not expire, in nanoseconds.
+#[derive(Clone, Debug)]
+struct Due(Arc<AtomicU64>);
+
 impl Tally {
-    fn ended(&self, outcome: &Outcome) {
+    fn ended(&self, outcome: &Outcome, due: &Due, now: Moment) {
         count(match outcome {
             Outcome::Completed => &self.completed,
             Outcome::Expired => &self.expired,
             Outcome::Cancelled(CancelReason::Shutdown) => &self.shut_down,
             _ => &self.cancelled,
         });
+        if *outcome == Outcome::Expired && now.as_nanos() < due.0.load(SeqCst) {
+            count(&self.early);
+        }
     }
 
     /// Records the result of a future.
-    fn waited(&self, result: Result<(), WaitError>) {
+    fn waited(&self, result: Result<(), WaitError>, due: &Due, now: Moment) {
         match result {
             Ok(()) => count(&self.taken),
-            Err(WaitError::Expired) => self.ended(&Outcome::Expired),
-            Err(WaitError::Cancelled(reason)) => self.ended(&Outcome::Cancelled(reason)),
+            Err(WaitError::Expired) => self.ended(&Outcome::Expired, due, now),
+            Err(WaitError::Cancelled(reason)) => self.ended(&Outcome::Cancelled(reason), due, now),
             Err(error) => panic!("{error}"),
         }
+    }
+}
+
+/// The machine's clock, which jumps ahead as the threads say.
+#[derive(Clone, Debug)]
+struct Jumps {
+    clock: SystemClock,
+    ahead_ns: Arc<AtomicU64>,
+}
+
+impl Clock for Jumps {
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns() + self.ahead_ns.load(SeqCst)
+    }
+
+    fn sleep_max(&self) -> Option<Duration> {
+        Some(RECHECK)
     }
 }
 
 /// The state that all threads share.
 #[derive(Clone)]
 struct Ring {
+    timer: Timer,
     purgatory: Purgatory<u32>,
     tally: Arc<Tally>,
     /// The keys' values, which only advance.
     values: Arc<[AtomicU64]>,
+    /// What a jump of the clock adds to.
+    ahead_ns: Arc<AtomicU64>,
 }
 
 /// An operation that a thread has parked, and may bring about.
@@ -85,6 +115,7 @@ struct Mine {
     key: u32,
     condition: Condition,
     held: Held,
+    due: Due,
 }
 
 enum Condition {
@@ -99,18 +130,26 @@ enum Held {
 }
 
 impl Ring {
-    fn new(purgatory: Purgatory<u32>) -> Self {
+    fn new(timer: &Timer, purgatory: Builder<Purgatory<u32>>, ahead_ns: Arc<AtomicU64>) -> Self {
         let values = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
         Ring {
-            purgatory,
+            timer: timer.clone(),
+            purgatory: purgatory.timer(timer).build().unwrap(),
             tally: Arc::default(),
             values,
+            ahead_ns,
         }
+    }
+
+    fn due_after(&self, timeout: Duration) -> Due {
+        let due = self.timer.now() + timeout;
+        Due(Arc::new(due.as_nanos().into()))
     }
 
     fn park(&self, random: &mut Rng) -> Option<Mine> {
         count(&self.tally.operations);
         let timeout = Duration::from_micros(random.u64(1..20_000));
+        let due = self.due_after(timeout);
         let keys: Vec<u32> = (0..random.usize(1..7))
             .map(|_| random.u32(0..KEYS))
             .collect();
@@ -119,7 +158,8 @@ impl Ring {
         let key = keys[0];
         let (condition, held) = match random.u32(0..10) {
             0..4 => {
-                let id = self.park_one(Watches::keys(&keys), timeout, move || seen.load(SeqCst));
+                let check = move || seen.load(SeqCst);
+                let id = self.park_one(Watches::keys(&keys), timeout, &due, check);
                 (Condition::Flag(flag), Held::Id(id?))
             }
             4..7 => {
@@ -130,7 +170,7 @@ impl Ring {
                 let until = levels.clone();
                 let at = move |key: u32| values[key as usize].load(SeqCst);
                 let reached = move || until.iter().all(|&(key, threshold)| at(key) >= threshold);
-                let id = self.park_one(Watches::keys(&keys), timeout, reached);
+                let id = self.park_one(Watches::keys(&keys), timeout, &due, reached);
                 (Condition::Value(levels[0].1), Held::Id(id?))
             }
             _ => {
@@ -143,6 +183,7 @@ impl Ring {
             key,
             condition,
             held,
+            due,
         })
     }
 
@@ -150,10 +191,14 @@ impl Ring {
         &self,
         watches: Watches<'_, u32>,
         timeout: impl Into<Timeout>,
+        due: &Due,
         condition: impl FnMut() -> bool + Send + 'static,
     ) -> Option<OperationId> {
         let tally = self.tally.clone();
-        let operation = when(condition, move |outcome| tally.ended(&outcome));
+        let timer = self.timer.clone();
+        let due = due.clone();
+        let ended = move |outcome| tally.ended(&outcome, &due, timer.now());
+        let operation = when(condition, ended);
         match self.purgatory.try_park(operation, watches, timeout.into()) {
             ParkResult::Parked(id) => Some(id),
             _ => None,
@@ -162,27 +207,22 @@ impl Ring {
 
     /// Acts on a parked operation; returns it if its future is not ready.
     fn act(&self, mine: Mine, random: &mut Rng) -> Option<Mine> {
-        let Mine {
-            key,
-            condition,
-            held,
-        } = mine;
-        match (held, random.u32(0..200)) {
-            (held, 0) => {
+        match (&mine.held, random.u32(0..200)) {
+            (_, 0) => {
                 self.purgatory.cancel_for_key(&random.u32(0..KEYS), "race");
-                Some(Mine {
-                    key,
-                    condition,
-                    held,
-                })
+                if random.u32(0..10) == 0 {
+                    let jump = Duration::from_millis(random.u64(0..40));
+                    self.ahead_ns.fetch_add(jump.as_nanos() as u64, SeqCst);
+                }
+                Some(mine)
             }
             (Held::Id(id), 1..20) => {
-                self.purgatory.cancel(id, "race");
+                self.purgatory.cancel(*id, "race");
                 None
             }
             (Held::Id(id), 20..40) => {
                 let later = Duration::from_micros(random.u64(0..5_000));
-                self.purgatory.reschedule(id, later);
+                self.reschedule(*id, &mine.due, later);
                 None
             }
             (Held::Id(_), 40..60) => None, // it expires
@@ -190,19 +230,19 @@ impl Ring {
                 count(&self.tally.dropped);
                 None
             }
-            (held, _) => {
-                self.bring_about(key, &condition);
-                let Held::Future(future) = held else {
-                    return None;
-                };
-                let held = Held::Future(self.poll(future)?);
-                Some(Mine {
-                    key,
-                    condition,
-                    held,
-                })
+            _ => {
+                self.bring_about(mine.key, &mine.condition);
+                self.poll(mine)
             }
         }
+    }
+
+    /// Reschedules an operation. Meanwhile the earlier of its two deadlines counts.
+    fn reschedule(&self, id: OperationId, due: &Due, timeout: Duration) {
+        let new_ns = (self.timer.now() + timeout).as_nanos();
+        let old_ns = due.0.fetch_min(new_ns, SeqCst);
+        let is_done = self.purgatory.reschedule(id, timeout);
+        due.0.store(if is_done { new_ns } else { old_ns }, SeqCst);
     }
 
     fn bring_about(&self, key: u32, condition: &Condition) {
@@ -215,18 +255,22 @@ impl Ring {
         self.purgatory.check_and_complete(&key);
     }
 
-    fn poll(&self, mut future: WaitFuture<()>) -> Option<WaitFuture<()>> {
-        match Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())) {
+    /// Polls a future; returns it if it is not ready.
+    fn poll(&self, mut mine: Mine) -> Option<Mine> {
+        let Held::Future(future) = &mut mine.held else {
+            return None;
+        };
+        match Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => {
-                self.tally.waited(result);
+                self.tally.waited(result, &mine.due, self.timer.now());
                 None
             }
-            Poll::Pending => Some(future),
+            Poll::Pending => Some(mine),
         }
     }
 
     /// Does one thread's part; returns the futures that are not ready.
-    fn race(&self, operations: u64, seed: u64) -> Vec<WaitFuture<()>> {
+    fn race(&self, operations: u64, seed: u64) -> Vec<Mine> {
         let mut random = Rng::with_seed(seed);
         let mut mine = Vec::new();
         for _ in 0..operations {
@@ -243,11 +287,8 @@ impl Ring {
                 mine.extend(self.act(one, &mut random));
             }
         }
-        let future = |mine: Mine| match mine.held {
-            Held::Future(future) => Some(future),
-            Held::Id(_) => None,
-        };
-        mine.into_iter().filter_map(future).collect()
+        mine.retain(|one| matches!(one.held, Held::Future(_)));
+        mine
     }
 }
 
@@ -257,27 +298,29 @@ impl Ring {
 fn every_operation_ends_exactly_once_whatever_races() {
     let share = effort(OPERATIONS) / THREADS;
     let seeds = number("STRESS_SEED").unwrap_or(0) * THREADS;
-    let timer = SystemTimer::builder().workers(2).build().unwrap();
-    let builder = Purgatory::builder("stress")
-        .timer(&timer)
-        .recheck_every(RECHECK);
-    let ring = &Ring::new(builder.build().unwrap());
+    let clock = Jumps {
+        clock: SystemClock::new(),
+        ahead_ns: Arc::default(),
+    };
+    let builder = SystemTimer::builder().clock(clock.clone());
+    let timer = builder.workers(2).build().unwrap();
+    let builder = Purgatory::builder("stress").recheck_every(RECHECK);
+    let ring = &Ring::new(&timer, builder, clock.ahead_ns);
     ring.purgatory.times(); // counted from here on
     let left = race(THREADS, |seed| ring.race(share, seeds + seed));
+    let never = ring.due_after(Duration::MAX);
     for _ in 0..10 {
         count(&ring.tally.operations);
         assert!(
-            ring.park_one(Watches::keys(&[1, 2]), Timeout::Never, || false)
+            ring.park_one(Watches::keys(&[1, 2]), Timeout::Never, &never, || false)
                 .is_some()
         );
     }
     ring.purgatory.shutdown(MINUTE);
     timer.shutdown(Duration::MAX); // runs what had expired
     for future in left.into_iter().flatten() {
-        assert!(
-            ring.poll(future).is_none(),
-            "a future that nothing will ever wake"
-        );
+        let left = ring.poll(future);
+        assert!(left.is_none(), "a future that nothing will ever wake");
     }
     let tally = &ring.tally;
     println!("{tally:?}");
@@ -292,6 +335,7 @@ fn every_operation_ends_exactly_once_whatever_races() {
     let ends = ends.map(|counter| counter.load(SeqCst));
     assert_eq!(ends.iter().sum::<usize>(), tally.operations.load(SeqCst));
     assert!(ends.iter().all(|&count| count > 0), "an outcome never seen");
+    assert_eq!(tally.early.load(SeqCst), 0, "expired before their time");
     assert_empty(&ring.purgatory);
     let stats = ring.purgatory.stats();
     let times = ring.purgatory.times();
@@ -325,12 +369,12 @@ fn memory_is_back_where_it_started() {
     };
     counted(&mut || {
         let timer = ManualTimer::new();
-        let ring = Ring::new(Purgatory::builder("memory").timer(&timer).build().unwrap());
+        let ring = Ring::new(&timer, Purgatory::builder("memory"), Arc::default());
         let running = AtomicU64::new(THREADS);
         // One thread more, which is the time.
         race(THREADS + 1, |seed| {
             if seed < THREADS {
-                counted(&mut || drop(ring.race(25_000, seed)));
+                counted(&mut || drop(ring.race(effort(25_000), seed)));
                 running.fetch_sub(1, SeqCst);
                 return;
             }
