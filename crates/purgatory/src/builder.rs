@@ -116,12 +116,12 @@ impl<F: Form> Builder<F> {
         self
     }
 
-    /// Sets the number of shards, a power of two up to 256. By default 16 for each
-    /// processor, at least 16 and at most 256.
+    /// Sets the number of shards, a power of two up to 256. By default 64 for each
+    /// processor, at least 64 and at most 256.
     ///
     /// A key's hash chooses its shard. Each shard has a lock, so more shards reduce contention
-    /// between threads. The shards are made together, as the first is used. An empty one takes about
-    /// 580 bytes with keys of 8 bytes, and its versions 64.
+    /// between threads. A shard is made as it is first used, and takes about 600 bytes with keys of 8
+    /// bytes. Once one is used, each of the others takes 80.
     ///
     /// ```
     /// use purgatory::Purgatory;
@@ -276,8 +276,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// others: set a [timer](Builder::timer) or an [executor](Builder::executor) of its own then. A
     /// [`shutdown`](Self::shutdown) of this purgatory leaves the timer as it is.
     ///
-    /// It takes 0.7 KB until it is first used. Then it makes 16 [shards](Builder::shards) for each
-    /// processor: on two processors 32, which take 21 KB while empty.
+    /// It takes 0.7 KB until it is first used. Then it has 64 [shards](Builder::shards) for each
+    /// processor: on two processors 128, for which it takes 10 KB, and 600 bytes for each that is used.
     ///
     /// # Errors
     /// [`BuildError::Thread`] if no thread can be spawned for the shared timer. The next call tries

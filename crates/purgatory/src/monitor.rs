@@ -128,7 +128,7 @@ impl<K: WatchKey, S> Shared<K, S> {
         self.signalled_all.fetch_add(1, Ordering::AcqRel);
         let shards = &self.purgatory.core.shards;
         let mut keys = Vec::new();
-        for number in 0..shards.made() {
+        for number in shards.made() {
             for (key, _) in shards.lock(number).waiters_by_key() {
                 keys.push(key.clone());
             }

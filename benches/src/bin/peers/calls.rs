@@ -143,7 +143,7 @@ struct World {
 
 impl World {
     fn new() -> Result<Self> {
-        // As many shards as a server with eight processors has.
+        // As many shards as two processors have.
         let still = ManualTimer::new();
         let timer = ManualTimer::new();
         let purgatory = |timer: &ManualTimer| Purgatory::builder("lines").timer(timer).shards(128);

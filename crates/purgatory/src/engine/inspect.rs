@@ -170,7 +170,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         look: impl Fn(usize, &mut dyn FnMut(&K, u64)),
     ) -> impl Iterator<Item = (u64, K)> {
         let mut highest = Highest::new(limit);
-        for number in 0..self.shards.made() {
+        for number in self.shards.made() {
             let mut displaced = Vec::new(); // dropped with nothing locked
             look(number, &mut |key, rank| {
                 displaced.extend(highest.offer(rank, || key.clone()));
@@ -189,7 +189,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         must_be_unlocked();
         // 1. The counts of the shards, one after the other.
         let mut stats = self.counts.rare();
-        for shard in 0..self.shards.made() {
+        for shard in self.shards.made() {
             self.shards.lock(shard).add_to(&mut stats);
         }
         // 2. The others. Each operation that ended at once was checked once.

@@ -263,8 +263,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// with their shard. `None` ends the tour.
     fn next_parked(&self, tour: &mut Tour) -> Option<(LockedShard<'_, K, O>, Handles)> {
         must_be_unlocked();
-        while tour.shard < self.shards.made() {
-            let shard = self.shards.lock(tour.shard);
+        while let Some(number) = self.shards.made_from(tour.shard) {
+            tour.shard = number;
+            let shard = self.shards.lock(number);
             let next = |handle: &TimerHandle| shard.first_from(handle.id().index() + 1);
             let handles: Handles = successors(shard.first_from(tour.index), next)
                 .take(BUDGET)

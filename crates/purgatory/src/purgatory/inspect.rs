@@ -182,7 +182,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Asserts the invariants of every shard, for models. O(parked + keys).
     #[doc(hidden)]
     pub fn assert_valid(&self) {
-        for number in 0..self.core.shards.made() {
+        for number in self.core.shards.made() {
             self.core.shards.lock(number).assert_valid();
         }
     }

@@ -113,13 +113,13 @@ pub(crate) const VERSIONS_PER_SHARD: usize = if MODEL { 1 } else { 8 };
 /// a walk has steps.
 pub(crate) const CHECK_BATCH: usize = if MODEL { 2 } else { 16 };
 
-/// Returns the default number of shards: 16 for each processor, so that threads that signal
-/// different keys seldom meet on a lock, and little is used where little waits. A model has two.
+/// Returns the default number of shards: 64 for each processor, so that threads that signal
+/// different keys seldom meet in one. A model has two.
 pub(crate) fn default_shards() -> usize {
     if MODEL {
         return 2;
     }
-    timer_core::driver::default_shards(16)
+    timer_core::driver::default_shards(64)
 }
 
 /// A number of places, or of keys, that is taken now.

@@ -23,8 +23,9 @@ impl<E: Engine> Table<E> {
     /// Returns the next entries on a tour of all shards, a bounded number under one lock hold, with
     /// their shard. `None` ends the tour.
     pub(crate) fn next_on(&self, tour: &mut Tour) -> Option<(LockedShard<'_, E>, Handles)> {
-        while tour.shard < self.shards.made() {
-            let shard = self.lock(tour.shard);
+        while let Some(number) = self.shards.made_from(tour.shard) {
+            tour.shard = number;
+            let shard = self.lock(number);
             let mut handles = Handles::new();
             while handles.len() < BUDGET {
                 let Some(id) = shard.wheel.first_from(tour.index) else {

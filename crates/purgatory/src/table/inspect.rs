@@ -14,7 +14,7 @@ impl<E: Engine> Table<E> {
     /// Returns the number of waits. O(shards).
     pub(crate) fn waiting(&self) -> usize {
         let mut waiting = 0;
-        for number in 0..self.shards.made() {
+        for number in self.shards.made() {
             waiting += self.lock(number).waiting();
         }
         waiting
@@ -22,10 +22,8 @@ impl<E: Engine> Table<E> {
 
     /// Returns true once every shard is closed. They are closed in order, so the last one tells.
     pub(crate) fn is_closed(&self) -> bool {
-        match self.shards.made() {
-            0 => false, // to close makes one
-            made => self.lock(made - 1).closed,
-        }
+        let last = self.shards.last_made(); // to close makes it
+        last.is_some_and(|last| self.lock(last).closed)
     }
 
     /// Returns the bound on what waits, if there is one.
@@ -39,7 +37,7 @@ impl<E: Engine> Table<E> {
             Some(cold) => *cold.rare.lock(),
             None => Stats::default(),
         };
-        for number in 0..self.shards.made() {
+        for number in self.shards.made() {
             self.lock(number).add_to(&mut stats);
         }
         stats.callbacks_waiting = self.callbacks_waiting.load(Relaxed);
@@ -62,7 +60,7 @@ impl<E: Engine> Table<E> {
     /// Returns the number of keys that have waiters. O(shards).
     pub(crate) fn key_count(&self) -> usize {
         let mut count = 0;
-        for number in 0..self.shards.made() {
+        for number in self.shards.made() {
             count += E::key_count(&self.lock(number));
         }
         count
@@ -117,7 +115,7 @@ impl<E: Engine> Table<E> {
     /// Returns the keys with the most waiters. O(keys).
     fn busiest(&self, limit: usize) -> Vec<(E::Key, usize)> {
         let mut busiest = Highest::new(limit);
-        for number in 0..self.shards.made() {
+        for number in self.shards.made() {
             let mut displaced = Vec::new(); // dropped with nothing locked
             let shard = self.lock(number);
             E::each_key(&shard.records, &mut |key, waiters| {

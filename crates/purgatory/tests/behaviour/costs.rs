@@ -161,11 +161,28 @@ fn idle_purgatory_of_many_shards_takes_no_more() {
 /// A page of 64 entries and whole levels of buckets for each shard were some hundred kilobytes.
 #[test]
 fn a_hundred_waits_in_32_shards_take_64_kilobytes_beside_themselves() {
+    let measured = waits_in_shards(100, 32);
+    assert!(measured.bytes_current <= 25_000 + 65_536, "{measured:?}");
+}
+
+/// Shards in which nothing waits are not made.
+#[test]
+fn one_wait_in_256_shards_makes_one_of_them() {
+    let in_few = waits_in_shards(1, 32).bytes_current;
+    let in_many = waits_in_shards(1, 256).bytes_current;
+    // The places and versions of the others, and a page of keys, which may be larger in one of them.
+    // Each of the others would take 600 bytes more.
+    let others = 224 * (16 + 64);
+    assert!(in_many <= in_few + others + 640, "{in_many}, {in_few}");
+}
+
+/// Measures what waits with 250 bytes take, under keys of their own.
+fn waits_in_shards(count: u64, shards: usize) -> AllocationInfo {
     let timer = ManualTimer::new();
-    let builder = Purgatory::builder("few").timer(&timer).shards(32);
+    let builder = Purgatory::builder("few").timer(&timer).shards(shards);
     let waits: Purgatory<u64> = builder.build().unwrap();
-    let measured = allocation_counter::measure(|| {
-        for key in 0..100 {
+    allocation_counter::measure(|| {
+        for key in 0..count {
             let payload = [1_u8; 250];
             let operation = when(|| false, move |_| assert_eq!(payload[0], 1));
             let timeout = Duration::from_secs(30);
@@ -173,8 +190,7 @@ fn a_hundred_waits_in_32_shards_take_64_kilobytes_beside_themselves() {
                 .try_complete_else_watch(operation, &[key], timeout)
                 .unwrap();
         }
-    });
-    assert!(measured.bytes_current <= 25_000 + 65_536, "{measured:?}");
+    })
 }
 
 /// Measures what a purgatory takes; the list of all has grown to eight places with the fifth.

@@ -9,13 +9,14 @@
 //!   arrival is missed, and no later one wakes the reaper. When tasks are cancelled the tick stays,
 //!   and costs at most one needless visit.
 //!
-//! The shards are made together, as the first is locked: until then an owner of wheels takes little,
-//! and one that closes before that has a single shard, which is closed.
+//! A shard is made as it is first locked: an owner of wheels on which little lies takes little. One
+//! that closes before its first shard was locked has a single shard, which is closed.
 //!
 //! A manual timer has no reaper. It learns by the signal which shards were locked (Marked, in
 //! `driver/agenda`).
 
 use std::{
+    iter,
     ops::{Deref, DerefMut},
     sync::{Arc, OnceLock, atomic},
     thread,
@@ -117,7 +118,7 @@ pub(crate) struct WakeSignal {
 impl WakeSignal {
     fn new(shard_count: usize, wake: Wake) -> Self {
         let others = shard_count.div_ceil(64) - 1;
-        let words = std::iter::repeat_with(|| AtomicU64::new(0)).take(others);
+        let words = iter::repeat_with(|| AtomicU64::new(0)).take(others);
         WakeSignal {
             first: AtomicU64::new(0),
             others: words.collect(),
@@ -157,10 +158,13 @@ impl WakeSignal {
 /// A shard behind its lock, in cache lines of its own.
 type LockedShard<S> = CachePadded<Mutex<Shard<S>>>;
 
+/// The place of a shard, which is made as it is first locked.
+type Place<S> = OnceLock<Box<LockedShard<S>>>;
+
 /// Sharded wheels: an `S`, which has a wheel, under each shard's lock.
 pub struct Shards<S: ShardState> {
-    /// Made as the first is locked: all, or a single one by an owner that closes before.
-    shards: OnceLock<Box<[LockedShard<S>]>>,
+    /// Made as the first shard is locked: all, or a single one by an owner that closes before.
+    places: OnceLock<Box<[Place<S>]>>,
     plan: Plan<S>,
     pub(super) signal: Arc<WakeSignal>,
     /// Each hold of a shard's lock ends with its signal: on a manual timer.
@@ -200,21 +204,18 @@ where
 }
 
 impl<S: ShardState> Plan<S> {
-    /// Makes the first `count` shards.
-    fn make(&self, count: usize) -> Box<[LockedShard<S>]> {
-        let shard = |number| {
-            // Shifted, unless order matters.
-            let mut phase = 0;
-            if self.shifts {
-                phase = self.wheel_size.phase(number, self.count);
-            }
-            let wheel = TimingWheel::with_phase(self.wheel_size, self.start, phase);
-            CachePadded::new(Mutex::new(Shard {
-                state: self.make.make(number, wheel),
-                wake_before_tick: u64::MAX,
-            }))
-        };
-        (0..count).map(shard).collect()
+    /// Makes the shard of this number.
+    fn make(&self, number: usize) -> Box<LockedShard<S>> {
+        // Shifted, unless order matters.
+        let mut phase = 0;
+        if self.shifts {
+            phase = self.wheel_size.phase(number, self.count);
+        }
+        let wheel = TimingWheel::with_phase(self.wheel_size, self.start, phase);
+        Box::new(CachePadded::new(Mutex::new(Shard {
+            state: self.make.make(number, wheel),
+            wake_before_tick: u64::MAX,
+        })))
     }
 }
 
@@ -234,68 +235,101 @@ impl<S: ShardState> Shards<S> {
         cancelled: Arc<atomic::AtomicU64>,
     ) -> Self {
         let shards = Shards {
-            shards: OnceLock::new(),
+            places: OnceLock::new(),
             signal: Arc::new(WakeSignal::new(plan.count, wake)),
             plan,
             signals_each_hold,
             cancelled,
         };
-        // A model does not see the cell.
+        // A model does not see the cells.
         if MODEL {
-            shards.all();
+            for number in 0..shards.count() {
+                drop(shards.lock(number));
+            }
         }
         shards
     }
 
-    /// Returns the shards, which are made now if they are not.
+    /// Returns the places of all shards.
     #[inline]
-    fn all(&self) -> &[LockedShard<S>] {
-        match self.shards.get() {
-            Some(shards) => shards,
-            None => self.make(self.plan.count),
+    fn places(&self) -> &[Place<S>] {
+        match self.places.get() {
+            Some(places) => places,
+            None => self.make_places(self.plan.count),
         }
     }
 
     #[cold]
-    fn make(&self, count: usize) -> &[LockedShard<S>] {
-        self.shards.get_or_init(|| self.plan.make(count))
+    fn make_places(&self, count: usize) -> &[Place<S>] {
+        let places = || iter::repeat_with(OnceLock::new).take(count).collect();
+        self.places.get_or_init(places)
     }
 
-    /// Returns the number of shards: a power of two. It makes them, and stays as it is.
+    #[cold]
+    fn make<'a>(&'a self, place: &'a Place<S>, number: usize) -> &'a LockedShard<S> {
+        place.get_or_init(|| self.plan.make(number))
+    }
+
+    /// Returns the number of shards, made or not: a power of two. From this call on it stays as it is.
     pub fn count(&self) -> usize {
-        self.all().len()
+        self.places().len()
     }
 
-    /// Returns the number of shards there will be, without making them.
+    /// Returns the number of shards there will be, unless the owner closes before it locks one.
     pub fn planned(&self) -> usize {
         self.plan.count
     }
 
-    /// Returns the number of shards as they are: 0 if none was locked, so that none has anything.
-    pub fn made(&self) -> usize {
-        self.shards.get().map_or(0, |shards| shards.len())
+    /// Returns the numbers of the shards that are made: no other has anything. O(shards).
+    pub fn made(&self) -> impl Iterator<Item = usize> {
+        self.made_shards().map(|(number, _)| number)
     }
 
-    /// Returns the number of shards for an owner that closes each of them. If none was locked, there
-    /// will be only one.
+    /// Returns the shards that are made, with their numbers.
+    fn made_shards(&self) -> impl Iterator<Item = (usize, &LockedShard<S>)> {
+        let places = self.places.get().into_iter().flatten().enumerate();
+        places.filter_map(|(number, place)| Some((number, &**place.get()?)))
+    }
+
+    /// Returns the first shard that is made and whose number is `number` or above.
+    pub fn made_from(&self, number: usize) -> Option<usize> {
+        let places = self.places.get()?.get(number..)?;
+        let further = places.iter().position(|place| place.get().is_some())?;
+        Some(number + further)
+    }
+
+    /// Returns the number of the last shard, if that is made.
+    pub fn last_made(&self) -> Option<usize> {
+        let last = self.places.get()?.len() - 1;
+        self.made_from(last)
+    }
+
+    /// Returns the number of shards for an owner that closes each of them: locking makes them. If
+    /// none was locked, there will be only one.
     pub fn last_count(&self) -> usize {
-        match self.shards.get() {
-            Some(shards) => shards.len(),
-            None => self.make(1).len(),
+        match self.places.get() {
+            Some(places) => places.len(),
+            None => self.make_places(1).len(),
         }
     }
 
     /// Locks a shard; numbers beyond the last wrap around.
     #[inline]
     pub fn lock(&self, shard: usize) -> ShardGuard<'_, S> {
-        // The number of shards is a power of two.
-        let shards = self.all();
-        let shard = shard & (shards.len() - 1);
+        // 1. Its place. The number of shards is a power of two.
+        let places = self.places();
+        let number = shard & (places.len() - 1);
+        let place = &places[number];
+        // 2. The shard, which is made now if it is not.
+        let shard = match place.get() {
+            Some(shard) => shard,
+            None => self.make(place, number),
+        };
         ShardGuard {
-            guard: shards[shard].lock(),
+            guard: shard.lock(),
             unlocked: SignalAfter {
                 signal: &self.signal,
-                shard,
+                shard: number,
                 is_due: self.signals_each_hold,
             },
         }
@@ -303,14 +337,14 @@ impl<S: ShardState> Shards<S> {
 
     /// Sums `count` over the shards, locking one after the other. Exact when idle.
     pub fn sum(&self, count: impl Fn(&S) -> usize) -> usize {
-        let made = self.shards.get().into_iter().flatten();
-        made.map(|shard| count(&shard.lock().state)).sum()
+        let made = self.made_shards();
+        made.map(|(_, shard)| count(&shard.lock().state)).sum()
     }
 
     /// Looks at a shard: when it next has work, and whether it has changed. Signals nothing.
     pub fn look(&self, shard: usize) -> ShardLook {
-        let made = self.shards.get().and_then(|shards| shards.get(shard));
-        let Some(shard) = made else {
+        let places = self.places.get();
+        let Some(shard) = places.and_then(|places| places.get(shard)?.get()) else {
             return ShardLook::default();
         };
         let mut shard = shard.lock();
@@ -323,7 +357,7 @@ impl<S: ShardState> Shards<S> {
 
     /// Adds the counts of pending and of cancelled tasks. O(shards).
     pub fn add_to(&self, stats: &mut TimerStats) {
-        for shard in self.shards.get().into_iter().flatten() {
+        for (_, shard) in self.made_shards() {
             let mut shard = shard.lock();
             let wheel = shard.state.wheel();
             stats.pending += wheel.scheduled_count() as u64;
@@ -496,7 +530,44 @@ impl TimerHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wheel::node::MAX_TASKS;
+    use crate::{driver::driver::Driver, wheel::node::MAX_TASKS};
+
+    fn shards() -> Shards<TimingWheel<()>> {
+        Driver::new().shards(128, |_, wheel| wheel)
+    }
+
+    #[test]
+    fn a_shard_is_made_as_it_is_first_locked() {
+        let shards = shards();
+        assert_eq!((shards.made().count(), shards.last_made()), (0, None));
+        // To look makes none.
+        assert_eq!(shards.sum(|_| 1), 0);
+        assert_eq!(shards.look(3), ShardLook::default());
+        shards.add_to(&mut TimerStats::default());
+        assert_eq!((shards.made().count(), shards.planned()), (0, 128));
+
+        for number in [3, 70, 128 + 70, 127] {
+            drop(shards.lock(number));
+        }
+        assert!(shards.made().eq([3, 70, 127]));
+        assert_eq!(shards.sum(|_| 1), 3);
+        let from = [0, 3, 4, 71, 127].map(|number| shards.made_from(number));
+        assert_eq!(from, [Some(3), Some(3), Some(70), Some(127), Some(127)]);
+        assert_eq!(
+            (shards.made_from(128), shards.last_made()),
+            (None, Some(127))
+        );
+    }
+
+    #[test]
+    fn one_that_closes_before_has_a_single_shard() {
+        let closed = shards();
+        assert_eq!(closed.last_count(), 1);
+        assert_eq!(closed.lock(100).number(), 0);
+        let used = shards();
+        drop(used.lock(5));
+        assert_eq!(used.last_count(), 128); // to lock makes them
+    }
 
     #[test]
     fn a_handle_keeps_shard_index_and_sequence_apart() {
