@@ -23,6 +23,11 @@ pub(crate) trait AnswerOrigin<T>: Send + Sync {
         waker: &Waker,
         is_first: bool,
     ) -> Poll<Result<T, WaitError>>;
+    /// Takes the answer of an origin that is the future's alone, without a lock; `None` if it is not
+    /// there, or not kept in the origin.
+    fn take_alone(&mut self) -> Option<Result<T, WaitError>> {
+        None
+    }
     /// Cancels the operation of a future that was dropped, or drops its answer.
     fn abandon(&self, handle: TimerHandle);
     /// Returns the public name of the operation.
@@ -71,12 +76,31 @@ impl<T> PendingAnswer<T> {
     #[inline]
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<T, WaitError>> {
         let is_first = self.polls == Polls::NotPolled;
-        let polled = self.origin.poll(self.handle, waker, is_first);
+        let polled = match self.take_alone() {
+            Some(answer) => Poll::Ready(answer),
+            None => self.origin.poll(self.handle, waker, is_first),
+        };
         self.polls = match polled {
             Poll::Ready(_) => Polls::Ready,
             Poll::Pending => Polls::Polled,
         };
         polled
+    }
+
+    /// Takes the answer, if nobody else has the origin and it is there.
+    #[inline]
+    fn take_alone(&mut self) -> Option<Result<T, WaitError>> {
+        // To read the count is cheap. To be sure takes an atomic instruction.
+        if Arc::strong_count(&self.origin) > 1 {
+            return None;
+        }
+        Arc::get_mut(&mut self.origin)?.take_alone()
+    }
+
+    /// Returns the origin, so that the future is not alone with it.
+    #[cfg(test)]
+    pub(crate) fn origin(&self) -> Arc<dyn AnswerOrigin<T>> {
+        self.origin.clone()
     }
 
     /// Returns the name of the operation.

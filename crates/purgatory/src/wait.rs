@@ -40,7 +40,8 @@ use crate::{
 /// a `select!` over `&mut` does, loses nothing.
 ///
 /// A future does not keep its purgatory open. When the last handle is dropped, the wait ends as
-/// [`Dropped`](crate::CancelReason::Dropped).
+/// [`Dropped`](crate::CancelReason::Dropped). The future keeps its purgatory's memory, as those of
+/// the other forms do.
 ///
 /// # Panics
 /// Panics when polled again after it was ready.
@@ -105,17 +106,17 @@ impl<K: WatchKey> Purgatory<K> {
     ) -> WaitFuture<R::Answer> {
         let core = &self.core;
         let mut future = None;
-        let mut result = Err(PANICKED);
+        let mut result = None;
         let arriving = Arriving::new(condition, self.share(), &mut future);
         let parked = core.park_wait(arriving, watches, timeout, |arriving, outcome| {
-            result = arriving.into_result(outcome);
+            result = Some(arriving.into_result(outcome));
         });
         match parked {
             Ok(Parking::Parked(id) | Parking::Ended(id, _)) => {
                 let origin = future.expect("it was parked");
                 WaitFuture::at(origin, id)
             }
-            Ok(Parking::AtOnce(_)) => WaitFuture::ready(result),
+            Ok(Parking::AtOnce(_)) => WaitFuture::ready(result.unwrap_or(Err(PANICKED))),
             Err(refused) => WaitFuture::ready(Err(WaitError::Refused(refused.reason))),
         }
     }
@@ -255,6 +256,7 @@ impl<T> WaitFuture<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use timer_core::ManualTimer;
 
     /// A task has a future twice: as it was made, and as it is awaited.
     #[test]
@@ -264,5 +266,38 @@ mod tests {
             size_of::<WaitFuture<[u64; 3]>>(),
             size_of::<WaitFuture<()>>()
         );
+    }
+
+    /// A poll may come between the answer and the moment when its operation lets go of the cell.
+    #[test]
+    fn an_answer_is_taken_from_a_cell_that_its_operation_still_has() {
+        let timer = ManualTimer::new();
+        let purgatory: Purgatory<u8> = Purgatory::builder("waits").timer(&timer).build().unwrap();
+        let value = Arc::new(());
+        let wait = || {
+            let (value, mut looks) = (value.clone(), 0..);
+            purgatory.wait(&[1], Timeout::Never, move || {
+                looks.next().filter(|&look| look > 0).map(|_| value.clone())
+            })
+        };
+        for has_value in [true, false] {
+            let wait = wait().try_take().expect_err("its first look yields none");
+            let cell = wait.entry().expect("it was parked").origin();
+            match has_value {
+                true => assert_eq!(purgatory.check_and_complete(&1), 1),
+                false => assert_eq!(purgatory.cancel_all("over"), 1),
+            }
+            let result = wait.try_take().expect("it has ended");
+            assert_eq!(result.is_ok(), has_value);
+            drop((result, cell));
+            assert_eq!(Arc::strong_count(&value), 1);
+        }
+        // An answer that nobody takes goes with its future.
+        let wait = wait();
+        let cell = wait.entry().expect("it was parked").origin();
+        assert_eq!(purgatory.check_and_complete(&1), 1);
+        drop(wait);
+        assert_eq!(Arc::strong_count(&value), 1);
+        drop(cell);
     }
 }

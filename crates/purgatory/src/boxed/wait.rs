@@ -4,16 +4,23 @@ use std::sync::Arc;
 
 use crate::operation::Outcome;
 
-/// The operation's view of a cell.
+/// The result of a check of a wait's condition.
+pub(crate) enum ConditionCheck {
+    Waits,
+    /// It has given its value.
+    CameTrue,
+    /// The future was dropped while the operation was held: it is not to come true.
+    Deserted,
+}
+
+/// The operation's view of a cell. It lets go of it as it answers the future.
 pub(crate) trait Waiting: Send + Sync {
     /// Evaluates the condition.
-    fn check(&self) -> bool;
+    fn check(&self) -> ConditionCheck;
     /// Answers the future.
-    fn end(&self, outcome: Outcome);
+    fn end(self: Arc<Self>, outcome: Outcome);
     /// Answers the future of an operation that is dropped without an end.
     fn lose(self: Arc<Self>);
-    /// True if the future was dropped while the operation was held.
-    fn is_deserted(&self) -> bool;
     /// Cancels the operation of a future that was dropped, in the entry that it was parked in.
     fn cancel_deserted(self: Arc<Self>);
 }
@@ -36,11 +43,14 @@ impl WaitOperation {
         let Some(cell) = &self.cell else {
             return true;
         };
-        let came_true = cell.check();
-        if cell.is_deserted() {
-            cell.clone().cancel_deserted();
+        match cell.check() {
+            ConditionCheck::CameTrue => true,
+            ConditionCheck::Waits => false,
+            ConditionCheck::Deserted => {
+                cell.clone().cancel_deserted();
+                false
+            }
         }
-        came_true
     }
 
     /// Answers the future.

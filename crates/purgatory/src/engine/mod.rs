@@ -197,11 +197,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         (id.purgatory == self.number).then_some(id.handle)
     }
 
-    /// The number of the purgatory in the public names of its operations.
-    pub(crate) fn number(&self) -> u32 {
-        self.number
-    }
-
     pub(crate) fn driver(&self) -> &Driver {
         &self.job_executor.driver
     }

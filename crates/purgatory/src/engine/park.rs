@@ -54,11 +54,16 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
 }
 
 /// An operation whose entry is in its first key's shard.
-enum PutIn<O> {
-    /// It has no other key, and no event came by since its check: it waits.
-    Parked(TimerHandle),
-    /// This thread holds it, until its other keys are watched. True: an event came by.
-    Held(TimerHandle, O, bool),
+struct PutIn<O> {
+    handle: TimerHandle,
+    /// This thread holds it, until its other keys are watched. `None`: it has no other key, and no
+    /// event came by since its check, so it waits.
+    held: Option<Held<O>>,
+}
+
+struct Held<O> {
+    operation: O,
+    event_passed: bool,
 }
 
 /// A parked operation, and the decision at its check-in: it may have ended already.
@@ -108,11 +113,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.report_refusal(reason, false);
             return Err(Refused::new(to_park.into_operation(), reason));
         }
-        let parked = self.try_park(to_park, watches, timeout, finish_now);
-        if let Err(refused) = &parked {
-            self.report_refusal(refused.reason, true);
+        match self.try_park(to_park, watches, timeout, finish_now) {
+            Ok(parking) => Ok(parking),
+            Err(refused) => {
+                self.report_refusal(refused.reason, true);
+                Err(refused)
+            }
         }
-        parked
     }
 
     /// Returns why an operation is refused before its first check; `None` if it is checked. Whoever
@@ -202,16 +209,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut options = self.park_options(now_ns, timeout);
         options.unasked = watches.unasked;
         options.label = watches.label;
-        let parked = match self.park_under(operation, watch_set, &options)? {
-            PutIn::Parked(handle) => {
-                forget(place); // the ending returns it
-                self.sweep_after(now_ns);
-                return Ok(Parking::Parked(self.id(handle)));
-            }
-            PutIn::Held(handle, operation, changed) => {
-                self.watch_others(operation, handle, &watch_set[1..], changed)?
-            }
+        let PutIn { handle, held } = self.park_under(operation, watch_set, &options)?;
+        let Some(held) = held else {
+            forget(place); // the ending returns it
+            self.sweep_after(now_ns);
+            return Ok(Parking::Parked(self.id(handle)));
         };
+        let others = &watch_set[1..];
+        let parked = self.watch_others(held.operation, handle, others, held.event_passed)?;
         forget(place); // the ending returns it
         self.sweep_after(now_ns);
 
@@ -258,11 +263,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             shard.counts.checks += 1;
             let payload = Payload::Here(operation);
             let handle = self.insert_entry(&mut shard, record, options, payload);
-            return Ok(PutIn::Parked(handle));
+            return Ok(PutIn { handle, held: None });
         }
         // Otherwise this thread holds it until all keys are watched.
         let handle = self.insert_held(&mut shard, record, options);
-        Ok(PutIn::Held(handle, operation, event_passed))
+        let held = Held {
+            operation,
+            event_passed,
+        };
+        Ok(PutIn {
+            handle,
+            held: Some(held),
+        })
     }
 
     /// Watches the other keys of an operation that this thread holds, and checks it in.

@@ -109,19 +109,13 @@ impl JobExecutor {
 /// A call into a purgatory, outermost on its thread or nested.
 pub(crate) struct Call<'a> {
     is_outermost: bool,
-    /// `None` for a call whose purgatory is gone: it runs all of its work itself.
-    executor: Option<&'a Arc<JobExecutor>>,
+    executor: &'a Arc<JobExecutor>,
 }
 
 impl<'a> Call<'a> {
     /// Enters a call. Work beyond its budget moves to `executor`.
     #[inline]
     pub(crate) fn enter(executor: &'a Arc<JobExecutor>) -> Call<'a> {
-        Call::enter_for(Some(executor))
-    }
-
-    #[inline]
-    fn enter_for(executor: Option<&'a Arc<JobExecutor>>) -> Call<'a> {
         let is_outermost = CALL_STATE.try_with(|state| !state.active.replace(true));
         Call {
             is_outermost: is_outermost.unwrap_or(true),
@@ -137,10 +131,9 @@ impl<'a> Call<'a> {
     /// Runs queued work, and the work that it queues, until the queue is empty or has moved.
     #[cold]
     fn work_off_queue(&self) {
-        let elsewhere = self.executor.filter(|executor| !executor.runs_in_place());
-        let budget = match elsewhere {
-            Some(_) => QUEUE_BUDGET,
-            None => usize::MAX,
+        let budget = match self.executor.runs_in_place() {
+            false => QUEUE_BUDGET,
+            true => usize::MAX,
         };
         loop {
             // 1. Run what is queued here, up to the budget.
@@ -157,16 +150,12 @@ impl<'a> Call<'a> {
             if rest.is_empty() {
                 return;
             }
-            let Some(executor) = self.executor.cloned() else {
-                resume(rest); // without a budget: it came meanwhile
-                continue;
-            };
 
             // 3. Hand the rest over. An executor that runs it here and now (one that is shut down,
             // say) finds this call still under way and puts the work back into this queue, instead
             // of nesting deeper.
-            let inside = executor.clone();
-            executor.execute(Job::new(move || {
+            let inside = self.executor.clone();
+            self.executor.execute(Job::new(move || {
                 let _call = Call::enter(&inside);
                 resume(rest);
             }));
@@ -185,8 +174,8 @@ impl Drop for Call<'_> {
 
 /// Runs work as a call of its own, or leaves it to the outermost call on this thread: one that it
 /// leads to needs no stack. A panic in work that is left is contained.
-pub(crate) fn in_turn(executor: Option<&Arc<JobExecutor>>, work: impl FnOnce() + Send + 'static) {
-    let call = Call::enter_for(executor);
+pub(crate) fn in_turn(executor: &Arc<JobExecutor>, work: impl FnOnce() + Send + 'static) {
+    let call = Call::enter(executor);
     if call.is_nested() {
         enqueue(work);
     } else {

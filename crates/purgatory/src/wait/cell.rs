@@ -1,15 +1,17 @@
 //! The cell of a wait: the condition, then the value in its place, and beside them the answer and
 //! the waker of the last poll. The operation in the purgatory and the future are two views of it.
 //!
-//! - **The holder's**: only the thread that has the operation touches the condition. So the lock
-//!   around it, which lets a future share the cell, is never waited for.
-//! - **The future's**: a poll locks the answer alone, and no shard.
+//! - **The holder's**: only the thread that has the operation touches the condition, until there is
+//!   an answer. So the lock around it, which lets a future share the cell, is never waited for.
+//! - **The future's**: a poll locks the answer alone, and no shard. The operation lets go of the cell
+//!   before it wakes the task, whose poll is then alone with the cell and locks nothing.
 //! - **Dropped first**: a condition is dropped before its task is woken, with nothing locked.
 //! - **One answer**: the operation puts it in as it ends, or as it is dropped without an end.
 
 use std::{
     mem,
-    sync::{Arc, Weak},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{Arc, atomic},
     task::{Poll, Waker},
 };
 
@@ -18,13 +20,13 @@ use timer_core::{TimerHandle, driver::contain};
 use crate::{
     boxed::{
         BoxedOperation,
-        wait::{WaitOperation, Waiting},
+        wait::{ConditionCheck, WaitOperation, Waiting},
     },
     engine::{Core, end::CancelledWait},
     error::WaitError,
     operation::{CancelReason, OperationId, Outcome, Timeout, ToPark},
     origin::AnswerOrigin,
-    sync::{AtomicBool, Mutex, Ordering, Share, Spaced, plain},
+    sync::{AtomicBool, Mutex, Ordering, Share, plain},
     table::call::in_turn,
     wait::condition::IntoAnswer,
     watches::WatchKey,
@@ -59,6 +61,14 @@ where
         true
     }
 
+    /// Returns the value, which was given.
+    fn into_value(self) -> Result<T, WaitError> {
+        match self {
+            Stage::Value(value) => Ok(value),
+            Stage::Waits(_) | Stage::Over => Err(PANICKED),
+        }
+    }
+
     /// Returns the result of a wait that ends. The condition is dropped before that.
     fn into_result(self, outcome: Outcome) -> Result<T, WaitError> {
         match (self, outcome) {
@@ -78,63 +88,26 @@ where
 }
 
 /// The answer of a wait on its way to the future.
-enum Slot<T> {
+enum Slot {
     /// The waker is that of the last poll.
     Waiting(Option<Waker>),
-    Answered(Result<T, WaitError>),
+    /// A value lies where the condition was.
+    Answered(Result<(), WaitError>),
     /// The future has taken it, or was dropped. Its operation may be in the entry of this handle.
     Left(TimerHandle),
 }
 
 /// A wait that an operation and a future share.
 struct Cell<K: WatchKey, C, T> {
-    /// Locked by the holder of the operation alone.
+    /// Locked by the holder of the operation, and by whoever takes the answer once it is there.
     stage: plain::Mutex<Stage<C, T>>,
-    slot: Mutex<Slot<T>>,
+    slot: Mutex<Slot>,
+    /// The last check came true. The holder's alone, so not the model's.
+    has_value: atomic::AtomicBool,
     /// The future was dropped while the operation was held: no check is to come true.
     is_deserted: AtomicBool,
-    /// Weak: the purgatory has the operation, and so the cell.
-    origin: Weak<Spaced<Arc<Core<K, BoxedOperation>>>>,
-    /// The number of the purgatory.
-    purgatory: u32,
-}
-
-/// An answer that is being made. Dropped by a panic of the condition, it is
-/// [`Panicked`](CancelReason::Panicked).
-struct Answering<'a, T> {
-    slot: &'a Mutex<Slot<T>>,
-    is_over: bool,
-}
-
-impl<T> Answering<'_, T> {
-    /// Puts the answer in, and wakes the task.
-    fn put(&mut self, result: Result<T, WaitError>) {
-        self.is_over = true;
-        // 1. Put it in, unless the future has gone.
-        let mut slot = self.slot.lock();
-        if let Slot::Left(_) = &*slot {
-            drop(slot);
-            drop(result); // the user's: with nothing locked
-            return;
-        }
-        let before = mem::replace(&mut *slot, Slot::Answered(result));
-        drop(slot);
-        // 2. Wake the task that polled last.
-        if let Slot::Waiting(Some(waker)) = before {
-            if !failpoint!(AnswerMissesPoll) {
-                waker.wake();
-            }
-        }
-    }
-}
-
-impl<T> Drop for Answering<'_, T> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            // A second panic, of the waker, would abort.
-            let _ = contain(|| self.put(Err(PANICKED)));
-        }
-    }
+    /// A future keeps the memory of its purgatory. That is open as long as it has handles.
+    origin: Share<Arc<Core<K, BoxedOperation>>>,
 }
 
 impl<K, C, R, T> Waiting for Cell<K, C, T>
@@ -144,51 +117,46 @@ where
     R: IntoAnswer<Answer = T>,
     T: Send + 'static,
 {
-    fn check(&self) -> bool {
+    fn check(&self) -> ConditionCheck {
         if self.is_deserted() {
-            return false;
+            return ConditionCheck::Deserted;
         }
         let mut stage = self.stage.lock();
-        if !stage.check() {
-            return false;
-        }
+        let came_true = stage.check();
         // The future may be gone by now. What the condition took is given back.
         if self.is_deserted() {
-            let value = mem::replace(&mut *stage, Stage::Over);
-            drop(stage);
-            drop(value);
-            return false;
+            if came_true {
+                let value = mem::replace(&mut *stage, Stage::Over);
+                drop(stage);
+                drop(value);
+            }
+            return ConditionCheck::Deserted;
         }
-        true
+        if !came_true {
+            return ConditionCheck::Waits;
+        }
+        self.has_value.store(true, Ordering::Relaxed);
+        ConditionCheck::CameTrue
     }
 
-    fn end(&self, outcome: Outcome) {
-        let mut answering = Answering {
-            slot: &self.slot,
-            is_over: false,
-        };
-        let stage = mem::replace(&mut *self.stage.lock(), Stage::Over);
-        let result = stage.into_result(outcome);
-        answering.put(result);
+    fn end(self: Arc<Self>, outcome: Outcome) {
+        let has_value = self.has_value.load(Ordering::Relaxed);
+        if has_value && matches!(outcome, Outcome::Completed) {
+            return self.answer(Ok(()));
+        }
+        self.end_without_value(outcome);
     }
 
     fn lose(self: Arc<Self>) {
-        let origin = self.origin.upgrade();
-        let executor = origin.as_ref().map(|core| &core.job_executor);
-        in_turn(executor, move || {
+        let core = self.origin.clone();
+        in_turn(&core.job_executor, move || {
             // The thread may be panicking; a second panic, of the waker, would abort.
             let _ = contain(|| self.end(Outcome::Cancelled(CancelReason::Panicked)));
         });
     }
 
-    fn is_deserted(&self) -> bool {
-        self.is_deserted.load(Ordering::Relaxed)
-    }
-
     fn cancel_deserted(self: Arc<Self>) {
-        let Some(core) = self.origin.upgrade() else {
-            return;
-        };
+        let core = self.origin.clone();
         // The thread is checking it: not before that check is over.
         core.after_check(move |core| {
             let left = match *self.slot.lock() {
@@ -209,14 +177,69 @@ where
     R: IntoAnswer<Answer = T>,
     T: Send + 'static,
 {
-    /// Runs the user's code, with nothing locked. A panic in it is contained, and reported while the
-    /// purgatory is there.
-    #[cold]
-    fn call(&self, code: impl FnOnce()) {
-        match self.origin.upgrade() {
-            Some(core) => core.call(code),
-            None => _ = contain(code),
+    fn is_deserted(&self) -> bool {
+        self.is_deserted.load(Ordering::Relaxed)
+    }
+
+    /// Drops the waker or the answer of a future that was dropped.
+    fn drop_in_turn(&self, before: Slot) {
+        let mut value = None;
+        if let Slot::Answered(Ok(())) = before {
+            value = Some(mem::replace(&mut *self.stage.lock(), Stage::Over));
         }
+        let core = self.origin.clone();
+        in_turn(&self.origin.job_executor, move || {
+            core.call(|| drop((before, value)));
+        });
+    }
+
+    /// Answers the future of an operation that no check has ended.
+    #[cold]
+    fn end_without_value(self: Arc<Self>, outcome: Outcome) {
+        // 1. The condition goes, or gives a value that lies in its place.
+        let stage = mem::replace(&mut *self.stage.lock(), Stage::Over);
+        let ended = catch_unwind(AssertUnwindSafe(|| stage.into_result(outcome)));
+        // 2. Answer. A panic of the condition is passed on behind that.
+        match ended {
+            Ok(Ok(value)) => {
+                *self.stage.lock() = Stage::Value(value);
+                self.answer(Ok(()));
+            }
+            Ok(Err(error)) => self.answer(Err(error)),
+            Err(panic) => {
+                // A second panic, of the waker, would abort.
+                let _ = contain(|| self.answer(Err(PANICKED)));
+                resume_unwind(panic);
+            }
+        }
+    }
+
+    /// Puts the answer in, for the operation whose last act this is, and wakes the task.
+    fn answer(self: Arc<Self>, answer: Result<(), WaitError>) {
+        // 1. Put it in, unless the future has gone.
+        let mut slot = self.slot.lock();
+        if let Slot::Left(_) = &*slot {
+            drop(slot);
+            drop(self.taken(answer)); // the user's: with nothing locked
+            return;
+        }
+        let before = mem::replace(&mut *slot, Slot::Answered(answer));
+        drop(slot);
+        // 2. From here on the future is alone with the cell.
+        drop(self);
+        // 3. Wake the task that polled last.
+        if let Slot::Waiting(Some(waker)) = before {
+            if !failpoint!(AnswerMissesPoll) {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Takes the value of an answer that has one.
+    fn taken(&self, answer: Result<(), WaitError>) -> Result<T, WaitError> {
+        answer?;
+        let stage = mem::replace(&mut *self.stage.lock(), Stage::Over);
+        stage.into_value()
     }
 
     /// Cancels the operation of a future that was dropped, if it is in the entry of this handle.
@@ -262,7 +285,7 @@ where
                     mem::swap(last, &mut clone);
                     drop(slot);
                     if clone.is_some() {
-                        self.call(|| drop(clone));
+                        self.origin.call(|| drop(clone));
                     }
                     return Poll::Pending;
                 }
@@ -272,7 +295,7 @@ where
                     let before = mem::replace(&mut *slot, Slot::Left(handle));
                     drop(slot);
                     return match before {
-                        Slot::Answered(result) => Poll::Ready(result),
+                        Slot::Answered(answer) => Poll::Ready(self.taken(answer)),
                         Slot::Waiting(_) | Slot::Left(_) => Poll::Ready(Err(PANICKED)),
                     };
                 }
@@ -283,41 +306,44 @@ where
         }
     }
 
+    fn take_alone(&mut self) -> Option<Result<T, WaitError>> {
+        match mem::replace(self.slot.get_mut(), Slot::Waiting(None)) {
+            Slot::Answered(Ok(())) => {
+                let stage = mem::replace(self.stage.get_mut(), Stage::Over);
+                Some(stage.into_value())
+            }
+            Slot::Answered(Err(error)) => Some(Err(error)),
+            before => {
+                *self.slot.get_mut() = before;
+                None
+            }
+        }
+    }
+
     fn abandon(&self, handle: TimerHandle) {
         // 1. From here on no answer is put in. What is there is dropped with nothing locked, and
         //    may itself drop futures.
         let before = mem::replace(&mut *self.slot.lock(), Slot::Left(handle));
         let waits = matches!(before, Slot::Waiting(_));
-        let origin = self.origin.upgrade();
-        let reports = origin.clone();
-        let executor = origin.as_ref().map(|core| &core.job_executor);
-        in_turn(executor, move || match reports {
-            Some(core) => core.call(|| drop(before)),
-            None => _ = contain(|| drop(before)),
-        });
+        if !matches!(before, Slot::Waiting(None)) {
+            self.drop_in_turn(before);
+        }
         // 2. The operation leaves.
-        if let Some(core) = origin.filter(|_| waits) {
-            self.cancel(&core, handle);
+        if waits {
+            self.cancel(&self.origin, handle);
         }
     }
 
     fn id(&self, handle: TimerHandle) -> OperationId {
-        OperationId {
-            handle,
-            purgatory: self.purgatory,
-        }
+        self.origin.id(handle)
     }
 
     fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
-        match self.origin.upgrade() {
-            Some(core) => core.reschedule_one(handle, timeout),
-            None => false,
-        }
+        self.origin.reschedule_one(handle, timeout)
     }
 
     fn must_not_block(&self) -> bool {
-        let core = self.origin.upgrade();
-        core.is_some_and(|core| core.wait_must_not_block())
+        self.origin.wait_must_not_block()
     }
 }
 
@@ -371,9 +397,9 @@ where
         let cell = Arc::new(Cell {
             stage: plain::Mutex::new(self.stage),
             slot: Mutex::new(Slot::Waiting(None)),
+            has_value: atomic::AtomicBool::new(false),
             is_deserted: AtomicBool::new(false),
-            origin: Arc::downgrade(self.origin),
-            purgatory: self.origin.number(),
+            origin: self.origin.clone(),
         });
         *self.future = Some(cell.clone());
         BoxedOperation::wait(WaitOperation::new(cell))

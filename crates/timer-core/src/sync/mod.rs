@@ -117,6 +117,12 @@ pub mod plain {
             }
         }
 
+        /// Returns the value to be changed: nobody else has the mutex.
+        #[inline]
+        pub fn get_mut(&mut self) -> &mut T {
+            self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+        }
+
         /// Returns the value.
         pub fn into_inner(self) -> T {
             self.0.into_inner().unwrap_or_else(PoisonError::into_inner)

@@ -131,6 +131,13 @@ impl<T> Mutex<T> {
         Mutex(model::sync::Mutex::new(value))
     }
 
+    /// Returns the value to be changed: nobody else has the mutex.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0
+            .get_mut()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
     /// Locks; a panicking holder does not poison.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0
