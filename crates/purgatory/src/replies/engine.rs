@@ -240,9 +240,10 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
 
     /// Delivers a value to the waiter of a key; hands it back if there is none.
     #[inline]
-    pub(super) fn deliver<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: V) -> Result<(), V>
+    pub(super) fn deliver<Q>(self: &Arc<Self>, key: &Q, value: V) -> Result<(), V>
     where
         K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
         let now_ns = self.ending_at();
@@ -258,7 +259,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
     /// Hands a value to a request that was found to end with it, and wakes its task.
     #[inline(always)]
     pub(super) fn hand_over_found<'a>(
-        &'a self,
+        self: &'a Arc<Self>,
         mut shard: Locked<'a, K, V>,
         found: Found,
         value: V,
@@ -271,18 +272,15 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         let taken = shard.answer(index, Ok(value), &Outcome::Completed, now_ns);
         let left = take_off_scope(&mut shard, taken.wait);
         drop(shard);
-        self.wake(taken.waker);
-        self.call(|| drop(left));
+        let waker = taken.waker;
+        self.finish_in_turn(Ended { waker, left });
     }
 
     /// Delivers the value that is made if a key has a waiter. See `Replies::deliver_with`.
-    pub(super) fn deliver_with<Q: Hash + Eq + ?Sized>(
-        &self,
-        key: &Q,
-        make: impl FnOnce() -> V,
-    ) -> bool
+    pub(super) fn deliver_with<Q>(self: &Arc<Self>, key: &Q, make: impl FnOnce() -> V) -> bool
     where
         K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
     {
         // 1. The value is made for the request that waits now.
         let hash = self.hash(key);
@@ -317,7 +315,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
             }
             (None, made) => {
                 drop(shard);
-                self.call(|| drop(made));
+                self.call_in_turn(&self.enter(), || drop(made));
                 false
             }
         }
@@ -325,7 +323,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
 
     /// Ends a request whose value could not be made.
     #[cold]
-    fn end_panicked(&self, mut shard: Locked<'_, K, V>, index: u32, now_ns: EndedAt) {
+    fn end_panicked(self: &Arc<Self>, mut shard: Locked<'_, K, V>, index: u32, now_ns: EndedAt) {
         let outcome = Outcome::Cancelled(CancelReason::Panicked);
         let error = Err(WaitError::of(outcome.clone()));
         let taken = shard.answer(index, error, &outcome, now_ns);
@@ -333,7 +331,13 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
     }
 
     /// Hands a value to the request at an index that the table names, and wakes its task.
-    fn hand_over<'a>(&'a self, mut shard: Locked<'a, K, V>, index: u32, value: V, now_ns: EndedAt) {
+    fn hand_over<'a>(
+        self: &'a Arc<Self>,
+        mut shard: Locked<'a, K, V>,
+        index: u32,
+        value: V,
+        now_ns: EndedAt,
+    ) {
         if failpoint!(HandsOverInTwoHolds) {
             let at = shard.handle(shard.wheel.id_at(index));
             drop(shard);
@@ -351,7 +355,10 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
                     let entry = shard.wheel.at_mut(index);
                     let waker = entry.waker_mut().and_then(Option::take);
                     drop(shard);
-                    return self.wake(waker);
+                    if let Some(waker) = waker {
+                        self.call_in_turn(&self.enter(), || waker.wake());
+                    }
+                    return;
                 }
             }
         }
@@ -362,11 +369,16 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
 
     /// Takes a request that was answered off the table, unlocks, and wakes its task.
     #[inline(always)]
-    fn finish_one(&self, mut shard: Locked<'_, K, V>, index: u32, taken: Taken<Requests<K, V>>) {
+    fn finish_one(
+        self: &Arc<Self>,
+        mut shard: Locked<'_, K, V>,
+        index: u32,
+        taken: Taken<Requests<K, V>>,
+    ) {
         let left = take_off(&mut shard, index, taken.wait);
         drop(shard);
-        self.wake(taken.waker);
-        self.call(|| drop(left));
+        let waker = taken.waker;
+        self.finish_in_turn(Ended { waker, left });
     }
 
     /// Answers a request that others end with, and adds it to the batch.

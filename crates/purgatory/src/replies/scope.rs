@@ -255,7 +255,7 @@ impl<V: Send + 'static> ReplyScope<V> {
         drop(shard);
         let delivered = batch.len();
         self.table().finish_all(&call, batch);
-        self.table().call(|| drop(values));
+        self.table().call_in_turn(&call, || drop(values));
         delivered
     }
 

@@ -16,7 +16,6 @@ use crate::{
     sync::Spaced,
     table::{
         Batch, Ended, Engine, Table,
-        call::{Call, enqueue},
         shard::Abandoned,
     },
 };
@@ -125,21 +124,9 @@ impl<E: Engine> Table<E> {
         answer
     }
 
-    /// Drops the waker of a future that is dropped: by the outermost call, so that a chain of tasks
-    /// that each drop the next one's future needs no stack.
-    fn drop_waker(self: &Arc<Self>, call: &Call<'_>, waker: Option<Waker>) {
-        let Some(waker) = waker else {
-            return;
-        };
-        if call.is_nested() {
-            let table = self.clone();
-            enqueue(move || table.call(|| drop(waker)));
-        } else {
-            self.call(|| drop(waker));
-        }
-    }
-
-    /// Ends the wait of a future that is dropped, or takes its answer back.
+    /// Ends the wait of a future that is dropped, or takes its answer back. What is dropped with it is
+    /// dropped in turn, so that a chain of tasks or values that each drop the next one's future needs
+    /// no stack.
     pub(crate) fn abandon(self: &Arc<Self>, at: TimerHandle) {
         let call = self.enter();
         let now_ns = self.ending_at();
@@ -168,17 +155,17 @@ impl<E: Engine> Table<E> {
                 drop(shard);
                 batch.push(Ended { waker: None, left });
                 self.finish_all(&call, batch);
-                self.drop_waker(&call, taken.waker);
+                self.call_in_turn(&call, || drop(taken.waker));
             }
             Some(Abandoned::Untaken(Ok(answer))) => {
                 let untaken = self.engine.put_back(&mut shard, answer, now_ns, &mut batch);
                 drop(shard);
                 self.finish_all(&call, batch);
-                self.call(|| drop(untaken));
+                self.call_in_turn(&call, || drop(untaken));
             }
             Some(Abandoned::Untaken(Err(error))) => {
                 drop(shard);
-                self.call(|| drop(error));
+                self.call_in_turn(&call, || drop(error));
             }
             Some(Abandoned::Moved(_)) | None => {}
         }

@@ -481,6 +481,29 @@ impl<E: Engine> Table<E> {
         E::finish(self, ended.left);
     }
 
+    /// Finishes a wait that has ended, with nothing locked, in a call of its own.
+    #[inline(always)]
+    pub(crate) fn finish_in_turn(self: &Arc<Self>, ended: Ended<E>) {
+        let call = self.enter();
+        self.finish(&call, ended);
+    }
+
+    /// Runs the user's code as [`call`](Self::call) does. Inside another call that is left to the
+    /// outermost one, as of a wait that has ended.
+    #[inline]
+    pub(crate) fn call_in_turn(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        code: impl FnOnce() + Send + 'static,
+    ) {
+        if call.is_nested() {
+            let table = self.clone();
+            call::enqueue(move || table.call(code));
+        } else {
+            self.call(code);
+        }
+    }
+
     /// Finishes waits that have ended, in order.
     #[inline]
     pub(crate) fn finish_all(self: &Arc<Self>, call: &Call<'_>, batch: Batch<E>) {

@@ -3,18 +3,21 @@
 #![cfg(not(loom))]
 
 use std::{
-    pin::Pin,
+    borrow::Borrow,
+    hash::{Hash, Hasher},
+    pin::{Pin, pin},
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
-    task::{Context, Wake, Waker},
+    task::{Context, Poll, Wake, Waker},
     thread,
 };
 
 use crate::support::{MINUTE, NEVER, Park, assert_empty, by_hand};
 use purgatory::{
-    BoxedOperation, Lease, OperationId, Permits, Purgatory, WaitFuture, Watermarks, when,
+    BoxedOperation, Lease, OperationId, Permits, Purgatory, Replies, ReplyScopes, ReplyStream,
+    WaitFuture, Watermarks, when,
 };
 use timer_core::ManualTimer;
 
@@ -140,6 +143,207 @@ fn wakers_that_complete_the_next_need_no_stack() {
 fn count_ended<T>(futures: Vec<WaitFuture<T>>) -> usize {
     let results = futures.into_iter().map(WaitFuture::try_take);
     results.filter(|result| matches!(result, Ok(Ok(_)))).count()
+}
+
+fn deep_replies<V: Send + 'static>() -> Replies<usize, V> {
+    let builder = Replies::builder("deep").timer(&ManualTimer::new());
+    builder.build().unwrap()
+}
+
+#[test]
+fn wakers_that_deliver_the_next_reply_need_no_stack() {
+    on_a_small_stack(|| {
+        let replies = deep_replies();
+        let mut futures = Vec::new();
+        for number in 0..DEEP {
+            let mut reply = replies.expect(number, NEVER).unwrap();
+            let inside = replies.clone();
+            poll_by(&mut reply, move || _ = inside.deliver(&(number + 1), ()));
+            futures.push(reply);
+        }
+        replies.deliver(&0, ()).unwrap();
+        assert_eq!(count_ended(futures), DEEP);
+    });
+}
+
+#[test]
+fn wakers_that_deliver_what_they_make_need_no_stack() {
+    on_a_small_stack(|| {
+        let replies = deep_replies();
+        let mut futures = Vec::new();
+        for number in 0..DEEP {
+            let mut reply = replies.expect(number, NEVER).unwrap();
+            let inside = replies.clone();
+            poll_by(&mut reply, move || {
+                inside.deliver_with(&(number + 1), || ());
+            });
+            futures.push(reply);
+        }
+        assert!(replies.deliver_with(&0, || ()));
+        assert_eq!(count_ended(futures), DEEP);
+    });
+}
+
+fn poll_stream(stream: &mut ReplyStream<()>, waker: &Waker) -> Poll<bool> {
+    let polled = pin!(stream.next_reply()).poll(&mut Context::from_waker(waker));
+    polled.map(|reply| reply == Some(Ok(())))
+}
+
+/// The first of two replies, which leaves the request where it is.
+#[test]
+fn wakers_that_deliver_to_the_next_stream_need_no_stack() {
+    on_a_small_stack(|| {
+        let replies = deep_replies();
+        let mut streams = Vec::new();
+        for number in 0..DEEP {
+            let mut stream = replies.expect_many(number, 2, NEVER).unwrap();
+            let inside = replies.clone();
+            let act = move || _ = inside.deliver(&(number + 1), ());
+            let waker = Waker::from(Arc::new(Acts(act)));
+            assert!(poll_stream(&mut stream, &waker).is_pending());
+            streams.push(stream);
+        }
+        replies.deliver(&0, ()).unwrap();
+        for mut stream in streams {
+            assert_eq!(poll_stream(&mut stream, Waker::noop()), Poll::Ready(true));
+        }
+    });
+}
+
+#[test]
+fn wakers_that_deliver_the_next_reply_of_a_scope_need_no_stack() {
+    on_a_small_stack(|| {
+        let builder = ReplyScopes::<()>::builder("deep").timer(&ManualTimer::new());
+        let scope = Arc::new(builder.build().unwrap().scope());
+        let mut futures = Vec::new();
+        for _ in 0..DEEP {
+            let (number, mut reply) = scope.expect(NEVER).unwrap();
+            let inside = scope.clone();
+            poll_by(&mut reply, move || _ = inside.deliver(number + 1, ()));
+            futures.push(reply);
+        }
+        scope.deliver(1, ()).unwrap();
+        assert_eq!(count_ended(futures), DEEP);
+    });
+}
+
+/// Acts as it is dropped.
+struct ActsLast(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl ActsLast {
+    fn new(act: impl FnOnce() + Send + Sync + 'static) -> Self {
+        ActsLast(Some(Box::new(act)))
+    }
+}
+
+impl Drop for ActsLast {
+    fn drop(&mut self) {
+        if let Some(act) = self.0.take() {
+            act();
+        }
+    }
+}
+
+/// A key that is found by its number, and acts as it is dropped. A clone does not.
+struct Key {
+    number: usize,
+    _last: ActsLast,
+}
+
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        Key {
+            number: self.number,
+            _last: ActsLast(None),
+        }
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
+    }
+}
+
+impl Borrow<usize> for Key {
+    fn borrow(&self) -> &usize {
+        &self.number
+    }
+}
+
+#[test]
+fn keys_that_deliver_the_next_reply_need_no_stack() {
+    on_a_small_stack(|| {
+        let builder = Replies::<Key, ()>::builder("deep").timer(&ManualTimer::new());
+        let replies = builder.build().unwrap();
+        let mut futures = Vec::new();
+        for number in 0..DEEP {
+            let inside = replies.clone();
+            let _last = ActsLast::new(move || _ = inside.deliver(&(number + 1), ()));
+            futures.push(replies.expect(Key { number, _last }, NEVER).unwrap());
+        }
+        replies.deliver(&0, ()).unwrap();
+        assert_eq!(count_ended(futures), DEEP);
+    });
+}
+
+/// Makes a value that delivers one like it to the next as it is dropped.
+fn chained(replies: &Replies<usize, ActsLast>, number: usize) -> ActsLast {
+    let replies = replies.clone();
+    let next = number + 1;
+    ActsLast::new(move || {
+        if next < DEEP {
+            let _ = replies.deliver(&next, chained(&replies, next));
+        }
+    })
+}
+
+/// Each task drops its future as it is woken, and so the value that it has not taken.
+#[test]
+fn untaken_values_that_deliver_the_next_reply_need_no_stack() {
+    on_a_small_stack(|| {
+        let replies = deep_replies();
+        let woken = Arc::new(AtomicUsize::new(0));
+        for number in 0..DEEP {
+            let slot = Arc::new(Mutex::new(None));
+            let (counts, inside) = (woken.clone(), slot.clone());
+            let mut reply = replies.expect(number, NEVER).unwrap();
+            poll_by(&mut reply, move || {
+                counts.fetch_add(1, SeqCst);
+                let own = inside.lock().unwrap().take();
+                drop(own);
+            });
+            *slot.lock().unwrap() = Some(reply);
+        }
+        assert!(replies.deliver(&0, chained(&replies, 0)).is_ok());
+        assert_eq!(woken.load(SeqCst), DEEP);
+    });
+}
+
+/// Each reply holds the next one's future, which has its reply by then.
+#[test]
+fn untaken_replies_that_hold_the_next_future_need_no_stack() {
+    on_a_small_stack(|| {
+        let replies = deep_replies();
+        let drops = Arc::new(AtomicUsize::new(0));
+        let mut next = None::<Box<WaitFuture<Holds>>>;
+        for number in 0..DEEP {
+            let drops = drops.clone();
+            let reply = replies.expect(number, NEVER).unwrap();
+            assert!(replies.deliver(&number, Holds { drops, next }).is_ok());
+            next = Some(Box::new(reply));
+        }
+        drop(next);
+        assert_eq!(drops.load(SeqCst), DEEP);
+    });
 }
 
 /// Each task takes its guard as it is woken, and drops it: the next one in line has the permit.

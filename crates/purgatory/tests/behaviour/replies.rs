@@ -8,7 +8,8 @@ use std::{
 };
 
 use purgatory::{
-    Builder, CancelReason, Outcome, ReachResult, RefusedReason, Replies, WaitError, Waits,
+    Builder, CancelReason, Outcome, ReachResult, RefusedReason, Replies, WaitError, WaitFuture,
+    Waits,
 };
 use timer_core::ManualTimer;
 
@@ -355,6 +356,54 @@ impl Wake for Acts {
     }
 }
 
+/// Polls a future with a task that acts as it is woken.
+fn poll_by(reply: &mut WaitFuture<&'static str>, act: impl FnOnce() + Send + 'static) {
+    let acts = Acts(Mutex::new(Some(Box::new(act))));
+    let waker = Waker::from(Arc::new(acts));
+    let polled = Pin::new(reply).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+}
+
+/// A delivery by a task that is woken: the next reply is there at once, and its task is woken as the
+/// outermost call gets to it, which is before that returns.
+#[test]
+fn a_nested_delivery_leaves_the_wake_to_the_outermost_call() {
+    let (_timer, waits, replies) = replies();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let note = |what: &'static str| {
+        let order = order.clone();
+        move || order.lock().unwrap().push(what)
+    };
+    let [mut first, mut second, mut third] =
+        [1, 2, 3].map(|key| replies.expect(key, SECOND).unwrap());
+    poll_by(&mut third, note("the third is woken"));
+    poll_by(&mut second, note("the second is woken"));
+    let inside = replies.clone();
+    let woken = note("the first is woken");
+    let delivered = note("the others are delivered");
+    poll_by(&mut first, move || {
+        woken();
+        assert_eq!(inside.deliver(&2, "two"), Ok(()));
+        assert!(inside.deliver_with(&3, || "three"));
+        assert_eq!(inside.deliver(&2, "again"), Err("again")); // the key is free
+        delivered();
+    });
+    assert_eq!(replies.deliver(&1, "one"), Ok(()));
+    note("the first is delivered")();
+    let expected = [
+        "the first is woken",
+        "the others are delivered",
+        "the second is woken",
+        "the third is woken",
+        "the first is delivered",
+    ];
+    assert_eq!(*order.lock().unwrap(), expected);
+    let all = [first, second, third].map(|mut reply| over(&mut reply));
+    assert_eq!(all, [Ok("one"), Ok("two"), Ok("three")]);
+    assert_eq!(waits.stats().panics, 0, "of a task");
+    nothing_is_left(&waits, &replies);
+}
+
 /// The first task that is woken finds the other's reply ready, and both places free.
 #[test]
 fn a_cancelled_replys_place_is_free_once_it_is_ready() {
@@ -362,13 +411,10 @@ fn a_cancelled_replys_place_is_free_once_it_is_ready() {
     let mut first = replies.expect(1, SECOND).unwrap();
     let mut second = replies.expect(2, SECOND).unwrap();
     let again = replies.clone();
-    let acts = Acts(Mutex::new(Some(Box::new(move || {
+    poll_by(&mut first, move || {
         assert!(poll(&mut second).is_ready());
         let _both = [3, 4].map(|key| again.expect(key, SECOND).unwrap());
-    }))));
-    let waker = Waker::from(Arc::new(acts));
-    let context = &mut Context::from_waker(&waker);
-    assert!(Pin::new(&mut first).poll(context).is_pending());
+    });
     assert_eq!(replies.fail_all("closed"), 2);
     assert_eq!(waits.stats().panics, 0, "of the task");
 }

@@ -44,7 +44,7 @@ pub(super) struct Reference {
     /// The number of scopes that there ever were.
     all_scopes: usize,
     now_ms: u64,
-    /// A call that ends several is under way, and the requests whose tasks it has still to wake.
+    /// A call that ends requests is under way, and the requests whose tasks it has still to wake.
     inside: bool,
     queue: VecDeque<usize>,
     /// The scopes that an act uses, and those of them that nothing else keeps.
@@ -294,7 +294,7 @@ impl Reference {
         self.of(number).panics += u64::from(panics);
     }
 
-    /// Wakes the tasks of what one call has ended. Inside another such call it leaves them to that.
+    /// Wakes the tasks of what one call has ended. Inside another call it leaves them to that.
     fn wake_all(&mut self, ended: Vec<usize>) {
         if self.inside {
             self.queue.extend(ended);
@@ -310,13 +310,12 @@ impl Reference {
         self.inside = false;
     }
 
-    /// A delivery wakes the task before it returns, wherever it is called.
     fn deliver(&mut self, key: Key) -> bool {
         let Some(number) = self.find(key) else {
             return false;
         };
         self.end(number, Ok(()));
-        self.wake(number);
+        self.wake_all(vec![number]);
         true
     }
 
@@ -394,7 +393,7 @@ impl Reference {
         if is_waiting {
             let panicked = Err(WaitError::Cancelled(CancelReason::Panicked));
             self.end(number, if panics { panicked } else { Ok(()) });
-            self.wake(number);
+            self.wake_all(vec![number]);
         }
         self.log.push(Saw::Delivered(is_waiting && !panics));
     }
