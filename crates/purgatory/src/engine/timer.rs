@@ -116,7 +116,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let mut emptied_keys = Vec::new();
         for job in &mut jobs {
-            if let CallbackJob::Call(ended) = job {
+            let CallbackJob::Call(ended) = job else {
+                continue;
+            };
+            // Most operations have one key, so no secondary watch.
+            if ended.to_release.last_secondary.is_some() {
                 self.release_secondaries(&mut ended.to_release.last_secondary, at_once, |key| {
                     emptied_keys.push(key);
                 });
@@ -145,7 +149,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         while let Some(mut job) = queued.jobs.pop_front() {
             // Release what is left of its watches first, within the budget.
-            if let CallbackJob::Call(ended) = &mut job {
+            if let CallbackJob::Call(ended) = &mut job
+                && ended.to_release.last_secondary.is_some()
+            {
                 budget -=
                     self.release_secondaries(&mut ended.to_release.last_secondary, budget, drop);
                 if ended.to_release.last_secondary.is_some() {
