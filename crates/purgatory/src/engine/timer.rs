@@ -56,7 +56,7 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
             now,
             now_ns,
             budget: self.due.budget(BUDGET),
-            last_check: self.settings.on_missed.is_some(),
+            last_check: self.on_missed.is_some(),
         };
         // 2. Advance the wheel, and keep what it finds until the round is over.
         let mut due = self.due.lock();
