@@ -388,7 +388,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn report_missed_event(&self, handle: TimerHandle) {
         self.counts.count_rare(|rare| rare.missed_events += 1);
         trace::missed(&self.name);
-        let Some(hook) = &self.settings.on_missed else {
+        let Some(hook) = &self.on_missed else {
             return;
         };
         self.call(|| {

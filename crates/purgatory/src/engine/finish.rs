@@ -28,7 +28,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(super) fn finish(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) -> usize {
         self.release(&mut ended.to_release);
         let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
-        if self.settings.callbacks_on_executor || ended.has_expired() {
+        if self.callbacks_on_executor || ended.has_expired() {
             self.call_back_on_executor(ended);
         } else {
             self.call_back_in(call, ended);
@@ -46,7 +46,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         mut to_release: ToRelease<K>,
     ) {
         let outcome = Outcome::Completed;
-        if self.settings.callbacks_on_executor || call.is_nested() {
+        if self.callbacks_on_executor || call.is_nested() {
             let ended = Ended {
                 payload,
                 outcome,

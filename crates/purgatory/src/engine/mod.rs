@@ -119,7 +119,9 @@ pub(crate) struct Core<K, O> {
     /// Distinguishes the ids of its operations from those of other purgatories.
     number: u32,
     pub(crate) name: Arc<str>,
-    pub(crate) settings: Rules<K>,
+    /// Every callback runs on the executor.
+    callbacks_on_executor: bool,
+    on_missed: Option<OnMissed<K>>,
     /// The bound on the number of parked operations.
     pub(crate) max_parked: Option<Limit>,
     pub(crate) shards: Shards<Shard<K, O>>,
@@ -144,17 +146,16 @@ pub(crate) struct Core<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Creates a purgatory and attaches it to its timer.
-    pub(crate) fn new(common: Settings, settings: Rules<K>) -> Result<Arc<Self>, BuildError> {
+    pub(crate) fn new(common: Settings, rules: Rules<K>) -> Result<Arc<Self>, BuildError> {
         let shards = common.shard_count(default_shards)?;
         let driver = common.driver()?;
-        let every = settings.recheck_every;
         let core = Arc::new_cyclic(|core: &Weak<Self>| Core {
             number: table::next_number(),
             name: common.name,
             max_parked: common.max_parked,
             shards: driver.shards(shards, Shard::new),
             versions: Versions::new(shards),
-            sweeps: every.map(|every| {
+            sweeps: rules.recheck_every.map(|every| {
                 let core = core.clone();
                 SweepPlan::new(&driver, every, move |due_tick| {
                     if let Some(core) = core.upgrade() {
@@ -167,7 +168,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             timed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             job_executor: Arc::new(JobExecutor::new(driver, common.executor)),
-            settings,
+            callbacks_on_executor: rules.callbacks_on_executor,
+            on_missed: rules.on_missed,
             counts: SharedCounts::default(),
             closing: Latch::default(),
             under_check: Latch::default(),

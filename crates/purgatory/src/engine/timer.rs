@@ -56,7 +56,7 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
             now,
             now_ns,
             budget: self.due.budget(BUDGET),
-            last_check: self.settings.on_missed.is_some(),
+            last_check: self.on_missed.is_some(),
         };
         // 2. Advance the wheel, and keep what it finds until the round is over.
         let mut due = self.due.lock();
@@ -116,7 +116,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let mut emptied_keys = Vec::new();
         for job in &mut jobs {
-            if let CallbackJob::Call(ended) = job {
+            let CallbackJob::Call(ended) = job else {
+                continue;
+            };
+            // Most operations have one key, so no secondary watch.
+            if ended.to_release.last_secondary.is_some() {
                 self.release_secondaries(&mut ended.to_release.last_secondary, at_once, |key| {
                     emptied_keys.push(key);
                 });
@@ -145,7 +149,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         while let Some(mut job) = queued.jobs.pop_front() {
             // Release what is left of its watches first, within the budget.
-            if let CallbackJob::Call(ended) = &mut job {
+            if let CallbackJob::Call(ended) = &mut job
+                && ended.to_release.last_secondary.is_some()
+            {
                 budget -=
                     self.release_secondaries(&mut ended.to_release.last_secondary, budget, drop);
                 if ended.to_release.last_secondary.is_some() {

@@ -143,8 +143,8 @@ pub(super) enum Decision<O> {
 pub(super) enum Visited<O> {
     /// It is checked once more. The job of that check holds it.
     LastCheck(O),
-    /// It has ended.
-    Expired(O),
+    /// It is over, and still to be taken.
+    Expired,
     /// Its holder was left a request to end it.
     LeftToHolder,
 }
@@ -259,12 +259,12 @@ impl<O> Entry<O> {
     /// operation has a last check.
     pub(super) fn visit(&mut self, deadline: u64, last_check: bool) -> Visited<O> {
         // 1. Whichever thread holds it ends it.
-        let Some(payload) = self.take() else {
+        if self.is_held() {
             if !failpoint!(ExpiryLeavesNoRequest) {
                 self.request_expiry(deadline); // Holder removes
             }
             return Visited::LeftToHolder;
-        };
+        }
         // 2. With a last check the job is the holder, and this request makes it end the operation.
         let is_checked = match self.unasked {
             UnaskedChecks::AsBuilt => last_check,
@@ -273,9 +273,11 @@ impl<O> Entry<O> {
         };
         if is_checked {
             self.request_expiry(deadline);
-            return Visited::LastCheck(payload);
+            if let Some(payload) = self.take() {
+                return Visited::LastCheck(payload);
+            }
         }
-        Visited::Expired(payload)
+        Visited::Expired
     }
 
     /// True when an event came by, or is about to, since its holder took the payload out.

@@ -4,16 +4,18 @@
 //! is asked for, or ends. One that is held is left a request. The rest of an operation's expiry is a
 //! [`CallbackJob`], for the executor.
 
+use smallvec::SmallVec;
 use timer_core::{Advanced, DueTask, TimerHandle};
 
 use super::{
-    ColdParts, Ended, Shard, count_end,
+    Ended, Shard, count_end,
     entry::{Cause, CheckedOut, Entry, Visited},
+    watchers::READ_AHEAD,
 };
-use crate::{
-    operation::{DelayedOperation, Outcome},
-    stats::Counts,
-};
+use crate::operation::{DelayedOperation, Outcome};
+
+/// Expired operations that are kept without an allocation, as many as are due at a time as a rule.
+const AT_ONCE: usize = 64;
 
 /// The limits of one advance of a wheel: to the tick `now`, within `budget` steps.
 #[derive(Clone, Copy, Debug)]
@@ -37,50 +39,35 @@ pub(crate) enum CallbackJob<K, O> {
 /// The deadline of an operation, and its sequence.
 type Order = (u64, u64);
 
-/// An operation that the wheel ended. Its entry and first watch are still in place.
-struct ExpiredVisit<O> {
+/// An operation that is over. Its entry is still in place.
+struct ExpiredVisit {
     handle: TimerHandle,
-    payload: O,
     order: Order,
 }
 
 /// The visits of one advance.
-struct Visits<'a, O> {
+struct Visits {
     shard: usize,
-    limits: AdvanceLimits,
-    counts: &'a mut Counts,
-    cold: &'a mut ColdParts,
-    expired: Vec<ExpiredVisit<O>>,
+    last_check: bool,
+    expired: SmallVec<[ExpiredVisit; AT_ONCE]>,
 }
 
-impl<O> Visits<'_, O> {
-    /// Visits one entry. The wheel shows it without its neighbours, so an entry that has ended is
-    /// collected.
-    fn visit<K>(
+impl Visits {
+    /// Visits one entry. The wheel shows it without its neighbours, so one that is over is listed.
+    fn visit<K, O>(
         &mut self,
         mut task: DueTask<'_, Entry<O>>,
         mut report: impl FnMut(CallbackJob<K, O>, Order),
     ) {
-        let handle = TimerHandle::new(self.shard, task.id());
-        let order = (task.deadline(), task.id().sequence());
-        let entry = task.get_mut();
-        match entry.visit(order.0, self.limits.last_check) {
+        let (id, deadline, entry) = task.named_mut();
+        let handle = TimerHandle::new(self.shard, id);
+        let order = (deadline, id.sequence());
+        match entry.visit(deadline, self.last_check) {
             Visited::LastCheck(payload) => {
                 let held = CheckedOut::new(handle, payload, Cause::NoEvent);
                 report(CallbackJob::LastCheck(held), order);
             }
-            Visited::Expired(payload) => {
-                // Counted and timed while the entry is at hand.
-                let expired = &Outcome::Expired;
-                let now_ns = Some(self.limits.now_ns);
-                let entry = || Some((&*entry, order.0));
-                count_end(self.counts, self.cold, expired, now_ns, entry);
-                self.expired.push(ExpiredVisit {
-                    handle,
-                    payload,
-                    order,
-                });
-            }
+            Visited::Expired => self.expired.push(ExpiredVisit { handle, order }),
             Visited::LeftToHolder => {
                 if failpoint!(ExpiryRemovesCheckedOut) {
                     task.take();
@@ -101,28 +88,45 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         // 1. Visit what is due.
         let mut visits = Visits {
             shard: self.entries.shard as usize,
-            limits,
-            counts: &mut self.counts,
-            cold: &mut self.cold,
-            expired: Vec::new(),
+            last_check: limits.last_check,
+            expired: SmallVec::new(),
         };
-        let advanced = self
-            .entries
-            .wheel
-            .advance(limits.now, limits.budget, |task| {
-                visits.visit(task, &mut report);
-            });
-        // 2. Take what has ended off the wheel and its keys' lists.
-        for visit in visits.expired {
-            let mut to_release = self.remove(visit.handle);
-            to_release.due = visit.order.0;
-            let ended = Ended {
-                payload: visit.payload,
-                outcome: Outcome::Expired,
-                to_release,
-            };
-            report(CallbackJob::Call(ended), visit.order);
+        let wheel = &mut self.entries.wheel;
+        let advanced = wheel.advance(limits.now, limits.budget, |task| {
+            visits.visit(task, &mut report);
+        });
+        // 2. Take what is over off the wheel and its keys' lists.
+        for together in visits.expired.chunks(READ_AHEAD) {
+            self.read_ahead_around(together.iter().map(|visit| visit.handle.index()));
+            for visit in together {
+                let ended = self.end_expired(visit, limits.now_ns);
+                report(CallbackJob::Call(ended), visit.order);
+            }
         }
         advanced
+    }
+
+    /// Ends an operation that is over: counts the end, and removes the entry.
+    fn end_expired(&mut self, visit: &ExpiredVisit, now_ns: u64) -> Ended<K, O> {
+        // 1. Count it while the entry is there.
+        let (deadline, _) = visit.order;
+        let outcome = Outcome::Expired;
+        let wheel = &self.entries.wheel;
+        let entry = || Some((wheel.get(visit.handle.id())?, deadline));
+        count_end(
+            &mut self.counts,
+            &mut self.cold,
+            &outcome,
+            Some(now_ns),
+            entry,
+        );
+        // 2. The payload leaves with the entry.
+        let (payload, mut to_release) = self.remove_with(visit.handle, Entry::take);
+        to_release.due = deadline;
+        Ended {
+            payload: payload.expect("Holder removes: what is over has its payload"),
+            outcome,
+            to_release,
+        }
     }
 }

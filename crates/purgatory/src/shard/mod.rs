@@ -441,8 +441,19 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Removes the entry of an operation whose payload is out for good, and its first watch. O(1).
     #[inline(always)]
     fn remove(&mut self, handle: TimerHandle) -> ToRelease<K> {
+        self.remove_with(handle, |_| ()).1
+    }
+
+    /// Removes an entry, as [`remove`](Self::remove) does. `take` takes out of it what is left to
+    /// take.
+    #[inline(always)]
+    fn remove_with<T>(
+        &mut self,
+        handle: TimerHandle,
+        take: impl FnOnce(&mut Entry<O>) -> T,
+    ) -> (T, ToRelease<K>) {
         // 1. Only what is still needed leaves: a whole entry would be moved through memory.
-        let (link, mut to_release) = self
+        let (taken, link, mut to_release) = self
             .entries
             .wheel
             .end_with(handle.id(), |entry| {
@@ -453,7 +464,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
                     emptied_key: None,
                     cold: entry.cold.take(), // an end that was pending is the user's
                 };
-                Fate::Gone((entry.link, to_release))
+                Fate::Gone((take(entry), entry.link, to_release))
             })
             .expect("Holder removes: the entry of a payload is there");
         // 2. Its first watch, by the link that came out of its entry.
@@ -461,7 +472,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             to_release.emptied_key = self.unlink(handle.id().index(), link);
         }
         self.entry_left();
-        to_release
+        (taken, to_release)
     }
 
     /// Returns the number of operations whose first key is here.

@@ -30,8 +30,8 @@ use super::{
 /// that they reach it.
 const LARGE: usize = if cfg!(test) { 4 } else { 256 };
 
-/// Links that are read ahead from each end of a list.
-const READ_AHEAD: usize = 32;
+/// Links that are read ahead from each end of a list, and entries around which links are.
+pub(super) const READ_AHEAD: usize = 32;
 
 /// The links of a shard, in entries and in secondary watches.
 pub(super) struct Links<'a, O> {
@@ -285,6 +285,27 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         }
         // Without a use they would not be read.
         hint::black_box((front, back));
+    }
+
+    /// Reads what the removal of these entries reads beside them, so that its cache misses overlap:
+    /// the records of their first keys, and the links before and after. Neighbours in time are
+    /// strangers in memory.
+    pub(super) fn read_ahead_around(&self, entries: impl Iterator<Item = u32>) {
+        if self.entries.wheel.len() < LARGE {
+            return;
+        }
+        let mut seen = 0;
+        for index in entries {
+            let link = &self.entries.wheel.at(index).link;
+            seen |= self.keys.at(link.record()).waiters;
+            for neighbour in [link.prev, link.next] {
+                if neighbour != NONE {
+                    seen |= self.link_at(neighbour).record();
+                }
+            }
+        }
+        // One sum over all of them: no read waits for another, and none is optimised away.
+        hint::black_box(seen);
     }
 
     fn link_at(&self, at: u32) -> &Link {

@@ -11,7 +11,8 @@ use std::{
 };
 
 use crate::support::{
-    MINUTE, MS, NEVER, Park, Probe, SECOND, assert_empty, by_hand, over, poll, requested, waiting,
+    MINUTE, MS, NEVER, Park, Probe, SECOND, assert_empty, by_hand, by_hand_with, over, poll,
+    requested, waiting,
 };
 use purgatory::{
     BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory, ReachResult, WaitError,
@@ -246,6 +247,24 @@ impl DelayedOperation for Late {
     fn on_complete(self, outcome: Outcome) {
         self.0.send((Duration::ZERO, Some(outcome))).unwrap();
     }
+}
+
+/// In one shard, so that their watches are neighbours: first ones and others.
+#[test]
+fn a_thousand_that_expire_together_end_once_each() {
+    let (timer, purgatory): (_, Purgatory<u32, _>) = by_hand_with(|builder| builder.shards(1));
+    let stays = Probe::parked(&purgatory, &[0, 1], NEVER);
+    let probes: Vec<_> = (0..1000)
+        .map(|number| Probe::parked(&purgatory, &[number % 7, number % 11], number % 3 * MS + MS))
+        .collect();
+    timer.advance(3 * MS);
+    for probe in &probes {
+        assert_eq!(probe.endings(), [Outcome::Expired]);
+    }
+    assert_eq!((purgatory.len(), purgatory.keys()), (1, 2));
+    stays.make_ready();
+    assert_eq!(purgatory.check_and_complete(&1), 1);
+    assert_empty(&purgatory);
 }
 
 #[test]

@@ -129,6 +129,17 @@ impl<T> DueTask<'_, T> {
         self.nodes.at_mut(self.entry.index).task_mut()
     }
 
+    /// Returns the task's id, its deadline and the task itself: in one look-up.
+    #[doc(hidden)]
+    #[inline]
+    pub fn named_mut(&mut self) -> (TaskId, u64, &mut T) {
+        let Entry { index, low } = self.entry;
+        let node = self.nodes.at_mut(index);
+        let sequence = node.sequence;
+        let deadline = node.deadline(low);
+        (TaskId { index, sequence }, deadline, node.task_mut())
+    }
+
     /// Takes the task out. O(1).
     pub fn take(self) -> T {
         release_task(self.nodes, self.entry.index)

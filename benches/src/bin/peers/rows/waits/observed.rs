@@ -1,6 +1,6 @@
 //! `observed`: what it costs to observe a purgatory. Operations are parked under one of 1000 keys
 //! and completed on one thread; the figure is that thread's processor time. *ours* is not observed.
-//! *rechecked* rechecks each operation after ten seconds, which none waits for. *timed* times each
+//! *rechecked* rechecks what has waited for ten seconds, which none does. *timed* times each
 //! wait. *scraped* publishes and renders four times a second, to a Prometheus recorder. With
 //! `--features tracing` the events are compiled in and a subscriber receives them.
 //!
