@@ -10,7 +10,7 @@ use clap::Parser;
 use example_support::Stop;
 use purgatory::{Outcome, Purgatory, Timeout, when};
 use purgatory_live::{Live, Server};
-use timer_core::SystemTimer;
+use timer_core::{SystemTimer, Timer, Workers};
 
 type Waits = Purgatory<&'static str>;
 
@@ -174,12 +174,15 @@ struct Misused {
 impl Misused {
     fn start(stop: &Arc<Stop>) -> Result<Misused> {
         let inline = SystemTimer::builder().name("inline").inline().build()?;
+        // The worker that it blocks is its own: the others' callbacks and last checks go on.
+        let worker = Workers::start("blocks", 1)?;
+        let blocks = Purgatory::builder("blocks").executor(worker);
         let forgets = Purgatory::builder("forgets").check_at_expiry(|_| ());
         Ok(Misused {
             late: Purgatory::builder("late").timer(&inline).build()?,
             full: Purgatory::builder("full").max_parked(10).build()?,
             panics: Waits::new("panics")?,
-            blocks: Waits::new("blocks")?,
+            blocks: blocks.build()?,
             forgets: forgets.build()?,
             stuck: get_stuck(stop)?,
             busy: keep_a_reaper_busy(stop)?,
@@ -206,8 +209,11 @@ impl Misused {
     /// Serves the metrics and the live page.
     fn serve(&self, address: SocketAddr) -> Result<Server> {
         let purgatories = self.purgatories();
-        let timers = self.timers();
-        // The page lists timers and purgatories in this order.
+        // The process's timer has the purgatories that were given none.
+        let shared = Timer::shared()?;
+        let [inline, busy] = self.timers().map(Timer::from);
+        let timers = [inline, busy, shared];
+        // The page lists purgatories and timers in this order.
         let mut live = Live::new();
         for timer in &timers {
             live = live.timer(timer);
