@@ -17,6 +17,7 @@ mod errors;
 mod fair_ends;
 mod forms_told;
 mod held_up;
+mod kafka;
 mod keys_that_panic;
 mod leases;
 mod leftovers;

@@ -1,6 +1,5 @@
 //! Threads that might have to wait for others: for the reaper, for the executor's queue, for a
-//! shutdown. No test sleeps to be right. (Waits for a check: `behaviour/promises`,
-//! `kafka_regressions`.)
+//! shutdown. No test sleeps to be right. (Waits for a check: `behaviour/promises`.)
 
 use std::{
     sync::{
@@ -12,22 +11,8 @@ use std::{
 };
 
 use crate::support::{Later, MINUTE, MS, Park, Probe, Waiting, by_hand, never};
-use purgatory::{BoxedOperation, Outcome, Purgatory, RefusedReason, when};
+use purgatory::{BoxedOperation, Purgatory, RefusedReason, when};
 use timer_core::SystemTimer;
-
-/// The purgatory keeps a timer running whose own handles are dropped.
-#[test]
-fn a_timer_dropped_before_its_purgatory_goes_on() {
-    let timer = SystemTimer::new().unwrap();
-    let purgatory: Waiting = Purgatory::builder("left").timer(&timer).build().unwrap();
-    drop(timer);
-    let (send, ended) = mpsc::channel();
-    let operation = Probe::new()
-        .operation()
-        .then(move |outcome| send.send(outcome).unwrap());
-    purgatory.park(operation, &["key"], MS);
-    assert_eq!(ended.recv(), Ok(Outcome::Expired));
-}
 
 /// A timer whose executor keeps its jobs.
 fn late_executor() -> (SystemTimer, Later) {

@@ -1,4 +1,5 @@
-//! A `DelayQueue` beside a map, by a clock that moves as it is read (feature `tokio`). Its timer is
+//! A `DelayQueue` beside a map, by a clock that moves as it is read in half of the runs (feature
+//! `tokio`). In the others deadlines are known exactly, so their order is compared, too. Its timer is
 //! a task of a runtime of one thread with a paused clock, so a seed is always the same run.
 
 use std::{
@@ -49,7 +50,11 @@ struct Model {
     queue: DelayQueue<u64>,
     owner: Arc<Woken>,
     kept: BTreeMap<u64, Kept>,
+    /// Keys that the queue no longer has.
+    gone: Vec<TaskId>,
     waits: Option<Waits>,
+    /// The clock moves as it is read.
+    has_steps: bool,
     has_grace: bool,
     /// It is empty most of the time.
     holds_few: bool,
@@ -59,10 +64,11 @@ struct Model {
 impl Model {
     fn new(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
+        let has_steps = random.bool();
         let has_grace = random.u8(0..4) == 0;
         let holds_few = random.bool();
         let mut clock = SteppedClock::new();
-        clock.sleep_max = Some(SLEEP_MAX);
+        clock.sleep_max = has_steps.then_some(SLEEP_MAX);
         let mut queue = DelayQueue::new(&clock.timer(|builder| builder));
         if has_grace {
             queue = queue.grace(100 * MS);
@@ -73,7 +79,9 @@ impl Model {
             queue,
             owner: Woken::task(),
             kept: BTreeMap::new(),
+            gone: Vec::new(),
             waits: None,
+            has_steps,
             has_grace,
             holds_few,
             next_value: 0,
@@ -82,6 +90,9 @@ impl Model {
 
     /// Sets how far the clock moves before its next reads: mostly not at all, or about a tick.
     fn set_steps(&mut self) {
+        if !self.has_steps {
+            return;
+        }
         let mut steps = [Duration::ZERO; 6];
         for step in &mut steps {
             *step = match self.random.u8(0..16) {
@@ -98,7 +109,8 @@ impl Model {
         match self.random.u8(0..16) {
             0 | 1 => Duration::ZERO,
             2..10 => Duration::from_micros(self.random.u64(0..5_000)),
-            10..15 => Duration::from_micros(self.random.u64(0..5_000_000)),
+            10..14 => Duration::from_micros(self.random.u64(0..5_000_000)),
+            14 if !self.has_steps => MS * self.random.u32(0..80_000),
             _ => Duration::MAX,
         }
     }
@@ -157,7 +169,32 @@ impl Model {
             return;
         };
         self.kept.remove(&value);
+        self.gone.push(key);
         assert_eq!(self.queue.remove(&key), Some(value));
+    }
+
+    /// A key that is gone names nothing any more.
+    fn touch_gone(&mut self) {
+        if let Some(key) = self.random.choice(&self.gone) {
+            assert!(!self.queue.reset(key, MS) && self.queue.get(key).is_none());
+            assert_eq!(self.queue.remove(key), None);
+        }
+    }
+
+    fn first_due_tick(&self) -> Option<u64> {
+        self.kept.values().map(|kept| kept.due_tick_max).min()
+    }
+
+    /// Checks what holds after each step, where the clock stands still meanwhile.
+    fn check_time(&mut self) {
+        let Some(due_tick) = self.first_due_tick() else {
+            assert_eq!(self.queue.next_due_in(), None);
+            return;
+        };
+        let due_ns = due_tick.saturating_mul(1_000_000);
+        let until = Duration::from_nanos(due_ns.saturating_sub(self.clock.peek_ns()));
+        let due_in = self.queue.next_due_in().expect("it holds values");
+        assert!(self.has_grace || due_in <= until, "{due_in:?}");
     }
 
     /// Polls as the owner, again at once where the queue says so.
@@ -180,8 +217,12 @@ impl Model {
         match polled {
             Poll::Ready(Some(expired)) => {
                 let Expired { key, value, .. } = expired.expect("it is open");
+                let first = self.first_due_tick();
                 let kept = self.kept.remove(&value).expect("a value comes out once");
                 assert_eq!(kept.key, key);
+                let is_first = first == Some(kept.due_tick_max);
+                assert!(is_first || self.has_steps, "{value} is out of order");
+                self.gone.push(key);
                 assert!(kept.due_ns_min <= self.clock.peek_ns(), "{value} is early");
                 return;
             }
@@ -221,23 +262,28 @@ impl Model {
             0..20 if self.holds_few && !self.kept.is_empty() => self.remove(),
             0..30 => self.insert(),
             30..45 => self.remove(),
-            45..55 => self.reset(),
+            45..53 => self.reset(),
+            53..55 => self.touch_gone(),
             55..80 => self.poll(),
             80..98 => {
-                let us_max = if self.random.u8(0..4) == 0 {
-                    40_000
-                } else {
-                    2_000
+                let us_max = match self.random.u8(0..16) {
+                    0 if !self.has_steps => 60_000_000,
+                    1..4 => 40_000,
+                    _ => 2_000,
                 };
                 let by = Duration::from_micros(self.random.u64(0..us_max));
                 self.run(by).await;
             }
             _ => {
                 self.queue.clear();
+                self.gone.extend(self.kept.values().map(|kept| kept.key));
                 self.kept.clear();
             }
         }
         assert_eq!(self.queue.len(), self.kept.len());
+        if !self.has_steps {
+            self.check_time();
+        }
         let waited_for_a_value = self.waits.as_ref().is_some_and(|waits| waits.was_pending);
         if self.kept.is_empty() && waited_for_a_value {
             assert!(!self.still_waits(), "it is empty: the owner was not woken");
