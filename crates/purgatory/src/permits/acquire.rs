@@ -146,7 +146,7 @@ impl<K: WatchKey> Semaphores<K> {
                 table.call(|| drop(key));
             }
             return WaitFuture::ready(Ok(G::of(table, number, granted)));
-        } else if arrival.is_over {
+        } else if arrival.is_over && !shard.closed {
             shard.count_at_once();
             WaitError::Expired
         } else if let Some(refused) = shard.refuses() {

@@ -178,7 +178,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         let hash = self.hash(&key);
         let arrival = self.arrival(timeout);
         let mut shard = self.shard_of(hash);
-        if arrival.is_over {
+        if arrival.is_over && !shard.closed {
             shard.count_at_once();
             return Ok(None);
         }

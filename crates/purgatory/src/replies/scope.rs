@@ -132,13 +132,13 @@ impl<V: Send + 'static> ReplyScope<V> {
     ) -> Result<(u64, Option<TimerHandle>), RefusedReason> {
         let arrival = self.table().arrival(timeout);
         let mut shard = self.lock();
-        // 1. A scope that was closed refuses all, a form only those that would have to wait.
+        // 1. A scope that was closed refuses all, and so does a form.
         let number = self.scope.last_number() + 1;
         if self.scope.is_closed() && !failpoint!(ClosedScopeExpects) {
             drop(shard);
             return Err(self.refused(RefusedReason::ScopeClosed));
         }
-        if arrival.is_over {
+        if arrival.is_over && !shard.closed {
             self.scope.set_last_number(number);
             shard.count_at_once();
             return Ok((number, None));

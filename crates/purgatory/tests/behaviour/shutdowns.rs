@@ -12,8 +12,8 @@ use crate::support::{
     waiting,
 };
 use purgatory::{
-    Outcome::Completed, Permits, Purgatory, RefusedReason, Replies, WaitError, Watermarks,
-    timer_core::ManualTimer, when,
+    Outcome::Completed, Permits, Purgatory, RefusedReason, Replies, ReplyScopes, WaitError,
+    Watermarks, timer_core::ManualTimer, when,
 };
 
 /// Shuts down without a limit on another thread, until `watched` has ended. Then every operation
@@ -154,6 +154,28 @@ fn each_form_refuses_what_is_met_at_once_after_a_shutdown() {
     let operation = when(|| true, |_| panic!("it was handed back"));
     let parked = purgatory.try_complete_else_watch(operation, &[1], MINUTE);
     assert_eq!(parked.unwrap_err().reason, RefusedReason::Closed);
+}
+
+/// So is what has no time to wait.
+#[test]
+fn each_form_refuses_what_has_no_time_after_a_shutdown() {
+    let timer = ManualTimer::new();
+    let replies: Replies<u32, u32> = Replies::builder("replies").timer(&timer).build().unwrap();
+    let scopes = ReplyScopes::<u32>::builder("scopes").timer(&timer).build();
+    let scope = scopes.unwrap().scope();
+    let places = Permits::builder("places").limit(1).timer(&timer);
+    let places = places.build().unwrap();
+    let refused = || {
+        let place = places.acquire(1, Duration::ZERO).wait_blocking();
+        [
+            place.err() == Some(WaitError::Refused(RefusedReason::Closed)),
+            replies.expect(1, Duration::ZERO).is_err(),
+            scope.expect(Duration::ZERO).is_err(),
+        ]
+    };
+    assert_eq!(refused(), [false; 3]);
+    timer.shutdown(Duration::ZERO);
+    assert_eq!(refused(), [true; 3]);
 }
 
 #[test]
