@@ -121,7 +121,8 @@ impl<F: Form> Builder<F> {
     ///
     /// A key's hash chooses its shard. Each shard has a lock, so more shards reduce contention
     /// between threads. A shard is made as it is first used, and takes about 600 bytes with keys of 8
-    /// bytes. Once one is used, each of the others takes 80.
+    /// bytes. Once one is used, each of the others takes 80. The first `times`, `snapshot` or `publish`
+    /// makes them all, and so does a shutdown or the last handle's drop.
     ///
     /// ```
     /// use purgatory::Purgatory;

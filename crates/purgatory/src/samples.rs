@@ -55,7 +55,7 @@ pub(crate) fn present(stats: &Stats, key_count: usize) -> Vec<Sample> {
         ),
         (
             "purgatory_callbacks_waiting",
-            "Callbacks, rechecks and last checks that the executor has not begun.",
+            "Callbacks, sweeps and last checks that the executor has not begun.",
             stats.callbacks_waiting,
         ),
     ]

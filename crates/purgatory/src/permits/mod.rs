@@ -169,15 +169,16 @@ impl Permits {
     ///
     /// # Errors
     /// The future yields a [`WaitError`](crate::WaitError): Expired; Refused if the weight is above
-    /// the [limit](Self#limit), which both are named, or if too many wait; Cancelled as
-    /// [`Closed`](crate::CancelReason::Closed) once the permits are [closed](Self::close).
+    /// the [limit](Self#limit), which both are named, if too many wait, or after a
+    /// [shutdown](Waits::shutdown); Cancelled as [`Closed`](crate::CancelReason::Closed) once the
+    /// permits are [closed](Self::close).
     pub fn acquire(&self, weight: u64, timeout: impl Into<Timeout>) -> WaitFuture<Permit> {
         let request = Request::without_key(weight, None);
         Semaphores::acquire(&self.handle, request, timeout.into(), |_| ONLY_LINE)
     }
 
     /// Takes `weight` permits if they are free and no request is waiting. O(1), and no allocation.
-    /// After [`close`](Self::close) it takes none.
+    /// After [`close`](Self::close) or a shutdown it takes none.
     pub fn try_acquire(&self, weight: u64) -> Option<Permit> {
         let request = Request::without_key(weight, None);
         Semaphores::try_acquire(&self.handle.table, request, |_| ONLY_LINE)
