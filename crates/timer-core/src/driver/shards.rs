@@ -298,7 +298,9 @@ impl<S: ShardState> Shards<S> {
 
     /// Returns the shards that are made.
     fn made_shards(&self) -> impl Iterator<Item = &LockedShard<S>> {
-        self.made().map(|number| self.shard(number))
+        // The places were made before the first mark was set.
+        self.made()
+            .map(|number| self.at(&self.places()[number], number))
     }
 
     /// Returns the first shard that is made, or about to be, and whose number is `number` or above.
@@ -331,10 +333,9 @@ impl<S: ShardState> Shards<S> {
         }
     }
 
-    /// Returns the shard of this number, which is made now if it is not.
+    /// Returns a shard by its place and number. It is made now if it is not.
     #[inline(always)]
-    fn shard(&self, number: usize) -> &LockedShard<S> {
-        let place = &self.places()[number];
+    fn at<'a>(&'a self, place: &'a Place<S>, number: usize) -> &'a LockedShard<S> {
         match place.get() {
             Some(shard) => shard,
             None => self.make(place, number),
@@ -345,9 +346,10 @@ impl<S: ShardState> Shards<S> {
     #[inline]
     pub fn lock(&self, shard: usize) -> ShardGuard<'_, S> {
         // The number of shards is a power of two.
-        let number = shard & (self.places().len() - 1);
+        let places = self.places();
+        let number = shard & (places.len() - 1);
         ShardGuard {
-            guard: self.shard(number).lock(),
+            guard: self.at(&places[number], number).lock(),
             unlocked: SignalAfter {
                 signal: &self.signal,
                 shard: number,
