@@ -113,7 +113,7 @@ type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
 pub(crate) struct Core<K, O> {
     /// Distinguishes the ids of its operations from those of other purgatories.
     number: u32,
-    pub(crate) name: Arc<str>,
+    pub(crate) name: Box<str>,
     pub(crate) settings: Rules<K>,
     /// The bound on the number of parked operations.
     pub(crate) max_parked: Option<Limit>,
@@ -125,7 +125,7 @@ pub(crate) struct Core<K, O> {
     pub(crate) due: DueQueue<CallbackJob<K, O>>,
     /// Set once the program has asked for times.
     pub(crate) timed: AtomicBool,
-    pub(crate) job_executor: Arc<JobExecutor>,
+    pub(crate) job_executor: JobExecutor,
     pub(crate) counts: SharedCounts,
     /// Callbacks of operations that a shutdown with a limit ended.
     pub(crate) closing: Latch,
@@ -150,7 +150,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             sequence: driver.config.manual.then(|| AtomicU64::new(0)),
             due: DueQueue::new(&driver.config),
             timed: AtomicBool::new(false),
-            job_executor: Arc::new(JobExecutor::new(driver, common.executor)),
+            job_executor: JobExecutor::new(driver, common.executor),
             settings,
             counts: SharedCounts::default(),
             closing: Latch::default(),

@@ -32,7 +32,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn publish(&self) {
         let source = SourceName {
             label: "purgatory",
-            name: self.name.clone(),
+            name: Arc::from(&*self.name),
         };
         self.counts.cold().published.publish(&source, || {
             let mut samples = self.total_samples();

@@ -26,7 +26,7 @@ impl<E: Engine> Table<E> {
     pub(crate) fn publish(&self) {
         let source = SourceName {
             label: "purgatory",
-            name: self.name.clone(),
+            name: Arc::from(&*self.name),
         };
         self.cold().published.publish(&source, || {
             let mut samples = self.total_samples();

@@ -108,29 +108,16 @@ impl<F: Fn() + Send + Sync> Hear for F {
 /// Wakes the reaper, and notes for it which shards of one owner have earlier work than it expects.
 /// On a manual timer, notes which shards were locked.
 pub(crate) struct WakeSignal {
-    /// A bit for each of the first 64 shards.
-    first: AtomicU64,
-    /// A bit for each of the others, 64 a word.
-    others: Box<[AtomicU64]>,
+    /// A bit for each shard, 64 a word.
+    words: [AtomicU64; MAX_SHARDS / 64],
     wake: Wake,
 }
 
 impl WakeSignal {
-    fn new(shard_count: usize, wake: Wake) -> Self {
-        let others = shard_count.div_ceil(64) - 1;
-        let words = iter::repeat_with(|| AtomicU64::new(0)).take(others);
+    fn new(wake: Wake) -> Self {
         WakeSignal {
-            first: AtomicU64::new(0),
-            others: words.collect(),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
             wake,
-        }
-    }
-
-    /// Returns the bits of 64 shards.
-    fn word(&self, word: usize) -> &AtomicU64 {
-        match word.checked_sub(1) {
-            None => &self.first,
-            Some(other) => &self.others[other],
         }
     }
 
@@ -143,7 +130,7 @@ impl WakeSignal {
     fn send(self: &Arc<Self>, shard: usize) {
         // The bit before the wake-up, so that the woken reaper finds it.
         let bit = 1 << (shard % 64);
-        let before = self.word(shard / 64).fetch_or(bit, Ordering::Release);
+        let before = self.words[shard / 64].fetch_or(bit, Ordering::Release);
         if let Some(wake) = &self.wake {
             wake.hear(self, before == 0);
         }
@@ -151,7 +138,7 @@ impl WakeSignal {
 
     /// Takes the bits of 64 shards: those that signalled since the last call.
     pub(super) fn take(&self, word: usize) -> u64 {
-        self.word(word).swap(0, Ordering::Acquire)
+        self.words[word].swap(0, Ordering::Acquire)
     }
 }
 
@@ -236,7 +223,7 @@ impl<S: ShardState> Shards<S> {
     ) -> Self {
         let shards = Shards {
             places: OnceLock::new(),
-            signal: Arc::new(WakeSignal::new(plan.count, wake)),
+            signal: Arc::new(WakeSignal::new(wake)),
             plan,
             signals_each_hold,
             cancelled,
@@ -296,6 +283,11 @@ impl<S: ShardState> Shards<S> {
         let places = self.places.get()?.get(number..)?;
         let further = places.iter().position(|place| place.get().is_some())?;
         Some(number + further)
+    }
+
+    /// Returns true if no shard was ever locked, and the owner did not close.
+    pub fn is_unused(&self) -> bool {
+        self.places.get().is_none()
     }
 
     /// Returns the number of the last shard, if that is made.
