@@ -25,12 +25,20 @@ mod real {
     #[cfg(feature = "parking_lot")]
     pub use parking_lot::{Mutex, MutexGuard};
     pub use std::{
-        sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        sync::{
+            OnceLock as Late,
+            atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        },
         thread::JoinHandle,
         thread_local,
     };
     #[cfg(not(feature = "parking_lot"))]
     pub use {crate::sync::plain::Mutex, std::sync::MutexGuard};
+
+    /// Returns true: what can be made late is. Most models make it at once.
+    pub(crate) const fn is_late() -> bool {
+        true
+    }
 
     /// Starts a thread of this name.
     ///
@@ -63,9 +71,6 @@ mod real {
 pub use self::model::*;
 #[cfg(not(any(loom, shuttle)))]
 pub use self::real::*;
-
-/// True in a build for a model checker.
-pub(crate) const MODEL: bool = cfg!(any(loom, shuttle));
 
 /// True when the running model has planted this fault.
 #[cfg(any(loom, shuttle))]
