@@ -118,7 +118,7 @@ type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
 pub(crate) struct Core<K, O> {
     /// Distinguishes the ids of its operations from those of other purgatories.
     number: u32,
-    pub(crate) name: Arc<str>,
+    pub(crate) name: Box<str>,
     /// Every callback runs on the executor.
     callbacks_on_executor: bool,
     on_missed: Option<OnMissed<K>>,
@@ -136,7 +136,7 @@ pub(crate) struct Core<K, O> {
     pub(crate) timed: AtomicBool,
     /// Set before the first shard is closed.
     closed: AtomicBool,
-    pub(crate) job_executor: Arc<JobExecutor>,
+    pub(crate) job_executor: JobExecutor,
     pub(crate) counts: SharedCounts,
     /// Callbacks of operations that a shutdown with a limit ended.
     pub(crate) closing: Latch,
@@ -167,7 +167,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             due: DueQueue::new(&driver.config),
             timed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            job_executor: Arc::new(JobExecutor::new(driver, common.executor)),
+            job_executor: JobExecutor::new(driver, common.executor),
             callbacks_on_executor: rules.callbacks_on_executor,
             on_missed: rules.on_missed,
             counts: SharedCounts::default(),
