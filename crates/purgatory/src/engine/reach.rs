@@ -14,6 +14,7 @@ use std::{
 };
 
 use hashbrown::Equivalent;
+use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
 use crate::{
@@ -53,22 +54,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
     ) -> (Vec<O>, Vec<OperationId>) {
         // 1. Take each out under its first shard's lock.
-        let waiters = self.waiters_of(key, self.versions.hash(key));
         let mut operations = Vec::new();
-        let mut to_release = Vec::new();
+        let mut to_release = SmallVec::<[_; 2]>::new();
         let mut under_check = Vec::new();
-        self.each_in_first_shard(
-            waiters,
-            |&handle| handle,
-            |first_shard, handle| match first_shard.take(handle) {
+        let hash = self.versions.hash(key);
+        self.each_waiter(key, hash, |first_shard, handle| {
+            match first_shard.take(handle) {
                 ReachResult::Reached((operation, released)) => {
                     operations.push(operation);
                     to_release.push(released);
                 }
                 ReachResult::UnderCheck => under_check.push(self.id(handle)),
                 ReachResult::Gone => {}
-            },
-        );
+            }
+        });
         // 2. Release their watches, with nothing locked.
         for released in to_release {
             self.hand_out(released);
