@@ -239,9 +239,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         items: impl IntoIterator<Item = T>,
         handle_of: impl Fn(&T) -> TimerHandle,
+        act: impl FnMut(&mut Shard<K, O>, T),
+    ) {
+        self.each_in_first_shard_from(None, items, handle_of, act);
+    }
+
+    /// Does as [`each_in_first_shard`](Self::each_in_first_shard), from a shard on that is locked.
+    #[inline]
+    fn each_in_first_shard_from<'a, T>(
+        &'a self,
+        mut locked: Option<LockedShard<'a, K, O>>,
+        items: impl IntoIterator<Item = T>,
+        handle_of: impl Fn(&T) -> TimerHandle,
         mut act: impl FnMut(&mut Shard<K, O>, T),
     ) {
-        let mut locked: Option<LockedShard<'_, K, O>> = None;
         for item in items {
             let handle = handle_of(&item);
             // Unlock before locking another: never two at once.
