@@ -86,7 +86,8 @@ impl<E: Engine> Table<E> {
             return self.polled(at, Some(answer));
         }
         let is_known = match shard.waker_mut(at.id()) {
-            Some(_) if failpoint!(PollLeavesNoWaker) || failpoint!(FirstWakerStays) => true,
+            Some(_) if failpoint!(PollLeavesNoWaker) => true,
+            Some(_) if failpoint!(FirstWakerStays) => true,
             Some(Some(last)) => last.will_wake(waker),
             Some(None) | None => false,
         };
