@@ -19,7 +19,7 @@ use crate::support::{
 };
 use purgatory::{
     BoxedOperation, CancelReason, DelayedOperation, Outcome, ParkResult, Purgatory, ReachResult,
-    WaitError, WaitFuture, Watches, when,
+    WaitError, WaitFuture, when,
 };
 
 /// A transaction that waits for another one's lock.
@@ -158,31 +158,6 @@ fn take_frees_its_place() {
     drop(waits.take(id));
     waits.park(never(), &["a"], NEVER);
     assert_eq!(waits.len(), 1);
-}
-
-/// First and later keys, some with two watches of it.
-#[test]
-fn take_for_key_takes_all_of_a_key() {
-    let (_timer, waits) = waiting();
-    for watches in [
-        Watches::keys(&["w"]),
-        Watches::keys(&["a", "w"]),
-        Watches::keys(&["w", "w"]),
-        Watches::keys(&["a", "w", "v", "w"]),
-        Watches::keys(&["w", "v"]),
-    ] {
-        waits.park(Probe::new().operation(), watches, NEVER);
-    }
-    let stays = Probe::parked(&waits, &["a"], NEVER);
-    let (taken, under_check) = waits.take_for_key(&"w");
-    assert_eq!((taken.len(), under_check.len()), (5, 0));
-    assert_eq!(
-        (waits.len(), waits.waiters(&"w"), waits.waiters(&"v")),
-        (1, 0, 0)
-    );
-    assert_eq!(waits.cancel_for_key(&"a", "over"), 1);
-    assert!(stays.ended());
-    assert_empty(&waits);
 }
 
 /// An operation under check is named, and goes on as it would have.
