@@ -4,8 +4,9 @@
 //!   there is one task on the wheel or one sweep under way, which plans the next as it ends. So none
 //!   runs beside another.
 //! - **Idle**: a sweep that finds nothing parked plans no other. It clears `planned` and then looks
-//!   into each shard; a thread that has parked looks at `planned` after it left the shard. So one of
-//!   the two sees the other.
+//!   into each shard that is made; a thread that has parked looks at `planned` after it left the
+//!   shard. So one of the two sees the other, also in a shard that is made meanwhile (Seen, in
+//!   timer-core's `driver/shards`).
 
 use std::{sync::Arc, time::Duration};
 

@@ -12,6 +12,10 @@
 //! A shard is made as it is first locked: an owner of wheels on which little lies takes little. One
 //! that closes before its first shard was locked has a single shard, which is closed.
 //!
+//! - **Seen**: a thread that is about to make a shard marks it, and a thread that looks for the shards
+//!   that are made takes these marks, both by a read-modify-write. So it either finds the shard, or
+//!   what it wrote before is seen by every thread that locks the shard.
+//!
 //! A manual timer has no reaper. It learns by the signal which shards were locked (Marked, in
 //! `driver/agenda`).
 
@@ -152,6 +156,8 @@ type Place<S> = Late<Box<LockedShard<S>>>;
 pub struct Shards<S: ShardState> {
     /// Made as the first shard is locked: all, or a single one by an owner that closes before.
     places: Late<Box<[Place<S>]>>,
+    /// A bit for each shard that is made, or about to be (Seen).
+    begun: [atomic::AtomicU64; MAX_SHARDS / 64],
     plan: Plan<S>,
     pub(super) signal: Arc<WakeSignal>,
     /// Each hold of a shard's lock ends with its signal: on a manual timer.
@@ -223,6 +229,7 @@ impl<S: ShardState> Shards<S> {
     ) -> Self {
         let shards = Shards {
             places: Late::new(),
+            begun: [const { atomic::AtomicU64::new(0) }; MAX_SHARDS / 64],
             signal: Arc::new(WakeSignal::new(wake)),
             plan,
             signals_each_hold,
@@ -254,6 +261,9 @@ impl<S: ShardState> Shards<S> {
 
     #[cold]
     fn make<'a>(&'a self, place: &'a Place<S>, number: usize) -> &'a LockedShard<S> {
+        // Before others can lock it (Seen).
+        let bit = 1 << (number % 64);
+        self.begun[number / 64].fetch_or(bit, atomic::Ordering::AcqRel);
         place.get_or_init(|| self.plan.make(number))
     }
 
@@ -267,22 +277,30 @@ impl<S: ShardState> Shards<S> {
         self.plan.count
     }
 
-    /// Returns the numbers of the shards that are made: no other has anything. O(shards).
+    /// Returns the numbers of the shards that are made, or about to be: no other has anything (Seen).
+    /// O(shards).
     pub fn made(&self) -> impl Iterator<Item = usize> {
-        self.made_shards().map(|(number, _)| number)
+        iter::successors(self.made_from(0), |number| self.made_from(number + 1))
     }
 
-    /// Returns the shards that are made, with their numbers.
-    fn made_shards(&self) -> impl Iterator<Item = (usize, &LockedShard<S>)> {
-        let places = self.places.get().into_iter().flatten().enumerate();
-        places.filter_map(|(number, place)| Some((number, &**place.get()?)))
+    /// Returns the shards that are made.
+    fn made_shards(&self) -> impl Iterator<Item = &LockedShard<S>> {
+        self.made().map(|number| self.shard(number))
     }
 
-    /// Returns the first shard that is made and whose number is `number` or above.
+    /// Returns the first shard that is made, or about to be, and whose number is `number` or above.
     pub fn made_from(&self, number: usize) -> Option<usize> {
-        let places = self.places.get()?.get(number..)?;
-        let further = places.iter().position(|place| place.get().is_some())?;
-        Some(number + further)
+        let first = number / 64;
+        let mut wanted = u64::MAX << (number % 64);
+        for word in first..self.begun.len() {
+            // Written, too, though nothing changes: see Seen.
+            let begun = self.begun[word].fetch_or(0, atomic::Ordering::AcqRel) & wanted;
+            if begun != 0 {
+                return Some(64 * word + begun.trailing_zeros() as usize);
+            }
+            wanted = u64::MAX;
+        }
+        None
     }
 
     /// Returns true if no shard was ever locked, and the owner did not close.
@@ -305,20 +323,23 @@ impl<S: ShardState> Shards<S> {
         self.places.get().map_or(0, |places| places.len())
     }
 
+    /// Returns the shard of this number, which is made now if it is not.
+    #[inline(always)]
+    fn shard(&self, number: usize) -> &LockedShard<S> {
+        let place = &self.places()[number];
+        match place.get() {
+            Some(shard) => shard,
+            None => self.make(place, number),
+        }
+    }
+
     /// Locks a shard; numbers beyond the last wrap around.
     #[inline]
     pub fn lock(&self, shard: usize) -> ShardGuard<'_, S> {
-        // 1. Its place. The number of shards is a power of two.
-        let places = self.places();
-        let number = shard & (places.len() - 1);
-        let place = &places[number];
-        // 2. The shard, which is made now if it is not.
-        let shard = match place.get() {
-            Some(shard) => shard,
-            None => self.make(place, number),
-        };
+        // The number of shards is a power of two.
+        let number = shard & (self.places().len() - 1);
         ShardGuard {
-            guard: shard.lock(),
+            guard: self.shard(number).lock(),
             unlocked: SignalAfter {
                 signal: &self.signal,
                 shard: number,
@@ -330,7 +351,7 @@ impl<S: ShardState> Shards<S> {
     /// Sums `count` over the shards, locking one after the other. Exact when idle.
     pub fn sum(&self, count: impl Fn(&S) -> usize) -> usize {
         let made = self.made_shards();
-        made.map(|(_, shard)| count(&shard.lock().state)).sum()
+        made.map(|shard| count(&shard.lock().state)).sum()
     }
 
     /// Looks at a shard: when it next has work, and whether it has changed. Signals nothing.
@@ -349,7 +370,7 @@ impl<S: ShardState> Shards<S> {
 
     /// Adds the counts of pending and of cancelled tasks. O(shards).
     pub fn add_to(&self, stats: &mut TimerStats) {
-        for (_, shard) in self.made_shards() {
+        for shard in self.made_shards() {
             let mut shard = shard.lock();
             let wheel = shard.state.wheel();
             stats.pending += wheel.scheduled_count() as u64;
