@@ -14,10 +14,7 @@ use crate::{
     operation::{CancelReason, OperationId, Outcome, Timeout},
     origin::AnswerOrigin,
     sync::Spaced,
-    table::{
-        Batch, Ended, Engine, Table,
-        shard::Abandoned,
-    },
+    table::{Batch, Ended, Engine, Table, shard::Abandoned},
 };
 
 /// An engine whose answers become a `T` as a future takes them.

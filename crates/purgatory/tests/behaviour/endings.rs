@@ -11,7 +11,8 @@ use std::{
 };
 
 use crate::support::{
-    MS, NEVER, Park, Probe, SECOND, assert_empty, by_hand, over, poll, requested, waiting,
+    MS, NEVER, Park, Probe, SECOND, assert_empty, by_hand, by_hand_with, over, poll, requested,
+    waiting,
 };
 use purgatory::{
     BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory, ReachResult, WaitError,
