@@ -49,6 +49,7 @@ ROWS = [
     ("park-complete-3keys-callback", PARK, ["ours", "dashmap-oneshot"]),
     ("acks-all-1t-callback", OTHERS, ["ours", "btree-map"]),
     ("acks-all-1t-future", OTHERS, ["ours", "dashmap-oneshot"]),
+    ("watermark-advance", OTHERS, ["ours", "btree-map"]),
     ("replica-set-3", OTHERS, ["ours", "btree-map"]),
     ("quorum-2-of-3-callback", OTHERS, ["ours", "btree-map"]),
     ("quorum-2-of-3-future", OTHERS, ["ours", "btree-oneshot"]),

@@ -277,7 +277,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// others: set a [timer](Builder::timer) or an [executor](Builder::executor) of its own then. A
     /// [`shutdown`](Self::shutdown) of this purgatory leaves the timer as it is.
     ///
-    /// It takes 0.7 KB until it is first used. Then it has 64 [shards](Builder::shards) for each
+    /// It takes 0.5 KB until it is first used. Then it has 64 [shards](Builder::shards) for each
     /// processor: on two processors 128, for which it takes 10 KB, and 600 bytes for each that is used.
     ///
     /// # Errors

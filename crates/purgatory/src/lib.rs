@@ -78,7 +78,8 @@
 //!   [`complete_all`](Purgatory::complete_all). **Give one more time:**
 //!   [`reschedule`](Purgatory::reschedule).
 //! - **Look at, change or take out** what is parked: [`with`](Purgatory::with),
-//!   [`take`](Purgatory::take), [`for_each`](Purgatory::for_each).
+//!   [`take`](Purgatory::take), by a name of yours [`with_for_key`](Purgatory::with_for_key),
+//!   [`take_for_key`](Purgatory::take_for_key); all: [`for_each`](Purgatory::for_each).
 //! - **Keep slow callbacks off the signalling thread:** [`Builder::callbacks_on_executor`].
 //! - **Share a timer, bound what waits:** [`Builder::timer`], [`Builder::max_parked`]:
 //!   [scale](guide::scale).

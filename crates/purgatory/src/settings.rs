@@ -8,7 +8,7 @@ use crate::sync::Limit;
 
 /// The settings that all forms have.
 pub struct Settings {
-    pub(crate) name: Arc<str>,
+    pub(crate) name: Box<str>,
     /// `None`: the timer that the process shares.
     pub(crate) driver: Option<Arc<Driver>>,
     pub(crate) executor: Option<Arc<dyn Executor>>,
@@ -22,7 +22,7 @@ impl Settings {
     /// Makes the default settings.
     pub(crate) fn new(name: impl Into<String>) -> Self {
         Settings {
-            name: name.into().into(),
+            name: name.into().into_boxed_str(),
             driver: None,
             executor: None,
             shards: None,

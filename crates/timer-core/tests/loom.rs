@@ -23,7 +23,10 @@ use std::{
 
 use loom::sync::{Arc, Condvar};
 use support::{HOUR, MS, Woken};
-use timer_core::{Clock, ManualTimer, Sleep, SystemTimer, TimerError, driver::sync::plant};
+use timer_core::{
+    Clock, ManualTimer, Sleep, SystemTimer, TimerError,
+    driver::sync::{make_late, plant},
+};
 
 const PREEMPTIONS: usize = 3;
 const NOW: Duration = Duration::ZERO;
@@ -173,6 +176,26 @@ fn shutdown_against_schedule() {
         let left = timer.shutdown(Duration::MAX).unfired.len();
         let refused = scheduling.join().unwrap();
         assert_eq!((refused + left, *runs.lock().unwrap()), (1, 0));
+    });
+}
+
+/// The first task comes, whose shard is not made yet, while the timer is shut down: it is refused or
+/// handed back.
+#[test]
+fn shutdown_against_the_making_of_a_shard() {
+    check("ClosingMakesNoShard", || {
+        make_late();
+        let builder = SystemTimer::builder().clock(Still).shards(2).inline();
+        let timer = builder.build().unwrap();
+        let other = timer.clone();
+        let scheduling = loom::thread::spawn(move || {
+            let refused = other.schedule(HOUR, || ()).err();
+            refused.map_or(0, |refused| {
+                usize::from(refused.reason == TimerError::Closed)
+            })
+        });
+        let left = timer.shutdown(Duration::MAX).unfired.len();
+        assert_eq!(scheduling.join().unwrap() + left, 1);
     });
 }
 

@@ -13,10 +13,10 @@ use crate::{
         Core, Tour, trace,
         trampoline::{Call, enqueue},
         under_lock::must_be_unlocked,
-        walk::{LIST_BATCH, Unfinished, WaiterWalk},
+        walk::Unfinished,
     },
     operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
-    shard::{AllEnded, Ended, ParkOptions, Shard},
+    shard::{AllEnded, Ended, ParkOptions},
     watches::WatchKey,
 };
 
@@ -141,17 +141,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         true
     }
 
-    /// Completes every operation parked under `key`, as [`complete_listed`](Self::complete_listed).
+    /// Completes every operation parked under `key`; returns how many this call ended. All are
+    /// claimed before the first is called back.
     pub(crate) fn complete_for_key<Q: Hash + Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
     ) -> usize {
         let call = Call::enter(&self.job_executor);
-        let listed = self.waiters_of(key, self.versions.hash(key));
-        self.complete_listed(&call, listed)
+        let mut unfinished = Unfinished::new(self, &call);
+        self.claim_for_key(key, &Outcome::Completed, &mut unfinished.ended);
+        unfinished.finish()
     }
 
-    /// Completes everything parked, as [`complete_listed`](Self::complete_listed).
+    /// Completes everything parked; returns how many this call ended. All are claimed before the first
+    /// is called back.
     pub(crate) fn complete_all(self: &Arc<Self>) -> usize {
         let call = Call::enter(&self.job_executor);
         let mut listed = Vec::new();
@@ -159,14 +162,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         while let Some((_shard, handles)) = self.next_parked(&mut tour) {
             listed.extend(handles);
         }
-        self.complete_listed(&call, listed)
-    }
-
-    /// Completes these operations; returns how many this call ended. All are claimed before the
-    /// first is called back.
-    fn complete_listed(self: &Arc<Self>, call: &Call<'_>, listed: Vec<TimerHandle>) -> usize {
         let now_ns = self.ending_at();
-        let mut unfinished = Unfinished::new(self, call);
+        let mut unfinished = Unfinished::new(self, &call);
         let claimed = &mut unfinished.ended;
         let completed = &Outcome::Completed;
         self.each_in_first_shard(
@@ -188,47 +185,27 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> usize {
         let outcome = Outcome::Cancelled(reason);
         let call = Call::enter(&self.job_executor);
-        let hash = self.versions.hash(key);
-        let now_ns = self.ending_at();
         let mut unfinished = Unfinished::new(self, &call);
-        let claimed = &mut unfinished.ended;
-        let mut claim = |first_shard: &mut Shard<K, O>, handle| {
-            claimed.extend(self.claim_in(first_shard, handle, &outcome, now_ns));
-        };
-        self.claim_listed(key, hash, &mut claim);
+        self.claim_for_key(key, &outcome, &mut unfinished.ended);
         let count = unfinished.ended.len();
         unfinished.finish();
         count
     }
 
-    /// Applies `claim` to each waiter of a key, in its operation's first shard.
-    fn claim_listed<Q: Equivalent<K> + ?Sized>(
+    /// Claims each waiter of a key. What was claimed before a panic of the key's `Eq` is there.
+    fn claim_for_key<Q: Hash + Equivalent<K> + ?Sized>(
         &self,
         key: &Q,
-        hash: u64,
-        claim: &mut impl FnMut(&mut Shard<K, O>, TimerHandle),
+        outcome: &Outcome,
+        claimed: &mut AllEnded<K, O>,
     ) {
-        // 1. Begin a walk, with the first waiters.
-        let mut found = Vec::new();
-        let mut shard = self.shard_of(hash);
-        let Some(record) = shard.find(key, hash) else {
-            return;
-        };
-        let mut walk = WaiterWalk::begin(
-            &self.shards,
-            &mut shard,
-            record,
-            LIST_BATCH,
-            |of, waiter| found.push(waiter.handle(of)),
-        );
-        drop(shard);
-        // 2. Claim what was found, and go on.
-        loop {
-            self.each_in_first_shard(found.drain(..), |&handle| handle, &mut *claim);
-            if !walk.next(LIST_BATCH, |of, waiter| found.push(waiter.handle(of))) {
-                return;
+        let hash = self.versions.hash(key);
+        let now_ns = self.ending_at();
+        self.each_waiter(key, hash, |first_shard, handle| {
+            if let Some(ended) = self.claim_in(first_shard, handle, outcome, now_ns) {
+                claimed.push(ended);
             }
-        }
+        });
     }
 
     /// Cancels everything parked; returns how many this call ended. All are claimed before the

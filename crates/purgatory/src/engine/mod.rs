@@ -118,7 +118,7 @@ type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
 pub(crate) struct Core<K, O> {
     /// Distinguishes the ids of its operations from those of other purgatories.
     number: u32,
-    pub(crate) name: Arc<str>,
+    pub(crate) name: Box<str>,
     /// Every callback runs on the executor.
     callbacks_on_executor: bool,
     on_missed: Option<OnMissed<K>>,
@@ -136,7 +136,7 @@ pub(crate) struct Core<K, O> {
     pub(crate) timed: AtomicBool,
     /// Set before the first shard is closed.
     closed: AtomicBool,
-    pub(crate) job_executor: Arc<JobExecutor>,
+    pub(crate) job_executor: JobExecutor,
     pub(crate) counts: SharedCounts,
     /// Callbacks of operations that a shutdown with a limit ended.
     pub(crate) closing: Latch,
@@ -167,7 +167,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             due: DueQueue::new(&driver.config),
             timed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            job_executor: Arc::new(JobExecutor::new(driver, common.executor)),
+            job_executor: JobExecutor::new(driver, common.executor),
             callbacks_on_executor: rules.callbacks_on_executor,
             on_missed: rules.on_missed,
             counts: SharedCounts::default(),
@@ -239,9 +239,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         items: impl IntoIterator<Item = T>,
         handle_of: impl Fn(&T) -> TimerHandle,
+        act: impl FnMut(&mut Shard<K, O>, T),
+    ) {
+        self.each_in_first_shard_from(None, items, handle_of, act);
+    }
+
+    /// Does as [`each_in_first_shard`](Self::each_in_first_shard), from a shard on that is locked.
+    #[inline]
+    fn each_in_first_shard_from<'a, T>(
+        &'a self,
+        mut locked: Option<LockedShard<'a, K, O>>,
+        items: impl IntoIterator<Item = T>,
+        handle_of: impl Fn(&T) -> TimerHandle,
         mut act: impl FnMut(&mut Shard<K, O>, T),
     ) {
-        let mut locked: Option<LockedShard<'_, K, O>> = None;
         for item in items {
             let handle = handle_of(&item);
             // Unlock before locking another: never two at once.

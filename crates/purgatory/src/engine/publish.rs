@@ -42,7 +42,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn source(&self) -> SourceName {
         SourceName {
             label: "purgatory",
-            name: self.name.clone(),
+            name: Arc::from(&*self.name),
         }
     }
 

@@ -14,6 +14,7 @@ use std::{
 };
 
 use hashbrown::Equivalent;
+use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
 use crate::{
@@ -53,22 +54,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
     ) -> (Vec<O>, Vec<OperationId>) {
         // 1. Take each out under its first shard's lock.
-        let waiters = self.waiters_of(key, self.versions.hash(key));
         let mut operations = Vec::new();
-        let mut to_release = Vec::new();
+        let mut to_release = SmallVec::<[_; 2]>::new();
         let mut under_check = Vec::new();
-        self.each_in_first_shard(
-            waiters,
-            |&handle| handle,
-            |first_shard, handle| match first_shard.take(handle) {
+        let hash = self.versions.hash(key);
+        self.each_waiter(key, hash, |first_shard, handle| {
+            match first_shard.take(handle) {
                 ReachResult::Reached((operation, released)) => {
                     operations.push(operation);
                     to_release.push(released);
                 }
                 ReachResult::UnderCheck => under_check.push(self.id(handle)),
                 ReachResult::Gone => {}
-            },
-        );
+            }
+        });
         // 2. Release their watches, with nothing locked.
         for released in to_release {
             self.hand_out(released);
@@ -88,9 +87,32 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         id: OperationId,
         reach: impl FnOnce(&mut O) -> R,
     ) -> ReachResult<R> {
-        let Some(handle) = self.handle(id) else {
-            return ReachResult::Gone;
-        };
+        match self.handle(id) {
+            Some(handle) => self.with_at(handle, reach),
+            None => ReachResult::Gone,
+        }
+    }
+
+    /// Calls `reach` with each operation parked under `key`, under its first shard's lock. Returns
+    /// the results, and the ids of those under check.
+    pub(crate) fn with_for_key<Q: Hash + Equivalent<K> + ?Sized, R>(
+        &self,
+        key: &Q,
+        mut reach: impl FnMut(&mut O) -> R,
+    ) -> (Vec<R>, Vec<OperationId>) {
+        let mut results = Vec::new();
+        let mut under_check = Vec::new();
+        for handle in self.waiters_of(key, self.versions.hash(key)) {
+            match self.with_at(handle, &mut reach) {
+                ReachResult::Reached(result) => results.push(result),
+                ReachResult::UnderCheck => under_check.push(self.id(handle)),
+                ReachResult::Gone => {}
+            }
+        }
+        (results, under_check)
+    }
+
+    fn with_at<R>(&self, handle: TimerHandle, reach: impl FnOnce(&mut O) -> R) -> ReachResult<R> {
         // 1. Reach it, if it is there. If not, the closure is dropped with nothing locked.
         let mut first_shard = self.first_shard_of(handle);
         let reached = match first_shard.show(handle) {

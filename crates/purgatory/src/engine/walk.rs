@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use hashbrown::Equivalent;
+use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::Shards};
 
 use crate::{
@@ -18,6 +19,9 @@ use crate::{
 
 /// Waiters that are found under one lock hold where nothing is checked.
 pub(super) const LIST_BATCH: usize = 128;
+
+/// Waiters that were found: most keys have one.
+type Found = SmallVec<[TimerHandle; 4]>;
 
 /// A walk over the waiters of one key.
 pub(super) struct WaiterWalk<'a, K: Eq + Clone, O> {
@@ -103,6 +107,34 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Unfinished<'_, K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Applies `act` to each waiter of a key, in its operation's first shard. Where the key is the
+    /// first one, that is the shard in which the waiters were found, and it stays locked.
+    #[inline]
+    pub(super) fn each_waiter<Q: Equivalent<K> + ?Sized>(
+        &self,
+        key: &Q,
+        hash: u64,
+        mut act: impl FnMut(&mut Shard<K, O>, TimerHandle),
+    ) {
+        // 1. Begin a walk, with the first waiters.
+        let mut found = Found::new();
+        let mut shard = self.shard_of(hash);
+        let Some(record) = shard.find(key, hash) else {
+            return;
+        };
+        let mut add = |of: &mut Entries<O>, waiter: Waiter| found.push(waiter.handle(of));
+        let mut walk = WaiterWalk::begin(&self.shards, &mut shard, record, LIST_BATCH, &mut add);
+        // 2. Act on what was found, and go on.
+        let mut locked = Some(shard);
+        loop {
+            let first = locked.take();
+            self.each_in_first_shard_from(first, found.drain(..), |&handle| handle, &mut act);
+            if !walk.next(LIST_BATCH, |of, waiter| found.push(waiter.handle(of))) {
+                return;
+            }
+        }
+    }
+
     /// Lists the operations that wait for a key, in the order of parking and in bounded steps. Some
     /// may have ended.
     pub(super) fn waiters_of<Q: Equivalent<K> + ?Sized>(

@@ -152,7 +152,8 @@ impl<K: WatchKey> Semaphores<K> {
         } else if let Some(refused) = shard.refuses() {
             WaitError::Refused(refused)
         } else {
-            let turn = Turn::new(weight, line, request.time_to_live);
+            let last = shard.records.at(line).tail;
+            let turn = Turn::new(weight, line, last, request.time_to_live);
             match table.park(&mut shard, arrival, Wait::Waits(turn)) {
                 Ok(at) => {
                     shard.enter(line, at.index());

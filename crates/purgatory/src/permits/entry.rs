@@ -99,12 +99,13 @@ pub(crate) struct Watchers {
 }
 
 impl Turn {
+    /// Makes the last place of a line, behind `prev`.
     #[inline]
-    pub(super) fn new(weight: u64, line: u32, time_to_live: Option<Duration>) -> Self {
+    pub(super) fn new(weight: u64, line: u32, prev: u32, time_to_live: Option<Duration>) -> Self {
         Turn {
             weight,
             line,
-            prev: NONE,
+            prev,
             next: NONE,
             time_to_live: time_to_live.map(Box::new),
         }

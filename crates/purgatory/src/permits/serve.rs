@@ -123,8 +123,9 @@ fn hand_over<K: WatchKey>(
     }
     let granted = Ok(Granted::Permits { weight, line });
     let taken = shard.answer(head.index, granted, &Outcome::Completed, now_ns);
-    if let Wait::Waits(turn) = &taken.wait {
-        shard.unlink_head(turn, weight);
+    // Moved out: a wait that is left here is dropped by a call.
+    if let Wait::Waits(turn) = taken.wait {
+        shard.unlink_head(&turn, weight);
     }
     Ended {
         waker: taken.waker,

@@ -1,5 +1,6 @@
 //! Reaching what is parked: [`take`](Purgatory::take), [`with`](Purgatory::with),
-//! [`for_each`](Purgatory::for_each).
+//! [`for_each`](Purgatory::for_each); the operations of a key:
+//! [`take_for_key`](Purgatory::take_for_key), [`with_for_key`](Purgatory::with_for_key).
 
 use std::{borrow::Borrow, hash::Hash};
 
@@ -123,6 +124,59 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     #[must_use = "the operation may be under check, and was not reached then"]
     pub fn with<R>(&self, id: OperationId, reach: impl FnOnce(&mut O) -> R) -> ReachResult<R> {
         self.core.with(id, reach)
+    }
+
+    /// Calls `reach` with each operation parked under `key` where it lies, as [`with`](Self::with)
+    /// does with one. Returns the results, in the order of parking, and the ids of the operations
+    /// that are under check and so were not reached.
+    ///
+    /// So an operation is found by a name that the caller chose before it was parked: park it under
+    /// that key, too. What has the name needs no id, which exists only once the operation is parked.
+    ///
+    /// This is not an event: operations that other threads park meanwhile may be passed by.
+    ///
+    /// O(n) for n watches of the key, with memory for all of them. The key's shard is locked for 128
+    /// of its watches at a time, then the shard of each operation in turn.
+    ///
+    /// ```
+    /// use purgatory::{DelayedOperation, Outcome, Purgatory, Timeout};
+    ///
+    /// struct Waiter { for_lock_of: u64 }
+    /// impl DelayedOperation for Waiter {
+    ///     fn try_complete(&mut self) -> bool { false }
+    ///     fn on_complete(self, _: Outcome) {}
+    /// }
+    ///
+    /// #[derive(Clone, PartialEq, Eq, Hash)]
+    /// enum Key { Row(u64), Request(u64) }
+    ///
+    /// let waits = Purgatory::new("locks")?;
+    /// let keys = [Key::Row(3), Key::Request(7)]; // an event is of the row; 7 is the request's name
+    /// waits.try_complete_else_watch(Waiter { for_lock_of: 1 }, &keys, Timeout::Never)?;
+    /// let passed_on = |waiter: &mut Waiter| std::mem::replace(&mut waiter.for_lock_of, 2);
+    /// let (was, under_check) = waits.with_for_key(&Key::Request(7), passed_on);
+    /// assert_eq!((was, under_check.len()), (vec![1], 0));
+    /// assert_eq!(waits.cancel_for_key(&Key::Request(7), "withdrawn"), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Locks
+    /// `reach` runs under the lock of each operation's shard. The same rules hold as for
+    /// [`with`](Self::with).
+    ///
+    /// # Panics
+    /// Resumes a panic of `reach`, or of the key's own `Hash` or `Eq`. The operations stay parked;
+    /// results are dropped.
+    #[must_use = "operations may be under check, and were not reached then"]
+    pub fn with_for_key<Q: Hash + Eq + ?Sized, R>(
+        &self,
+        key: &Q,
+        reach: impl FnMut(&mut O) -> R,
+    ) -> (Vec<R>, Vec<OperationId>)
+    where
+        K: Borrow<Q>,
+    {
+        self.core.with_for_key(key, reach)
     }
 
     /// Calls `visit` with each parked operation, its id and the keys that it waits for, in no

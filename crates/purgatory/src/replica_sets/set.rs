@@ -278,21 +278,24 @@ impl<M: Eq + Clone> Set<M> {
             return watermark; // Held
         };
         let counted_from = watermark.max(self.uncounted);
-        let above = |member: &&Member<M>| member.value > counted_from;
-        if self.members.iter().filter(above).count() < needed {
+        // All: the smallest one, in a single pass.
+        let values = self.members.iter().map(|member| member.value);
+        if needed == self.members.len() {
+            let smallest = values.min().unwrap_or(0);
+            if smallest <= counted_from {
+                return watermark;
+            }
+            return smallest;
+        }
+        if values.filter(|value| *value > counted_from).count() < needed {
             return watermark;
         }
         self.reported_by(needed)
     }
 
-    /// Returns the highest value that at least `needed` members have reported.
+    /// Returns the highest value that at least `needed` members have reported, of more members.
     #[inline]
     fn reported_by(&self, needed: usize) -> u64 {
-        // All: the smallest one, without a sort.
-        if needed == self.members.len() {
-            let values = self.members.iter().map(|member| member.value);
-            return values.min().unwrap_or(0);
-        }
         let mut values: SmallVec<[u64; 8]> = SmallVec::new();
         values.extend(self.members.iter().map(|member| member.value));
         values.sort_unstable();

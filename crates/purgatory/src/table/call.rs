@@ -15,7 +15,6 @@ use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     mem::ManuallyDrop,
-    sync::Arc,
 };
 
 use timer_core::{
@@ -109,13 +108,13 @@ impl JobExecutor {
 /// A call into a purgatory, outermost on its thread or nested.
 pub(crate) struct Call<'a> {
     is_outermost: bool,
-    executor: &'a Arc<JobExecutor>,
+    executor: &'a JobExecutor,
 }
 
 impl<'a> Call<'a> {
     /// Enters a call. Work beyond its budget moves to `executor`.
     #[inline]
-    pub(crate) fn enter(executor: &'a Arc<JobExecutor>) -> Call<'a> {
+    pub(crate) fn enter(executor: &'a JobExecutor) -> Call<'a> {
         let is_outermost = CALL_STATE.try_with(|state| !state.active.replace(true));
         Call {
             is_outermost: is_outermost.unwrap_or(true),
@@ -174,7 +173,7 @@ impl Drop for Call<'_> {
 
 /// Runs work as a call of its own, or leaves it to the outermost call on this thread: one that it
 /// leads to needs no stack. A panic in work that is left is contained.
-pub(crate) fn in_turn(executor: &Arc<JobExecutor>, work: impl FnOnce() + Send + 'static) {
+pub(crate) fn in_turn(executor: &JobExecutor, work: impl FnOnce() + Send + 'static) {
     let call = Call::enter(executor);
     if call.is_nested() {
         enqueue(work);
@@ -205,15 +204,15 @@ fn resume(mut work: VecDeque<Work>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Mutex, mpsc};
+    use std::sync::{Arc, Mutex, mpsc};
     use timer_core::{ManualTimer, SystemTimer, Timer};
 
-    fn on(timer: &Timer) -> Arc<JobExecutor> {
-        Arc::new(JobExecutor::new(timer.driver(), None))
+    fn on(timer: &Timer) -> JobExecutor {
+        JobExecutor::new(timer.driver(), None)
     }
 
     /// A chain of `left` links, each queued by the one before.
-    fn link(executor: Arc<JobExecutor>, left: usize, done: mpsc::Sender<()>) {
+    fn link(executor: JobExecutor, left: usize, done: mpsc::Sender<()>) {
         let _call = Call::enter(&executor);
         let next = executor.clone();
         enqueue(move || match left {

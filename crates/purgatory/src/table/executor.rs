@@ -8,16 +8,17 @@ use timer_core::{
 };
 
 /// The executor for work that the calling thread is not to do.
+#[derive(Clone)]
 pub(crate) struct JobExecutor {
     pub(crate) driver: Arc<Driver>,
     /// `None`: the timer's.
-    own: Option<Box<driver::Executors>>,
+    own: Option<Arc<driver::Executors>>,
 }
 
 impl JobExecutor {
     /// Returns the purgatory's own executor, or without one the timer's.
     pub(crate) fn new(driver: Arc<Driver>, own: Option<Arc<dyn Executor>>) -> Self {
-        let own = own.map(|own| Box::new(driver.executors().with_own(own)));
+        let own = own.map(|own| Arc::new(driver.executors().with_own(own)));
         JobExecutor { driver, own }
     }
 

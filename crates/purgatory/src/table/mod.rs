@@ -169,10 +169,10 @@ pub(crate) struct Arrival {
 /// State that all handles and futures of a form share.
 pub(crate) struct Table<E: Engine> {
     pub(crate) engine: E,
-    pub(crate) name: Arc<str>,
+    pub(crate) name: Box<str>,
     pub(crate) shards: Shards<Shard<E>>,
     hasher: KeyHasher,
-    pub(crate) executor: Arc<JobExecutor>,
+    pub(crate) executor: JobExecutor,
     /// The bound on what waits. The shards share it.
     max_parked: Option<Arc<Limit>>,
     /// Waits that this round of the timer found due.
@@ -216,17 +216,22 @@ impl<E: Engine> Table<E> {
         if driver.config.manual {
             sequence = Some(Arc::new(AtomicU64::new(0)));
         }
-        let limit = max_parked.clone();
         let table = Arc::new(Table {
             engine,
             name: settings.name,
-            shards: driver.shards(shard_count, move |number, wheel| {
-                Shard::new(number, wheel, limit.clone(), sequence.clone())
-            }),
+            shards: match (max_parked.clone(), sequence) {
+                // Most have neither, and then what makes shards takes no memory.
+                (None, None) => driver.shards(shard_count, |number, wheel| {
+                    Shard::new(number, wheel, None, None)
+                }),
+                (limit, sequence) => driver.shards(shard_count, move |number, wheel| {
+                    Shard::new(number, wheel, limit.clone(), sequence.clone())
+                }),
+            },
             hasher: KeyHasher::default(),
             max_parked,
             due: DueQueue::new(&driver.config),
-            executor: Arc::new(JobExecutor::new(driver, settings.executor)),
+            executor: JobExecutor::new(driver, settings.executor),
             timed: AtomicBool::new(false),
             callbacks_waiting: Count::new(0),
             closing: Latch::default(),

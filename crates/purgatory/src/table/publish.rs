@@ -36,7 +36,7 @@ impl<E: Engine> Table<E> {
     fn source(&self) -> SourceName {
         SourceName {
             label: "purgatory",
-            name: self.name.clone(),
+            name: Arc::from(&*self.name),
         }
     }
 

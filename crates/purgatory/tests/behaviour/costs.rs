@@ -126,14 +126,14 @@ fn idle_purgatory_takes_720_bytes() {
     let timer = ManualTimer::new();
     let measured = sixth_purgatory(&timer);
     assert!(measured.bytes_current <= 720, "{measured:?}");
-    assert!(measured.count_total <= 8, "{measured:?}");
+    assert!(measured.count_total <= 5, "{measured:?}");
 
     // A reaper takes the list of new purgatories when it wakes, at any time: the sixth may have to
     // make the list anew, or to double its four places of 24 bytes.
     let timer = SystemTimer::new().unwrap();
     let measured = sixth_purgatory(&timer);
     assert!(measured.bytes_current <= 720 + 96, "{measured:?}");
-    assert!(measured.count_total <= 9, "{measured:?}");
+    assert!(measured.count_total <= 6, "{measured:?}");
 }
 
 #[test]
@@ -148,6 +148,9 @@ fn idle_purgatory_of_many_shards_takes_no_more() {
         let looked = allocation_counter::measure(|| assert!(idle.is_empty() && idle.keys() == 0));
         assert_eq!(looked.count_total, 0);
         let dropped = allocation_counter::measure(|| drop(idle));
+        // No shard is made to be closed. With the feature `metrics` it has to know that it publishes
+        // no more, and a manual timer hears of the end.
+        assert!(dropped.count_total <= 2, "{dropped:?}");
         (
             measured.bytes_current,
             measured.count_total,

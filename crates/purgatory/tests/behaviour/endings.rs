@@ -11,8 +11,8 @@ use std::{
 };
 
 use crate::support::{
-    MINUTE, MS, NEVER, Park, Probe, SECOND, assert_empty, by_hand, by_hand_with, over, poll,
-    requested, waiting,
+    MS, NEVER, Park, Probe, SECOND, assert_empty, by_hand, by_hand_with, over, poll, requested,
+    waiting,
 };
 use purgatory::{
     BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory, ReachResult, WaitError,
@@ -62,30 +62,6 @@ fn cancel_all_ends_all_and_leaves_the_purgatory_open() {
         [301, 0, 0]
     );
     assert_eq!([1, 2].map(|_| purgatory.cancel_all("again")), [26, 0]);
-}
-
-#[test]
-fn complete_for_key_completes_without_a_check() {
-    let (timer, purgatory) = waiting();
-    let watches = [&["a"][..], &["b", "a"], &["a", "b", "c"]];
-    let probes = watches.map(|keys| Probe::parked(&purgatory, keys, SECOND));
-    let other = Probe::parked(&purgatory, &["b"], SECOND);
-    assert_eq!([1, 2].map(|_| purgatory.complete_for_key(&"a")), [3, 0]);
-    for probe in probes {
-        assert_eq!(
-            (probe.endings(), probe.checks()),
-            (vec![Outcome::Completed], 1)
-        );
-    }
-    assert_eq!(
-        (other.ended(), purgatory.len(), purgatory.watched()),
-        (false, 1, 1)
-    );
-    timer.advance(SECOND);
-    assert_eq!(
-        (other.endings(), purgatory.stats().completed),
-        (vec![Outcome::Expired], 3)
-    );
 }
 
 /// A wait needs a value: its condition is evaluated once more, and without one it ends with an error.
@@ -195,30 +171,6 @@ fn complete_all_ends_a_set_that_is_fixed() {
     purgatory.park(first.operation().then(then), &["a"], NEVER);
     assert_eq!((purgatory.complete_all(), purgatory.len()), (1, 1));
     assert!(first.ended() && !later.ended());
-}
-
-#[test]
-fn reschedule_for_key_moves_all_deadlines_of_a_key() {
-    let (timer, purgatory) = waiting();
-    let watches = [&["a"][..], &["b", "a"], &["a", "a"], &["a", "c"]];
-    let moved = watches.map(|keys| Probe::parked(&purgatory, keys, SECOND));
-    let stays = Probe::parked(&purgatory, &["b"], SECOND);
-    timer.advance(SECOND / 2);
-    assert_eq!(purgatory.reschedule_for_key(&"a", SECOND), 4);
-    assert_eq!(purgatory.reschedule_for_key(&"d", SECOND), 0);
-    timer.advance(SECOND / 2);
-    assert!(stays.ended() && !moved.iter().any(Probe::ended));
-    timer.advance(SECOND / 2);
-    assert!(
-        moved
-            .iter()
-            .all(|probe| probe.endings() == [Outcome::Expired])
-    );
-    assert_eq!(purgatory.reschedule_for_key(&"a", SECOND), 0);
-    let never = Probe::parked(&purgatory, &["a"], SECOND);
-    assert_eq!(purgatory.reschedule_for_key(&"a", NEVER), 1);
-    timer.advance(MINUTE);
-    assert!(!never.ended());
 }
 
 /// The program's own handle may go first.

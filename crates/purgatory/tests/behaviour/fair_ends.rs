@@ -7,9 +7,7 @@ use std::{
     thread,
 };
 
-use crate::support::{
-    MS, NEVER, Probe, SECOND, Waiting, assert_empty, by_hand, over, poll, waiting,
-};
+use crate::support::{MS, Probe, SECOND, Waiting, assert_empty, by_hand, over, poll, waiting};
 use purgatory::{BoxedOperation, Outcome, Purgatory, WaitFuture};
 
 /// The deadline has passed, and the reaper has not come by: the event completes.
@@ -40,33 +38,6 @@ fn an_event_after_the_deadline_completes() {
             (0, vec![Outcome::Expired])
         );
     }
-}
-
-/// Under one key and several, this key first or not.
-#[test]
-fn turns_are_taken_in_the_order_of_parking() {
-    let (_timer, waits) = waiting();
-    let keys = [&["a"][..], &["a", "b"], &["b", "a"], &["c", "a", "d"]];
-    let parked: Vec<_> = keys
-        .repeat(9)
-        .iter()
-        .map(|&keys| Probe::parked(&waits, keys, NEVER))
-        .collect();
-    waits.check_and_complete(&"a"); // none is ready, and none loses its turn
-    for probe in &parked {
-        probe.make_ready();
-    }
-    for ended in 1..=parked.len() {
-        assert!(waits.check_and_complete_one(&"a"));
-        assert!(
-            parked
-                .iter()
-                .map(Probe::ended)
-                .eq((0..parked.len()).map(|at| at < ended))
-        );
-    }
-    assert!(!waits.check_and_complete_one(&"a"));
-    assert_empty(&waits);
 }
 
 /// One turn at a time: a wait takes it, and its guard passes it on when dropped.

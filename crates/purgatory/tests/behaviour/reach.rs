@@ -19,7 +19,7 @@ use crate::support::{
 };
 use purgatory::{
     BoxedOperation, CancelReason, DelayedOperation, Outcome, ParkResult, Purgatory, ReachResult,
-    WaitError, WaitFuture, Watches, when,
+    WaitError, WaitFuture, when,
 };
 
 /// A transaction that waits for another one's lock.
@@ -160,29 +160,47 @@ fn take_frees_its_place() {
     assert_eq!(waits.len(), 1);
 }
 
+/// A name that the caller chose before parking finds the operation, whatever place it has among its
+/// keys; a panic leaves it as it was.
+#[test]
+fn an_operation_is_reached_by_a_name_of_the_callers() {
+    let (_timer, waits): (_, Purgatory<&str, Waiter>) = by_hand();
+    let (answers, answered) = mpsc::channel();
+    for (transaction, keys) in [(1, ["row", "first"]), (2, ["second", "row"])] {
+        let answers = answers.clone();
+        let waiter = Waiter {
+            transaction,
+            holder: 10,
+            answers,
+        };
+        waits.park(waiter, &keys, MINUTE);
+    }
+    let passed = |waiter: &mut Waiter| mem::replace(&mut waiter.holder, waiter.transaction);
+    for (name, was) in [("first", vec![10]), ("second", vec![10]), ("third", vec![])] {
+        assert_eq!(waits.with_for_key(name, passed), (was, vec![]));
+    }
+    let fails = |_: &mut Waiter| -> () { panic!("reached") };
+    let reached = AssertUnwindSafe(|| waits.with_for_key("row", fails));
+    assert!(catch_unwind(reached).is_err());
+    // In the order of parking.
+    let (holders, _) = waits.with_for_key("row", |waiter| waiter.holder);
+    assert_eq!(holders, [1, 2]);
+    assert_eq!(waits.cancel_for_key("second", "withdrawn"), 1);
+    assert_eq!(answered.try_recv(), Ok((2, requested("withdrawn"))));
+    assert_eq!(waits.take_for_key("first").0.len(), 1);
+    assert!(answered.try_recv().is_err(), "taken without a callback");
+    assert_empty(&waits);
+}
+
 /// First and later keys, some with two watches of it.
 #[test]
-fn take_for_key_takes_all_of_a_key() {
+fn what_is_reached_by_a_key_is_visited_once() {
     let (_timer, waits) = waiting();
-    for watches in [
-        Watches::keys(&["w"]),
-        Watches::keys(&["a", "w"]),
-        Watches::keys(&["w", "w"]),
-        Watches::keys(&["a", "w", "v", "w"]),
-        Watches::keys(&["w", "v"]),
-    ] {
-        waits.park(Probe::new().operation(), watches, NEVER);
+    for keys in [&["w"][..], &["a", "w"], &["w", "w"], &["a", "w", "v", "w"]] {
+        waits.park(Probe::new().operation(), keys, NEVER);
     }
-    let stays = Probe::parked(&waits, &["a"], NEVER);
-    let (taken, under_check) = waits.take_for_key(&"w");
-    assert_eq!((taken.len(), under_check.len()), (5, 0));
-    assert_eq!(
-        (waits.len(), waits.waiters(&"w"), waits.waiters(&"v")),
-        (1, 0, 0)
-    );
-    assert_eq!(waits.cancel_for_key(&"a", "over"), 1);
-    assert!(stays.ended());
-    assert_empty(&waits);
+    let (reached, under_check) = waits.with_for_key(&"w", |_| ());
+    assert_eq!((reached.len(), under_check.len()), (4, 0));
 }
 
 /// An operation under check is named, and goes on as it would have.
@@ -205,6 +223,8 @@ fn an_operation_under_check_is_not_missed() {
         assert_eq!((keys, is_held), (vec!["a", "b"], true));
         assert_eq!(inside.with(id, |_| ()), ReachResult::UnderCheck);
         assert!(matches!(inside.take(id), ReachResult::UnderCheck));
+        let (reached, under_check) = inside.with_for_key(&"a", |_| ());
+        assert_eq!((reached, under_check), (vec![], vec![id]));
         let (taken, under_check) = inside.take_for_key(&"a");
         assert!(taken.is_empty());
         assert_eq!(under_check, [id]);

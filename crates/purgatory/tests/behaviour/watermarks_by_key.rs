@@ -1,4 +1,4 @@
-//! Watermarks by key, in the orders that a network produces.
+//! Watermarks by key. (Beside a reference, in any order: `models/watermarks`.)
 
 use std::sync::{Arc, Mutex};
 
@@ -59,38 +59,6 @@ fn a_wait_for_a_value_takes_no_allocation() {
 }
 
 #[test]
-fn advances_complete_waits_early_twice_low_and_late() {
-    let (timer, waits, watermarks) = watermarks::<u32>();
-    assert_eq!(
-        (watermarks.value(&1), watermarks.advance(&1, 5)),
-        (None, Ok(0))
-    );
-    assert_eq!(over(&mut watermarks.wait_for(&1, 5, SECOND)), Ok(5));
-    // A key without a value counts as 0.
-    assert_eq!(over(&mut watermarks.wait_for(&2, 0, SECOND)), Ok(0));
-    let mut seven = watermarks.wait_for(&1, 7, SECOND);
-    let nine = watermarks.wait_for(&1, 9, SECOND);
-    let other = watermarks.wait_for(&2, 7, SECOND);
-    assert_eq!(
-        [6, 8, 8, 3].map(|to| watermarks.advance(&1, to)),
-        [Ok(0), Ok(1), Ok(0), Ok(0)]
-    );
-    assert_eq!((watermarks.value(&1), waits.len()), (Some(8), 2)); // does not fall
-    assert_eq!(over(&mut seven), Ok(8));
-    timer.advance(SECOND);
-    assert_eq!(
-        (watermarks.advance(&1, 9), watermarks.advance(&2, 9)),
-        (Ok(0), Ok(0))
-    );
-    assert_eq!(
-        (fails(nine), fails(other)),
-        (WaitError::Expired, WaitError::Expired)
-    );
-    assert_eq!((watermarks.value(&2), watermarks.keys()), (Some(9), 2)); // values stay
-    assert_nothing_waits(&waits);
-}
-
-#[test]
 fn additions_add_up_over_threads() {
     let votes: Watermarks<String> = Watermarks::new("votes").unwrap();
     let elected = votes.wait_for("term", 4000, MINUTE);
@@ -142,32 +110,6 @@ fn callbacks_by_threshold_may_advance_and_panic() {
         (&**order.lock().unwrap(), waits.stats().panics),
         (&expected[..], 4)
     );
-    assert_nothing_waits(&waits);
-}
-
-/// A late advance of it completes nothing.
-#[test]
-fn a_removed_key_cancels_its_waits_and_begins_anew() {
-    let (_timer, waits, watermarks) = watermarks::<u32>();
-    for key in [1, 2] {
-        _ = watermarks.advance(&key, 5).unwrap();
-    }
-    let one = watermarks.wait_for(&1, 6, SECOND);
-    let mut two = watermarks.wait_for(&2, 6, SECOND);
-    assert_eq!([1, 1, 9].map(|key| watermarks.remove(&key)), [1, 0, 0]);
-    let Cancelled(removed) = requested("its key was removed") else {
-        unreachable!()
-    };
-    assert_eq!(fails(one), WaitError::Cancelled(removed));
-    assert_eq!(
-        (watermarks.value(&1), poll(&mut two).is_pending()),
-        (None, true)
-    );
-    let mut anew = watermarks.wait_for(&1, 3, SECOND);
-    assert_eq!(watermarks.advance(&1, 2), Ok(0));
-    assert!(poll(&mut anew).is_pending());
-    assert_eq!((watermarks.advance(&1, 9), over(&mut anew)), (Ok(1), Ok(9)));
-    assert_eq!((watermarks.advance(&2, 6), over(&mut two)), (Ok(1), Ok(6)));
     assert_nothing_waits(&waits);
 }
 
@@ -228,27 +170,6 @@ fn key_with_a_value_alone_has_no_waiters() {
 }
 
 #[test]
-fn lowest_waiting_skips_waits_that_have_left() {
-    let (_timer, waits, watermarks) = watermarks::<u32>();
-    assert_eq!(watermarks.lowest_waiting(&1), None);
-    let mut parked: Vec<_> = [9, 3, 7, 5, 3]
-        .map(|threshold| watermarks.wait_for(&1, threshold, SECOND))
-        .into();
-    assert_eq!(watermarks.lowest_waiting(&1), Some(3));
-    drop(parked.remove(1));
-    assert_eq!(watermarks.lowest_waiting(&1), Some(3));
-    assert_eq!(
-        (watermarks.advance(&1, 4), watermarks.lowest_waiting(&1)),
-        (Ok(1), Some(5))
-    );
-    drop(parked.remove(2));
-    assert_eq!(watermarks.lowest_waiting(&1), Some(7));
-    drop(parked);
-    assert_eq!(watermarks.lowest_waiting(&1), None);
-    assert_nothing_waits(&waits);
-}
-
-#[test]
 fn refused_wait_hands_its_callback_back() {
     let (_timer, waits, watermarks) = watermarks::<u32>();
     waits.shutdown(SECOND);
@@ -265,53 +186,6 @@ fn refused_wait_hands_its_callback_back() {
     );
     let late = over(&mut watermarks.wait_for(&1, 5, SECOND));
     assert_eq!(late, Err(WaitError::Refused(RefusedReason::Closed)));
-}
-
-/// A value that went back, with waits that are kept: they go on, and a late advance of the epoch
-/// before changes nothing.
-#[test]
-fn epoch_that_keeps_waits_lowers_the_value() {
-    let (_timer, waits, watermarks) = watermarks::<u32>();
-    assert_eq!(watermarks.epoch(&1), None);
-    assert_eq!(watermarks.advance_in(&1, 0, 100), Ok(0));
-    let mut more = watermarks.wait_for(&1, 120, SECOND);
-    assert_eq!(watermarks.begin_epoch_and_keep(&1, 3, 80), Ok(0));
-    assert_eq!(
-        (watermarks.value(&1), watermarks.epoch(&1)),
-        (Some(80), Some(3))
-    );
-    let mut ninety = watermarks.wait_for(&1, 90, SECOND);
-    for late in [0, 2, 4] {
-        let other = RefusedReason::OtherEpoch {
-            named: late,
-            present: 3,
-        };
-        assert_eq!(watermarks.advance_in(&1, late, 200), Err(other));
-        assert_eq!(watermarks.add_in(&1, late, 200), Err(other));
-        let refused = fails(watermarks.wait_for_in(&1, late, 1, SECOND));
-        assert_eq!(refused, WaitError::Refused(other));
-    }
-    assert_eq!(
-        watermarks.begin_epoch(&1, 3, 200).unwrap_err().to_string(),
-        "the key is in epoch 3, not in 3"
-    );
-    assert!(poll(&mut more).is_pending() && poll(&mut ninety).is_pending());
-    assert_eq!(watermarks.lowest_waiting(&1), Some(90));
-    assert_eq!(watermarks.advance_in(&1, 3, 95), Ok(1));
-    assert_eq!(over(&mut ninety), Ok(95));
-    assert_eq!(
-        (watermarks.begin_epoch_and_keep(&1, 4, 120), over(&mut more)),
-        (Ok(1), Ok(120))
-    );
-    // A removal forgets the epoch.
-    watermarks.remove(&1);
-    assert_eq!(
-        (watermarks.advance_in(&1, 0, 7), watermarks.epoch(&1)),
-        (Ok(0), Some(0))
-    );
-    assert_eq!(watermarks.add_in(&1, 0, 2), Ok(0));
-    assert_eq!(watermarks.value(&1), Some(9));
-    assert_nothing_waits(&waits);
 }
 
 /// What it waits for may be gone, and a value of the new epoch is not its own.
@@ -341,50 +215,6 @@ fn epoch_ends_the_waits_of_the_last_one() {
     assert_eq!(watermarks.begin_epoch(&1, 7, 30), Ok(1));
     assert_eq!(fails(hundred), over_for(1, 7));
     assert_eq!(watermarks.advance_in(&1, 7, 100), Ok(0));
-    assert_nothing_waits(&waits);
-}
-
-/// Those that wait and those that come are told the same.
-#[test]
-fn closed_key_ends_waits_now_and_later() {
-    let (_timer, waits, watermarks) = watermarks::<u32>();
-    watermarks.advance(&1, 5).unwrap();
-    let one = watermarks.wait_for(&1, 9, SECOND);
-    let (send, outcomes) = std::sync::mpsc::channel();
-    let sender = send.clone();
-    watermarks
-        .park(&1, 9, SECOND, move |outcome| sender.send(outcome).unwrap())
-        .unwrap();
-    let mut other = watermarks.wait_for(&2, 9, SECOND);
-    assert_eq!(watermarks.close(&1, "the timeline stops"), 2);
-    assert_eq!(watermarks.close(&1, "again"), 0);
-    assert!(watermarks.is_closed(&1) && !watermarks.is_closed(&2));
-    let closed = CancelReason::Closed("the timeline stops".into());
-    assert_eq!(fails(one), WaitError::Cancelled(closed.clone()));
-    assert_eq!(outcomes.try_recv(), Ok(Cancelled(closed.clone())));
-    // Those that come, also for a value that is reached.
-    let comes = fails(watermarks.wait_for(&1, 5, SECOND));
-    assert!(comes.is_shutdown() && !comes.is_busy());
-    assert_eq!(comes, WaitError::Cancelled(closed.clone()));
-    let then = move |outcome| send.send(outcome).unwrap();
-    let parked = watermarks.park(&1, 5, SECOND, then).unwrap();
-    assert_eq!(parked.id(), None);
-    assert_eq!(outcomes.try_recv(), Ok(Cancelled(closed)));
-    // Its value stays as it was.
-    assert_eq!(watermarks.advance(&1, 9), Err(RefusedReason::KeyClosed));
-    assert_eq!(
-        watermarks.begin_epoch(&1, 9, 9),
-        Err(RefusedReason::KeyClosed)
-    );
-    assert_eq!(watermarks.value(&1), Some(5));
-    assert!(poll(&mut other).is_pending());
-    drop(other);
-    // A removal forgets it.
-    assert_eq!(watermarks.remove(&1), 0);
-    assert_eq!(
-        (watermarks.advance(&1, 9), watermarks.is_closed(&1)),
-        (Ok(0), false)
-    );
     assert_nothing_waits(&waits);
 }
 

@@ -200,6 +200,8 @@ struct Queue {
 #[derive(Debug, Default)]
 struct QueueState {
     jobs: VecDeque<Job>,
+    /// Workers that wait for a job, or have been woken for one and not come yet.
+    idle: usize,
     closed: bool,
 }
 
@@ -208,8 +210,11 @@ impl Queue {
     fn next_job(&self) -> Option<Job> {
         // A spurious wake-up waits on.
         let is_idle = |state: &mut QueueState| state.jobs.is_empty() && !state.closed;
-        let waited = self.arrived.wait_while(self.state.lock(), is_idle);
+        let mut state = self.state.lock();
+        state.idle += 1;
+        let waited = self.arrived.wait_while(state, is_idle);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.idle -= 1;
         let job = state.jobs.pop_front();
         if state.jobs.is_empty() {
             state.jobs.shrink_to(QUEUE_KEPT); // a peak is given back
@@ -289,7 +294,12 @@ impl Executor for Workers {
         let mut state = self.queue.state.lock();
         if !state.closed {
             state.jobs.push_back(job);
-            self.queue.arrived.notify_one();
+            // Woken with nothing locked: it would wait for the lock. While all are busy, none is.
+            let has_idle = state.idle > 0;
+            drop(state);
+            if has_idle {
+                self.queue.arrived.notify_one();
+            }
             return;
         }
         // Closed: the job runs here, with nothing locked.

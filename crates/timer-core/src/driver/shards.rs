@@ -30,7 +30,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::{
     observe::TimerStats,
-    sync::{AtomicU64, MODEL, Mutex, MutexGuard, Ordering, failpoint},
+    sync::{AtomicU64, Late, Mutex, MutexGuard, Ordering, failpoint, is_late},
     wheel::{
         geometry::WheelSize,
         node::{Index, TaskId},
@@ -112,29 +112,16 @@ impl<F: Fn() + Send + Sync> Hear for F {
 /// Wakes the reaper, and notes for it which shards of one owner have earlier work than it expects.
 /// On a manual timer, notes which shards were locked.
 pub(crate) struct WakeSignal {
-    /// A bit for each of the first 64 shards.
-    first: AtomicU64,
-    /// A bit for each of the others, 64 a word.
-    others: Box<[AtomicU64]>,
+    /// A bit for each shard, 64 a word.
+    words: [AtomicU64; MAX_SHARDS / 64],
     wake: Wake,
 }
 
 impl WakeSignal {
-    fn new(shard_count: usize, wake: Wake) -> Self {
-        let others = shard_count.div_ceil(64) - 1;
-        let words = iter::repeat_with(|| AtomicU64::new(0)).take(others);
+    fn new(wake: Wake) -> Self {
         WakeSignal {
-            first: AtomicU64::new(0),
-            others: words.collect(),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
             wake,
-        }
-    }
-
-    /// Returns the bits of 64 shards.
-    fn word(&self, word: usize) -> &AtomicU64 {
-        match word.checked_sub(1) {
-            None => &self.first,
-            Some(other) => &self.others[other],
         }
     }
 
@@ -147,7 +134,7 @@ impl WakeSignal {
     fn send(self: &Arc<Self>, shard: usize) {
         // The bit before the wake-up, so that the woken reaper finds it.
         let bit = 1 << (shard % 64);
-        let before = self.word(shard / 64).fetch_or(bit, Ordering::Release);
+        let before = self.words[shard / 64].fetch_or(bit, Ordering::Release);
         if let Some(wake) = &self.wake {
             wake.hear(self, before == 0);
         }
@@ -155,7 +142,7 @@ impl WakeSignal {
 
     /// Takes the bits of 64 shards: those that signalled since the last call.
     pub(super) fn take(&self, word: usize) -> u64 {
-        self.word(word).swap(0, Ordering::Acquire)
+        self.words[word].swap(0, Ordering::Acquire)
     }
 }
 
@@ -163,13 +150,13 @@ impl WakeSignal {
 type LockedShard<S> = CachePadded<Mutex<Shard<S>>>;
 
 /// The place of a shard, which is made as it is first locked.
-type Place<S> = OnceLock<Box<LockedShard<S>>>;
+type Place<S> = Late<Box<LockedShard<S>>>;
 
 /// Sharded wheels: an `S`, which has a wheel, under each shard's lock.
 pub struct Shards<S: ShardState> {
     /// Made as the first shard is locked: all, or a single one by an owner that closes before.
-    places: OnceLock<Box<[Place<S>]>>,
-    /// A bit for each shard that is made, or about to be (Seen). std's: a model has all shards.
+    places: Late<Box<[Place<S>]>>,
+    /// A bit for each shard that is made, or about to be (Seen).
     begun: [atomic::AtomicU64; MAX_SHARDS / 64],
     plan: Plan<S>,
     pub(super) signal: Arc<WakeSignal>,
@@ -241,15 +228,15 @@ impl<S: ShardState> Shards<S> {
         cancelled: Arc<atomic::AtomicU64>,
     ) -> Self {
         let shards = Shards {
-            places: OnceLock::new(),
+            places: Late::new(),
             begun: [const { atomic::AtomicU64::new(0) }; MAX_SHARDS / 64],
-            signal: Arc::new(WakeSignal::new(plan.count, wake)),
+            signal: Arc::new(WakeSignal::new(wake)),
             plan,
             signals_each_hold,
             cancelled,
         };
-        // A model does not see the cells.
-        if MODEL {
+        // Most models do not see the cells.
+        if !is_late() {
             for number in 0..shards.count() {
                 drop(shards.lock(number));
             }
@@ -268,7 +255,7 @@ impl<S: ShardState> Shards<S> {
 
     #[cold]
     fn make_places(&self, count: usize) -> &[Place<S>] {
-        let places = || iter::repeat_with(OnceLock::new).take(count).collect();
+        let places = || iter::repeat_with(Late::new).take(count).collect();
         self.places.get_or_init(places)
     }
 
@@ -318,6 +305,11 @@ impl<S: ShardState> Shards<S> {
         None
     }
 
+    /// Returns true if no shard was ever locked, and the owner did not close.
+    pub fn is_unused(&self) -> bool {
+        self.places.get().is_none()
+    }
+
     /// Returns the number of the last shard, if that is made.
     pub fn last_made(&self) -> Option<usize> {
         let last = self.places.get()?.len() - 1;
@@ -327,10 +319,10 @@ impl<S: ShardState> Shards<S> {
     /// Returns the number of shards for an owner that closes each of them: locking makes them. If
     /// none was locked, there will be only one.
     pub fn last_count(&self) -> usize {
-        match self.places.get() {
-            Some(places) => places.len(),
-            None => self.make_places(1).len(),
+        if self.is_unused() && !failpoint!(ClosingMakesNoShard) {
+            return self.make_places(1).len();
         }
+        self.places.get().map_or(0, |places| places.len())
     }
 
     /// Returns a shard by its place and number. It is made now if it is not.

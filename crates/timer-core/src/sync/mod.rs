@@ -8,6 +8,7 @@
 //! and the value in an error ([`HandedBack`]).
 
 use std::{
+    iter,
     ops::Deref,
     sync::{Arc, Condvar, OnceLock, PoisonError},
     time::Duration,
@@ -24,12 +25,20 @@ mod real {
     #[cfg(feature = "parking_lot")]
     pub use parking_lot::{Mutex, MutexGuard};
     pub use std::{
-        sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        sync::{
+            OnceLock as Late,
+            atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        },
         thread::JoinHandle,
         thread_local,
     };
     #[cfg(not(feature = "parking_lot"))]
     pub use {crate::sync::plain::Mutex, std::sync::MutexGuard};
+
+    /// Returns true: what can be made late is. Most models make it at once.
+    pub(crate) const fn is_late() -> bool {
+        true
+    }
 
     /// Starts a thread of this name.
     ///
@@ -62,9 +71,6 @@ mod real {
 pub use self::model::*;
 #[cfg(not(any(loom, shuttle)))]
 pub use self::real::*;
-
-/// True in a build for a model checker.
-pub(crate) const MODEL: bool = cfg!(any(loom, shuttle));
 
 /// True when the running model has planted this fault.
 #[cfg(any(loom, shuttle))]
@@ -146,16 +152,14 @@ impl<T> HandedBack<T> {
 }
 
 /// A value behind several reference counts, in cache lines far apart, one for some threads each.
-/// So threads that clone and drop references do not write to the same memory. The thread that makes
-/// it has the first; the others are made as another thread asks for its own.
+/// So threads that clone and drop references do not write to the same memory. Each is made as a
+/// thread first asks for it.
 #[derive(Debug)]
 pub struct Shares<T> {
-    first: Share<T>,
-    /// The number of the first.
-    of_maker: usize,
+    value: T,
     /// The number of shares less one.
     last: usize,
-    others: OnceLock<Box<[Share<T>]>>,
+    shares: OnceLock<Box<[OnceLock<Share<T>>]>>,
 }
 
 /// A reference to a value in [`Shares`].
@@ -188,14 +192,12 @@ impl<T> Deref for Spaced<T> {
 }
 
 impl<T: Clone> Shares<T> {
-    /// Clones the value for each of `count` shares, a power of two.
-    pub fn new(value: &T, count: usize) -> Self {
-        let last = count - 1;
+    /// Keeps the value for `count` shares, a power of two. No share is made yet.
+    pub fn new(value: T, count: usize) -> Self {
         Shares {
-            first: Arc::new(Spaced::new(value.clone())),
-            of_maker: thread_slot() & last,
-            last,
-            others: OnceLock::new(),
+            value,
+            last: count - 1,
+            shares: OnceLock::new(),
         }
     }
 
@@ -203,28 +205,31 @@ impl<T: Clone> Shares<T> {
     #[inline]
     pub fn of_this_thread(&self) -> &Share<T> {
         let number = thread_slot() & self.last;
-        if number == self.of_maker {
-            return &self.first;
-        }
-        match self.others.get() {
-            Some(others) => &others[number],
-            None => &self.make_others()[number],
+        let made = self.shares.get().and_then(|shares| shares[number].get());
+        match made {
+            Some(share) => share,
+            None => self.make(number),
         }
     }
 
-    /// Makes the other shares, and again the first, which nobody takes.
+    /// Makes a share.
     #[cold]
-    fn make_others(&self) -> &[Share<T>] {
-        let share = || Arc::new(Spaced::new(self.value().clone()));
-        let all = || std::iter::repeat_with(share).take(self.last + 1);
-        self.others.get_or_init(|| all().collect())
+    fn make(&self, number: usize) -> &Share<T> {
+        let places = || iter::repeat_with(OnceLock::new).take(self.last + 1);
+        let shares = self.shares.get_or_init(|| places().collect());
+        shares[number].get_or_init(|| Arc::new(Spaced::new(self.value.clone())))
     }
 }
 
 impl<T> Shares<T> {
     /// Returns the value.
     pub fn value(&self) -> &T {
-        &self.first
+        &self.value
+    }
+
+    /// Returns true if a share was ever made.
+    pub fn is_shared(&self) -> bool {
+        self.shares.get().is_some()
     }
 }
 

@@ -13,7 +13,11 @@ pub use model::{
     thread::JoinHandle,
     thread_local as lazy_thread_local,
 };
-use std::{cell::RefCell, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+    time::Duration,
+};
 
 /// std's `thread_local!` over the model's, which knows no `const` initialisers.
 #[doc(hidden)]
@@ -41,12 +45,24 @@ pub use model_thread_local as thread_local;
 // of them.
 std::thread_local! {
     static PLANTED: RefCell<Option<String>> = const { RefCell::new(None) };
+    static LATE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Plants the fault that a `failpoint!` names, or none, for the models that this thread of the
 /// machine runs.
 pub fn plant(fault: Option<String>) {
     PLANTED.set(fault);
+}
+
+/// Has shards made as they are first locked, as what ships does, in the models that this thread of
+/// the machine runs. Others have them from the beginning, which spares them most interleavings.
+pub fn make_late() {
+    LATE.set(true);
+}
+
+/// Returns true in the models that [ask for it](make_late).
+pub(crate) fn is_late() -> bool {
+    LATE.get()
 }
 
 /// Returns true when this fault is planted.
@@ -143,6 +159,39 @@ impl<T> Mutex<T> {
         self.0
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// std's cell for what is made late. The models that [ask for it](make_late) see it being made, and
+/// looked for.
+#[derive(Debug)]
+pub struct Late<T> {
+    gate: Mutex<()>,
+    value: std::sync::OnceLock<T>,
+}
+
+impl<T> Late<T> {
+    /// Makes an empty cell.
+    #[expect(clippy::new_without_default, reason = "a part of std's")]
+    pub fn new() -> Self {
+        Late {
+            gate: Mutex::new(()),
+            value: std::sync::OnceLock::new(),
+        }
+    }
+
+    /// Returns the value, if it is made.
+    pub fn get(&self) -> Option<&T> {
+        if is_late() {
+            drop(self.gate.lock());
+        }
+        self.value.get()
+    }
+
+    /// Returns the value, which `make` makes if it is not there.
+    pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+        let _gate = is_late().then(|| self.gate.lock());
+        self.value.get_or_init(make)
     }
 }
 

@@ -302,7 +302,7 @@ impl TimerInner {
         // The same wheels for all shares. Sleepers are woken at shutdown.
         let shares = self.wakers.get_or_init(|| {
             let wakers = TaskTimer::on(self.driver.clone(), Waker::wake, AtShutdown::Run);
-            Shares::new(&wakers, self.driver.config.shard_count)
+            Shares::new(wakers, self.driver.config.shard_count)
         });
         shares.of_this_thread()
     }

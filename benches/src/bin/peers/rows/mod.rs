@@ -46,7 +46,8 @@ rows! {
     "park-complete-2t-half-foreign": park::run, "And if the other thread completes half?";
     "acks-all-1t": acks_all::run, "What does a produce cost that waits for its followers?";
     "acks-all-2t": acks_all::run, "And if another thread advances the high watermark?";
-    "replica-set-3": quorum::run_reports, "What does a report of one of three replicas cost?";
+    "watermark-advance": acks_all::run_advances, "What does an advance cost for which nothing waits?";
+    "replica-set-3": quorum::run_reports, "And the report of one of three replicas?";
     "quorum-2-of-3": quorum::run, "What does a write cost that two of three replicas have to report?";
     "quorum-all-of-8": quorum::run, "And all of eight?";
     "replies-1t": replies::run, "What does it cost to await the reply to a request?";

@@ -8,6 +8,9 @@
 //! awaits, the other advances, a window of 64 or a little more at a time. Each produce is a task,
 //! polled again only once it was woken; a thread sleeps while it has nothing to do. The row needs
 //! two free processors.
+//!
+//! `watermark-advance`: advances of one high watermark, by one offset each, while nothing waits. The
+//! figure is for one advance.
 
 use std::{
     ops::Range,
@@ -194,6 +197,31 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
             // On two threads a produce is a task, and a callback is none.
             if of.threads == 1 || form == "future" {
                 run.each(&format!("{id}-{form}"), "ns", &contenders, of)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Measures nanoseconds per advance of one partition's high watermark, after a warm-up.
+fn advances<P: Produces>(advances: u64) -> anyhow::Result<f64> {
+    let arena = Arena::<P>::open(1)?;
+    warmed_up(advances, |first, advances| {
+        let clock = SystemClock::new();
+        for offset in first..first + advances {
+            arena.waits.advance(0, offset + 1);
+        }
+        Ok(clock.now_ns())
+    })
+}
+
+pub(in crate::rows) fn run_advances(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let count = run.sizes.operations as u64;
+    for _ in 0..2 * run.sizes.rounds {
+        // The form of the waits makes no difference while there are none.
+        for (form, contenders) in produces!(advances) {
+            if form == "callback" {
+                run.each(id, "ns", &contenders, count)?;
             }
         }
     }
