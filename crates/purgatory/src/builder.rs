@@ -122,7 +122,7 @@ impl<F: Form> Builder<F> {
     /// A key's hash chooses its shard. Each shard has a lock, so more shards reduce contention
     /// between threads. A shard is made as it is first used, and takes about 600 bytes with keys of 8
     /// bytes. Once one is used, each of the others takes 80. The first `times`, `snapshot` or `publish`
-    /// makes them all, and so does a shutdown or the last handle's drop.
+    /// of a purgatory makes them all.
     ///
     /// ```
     /// use purgatory::Purgatory;

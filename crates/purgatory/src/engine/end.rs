@@ -228,10 +228,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Closes every shard, then claims everything parked, to be finished.
     pub(super) fn close_and_claim(&self, reason: CancelReason) -> AllEnded<K, O> {
         must_be_unlocked();
-        self.set_closed();
-        let mut is_first = false;
-        for number in 0..self.shards.last_count() {
-            is_first |= self.shards.lock(number).close(&self.under_check);
+        let is_first = self.shards.close();
+        for number in self.shards.made() {
+            self.shards.lock(number).close(&self.under_check);
         }
         let claimed = self.claim_all(&Outcome::Cancelled(reason));
         trace::closed(&self.name, is_first, claimed.len());

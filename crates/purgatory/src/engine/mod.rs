@@ -134,8 +134,6 @@ pub(crate) struct Core<K, O> {
     pub(crate) due: DueQueue<CallbackJob<K, O>>,
     /// Set once the program has asked for times.
     pub(crate) timed: AtomicBool,
-    /// Set before the first shard is closed.
-    closed: AtomicBool,
     pub(crate) job_executor: JobExecutor,
     pub(crate) counts: SharedCounts,
     /// Callbacks of operations that a shutdown with a limit ended.
@@ -166,7 +164,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             sequence: driver.config.manual.then(|| AtomicU64::new(0)),
             due: DueQueue::new(&driver.config),
             timed: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
             job_executor: JobExecutor::new(driver, common.executor),
             callbacks_on_executor: rules.callbacks_on_executor,
             on_missed: rules.on_missed,
@@ -203,14 +200,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self.job_executor.driver
     }
 
-    /// Refuses operations before their first check, also those that would end at once.
-    fn set_closed(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-    }
-
     /// Returns true once the purgatory or its timer was shut down.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+        self.shards.is_closed()
     }
 
     /// Locks the shard of the keys of this hash.

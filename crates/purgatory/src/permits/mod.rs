@@ -533,10 +533,9 @@ impl<K: WatchKey> Permits<K> {
     /// Returns true once the semaphore is [closed](Self::close) or shut down: no request gets
     /// permits any more. O(1), with one lock.
     pub fn is_closed(&self) -> bool {
+        let table = &self.handle.table;
         // The last that a close reaches.
-        let last = self.handle.table.shards.count() - 1;
-        let shard = self.handle.table.lock(last);
-        shard.closed || shard.records.is_closed
+        table.is_closed() || table.lock(table.shards.count() - 1).records.is_closed
     }
 
     /// Returns the waits, for metrics and snapshots, to cancel waits, or to

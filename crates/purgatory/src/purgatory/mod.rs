@@ -20,7 +20,6 @@ use crate::{
     engine::Core,
     operation::{CancelReason, DelayedOperation, opaque},
     sync::{Share, Shares},
-    table::trace,
     watches::WatchKey,
 };
 
@@ -70,13 +69,7 @@ struct ClosesOnDrop<K: WatchKey, O: DelayedOperation> {
 impl<K: WatchKey, O: DelayedOperation> Drop for ClosesOnDrop<K, O> {
     fn drop(&mut self) {
         let core = self.shares.value();
-        // Nothing waits, and nobody is left who could: so ends what was never used.
-        let is_last = Arc::strong_count(core) == 1 && !self.shares.is_shared();
-        if is_last && core.shards.is_unused() {
-            trace::closed(&core.name, true, 0);
-        } else {
-            core.close(CancelReason::Dropped);
-        }
+        core.close(CancelReason::Dropped);
         #[cfg(feature = "metrics")]
         core.withdraw();
     }
@@ -87,7 +80,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     pub(crate) fn from_core(core: Arc<Core<K, O>>) -> Self {
         #[cfg(feature = "metrics")]
         core.publish_with_timer();
-        let count = core.driver().config.shard_count.min(core.shards.planned());
+        let count = core.driver().config.shard_count.min(core.shards.count());
         let shares = Shares::new(core.clone(), count);
         Purgatory {
             closes_on_drop: Arc::new(ClosesOnDrop { shares }),

@@ -195,6 +195,10 @@ impl<K, O> ShardState for Shard<K, O> {
     fn wheel(&mut self) -> &mut TimingWheel<Entry<O>> {
         &mut self.entries.wheel
     }
+
+    fn made_closed(&mut self) {
+        self.entries.closed = true;
+    }
 }
 
 impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
@@ -280,14 +284,12 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Closes the shard: it takes no operation any more. The operations that are here count as
-    /// under way until the last of them has left. Returns true the first time.
-    pub(crate) fn close(&mut self, under_check: &Latch) -> bool {
-        let is_first = !self.entries.closed;
+    /// under way until the last of them has left.
+    pub(crate) fn close(&mut self, under_check: &Latch) {
         self.entries.closed = !failpoint!(ShutdownClosesNoShard);
         if self.len() > 0 && self.cold.emptied.is_none() {
             self.cold.emptied = Some(under_check.begin());
         }
-        is_first
     }
 
     /// Counts an operation as parked whose keys are all watched. Its parker still holds it.

@@ -123,11 +123,9 @@ impl<E: Engine> Table<E> {
 
     /// Closes every shard, then ends all waits, which are still to be finished.
     fn close_and_end(&self, reason: &CancelReason) -> Batch<E> {
-        let mut is_first = false;
-        for number in 0..self.shards.last_count() {
-            let mut shard = self.lock(number);
-            is_first |= !shard.closed;
-            shard.closed = !failpoint!(ShutdownClosesNoShard);
+        let is_first = self.shards.close();
+        for number in self.shards.made() {
+            self.lock(number).closed = !failpoint!(ShutdownClosesNoShard);
         }
         let batch = self.end_all(&Outcome::Cancelled(reason.clone()), |_| true);
         trace::closed(&self.name, is_first, batch.len());

@@ -8,7 +8,7 @@ use crate::{
     operation::CancelReason,
     settings::Settings,
     sync::{Share, Shares},
-    table::{Engine, Table, trace},
+    table::{Engine, Table},
 };
 
 /// A handle of a form.
@@ -26,13 +26,7 @@ struct ClosesOnDrop<E: Engine> {
 impl<E: Engine> Drop for ClosesOnDrop<E> {
     fn drop(&mut self) {
         let table = self.shares.value();
-        // Nothing waits, and nobody is left who could: so ends what was never used.
-        let is_last = Arc::strong_count(table) == 1 && !self.shares.is_shared();
-        if is_last && table.shards.is_unused() {
-            trace::closed(&table.name, true, 0);
-        } else {
-            table.close(&CancelReason::Dropped);
-        }
+        table.close(&CancelReason::Dropped);
         #[cfg(feature = "metrics")]
         table.withdraw();
     }
@@ -45,7 +39,7 @@ impl<E: Engine> Handle<E> {
         #[cfg(feature = "metrics")]
         table.publish_with_timer();
         let config = &table.driver().config;
-        let count = config.shard_count.min(table.shards.planned());
+        let count = config.shard_count.min(table.shards.count());
         let shares = Shares::new(table.clone(), count);
         Ok(Handle {
             closes_on_drop: Arc::new(ClosesOnDrop { shares }),

@@ -20,10 +20,9 @@ impl<E: Engine> Table<E> {
         waiting
     }
 
-    /// Returns true once every shard is closed. They are closed in order, so the last one tells.
+    /// Returns true once the form or its timer was shut down. O(1), without a lock.
     pub(crate) fn is_closed(&self) -> bool {
-        let last = self.shards.last_made(); // to close makes it
-        last.is_some_and(|last| self.lock(last).closed)
+        self.shards.is_closed()
     }
 
     /// Returns the bound on what waits, if there is one.
@@ -48,7 +47,7 @@ impl<E: Engine> Table<E> {
     pub(crate) fn times(&self) -> Times {
         self.timed.store(true, Relaxed);
         let mut times = Times::default();
-        for number in 0..self.shards.count() {
+        for number in self.shards.made() {
             self.lock(number).add_times_to(&mut times);
         }
         if let Some(cold) = self.cold.get() {

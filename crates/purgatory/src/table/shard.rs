@@ -85,6 +85,10 @@ impl<E: Engine> ShardState for Shard<E> {
     fn wheel(&mut self) -> &mut TimingWheel<Entry<E>> {
         &mut self.wheel
     }
+
+    fn made_closed(&mut self) {
+        self.closed = true;
+    }
 }
 
 impl<E: Engine> EntryState<E> {

@@ -179,6 +179,21 @@ fn one_wait_in_256_shards_makes_one_of_them() {
     assert!(in_many <= in_few + others + 640, "{in_many}, {in_few}");
 }
 
+/// Nor are they made to be closed.
+#[test]
+fn the_end_of_a_purgatory_makes_no_shard() {
+    let timer = ManualTimer::new();
+    let builder = Purgatory::builder("few").timer(&timer).shards(256);
+    let waits: Purgatory<u64> = builder.build().unwrap();
+    drop(waits.wait(&[1], Duration::MAX, || false));
+    let closed = allocation_counter::measure(|| assert_eq!(waits.shutdown(Duration::ZERO), 0));
+    let dropped = allocation_counter::measure(|| drop(waits));
+    assert!(
+        closed.count_total + dropped.count_total <= 8,
+        "{closed:?}, {dropped:?}"
+    );
+}
+
 /// Measures what waits with 250 bytes take, under keys of their own.
 fn waits_in_shards(count: u64, shards: usize) -> AllocationInfo {
     let timer = ManualTimer::new();

@@ -207,7 +207,7 @@ impl Driver {
         let wheels: Weak<dyn WheelOwner> = Arc::downgrade(owner) as _;
         let is_attached = self.reaper.shared.attach(Attached {
             wheels,
-            shard_count: shards.planned(),
+            shard_count: shards.count(),
             signal: shards.signal.clone(),
         });
         // A reaper learns of the owner by its first signal.

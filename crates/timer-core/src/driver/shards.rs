@@ -9,8 +9,8 @@
 //!   arrival is missed, and no later one wakes the reaper. When tasks are cancelled the tick stays,
 //!   and costs at most one needless visit.
 //!
-//! A shard is made as it is first locked: an owner of wheels on which little lies takes little. One
-//! that closes before its first shard was locked has a single shard, which is closed.
+//! A shard is made as it is first locked: an owner of wheels on which little lies takes little. To
+//! close makes none: one that is made after that is closed.
 //!
 //! - **Seen**: a thread that is about to make a shard marks it, and a thread that looks for the shards
 //!   that are made takes these marks, both by a read-modify-write. So it either finds the shard, or
@@ -77,6 +77,9 @@ pub trait ShardState {
 
     /// Returns the wheel.
     fn wheel(&mut self) -> &mut TimingWheel<Self::Task>;
+
+    /// Closes a shard that is made after its [owner closed](Shards::close).
+    fn made_closed(&mut self) {}
 }
 
 impl<T> ShardState for TimingWheel<T> {
@@ -154,10 +157,12 @@ type Place<S> = Late<Box<LockedShard<S>>>;
 
 /// Sharded wheels: an `S`, which has a wheel, under each shard's lock.
 pub struct Shards<S: ShardState> {
-    /// Made as the first shard is locked: all, or a single one by an owner that closes before.
+    /// Made as the first shard is locked.
     places: Late<Box<[Place<S>]>>,
     /// A bit for each shard that is made, or about to be (Seen).
     begun: [atomic::AtomicU64; MAX_SHARDS / 64],
+    /// The owner has closed, or is about to: a shard that is made from here on is closed.
+    closed: atomic::AtomicBool,
     plan: Plan<S>,
     pub(super) signal: Arc<WakeSignal>,
     /// Each hold of a shard's lock ends with its signal: on a manual timer.
@@ -198,15 +203,19 @@ where
 
 impl<S: ShardState> Plan<S> {
     /// Makes the shard of this number.
-    fn make(&self, number: usize) -> Box<LockedShard<S>> {
+    fn make(&self, number: usize, closed: bool) -> Box<LockedShard<S>> {
         // Shifted, unless order matters.
         let mut phase = 0;
         if self.shifts {
             phase = self.wheel_size.phase(number, self.count);
         }
         let wheel = TimingWheel::with_phase(self.wheel_size, self.start, phase);
+        let mut state = self.make.make(number, wheel);
+        if closed {
+            state.made_closed();
+        }
         Box::new(CachePadded::new(Mutex::new(Shard {
-            state: self.make.make(number, wheel),
+            state,
             wake_before_tick: u64::MAX,
         })))
     }
@@ -230,6 +239,7 @@ impl<S: ShardState> Shards<S> {
         let shards = Shards {
             places: Late::new(),
             begun: [const { atomic::AtomicU64::new(0) }; MAX_SHARDS / 64],
+            closed: atomic::AtomicBool::new(false),
             signal: Arc::new(WakeSignal::new(wake)),
             plan,
             signals_each_hold,
@@ -249,31 +259,27 @@ impl<S: ShardState> Shards<S> {
     fn places(&self) -> &[Place<S>] {
         match self.places.get() {
             Some(places) => places,
-            None => self.make_places(self.plan.count),
+            None => self.make_places(),
         }
     }
 
     #[cold]
-    fn make_places(&self, count: usize) -> &[Place<S>] {
-        let places = || iter::repeat_with(Late::new).take(count).collect();
+    fn make_places(&self) -> &[Place<S>] {
+        let places = || iter::repeat_with(Late::new).take(self.plan.count).collect();
         self.places.get_or_init(places)
     }
 
     #[cold]
     fn make<'a>(&'a self, place: &'a Place<S>, number: usize) -> &'a LockedShard<S> {
-        // Before others can lock it (Seen).
+        // Before others can lock it, and before a look whether the owner has closed (Seen).
         let bit = 1 << (number % 64);
         self.begun[number / 64].fetch_or(bit, atomic::Ordering::AcqRel);
-        place.get_or_init(|| self.plan.make(number))
+        let closed = self.is_closed() && !failpoint!(MadeLateStaysOpen);
+        place.get_or_init(|| self.plan.make(number, closed))
     }
 
-    /// Returns the number of shards, made or not: a power of two. From this call on it stays as it is.
+    /// Returns the number of shards, made or not: a power of two.
     pub fn count(&self) -> usize {
-        self.places().len()
-    }
-
-    /// Returns the number of shards there will be, unless the owner closes before it locks one.
-    pub fn planned(&self) -> usize {
         self.plan.count
     }
 
@@ -305,24 +311,15 @@ impl<S: ShardState> Shards<S> {
         None
     }
 
-    /// Returns true if no shard was ever locked, and the owner did not close.
-    pub fn is_unused(&self) -> bool {
-        self.places.get().is_none()
+    /// Closes: a shard that is made from here on is closed. The owner then closes those that are
+    /// [made](Self::made). Returns true the first time.
+    pub fn close(&self) -> bool {
+        !self.closed.swap(true, atomic::Ordering::AcqRel)
     }
 
-    /// Returns the number of the last shard, if that is made.
-    pub fn last_made(&self) -> Option<usize> {
-        let last = self.places.get()?.len() - 1;
-        self.made_from(last)
-    }
-
-    /// Returns the number of shards for an owner that closes each of them: locking makes them. If
-    /// none was locked, there will be only one.
-    pub fn last_count(&self) -> usize {
-        if self.is_unused() && !failpoint!(ClosingMakesNoShard) {
-            return self.make_places(1).len();
-        }
-        self.places.get().map_or(0, |places| places.len())
+    /// Returns true once the owner has closed, or is about to.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(atomic::Ordering::Relaxed)
     }
 
     /// Returns a shard by its place and number. It is made now if it is not.
@@ -554,12 +551,12 @@ mod tests {
     #[test]
     fn a_shard_is_made_as_it_is_first_locked() {
         let shards = shards();
-        assert_eq!((shards.made().count(), shards.last_made()), (0, None));
+        assert_eq!(shards.made().count(), 0);
         // To look makes none.
         assert_eq!(shards.sum(|_| 1), 0);
         assert_eq!(shards.look(3), ShardLook::default());
         shards.add_to(&mut TimerStats::default());
-        assert_eq!((shards.made().count(), shards.planned()), (0, 128));
+        assert_eq!((shards.made().count(), shards.count()), (0, 128));
 
         for number in [3, 70, 128 + 70, 127] {
             drop(shards.lock(number));
@@ -568,20 +565,31 @@ mod tests {
         assert_eq!(shards.sum(|_| 1), 3);
         let from = [0, 3, 4, 71, 127].map(|number| shards.made_from(number));
         assert_eq!(from, [Some(3), Some(3), Some(70), Some(127), Some(127)]);
-        assert_eq!(
-            (shards.made_from(128), shards.last_made()),
-            (None, Some(127))
-        );
+        assert_eq!(shards.made_from(128), None);
+    }
+
+    /// A shard that says whether it was made closed.
+    struct Told(TimingWheel<()>, bool);
+
+    impl ShardState for Told {
+        type Task = ();
+
+        fn wheel(&mut self) -> &mut TimingWheel<()> {
+            &mut self.0
+        }
+
+        fn made_closed(&mut self) {
+            self.1 = true;
+        }
     }
 
     #[test]
-    fn one_that_closes_before_has_a_single_shard() {
-        let closed = shards();
-        assert_eq!(closed.last_count(), 1);
-        assert_eq!(closed.lock(100).number(), 0);
-        let used = shards();
-        drop(used.lock(5));
-        assert_eq!(used.last_count(), 128); // to lock makes them
+    fn to_close_makes_no_shard_and_later_ones_are_closed() {
+        let shards = Driver::new().shards(128, |_, wheel| Told(wheel, false));
+        drop(shards.lock(5));
+        assert!(shards.close() && !shards.close());
+        assert!(shards.made().eq([5]));
+        assert_eq!([5, 6].map(|number| shards.lock(number).1), [false, true]);
     }
 
     #[test]

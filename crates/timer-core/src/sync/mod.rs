@@ -226,11 +226,6 @@ impl<T> Shares<T> {
     pub fn value(&self) -> &T {
         &self.value
     }
-
-    /// Returns true if a share was ever made.
-    pub fn is_shared(&self) -> bool {
-        self.shares.get().is_some()
-    }
 }
 
 /// Counts the work under way, for a thread that waits until it is over.

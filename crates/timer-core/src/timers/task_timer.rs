@@ -99,6 +99,10 @@ impl<T> ShardState for Shard<T> {
     fn wheel(&mut self) -> &mut TimingWheel<T> {
         &mut self.wheel
     }
+
+    fn made_closed(&mut self) {
+        self.closed = true;
+    }
 }
 
 /// The handler and the count of its panics, which jobs hold without the wheels.
@@ -403,7 +407,8 @@ impl<T: Send + 'static> Tasks<T> {
 
     /// Closes all shards. Pending tasks can still be taken back.
     fn close(&self) {
-        for number in 0..self.shards.last_count() {
+        self.shards.close();
+        for number in self.shards.made() {
             self.shards.lock(number).closed = true;
         }
     }
@@ -412,7 +417,8 @@ impl<T: Send + 'static> Tasks<T> {
     fn close_and_drain(&self) -> Vec<T> {
         // A bounded number under one lock hold: others wait for no large shard.
         let mut unfired = Vec::new();
-        for number in 0..self.shards.last_count() {
+        self.shards.close();
+        for number in self.shards.made() {
             let mut from = Some(0);
             while let Some(start) = from {
                 from = self.close_and_drain_some(number, start, &mut unfired);
