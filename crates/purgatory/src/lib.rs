@@ -169,7 +169,7 @@ pub use operation::{
 pub use permits::{Lease, Permit, Permits};
 pub use purgatory::Purgatory;
 pub use reason::Reason;
-pub use replica_sets::{Lagging, ReplicaError, ReplicaSets, ReplicaStatus, Rule};
+pub use replica_sets::{LaggingMember, ReplicaError, ReplicaSetStatus, ReplicaSets, Rule};
 pub use replies::{Replies, ReplyScope, ReplyScopes, ReplyStream};
 pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;

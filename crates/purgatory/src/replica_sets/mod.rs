@@ -14,7 +14,7 @@ use std::{borrow::Borrow, error::Error, fmt, hash::Hash, marker::PhantomData};
 use timer_core::{BuildError, Timer};
 
 use self::set::{Fault, Set};
-pub use self::set::{Lagging, ReplicaStatus, Rule};
+pub use self::set::{LaggingMember, ReplicaSetStatus, Rule};
 use crate::{
     builder::Builder,
     error::{Refused, RefusedReason},
@@ -254,8 +254,9 @@ where
     }
 
     /// Begins an epoch of the group with the members that it has now, under their rule: a leader is
-    /// elected, and the set stays. Returns how many waits this ended. A member that joins or leaves
-    /// meanwhile does so in the last epoch, and then this one has or lacks it, or in this epoch.
+    /// elected, and the set stays. Returns how many waits this ended; inside a callback 0, and they
+    /// end as the outermost call returns. A member that joins or leaves meanwhile does so in the last
+    /// epoch, and then this one has or lacks it, or in this epoch.
     ///
     /// `leader` has `log_end`, at which the epoch starts. Every other member counts as having the
     /// watermark, or less if it had less: what it reported above that may be of the last leader's log.
@@ -593,7 +594,7 @@ where
     /// assert_eq!((status.members, status.floor), (1, 2)); // not enough replicas
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn status<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Option<ReplicaStatus<V>>
+    pub fn status<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Option<ReplicaSetStatus<V>>
     where
         G: Borrow<Q>,
     {
@@ -602,7 +603,7 @@ where
             Some(set.status(mark.epoch()?, mark.value()?))
         })?;
         // A value is made with nothing locked.
-        Some(ReplicaStatus {
+        Some(ReplicaSetStatus {
             epoch: ranked.epoch,
             watermark: V::from_rank(ranked.watermark),
             members: ranked.members,
@@ -643,7 +644,7 @@ where
     /// assert_eq!(last.lagged_for, Duration::from_secs(5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn lagging<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Vec<Lagging<M, V>>
+    pub fn lagging<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Vec<LaggingMember<M, V>>
     where
         G: Borrow<Q>,
     {
@@ -651,7 +652,7 @@ where
         let now_ns = table.driver().now_ns();
         let lagging = table.look_at_beside(group, |set| Some(set.as_mut()?.lagging(now_ns)));
         let lagging = lagging.unwrap_or_default();
-        let shown = |ranked: Lagging<M>| Lagging {
+        let shown = |ranked: LaggingMember<M>| LaggingMember {
             member: ranked.member,
             value: V::from_rank(ranked.value),
             lagged_for: ranked.lagged_for,

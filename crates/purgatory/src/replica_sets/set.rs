@@ -119,7 +119,7 @@ struct Member<M> {
 /// [`ReplicaSets::lagging`](crate::ReplicaSets::lagging) found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Lagging<M, V = u64> {
+pub struct LaggingMember<M, V = u64> {
     /// The member.
     pub member: M,
     /// The value that it has reported last.
@@ -132,7 +132,7 @@ pub struct Lagging<M, V = u64> {
 /// The state of a replica set, as [`ReplicaSets::status`](crate::ReplicaSets::status) found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ReplicaStatus<V = u64> {
+pub struct ReplicaSetStatus<V = u64> {
     /// The epoch.
     pub epoch: u64,
     /// The watermark: what is acknowledged.
@@ -144,7 +144,7 @@ pub struct ReplicaStatus<V = u64> {
     pub floor: usize,
 }
 
-impl<V> ReplicaStatus<V> {
+impl<V> ReplicaSetStatus<V> {
     /// Returns true if the set has lost too many members: nothing is acknowledged before it has
     /// grown.
     pub fn is_below_floor(&self) -> bool {
@@ -248,8 +248,8 @@ impl<M: Eq + Clone> Set<M> {
     }
 
     /// Returns the state of the set, whose epoch and watermark lie beside it.
-    pub(super) fn status(&self, epoch: u64, watermark: u64) -> ReplicaStatus {
-        ReplicaStatus {
+    pub(super) fn status(&self, epoch: u64, watermark: u64) -> ReplicaSetStatus {
+        ReplicaSetStatus {
             epoch,
             watermark,
             members: self.members.len(),
@@ -404,7 +404,7 @@ impl<M: Eq + Clone> Set<M> {
 
     /// Returns the members that have less than the one that has most, the last first, and remembers
     /// those that this look finds new.
-    pub(super) fn lagging(&mut self, now_ns: u64) -> Vec<Lagging<M>> {
+    pub(super) fn lagging(&mut self, now_ns: u64) -> Vec<LaggingMember<M>> {
         let highest = self.members.iter().map(|member| member.value).max();
         let mut lagging = Vec::new();
         for member in &mut self.members {
@@ -413,7 +413,7 @@ impl<M: Eq + Clone> Set<M> {
                 continue;
             }
             let since_ns = *member.lags_since_ns.get_or_insert(now_ns);
-            lagging.push(Lagging {
+            lagging.push(LaggingMember {
                 member: member.name.clone(),
                 value: member.value,
                 lagged_for: Duration::from_nanos(now_ns.saturating_sub(since_ns)),
