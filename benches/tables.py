@@ -59,7 +59,7 @@ COUNTED_ROWS = {
     "by_hand": ["park-complete-1key-future", "replies-1t"],
 }
 COLUMNS = {
-    "lines": ["call", "instructions", "held", "lock holds", "lines", "moves, 64", "home, 64"],
+    "lines": ["call", "instructions", "held", "lock holds", "lines", "moves, 64"],
 }
 
 # Contenders that an expert writes for the one purpose; the others are what programs have.
