@@ -7,7 +7,7 @@
     benches/tables.py --check              fail if a page has other figures
 
 A mark is a line <!-- NAME --> before and a line <!-- end --> after; above a table stands when, of which commit and
-on which machine it was made. README's are the rows of COSTS, those of `peers` the rows of ASKED, each beside the best
+on which machine it was made, unless as the first. README's are the rows of COSTS, those of `peers` the rows of ASKED, each beside the best
 of what programs have and the best by hand; of other records a page may have fewer rows and columns. Times want a
 quiet machine, counts (COUNTED) do not.
 """
@@ -52,11 +52,13 @@ expire-operations-callback-p99 scale-id-1key-1t scale-event-1key-1t scale-event-
 bytes-per-parked-1key-callback bytes-per-parked-1key-future bytes-100-future make-drop-future
 """.split()
 
-# The rows of two counted records that readers ask about, and the columns of `lines`.
+# The rows of counted records that readers ask about, and the columns of `lines`.
 COUNTED_ROWS = {
     "instructions": """park-complete-1key-callback acks-all-1t-callback acks-all-1t-future replica-set-3 permits-queue
                        queue-insert-remove""".split(),
     "by_hand": ["park-complete-1key-future", "replies-1t"],
+    "lines": ["park, one key", "event, one waiter", "advance, one waiter", "`expect` and first poll", "`deliver`",
+              "last poll", "cancel, by id", "expire, 512 at once", "park, three keys", "event, three keys"],
 }
 COLUMNS = {
     "lines": ["call", "instructions", "held", "lock holds", "lines", "moves, 64"],
@@ -214,6 +216,12 @@ def side_by_side(tables):
     return [[tables[0][0][-1], *heads], *rows.values()]
 
 
+def made_beside(name, about):
+    """When and where a record was made; that of `peers`, the page's first, is not repeated."""
+    first, _ = read("peers")
+    return about.replace(first, "Made with the first table") if name != "peers" else about
+
+
 def block(name):
     if name == "costs":
         return costs()
@@ -224,7 +232,7 @@ def block(name):
         tables = [side_by_side(tables)]
     else:
         tables = [selected(name, table) for table in tables]
-    lines = [f"*{about}.*"]
+    lines = [f"*{made_beside(name, about)}.*"]
     for table in tables:
         lines += ["", *markdown(table)]
     return lines
