@@ -7,7 +7,7 @@
     benches/tables.py --check              fail if a page has other figures
 
 A mark is a line <!-- NAME --> before and a line <!-- end --> after; above a table stands when, of which commit and
-on which machine it was made. README's are the rows of COSTS, those of `peers` the rows of ASKED, each beside the best
+on which machine it was made, unless as the first. README's are the rows of COSTS, those of `peers` the rows of ASKED, each beside the best
 of what programs have and the best by hand; of other records a page may have fewer rows and columns. Times want a
 quiet machine, counts (COUNTED) do not.
 """
@@ -44,22 +44,24 @@ COSTS = [("park and complete, a callback", "park-complete-1key-callback"),
 
 # The rows of `peers` that readers ask about; the record has all.
 ASKED = """
-schedule-cancel-1t-1m schedule-cancel-2t-100k random-replace-1m lateness-1m-per-s-p99 bytes-per-timer
-queue-insert-remove park-complete-1key-callback park-complete-3keys-callback park-complete-2t-other-keys-callback
-park-complete-1key-future park-complete-3keys-future park-complete-2t-other-keys-future park-complete-1m-1key-future
-hot-key-future acks-all-1t-callback acks-all-1t-future acks-all-2t-future replica-set-3 quorum-all-of-8-future
-replies-1t replies-2t permits-free permits-queue poll-loop-late-p99 expire-operations-callback-p50
+schedule-cancel-1t-1m random-replace-1m lateness-1m-per-s-p99 bytes-per-timer park-complete-1key-callback
+park-complete-3keys-callback park-complete-2t-other-keys-callback park-complete-1key-future
+park-complete-2t-other-keys-future park-complete-1m-1key-future hot-key-future acks-all-1t-callback acks-all-1t-future
+replica-set-3 replies-1t replies-2t permits-free permits-queue poll-loop-late-p99 expire-operations-callback-p50
 expire-operations-callback-p99 scale-id-1key-1t scale-event-1key-1t scale-event-3keys-1t
-bytes-per-parked-1key-callback bytes-per-parked-1key-future bytes-idle-future bytes-100-future make-drop-future
+bytes-per-parked-1key-callback bytes-per-parked-1key-future bytes-100-future make-drop-future
 """.split()
 
-# The rows of `instructions` that the best by hand does not have, and the columns of `lines`.
-COUNTED_ROWS = """
-park-complete-1key-callback park-complete-3keys-callback acks-all-1t-callback acks-all-1t-future replica-set-3
-quorum-all-of-8-future permits-queue queue-insert-remove queue-expire
-""".split()
+# The rows of counted records that readers ask about, and the columns of `lines`.
+COUNTED_ROWS = {
+    "instructions": """park-complete-1key-callback acks-all-1t-callback acks-all-1t-future replica-set-3 permits-queue
+                       queue-insert-remove""".split(),
+    "by_hand": ["park-complete-1key-future", "replies-1t"],
+    "lines": ["park, one key", "event, one waiter", "advance, one waiter", "`expect` and first poll", "`deliver`",
+              "last poll", "cancel, by id", "expire, 512 at once", "park, three keys", "event, three keys"],
+}
 COLUMNS = {
-    "lines": ["call", "instructions", "held", "atomics", "lock holds", "lines", "moves, 64", "home, 64"],
+    "lines": ["call", "instructions", "held", "lock holds", "lines", "moves, 64"],
 }
 
 # Contenders that an expert writes for the one purpose; the others are what programs have.
@@ -196,8 +198,8 @@ def asked(tables):
 
 def selected(name, table):
     """The rows and columns of a table that the page has; a first column is always one."""
-    if name == "instructions":
-        table = [table[0], *(row for row in table if row[0] in COUNTED_ROWS)]
+    if name in COUNTED_ROWS:
+        table = [table[0], *(row for row in table if row[0] in COUNTED_ROWS[name])]
     columns = COLUMNS.get(name, table[0])
     kept = [at for at, head in enumerate(table[0]) if at == 0 or head in columns]
     return [[row[at] for at in kept] for row in table]
@@ -214,6 +216,12 @@ def side_by_side(tables):
     return [[tables[0][0][-1], *heads], *rows.values()]
 
 
+def made_beside(name, about):
+    """When and where a record was made; that of `peers`, the page's first, is not repeated."""
+    first, _ = read("peers")
+    return about.replace(first, "Made with the first table") if name != "peers" else about
+
+
 def block(name):
     if name == "costs":
         return costs()
@@ -224,7 +232,7 @@ def block(name):
         tables = [side_by_side(tables)]
     else:
         tables = [selected(name, table) for table in tables]
-    lines = [f"*{about}.*"]
+    lines = [f"*{made_beside(name, about)}.*"]
     for table in tables:
         lines += ["", *markdown(table)]
     return lines

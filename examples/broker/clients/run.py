@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Real clients against the broker: a table of clients and scenarios, held against docs/BROKER.md.
+"""Real clients against the broker: what they do in each scenario, held against docs/BROKER.md.
 
 Installs each client into a cache, puts it through every scenario (scenarios.py) by its driver
-(protocol.py), and prints the table: ✓ as promised, – the client has no such thing, or what came
-instead. Fails where a row differs from the page, or, with CI=true, where a client could not be
-installed.
+(protocol.py), and prints a row for each: how many went as promised, and what came otherwise (– the
+client has no such thing). Fails where a row differs from the page, or, with CI=true, where a client
+could not be installed.
 """
 
 import argparse
@@ -101,7 +101,7 @@ class Cell:
         return self.drivers[-1]
 
     def run(self):
-        """Returns the table's cell."""
+        """Returns ✓, –, or what came instead."""
         words, begin = "", time.monotonic()
         try:
             words = SCENARIOS[self.scenario][2](self) or ""
@@ -151,7 +151,7 @@ def options():
 
 
 def try_all(args, folder):
-    """Returns the table's columns by name, of the clients that could be tried; and the others' names."""
+    """Returns the cells of each client that could be tried, after its label; and the others' names."""
     there, missing = [], []
     for client in (CLIENTS[name] for name in args.only or CLIENTS):
         progress(f"installing {client.name}")
@@ -175,16 +175,27 @@ def try_all(args, folder):
     return columns, missing
 
 
-def table(columns):
-    head, *rows = zip(*columns.values())
-    rule = ["---", *[":-:"] * (len(columns) - 1)]
-    return "".join("| " + " | ".join(row) + " |\n" for row in [head, rule, *rows])
+def lines_of(columns):
+    """The page's lines by name: those of the scenarios, and the row of each client."""
+    lines = {"Scenario": "".join(f"- {promise}\n" for promise in columns["Scenario"][1:])}
+    for name in [name for name in columns if name != "Scenario"]:
+        label, *cells = columns[name]
+        otherwise = "; ".join(f"{scenario}: {cell}" for scenario, cell in zip(SCENARIOS, cells) if cell != "✓")
+        lines[name] = f"| {label} | {cells.count('✓')} of {len(cells)} | {otherwise} |\n"
+    return lines
 
 
-def columns_of(page):
-    """The columns of a table, by the first word of each: the client's name."""
-    head, _, *rows = [row[2:-2].split(" | ") for row in page.splitlines() if row.startswith("|")]
-    return {column[0].split()[0]: [*column] for column in zip(head, *rows)}
+def lines_on(page):
+    """The same, as the page has them."""
+    every = page.splitlines(keepends=True)
+    rows = [line for line in every if line.startswith("| ")][2:]  # after the head
+    lines = {"Scenario": "".join(line for line in every if line.startswith("- "))}
+    return lines | {row.split()[1]: row for row in rows}
+
+
+def text(lines):
+    rows = "".join(lines[name] for name in CLIENTS if name in lines)
+    return f"{lines['Scenario']}\n| Client | As promised | Otherwise |\n| --- | --- | --- |\n{rows}"
 
 
 def main():
@@ -193,15 +204,14 @@ def main():
         columns, missing = try_all(args, Path(folder))
     before, _, rest = PAGE.read_text().partition(MARKS[0])
     page, _, after = rest.partition(MARKS[1])
-    print(table(columns), end="")
-    known = columns_of(page)
+    found, known = lines_of(columns), lines_on(page)
+    print(text(found), end="")
     if args.write:
-        kept = {name: (known | columns)[name] for name in ["Scenario", *CLIENTS] if name in known | columns}
-        PAGE.write_text(f"{before}{MARKS[0]}\n{table(kept)}\n{MARKS[1]}{after}")
+        PAGE.write_text(f"{before}{MARKS[0]}\n{text(known | found)}\n{MARKS[1]}{after}")
         return
-    wrong = [name for name, column in columns.items() if known.get(name) != column]
+    wrong = [name for name, lines in found.items() if known.get(name) != lines]
     for name in wrong:
-        progress(f"FAILED: {name}: docs/BROKER.md has another column")
+        progress(f"FAILED: {name}: docs/BROKER.md has other lines")
     if wrong or missing and os.environ.get("CI") == "true":
         raise SystemExit(1)
     progress(f"clients: {len(columns) - 1} are as docs/BROKER.md has them; not tried: {', '.join(missing) or 'none'}")

@@ -650,7 +650,7 @@ impl Forms {
 
 /// Returns the samples of a timer.
 pub(crate) fn timer_samples(stats: TimerStats) -> Vec<Sample> {
-    // Each with the help text that docs/METRICS.md begins with.
+    // Each with its help text, which docs/METRICS.md does not repeat.
     let mut samples = vec![
         Sample::sum(
             "timer_pending",
