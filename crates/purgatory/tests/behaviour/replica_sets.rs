@@ -11,8 +11,8 @@ use std::{
 };
 
 use purgatory::{
-    CancelReason, Lagging, Outcome, RefusedReason, ReplicaError, ReplicaSets, Rule, WaitError,
-    WaitFuture,
+    CancelReason, LaggingMember, Outcome, RefusedReason, ReplicaError, ReplicaSets, Rule,
+    WaitError, WaitFuture,
 };
 use timer_core::ManualTimer;
 
@@ -124,7 +124,7 @@ fn next_leader_begins_with_the_same_members() {
     let lagging = sets.lagging(&LOG);
     let members: Vec<_> = lagging.iter().map(|last| last.member).collect();
     assert_eq!(members, [0, 2]);
-    let anew = |last: &Lagging<u8>| last.lagged_for == Duration::ZERO;
+    let anew = |last: &LaggingMember<u8>| last.lagged_for == Duration::ZERO;
     assert!(lagging.iter().all(anew), "anew in a new epoch");
     // Each reports anew, and the epoch started at the leader's log end.
     let mut new = parked(&sets, 7);
