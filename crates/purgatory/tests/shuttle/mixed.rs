@@ -22,13 +22,12 @@ use crate::{
 };
 
 /// Faults that such threads come upon soon enough.
-const FAULTS: [&str; 6] = [
+const FAULTS: [&str; 5] = [
     "ParkSkipsVersionCheck",
     "EventLeavesVersion",
     "EventLeavesNoRequest",
     "ExpiryLeavesNoRequest",
     "ExpiryRemovesCheckedOut",
-    "ShutdownClosesNoShard",
 ];
 
 /// Above the number that a walk finds in one step, 128, and a shutdown empties, 64.
