@@ -153,8 +153,9 @@ fn fencing_numbers_never_repeat() {
     const KEYS: usize = 2;
     let expiries = effort(HAND_OVERS) / 3;
     let timer = ManualTimer::new();
-    let keys = Permits::keyed_builder("keys").timer(&timer).build();
-    let keys: Permits<usize> = keys.unwrap();
+    // Each look of the timer goes over the shards.
+    let builder = Permits::keyed_builder("keys").timer(&timer).shards(8);
+    let keys: Permits<usize> = builder.build().unwrap();
     let lost = AtomicU64::new(0);
     let is_over = AtomicBool::new(false);
     let numbers = [(); KEYS].map(|()| Mutex::new(Vec::new()));

@@ -198,13 +198,12 @@ impl Owner {
         // The bits are taken before the shards are asked (Marked).
         let mut changed = 0;
         for (word, shards) in self.shards.chunks_mut(64).enumerate() {
-            let marked = self.attached.signal.take(word) | besides;
-            for (bit, known) in shards.iter_mut().enumerate() {
-                if marked >> bit & 1 == 1 {
-                    let look = wheels.look(64 * word + bit);
-                    changed += u64::from(look != *known);
-                    *known = look;
-                }
+            let mut marked = self.attached.signal.take(word) | besides;
+            while let Some(known) = shards.get_mut(marked.trailing_zeros() as usize) {
+                let look = wheels.look(64 * word + marked.trailing_zeros() as usize);
+                changed += u64::from(look != *known);
+                *known = look;
+                marked &= marked - 1; // its lowest bit
             }
         }
         if changed > 0 {
