@@ -157,7 +157,7 @@ pub struct Shards<S: ShardState> {
     /// Made as the first shard is locked: all, or a single one by an owner that closes before.
     places: Late<Box<[Place<S>]>>,
     /// A bit for each shard that is made, or about to be (Seen).
-    begun: [atomic::AtomicU64; MAX_SHARDS / 64],
+    begun: [AtomicU64; MAX_SHARDS / 64],
     plan: Plan<S>,
     pub(super) signal: Arc<WakeSignal>,
     /// Each hold of a shard's lock ends with its signal: on a manual timer.
@@ -229,7 +229,7 @@ impl<S: ShardState> Shards<S> {
     ) -> Self {
         let shards = Shards {
             places: Late::new(),
-            begun: [const { atomic::AtomicU64::new(0) }; MAX_SHARDS / 64],
+            begun: std::array::from_fn(|_| AtomicU64::new(0)),
             signal: Arc::new(WakeSignal::new(wake)),
             plan,
             signals_each_hold,
@@ -263,7 +263,7 @@ impl<S: ShardState> Shards<S> {
     fn make<'a>(&'a self, place: &'a Place<S>, number: usize) -> &'a LockedShard<S> {
         // Before others can lock it (Seen).
         let bit = 1 << (number % 64);
-        self.begun[number / 64].fetch_or(bit, atomic::Ordering::AcqRel);
+        self.begun[number / 64].fetch_or(bit, Ordering::AcqRel);
         place.get_or_init(|| self.plan.make(number))
     }
 
@@ -290,17 +290,29 @@ impl<S: ShardState> Shards<S> {
 
     /// Returns the first shard that is made, or about to be, and whose number is `number` or above.
     pub fn made_from(&self, number: usize) -> Option<usize> {
+        // Most models have them all from the beginning.
+        if !is_late() {
+            return (number < self.count()).then_some(number);
+        }
         let first = number / 64;
         let mut wanted = u64::MAX << (number % 64);
-        for word in first..self.begun.len() {
-            // Written, too, though nothing changes: see Seen.
-            let begun = self.begun[word].fetch_or(0, atomic::Ordering::AcqRel) & wanted;
+        for word in first..self.plan.count.div_ceil(64) {
+            let begun = self.take_marks(word) & wanted;
             if begun != 0 {
                 return Some(64 * word + begun.trailing_zeros() as usize);
             }
             wanted = u64::MAX;
         }
         None
+    }
+
+    /// Takes the marks of 64 shards.
+    fn take_marks(&self, word: usize) -> u64 {
+        if failpoint!(LookPassesTheUnmade) {
+            return self.begun[word].load(Ordering::Acquire);
+        }
+        // Written, too, though nothing changes: see Seen.
+        self.begun[word].fetch_or(0, Ordering::AcqRel)
     }
 
     /// Returns true if no shard was ever locked, and the owner did not close.
