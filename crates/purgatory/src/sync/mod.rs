@@ -31,6 +31,8 @@ pub enum Failpoint {
     EventLeavesNoRequest,
     /// A sweep that finds nothing parked plans no other, whoever parks meanwhile.
     IdleSweepLooksOnce,
+    /// A look for the shards that are made leaves nothing for the thread that is making another.
+    LookPassesTheUnmade,
     /// An end that finds an operation under check leaves its holder no request.
     ExpiryLeavesNoRequest,
     /// An operation that ended stays on the list of its first key.
@@ -100,6 +102,9 @@ pub enum Failpoint {
 pub fn plant(fault: Option<Failpoint>) {
     timer_core::driver::sync::plant(fault.map(|fault| format!("{fault:?}")));
 }
+
+#[cfg(any(loom, shuttle))]
+pub use timer_core::driver::sync::make_late;
 
 /// True in a build for a model checker.
 pub(crate) const MODEL: bool = cfg!(any(loom, shuttle));

@@ -40,7 +40,7 @@ use loom::{
 use purgatory::{
     BoxedOperation, Builder, CancelReason, DelayedOperation, IntoWatches, Outcome, Purgatory,
     Reason, RefusedReason, Timeout,
-    sync::{Failpoint, plant},
+    sync::{Failpoint, make_late, plant},
     when,
 };
 use timer_core::ManualTimer;
@@ -574,21 +574,34 @@ fn a_sweep_against_an_early_check() {
     }
 }
 
-/// A sweep that finds nothing parked, against an operation that is parked meanwhile: another sweep
-/// comes.
+/// A sweep that finds nothing parked, against an operation that is parked under `keys` meanwhile:
+/// another sweep comes.
+fn idle_sweep_against_a_park(keys: &'static [u8]) {
+    let setup = Setup::with(|builder| builder.recheck_every(MS));
+    setup.park(setup.op(&[1]), ONE_KEY, 9 * MS);
+    let setup = setup.alone(&[Set(1), Signal(1)]); // it is over; its sweep is still planned
+    setup.endings.lock().unwrap().clear();
+
+    let parks = setup.elsewhere(move |setup| setup.park(setup.op(&[0]), keys, 9 * MS));
+    let setup = setup.alone(&[Time]);
+    parks.join().unwrap();
+    let setup = setup.alone(&[Set(0), Time, Time]); // and no event
+    setup.assert_ended_once(&[Completed]);
+}
+
 #[test]
 fn an_idle_sweep_against_a_park() {
     check(&[Failpoint::IdleSweepLooksOnce], || {
-        let setup = Setup::with(|builder| builder.recheck_every(MS));
-        setup.park(setup.op(&[1]), ONE_KEY, 9 * MS);
-        let setup = setup.alone(&[Set(1), Signal(1)]); // it is over; its sweep is still planned
-        setup.endings.lock().unwrap().clear();
+        idle_sweep_against_a_park(ONE_KEY);
+    });
+}
 
-        let parks = setup.elsewhere(|setup| setup.park(setup.op(&[0]), ONE_KEY, 9 * MS));
-        let setup = setup.alone(&[Time]);
-        parks.join().unwrap();
-        let setup = setup.alone(&[Set(0), Time, Time]); // and no event
-        setup.assert_ended_once(&[Completed]);
+/// The operation goes to a shard of its own, which is made as it is parked.
+#[test]
+fn an_idle_sweep_against_the_making_of_a_shard() {
+    check(&[Failpoint::LookPassesTheUnmade], || {
+        make_late();
+        idle_sweep_against_a_park(&[2]);
     });
 }
 

@@ -160,8 +160,9 @@ pub struct Shards<S: ShardState> {
     /// Made as the first shard is locked.
     places: Late<Box<[Place<S>]>>,
     /// A bit for each shard that is made, or about to be (Seen).
-    begun: [atomic::AtomicU64; MAX_SHARDS / 64],
-    /// The owner has closed, or is about to: a shard that is made from here on is closed.
+    begun: [AtomicU64; MAX_SHARDS / 64],
+    /// The owner has closed, or is about to: a shard that is made from here on is closed. std's: a
+    /// look at it comes with every park, and Seen orders it.
     closed: atomic::AtomicBool,
     plan: Plan<S>,
     pub(super) signal: Arc<WakeSignal>,
@@ -238,7 +239,7 @@ impl<S: ShardState> Shards<S> {
     ) -> Self {
         let shards = Shards {
             places: Late::new(),
-            begun: [const { atomic::AtomicU64::new(0) }; MAX_SHARDS / 64],
+            begun: std::array::from_fn(|_| AtomicU64::new(0)),
             closed: atomic::AtomicBool::new(false),
             signal: Arc::new(WakeSignal::new(wake)),
             plan,
@@ -273,7 +274,7 @@ impl<S: ShardState> Shards<S> {
     fn make<'a>(&'a self, place: &'a Place<S>, number: usize) -> &'a LockedShard<S> {
         // Before others can lock it, and before a look whether the owner has closed (Seen).
         let bit = 1 << (number % 64);
-        self.begun[number / 64].fetch_or(bit, atomic::Ordering::AcqRel);
+        self.begun[number / 64].fetch_or(bit, Ordering::AcqRel);
         let closed = self.is_closed() && !failpoint!(MadeLateStaysOpen);
         place.get_or_init(|| self.plan.make(number, closed))
     }
@@ -298,17 +299,29 @@ impl<S: ShardState> Shards<S> {
 
     /// Returns the first shard that is made, or about to be, and whose number is `number` or above.
     pub fn made_from(&self, number: usize) -> Option<usize> {
+        // Most models have them all from the beginning.
+        if !is_late() {
+            return (number < self.count()).then_some(number);
+        }
         let first = number / 64;
         let mut wanted = u64::MAX << (number % 64);
-        for word in first..self.begun.len() {
-            // Written, too, though nothing changes: see Seen.
-            let begun = self.begun[word].fetch_or(0, atomic::Ordering::AcqRel) & wanted;
+        for word in first..self.plan.count.div_ceil(64) {
+            let begun = self.take_marks(word) & wanted;
             if begun != 0 {
                 return Some(64 * word + begun.trailing_zeros() as usize);
             }
             wanted = u64::MAX;
         }
         None
+    }
+
+    /// Takes the marks of 64 shards.
+    fn take_marks(&self, word: usize) -> u64 {
+        if failpoint!(LookPassesTheUnmade) {
+            return self.begun[word].load(Ordering::Acquire);
+        }
+        // Written, too, though nothing changes: see Seen.
+        self.begun[word].fetch_or(0, Ordering::AcqRel)
     }
 
     /// Closes: a shard that is made from here on is closed. The owner then closes those that are

@@ -49,13 +49,15 @@ std::thread_local! {
 }
 
 /// Plants the fault that a `failpoint!` names, or none, for the models that this thread of the
-/// machine runs.
+/// machine runs from here on. They have all shards from the beginning, unless they
+/// [ask for late ones](make_late).
 pub fn plant(fault: Option<String>) {
     PLANTED.set(fault);
+    LATE.set(false);
 }
 
 /// Has shards made as they are first locked, as what ships does, in the models that this thread of
-/// the machine runs. Others have them from the beginning, which spares them most interleavings.
+/// the machine runs, until the next [`plant`]. Others have them from the beginning, which spares them most interleavings.
 pub fn make_late() {
     LATE.set(true);
 }
@@ -163,10 +165,12 @@ impl<T> Mutex<T> {
 }
 
 /// std's cell for what is made late. The models that [ask for it](make_late) see it being made, and
-/// looked for.
+/// looked for, with no more order between the two than std's cell gives.
 #[derive(Debug)]
 pub struct Late<T> {
+    /// Locked by those that make it.
     gate: Mutex<()>,
+    is_made: AtomicBool,
     value: std::sync::OnceLock<T>,
 }
 
@@ -176,22 +180,28 @@ impl<T> Late<T> {
     pub fn new() -> Self {
         Late {
             gate: Mutex::new(()),
+            is_made: AtomicBool::new(false),
             value: std::sync::OnceLock::new(),
         }
     }
 
     /// Returns the value, if it is made.
     pub fn get(&self) -> Option<&T> {
-        if is_late() {
-            drop(self.gate.lock());
+        if is_late() && !self.is_made.load(Ordering::Acquire) {
+            return None;
         }
         self.value.get()
     }
 
     /// Returns the value, which `make` makes if it is not there.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
-        let _gate = is_late().then(|| self.gate.lock());
-        self.value.get_or_init(make)
+        if !is_late() {
+            return self.value.get_or_init(make);
+        }
+        let _gate = self.gate.lock();
+        let value = self.value.get_or_init(make);
+        self.is_made.store(true, Ordering::Release);
+        value
     }
 }
 
