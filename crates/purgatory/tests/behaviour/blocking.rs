@@ -53,20 +53,30 @@ fn on_this_runtime() -> Purgatory<u8> {
 }
 
 /// A wait that only its time ends. It leaves no operation.
-fn block(purgatory: Purgatory<u8>) -> WaitError {
-    let never = purgatory.wait(&[1], MS, || None::<()>).wait_blocking();
+fn block_for(timeout: Duration, purgatory: Purgatory<u8>) -> WaitError {
+    let never = purgatory.wait(&[1], timeout, || None::<()>).wait_blocking();
     assert!(purgatory.is_empty());
     never.unwrap_err()
+}
+
+/// One that may block, until its time is over.
+fn block(purgatory: Purgatory<u8>) -> WaitError {
+    block_for(MS, purgatory)
+}
+
+/// One that is refused, long before its time is over.
+fn refused(purgatory: Purgatory<u8>) -> WaitError {
+    block_for(MINUTE, purgatory)
 }
 
 #[test]
 fn timer_on_the_blocked_thread_refuses_the_wait() {
     assert_eq!(
-        watched(one_thread(), async { block(on_this_runtime()) }),
+        watched(one_thread(), async { refused(on_this_runtime()) }),
         MustNotBlock
     );
     for runtime in [one_thread(), two_threads()] {
-        let task = async { spawn(async { block(on_this_runtime()) }).await.unwrap() };
+        let task = async { spawn(async { refused(on_this_runtime()) }).await.unwrap() };
         assert_eq!(watched(runtime, task), MustNotBlock);
     }
 }
@@ -91,12 +101,12 @@ fn spawn_blocking_and_block_in_place_may_wait() {
 
 #[test]
 fn executor_on_the_blocked_thread_refuses_the_wait() {
-    let purgatorys = async { block(over(|builder| builder.executor(Handle::current()))) };
+    let purgatorys = async { refused(over(|builder| builder.executor(Handle::current()))) };
     assert_eq!(watched(one_thread(), purgatorys), MustNotBlock);
     let timers = async {
         let executor = Handle::current();
         let timer = SystemTimer::builder().executor(executor).build().unwrap();
-        block(over(|builder| builder.timer(&timer)))
+        refused(over(|builder| builder.timer(&timer)))
     };
     assert_eq!(watched(one_thread(), timers), MustNotBlock);
 }
