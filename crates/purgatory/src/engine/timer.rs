@@ -149,12 +149,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         while let Some(mut job) = queued.jobs.pop_front() {
             // Release what is left of its watches first, within the budget.
-            if let CallbackJob::Call(ended) = &mut job
-                && ended.to_release.last_secondary.is_some()
-            {
-                budget -=
-                    self.release_secondaries(&mut ended.to_release.last_secondary, budget, drop);
-                if ended.to_release.last_secondary.is_some() {
+            if let CallbackJob::Call(ended) = &mut job {
+                let last = &mut ended.to_release.last_secondary;
+                if last.is_some() {
+                    budget -= self.release_secondaries(last, budget, drop);
+                }
+                if last.is_some() {
                     queued.jobs.push_front(job);
                     let core = self.clone();
                     let rest = Job::new(move || core.run_jobs(queued));
