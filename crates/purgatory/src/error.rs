@@ -124,6 +124,9 @@ impl fmt::Display for RefusedReason {
             Self::TooManyKeys { limit } => {
                 write!(f, "the limit of {limit} keys with a value is reached")
             }
+            Self::OtherEpoch { named, present } if named == present => {
+                write!(f, "epoch {present} has begun already")
+            }
             Self::OtherEpoch { named, present } => {
                 write!(f, "the key is in epoch {present}, not in {named}")
             }

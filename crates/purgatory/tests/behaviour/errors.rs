@@ -3,7 +3,7 @@
 use crate::support::{MINUTE, MS, NEVER, Park, never};
 use purgatory::{
     BoxedOperation, CancelReason, Outcome, Permits, Purgatory, ReachResult, Refused, RefusedReason,
-    WaitError, WaitFuture, Watches,
+    WaitError, WaitFuture, Watches, Watermarks,
 };
 use timer_core::{BuildError, ManualTimer};
 
@@ -124,6 +124,19 @@ fn waits_say_that_they_met_a_limit_or_a_shutdown() {
     let is = |error: WaitError| (error.is_shutdown(), error.is_busy());
     let ends = [waiting, acquire()].map(|wait| is(wait.wait_blocking().unwrap_err()));
     assert_eq!(ends, [(true, false); 2]);
+}
+
+/// An epoch begins once: the error does not say that the key is in another.
+#[test]
+fn an_epoch_that_begins_again_is_told_so() {
+    let ends: Watermarks<u32> = Watermarks::on(&ManualTimer::new(), "ends").unwrap();
+    assert_eq!(ends.begin_epoch(&1, 2, 7), Ok(0));
+    let says = |epoch| ends.begin_epoch(&1, epoch, 7).unwrap_err().to_string();
+    let told = [
+        "epoch 2 has begun already",
+        "the key is in epoch 2, not in 1",
+    ];
+    assert_eq!([says(2), says(1)], told);
 }
 
 #[test]
