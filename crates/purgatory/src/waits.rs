@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+#[cfg(feature = "metrics")]
+use crate::table::publish::PublishedForm as _;
 use crate::{
     operation::{CancelReason, OperationId, ReachResult, Timeout},
     reason::Reason,

@@ -123,7 +123,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Ok(true) => Verdict::Satisfied,
             Ok(false) => Verdict::Unsatisfied,
             Err(panicked) => {
-                self.report(&panicked);
+                self.report_panic(&panicked);
                 Verdict::Panicked
             }
         }
@@ -133,7 +133,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     fn checking(&self) -> Option<&Checking> {
         if cfg!(debug_assertions) {
-            Some(self.counts.checking())
+            Some(&self.cold().checking)
         } else {
             None
         }
@@ -386,7 +386,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Counts a missed event, and calls the hook with the operation that it left waiting.
     fn report_missed_event(&self, handle: TimerHandle) {
-        self.counts.count_rare(|rare| rare.missed_events += 1);
+        self.count_rare(|rare| rare.missed_events += 1);
         trace::missed(&self.name);
         let Some(hook) = &self.on_missed else {
             return;

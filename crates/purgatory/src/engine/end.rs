@@ -10,10 +10,7 @@ use timer_core::TimerHandle;
 
 use crate::{
     engine::{
-        Core, Tour, trace,
-        trampoline::{Call, enqueue},
-        under_lock::must_be_unlocked,
-        walk::Unfinished,
+        Core, Tour, trace, trampoline::enqueue, under_lock::must_be_unlocked, walk::Unfinished,
     },
     operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
     shard::{AllEnded, Ended, ParkOptions},
@@ -37,7 +34,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Some(handle) = self.handle(id) else {
             return ReachResult::Gone;
         };
-        let call = Call::enter(&self.job_executor);
+        let call = self.enter();
         let now_ns = self.ending_at();
         let mut first_shard = self.first_shard_of(handle);
         if first_shard.get_mut(handle).is_none() {
@@ -68,7 +65,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         desert: impl FnOnce(),
     ) -> CancelledWait {
         let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
-        let call = Call::enter(&self.job_executor);
+        let call = self.enter();
         let now_ns = self.ending_at();
         let mut first_shard = self.first_shard_of(handle);
         let Some(entry) = first_shard.get_mut(handle) else {
@@ -94,7 +91,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Acts once the check is over that this thread is running: when the outermost call returns.
     pub(crate) fn after_check(self: &Arc<Self>, act: impl FnOnce(&Arc<Self>) + Send + 'static) {
-        let call = Call::enter(&self.job_executor);
+        let call = self.enter();
         if call.is_nested() {
             let core = self.clone();
             enqueue(move || act(&core));
@@ -147,7 +144,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self: &Arc<Self>,
         key: &Q,
     ) -> usize {
-        let call = Call::enter(&self.job_executor);
+        let call = self.enter();
         let mut unfinished = Unfinished::new(self, &call);
         self.claim_for_key(key, &Outcome::Completed, &mut unfinished.ended);
         unfinished.finish()
@@ -156,10 +153,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Completes everything parked; returns how many this call ended. All are claimed before the first
     /// is called back.
     pub(crate) fn complete_all(self: &Arc<Self>) -> usize {
-        let call = Call::enter(&self.job_executor);
+        let call = self.enter();
         let mut listed = Vec::new();
         let mut tour = Tour::default();
-        while let Some((_shard, handles)) = self.next_parked(&mut tour) {
+        while let Some((_shard, handles)) = tour.next(&self.shards) {
             listed.extend(handles);
         }
         let now_ns = self.ending_at();
@@ -184,7 +181,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         reason: CancelReason,
     ) -> usize {
         let outcome = Outcome::Cancelled(reason);
-        let call = Call::enter(&self.job_executor);
+        let call = self.enter();
         let mut unfinished = Unfinished::new(self, &call);
         self.claim_for_key(key, &outcome, &mut unfinished.ended);
         let count = unfinished.ended.len();
@@ -211,7 +208,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Cancels everything parked; returns how many this call ended. All are claimed before the
     /// first is called back, so operations that callbacks park stay.
     pub(crate) fn cancel_all(self: &Arc<Self>, reason: CancelReason) -> usize {
-        let call = Call::enter(&self.job_executor);
+        let call = self.enter();
         let mut claimed = self.claim_all(&Outcome::Cancelled(reason));
         let count = claimed.len();
         self.finish_all(&call, &mut claimed);
@@ -220,7 +217,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Cancels everything parked and refuses operations that come later.
     pub(crate) fn close(self: &Arc<Self>, reason: CancelReason) {
-        let call = Call::enter(&self.job_executor);
+        let call = self.enter();
         let mut claimed = self.close_and_claim(reason);
         self.finish_all(&call, &mut claimed);
     }
@@ -243,7 +240,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut tour = Tour::default();
         // The clock is read before a lock is taken.
         let now_ns = self.ending_at();
-        while let Some((mut shard, handles)) = self.next_parked(&mut tour) {
+        while let Some((mut shard, handles)) = tour.next(&self.shards) {
             for handle in handles {
                 ended.extend(self.claim_in(&mut shard, handle, outcome, now_ns));
             }

@@ -5,16 +5,13 @@
 //! releases the secondary watches, then calls `on_complete`, on this thread or by a job on the
 //! executor.
 
-use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use timer_core::{Job, TimerHandle};
 
 use crate::{
     engine::{
-        Core, trace,
+        Core,
         trampoline::{Call, enqueue},
     },
     operation::{DelayedOperation, Outcome},
@@ -191,32 +188,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn call_back_on_executor(self: &Arc<Self>, ended: Ended<K, O>) {
         let queued_ns = self.callbacks_queued(1);
         let core = self.clone();
-        self.job_executor.execute(Job::new(move || {
+        self.executor.execute(Job::new(move || {
             core.run_queued(queued_ns, |call| core.call_back_in(call, ended));
         }));
-    }
-
-    /// Counts callbacks that are left to the executor; returns the present, if that is timed.
-    pub(super) fn callbacks_queued(&self, count: usize) -> EndedAt {
-        self.counts
-            .callbacks_waiting
-            .fetch_add(count as u64, Relaxed);
-        self.ending_at()
-    }
-
-    /// Runs what was left to the executor and counted as one callback, inside a call.
-    pub(super) fn run_queued(&self, queued_ns: EndedAt, run: impl FnOnce(&Call<'_>)) {
-        self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
-        if let Some(queued_ns) = queued_ns {
-            // A panic of the clock is contained: that delay is not recorded.
-            if let Some(now_ns) = self.timed_end() {
-                let mut delays = self.counts.cold().callback_delay.lock();
-                delays.record(now_ns.saturating_sub(queued_ns));
-            }
-        }
-        let now_ns = || self.timed_end();
-        trace::slow(&self.name, now_ns, || {
-            run(&Call::enter(&self.job_executor));
-        });
     }
 }

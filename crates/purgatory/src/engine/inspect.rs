@@ -17,7 +17,7 @@ use crate::{
     operation::DelayedOperation,
     shard::{Look, SecondaryId},
     stats::{Parked, Snapshot, Stats, Times},
-    table::highest::Highest,
+    table::highest::{Highest, busiest},
     watches::WatchKey,
 };
 
@@ -63,7 +63,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Visits everything parked, a bounded number under one lock hold: the checks under way, the
     /// labels, and the operations that have been parked for longest.
     pub(super) fn survey(&self, limit: usize, now_ns: u64) -> Survey {
-        let before = self.counts.cold().seen.lock().clone();
+        let before = self.cold().seen.lock().clone();
         // A label that was seen once is reported from then on, with 0 if need be.
         let mut now = Seen {
             checks: BTreeMap::new(),
@@ -71,7 +71,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let mut oldest = Highest::new(limit);
         let mut tour = Tour::default();
-        while let Some((mut shard, handles)) = self.next_parked(&mut tour) {
+        while let Some((mut shard, handles)) = tour.next(&self.shards) {
             // One lock hold: bounded.
             for handle in handles {
                 let Some(entry) = shard.get_mut(handle) else {
@@ -92,7 +92,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
         }
 
-        let mut seen = self.counts.cold().seen.lock();
+        let mut seen = self.cold().seen.lock();
         seen.checks.clone_from(&now.checks);
         seen.labels.extend(&now.labels);
         Survey {
@@ -153,30 +153,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// The keys with the most waiters.
     fn busiest(&self, limit: usize) -> Vec<(K, usize)> {
-        let busiest = self.highest(limit, |number, rank| {
+        busiest(limit, self.shards.made(), |number, rank| {
             for (key, waiters) in self.shards.lock(number).waiters_by_key() {
-                rank(key, waiters as u64);
+                rank(key, waiters);
             }
-        });
-        busiest
-            .map(|(waiters, key)| (key, waiters as usize))
-            .collect()
-    }
-
-    /// The keys that `look` ranks highest, over all shards. It locks the shard of that number.
-    fn highest(
-        &self,
-        limit: usize,
-        look: impl Fn(usize, &mut dyn FnMut(&K, u64)),
-    ) -> impl Iterator<Item = (u64, K)> {
-        let mut highest = Highest::new(limit);
-        for number in self.shards.made() {
-            let mut displaced = Vec::new(); // dropped with nothing locked
-            look(number, &mut |key, rank| {
-                displaced.extend(highest.offer(rank, || key.clone()));
-            });
-        }
-        highest.into_sorted().into_iter()
+        })
     }
 
     /// The number of keys that have waiters. O(shards).
@@ -188,14 +169,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn stats(&self) -> Stats {
         must_be_unlocked();
         // 1. The counts of the shards, one after the other.
-        let mut stats = self.counts.rare();
+        let mut stats = self.shared_stats();
         for shard in self.shards.made() {
             self.shards.lock(shard).add_to(&mut stats);
         }
         // 2. The others. Each operation that ended at once was checked once.
-        stats.ended_at_once = self.counts.ended_at_once.load(Relaxed);
+        stats.ended_at_once = self.ended_at_once.load(Relaxed);
         stats.checks += stats.ended_at_once;
-        stats.callbacks_waiting = self.counts.callbacks_waiting.load(Relaxed);
         stats.events = self.versions.events();
         stats
     }
@@ -203,18 +183,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Adds up the times of all shards; those that have not begun to time begin now.
     pub(crate) fn times(&self) -> Times {
         must_be_unlocked();
-        // 1. From now on endings read the clock.
         let tick = self.driver().config.tick;
-        self.timed.store(true, Relaxed);
-        // 2. The shards' times, one after the other.
-        let mut times = Times::default();
+        let mut times = self.shared_times();
         for shard in 0..self.shards.count() {
             let mut shard = self.shards.lock(shard);
             times.add(shard.times(tick));
-        }
-        // 3. The delays of callbacks, which no shard counts.
-        if let Some(cold) = self.counts.cold_if_used() {
-            times.callback_delay = cold.callback_delay.lock().clone();
         }
         times
     }

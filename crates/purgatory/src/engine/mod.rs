@@ -38,8 +38,8 @@
 //! mod < inspect, places < finish < check < walk < signal, park, end, reach < sweep, timer < publish
 //! ```
 //!
-//! [`versions`], [`watch_set`] and [`sweep_plan`] know no purgatory. Callbacks that call back, the executor of jobs
-//! and `tracing` are the [`table`]'s.
+//! [`versions`], [`watch_set`] and [`sweep_plan`] know no purgatory. What every form has is its
+//! [`Frame`]; tours, callbacks that call back and `tracing` are the [`table`](crate::table)'s, too.
 
 pub(crate) mod check;
 pub(crate) mod end;
@@ -60,45 +60,35 @@ mod watch_set;
 
 use std::{
     collections::BTreeMap,
-    iter::successors,
-    sync::{
-        Arc, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU64 as Count},
-    },
+    ops::Deref,
+    sync::{Arc, OnceLock, Weak, atomic::AtomicU64 as Count},
     time::Duration,
 };
 
-use smallvec::SmallVec;
 use timer_core::{
-    BuildError, TimeHistogram, TimerHandle,
-    driver::{Driver, DueQueue, ShardGuard, Shards, contain, sync::Latch},
+    BuildError, TimerHandle,
+    driver::{DueQueue, ShardGuard, Shards, sync::Latch},
 };
 
 use crate::{
-    engine::{
-        job_executor::JobExecutor, sweep_plan::SweepPlan, under_lock::must_be_unlocked,
-        versions::Versions,
-    },
-    operation::{DelayedOperation, OperationId, Timeout},
+    engine::{sweep_plan::SweepPlan, under_lock::must_be_unlocked, versions::Versions},
+    operation::{DelayedOperation, Timeout},
     settings::Settings,
-    shard::{EndedAt, ParkOptions, Shard, expire::CallbackJob},
-    stats::{Parked, Stats},
-    sync::{AtomicU64, Limit, Ordering, default_shards, plain},
-    table,
+    shard::{ParkOptions, Shard, expire::CallbackJob},
+    stats::Parked,
+    sync::{AtomicU64, Limit, default_shards, plain},
+    table::frame::Frame,
     watches::{UnaskedChecks, WatchKey},
 };
 
 // The parts that know no purgatory are the table's.
-pub(crate) use crate::table::{call as trampoline, executor as job_executor, trace, under_lock};
+pub(crate) use crate::table::{
+    BUDGET, call as trampoline,
+    tour::{Handles, Tour},
+    trace, under_lock,
+};
 
 type LockedShard<'a, K, O> = ShardGuard<'a, Shard<K, O>>;
-
-/// Operations that expire, are visited or are claimed under one lock hold. Events of the shard's
-/// keys wait meanwhile.
-const BUDGET: usize = 64;
-
-/// Some operations of a shard.
-type Handles = SmallVec<[TimerHandle; BUDGET]>;
 
 /// The settings that a purgatory alone has.
 pub struct Rules<K> {
@@ -116,9 +106,7 @@ type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
 
 /// State that all handles of a purgatory share.
 pub(crate) struct Core<K, O> {
-    /// Distinguishes the ids of its operations from those of other purgatories.
-    number: u32,
-    pub(crate) name: Box<str>,
+    frame: Frame,
     /// Every callback runs on the executor.
     callbacks_on_executor: bool,
     on_missed: Option<OnMissed<K>>,
@@ -132,14 +120,20 @@ pub(crate) struct Core<K, O> {
     pub(crate) sequence: Option<AtomicU64>,
     /// Work that this round of the timer found due.
     pub(crate) due: DueQueue<CallbackJob<K, O>>,
-    /// Set once the program has asked for times.
-    pub(crate) timed: AtomicBool,
-    pub(crate) job_executor: JobExecutor,
-    pub(crate) counts: SharedCounts,
-    /// Callbacks of operations that a shutdown with a limit ended.
-    pub(crate) closing: Latch,
+    /// Operations that ended without being parked. Not the model's atomic: nothing depends on it.
+    ended_at_once: Count,
     /// Closed shards that still have operations, which other threads check.
     pub(crate) under_check: Latch,
+    cold: OnceLock<Box<ColdParts>>,
+}
+
+impl<K, O> Deref for Core<K, O> {
+    type Target = Frame;
+
+    #[inline]
+    fn deref(&self) -> &Frame {
+        &self.frame
+    }
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -148,8 +142,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let shards = common.shard_count(default_shards)?;
         let driver = common.driver()?;
         let core = Arc::new_cyclic(|core: &Weak<Self>| Core {
-            number: table::next_number(),
-            name: common.name,
             max_parked: common.max_parked,
             shards: driver.shards(shards, Shard::new),
             versions: Versions::new(shards),
@@ -163,41 +155,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }),
             sequence: driver.config.manual.then(|| AtomicU64::new(0)),
             due: DueQueue::new(&driver.config),
-            timed: AtomicBool::new(false),
-            job_executor: JobExecutor::new(driver, common.executor),
+            frame: Frame::new(common.name, driver, common.executor),
             callbacks_on_executor: rules.callbacks_on_executor,
             on_missed: rules.on_missed,
-            counts: SharedCounts::default(),
-            closing: Latch::default(),
+            ended_at_once: Count::new(0),
             under_check: Latch::default(),
+            cold: OnceLock::new(),
         });
         let has_sweeps = |sweeps: &Arc<SweepPlan>| sweeps.attach(core.driver());
         if core.driver().attach(&core, &core.shards) && core.sweeps.as_ref().is_none_or(has_sweeps)
         {
             return Ok(core);
         }
-        // A shared timer that was shut down, or whose threads another process has.
-        match core.driver().is_inherited() {
-            true => Err(BuildError::Forked),
-            false => Err(BuildError::Closed),
-        }
-    }
-
-    /// The public name of an operation.
-    pub(crate) fn id(&self, handle: TimerHandle) -> OperationId {
-        OperationId {
-            handle,
-            purgatory: self.number,
-        }
-    }
-
-    /// The operation of a public name, unless it is another purgatory's.
-    pub(super) fn handle(&self, id: OperationId) -> Option<TimerHandle> {
-        (id.purgatory == self.number).then_some(id.handle)
-    }
-
-    pub(crate) fn driver(&self) -> &Driver {
-        &self.job_executor.driver
+        Err(core.not_attached())
     }
 
     /// Returns true once the purgatory or its timer was shut down.
@@ -259,25 +229,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Returns the next operations on a tour of all shards, a bounded number under one lock hold,
-    /// with their shard. `None` ends the tour.
-    fn next_parked(&self, tour: &mut Tour) -> Option<(LockedShard<'_, K, O>, Handles)> {
-        must_be_unlocked();
-        while let Some(number) = self.shards.made_from(tour.shard) {
-            tour.shard = number;
-            let shard = self.shards.lock(number);
-            let next = |handle: &TimerHandle| shard.first_from(handle.id().index() + 1);
-            let handles: Handles = successors(shard.first_from(tour.index), next)
-                .take(BUDGET)
-                .collect();
-            if let Some(last) = handles.last() {
-                tour.index = last.id().index() + 1;
-                return Some((shard, handles));
-            }
-            tour.shard += 1;
-            tour.index = 0;
-        }
-        None
+    /// Returns the cold parts, to be used.
+    #[cold]
+    fn cold(&self) -> &ColdParts {
+        self.cold.get_or_init(Box::default)
     }
 
     /// The options of an operation that is parked at `now_ns`: its times, in ticks.
@@ -309,114 +264,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             shard.work_at(due);
         }
     }
-
-    /// The present, if endings are timed. Read before the lock under which an operation ends.
-    #[inline]
-    fn ending_at(&self) -> EndedAt {
-        if self.timed.load(Ordering::Relaxed) {
-            self.timed_end()
-        } else {
-            None
-        }
-    }
-
-    /// Reads the clock for an end or its callback. A panic of the clock is contained and reported,
-    /// since a payload may be out: that end is not timed.
-    #[cold]
-    fn timed_end(&self) -> EndedAt {
-        let mut now_ns = None;
-        self.call(|| now_ns = Some(self.driver().now_ns()));
-        now_ns
-    }
-
-    /// Counts a contained panic of a check or callback, and calls the timer's hook.
-    fn report(&self, panicked: &str) {
-        self.counts.count_rare(|rare| rare.panics += 1);
-        trace::panicked(&self.name, panicked);
-        self.driver().report_panic(panicked);
-    }
-
-    /// Returns true where a blocking wait might wait for the calling thread. In debug builds, warns
-    /// where it would block a runtime's tasks.
-    pub(crate) fn wait_must_not_block(&self) -> bool {
-        let must_not = self.job_executor.must_not_block();
-        if cfg!(debug_assertions) && !must_not {
-            self.counts.cold().warned.blocks_runtime(&self.name);
-        }
-        must_not
-    }
-
-    /// Runs the user's code, with nothing locked. A panic in it is contained and reported.
-    #[inline(always)]
-    pub(crate) fn call(&self, code: impl FnOnce()) {
-        if let Err(panicked) = contain(code) {
-            self.report(&panicked);
-        }
-    }
-}
-
-/// The position of a tour of all shards: a shard, and the index in it to go on from.
-#[derive(Debug, Default)]
-struct Tour {
-    shard: usize,
-    index: u32,
-}
-
-/// Counts that no shard's lock guards. Not the model's atomics: nothing depends on them.
-#[derive(Debug, Default)]
-pub(crate) struct SharedCounts {
-    /// Operations that ended without being parked.
-    ended_at_once: Count,
-    callbacks_waiting: Count,
-    cold: OnceLock<Box<ColdParts>>,
 }
 
 /// The parts that most purgatories do not use, made when the first one is.
 #[derive(Debug, Default)]
-pub(crate) struct ColdParts {
-    /// The times that callbacks waited for the executor.
-    callback_delay: plain::Mutex<TimeHistogram>,
-    /// Rare counts: panics, missed events, refusals.
-    rare: plain::Mutex<Stats>,
+struct ColdParts {
     /// The memory of snapshots.
     seen: plain::Mutex<Seen>,
-    /// The part of this purgatory in the recorder's series.
-    #[cfg(feature = "metrics")]
-    published: timer_core::driver::Published,
     checking: trace::Checking,
-    pub(crate) warned: trace::Warned,
-}
-
-impl SharedCounts {
-    /// Returns the cold parts, to be used.
-    #[cold]
-    pub(crate) fn cold(&self) -> &ColdParts {
-        self.cold.get_or_init(Box::default)
-    }
-
-    /// Returns the cold parts, if they were ever used.
-    fn cold_if_used(&self) -> Option<&ColdParts> {
-        self.cold.get().map(|cold| &**cold)
-    }
-
-    /// Returns the checks that run now, of which only debug builds know.
-    fn checking(&self) -> &trace::Checking {
-        &self.cold().checking
-    }
-
-    /// Counts what is rare.
-    #[cold]
-    fn count_rare(&self, count: impl FnOnce(&mut Stats)) {
-        count(&mut self.cold().rare.lock());
-    }
-
-    /// Returns the rare counts.
-    fn rare(&self) -> Stats {
-        match self.cold_if_used() {
-            Some(cold) => *cold.rare.lock(),
-            None => Stats::default(),
-        }
-    }
 }
 
 /// The memory of snapshots, from one to the next.

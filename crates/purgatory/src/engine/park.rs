@@ -14,7 +14,7 @@ use timer_core::TimerHandle;
 
 use crate::{
     engine::{
-        Core, LockedShard, trace,
+        Core, LockedShard,
         trampoline::Call,
         watch_set::{WatchSet, remove_repeated},
     },
@@ -131,13 +131,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.is_closed().then_some(RefusedReason::Closed)
     }
 
-    /// Counts and traces a refusal.
-    #[cold]
-    fn report_refusal(&self, reason: RefusedReason, checked: bool) {
-        self.counts.count_rare(|rare| rare.refused(reason, checked));
-        trace::refused(&self.name, reason);
-    }
-
     /// Parks an operation, as [`park_or`](Self::park_or) does, but for the count of a refusal.
     #[inline]
     fn try_park<P: ToPark<O>>(
@@ -190,10 +183,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         finish_now: impl FnOnce(&Call<'_>, P, Outcome),
     ) -> Result<Parking, Refused<O>> {
         // 1. Check. An operation that ends here was never parked.
-        let call = Call::enter(&self.job_executor);
+        let call = self.enter();
         let verdict = self.check(&mut to_park, P::check);
         if let Some(outcome) = timeout.at_once(verdict, now_ns) {
-            self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
+            self.ended_at_once.fetch_add(1, Ordering::Relaxed);
             finish_now(&call, to_park, outcome.clone());
             return Ok(Parking::AtOnce(outcome));
         }

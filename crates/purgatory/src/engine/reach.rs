@@ -137,7 +137,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// is held comes without its payload.
     pub(crate) fn visit_all(&self, mut visit: impl FnMut(OperationId, &[K], Option<&mut O>)) {
         let mut tour = Tour::default();
-        while let Some((mut shard, handles)) = self.next_parked(&mut tour) {
+        while let Some((mut shard, handles)) = tour.next(&self.shards) {
             // 1. An operation with one key is visited in this lock hold, and its key is not cloned.
             let mut with_several = Handles::new();
             let mut panic = None;

@@ -64,7 +64,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         event: Event,
     ) -> usize {
-        let call = Call::enter(&self.job_executor);
+        let call = self.enter();
         let hash = self.versions.hash(key);
         if call.is_nested() {
             self.queue_signal(key, hash, event);
@@ -79,7 +79,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         event: &dyn Any,
     ) -> usize {
-        let call = Call::enter(&self.job_executor);
+        let call = self.enter();
         let hash = self.versions.hash(key);
         if call.is_nested() {
             // The argument is the caller's and stays here: the queued event is one without.
@@ -99,7 +99,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let [key] = keys {
             return self.signal(key, Event::All);
         }
-        let call = Call::enter(&self.job_executor);
+        let call = self.enter();
         if call.is_nested() {
             self.queue_several(keys);
             return 0;
@@ -140,7 +140,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let core = self.clone();
         enqueue(move || {
-            let call = Call::enter(&core.job_executor);
+            let call = core.enter();
             core.signal_several_now(&call, &waited);
         });
     }
@@ -157,7 +157,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         drop(shard);
         let core = self.clone();
         enqueue(move || {
-            let call = Call::enter(&core.job_executor);
+            let call = core.enter();
             core.signal_now::<K>(&call, &key, hash, event);
         });
     }

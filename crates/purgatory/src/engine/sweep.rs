@@ -49,12 +49,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Leaves a sweep, or its rest, to the executor.
     fn queue_sweep(self: Arc<Self>, sweep: Sweep) {
         let queued_ns = self.callbacks_queued(1);
-        let executor = self.job_executor.clone();
+        let executor = self.executor.clone();
         executor.execute(Job::new(move || {
             self.run_queued(queued_ns, |call| {
                 // An executor that is closed runs the rest of a sweep inside the job that hands it
                 // over. That job goes on with it, so that it needs no stack.
-                if call.is_nested() && !self.job_executor.runs_in_place() {
+                if call.is_nested() && !self.executor.runs_in_place() {
                     let core = self.clone();
                     enqueue(move || core.sweep_in_call(sweep));
                 } else {
@@ -66,14 +66,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Goes on with a sweep that was left to the outermost call.
     fn sweep_in_call(self: Arc<Self>, sweep: Sweep) {
-        let executor = self.job_executor.clone();
+        let executor = self.executor.clone();
         self.sweep_on(&Call::enter(&executor), sweep);
     }
 
     /// Goes on with a sweep, for [`SWEPT_BY_JOB`] operations; then another job does.
     fn sweep_on(self: Arc<Self>, call: &Call<'_>, mut sweep: Sweep) {
         let mut budget = SWEPT_BY_JOB;
-        if self.job_executor.runs_in_place() {
+        if self.executor.runs_in_place() {
             budget = usize::MAX;
         }
         while budget > 0 {
@@ -97,7 +97,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// all operations at once, where their order matters over the shards. Empty at the end.
     fn listed_next(&self, tour: &mut Tour) -> Vec<TimerHandle> {
         let mut listed = Vec::new();
-        while let Some((shard, handles)) = self.next_parked(tour) {
+        while let Some((shard, handles)) = tour.next(&self.shards) {
             drop(shard);
             listed.extend_from_slice(&handles);
             // A step that is not full was the last of its shard.

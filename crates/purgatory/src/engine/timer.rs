@@ -68,7 +68,7 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
 
     fn round_over(self: Arc<Self>) {
         self.queue_all(self.due.take(), None);
-        let driver = self.job_executor.driver.clone();
+        let driver = self.executor.driver.clone();
         driver.release(self);
     }
 
@@ -96,7 +96,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Leaves work to the executor, in as many jobs as it has threads.
     fn queue_all(self: &Arc<Self>, due: Due<CallbackJob<K, O>>, latch: Option<&Latch>) {
-        for jobs in due.into_jobs(self.job_executor.parallelism()) {
+        for jobs in due.into_jobs(self.executor.parallelism()) {
             self.queue(jobs, latch);
         }
     }
@@ -134,7 +134,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             under_way,
         };
         let core = self.clone();
-        self.job_executor.execute(Job::new(move || {
+        self.executor.execute(Job::new(move || {
             drop(emptied_keys);
             core.run_jobs(queued);
         }));
@@ -144,7 +144,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// executor goes on.
     fn run_jobs(self: Arc<Self>, mut queued: QueuedJobs<K, O>) {
         let mut budget = RELEASED_BY_JOB;
-        if self.job_executor.runs_in_place() {
+        if self.executor.runs_in_place() {
             budget = usize::MAX;
         }
         while let Some(mut job) = queued.jobs.pop_front() {
@@ -158,7 +158,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     queued.jobs.push_front(job);
                     let core = self.clone();
                     let rest = Job::new(move || core.run_jobs(queued));
-                    self.job_executor.execute(rest);
+                    self.executor.execute(rest);
                     return;
                 }
             }

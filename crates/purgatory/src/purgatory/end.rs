@@ -312,11 +312,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     pub fn shutdown(&self, limit: Duration) -> usize {
         let core = &self.core;
         let clock = SystemClock::new();
-        let limit = if core.job_executor.must_not_block() {
-            Duration::ZERO
-        } else {
-            limit
-        };
+        let limit = core.shutdown_limit(limit);
         let remaining = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
 
         core.close_on_executor(CancelReason::Shutdown);

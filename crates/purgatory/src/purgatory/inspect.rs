@@ -2,6 +2,8 @@
 
 use std::{borrow::Borrow, hash::Hash};
 
+#[cfg(feature = "metrics")]
+use crate::table::publish::PublishedForm as _;
 use crate::{
     operation::DelayedOperation,
     purgatory::Purgatory,

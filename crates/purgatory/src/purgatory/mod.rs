@@ -15,6 +15,8 @@ mod inspect;
 
 use std::sync::Arc;
 
+#[cfg(feature = "metrics")]
+use crate::table::publish::PublishedForm as _;
 use crate::{
     boxed::BoxedOperation,
     engine::Core,

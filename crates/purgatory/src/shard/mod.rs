@@ -264,13 +264,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         wheel.deadline(handle.id()).or_else(was_due)
     }
 
-    /// Returns the first entry at or after an index, to visit all of them in bounded steps. Its
-    /// operation may have ended.
-    pub(crate) fn first_from(&self, index: u32) -> Option<TimerHandle> {
-        let first = self.entries.wheel.first_from(index)?;
-        Some(TimerHandle::new(self.entries.shard as usize, first))
-    }
-
     /// Returns why the shard takes no operation now, or `None` if it takes one.
     pub(crate) fn refuses(&self) -> Option<RefusedReason> {
         if self.entries.closed {

@@ -6,43 +6,10 @@ use timer_core::TimerHandle;
 
 use crate::{
     operation::{CancelReason, OperationId, Outcome, ReachResult, Timeout},
-    table::{Arrival, BUDGET, Batch, Engine, LockedShard, Table, trace},
+    table::{Arrival, Batch, Engine, LockedShard, Table, tour::Tour, trace},
 };
 
-/// The entries of one lock hold.
-type Handles = smallvec::SmallVec<[TimerHandle; BUDGET]>;
-
-/// The position of a tour of all shards: a shard, and the index in it to go on from.
-#[derive(Debug, Default)]
-pub(crate) struct Tour {
-    shard: usize,
-    index: u32,
-}
-
 impl<E: Engine> Table<E> {
-    /// Returns the next entries on a tour of all shards, a bounded number under one lock hold, with
-    /// their shard. `None` ends the tour.
-    pub(crate) fn next_on(&self, tour: &mut Tour) -> Option<(LockedShard<'_, E>, Handles)> {
-        while let Some(number) = self.shards.made_from(tour.shard) {
-            tour.shard = number;
-            let shard = self.lock(number);
-            let mut handles = Handles::new();
-            while handles.len() < BUDGET {
-                let Some(id) = shard.wheel.first_from(tour.index) else {
-                    break;
-                };
-                tour.index = id.index() + 1;
-                handles.push(shard.handle(id));
-            }
-            if !handles.is_empty() {
-                return Some((shard, handles));
-            }
-            tour.shard += 1;
-            tour.index = 0;
-        }
-        None
-    }
-
     /// Ends one wait; false if it has ended.
     pub(crate) fn end_one(self: &Arc<Self>, handle: TimerHandle, outcome: &Outcome) -> bool {
         let call = self.enter();
@@ -95,7 +62,7 @@ impl<E: Engine> Table<E> {
         let ends = |wait: &E::Wait| (also_held || E::is_wait(wait)) && is_meant(wait);
         let mut count = 0;
         let mut tour = Tour::default();
-        while let Some((mut shard, handles)) = self.next_on(&mut tour) {
+        while let Some((mut shard, handles)) = tour.next(&self.shards) {
             for handle in handles {
                 if shard.get(handle.id()).is_some_and(&ends) {
                     shard.end(&self.engine, handle.id(), outcome, now_ns, batch);
@@ -151,12 +118,7 @@ impl<E: Engine> Table<E> {
 
     /// Shuts down, and waits until the tasks are woken, for at most `limit`. Returns how many are not.
     pub(crate) fn shutdown(self: &Arc<Self>, limit: Duration) -> usize {
-        // 1. Where the executor may need this thread, nothing is waited for.
-        let mut limit = limit;
-        if self.executor.must_not_block() {
-            limit = Duration::ZERO;
-        }
-        // 2. Close, then wait for the last callback.
+        let limit = self.shutdown_limit(limit);
         self.close_on_executor(&CancelReason::Shutdown);
         self.closing.wait(limit);
         self.closing.wait(Duration::ZERO)

@@ -1,6 +1,6 @@
 //! The timer's side: a wheel that advances, and the jobs of what it finds due.
 
-use std::{sync::Arc, sync::atomic::Ordering::Relaxed};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use timer_core::{
@@ -13,7 +13,7 @@ use timer_core::{
 
 use crate::{
     operation::{CancelReason, Outcome},
-    table::{BUDGET, Batch, Ended, EndedAt, Engine, Table, call::enqueue, trace},
+    table::{BUDGET, Batch, Ended, EndedAt, Engine, Table, call::enqueue},
 };
 
 impl<E: Engine> WheelOwner for Table<E> {
@@ -88,8 +88,7 @@ impl<E: Engine> Table<E> {
             if let Some(latch) = latch {
                 under_way.extend(job.iter().map(|_| latch.begin()));
             }
-            self.callbacks_waiting.fetch_add(job.len() as u64, Relaxed);
-            let queued_ns = self.ending_at();
+            let queued_ns = self.callbacks_queued(job.len());
             let table = self.clone();
             self.executor.execute(Job::new(move || {
                 for ended in job {
@@ -106,16 +105,8 @@ impl<E: Engine> Table<E> {
         ended: Ended<E>,
         under_way: Option<UnderWay>,
     ) {
-        self.callbacks_waiting.fetch_sub(1, Relaxed);
-        // A panic of the clock is contained: that delay is not recorded.
-        if let (Some(queued_ns), Some(now_ns)) = (queued_ns, self.ending_at()) {
-            let mut delays = self.cold().callback_delay.lock();
-            delays.record(now_ns.saturating_sub(queued_ns));
-        }
-        let now_ns = || self.timed_end();
-        trace::slow(&self.name, now_ns, || {
-            let call = self.enter();
-            self.finish(&call, ended);
+        self.frame.run_queued(queued_ns, |call| {
+            self.finish(call, ended);
             if call.is_nested() {
                 enqueue(move || drop(under_way)); // behind the callback
             }

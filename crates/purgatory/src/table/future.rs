@@ -190,7 +190,7 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
     }
 
     fn id(&self, handle: TimerHandle) -> OperationId {
-        Table::id(self, handle)
+        self.frame.id(handle)
     }
 
     fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
@@ -198,10 +198,6 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
     }
 
     fn must_not_block(&self) -> bool {
-        let must_not = self.executor.must_not_block();
-        if cfg!(debug_assertions) && !must_not {
-            self.cold().warned.blocks_runtime(&self.name);
-        }
-        must_not
+        self.wait_must_not_block()
     }
 }

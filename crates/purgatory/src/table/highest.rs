@@ -74,6 +74,26 @@ impl<T> Highest<T> {
     }
 }
 
+/// Returns the keys with the most waiters, over shards of these numbers. `look` locks one, and
+/// tells the keys that it finds there. O(keys).
+pub(crate) fn busiest<K: Clone>(
+    limit: usize,
+    shards: impl Iterator<Item = usize>,
+    look: impl Fn(usize, &mut dyn FnMut(&K, usize)),
+) -> Vec<(K, usize)> {
+    let mut highest = Highest::new(limit);
+    for number in shards {
+        let mut displaced = Vec::new(); // dropped with nothing locked
+        look(number, &mut |key, waiters| {
+            displaced.extend(highest.offer(waiters as u64, || key.clone()));
+        });
+    }
+    let sorted = highest.into_sorted().into_iter();
+    sorted
+        .map(|(waiters, key)| (key, waiters as usize))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,13 +1,17 @@
 //! Introspection: what waits, for what, since when, and how the others ended. Shards are locked one
 //! after another, so a snapshot is exact when idle.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::time::Duration;
 
 use timer_core::TimerHandle;
 
 use crate::{
     stats::{Parked, Snapshot, Stats, Times},
-    table::{Engine, Table, close::Tour, highest::Highest},
+    table::{
+        Engine, Table,
+        highest::{Highest, busiest},
+        tour::Tour,
+    },
 };
 
 impl<E: Engine> Table<E> {
@@ -32,26 +36,18 @@ impl<E: Engine> Table<E> {
 
     /// Adds up all counts. O(shards).
     pub(crate) fn stats(&self) -> Stats {
-        let mut stats = match self.cold.get() {
-            Some(cold) => *cold.rare.lock(),
-            None => Stats::default(),
-        };
+        let mut stats = self.shared_stats();
         for number in self.shards.made() {
             self.lock(number).add_to(&mut stats);
         }
-        stats.callbacks_waiting = self.callbacks_waiting.load(Relaxed);
         stats
     }
 
     /// Adds up the times of all shards. From the first call on ends are timed.
     pub(crate) fn times(&self) -> Times {
-        self.timed.store(true, Relaxed);
-        let mut times = Times::default();
+        let mut times = self.shared_times();
         for number in self.shards.made() {
             self.lock(number).add_times_to(&mut times);
-        }
-        if let Some(cold) = self.cold.get() {
-            times.callback_delay = cold.callback_delay.lock().clone();
         }
         times
     }
@@ -69,7 +65,7 @@ impl<E: Engine> Table<E> {
     fn oldest(&self, limit: usize) -> Vec<(u64, TimerHandle)> {
         let mut oldest = Highest::new(limit);
         let mut tour = Tour::default();
-        while let Some((shard, handles)) = self.next_on(&mut tour) {
+        while let Some((shard, handles)) = tour.next(&self.shards) {
             for handle in handles {
                 let entry = shard.wheel.get(handle.id());
                 if let Some(entry) = entry.filter(|entry| entry.wait().is_some_and(E::is_wait)) {
@@ -113,20 +109,9 @@ impl<E: Engine> Table<E> {
 
     /// Returns the keys with the most waiters. O(keys).
     fn busiest(&self, limit: usize) -> Vec<(E::Key, usize)> {
-        let mut busiest = Highest::new(limit);
-        for number in self.shards.made() {
-            let mut displaced = Vec::new(); // dropped with nothing locked
-            let shard = self.lock(number);
-            E::each_key(&shard.records, &mut |key, waiters| {
-                displaced.extend(busiest.offer(waiters as u64, || key.clone()));
-            });
-            drop(shard);
-            drop(displaced);
-        }
-        let sorted = busiest.into_sorted().into_iter();
-        sorted
-            .map(|(waiters, key)| (key, waiters as usize))
-            .collect()
+        busiest(limit, self.shards.made(), |number, rank| {
+            E::each_key(&self.lock(number).records, rank);
+        })
     }
 
     pub(crate) fn snapshot(&self, limit: usize) -> Snapshot<E::Key> {

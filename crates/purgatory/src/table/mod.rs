@@ -26,39 +26,40 @@ pub(crate) mod call;
 pub(crate) mod close;
 pub(crate) mod executor;
 mod expire;
+pub(crate) mod frame;
 pub(crate) mod future;
 pub(crate) mod handle;
 pub(crate) mod highest;
 mod inspect;
 pub(crate) mod keys;
 #[cfg(feature = "metrics")]
-mod publish;
+pub(crate) mod publish;
 pub(crate) mod shard;
+pub(crate) mod tour;
 pub(crate) mod trace;
 pub(crate) mod under_lock;
 
+pub(crate) use frame::EndedAt;
+
 use std::{
     hash::{BuildHasher, Hash},
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU32, AtomicU64 as Count, Ordering::Relaxed},
-    },
+    ops::Deref,
+    sync::Arc,
     task::Waker,
 };
 
 use smallvec::SmallVec;
 use timer_core::{
-    BuildError, MAX_TASKS, Moment, TaskId, TimeHistogram, TimerHandle,
-    driver::{Driver, DueQueue, ShardGuard, Shards, contain, sync::Latch},
+    BuildError, MAX_TASKS, Moment, TaskId, TimerHandle,
+    driver::{DueQueue, ShardGuard, Shards},
 };
 
 use crate::{
     error::RefusedReason,
-    operation::{OperationId, Outcome, Timeout},
+    operation::{Outcome, Timeout},
     settings::Settings,
-    stats::Stats,
-    sync::{AtomicU64, KeyHasher, Limit, MODEL, default_shards, plain},
-    table::{call::Call, executor::JobExecutor, shard::Shard, under_lock::must_be_unlocked},
+    sync::{AtomicU64, KeyHasher, Limit, MODEL, default_shards},
+    table::{call::Call, frame::Frame, shard::Shard, under_lock::must_be_unlocked},
     watches::WatchKey,
 };
 
@@ -140,9 +141,6 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
     fn each_key(records: &Self::Records, visit: &mut dyn FnMut(&Self::Key, usize));
 }
 
-/// The present, if ends are timed. Read before the lock under which a wait ends.
-pub(crate) type EndedAt = Option<u64>;
-
 /// A wait that has ended, to be finished with nothing locked.
 pub(crate) struct Ended<E: Engine> {
     /// That of the last poll.
@@ -168,42 +166,23 @@ pub(crate) struct Arrival {
 
 /// State that all handles and futures of a form share.
 pub(crate) struct Table<E: Engine> {
+    pub(crate) frame: Frame,
     pub(crate) engine: E,
-    pub(crate) name: Box<str>,
     pub(crate) shards: Shards<Shard<E>>,
     hasher: KeyHasher,
-    pub(crate) executor: JobExecutor,
     /// The bound on what waits. The shards share it.
     max_parked: Option<Arc<Limit>>,
     /// Waits that this round of the timer found due.
     due: DueQueue<Ended<E>>,
-    /// Set once the program has asked for times.
-    timed: AtomicBool,
-    callbacks_waiting: Count,
-    /// Callbacks of waits that a shutdown with a limit ended.
-    closing: Latch,
-    cold: OnceLock<Box<ColdParts>>,
-    /// Distinguishes the ids of its waits from those of other forms.
-    number: u32,
 }
 
-/// The parts that most tables do not use, made when the first one is.
-#[derive(Debug, Default)]
-struct ColdParts {
-    /// The times that callbacks waited for the executor.
-    callback_delay: plain::Mutex<TimeHistogram>,
-    /// Rare counts: panics, refusals.
-    rare: plain::Mutex<Stats>,
-    /// The part of this table in the recorder's series.
-    #[cfg(feature = "metrics")]
-    published: timer_core::driver::Published,
-    warned: trace::Warned,
-}
+impl<E: Engine> Deref for Table<E> {
+    type Target = Frame;
 
-/// The number of the next purgatory or form of this process.
-pub(crate) fn next_number() -> u32 {
-    static NUMBERS: AtomicU32 = AtomicU32::new(0);
-    NUMBERS.fetch_add(1, Relaxed)
+    #[inline]
+    fn deref(&self) -> &Frame {
+        &self.frame
+    }
 }
 
 impl<E: Engine> Table<E> {
@@ -218,7 +197,6 @@ impl<E: Engine> Table<E> {
         }
         let table = Arc::new(Table {
             engine,
-            name: settings.name,
             shards: match (max_parked.clone(), sequence) {
                 // Most have neither, and then what makes shards takes no memory.
                 (None, None) => driver.shards(shard_count, |number, wheel| {
@@ -231,25 +209,12 @@ impl<E: Engine> Table<E> {
             hasher: KeyHasher::default(),
             max_parked,
             due: DueQueue::new(&driver.config),
-            executor: JobExecutor::new(driver, settings.executor),
-            timed: AtomicBool::new(false),
-            callbacks_waiting: Count::new(0),
-            closing: Latch::default(),
-            cold: OnceLock::new(),
-            number: next_number(),
+            frame: Frame::new(settings.name, driver, settings.executor),
         });
         if table.driver().attach(&table, &table.shards) {
             return Ok(table);
         }
-        // A shared timer that was shut down, or whose threads another process has.
-        match table.driver().is_inherited() {
-            true => Err(BuildError::Forked),
-            false => Err(BuildError::Closed),
-        }
-    }
-
-    pub(crate) fn driver(&self) -> &Driver {
-        &self.executor.driver
+        Err(table.not_attached())
     }
 
     /// Runs the key's `Hash`, with nothing locked.
@@ -307,19 +272,6 @@ impl<E: Engine> Table<E> {
                 None => return shard,
             }
         }
-    }
-
-    /// The public name of a wait.
-    pub(crate) fn id(&self, handle: TimerHandle) -> OperationId {
-        OperationId {
-            handle,
-            purgatory: self.number,
-        }
-    }
-
-    /// The wait of a public name, unless it is another form's.
-    pub(crate) fn handle(&self, id: OperationId) -> Option<TimerHandle> {
-        (id.purgatory == self.number).then_some(id.handle)
     }
 
     /// Reads the clock for a wait that comes to be parked. The deadline counts from here.
@@ -414,44 +366,10 @@ impl<E: Engine> Table<E> {
         from.move_to(index, to)
     }
 
-    /// Counts a refusal and tells a subscriber. With nothing locked.
+    /// Counts a refusal and tells a subscriber, with nothing locked.
     #[cold]
     pub(crate) fn report_refusal(&self, reason: RefusedReason) {
-        self.cold().rare.lock().refused(reason, false);
-        trace::refused(&self.name, reason);
-    }
-
-    /// The present, if ends are timed. Read it before the lock is taken: a clock is user code.
-    #[inline]
-    pub(crate) fn ending_at(&self) -> EndedAt {
-        if self.timed.load(Relaxed) {
-            self.timed_end()
-        } else {
-            None
-        }
-    }
-
-    /// Reads the clock. A panic of it is contained and reported: that end is not timed.
-    #[cold]
-    fn timed_end(&self) -> EndedAt {
-        let mut now_ns = None;
-        self.call(|| now_ns = Some(self.driver().now_ns()));
-        now_ns
-    }
-
-    /// Runs the user's code, with nothing locked. A panic in it is contained, counted and reported.
-    #[inline(always)]
-    pub(crate) fn call(&self, code: impl FnOnce()) {
-        if let Err(panicked) = contain(code) {
-            self.report_panic(&panicked);
-        }
-    }
-
-    #[cold]
-    fn report_panic(&self, panicked: &str) {
-        self.cold().rare.lock().panics += 1;
-        trace::panicked(&self.name, panicked);
-        self.driver().report_panic(panicked);
+        self.frame.report_refusal(reason, false);
     }
 
     /// Wakes a task, with nothing locked.
@@ -515,18 +433,6 @@ impl<E: Engine> Table<E> {
         for ended in batch {
             self.finish(call, ended);
         }
-    }
-
-    /// Enters a call: callbacks that it brings about run on this thread, by its outermost call.
-    #[inline]
-    pub(crate) fn enter(&self) -> Call<'_> {
-        Call::enter(&self.executor)
-    }
-
-    /// Returns the cold parts, to be used.
-    #[cold]
-    fn cold(&self) -> &ColdParts {
-        self.cold.get_or_init(Box::default)
     }
 }
 

@@ -1,5 +1,8 @@
-//! Publishing through the `metrics` facade (feature `metrics`). No wait touches a metric: a scrape
-//! handler calls [`Waits::publish`](crate::Waits::publish), which adds the shards' counts up.
+//! Publishing through the `metrics` facade (feature `metrics`). No operation touches a metric: a
+//! scrape handler calls [`Purgatory::publish`](crate::Purgatory::publish) or
+//! [`Waits::publish`](crate::Waits::publish), which adds the shards' counts up and hands the
+//! differences to the installed recorder. How forms of one name share their series:
+//! [`Published`](timer_core::driver::Published).
 
 use std::sync::{Arc, Weak};
 
@@ -7,61 +10,91 @@ use timer_core::driver::{Publishes, Sample, SourceName};
 
 use crate::{
     samples,
-    table::{Engine, Table},
+    stats::{Stats, Times},
+    table::{Engine, Table, frame::Frame},
 };
 
-impl<E: Engine> Publishes for Table<E> {
-    fn publish(&self) {
-        Table::publish(self);
-    }
-}
+/// A form, as it is published.
+pub(crate) trait PublishedForm: Publishes + 'static {
+    fn frame(&self) -> &Frame;
+    fn stats(&self) -> Stats;
+    /// The first call begins to time.
+    fn times(&self) -> Times;
+    /// The present. Of several forms of one name, numbers add up, and of ages the largest is shown.
+    fn gauges(&self) -> Vec<Sample>;
 
-impl<E: Engine> Table<E> {
     /// Has this published with its timer.
-    pub(crate) fn publish_with_timer(self: &Arc<Self>) {
+    fn publish_with_timer(self: &Arc<Self>)
+    where
+        Self: Sized,
+    {
         let form: Weak<dyn Publishes> = Arc::downgrade(self) as _;
-        self.driver().forms.add(form);
+        self.frame().driver().forms.add(form);
     }
 
-    pub(crate) fn publish(&self) {
-        let published = &self.cold().published;
+    fn publish(&self) {
+        let published = self.frame().published();
         published.publish(&self.source(), || self.samples());
     }
 
-    pub(crate) fn publish_in_detail(&self) {
-        let published = &self.cold().published;
+    fn publish_in_detail(&self) {
+        let published = self.frame().published();
         published.publish_in_detail(&self.source(), || self.samples());
+    }
+
+    /// Publishes counters and times for the last time, and takes the gauges away. Its timer
+    /// publishes it no more, though a future may keep it.
+    fn withdraw(&self) {
+        self.frame().published().withdraw(|| self.totals());
     }
 
     fn source(&self) -> SourceName {
         SourceName {
             label: "purgatory",
-            name: Arc::from(&*self.name),
+            name: Arc::from(&*self.frame().name),
         }
     }
 
     /// Everything, details included.
     fn samples(&self) -> Vec<Sample> {
-        let mut samples = self.total_samples();
-        samples.extend(samples::present(&self.stats(), self.key_count()));
-        if let Some(max_parked) = &self.max_parked {
-            samples.push(samples::max_parked(max_parked.max()));
-        }
-        samples.push(samples::oldest_age(self.oldest_age_ns()));
+        let mut samples = self.totals();
+        samples.extend(self.gauges());
         samples
     }
 
-    /// Publishes counters and times for the last time, and takes the gauges away. Its timer
-    /// publishes it no more, though a future may keep it.
-    pub(crate) fn withdraw(&self) {
-        self.cold().published.withdraw(|| self.total_samples());
+    /// Counters and histograms, which stay when the form is gone.
+    fn totals(&self) -> Vec<Sample> {
+        let mut samples = samples::totals(&self.stats());
+        samples.extend(samples::times(self.times()));
+        samples
+    }
+}
+
+impl<E: Engine> Publishes for Table<E> {
+    fn publish(&self) {
+        PublishedForm::publish(self);
+    }
+}
+
+impl<E: Engine> PublishedForm for Table<E> {
+    fn frame(&self) -> &Frame {
+        self
     }
 
-    /// Counters and histograms, which stay when the form is gone.
-    fn total_samples(&self) -> Vec<Sample> {
-        let mut samples = samples::totals(&self.stats());
-        // The first call begins to time.
-        samples.extend(samples::times(self.times()));
+    fn stats(&self) -> Stats {
+        Table::stats(self)
+    }
+
+    fn times(&self) -> Times {
+        Table::times(self)
+    }
+
+    fn gauges(&self) -> Vec<Sample> {
+        let mut samples = samples::present(&self.stats(), self.key_count());
+        if let Some(max_parked) = self.max_parked() {
+            samples.push(samples::max_parked(max_parked));
+        }
+        samples.push(samples::oldest_age(self.oldest_age_ns()));
         samples
     }
 }

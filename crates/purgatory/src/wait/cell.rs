@@ -149,7 +149,7 @@ where
 
     fn lose(self: Arc<Self>) {
         let core = self.origin.clone();
-        in_turn(&core.job_executor, move || {
+        in_turn(&core.executor, move || {
             // The thread may be panicking; a second panic, of the waker, would abort.
             let _ = contain(|| self.end(Outcome::Cancelled(CancelReason::Panicked)));
         });
@@ -188,7 +188,7 @@ where
             value = Some(mem::replace(&mut *self.stage.lock(), Stage::Over));
         }
         let core = self.origin.clone();
-        in_turn(&self.origin.job_executor, move || {
+        in_turn(&self.origin.executor, move || {
             core.call(|| drop((before, value)));
         });
     }

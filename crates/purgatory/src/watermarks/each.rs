@@ -196,7 +196,7 @@ impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
     }
 
     fn id(&self, handle: TimerHandle) -> OperationId {
-        Table::id(&self.table, handle)
+        self.table.frame.id(handle)
     }
 
     fn reschedule(&self, _: TimerHandle, timeout: Timeout) -> bool {
