@@ -52,7 +52,7 @@ expire-operations-callback-p99 scale-id-1key-1t scale-event-1key-1t scale-event-
 bytes-per-parked-1key-callback bytes-per-parked-1key-future bytes-100-future make-drop-future
 """.split()
 
-# The rows of counted records that readers ask about, and the columns of `lines`.
+# The rows and columns of counted records that readers ask about.
 COUNTED_ROWS = {
     "instructions": """park-complete-1key-callback acks-all-1t-callback acks-all-1t-future replica-set-3 permits-queue
                        queue-insert-remove""".split(),
@@ -61,7 +61,9 @@ COUNTED_ROWS = {
               "last poll", "cancel, by id", "expire, 512 at once", "park, three keys", "event, three keys"],
 }
 COLUMNS = {
-    "lines": ["call", "instructions", "held", "lock holds", "lines", "moves, 64"],
+    "instructions": ["row", "contender", "instructions", "atomics"],
+    "by_hand": ["row", "contender", "instructions", "atomics"],
+    "lines": ["call", "instructions", "held", "lock holds", "moves, 64"],
 }
 
 # Contenders that an expert writes for the one purpose; the others are what programs have.
@@ -188,11 +190,11 @@ def best(row, contenders):
 def asked(tables):
     """The rows of ASKED, each with the best of two kinds of contenders."""
     rows = {row[0]: dict(zip(table[0], row)) for table in tables for row in table[1:]}
-    short = [["row", "unit", "ours", "what programs have", "the best by hand"]]
+    short = [["row", "ours", "what programs have", "the best by hand"]]
     for name in ASKED:
         row = rows[name]
         others = [contender for contender in row if contender not in ["row", "unit", "ours", *BY_HAND]]
-        short.append([f"`{name}`", row["unit"], row["ours"], best(row, others), best(row, BY_HAND)])
+        short.append([f"`{name}`", f"{row['ours']} {row['unit']}", best(row, others), best(row, BY_HAND)])
     return [short, *(table for table in tables if table[1][0] in OURSELVES)]
 
 
@@ -217,9 +219,14 @@ def side_by_side(tables):
 
 
 def made_beside(name, about):
-    """When and where a record was made; that of `peers`, the page's first, is not repeated."""
+    """When and where a record was made; what it has from that of `peers`, the page's first, is not repeated."""
     first, _ = read("peers")
-    return about.replace(first, "Made with the first table") if name != "peers" else about
+    own = [part for part in about.split(", ") if part not in first.split(", ")]
+    # A record that names no compiler may have been made with another.
+    if name == "peers" or "rustc" not in about:
+        return about
+    told = ", ".join([*own, "otherwise as the first table"])
+    return told[0].upper() + told[1:]
 
 
 def block(name):

@@ -98,8 +98,7 @@ pub fn number(value: f64) -> String {
 /// The programs in the pages, run with the tests.
 ///
 /// They are tested here, because this package is no default member of the workspace and may depend
-/// on anything (one page needs the exporter's own listener), and the crates are packaged without
-/// the pages.
+/// on anything (one page needs an exporter), and the crates are packaged without the pages.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../README.md")]
