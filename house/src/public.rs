@@ -32,7 +32,6 @@ const PUBLIC: [Public; 3] = [
             "Monitor",
             "OperationId",
             "Outcome",
-            "ParkResult",
             "Parked",
             "Permit",
             "Permits",

@@ -163,9 +163,7 @@ pub use boxed::{BoxedOperation, when};
 pub use builder::Builder;
 pub use error::{Refused, RefusedReason, WaitError};
 pub use monitor::Monitor;
-pub use operation::{
-    CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, ReachResult, Timeout,
-};
+pub use operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout};
 pub use permits::{Lease, Permit, Permits};
 pub use purgatory::Purgatory;
 pub use reason::Reason;

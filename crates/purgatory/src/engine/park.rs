@@ -194,8 +194,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let verdict = self.check(&mut to_park, P::check);
         if let Some(outcome) = timeout.at_once(verdict, now_ns) {
             self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
-            finish_now(&call, to_park, outcome.clone());
-            return Ok(Parking::AtOnce(outcome));
+            finish_now(&call, to_park, outcome);
+            return Ok(Parking::AtOnce);
         }
 
         // 2. Take a place. Dropped before the operation is parked, the guard returns it.
@@ -232,9 +232,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         match self.check_until_parked(parked.checked_in) {
             None => Parking::Parked(id),
             Some(ended) => {
-                let outcome = ended.outcome.clone();
                 self.finish(call, ended);
-                Parking::Ended(id, outcome)
+                Parking::Ended(id)
             }
         }
     }

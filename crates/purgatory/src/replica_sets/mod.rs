@@ -18,7 +18,7 @@ pub use self::set::{LaggingMember, ReplicaSetStatus, Rule};
 use crate::{
     builder::Builder,
     error::{Refused, RefusedReason},
-    operation::{Outcome, ParkResult, Timeout, opaque},
+    operation::{OperationId, Outcome, Timeout, opaque},
     reason::Reason,
     settings::{Form, Settings},
     table::handle::Handle,
@@ -717,7 +717,7 @@ where
         threshold: V,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<ParkResult, Refused<Callback>>
+    ) -> Result<Option<OperationId>, Refused<Callback>>
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
@@ -740,7 +740,7 @@ where
         threshold: V,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<ParkResult, Refused<Callback>>
+    ) -> Result<Option<OperationId>, Refused<Callback>>
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,

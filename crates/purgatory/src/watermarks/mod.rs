@@ -30,7 +30,7 @@ use self::{
 use crate::{
     builder::Builder,
     error::{Refused, RefusedReason, WaitError},
-    operation::{CancelReason, Outcome, ParkResult, Timeout, opaque},
+    operation::{CancelReason, OperationId, Outcome, Timeout, opaque},
     reason::Reason,
     settings::{Form, Settings},
     table::handle::Handle,
@@ -599,7 +599,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     }
 
     /// Calls `then` once the key's value is at least `threshold`, or the wait has ended otherwise.
-    /// O(log n) for n waits of the key.
+    /// Returns the wait's id; `None` if it has ended. O(log n) for n waits of the key.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -629,7 +629,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         threshold: V,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<ParkResult, Refused<Callback>>
+    ) -> Result<Option<OperationId>, Refused<Callback>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -668,7 +668,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         threshold: V,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<ParkResult, Refused<Callback>>
+    ) -> Result<Option<OperationId>, Refused<Callback>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,

@@ -6,7 +6,7 @@ use hashbrown::Equivalent;
 
 use crate::{
     error::{Refused, RefusedReason, WaitError},
-    operation::{CancelReason, Outcome, ParkResult, Timeout},
+    operation::{CancelReason, OperationId, Outcome, Timeout},
     table::{Arrival, Batch, Ended, LockedShard, Table, future::Yields, handle::Handle},
     wait::WaitFuture,
     watches::WatchKey,
@@ -67,21 +67,21 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
         threshold: V,
         timeout: Timeout,
         then: Callback,
-    ) -> Result<ParkResult, Refused<Callback>>
+    ) -> Result<Option<OperationId>, Refused<Callback>>
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
         let table = &self.table;
         let tells = Tells::Callback(then);
         match table.wait(key, epoch, rank(threshold), timeout, tells) {
-            ForValue::Parked(handle) => Ok(ParkResult::Parked(table.id(handle))),
+            ForValue::Parked(handle) => Ok(Some(table.id(handle))),
             ForValue::Met(value, tells) => {
                 table.report_at_once(tells, Outcome::Completed, value);
-                Ok(ParkResult::Ended(Outcome::Completed))
+                Ok(None)
             }
             ForValue::Ended(outcome, tells) => {
-                table.report_at_once(tells, outcome.clone(), 0);
-                Ok(ParkResult::Ended(outcome))
+                table.report_at_once(tells, outcome, 0);
+                Ok(None)
             }
             ForValue::Refused(reason, tells) => Err(Refused::new(tells.into_callback(), reason)),
         }

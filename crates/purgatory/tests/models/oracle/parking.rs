@@ -55,8 +55,8 @@ impl Reference {
         if let Some(outcome) = at_once {
             self.stats.ended_at_once += 1;
             self.at(number).state = State::Over;
-            self.finish(nested, number, outcome.clone());
-            return Returned::Ended(outcome);
+            self.finish(nested, number, outcome);
+            return Returned::Ended;
         }
         if let Some(limit) = self.setup.max_parked.filter(|&max| self.places >= max) {
             return self.refused(number, RefusedReason::Full { limit });
@@ -79,8 +79,8 @@ impl Reference {
             self.at(number).state = State::UnderCheck;
             let verdict = self.check(number);
             if let Some(outcome) = self.check_in(number, verdict) {
-                self.finish(nested, number, outcome.clone());
-                return Returned::Ended(outcome);
+                self.finish(nested, number, outcome);
+                return Returned::Ended;
             }
         }
         Returned::Parked

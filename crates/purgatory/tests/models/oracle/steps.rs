@@ -163,7 +163,7 @@ pub enum Saw {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Returned {
     Parked,
-    Ended(Outcome),
+    Ended,
     /// With or without the operation in it.
     Refused(RefusedReason, bool),
     Counted(usize),

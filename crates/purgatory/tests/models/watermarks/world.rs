@@ -256,7 +256,7 @@ impl<V: Value> World<V> {
             world.then(&of);
         };
         let parked = self.watermarks.park(&key, V::of(threshold), timeout, then);
-        let id = parked.unwrap().id();
+        let id = parked.unwrap();
         self.ids.lock().unwrap()[number] = id;
         self.saw(Saw::Came(number, id.is_none()));
     }
