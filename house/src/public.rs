@@ -38,7 +38,6 @@ const PUBLIC: [Public; 3] = [
             "ReachResult",
             "Reason",
             "Refused",
-            "RefusedReason",
             "ReplicaError",
             "ReplicaSets",
             "Replies",

@@ -161,7 +161,7 @@ mod watermarks;
 
 pub use boxed::{BoxedOperation, when};
 pub use builder::Builder;
-pub use error::{Refused, RefusedReason, WaitError};
+pub use error::{Refused, WaitError};
 pub use monitor::Monitor;
 pub use operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout};
 pub use permits::{Lease, Permit, Permits};

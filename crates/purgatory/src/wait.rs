@@ -117,7 +117,7 @@ impl<K: WatchKey> Purgatory<K> {
                 WaitFuture::at(origin, id)
             }
             Ok(Parking::AtOnce) => WaitFuture::ready(result.unwrap_or(Err(PANICKED))),
-            Err(refused) => WaitFuture::ready(Err(WaitError::Refused(refused.reason))),
+            Err(refused) => WaitFuture::ready(Err(refused.reason)),
         }
     }
 }

@@ -17,7 +17,7 @@ pub use self::set::Rule;
 use self::set::{Fault, Set};
 use crate::{
     builder::Builder,
-    error::{Refused, RefusedReason},
+    error::{Refused, WaitError},
     operation::{CancelReason, OperationId, Outcome, Timeout, opaque},
     reason::Reason,
     settings::{Form, Settings},
@@ -79,7 +79,7 @@ pub struct ReplicaSets<G: WatchKey, M: Send + 'static, V: WatermarkValue = u64> 
 type Beside<M> = Option<Box<Set<M>>>;
 
 /// Why a replica set was not changed, or a report is not acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplicaError<V = u64> {
     /// The group was never [set](ReplicaSets::set), or was removed.
@@ -97,7 +97,7 @@ pub enum ReplicaError<V = u64> {
         needed: V,
     },
     /// The group is in another epoch, or a closed one.
-    Refused(RefusedReason),
+    Refused(WaitError),
 }
 
 impl<V: fmt::Debug> fmt::Display for ReplicaError<V> {
@@ -116,8 +116,8 @@ impl<V: fmt::Debug> fmt::Display for ReplicaError<V> {
 
 impl<V: fmt::Debug> Error for ReplicaError<V> {}
 
-impl<V> From<RefusedReason> for ReplicaError<V> {
-    fn from(reason: RefusedReason) -> Self {
+impl<V> From<WaitError> for ReplicaError<V> {
+    fn from(reason: WaitError) -> Self {
         ReplicaError::Refused(reason)
     }
 }
@@ -346,11 +346,11 @@ where
     /// it has of an earlier leader's log may not be in this one's.
     ///
     /// ```
-    /// use purgatory::{ReplicaError, ReplicaSets, RefusedReason, Rule};
+    /// use purgatory::{ReplicaError, ReplicaSets, WaitError, Rule};
     ///
     /// let logs = ReplicaSets::new("produce")?;
     /// logs.set(&"orders-0", 2, [("leader", 42)], Rule::all())?;
-    /// let late = RefusedReason::OtherEpoch { named: 1, present: 2 };
+    /// let late = WaitError::OtherEpoch { named: 1, present: 2 };
     /// assert_eq!(logs.join_in(&"orders-0", 1, "a", 42), Err(ReplicaError::Refused(late)));
     /// logs.join_in(&"orders-0", 2, "a", 42)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -485,12 +485,11 @@ where
         if failpoint!(SetChangedInCopy) {
             stale = table.look(group, |mark| mark.beside().clone());
         }
-        let none = ReplicaError::NoGroup;
-        let changed = table.change_beside(group, epoch, none, |beside, before| {
+        let changed = table.change_beside(group, epoch, ReplicaError::NoGroup, |beside, before| {
             if stale.is_some() {
                 *beside = stale;
             }
-            let set = beside.as_mut().ok_or(none)?;
+            let set = beside.as_mut().ok_or(ReplicaError::NoGroup)?;
             let watermark = change(set, before).map_err(ReplicaError::of)?;
             if failpoint!(ReportAdvancesUnlocked) {
                 late = Some(watermark);
@@ -549,7 +548,7 @@ where
 
     /// Closes the group: its waits are cancelled, and later ones end at once, with the same reason.
     /// Returns how many this ended. From now on reports and changes of the set are refused as
-    /// [`KeyClosed`](RefusedReason::KeyClosed). See [`Watermarks::close`](crate::Watermarks::close).
+    /// [`KeyClosed`](WaitError::KeyClosed). See [`Watermarks::close`](crate::Watermarks::close).
     pub fn close<Q>(&self, group: &Q, reason: impl Into<Reason>) -> usize
     where
         G: Borrow<Q>,

@@ -53,7 +53,7 @@ use timer_core::{
 };
 
 use crate::{
-    error::RefusedReason,
+    error::WaitError,
     operation::{OperationId, Outcome, Timeout},
     settings::Settings,
     stats::Stats,
@@ -370,11 +370,11 @@ impl<E: Engine> Table<E> {
         shard: &mut LockedShard<'_, E>,
         arrival: Arrival,
         wait: E::Wait,
-    ) -> Result<TimerHandle, (E::Wait, RefusedReason)> {
+    ) -> Result<TimerHandle, (E::Wait, WaitError)> {
         if let Some(max_parked) = &self.max_parked {
             if !max_parked.acquire(1) {
                 let limit = max_parked.max() as usize;
-                return Err((wait, RefusedReason::Full { limit }));
+                return Err((wait, WaitError::Full { limit }));
             }
         }
         let state = &mut **shard;
@@ -416,7 +416,7 @@ impl<E: Engine> Table<E> {
 
     /// Counts a refusal and tells a subscriber. With nothing locked.
     #[cold]
-    pub(crate) fn report_refusal(&self, reason: RefusedReason) {
+    pub(crate) fn report_refusal(&self, reason: &WaitError) {
         self.cold().rare.lock().refused(reason, false);
         trace::refused(&self.name, reason);
     }

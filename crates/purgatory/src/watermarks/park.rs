@@ -5,7 +5,7 @@ use std::{hash::Hash, sync::Arc};
 use hashbrown::Equivalent;
 
 use crate::{
-    error::{Refused, RefusedReason, WaitError},
+    error::{Refused, WaitError},
     operation::{CancelReason, OperationId, Outcome, Timeout},
     table::{Arrival, Batch, Ended, LockedShard, Table, future::Yields, handle::Handle},
     wait::WaitFuture,
@@ -54,7 +54,7 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
             ForValue::Parked(handle) => WaitFuture::at(self.share(), self.table.id(handle)),
             ForValue::Met(rank, _tells) => WaitFuture::ready(Ok(of_rank(rank))),
             ForValue::Ended(outcome, _tells) => WaitFuture::ready(Err(WaitError::of(outcome))),
-            ForValue::Refused(reason, _tells) => WaitFuture::ready(Err(WaitError::Refused(reason))),
+            ForValue::Refused(reason, _tells) => WaitFuture::ready(Err(reason)),
         }
     }
 
@@ -135,7 +135,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             }
         }
         if let Some(named) = epoch.filter(|named| *named != present) {
-            return ForValue::Refused(RefusedReason::OtherEpoch { named, present }, tells);
+            return ForValue::Refused(WaitError::OtherEpoch { named, present }, tells);
         }
         if reached >= threshold {
             shard.count_at_once();
@@ -161,8 +161,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// waits that are met at once ends, too.
     #[cold]
     fn refuse_closed(&self, tells: Tells) -> ForValue {
-        self.report_refusal(RefusedReason::Closed);
-        ForValue::Refused(RefusedReason::Closed, tells)
+        self.report_refusal(&WaitError::Closed);
+        ForValue::Refused(WaitError::Closed, tells)
     }
 
     /// Parks a wait under a key, whose record is made if it has none.
@@ -181,7 +181,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     {
         if let Some(reason) = shard.refuses() {
             drop(shard);
-            self.report_refusal(reason);
+            self.report_refusal(&reason);
             return ForValue::Refused(reason, tells);
         }
         // The key's `Clone` may panic: nothing is parked yet.
@@ -200,7 +200,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
                 let emptied_key = go_if_gone(&mut shard, record);
                 drop(shard);
                 drop(emptied_key);
-                self.report_refusal(full);
+                self.report_refusal(&full);
                 return ForValue::Refused(full, wait.tells);
             }
         };

@@ -10,8 +10,8 @@ use std::sync::{
 };
 
 use purgatory::{
-    BoxedOperation, Permits, Purgatory, RefusedReason, ReplicaSets, Replies, ReplyScope, Rule,
-    WaitError, WaitFuture, Watermarks, when,
+    BoxedOperation, Permits, Purgatory, ReplicaSets, Replies, ReplyScope, Rule, WaitError,
+    WaitFuture, Watermarks, when,
 };
 use timer_core::{Clock, ManualTimer, SystemTimer};
 
@@ -46,8 +46,8 @@ fn waits<T: std::fmt::Debug>(mut wait: WaitFuture<T>) -> Option<WaitFuture<T>> {
     match poll(&mut wait) {
         std::task::Poll::Pending => Some(wait),
         std::task::Poll::Ready(result) => {
-            let full = RefusedReason::Full { limit: 1 };
-            assert_eq!(result.unwrap_err(), WaitError::Refused(full));
+            let full = WaitError::Full { limit: 1 };
+            assert_eq!(result.unwrap_err(), full);
             None
         }
     }
@@ -69,7 +69,7 @@ fn each_way_out_of_a_purgatory_returns_its_place() {
         match parked {
             Ok(parked) => Some(parked.expect("it waits")),
             Err(refused) => {
-                assert_eq!(refused.reason, RefusedReason::Full { limit: 1 });
+                assert_eq!(refused.reason, WaitError::Full { limit: 1 });
                 None
             }
         }

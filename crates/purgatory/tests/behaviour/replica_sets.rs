@@ -10,9 +10,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{
-    CancelReason, Outcome, RefusedReason, ReplicaError, ReplicaSets, Rule, WaitError, WaitFuture,
-};
+use purgatory::{CancelReason, Outcome, ReplicaError, ReplicaSets, Rule, WaitError, WaitFuture};
 use timer_core::ManualTimer;
 
 use crate::support::{MINUTE, NEVER, poll};
@@ -61,7 +59,7 @@ fn epoch_over(epoch: u64, present: u64) -> Result<u64, WaitError> {
 }
 
 fn other_epoch(named: u64, present: u64) -> Error {
-    Error::Refused(RefusedReason::OtherEpoch { named, present })
+    Error::Refused(WaitError::OtherEpoch { named, present })
 }
 
 fn behind(value: u64, needed: u64) -> Error {
@@ -101,11 +99,11 @@ fn new_epoch_answers_no_wait_of_the_last() {
     assert_eq!(sets.watermark(&LOG), Some(12));
     assert_eq!(ending(&mut old), Some(epoch_over(1, 2)));
     let late = sets.wait_for_in(&LOG, 1, 9, NEVER).wait_blocking();
-    let other = RefusedReason::OtherEpoch {
+    let other = WaitError::OtherEpoch {
         named: 1,
         present: 2,
     };
-    assert_eq!(late, Err(WaitError::Refused(other)));
+    assert_eq!(late, Err(other));
     assert_eq!(sets.wait_for_in(&LOG, 2, 9, NEVER).wait_blocking(), Ok(12));
 }
 
@@ -177,7 +175,7 @@ fn refused_leader_changes_nothing() {
     assert_eq!((sets.epoch(&LOG), ending(&mut wait)), (Some(1), None));
     assert_eq!(sets.members(&LOG), [(0, 9), (1, 5)]);
     sets.close(&LOG, "the partition moves");
-    let closed = Error::Refused(RefusedReason::KeyClosed);
+    let closed = Error::Refused(WaitError::KeyClosed);
     assert_eq!(sets.begin_epoch(&LOG, 2, &0, 9), Err(closed));
 }
 
@@ -196,7 +194,7 @@ fn callback_of_an_epoch_is_called_for_that_alone() {
         present: 2,
     };
     let late = sets.park_in(&LOG, 1, 9, NEVER, tell(2)).unwrap_err();
-    let other = RefusedReason::OtherEpoch {
+    let other = WaitError::OtherEpoch {
         named: 1,
         present: 2,
     };
@@ -499,7 +497,7 @@ fn closed_group_ends_waits_and_refuses_the_rest() {
     assert!(ending(&mut wait).unwrap().unwrap_err().is_shutdown());
     let late = sets.wait_for(&LOG, 5, NEVER).wait_blocking();
     assert!(late.unwrap_err().is_shutdown());
-    let refused = Err(Error::Refused(RefusedReason::KeyClosed));
+    let refused = Err(Error::Refused(WaitError::KeyClosed));
     for member in [0, 1] {
         assert_eq!(sets.report(&LOG, &member, 9), refused);
     }

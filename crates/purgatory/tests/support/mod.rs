@@ -24,7 +24,7 @@ use std::{
 use metrics::{Key, KeyName, Metadata, SharedString, Unit};
 use purgatory::{
     BoxedOperation, Builder, CancelReason, DelayedOperation, IntoWatches, OperationId, Outcome,
-    Purgatory, RefusedReason, Timeout, Waits, WatchKey, Watches, Watermarks, when,
+    Purgatory, Timeout, WaitError, Waits, WatchKey, Watches, Watermarks, when,
 };
 use timer_core::ManualTimer;
 
@@ -136,7 +136,7 @@ pub fn refused<'a, K, O>(
     purgatory: &Purgatory<K, O>,
     operation: O,
     watches: impl IntoWatches<'a, K>,
-) -> (RefusedReason, O)
+) -> (WaitError, O)
 where
     K: WatchKey + Send + 'a,
     O: DelayedOperation + Send,
@@ -144,7 +144,7 @@ where
     let refused = purgatory
         .try_complete_else_watch(operation, watches, MINUTE)
         .unwrap_err();
-    (refused.reason, refused.into_inner())
+    (refused.reason.clone(), refused.into_inner())
 }
 
 /// Checks that nothing waits, no key is watched, and each parked operation has ended once.

@@ -239,7 +239,7 @@ impl World {
             Ok(None) => Returned::Ended,
             Err(refused) => {
                 let before = self.alive.load(Relaxed);
-                let reason = refused.reason;
+                let reason = refused.reason.clone();
                 drop(refused);
                 Returned::Refused(reason, self.alive.load(Relaxed) + 1 == before)
             }
