@@ -69,7 +69,7 @@ impl AcksAll for Kafka {
         // Park. A refused operation comes back, and is answered like any other.
         let produces = &self.produces;
         if let Err(refused) = produces.try_complete_else_watch(produce, &key, timeout) {
-            let answer = Answer::Refused(refused.reason);
+            let answer = Answer::Refused(refused.reason.clone());
             let DelayedProduce { request, .. } = refused.into_inner();
             request.answer(answer, required);
         }

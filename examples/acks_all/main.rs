@@ -27,13 +27,13 @@ mod verifier;
 
 use std::{process::ExitCode, time::Duration};
 
-use purgatory::RefusedReason;
+use purgatory::WaitError;
 
 use partition::{Change, LogEnd, Partition, Record};
 use verifier::{load::Request, watch::Observed};
 
 /// The answer to a producer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Answer {
     /// Every in-sync replica has it.
     Acknowledged,
@@ -44,7 +44,7 @@ enum Answer {
     /// The leader was shut down meanwhile.
     Cancelled,
     /// The purgatory would not take it.
-    Refused(RefusedReason),
+    Refused(WaitError),
 }
 
 /// The leader of all partitions, and where the produces wait for its followers.

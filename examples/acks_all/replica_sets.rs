@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use purgatory::{CancelReason, RefusedReason, ReplicaError, ReplicaSets, Rule, WaitError};
+use purgatory::{CancelReason, ReplicaError, ReplicaSets, Rule, WaitError};
 use timer_core::BuildError;
 
 use crate::partition::{Change, FOLLOWERS, LogEnd, Partition, PartitionKey, Record};
@@ -92,9 +92,9 @@ fn answer(ended: Result<u64, WaitError>) -> Answer {
     match ended {
         Ok(_) => Answer::Acknowledged,
         Err(WaitError::Expired) => Answer::TimedOut,
-        Err(WaitError::Refused(RefusedReason::OtherEpoch { .. })) => Answer::LeaderChanged,
+        Err(WaitError::OtherEpoch { .. }) => Answer::LeaderChanged,
         Err(WaitError::Cancelled(CancelReason::EpochOver { .. })) => Answer::LeaderChanged,
-        Err(WaitError::Refused(reason)) => Answer::Refused(reason),
-        Err(_) => Answer::Cancelled,
+        Err(WaitError::Cancelled(_)) => Answer::Cancelled,
+        Err(reason) => Answer::Refused(reason),
     }
 }

@@ -8,7 +8,7 @@ use std::{cell::Cell, net::SocketAddr, net::UdpSocket, rc::Rc, thread, time::Dur
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Command;
-use purgatory::{DelayedOperation, Outcome, Purgatory, RefusedReason};
+use purgatory::{DelayedOperation, Outcome, Purgatory, WaitError};
 use send_wrapper::SendWrapper;
 use timer_core::{Clock, ManualTimer, SystemClock, TickLength, WheelSize};
 
@@ -143,7 +143,7 @@ fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
                 };
                 let fetch = LocalFetch::new(offset, &log_end, answer);
                 let parked = fetches.try_complete_else_watch(fetch, &["log"], timeout);
-                parked.map_err(RefusedReason::from)?;
+                parked.map_err(WaitError::from)?;
             }
             Request::Append => {
                 log_end.set(log_end.get() + 1); // the condition first ...
@@ -216,7 +216,7 @@ fn park_and_complete_ns() -> Result<f64> {
             let count = move |_, _| answered.set(answered.get() + 1);
             let fetch = LocalFetch::new(window, &log_end, count);
             let parked = fetches.try_complete_else_watch(fetch, &[key], Duration::from_secs(30));
-            parked.map_err(RefusedReason::from)?;
+            parked.map_err(WaitError::from)?;
         }
 
         // The log grows: the condition first, then an event for each key.
@@ -259,8 +259,6 @@ fn main() -> Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use purgatory::ParkResult;
-
     use super::*;
 
     #[test]
@@ -291,7 +289,7 @@ mod tests {
         };
         let fetch = LocalFetch::new(offset, &Rc::default(), |_, _| ());
         let parked = fetches.try_complete_else_watch(fetch, &["log"], timeout);
-        assert!(matches!(parked, Ok(ParkResult::Parked(_))));
+        assert!(matches!(parked, Ok(Some(_))));
         timer.advance(Duration::from_secs(1 << 30));
         assert_eq!(fetches.len(), 1);
     }

@@ -120,9 +120,7 @@ fn forget_what_was_taken(forgets: &Waits) {
     let operation = when(|| false, drop);
     let parked = forgets.try_complete_else_watch(operation, &["key"], TIMEOUT);
     // Refused only after shutdown.
-    if let Ok(parked) = parked
-        && let Some(id) = parked.id()
-    {
+    if let Ok(Some(id)) = parked {
         drop(forgets.take(id));
     }
 }

@@ -15,7 +15,7 @@ use anyhow::Result;
 use clap::Parser;
 use fastrand::Rng;
 use parking_lot::Mutex;
-use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory};
+use purgatory::{DelayedOperation, Outcome, Purgatory};
 use timer_core::{Clock, ManualTimer, TimerError};
 
 const REPLICAS: usize = 3;
@@ -207,7 +207,7 @@ impl Cluster {
             .purgatory
             .try_complete_else_watch(write, &[number], timeout);
         // No replica has answered yet.
-        assert!(matches!(parked, Ok(ParkResult::Parked(_))));
+        assert!(matches!(parked, Ok(Some(_))));
     }
 
     /// Notes the answer of a replica, then signals the key of the write.

@@ -264,11 +264,11 @@ where
             return None;
         }
         let mut members = Vec::new();
-        for last in lagging.iter().take(MEMBERS_MAX) {
+        for (member, value, lagged_for) in lagging.iter().take(MEMBERS_MAX) {
             members.push(Member {
-                member: shown(&last.member, &M::fmt),
-                value: shown(&last.value, &V::fmt),
-                lags: last.lagged_for.as_secs_f64(),
+                member: shown(member, &M::fmt),
+                value: shown(value, &V::fmt),
+                lags: lagged_for.as_secs_f64(),
             });
         }
         Some(Group {

@@ -29,7 +29,7 @@ fn park(
 ) -> OperationId {
     let operation = when(|| false, drop);
     let parked = purgatory.try_complete_else_watch(operation, keys, timeout);
-    parked.unwrap().id().unwrap()
+    parked.unwrap().unwrap()
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn bound_and_labels_are_shown() {
     let without: Purgatory<&str> = Purgatory::on(&timer, "unbounded").unwrap();
     let watches = Watches::keys(&["a"]).labelled("fetch");
     let parked = purgatory.try_complete_else_watch(when(|| false, drop), watches, MS);
-    assert!(parked.unwrap().id().is_some());
+    assert!(parked.unwrap().is_some());
 
     let live = Live::new().purgatory(&purgatory).waits(&replies.waits());
     let event = event(&live.purgatory(&without));

@@ -90,7 +90,7 @@ impl<F: Form> Builder<F> {
     /// Limits parked operations plus those whose callback is still pending. Off by default.
     ///
     /// An operation beyond the limit gets its first check. If it would have to wait, it is refused
-    /// and handed back ([`Full`](crate::RefusedReason::Full)).
+    /// and handed back ([`Full`](crate::WaitError::Full)).
     ///
     /// An operation frees its place just before its callback runs, or before its future is ready.
     /// When one event ends several operations, their first callbacks may therefore find the
@@ -99,14 +99,14 @@ impl<F: Form> Builder<F> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use purgatory::{Purgatory, RefusedReason, when};
+    /// use purgatory::{Purgatory, WaitError, when};
     ///
     /// let polls = Purgatory::builder("polls").max_parked(1).build()?;
     /// let timeout = Duration::from_secs(30);
     /// polls.try_complete_else_watch(when(|| false, drop), &["orders"], timeout)?;
     /// let second = polls.try_complete_else_watch(when(|| false, drop), &["orders"], timeout);
     /// let refused = second.expect_err("one is parked");
-    /// assert_eq!(refused.reason, RefusedReason::Full { limit: 1 });
+    /// assert_eq!(refused.reason, WaitError::Full { limit: 1 });
     /// let poll = refused.into_inner(); // answer it: try again later
     /// # drop(poll);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -14,19 +14,19 @@ use crate::{
 /// The operation's `on_complete` was not called. Answer it, or try again.
 ///
 /// The error is `Send`, `Sync` and `'static` for every `Send` operation, so `?` converts it into
-/// `Box<dyn Error + Send + Sync>` or `anyhow::Error`. [`RefusedReason`] is the error without the
+/// `Box<dyn Error + Send + Sync>` or `anyhow::Error`. [`WaitError`] is the error without the
 /// operation.
 ///
 /// ```
 /// use std::time::Duration;
-/// use purgatory::{Purgatory, RefusedReason, when};
+/// use purgatory::{Purgatory, WaitError, when};
 ///
 /// let waits = Purgatory::builder("bounded").max_parked(1).build()?;
 /// let timeout = Duration::from_secs(30);
 /// waits.try_complete_else_watch(when(|| false, drop), &["key"], timeout)?;
 /// let one_more = waits.try_complete_else_watch(when(|| false, drop), &["key"], timeout);
 /// let refused = one_more.unwrap_err();
-/// assert_eq!(refused.reason, RefusedReason::Full { limit: 1 });
+/// assert_eq!(refused.reason, WaitError::Full { limit: 1 });
 /// drop(refused.into_inner()); // it is ours again
 /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 /// ```
@@ -35,11 +35,11 @@ use crate::{
 pub struct Refused<O> {
     value: HandedBack<O>,
     /// The reason.
-    pub reason: RefusedReason,
+    pub reason: WaitError,
 }
 
 impl<O> Refused<O> {
-    pub(crate) fn new(value: O, reason: RefusedReason) -> Self {
+    pub(crate) fn new(value: O, reason: WaitError) -> Self {
         Refused {
             value: HandedBack::new(value),
             reason,
@@ -52,16 +52,51 @@ impl<O> Refused<O> {
     }
 }
 
-impl<O> From<Refused<O>> for RefusedReason {
+impl<O> From<Refused<O>> for WaitError {
     fn from(refused: Refused<O>) -> Self {
         refused.reason
     }
 }
 
-/// The reason why an operation was not parked. An error by itself, without the operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason why a wait ended without a value, or why a call was refused: the error of every form.
+/// See [`Purgatory::wait`](crate::Purgatory::wait).
+///
+/// # In a loop
+/// Retry after [`Expired`](Self::Expired) alone. Most other errors come at once, and would come
+/// again at once, so a loop that retries after each error spins. Leave the loop instead:
+///
+/// ```
+/// use std::{collections::VecDeque, time::Duration};
+/// use purgatory::{Monitor, WaitError};
+///
+/// fn work(queue: &Monitor<&'static str, VecDeque<u32>>) -> WaitError {
+///     loop {
+///         let job = queue.wait(&["jobs"], Duration::from_secs(1), |jobs| jobs.pop_front());
+///         match job.wait_blocking() {
+///             Ok(job) => println!("job {job}"),
+///             Err(error) if error.is_expired() => println!("no job for a second"),
+///             Err(error) => return error, // shut down, full, or where no thread may block
+///         }
+///     }
+/// }
+///
+/// let queue = Monitor::new("queue", VecDeque::from([7]))?;
+/// queue.purgatory().shutdown(Duration::ZERO);
+/// assert_eq!(work(&queue).to_string(), "the purgatory was shut down"); // after job 7
+/// # Ok::<(), purgatory::timer_core::BuildError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum RefusedReason {
+pub enum WaitError {
+    /// The timeout came first.
+    Expired,
+    /// The wait was cancelled, by a call or with its purgatory, or its condition panicked.
+    Cancelled(CancelReason),
+    /// The thread must not block, since the end of the wait may need it: it runs a check, a
+    /// callback or a timer's task, or it runs the tasks of a tokio runtime on which the timer or
+    /// the executor is. Await the future there, or block in `spawn_blocking`. In a child of `fork`
+    /// every thread is refused: the timer's threads are in the parent.
+    MustNotBlock,
     /// It has no watch key, so nothing could complete it.
     NoKeys,
     /// The purgatory or its timer was shut down.
@@ -107,10 +142,16 @@ pub enum RefusedReason {
     KeyClosed,
 }
 
-impl fmt::Display for RefusedReason {
+impl fmt::Display for WaitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without a full stop, since `Refused` and `WaitError` put it into a sentence.
+        // Without a full stop, since `Refused` puts it into a sentence.
         match self {
+            Self::Expired => f.write_str("the time ran out"),
+            Self::Cancelled(reason) => write!(f, "cancelled: {reason}"),
+            Self::MustNotBlock => f.write_str(
+                "this thread must not block: it runs a check, a callback or a runtime's tasks, which \
+                 the end of the wait may need",
+            ),
             Self::NoKeys => f.write_str("no watch key"),
             Self::Closed => f.write_str("the purgatory was shut down"),
             Self::ScopeClosed => f.write_str("the scope of the request was closed"),
@@ -139,110 +180,15 @@ opaque!([O] Refused<O>, reason: reason);
 
 impl<O> fmt::Display for Refused<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.reason {
+        match &self.reason {
             // A reply parks nothing.
-            RefusedReason::NotExpected | RefusedReason::Late => self.reason.fmt(f),
+            WaitError::NotExpected | WaitError::Late => self.reason.fmt(f),
             reason => write!(f, "not parked: {reason}"),
         }
     }
 }
 
 impl<O> Error for Refused<O> {}
-
-impl Error for RefusedReason {}
-
-impl RefusedReason {
-    /// Returns true when the purgatory, its timer, its key or the request's scope was shut down or
-    /// closed ([`Closed`](Self::Closed), [`KeyClosed`](Self::KeyClosed),
-    /// [`ScopeClosed`](Self::ScopeClosed)). Every later call is refused, too. O(1).
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use purgatory::{Purgatory, when};
-    ///
-    /// let waits = Purgatory::new("waits")?;
-    /// waits.shutdown(Duration::ZERO);
-    /// let parked = waits.try_complete_else_watch(when(|| false, drop), &[1], Duration::MAX);
-    /// assert!(parked.unwrap_err().reason.is_shutdown());
-    /// # Ok::<(), purgatory::timer_core::BuildError>(())
-    /// ```
-    pub fn is_shutdown(&self) -> bool {
-        matches!(self, Self::Closed | Self::ScopeClosed | Self::KeyClosed)
-    }
-
-    /// Returns true when a limit is reached ([`Full`](Self::Full),
-    /// [`TooManyKeys`](Self::TooManyKeys)). The same call may succeed later, when others have
-    /// ended; but more [`Permits`](crate::Permits) than their limit are never given. O(1).
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use purgatory::{Purgatory, when};
-    ///
-    /// let waits = Purgatory::builder("bounded").max_parked(0).build()?;
-    /// let parked = waits.try_complete_else_watch(when(|| false, drop), &[1], Duration::MAX);
-    /// assert!(parked.unwrap_err().reason.is_busy());
-    /// # Ok::<(), purgatory::timer_core::BuildError>(())
-    /// ```
-    pub fn is_busy(&self) -> bool {
-        matches!(self, Self::Full { .. } | Self::TooManyKeys { .. })
-    }
-}
-
-/// The reason why a wait ended without a value. See [`Purgatory::wait`](crate::Purgatory::wait).
-///
-/// # In a loop
-/// Retry after [`Expired`](Self::Expired) alone. Most other errors come at once, and would come
-/// again at once, so a loop that retries after each error spins. Leave the loop instead:
-///
-/// ```
-/// use std::{collections::VecDeque, time::Duration};
-/// use purgatory::{Monitor, WaitError};
-///
-/// fn work(queue: &Monitor<&'static str, VecDeque<u32>>) -> WaitError {
-///     loop {
-///         let job = queue.wait(&["jobs"], Duration::from_secs(1), |jobs| jobs.pop_front());
-///         match job.wait_blocking() {
-///             Ok(job) => println!("job {job}"),
-///             Err(error) if error.is_expired() => println!("no job for a second"),
-///             Err(error) => return error, // shut down, full, or where no thread may block
-///         }
-///     }
-/// }
-///
-/// let queue = Monitor::new("queue", VecDeque::from([7]))?;
-/// queue.purgatory().shutdown(Duration::ZERO);
-/// assert_eq!(work(&queue).to_string(), "not parked: the purgatory was shut down"); // after job 7
-/// # Ok::<(), purgatory::timer_core::BuildError>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WaitError {
-    /// The timeout came first.
-    Expired,
-    /// The wait was cancelled, by a call or with its purgatory, or its condition panicked.
-    Cancelled(CancelReason),
-    /// The wait could not be parked.
-    Refused(RefusedReason),
-    /// The thread must not block, since the end of the wait may need it: it runs a check, a
-    /// callback or a timer's task, or it runs the tasks of a tokio runtime on which the timer or
-    /// the executor is. Await the future there, or block in `spawn_blocking`. In a child of `fork`
-    /// every thread is refused: the timer's threads are in the parent.
-    MustNotBlock,
-}
-
-impl fmt::Display for WaitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WaitError::Expired => f.write_str("the time ran out"),
-            WaitError::Cancelled(reason) => write!(f, "cancelled: {reason}"),
-            WaitError::Refused(reason) => write!(f, "not parked: {reason}"),
-            WaitError::MustNotBlock => f.write_str(
-                "this thread must not block: it runs a check, a callback or a runtime's tasks, which \
-                 the end of the wait may need",
-            ),
-        }
-    }
-}
 
 impl Error for WaitError {}
 
@@ -254,10 +200,11 @@ impl WaitError {
     }
 
     /// Returns true when the purgatory, its timer, its key or the request's scope was shut down,
-    /// closed or dropped: the wait was [refused so](RefusedReason::is_shutdown), or cancelled as
-    /// [`Shutdown`](CancelReason::Shutdown), [`Closed`](CancelReason::Closed) or
-    /// [`Dropped`](CancelReason::Dropped). So at a `close` it is true for those who wait and for
-    /// those who come. O(1).
+    /// closed or dropped: the call was refused ([`Closed`](Self::Closed),
+    /// [`KeyClosed`](Self::KeyClosed), [`ScopeClosed`](Self::ScopeClosed)), as every later one is, or
+    /// the wait was cancelled as [`Shutdown`](CancelReason::Shutdown),
+    /// [`Closed`](CancelReason::Closed) or [`Dropped`](CancelReason::Dropped). So at a `close` it is
+    /// true for those who wait and for those who come. O(1).
     ///
     /// False for a cancel with a reason of the caller's, whatever it says.
     ///
@@ -291,21 +238,23 @@ impl WaitError {
     /// ```
     pub fn is_shutdown(&self) -> bool {
         match self {
-            WaitError::Refused(reason) => reason.is_shutdown(),
+            WaitError::Closed | WaitError::ScopeClosed | WaitError::KeyClosed => true,
             WaitError::Cancelled(reason) => {
                 matches!(
                     reason,
                     CancelReason::Shutdown | CancelReason::Dropped | CancelReason::Closed(_)
                 )
             }
-            WaitError::Expired | WaitError::MustNotBlock => false,
+            _ => false,
         }
     }
 
-    /// Returns true when the wait was [refused at a limit](RefusedReason::is_busy). The same call
-    /// may succeed later, but at once it would be refused again. O(1).
+    /// Returns true when a limit is reached ([`Full`](Self::Full),
+    /// [`TooManyKeys`](Self::TooManyKeys)). The same call may succeed later, when others have
+    /// ended, but at once it would be refused again; and more [`Permits`](crate::Permits) than
+    /// their limit are never given. O(1).
     pub fn is_busy(&self) -> bool {
-        matches!(self, WaitError::Refused(reason) if reason.is_busy())
+        matches!(self, WaitError::Full { .. } | WaitError::TooManyKeys { .. })
     }
 
     /// Converts the outcome of a wait that has no value.

@@ -161,15 +161,13 @@ mod watermarks;
 
 pub use boxed::{BoxedOperation, when};
 pub use builder::Builder;
-pub use error::{Refused, RefusedReason, WaitError};
+pub use error::{Refused, WaitError};
 pub use monitor::Monitor;
-pub use operation::{
-    CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, ReachResult, Timeout,
-};
+pub use operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout};
 pub use permits::{Lease, Permit, Permits};
 pub use purgatory::Purgatory;
 pub use reason::Reason;
-pub use replica_sets::{LaggingMember, ReplicaError, ReplicaSetStatus, ReplicaSets, Rule};
+pub use replica_sets::{ReplicaError, ReplicaSets, Rule};
 pub use replies::{Replies, ReplyScope, ReplyScopes, ReplyStream};
 pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;

@@ -241,9 +241,23 @@ impl fmt::Display for CancelReason {
     }
 }
 
-/// Names a parked operation, to cancel, complete or reschedule it.
+/// Names a parked operation, to cancel, complete or reschedule it. The call that parks an operation
+/// returns it, and `None` for one that has ended.
 ///
 /// Ids are never reused. Another purgatory treats the id as that of an operation that is gone.
+///
+/// ```
+/// use purgatory::{Purgatory, Timeout, when};
+///
+/// let waits = Purgatory::new("waits")?;
+/// let parked = waits.try_complete_else_watch(when(|| false, drop), &["key"], Timeout::Never)?;
+/// let id = parked.expect("its check is never true");
+/// waits.cancel(id, "too late");
+///
+/// let over = waits.try_complete_else_watch(when(|| true, drop), &["key"], Timeout::Never)?;
+/// assert_eq!(over, None); // its callback has the outcome
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperationId {
     pub(crate) handle: TimerHandle,
@@ -265,40 +279,6 @@ impl serde::Serialize for OperationId {
     }
 }
 
-/// The state of an operation when the call that parks it returned.
-///
-/// ```
-/// use purgatory::{Outcome, ParkResult, Purgatory, Timeout, when};
-///
-/// let waits = Purgatory::new("waits")?;
-/// let parked = waits.try_complete_else_watch(when(|| false, drop), &["key"], Timeout::Never)?;
-/// let id = parked.id().expect("its check is never true");
-/// waits.cancel(id, "too late");
-///
-/// let over = waits.try_complete_else_watch(when(|| true, drop), &["key"], Timeout::Never)?;
-/// assert_eq!(over, ParkResult::Ended(Outcome::Completed));
-/// assert_eq!(over.id(), None);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ParkResult {
-    /// It is parked. It may end a moment later.
-    Parked(OperationId),
-    /// It has ended: its `on_complete` was called with this outcome, or is about to be.
-    Ended(Outcome),
-}
-
-impl ParkResult {
-    /// Returns the operation's id; `None` when it ended at once.
-    pub fn id(&self) -> Option<OperationId> {
-        match self {
-            ParkResult::Parked(id) => Some(*id),
-            ParkResult::Ended(_) => None,
-        }
-    }
-}
-
 /// An operation that comes to be parked, or the parts of one that is made only if it has to wait.
 pub(crate) trait ToPark<O> {
     /// Checks the condition for the first time, as [`DelayedOperation::try_complete`] does.
@@ -313,16 +293,17 @@ pub(crate) enum Parking {
     /// It is parked. It may end a moment later.
     Parked(OperationId),
     /// It had an entry, and ended before the call returned.
-    Ended(OperationId, Outcome),
+    Ended(OperationId),
     /// It ended at once.
-    AtOnce(Outcome),
+    AtOnce,
 }
 
-impl From<Parking> for ParkResult {
-    fn from(parking: Parking) -> Self {
-        match parking {
-            Parking::Parked(id) => ParkResult::Parked(id),
-            Parking::Ended(_, outcome) | Parking::AtOnce(outcome) => ParkResult::Ended(outcome),
+impl Parking {
+    /// Returns the id of an operation that is parked.
+    pub(crate) fn id(self) -> Option<OperationId> {
+        match self {
+            Parking::Parked(id) => Some(id),
+            Parking::Ended(_) | Parking::AtOnce => None,
         }
     }
 }
@@ -398,11 +379,11 @@ impl From<Duration> for Timeout {
 ///
 /// let waits = Purgatory::new("waits")?;
 /// let park = || waits.try_complete_else_watch(when(|| false, drop), &["key"], Timeout::Never);
-/// let id = park()?.id().expect("its check is never true");
+/// let id = park()?.expect("its check is never true");
 /// assert_eq!(waits.complete(id), ReachResult::Reached(()));
 /// assert_eq!(waits.cancel(id, "too late"), ReachResult::Gone);
 ///
-/// let id = park()?.id().expect("its check is never true");
+/// let id = park()?.expect("its check is never true");
 /// let operation = waits.take(id).reached().expect("no thread checks it");
 /// assert!(waits.take(id).reached().is_none()); // gone
 /// # drop(operation);

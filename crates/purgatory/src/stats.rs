@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use timer_core::TimeHistogram;
 
 use crate::{
-    error::RefusedReason,
+    error::WaitError,
     operation::{CancelReason, OperationId, Outcome},
 };
 
@@ -55,8 +55,8 @@ pub struct Stats {
     /// Operations handed back because they had no key.
     ///
     /// Of refusals only the four kinds here are counted, and none of a call itself:
-    /// [`AlreadyExpected`](RefusedReason::AlreadyExpected),
-    /// [`ScopeClosed`](RefusedReason::ScopeClosed), and a key that is in another epoch or closed.
+    /// [`AlreadyExpected`](WaitError::AlreadyExpected),
+    /// [`ScopeClosed`](WaitError::ScopeClosed), and a key that is in another epoch or closed.
     pub refused_no_keys: u64,
     /// Operations handed back after shutdown.
     pub refused_closed: u64,
@@ -74,12 +74,12 @@ pub struct Stats {
 
 impl Stats {
     /// Counts a refusal, and the first check if it preceded it.
-    pub(crate) fn refused(&mut self, reason: RefusedReason, checked: bool) {
+    pub(crate) fn refused(&mut self, reason: &WaitError, checked: bool) {
         let count = match reason {
-            RefusedReason::NoKeys => &mut self.refused_no_keys,
-            RefusedReason::Closed => &mut self.refused_closed,
-            RefusedReason::Full { .. } => &mut self.refused_full,
-            RefusedReason::TooHeavy { .. } => &mut self.refused_too_heavy,
+            WaitError::NoKeys => &mut self.refused_no_keys,
+            WaitError::Closed => &mut self.refused_closed,
+            WaitError::Full { .. } => &mut self.refused_full,
+            WaitError::TooHeavy { .. } => &mut self.refused_too_heavy,
             // Waits that were refused before they became an operation.
             _ => return,
         };

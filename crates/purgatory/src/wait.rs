@@ -112,12 +112,12 @@ impl<K: WatchKey> Purgatory<K> {
             result = Some(arriving.into_result(outcome));
         });
         match parked {
-            Ok(Parking::Parked(id) | Parking::Ended(id, _)) => {
+            Ok(Parking::Parked(id) | Parking::Ended(id)) => {
                 let origin = future.expect("it was parked");
                 WaitFuture::at(origin, id)
             }
-            Ok(Parking::AtOnce(_)) => WaitFuture::ready(result.unwrap_or(Err(PANICKED))),
-            Err(refused) => WaitFuture::ready(Err(WaitError::Refused(refused.reason))),
+            Ok(Parking::AtOnce) => WaitFuture::ready(result.unwrap_or(Err(PANICKED))),
+            Err(refused) => WaitFuture::ready(Err(refused.reason)),
         }
     }
 }

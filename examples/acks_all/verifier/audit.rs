@@ -112,7 +112,7 @@ impl Audit {
     pub(crate) fn record(
         &self,
         partition: &Partition,
-        answer: Answer,
+        answer: &Answer,
         end: LogEnd,
         waited: Duration,
         bytes: u32,

@@ -99,7 +99,7 @@ impl Request {
         let stage = &self.client.stage;
         let waited = stage.now().saturating_sub(self.sent_at);
         let audit = &stage.audit;
-        audit.record(self.partition(), answer, end, waited, self.bytes);
+        audit.record(self.partition(), &answer, end, waited, self.bytes);
         self.client.release();
     }
 

@@ -169,7 +169,7 @@ fn wrong(
     records: u64,
     parts: [u64; 2],
     more: Option<Record>,
-    answers: &[(Answer, u64, Duration)],
+    answers: &[(&Answer, u64, Duration)],
 ) -> Vec<Problem> {
     let stage = stage("--timeout 50ms");
     let audit = &stage.audit;
@@ -191,7 +191,7 @@ fn wrong(
 
 /// Finishes the audit of a partition with three records, of which the next leader has two, after
 /// an answer to each that comes before the change, or after it.
-fn changed(answers: [Answer; 3], after_change: bool) -> Vec<(&'static str, u64)> {
+fn changed(answers: [&Answer; 3], after_change: bool) -> Vec<(&'static str, u64)> {
     let stage = stage("--timeout 50ms");
     let partition = &stage.partitions[0];
     let written: Vec<_> = (0..3).map(record).collect();
@@ -230,10 +230,10 @@ fn record_that_the_next_leader_lacks_is_found() {
     use Answer::{Acknowledged, LeaderChanged};
     for after_change in [false, true] {
         // The promise: two were acknowledged, the third was not.
-        let kept = [Acknowledged, Acknowledged, LeaderChanged];
+        let kept = [&Acknowledged, &Acknowledged, &LeaderChanged];
         assert_eq!(changed(kept, after_change), []);
         // Planted: the third was acknowledged, too.
-        let found = changed([Acknowledged; 3], after_change);
+        let found = changed([&Acknowledged; 3], after_change);
         assert!(found.contains(&(LOST, 1)), "{found:?}");
     }
 }
@@ -249,7 +249,7 @@ fn follower_that_joins_behind_is_found() {
         epoch: 0,
         offset: 1,
     };
-    let answer = Answer::Acknowledged;
+    let answer = &Answer::Acknowledged;
     stage.audit.record(partition, answer, end, MS, 7);
     assert!(stage.audit.finish(&stage.partitions).is_empty());
     // Planted: it joins before it has caught up.
@@ -268,16 +268,16 @@ fn record(number: u64) -> Record {
 fn wrong_answers_are_found_and_counted() {
     use Answer::{Acknowledged, TimedOut};
     // An acknowledgement, a timeout, and one a nanosecond too early.
-    let ack = (Acknowledged, 1, MS);
-    let late = (TimedOut, 1, 50 * MS);
-    let early = (TimedOut, 1, 50 * MS - Duration::from_nanos(1));
+    let ack = (&Acknowledged, 1, MS);
+    let late = (&TimedOut, 1, 50 * MS);
+    let early = (&TimedOut, 1, 50 * MS - Duration::from_nanos(1));
     for (parts, answers, faults) in [
         ([1, 1], &[ack][..], &[][..]),
         ([0, 0], &[late], &[]),
         ([1, 0], &[ack], &[MISSING, TOO_SOON]),
         ([1, 1], &[], &[NEVER_ENDED]),
         ([1, 1], &[ack, ack], &[TWICE]),
-        ([1, 1], &[(TimedOut, 2, 50 * MS)], &[ANOTHERS]),
+        ([1, 1], &[(&TimedOut, 2, 50 * MS)], &[ANOTHERS]),
         ([1, 1], &[early], &[EARLY]),
     ] {
         let found = wrong(1, parts, None, answers);
@@ -296,7 +296,7 @@ fn differing_logs_are_found() {
     // All records are answered; what differs is in the logs.
     let last = RECORDS - 1;
     let all: Vec<_> = (1..=RECORDS)
-        .map(|offset| (Answer::Cancelled, offset, MS))
+        .map(|offset| (&Answer::Cancelled, offset, MS))
         .collect();
     for parts in [[RECORDS; 2], [RECORDS, RECORDS - 3], [0, 1]] {
         assert!(wrong(RECORDS, parts, None, &all).is_empty());

@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use purgatory::{
-    DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, Replies, WaitFuture, Watermarks,
+    DelayedOperation, OperationId, Outcome, Purgatory, Replies, WaitFuture, Watermarks,
 };
 use timer_core::ManualTimer;
 
@@ -113,11 +113,8 @@ fn park(
     keys: &[u64],
     timeout: Duration,
 ) -> Result<OperationId> {
-    match purgatory.try_complete_else_watch(Op(number), keys, timeout)? {
-        ParkResult::Parked(id) => Some(id),
-        _ => None,
-    }
-    .context("it is not ready")
+    let parked = purgatory.try_complete_else_watch(Op(number), keys, timeout)?;
+    parked.context("it is not ready")
 }
 
 /// Three keys that no other parked operation has.
@@ -198,7 +195,7 @@ impl World {
             let count = |_| _ = BENCH.ended.fetch_add(1, Relaxed);
             self.advances.park(&key, number + 1, MINUTE, count)
         });
-        ensure!(matches!(parked, Ok(ParkResult::Parked(_))), "it is reached");
+        ensure!(matches!(parked, Ok(Some(_))), "it is reached");
         if let Some(oldest) = oldest {
             let completed = calls.make(Kind::Advance, oldest_key, || {
                 self.advances.advance(&oldest_key, oldest + 1)

@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use foldhash::HashMap;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
-use purgatory::{DelayedOperation, OperationId, Outcome, ParkResult, Purgatory};
+use purgatory::{DelayedOperation, OperationId, Outcome, Purgatory};
 use purgatory_benches::delays::{Delays, Heap};
 use timer_core::{Clock, SystemClock};
 
@@ -155,10 +155,7 @@ impl Waits for Ours {
             .purgatory
             .try_complete_else_watch(request, &self.keys, timeout);
         // It waits: its check is never true.
-        match parked.expect("no bound is set, and it is open") {
-            ParkResult::Parked(id) => Some(id),
-            _ => None,
-        }
+        parked.expect("no bound is set, and it is open")
     }
 
     fn complete(&self, ids: impl Iterator<Item = Option<OperationId>>) {

@@ -18,7 +18,7 @@ use crate::{
         trampoline::Call,
         watch_set::{WatchSet, remove_repeated},
     },
-    error::{Refused, RefusedReason},
+    error::{Refused, WaitError},
     operation::{DelayedOperation, Outcome, Parking, Timeout, ToPark},
     shard::{
         Cause, CheckedIn, CheckedOut, Ended, ParkOptions, Payload, SecondaryId, WAITERS_MAX, Watch,
@@ -110,13 +110,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         finish_now: impl FnOnce(&Call<'_>, P, Outcome),
     ) -> Result<Parking, Refused<O>> {
         if let Some(reason) = self.refuses_unchecked(watches.keys) {
-            self.report_refusal(reason, false);
+            self.report_refusal(&reason, false);
             return Err(Refused::new(to_park.into_operation(), reason));
         }
         match self.try_park(to_park, watches, timeout, finish_now) {
             Ok(parking) => Ok(parking),
             Err(refused) => {
-                self.report_refusal(refused.reason, true);
+                self.report_refusal(&refused.reason, true);
                 Err(refused)
             }
         }
@@ -124,11 +124,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Returns why an operation is refused before its first check; `None` if it is checked. Whoever
     /// saw a shutdown return is refused, also if its condition holds: a loop of waits ends.
-    fn refuses_unchecked(&self, keys: &[K]) -> Option<RefusedReason> {
+    fn refuses_unchecked(&self, keys: &[K]) -> Option<WaitError> {
         if keys.is_empty() {
-            return Some(RefusedReason::NoKeys);
+            return Some(WaitError::NoKeys);
         }
-        self.is_closed().then_some(RefusedReason::Closed)
+        self.is_closed().then_some(WaitError::Closed)
     }
 
     /// Parks an operation, as [`park_or`](Self::park_or) does, but for the count of a refusal.
@@ -187,8 +187,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let verdict = self.check(&mut to_park, P::check);
         if let Some(outcome) = timeout.at_once(verdict, now_ns) {
             self.ended_at_once.fetch_add(1, Ordering::Relaxed);
-            finish_now(&call, to_park, outcome.clone());
-            return Ok(Parking::AtOnce(outcome));
+            finish_now(&call, to_park, outcome);
+            return Ok(Parking::AtOnce);
         }
 
         // 2. Take a place. Dropped before the operation is parked, the guard returns it.
@@ -225,9 +225,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         match self.check_until_parked(parked.checked_in) {
             None => Parking::Parked(id),
             Some(ended) => {
-                let outcome = ended.outcome.clone();
                 self.finish(call, ended);
-                Parking::Ended(id, outcome)
+                Parking::Ended(id)
             }
         }
     }
@@ -289,7 +288,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let mut shard = self.shard_of(watch.hash);
             let Some(secondary) = shard.watch(watch, handle, arriving.last_secondary) else {
                 drop(shard);
-                let full = RefusedReason::Full { limit: WAITERS_MAX };
+                let full = WaitError::Full { limit: WAITERS_MAX };
                 return Err(Refused::new(operation, full));
             };
             arriving.last_secondary = Some(secondary);

@@ -1,6 +1,6 @@
 //! Places: each operation takes one as it is parked, and returns it as it ends.
 
-use crate::{engine::Core, error::RefusedReason, operation::DelayedOperation, watches::WatchKey};
+use crate::{engine::Core, error::WaitError, operation::DelayedOperation, watches::WatchKey};
 
 /// A place among `max_parked`. Dropped, when nothing is parked after all, it returns the place.
 pub(super) struct PlaceGuard<'a, K: WatchKey, O: DelayedOperation> {
@@ -16,11 +16,11 @@ impl<K: WatchKey, O: DelayedOperation> Drop for PlaceGuard<'_, K, O> {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes a place for an operation.
     #[inline]
-    pub(super) fn take_place(&self) -> Result<PlaceGuard<'_, K, O>, RefusedReason> {
+    pub(super) fn take_place(&self) -> Result<PlaceGuard<'_, K, O>, WaitError> {
         if let Some(max_parked) = &self.max_parked {
             if !max_parked.acquire(1) {
                 let limit = max_parked.max() as usize;
-                return Err(RefusedReason::Full { limit });
+                return Err(WaitError::Full { limit });
             }
         }
         Ok(PlaceGuard { core: self })

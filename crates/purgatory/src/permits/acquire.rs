@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    error::{RefusedReason, WaitError},
+    error::WaitError,
     operation::Timeout,
     permits::{
         entry::{CLOSED, Granted, Guard, Holder, Leased, Semaphores, Turn, Wait},
@@ -136,7 +136,7 @@ impl<K: WatchKey> Semaphores<K> {
         let error = if shard.records.is_closed && !failpoint!(ClosedIsJoined) {
             WaitError::Cancelled(CLOSED)
         } else if shard.records.is_too_heavy(weight) {
-            WaitError::Refused(RefusedReason::TooHeavy { weight, limit })
+            WaitError::TooHeavy { weight, limit }
         } else if let Some(granted) = Self::look_again(table, &mut shard, line, request, lives) {
             let idle = shard.records.forget_if_idle(line);
             let number = shard.number();
@@ -150,7 +150,7 @@ impl<K: WatchKey> Semaphores<K> {
             shard.count_at_once();
             WaitError::Expired
         } else if let Some(refused) = shard.refuses() {
-            WaitError::Refused(refused)
+            refused
         } else {
             let last = shard.records.at(line).tail;
             let turn = Turn::new(weight, line, last, request.time_to_live);
@@ -161,7 +161,7 @@ impl<K: WatchKey> Semaphores<K> {
                     Self::note_crowded(table, true);
                     return WaitFuture::at(handle.share(), table.id(at));
                 }
-                Err((_, refused)) => WaitError::Refused(refused),
+                Err((_, refused)) => refused,
             }
         };
 
@@ -190,9 +190,9 @@ impl<K: WatchKey> Semaphores<K> {
     #[cold]
     fn turned_away(table: &Table<Self>, error: &WaitError, idle: Option<K>) {
         match error {
-            WaitError::Refused(refused) => table.report_refusal(*refused),
-            WaitError::Cancelled(_) => table.report_refusal(RefusedReason::Closed),
+            WaitError::Cancelled(_) => table.report_refusal(&WaitError::Closed),
             WaitError::Expired | WaitError::MustNotBlock => {}
+            refused => table.report_refusal(refused),
         }
         if let Some(key) = idle {
             table.call(|| drop(key));

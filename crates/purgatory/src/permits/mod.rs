@@ -62,7 +62,7 @@ use crate::{
 ///
 /// # Limit
 /// A request for more permits than the limit is refused, with both numbers
-/// ([`TooHeavy`](crate::RefusedReason::TooHeavy)): as it comes, or as the limit is lowered below it.
+/// ([`TooHeavy`](crate::WaitError::TooHeavy)): as it comes, or as the limit is lowered below it.
 /// Under a limit of 0, a pause, requests of any size wait.
 /// Permits that are [used up](Permit::forget) count as part of the limit here, since a
 /// [refill](Self::refill) brings them back.
@@ -484,14 +484,14 @@ impl<K: WatchKey> Permits<K> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use purgatory::{Permits, RefusedReason, WaitError};
+    /// use purgatory::{Permits, WaitError};
     ///
     /// let disks = Permits::new("disks", 2)?;
     /// let held = disks.try_acquire(1).expect("two are free");
     /// let both = disks.acquire(2, Duration::from_secs(30));
     /// assert_eq!(disks.remove(1), 1); // a disk fails
-    /// let refused = RefusedReason::TooHeavy { weight: 2, limit: 1 };
-    /// assert_eq!(both.wait_blocking().unwrap_err(), WaitError::Refused(refused));
+    /// let refused = WaitError::TooHeavy { weight: 2, limit: 1 };
+    /// assert_eq!(both.wait_blocking().unwrap_err(), refused);
     /// assert_eq!(disks.remove(7), 1);
     /// # drop(held);
     /// # Ok::<(), purgatory::timer_core::BuildError>(())

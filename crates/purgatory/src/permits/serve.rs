@@ -5,7 +5,7 @@ use std::time::Duration;
 use timer_core::{TaskId, TimerHandle};
 
 use crate::{
-    error::{RefusedReason, WaitError},
+    error::WaitError,
     operation::{CancelReason, Outcome},
     permits::entry::{Granted, Holder, Leased, Left, NONE, Semaphores, Turn, Wait, Watchers},
     table::{
@@ -147,7 +147,7 @@ fn hand_lease<K: WatchKey>(
     let line = holder.line;
     let Some(scheduled) = shard.hold(None, Wait::Holds(holder)) else {
         let limit = SHARD_MAX;
-        return refuse(shard, head, RefusedReason::Full { limit }, now_ns);
+        return refuse(shard, head, WaitError::Full { limit }, now_ns);
     };
     // 2. The answer names it.
     shard.records.at_mut(line).taken += weight;
@@ -167,12 +167,11 @@ fn hand_lease<K: WatchKey>(
 fn refuse<K: WatchKey>(
     shard: &mut Shard<Semaphores<K>>,
     index: u32,
-    reason: RefusedReason,
+    reason: WaitError,
     now_ns: EndedAt,
 ) -> Ended<Semaphores<K>> {
     let outcome = Outcome::Cancelled(CancelReason::Requested("refused".into()));
-    let refused = Err(WaitError::Refused(reason));
-    let waker = answer(shard, index, refused, &outcome, now_ns).waker;
+    let waker = answer(shard, index, Err(reason), &outcome, now_ns).waker;
     Ended {
         waker,
         left: Left::Nothing,
@@ -193,7 +192,7 @@ pub(super) fn refuse_heavy<K: WatchKey>(
         let next = turn.next;
         let weight = turn.weight;
         if shard.records.is_too_heavy(weight) {
-            let reason = RefusedReason::TooHeavy { weight, limit };
+            let reason = WaitError::TooHeavy { weight, limit };
             also.push(refuse(shard, index, reason, now_ns));
         }
         index = next;

@@ -27,7 +27,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let fetch = when(|| false, move |outcome| sender.send(outcome).unwrap());
     /// let timeout = Duration::from_secs(30);
     /// let parked = fetches.try_complete_else_watch(fetch, &["orders-0"], timeout)?;
-    /// let id = parked.id().expect("its check is never true");
+    /// let id = parked.expect("its check is never true");
     ///
     /// assert_eq!(fetches.cancel(id, "connection closed"), ReachResult::Reached(()));
     /// let closed = CancelReason::Requested("connection closed".into());
@@ -125,7 +125,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let (sender, outcomes) = mpsc::channel();
     /// let visitor = when(|| false, move |outcome| sender.send(outcome).unwrap());
     /// let parked = openings.try_complete_else_watch(visitor, &["door"], timeout)?;
-    /// let id = parked.id().expect("its check is never true");
+    /// let id = parked.expect("its check is never true");
     /// assert_eq!(openings.complete(id), ReachResult::Reached(()));
     /// assert_eq!(outcomes.recv()?, Outcome::Completed);
     ///
@@ -216,7 +216,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let session = when(|| false, move |outcome| sender.send(outcome).unwrap());
     /// let timeout = Duration::from_secs(30);
     /// let parked = sessions.try_complete_else_watch(session, &["alice"], timeout)?;
-    /// let id = parked.id().expect("its check is never true");
+    /// let id = parked.expect("its check is never true");
     ///
     /// timer.advance(Duration::from_secs(20));
     /// assert!(sessions.reschedule(id, Duration::from_secs(30))); // a heartbeat: until second 50

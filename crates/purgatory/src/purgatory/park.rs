@@ -5,7 +5,7 @@ use std::mem;
 
 use crate::{
     error::Refused,
-    operation::{DelayedOperation, ParkResult, Timeout},
+    operation::{DelayedOperation, OperationId, Parking, Timeout},
     purgatory::Purgatory,
     wait::{IntoAnswer, WaitFuture},
     watches::{IntoWatches, UnaskedChecks, WatchKey, Watches},
@@ -18,6 +18,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// The operation then waits until an event of one of its keys completes it, its timeout fires,
     /// or it is cancelled. The check runs here once, and again for each event that comes before the
     /// operation is parked. The callback may have run before this returns.
+    ///
+    /// Returns the id of an operation that is parked, and may end a moment later. Returns `None` for
+    /// one that has ended: its callback has the outcome, or is about to.
     ///
     /// - `watches`: a slice or array of keys, or [`Watches`](crate::Watches) with a label. Repeated
     ///   keys count once.
@@ -48,7 +51,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let fetch = Fetch { offset: 7, log_end: log_end.clone(), reply };
     /// let timeout = Duration::from_secs(30);
     /// let parked = fetches.try_complete_else_watch(fetch, &["orders-0"], timeout)?;
-    /// assert!(parked.id().is_some()); // it waits
+    /// assert!(parked.is_some()); // it waits
     ///
     /// log_end.store(8, SeqCst); // first the change ...
     /// assert_eq!(fetches.check_and_complete(&"orders-0"), 1); // ... then the signal
@@ -68,10 +71,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         operation: O,
         watches: impl IntoWatches<'a, K>,
         timeout: impl Into<Timeout>,
-    ) -> Result<ParkResult, Refused<O>> {
+    ) -> Result<Option<OperationId>, Refused<O>> {
         self.core
             .park(operation, watches.into_watches(), timeout.into())
-            .map(ParkResult::from)
+            .map(Parking::id)
     }
 }
 

@@ -42,7 +42,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let waits = Purgatory::new("locks")?;
     /// let timeout = Duration::from_secs(30);
     /// let parked = waits.try_complete_else_watch(Waiter { client: 7 }, &["row"], timeout)?;
-    /// let id = parked.id().expect("its check is never true");
+    /// let id = parked.expect("its check is never true");
     /// let waiter = waits.take(id).reached().expect("no thread checks it");
     /// assert_eq!((waiter.client, waits.len(), waits.stats().taken), (7, 0, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -116,7 +116,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let waits = Purgatory::new("locks")?;
     /// let waiter = Waiter { for_lock_of: 1 };
     /// let parked = waits.try_complete_else_watch(waiter, &["row"], Timeout::Never)?;
-    /// let id = parked.id().expect("its check is never true");
+    /// let id = parked.expect("its check is never true");
     /// let was = waits.with(id, |waiter| std::mem::replace(&mut waiter.for_lock_of, 2));
     /// assert_eq!(was, ReachResult::Reached(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -9,16 +9,16 @@
 
 mod set;
 
-use std::{borrow::Borrow, error::Error, fmt, hash::Hash, marker::PhantomData};
+use std::{borrow::Borrow, error::Error, fmt, hash::Hash, marker::PhantomData, time::Duration};
 
 use timer_core::{BuildError, Timer};
 
+pub use self::set::Rule;
 use self::set::{Fault, Set};
-pub use self::set::{LaggingMember, ReplicaSetStatus, Rule};
 use crate::{
     builder::Builder,
-    error::{Refused, RefusedReason},
-    operation::{Outcome, ParkResult, Timeout, opaque},
+    error::{Refused, WaitError},
+    operation::{CancelReason, OperationId, Outcome, Timeout, opaque},
     reason::Reason,
     settings::{Form, Settings},
     table::handle::Handle,
@@ -79,7 +79,7 @@ pub struct ReplicaSets<G: WatchKey, M: Send + 'static, V: WatermarkValue = u64> 
 type Beside<M> = Option<Box<Set<M>>>;
 
 /// Why a replica set was not changed, or a report is not acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplicaError<V = u64> {
     /// The group was never [set](ReplicaSets::set), or was removed.
@@ -97,7 +97,7 @@ pub enum ReplicaError<V = u64> {
         needed: V,
     },
     /// The group is in another epoch, or a closed one.
-    Refused(RefusedReason),
+    Refused(WaitError),
 }
 
 impl<V: fmt::Debug> fmt::Display for ReplicaError<V> {
@@ -116,8 +116,8 @@ impl<V: fmt::Debug> fmt::Display for ReplicaError<V> {
 
 impl<V: fmt::Debug> Error for ReplicaError<V> {}
 
-impl<V> From<RefusedReason> for ReplicaError<V> {
-    fn from(reason: RefusedReason) -> Self {
+impl<V> From<WaitError> for ReplicaError<V> {
+    fn from(reason: WaitError) -> Self {
         ReplicaError::Refused(reason)
     }
 }
@@ -346,11 +346,11 @@ where
     /// it has of an earlier leader's log may not be in this one's.
     ///
     /// ```
-    /// use purgatory::{ReplicaError, ReplicaSets, RefusedReason, Rule};
+    /// use purgatory::{ReplicaError, ReplicaSets, WaitError, Rule};
     ///
     /// let logs = ReplicaSets::new("produce")?;
     /// logs.set(&"orders-0", 2, [("leader", 42)], Rule::all())?;
-    /// let late = RefusedReason::OtherEpoch { named: 1, present: 2 };
+    /// let late = WaitError::OtherEpoch { named: 1, present: 2 };
     /// assert_eq!(logs.join_in(&"orders-0", 1, "a", 42), Err(ReplicaError::Refused(late)));
     /// logs.join_in(&"orders-0", 2, "a", 42)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -485,12 +485,11 @@ where
         if failpoint!(SetChangedInCopy) {
             stale = table.look(group, |mark| mark.beside().clone());
         }
-        let none = ReplicaError::NoGroup;
-        let changed = table.change_beside(group, epoch, none, |beside, before| {
+        let changed = table.change_beside(group, epoch, ReplicaError::NoGroup, |beside, before| {
             if stale.is_some() {
                 *beside = stale;
             }
-            let set = beside.as_mut().ok_or(none)?;
+            let set = beside.as_mut().ok_or(ReplicaError::NoGroup)?;
             let watermark = change(set, before).map_err(ReplicaError::of)?;
             if failpoint!(ReportAdvancesUnlocked) {
                 late = Some(watermark);
@@ -549,7 +548,7 @@ where
 
     /// Closes the group: its waits are cancelled, and later ones end at once, with the same reason.
     /// Returns how many this ended. From now on reports and changes of the set are refused as
-    /// [`KeyClosed`](RefusedReason::KeyClosed). See [`Watermarks::close`](crate::Watermarks::close).
+    /// [`KeyClosed`](WaitError::KeyClosed). See [`Watermarks::close`](crate::Watermarks::close).
     pub fn close<Q>(&self, group: &Q, reason: impl Into<Reason>) -> usize
     where
         G: Borrow<Q>,
@@ -580,35 +579,27 @@ where
         self.handle.table.look(group, Mark::epoch)
     }
 
-    /// Returns the state of the group's set: whether it has enough members for anything to be
-    /// acknowledged, for a write that comes and one whose time was up. `None` without a set. O(1).
+    /// Returns [`BelowFloor`](crate::CancelReason::BelowFloor) with the numbers if the group's set has
+    /// lost too many members: nothing is acknowledged before it has grown, so a leader refuses a
+    /// write that comes. `None` if there are enough, or no set. O(1).
     ///
     /// ```
-    /// use purgatory::{ReplicaSets, Rule};
+    /// use purgatory::{CancelReason, ReplicaSets, Rule};
     ///
     /// let logs = ReplicaSets::new("produce")?;
     /// logs.set(&"orders-0", 1, [("leader", 42), ("a", 42)], Rule::all().floor(2))?;
-    /// assert!(!logs.status(&"orders-0").expect("it has a set").is_below_floor());
+    /// assert_eq!(logs.below_floor(&"orders-0"), None);
     /// logs.leave(&"orders-0", &"a")?;
-    /// let status = logs.status(&"orders-0").expect("it has a set");
-    /// assert_eq!((status.members, status.floor), (1, 2)); // not enough replicas
+    /// let too_few = CancelReason::BelowFloor { members: 1, floor: 2 };
+    /// assert_eq!(logs.below_floor(&"orders-0"), Some(too_few));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn status<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Option<ReplicaSetStatus<V>>
+    pub fn below_floor<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Option<CancelReason>
     where
         G: Borrow<Q>,
     {
-        let ranked = self.handle.table.look(group, |mark: &Mark<Beside<M>>| {
-            let set = mark.beside().as_ref()?;
-            Some(set.status(mark.epoch()?, mark.value()?))
-        })?;
-        // A value is made with nothing locked.
-        Some(ReplicaSetStatus {
-            epoch: ranked.epoch,
-            watermark: V::from_rank(ranked.watermark),
-            members: ranked.members,
-            floor: ranked.floor,
-        })
+        let too_few = |mark: &Mark<Beside<M>>| mark.beside().as_ref()?.below_floor();
+        self.handle.table.look(group, too_few)
     }
 
     /// Returns the members of the group with what they have reported, in the order in which they
@@ -624,7 +615,9 @@ where
     }
 
     /// Returns the members that have reported less than the one that has most, the last first:
-    /// these hold the watermark back. O(members log members).
+    /// these hold the watermark back. With each, what it has reported, and how long it has lagged at
+    /// least: since the first look that found it behind, unless it had caught up meanwhile.
+    /// O(members log members).
     ///
     /// The look remembers them. A leader that calls this at each half of its limit
     /// (`replica.lag.time.max.ms`) takes those out whose time is over the limit; a report reads no
@@ -637,14 +630,12 @@ where
     /// let timer = ManualTimer::new();
     /// let logs: ReplicaSets<&str, &str> = ReplicaSets::builder("produce").timer(&timer).build()?;
     /// logs.set(&"orders-0", 0, [("leader", 42), ("a", 40)], Rule::all())?;
-    /// assert_eq!(logs.lagging(&"orders-0")[0].lagged_for, Duration::ZERO);
+    /// assert_eq!(logs.lagging(&"orders-0"), [("a", 40, Duration::ZERO)]);
     /// timer.advance(Duration::from_secs(5));
-    /// let last = &logs.lagging(&"orders-0")[0];
-    /// assert_eq!((last.member, last.value), ("a", 40));
-    /// assert_eq!(last.lagged_for, Duration::from_secs(5));
+    /// assert_eq!(logs.lagging(&"orders-0"), [("a", 40, Duration::from_secs(5))]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn lagging<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Vec<LaggingMember<M, V>>
+    pub fn lagging<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Vec<(M, V, Duration)>
     where
         G: Borrow<Q>,
     {
@@ -652,11 +643,7 @@ where
         let now_ns = table.driver().now_ns();
         let lagging = table.look_at_beside(group, |set| Some(set.as_mut()?.lagging(now_ns)));
         let lagging = lagging.unwrap_or_default();
-        let shown = |ranked: LaggingMember<M>| LaggingMember {
-            member: ranked.member,
-            value: V::from_rank(ranked.value),
-            lagged_for: ranked.lagged_for,
-        };
+        let shown = |(name, rank, lagged_for)| (name, V::from_rank(rank), lagged_for);
         lagging.into_iter().map(shown).collect()
     }
 
@@ -717,7 +704,7 @@ where
         threshold: V,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<ParkResult, Refused<Callback>>
+    ) -> Result<Option<OperationId>, Refused<Callback>>
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
@@ -740,7 +727,7 @@ where
         threshold: V,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<ParkResult, Refused<Callback>>
+    ) -> Result<Option<OperationId>, Refused<Callback>>
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,

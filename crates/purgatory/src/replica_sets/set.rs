@@ -115,43 +115,6 @@ struct Member<M> {
     lags_since_ns: Option<u64>,
 }
 
-/// A member that has reported less than another, as
-/// [`ReplicaSets::lagging`](crate::ReplicaSets::lagging) found it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LaggingMember<M, V = u64> {
-    /// The member.
-    pub member: M,
-    /// The value that it has reported last.
-    pub value: V,
-    /// How long it has lagged at least: since the first look that found it behind, unless it had
-    /// caught up meanwhile.
-    pub lagged_for: Duration,
-}
-
-/// The state of a replica set, as [`ReplicaSets::status`](crate::ReplicaSets::status) found it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ReplicaSetStatus<V = u64> {
-    /// The epoch.
-    pub epoch: u64,
-    /// The watermark: what is acknowledged.
-    pub watermark: V,
-    /// The number of members.
-    pub members: usize,
-    /// The fewest members with which a value is acknowledged: the [floor](Rule::floor), or the `k` of
-    /// [`Rule::at_least`] if that is higher.
-    pub floor: usize,
-}
-
-impl<V> ReplicaSetStatus<V> {
-    /// Returns true if the set has lost too many members: nothing is acknowledged before it has
-    /// grown.
-    pub fn is_below_floor(&self) -> bool {
-        self.members < self.floor
-    }
-}
-
 /// Why a set was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -245,16 +208,6 @@ impl<M: Eq + Clone> Set<M> {
 
     fn has(&self, name: Option<&M>) -> bool {
         name.is_some_and(|name| self.place_of(name).is_some())
-    }
-
-    /// Returns the state of the set, whose epoch and watermark lie beside it.
-    pub(super) fn status(&self, epoch: u64, watermark: u64) -> ReplicaSetStatus {
-        ReplicaSetStatus {
-            epoch,
-            watermark,
-            members: self.members.len(),
-            floor: self.rule.members_min(),
-        }
     }
 
     /// Returns why the waits of a set are cancelled that has too few members; `None` if it has
@@ -404,7 +357,7 @@ impl<M: Eq + Clone> Set<M> {
 
     /// Returns the members that have less than the one that has most, the last first, and remembers
     /// those that this look finds new.
-    pub(super) fn lagging(&mut self, now_ns: u64) -> Vec<LaggingMember<M>> {
+    pub(super) fn lagging(&mut self, now_ns: u64) -> Vec<(M, u64, Duration)> {
         let highest = self.members.iter().map(|member| member.value).max();
         let mut lagging = Vec::new();
         for member in &mut self.members {
@@ -413,13 +366,10 @@ impl<M: Eq + Clone> Set<M> {
                 continue;
             }
             let since_ns = *member.lags_since_ns.get_or_insert(now_ns);
-            lagging.push(LaggingMember {
-                member: member.name.clone(),
-                value: member.value,
-                lagged_for: Duration::from_nanos(now_ns.saturating_sub(since_ns)),
-            });
+            let lagged_for = Duration::from_nanos(now_ns.saturating_sub(since_ns));
+            lagging.push((member.name.clone(), member.value, lagged_for));
         }
-        lagging.sort_by_key(|lags| lags.value);
+        lagging.sort_by_key(|(_, value, _)| *value);
         lagging
     }
 }

@@ -17,7 +17,7 @@ use std::{
 use timer_core::{TaskId, TimerHandle};
 
 use crate::{
-    error::{Refused, RefusedReason, WaitError},
+    error::{Refused, WaitError},
     operation::{CancelReason, Outcome, Timeout},
     replies::{
         many::{Buffer, Pushed},
@@ -185,7 +185,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         // 2. One waiter for each key.
         let mut refused = shard.refuses();
         if refused.is_none() && find(&shard, hash, &key).is_some() {
-            refused = Some(RefusedReason::AlreadyExpected);
+            refused = Some(WaitError::AlreadyExpected);
         }
         if let Some(reason) = refused {
             drop(shard);
@@ -208,8 +208,8 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
     }
 
     #[cold]
-    fn refuse(&self, key: K, reason: RefusedReason) -> Refused<K> {
-        self.report_refusal(reason);
+    fn refuse(&self, key: K, reason: WaitError) -> Refused<K> {
+        self.report_refusal(&reason);
         Refused::new(key, reason)
     }
 
@@ -220,7 +220,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         shard: &mut Locked<'_, K, V>,
         key: K,
         request: Request<V>,
-    ) -> Result<TimerHandle, (K, RefusedReason)> {
+    ) -> Result<TimerHandle, (K, WaitError)> {
         let hash = request.hash as u32;
         let expected = Expected {
             key,

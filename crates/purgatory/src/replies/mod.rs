@@ -135,7 +135,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     ///
     /// # Errors
     /// [`Refused`] hands the key back if another reply is expected under it
-    /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or after a shutdown, or when
+    /// ([`AlreadyExpected`](crate::WaitError::AlreadyExpected)), or after a shutdown, or when
     /// it is full.
     ///
     /// # Panics

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use timer_core::TimerHandle;
 
 use crate::{
-    error::{Refused, RefusedReason},
+    error::{Refused, WaitError},
     operation::{CancelReason, Outcome, Timeout, opaque},
     reason::Reason,
     replies::{
@@ -26,14 +26,14 @@ use crate::{
 ///
 /// The scope numbers its requests from 1. A reply therefore reaches only a request of its own
 /// connection, however often that reconnects. A reply without a waiter is known to be
-/// [late](RefusedReason::Late) or never asked for.
+/// [late](WaitError::Late) or never asked for.
 ///
 /// This is a handle: clones share the same requests. Dropping the last handle ends all of them as
 /// [`Dropped`](CancelReason::Dropped). A handle keeps its `ReplyScopes` open.
 ///
 /// ```
 /// use std::time::Duration;
-/// use purgatory::{RefusedReason, ReplyScopes, WaitError};
+/// use purgatory::{WaitError, ReplyScopes};
 ///
 /// let client = ReplyScopes::new("client")?; // one for the whole client
 /// let first = client.scope(); // one for each connection
@@ -45,9 +45,9 @@ use crate::{
 /// assert_eq!(reply.wait_blocking()?, "pong");
 ///
 /// let twice = first.deliver(number, "pong").unwrap_err();
-/// assert_eq!(twice.reason, RefusedReason::Late);
+/// assert_eq!(twice.reason, WaitError::Late);
 /// let unasked = second.deliver(number, "pong").unwrap_err();
-/// assert_eq!(unasked.reason, RefusedReason::NotExpected);
+/// assert_eq!(unasked.reason, WaitError::NotExpected);
 /// assert_eq!(unasked.into_inner(), "pong");
 ///
 /// let (_, lost) = first.expect(timeout)?;
@@ -95,13 +95,10 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// hands a late reply back.
     ///
     /// # Errors
-    /// [`ScopeClosed`](RefusedReason::ScopeClosed) if the scope was [closed](Self::close),
-    /// [`Closed`](RefusedReason::Closed) after a shutdown, [`Full`](RefusedReason::Full) at the
+    /// [`ScopeClosed`](WaitError::ScopeClosed) if the scope was [closed](Self::close),
+    /// [`Closed`](WaitError::Closed) after a shutdown, [`Full`](WaitError::Full) at the
     /// bound. Send nothing then.
-    pub fn expect(
-        &self,
-        timeout: impl Into<Timeout>,
-    ) -> Result<(u64, WaitFuture<V>), RefusedReason> {
+    pub fn expect(&self, timeout: impl Into<Timeout>) -> Result<(u64, WaitFuture<V>), WaitError> {
         let (number, at) = self.park(timeout.into(), None)?;
         Ok((number, future(&self.handle, at)))
     }
@@ -116,7 +113,7 @@ impl<V: Send + 'static> ReplyScope<V> {
         &self,
         count: usize,
         timeout: impl Into<Timeout>,
-    ) -> Result<(u64, ReplyStream<V>), RefusedReason> {
+    ) -> Result<(u64, ReplyStream<V>), WaitError> {
         let buffer = Arc::new(Buffer::new(count));
         let (number, at) = self.park(timeout.into(), Some(buffer.clone()))?;
         let replies = ReplyStream::new(buffer, future(&self.handle, at));
@@ -129,14 +126,14 @@ impl<V: Send + 'static> ReplyScope<V> {
         &self,
         timeout: Timeout,
         buffer: Option<Arc<Buffer<V>>>,
-    ) -> Result<(u64, Option<TimerHandle>), RefusedReason> {
+    ) -> Result<(u64, Option<TimerHandle>), WaitError> {
         let arrival = self.table().arrival(timeout);
         let mut shard = self.lock();
         // 1. A scope that was closed refuses all, and so does a form.
         let number = self.scope.last_number() + 1;
         if self.scope.is_closed() && !failpoint!(ClosedScopeExpects) {
             drop(shard);
-            return Err(self.refused(RefusedReason::ScopeClosed));
+            return Err(self.refused(WaitError::ScopeClosed));
         }
         if arrival.is_over && !shard.closed {
             self.scope.set_last_number(number);
@@ -171,8 +168,8 @@ impl<V: Send + 'static> ReplyScope<V> {
     }
 
     #[cold]
-    fn refused(&self, reason: RefusedReason) -> RefusedReason {
-        self.table().report_refusal(reason);
+    fn refused(&self, reason: WaitError) -> WaitError {
+        self.table().report_refusal(&reason);
         reason
     }
 
@@ -180,8 +177,8 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// request has the value. O(1).
     ///
     /// # Errors
-    /// Hands the value back if the request does not wait for it: [`Late`](RefusedReason::Late) if it
-    /// ever did, else [`NotExpected`](RefusedReason::NotExpected). Neither is counted as refused.
+    /// Hands the value back if the request does not wait for it: [`Late`](WaitError::Late) if it
+    /// ever did, else [`NotExpected`](WaitError::NotExpected). Neither is counted as refused.
     pub fn deliver(&self, number: u64, value: V) -> Result<(), Refused<V>> {
         let now_ns = self.table().ending_at();
         let mut shard = self.lock();
@@ -194,9 +191,9 @@ impl<V: Send + 'static> ReplyScope<V> {
             None => {
                 let was_asked = (1..=self.scope.last_number()).contains(&number);
                 let reason = if was_asked {
-                    RefusedReason::Late
+                    WaitError::Late
                 } else {
-                    RefusedReason::NotExpected
+                    WaitError::NotExpected
                 };
                 Err(Refused::new(value, reason))
             }
@@ -298,15 +295,15 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// ```
     ///
     /// # Errors
-    /// [`NotExpected`](RefusedReason::NotExpected) if no request waits under this number, or if a
+    /// [`NotExpected`](WaitError::NotExpected) if no request waits under this number, or if a
     /// [`fail_all`](crate::ReplyScopes::fail_all) is about to fail it.
-    /// [`ScopeClosed`](RefusedReason::ScopeClosed), [`Closed`](RefusedReason::Closed) or
-    /// [`Full`](RefusedReason::Full) as of [`expect`](Self::expect) if `to` cannot take it; then it
+    /// [`ScopeClosed`](WaitError::ScopeClosed), [`Closed`](WaitError::Closed) or
+    /// [`Full`](WaitError::Full) as of [`expect`](Self::expect) if `to` cannot take it; then it
     /// stays where it is.
     ///
     /// # Panics
     /// Panics if `to` is a scope of other [`ReplyScopes`](crate::ReplyScopes).
-    pub fn reassign(&self, number: u64, to: &ReplyScope<V>) -> Result<u64, RefusedReason> {
+    pub fn reassign(&self, number: u64, to: &ReplyScope<V>) -> Result<u64, WaitError> {
         let table = self.table();
         let is_same = Arc::ptr_eq(table, to.table());
         assert!(is_same, "the scopes are not of the same `ReplyScopes`");
@@ -314,10 +311,10 @@ impl<V: Send + 'static> ReplyScope<V> {
         let (mut from, other) = table.lock_two(self.scope.hash, to.scope.hash);
         let index = self.find(&from, number);
         let Some(index) = index.filter(|&index| !table.is_failing(from.wait(index))) else {
-            return Err(RefusedReason::NotExpected);
+            return Err(WaitError::NotExpected);
         };
         if to.scope.is_closed() {
-            return Err(RefusedReason::ScopeClosed);
+            return Err(WaitError::ScopeClosed);
         }
         // 2. One in the same shard has its entry already.
         let Some(mut other) = other else {

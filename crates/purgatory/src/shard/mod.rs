@@ -32,7 +32,7 @@ use self::{
     links::{Ends, SLOT, SecondaryWatches, WalkCursor},
 };
 use crate::{
-    error::RefusedReason,
+    error::WaitError,
     operation::{DelayedOperation, Outcome, Verdict},
     stats::{Counts, OtherEnds, Stats, Times},
 };
@@ -265,13 +265,13 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Returns why the shard takes no operation now, or `None` if it takes one.
-    pub(crate) fn refuses(&self) -> Option<RefusedReason> {
+    pub(crate) fn refuses(&self) -> Option<WaitError> {
         if self.entries.closed {
-            return Some(RefusedReason::Closed);
+            return Some(WaitError::Closed);
         }
         let limit = MAX_TASKS as usize;
         if self.entries.wheel.len() >= limit {
-            return Some(RefusedReason::Full { limit });
+            return Some(WaitError::Full { limit });
         }
         None
     }

@@ -15,7 +15,7 @@ use timer_core::{
 };
 
 use crate::{
-    error::RefusedReason,
+    error::WaitError,
     operation::OperationId,
     stats::{Stats, Times},
     sync::plain,
@@ -121,7 +121,7 @@ impl Frame {
 
     /// Counts a refusal and tells a subscriber, with nothing locked.
     #[cold]
-    pub(crate) fn report_refusal(&self, reason: RefusedReason, was_checked: bool) {
+    pub(crate) fn report_refusal(&self, reason: &WaitError, was_checked: bool) {
         self.count_rare(|rare| rare.refused(reason, was_checked));
         trace::refused(&self.name, reason);
     }

@@ -55,7 +55,7 @@ use timer_core::{
 };
 
 use crate::{
-    error::RefusedReason,
+    error::WaitError,
     operation::{Outcome, Timeout},
     settings::Settings,
     sync::{AtomicU64, KeyHasher, Limit, MODEL, default_shards},
@@ -322,11 +322,11 @@ impl<E: Engine> Table<E> {
         shard: &mut LockedShard<'_, E>,
         arrival: Arrival,
         wait: E::Wait,
-    ) -> Result<TimerHandle, (E::Wait, RefusedReason)> {
+    ) -> Result<TimerHandle, (E::Wait, WaitError)> {
         if let Some(max_parked) = &self.max_parked {
             if !max_parked.acquire(1) {
                 let limit = max_parked.max() as usize;
-                return Err((wait, RefusedReason::Full { limit }));
+                return Err((wait, WaitError::Full { limit }));
             }
         }
         let state = &mut **shard;
@@ -368,7 +368,7 @@ impl<E: Engine> Table<E> {
 
     /// Counts a refusal and tells a subscriber, with nothing locked.
     #[cold]
-    pub(crate) fn report_refusal(&self, reason: RefusedReason) {
+    pub(crate) fn report_refusal(&self, reason: &WaitError) {
         self.frame.report_refusal(reason, false);
     }
 

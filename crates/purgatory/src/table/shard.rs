@@ -5,7 +5,7 @@ use std::{cell::Cell, mem, sync::Arc, task::Waker};
 use timer_core::{Scheduled, TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
 
 use crate::{
-    error::{RefusedReason, WaitError},
+    error::WaitError,
     operation::Outcome,
     stats::{Counts, OtherEnds, Stats, Times},
     sync::{AtomicU64, Limit, Ordering},
@@ -189,12 +189,12 @@ impl<E: Engine> Shard<E> {
 
     /// Returns why no wait is parked now; `None` if one is.
     #[inline]
-    pub(crate) fn refuses(&self) -> Option<RefusedReason> {
+    pub(crate) fn refuses(&self) -> Option<WaitError> {
         if self.closed {
-            return Some(RefusedReason::Closed);
+            return Some(WaitError::Closed);
         }
         if self.wheel.len() >= SHARD_MAX {
-            return Some(RefusedReason::Full { limit: SHARD_MAX });
+            return Some(WaitError::Full { limit: SHARD_MAX });
         }
         None
     }

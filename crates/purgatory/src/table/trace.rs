@@ -11,7 +11,7 @@ use std::{
 
 use timer_core::driver::{contain, runs_tasks_here};
 
-use crate::{error::RefusedReason, sync::plain};
+use crate::{error::WaitError, sync::plain};
 
 /// A callback that keeps the executor this long is reported.
 const SLOW_NS: u64 = 100_000_000;
@@ -27,7 +27,7 @@ macro_rules! tell {
     };
 }
 
-pub(crate) fn refused(purgatory: &str, reason: RefusedReason) {
+pub(crate) fn refused(purgatory: &str, reason: &WaitError) {
     tell!(debug, purgatory, %reason, "an operation was not parked");
 }
 

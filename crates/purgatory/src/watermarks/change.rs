@@ -6,7 +6,7 @@ use hashbrown::Equivalent;
 use smallvec::SmallVec;
 
 use crate::{
-    error::RefusedReason,
+    error::WaitError,
     operation::{CancelReason, Outcome},
     reason::Reason,
     table::{BUDGET, EndedAt, LockedShard, Table, call::Call},
@@ -29,7 +29,7 @@ pub(crate) struct Begins {
 
 impl Begins {
     /// Refuses an epoch that has begun.
-    fn check<B>(self, mark: Option<&Mark<B>>) -> Result<(), RefusedReason> {
+    fn check<B>(self, mark: Option<&Mark<B>>) -> Result<(), WaitError> {
         let named = self.epoch;
         let present = mark.map_or(0, |mark| mark.epoch);
         let is_begun = match mark.and_then(Mark::value) {
@@ -37,7 +37,7 @@ impl Begins {
             None => named < self.first,
         };
         if is_begun {
-            return Err(RefusedReason::OtherEpoch { named, present });
+            return Err(WaitError::OtherEpoch { named, present });
         }
         Ok(())
     }
@@ -46,13 +46,13 @@ impl Begins {
 impl<B> Mark<B> {
     /// Refuses another epoch than the key's, and a closed key.
     #[inline]
-    fn check(&self, epoch: Option<u64>) -> Result<(), RefusedReason> {
+    fn check(&self, epoch: Option<u64>) -> Result<(), WaitError> {
         if self.closed().is_some() {
-            return Err(RefusedReason::KeyClosed);
+            return Err(WaitError::KeyClosed);
         }
         let present = self.epoch;
         match epoch {
-            Some(named) if named != present => Err(RefusedReason::OtherEpoch { named, present }),
+            Some(named) if named != present => Err(WaitError::OtherEpoch { named, present }),
             _ => Ok(()),
         }
     }
@@ -68,7 +68,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         key: &Q,
         epoch: Option<u64>,
         to: impl FnOnce(u64) -> u64,
-    ) -> Result<usize, RefusedReason>
+    ) -> Result<usize, WaitError>
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
@@ -80,7 +80,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         match (found, epoch) {
             (Some(record), _) => shard.records.at(record).check(epoch)?,
             (None, Some(named)) if named != 0 => {
-                return Err(RefusedReason::OtherEpoch { named, present: 0 });
+                return Err(WaitError::OtherEpoch { named, present: 0 });
             }
             (None, _) => {}
         }
@@ -107,7 +107,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// that is not lower. Otherwise like [`change`](Self::change). Returns `absent` for a key
     /// without a value.
     #[inline]
-    pub(crate) fn change_beside<Q, E: From<RefusedReason>>(
+    pub(crate) fn change_beside<Q, E: From<WaitError>>(
         self: &Arc<Self>,
         key: &Q,
         epoch: Option<u64>,
@@ -164,7 +164,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         found: Option<u32>,
         key: &Q,
         hash: u64,
-    ) -> Result<(LockedShard<'a, Values<K, B>>, u32), RefusedReason>
+    ) -> Result<(LockedShard<'a, Values<K, B>>, u32), WaitError>
     where
         Q: ToOwned<Owned = K> + ?Sized,
     {
@@ -177,7 +177,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         if !self.engine.valued_keys.acquire(1, limit as u64) {
             drop(shard);
             drop(copy); // with nothing locked
-            return Err(RefusedReason::TooManyKeys { limit });
+            return Err(WaitError::TooManyKeys { limit });
         }
         let record = match (found, copy) {
             (None, Some(copy)) => shard.records.add(copy, hash, Mark::default()),
@@ -191,7 +191,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// Finishes the waits that this ends; returns how
     /// many, or 0 inside a callback. All are cancelled, since the value is one of the new epoch,
     /// unless they are to be kept. O(n) under the lock for n waits.
-    pub(crate) fn begin_epoch<Q, E: From<RefusedReason>>(
+    pub(crate) fn begin_epoch<Q, E: From<WaitError>>(
         self: &Arc<Self>,
         key: &Q,
         begins: Begins,

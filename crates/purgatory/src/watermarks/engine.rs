@@ -20,7 +20,7 @@ use hashbrown::Equivalent;
 use timer_core::{TaskId, TimerHandle};
 
 use crate::{
-    error::{RefusedReason, WaitError},
+    error::WaitError,
     operation::Outcome,
     reason::Reason,
     sync::Places,
@@ -147,7 +147,7 @@ pub(crate) enum ForValue {
     Met(u64, Tells),
     /// It ended at once otherwise.
     Ended(Outcome, Tells),
-    Refused(RefusedReason, Tells),
+    Refused(WaitError, Tells),
 }
 
 impl<K, B> Values<K, B> {

@@ -29,8 +29,8 @@ use self::{
 };
 use crate::{
     builder::Builder,
-    error::{Refused, RefusedReason, WaitError},
-    operation::{CancelReason, Outcome, ParkResult, Timeout, opaque},
+    error::{Refused, WaitError},
+    operation::{CancelReason, OperationId, Outcome, Timeout, opaque},
     reason::Reason,
     settings::{Form, Settings},
     table::handle::Handle,
@@ -255,9 +255,9 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// waits.
     ///
     /// # Errors
-    /// - [`RefusedReason::TooManyKeys`] if this would be one more key than
+    /// - [`WaitError::TooManyKeys`] if this would be one more key than
     ///   [`keys_max`](Builder::keys_max) allows,
-    /// - [`RefusedReason::KeyClosed`] if the key was [closed](Self::close).
+    /// - [`WaitError::KeyClosed`] if the key was [closed](Self::close).
     ///
     /// Nothing was changed then.
     ///
@@ -265,7 +265,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// Panics only if the key's own `Hash`, `Eq` or `ToOwned` panics, or the value's
     /// [`to_rank`](WatermarkValue::to_rank). Then nothing was changed: the key is looked up once,
     /// and the waits that the value reaches are found without it.
-    pub fn advance<Q>(&self, key: &Q, value: V) -> Result<usize, RefusedReason>
+    pub fn advance<Q>(&self, key: &Q, value: V) -> Result<usize, WaitError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -280,12 +280,12 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// one of the present epoch.
     ///
     /// # Errors
-    /// [`RefusedReason::OtherEpoch`] if the key is in another epoch: this advance is late, or its
+    /// [`WaitError::OtherEpoch`] if the key is in another epoch: this advance is late, or its
     /// epoch has not begun here. Otherwise as [`advance`](Self::advance). Nothing was changed.
     ///
     /// # Panics
     /// Panics as [`advance`](Self::advance) does.
-    pub fn advance_in<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, RefusedReason>
+    pub fn advance_in<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, WaitError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -313,7 +313,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use purgatory::{CancelReason, RefusedReason, WaitError, Watermarks};
+    /// use purgatory::{CancelReason, WaitError, Watermarks};
     ///
     /// let ends = Watermarks::new("log ends")?;
     /// ends.advance_in(&"orders-0", 0, 100)?;
@@ -326,19 +326,19 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// let fetch = ends.wait_for(&"orders-0", 90, timeout);
     /// // From the old leader:
     /// let late = ends.advance_in(&"orders-0", 0, 101);
-    /// assert_eq!(late, Err(RefusedReason::OtherEpoch { named: 0, present: 1 }));
+    /// assert_eq!(late, Err(WaitError::OtherEpoch { named: 0, present: 1 }));
     /// assert_eq!(ends.advance_in(&"orders-0", 1, 90)?, 1);
     /// assert_eq!(fetch.wait_blocking(), Ok(90));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`RefusedReason::OtherEpoch`] unless the epoch is above the key's. Otherwise as
+    /// [`WaitError::OtherEpoch`] unless the epoch is above the key's. Otherwise as
     /// [`advance`](Self::advance). Nothing was changed.
     ///
     /// # Panics
     /// Panics as [`advance`](Self::advance) does.
-    pub fn begin_epoch<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, RefusedReason>
+    pub fn begin_epoch<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, WaitError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -370,12 +370,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Panics
     /// Panics as [`advance`](Self::advance) does.
-    pub fn begin_epoch_and_keep<Q>(
-        &self,
-        key: &Q,
-        epoch: u64,
-        value: V,
-    ) -> Result<usize, RefusedReason>
+    pub fn begin_epoch_and_keep<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, WaitError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -389,7 +384,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         epoch: u64,
         value: u64,
         keeps_waits: bool,
-    ) -> Result<usize, RefusedReason>
+    ) -> Result<usize, WaitError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -506,13 +501,13 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use purgatory::{RefusedReason, WaitError, Watermarks};
+    /// use purgatory::{WaitError, Watermarks};
     ///
     /// let ends = Watermarks::new("log ends")?;
     /// ends.begin_epoch(&"orders-0", 7, 80)?; // meanwhile
     /// let late = ends.wait_for_in(&"orders-0", 6, 81, Duration::from_secs(30));
-    /// let other = RefusedReason::OtherEpoch { named: 6, present: 7 };
-    /// assert_eq!(late.wait_blocking(), Err(WaitError::Refused(other)));
+    /// let other = WaitError::OtherEpoch { named: 6, present: 7 };
+    /// assert_eq!(late.wait_blocking(), Err(other));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -521,7 +516,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Errors
     /// The future yields a [`WaitError`]. It is Refused, at once, as
-    /// [`OtherEpoch`](RefusedReason::OtherEpoch) unless the key is in this epoch.
+    /// [`OtherEpoch`](WaitError::OtherEpoch) unless the key is in this epoch.
     ///
     /// # Panics
     /// Panics as [`wait_for`](Self::wait_for) does.
@@ -599,7 +594,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     }
 
     /// Calls `then` once the key's value is at least `threshold`, or the wait has ended otherwise.
-    /// O(log n) for n waits of the key.
+    /// Returns the wait's id; `None` if it has ended. O(log n) for n waits of the key.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -629,7 +624,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         threshold: V,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<ParkResult, Refused<Callback>>
+    ) -> Result<Option<OperationId>, Refused<Callback>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -644,19 +639,19 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use purgatory::{RefusedReason, Watermarks};
+    /// use purgatory::{WaitError, Watermarks};
     ///
     /// let ends = Watermarks::new("log ends")?;
     /// ends.begin_epoch(&"orders-0", 7, 80)?; // meanwhile
     /// let late = ends.park_in(&"orders-0", 6, 81, Duration::from_secs(30), drop);
-    /// let other = RefusedReason::OtherEpoch { named: 6, present: 7 };
+    /// let other = WaitError::OtherEpoch { named: 6, present: 7 };
     /// assert_eq!(late.unwrap_err().reason, other);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// Returns an error as [`park`](Self::park) does, and
-    /// [`OtherEpoch`](RefusedReason::OtherEpoch) unless the key is in this epoch; `then` is not
+    /// [`OtherEpoch`](WaitError::OtherEpoch) unless the key is in this epoch; `then` is not
     /// called.
     ///
     /// # Panics
@@ -668,7 +663,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         threshold: V,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<ParkResult, Refused<Callback>>
+    ) -> Result<Option<OperationId>, Refused<Callback>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -706,8 +701,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// See [`WaitFuture`].
     ///
     /// # Errors
-    /// The future yields a [`WaitError`]. It is [`Refused`](WaitError::Refused), at once, without a
-    /// key ([`NoKeys`](RefusedReason::NoKeys)).
+    /// The future yields a [`WaitError`]: [`NoKeys`](WaitError::NoKeys), at once, without a key.
     ///
     /// # Panics
     /// Panics only if a key's own `Hash`, `Eq` or `Clone` panics, or a value's
@@ -718,7 +712,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         timeout: impl Into<Timeout>,
     ) -> WaitFuture<Vec<(K, V)>> {
         if watermarks.is_empty() {
-            return WaitFuture::ready(Err(WaitError::Refused(RefusedReason::NoKeys)));
+            return WaitFuture::ready(Err(WaitError::NoKeys));
         }
         // 1. The future comes first: dropped by a panic of a key, it gives the parts up.
         let table = &self.handle.table;
@@ -734,7 +728,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
                 ForValue::Met(value, _) => cell.record(number, Ok(value)),
                 ForValue::Ended(outcome, _) => cell.record(number, Err(WaitError::of(outcome))),
                 ForValue::Refused(reason, _) => {
-                    cell.record(number, Err(WaitError::Refused(reason)));
+                    cell.record(number, Err(reason));
                 }
             }
             if cell.is_over() {
@@ -748,7 +742,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         }
         match cell.first() {
             Some(first) => WaitFuture::at(cell, table.id(first)),
-            None => WaitFuture::ready(Err(WaitError::Refused(RefusedReason::NoKeys))),
+            None => WaitFuture::ready(Err(WaitError::NoKeys)),
         }
     }
 }
@@ -776,7 +770,7 @@ impl<K: WatchKey> Watermarks<K> {
     ///
     /// # Panics
     /// Panics as [`advance`](Self::advance) does.
-    pub fn add<Q>(&self, key: &Q, by: u64) -> Result<usize, RefusedReason>
+    pub fn add<Q>(&self, key: &Q, by: u64) -> Result<usize, WaitError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -793,7 +787,7 @@ impl<K: WatchKey> Watermarks<K> {
     ///
     /// # Panics
     /// Panics as [`advance`](Self::advance) does.
-    pub fn add_in<Q>(&self, key: &Q, epoch: u64, by: u64) -> Result<usize, RefusedReason>
+    pub fn add_in<Q>(&self, key: &Q, epoch: u64, by: u64) -> Result<usize, WaitError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,

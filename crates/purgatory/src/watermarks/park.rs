@@ -5,8 +5,8 @@ use std::{hash::Hash, sync::Arc};
 use hashbrown::Equivalent;
 
 use crate::{
-    error::{Refused, RefusedReason, WaitError},
-    operation::{CancelReason, Outcome, ParkResult, Timeout},
+    error::{Refused, WaitError},
+    operation::{CancelReason, OperationId, Outcome, Timeout},
     table::{Arrival, Batch, Ended, LockedShard, Table, future::Yields, handle::Handle},
     wait::WaitFuture,
     watches::WatchKey,
@@ -54,7 +54,7 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
             ForValue::Parked(handle) => WaitFuture::at(self.share(), self.table.id(handle)),
             ForValue::Met(rank, _tells) => WaitFuture::ready(Ok(of_rank(rank))),
             ForValue::Ended(outcome, _tells) => WaitFuture::ready(Err(WaitError::of(outcome))),
-            ForValue::Refused(reason, _tells) => WaitFuture::ready(Err(WaitError::Refused(reason))),
+            ForValue::Refused(reason, _tells) => WaitFuture::ready(Err(reason)),
         }
     }
 
@@ -67,21 +67,21 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
         threshold: V,
         timeout: Timeout,
         then: Callback,
-    ) -> Result<ParkResult, Refused<Callback>>
+    ) -> Result<Option<OperationId>, Refused<Callback>>
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
         let table = &self.table;
         let tells = Tells::Callback(then);
         match table.wait(key, epoch, rank(threshold), timeout, tells) {
-            ForValue::Parked(handle) => Ok(ParkResult::Parked(table.id(handle))),
+            ForValue::Parked(handle) => Ok(Some(table.id(handle))),
             ForValue::Met(value, tells) => {
                 table.report_at_once(tells, Outcome::Completed, value);
-                Ok(ParkResult::Ended(Outcome::Completed))
+                Ok(None)
             }
             ForValue::Ended(outcome, tells) => {
-                table.report_at_once(tells, outcome.clone(), 0);
-                Ok(ParkResult::Ended(outcome))
+                table.report_at_once(tells, outcome, 0);
+                Ok(None)
             }
             ForValue::Refused(reason, tells) => Err(Refused::new(tells.into_callback(), reason)),
         }
@@ -135,7 +135,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             }
         }
         if let Some(named) = epoch.filter(|named| *named != present) {
-            return ForValue::Refused(RefusedReason::OtherEpoch { named, present }, tells);
+            return ForValue::Refused(WaitError::OtherEpoch { named, present }, tells);
         }
         if reached >= threshold {
             shard.count_at_once();
@@ -161,8 +161,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// waits that are met at once ends, too.
     #[cold]
     fn refuse_closed(&self, tells: Tells) -> ForValue {
-        self.report_refusal(RefusedReason::Closed);
-        ForValue::Refused(RefusedReason::Closed, tells)
+        self.report_refusal(&WaitError::Closed);
+        ForValue::Refused(WaitError::Closed, tells)
     }
 
     /// Parks a wait under a key, whose record is made if it has none.
@@ -181,7 +181,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     {
         if let Some(reason) = shard.refuses() {
             drop(shard);
-            self.report_refusal(reason);
+            self.report_refusal(&reason);
             return ForValue::Refused(reason, tells);
         }
         // The key's `Clone` may panic: nothing is parked yet.
@@ -200,7 +200,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
                 let emptied_key = go_if_gone(&mut shard, record);
                 drop(shard);
                 drop(emptied_key);
-                self.report_refusal(full);
+                self.report_refusal(&full);
                 return ForValue::Refused(full, wait.tells);
             }
         };

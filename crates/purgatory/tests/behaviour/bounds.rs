@@ -10,8 +10,8 @@ use std::sync::{
 };
 
 use purgatory::{
-    BoxedOperation, ParkResult, Permits, Purgatory, RefusedReason, ReplicaSets, Replies,
-    ReplyScope, Rule, WaitError, WaitFuture, Watermarks, when,
+    BoxedOperation, Permits, Purgatory, ReplicaSets, Replies, ReplyScope, Rule, WaitError,
+    WaitFuture, Watermarks, when,
 };
 use timer_core::{Clock, ManualTimer, SystemTimer};
 
@@ -46,8 +46,8 @@ fn waits<T: std::fmt::Debug>(mut wait: WaitFuture<T>) -> Option<WaitFuture<T>> {
     match poll(&mut wait) {
         std::task::Poll::Pending => Some(wait),
         std::task::Poll::Ready(result) => {
-            let full = RefusedReason::Full { limit: 1 };
-            assert_eq!(result.unwrap_err(), WaitError::Refused(full));
+            let full = WaitError::Full { limit: 1 };
+            assert_eq!(result.unwrap_err(), full);
             None
         }
     }
@@ -67,10 +67,9 @@ fn each_way_out_of_a_purgatory_returns_its_place() {
         let operation = when(move || is_true.load(SeqCst), drop);
         let parked = form.try_complete_else_watch(operation, &[1, 2], SECOND);
         match parked {
-            Ok(ParkResult::Parked(id)) => Some(id),
-            Ok(ended) => panic!("it does not wait: {ended:?}"),
+            Ok(parked) => Some(parked.expect("it waits")),
             Err(refused) => {
-                assert_eq!(refused.reason, RefusedReason::Full { limit: 1 });
+                assert_eq!(refused.reason, WaitError::Full { limit: 1 });
                 None
             }
         }
@@ -420,7 +419,7 @@ fn many_that_are_due_expire_in_several_lock_holds() {
         let (seen, waits) = (seen_by_parked.clone(), parked.clone());
         let see = move |_| seen.send(waits.len()).unwrap();
         let parked = parked.try_complete_else_watch(when(|| false, see), &[1], SECOND);
-        assert!(matches!(parked, Ok(ParkResult::Parked(_))));
+        assert!(matches!(parked, Ok(Some(_))));
     }
     clock.0.store(2 * SECOND.as_nanos() as u64, Relaxed);
     for seen in [of_values, of_parked] {

@@ -2,8 +2,8 @@
 
 use crate::support::{MINUTE, MS, NEVER, Park, never};
 use purgatory::{
-    BoxedOperation, CancelReason, Outcome, Permits, Purgatory, ReachResult, Refused, RefusedReason,
-    WaitError, WaitFuture, Watches, Watermarks,
+    BoxedOperation, CancelReason, Outcome, Permits, Purgatory, ReachResult, Refused, WaitError,
+    WaitFuture, Watches, Watermarks,
 };
 use timer_core::{BuildError, ManualTimer};
 
@@ -82,8 +82,8 @@ fn an_outcome_says_why() {
         "this thread must not block: it runs a check, a callback or a runtime's tasks, which the \
          end of the wait may need"
     );
-    let refused = WaitError::Refused(RefusedReason::NoKeys).to_string();
-    assert_eq!(refused, "not parked: no watch key");
+    let refused = WaitError::NoKeys.to_string();
+    assert_eq!(refused, "no watch key");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn an_epoch_that_begins_again_is_told_so() {
 
 #[test]
 fn refusals_are_limits_or_shutdowns_or_neither() {
-    use RefusedReason::{
+    use WaitError::{
         AlreadyExpected, Closed, Full, KeyClosed, Late, NoKeys, NotExpected, OtherEpoch,
         ScopeClosed, TooHeavy, TooManyKeys,
     };
@@ -160,7 +160,7 @@ fn refusals_are_limits_or_shutdowns_or_neither() {
             present: 1,
         },
     ];
-    let is = |reason: &RefusedReason| (reason.is_shutdown(), reason.is_busy());
+    let is = |reason: &WaitError| (reason.is_shutdown(), reason.is_busy());
     assert!(shutdowns.iter().all(|reason| is(reason) == (true, false)));
     assert!(limits.iter().all(|reason| is(reason) == (false, true)));
     assert!(neither.iter().all(|reason| is(reason) == (false, false)));

@@ -1,7 +1,7 @@
 //! Permits of keys, and leases, on a manual timer. (Beside a reference: `models/permits`.)
 
 use crate::support::{Later, MINUTE, MS, SECOND, Woken, assert_no_waits, over, poll};
-use purgatory::{CancelReason, Permits, RefusedReason, WaitError};
+use purgatory::{CancelReason, Permits, WaitError};
 use timer_core::ManualTimer;
 
 fn permits(limit: u64) -> (ManualTimer, Permits) {
@@ -17,7 +17,7 @@ fn keyed(limit: u64) -> (ManualTimer, Permits<u32>) {
 }
 
 fn too_heavy(weight: u64, limit: u64) -> WaitError {
-    WaitError::Refused(RefusedReason::TooHeavy { weight, limit })
+    WaitError::TooHeavy { weight, limit }
 }
 
 #[test]

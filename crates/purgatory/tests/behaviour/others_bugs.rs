@@ -1,7 +1,7 @@
 //! Bugs of purgatories, timer wheels and wait queues of other projects, replayed on this one.
 
 use crate::support::{MS, Park, Probe, SECOND, Waiting, by_hand_with, waiting};
-use purgatory::{Outcome::Expired, ReachResult, RefusedReason, Timeout};
+use purgatory::{Outcome::Expired, ReachResult, Timeout, WaitError};
 
 /// The entry stayed in the bucket of the first deadline.
 #[test]
@@ -62,7 +62,7 @@ fn a_late_cancel_gives_no_second_place_back() {
         );
         purgatory.park(Probe::new().operation(), &["b"], MS);
         let second = purgatory.try_complete_else_watch(Probe::new().operation(), &["b"], MS);
-        assert_eq!(second.unwrap_err().reason, RefusedReason::Full { limit: 1 });
+        assert_eq!(second.unwrap_err().reason, WaitError::Full { limit: 1 });
         timer.advance(MS);
     }
 }

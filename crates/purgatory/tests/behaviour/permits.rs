@@ -1,7 +1,7 @@
 //! [`Permits`], on a manual timer. (Beside a reference: `permits_model`, `models/permits`.)
 
 use crate::support::{MINUTE, SECOND, assert_no_waits, over};
-use purgatory::{CancelReason, Permits, RefusedReason, WaitError};
+use purgatory::{CancelReason, Permits, WaitError};
 use timer_core::ManualTimer;
 
 fn permits(limit: u64) -> (ManualTimer, Permits) {
@@ -52,8 +52,8 @@ fn no_permits_are_given_out_after_a_shutdown() {
     assert_eq!(over(&mut waits).unwrap_err(), shut_down);
     assert!(permits.is_closed());
     let refused = || permits.acquire(1, MINUTE).wait_blocking().unwrap_err();
-    assert_eq!(refused(), WaitError::Refused(RefusedReason::Closed));
+    assert_eq!(refused(), WaitError::Closed);
     drop(held); // free now, and given to nobody
-    assert_eq!(refused(), WaitError::Refused(RefusedReason::Closed));
+    assert_eq!(refused(), WaitError::Closed);
     assert!(permits.try_acquire(1).is_none());
 }

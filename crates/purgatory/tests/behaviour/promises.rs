@@ -15,7 +15,7 @@ use crate::support::{
 use purgatory::{
     BoxedOperation,
     Outcome::{Completed, Expired},
-    ParkResult, Purgatory, ReachResult, RefusedReason, Timeout,
+    Purgatory, ReachResult, Timeout, WaitError,
     timer_core::Moment,
     when,
 };
@@ -133,7 +133,7 @@ fn nothing_expires_early() {
         &["a"],
         Timeout::At(Moment::from_nanos(9)),
     );
-    assert_eq!(past.unwrap(), ParkResult::Ended(Expired));
+    assert_eq!(past.unwrap(), None);
 }
 
 #[test]
@@ -238,16 +238,19 @@ fn an_operation_that_has_ended_leaves_nothing() {
 #[test]
 fn a_full_purgatory_hands_operations_back() {
     let (timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder.max_parked(2));
-    let full = RefusedReason::Full { limit: 2 };
+    let full = WaitError::Full { limit: 2 };
     for way in 0..4 {
         let probe = Probe::parked(&purgatory, &["a"], MINUTE);
         let id = purgatory.park(Probe::new().operation(), &["a", "b"], MINUTE);
         let third = Probe::new();
         let reason = refused(&purgatory, third.operation(), &["a"]).0;
-        assert_eq!((reason, third.checks(), third.ended()), (full, 1, false));
+        assert_eq!(
+            (reason, third.checks(), third.ended()),
+            (full.clone(), 1, false)
+        );
         third.make_ready(); // what needs not wait needs no place
         let ended = purgatory.try_complete_else_watch(third.operation(), &["a"], MINUTE);
-        assert_eq!(ended.unwrap(), ParkResult::Ended(Completed));
+        assert_eq!(ended.unwrap(), None);
         probe.make_ready();
         assert_eq!(purgatory.check_and_complete(&"a"), 1);
         match way {
@@ -259,7 +262,7 @@ fn a_full_purgatory_hands_operations_back() {
         assert!(purgatory.is_empty());
     }
     let reason = refused(&purgatory, Probe::new().operation(), &[]).0;
-    assert_eq!(reason, RefusedReason::NoKeys);
+    assert_eq!(reason, WaitError::NoKeys);
 }
 
 /// Though a check and a callback do not return.
@@ -284,7 +287,7 @@ fn shutdown_with_a_limit_reports_what_remains() {
         calling.meanwhile(|| {
             assert_eq!((left, purgatory.len()), (2, 1)); // a callback and a check
             let late = purgatory.try_complete_else_watch(when(|| false, drop), &[1], MINUTE);
-            assert_eq!(late.unwrap_err().reason, RefusedReason::Closed);
+            assert_eq!(late.unwrap_err().reason, WaitError::Closed);
         });
     });
     assert_eq!(purgatory.shutdown(MINUTE), 0);

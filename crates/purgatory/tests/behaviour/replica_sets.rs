@@ -10,10 +10,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{
-    CancelReason, LaggingMember, Outcome, RefusedReason, ReplicaError, ReplicaSets, Rule,
-    WaitError, WaitFuture,
-};
+use purgatory::{CancelReason, Outcome, ReplicaError, ReplicaSets, Rule, WaitError, WaitFuture};
 use timer_core::ManualTimer;
 
 use crate::support::{MINUTE, NEVER, poll};
@@ -62,7 +59,7 @@ fn epoch_over(epoch: u64, present: u64) -> Result<u64, WaitError> {
 }
 
 fn other_epoch(named: u64, present: u64) -> Error {
-    Error::Refused(RefusedReason::OtherEpoch { named, present })
+    Error::Refused(WaitError::OtherEpoch { named, present })
 }
 
 fn behind(value: u64, needed: u64) -> Error {
@@ -102,11 +99,11 @@ fn new_epoch_answers_no_wait_of_the_last() {
     assert_eq!(sets.watermark(&LOG), Some(12));
     assert_eq!(ending(&mut old), Some(epoch_over(1, 2)));
     let late = sets.wait_for_in(&LOG, 1, 9, NEVER).wait_blocking();
-    let other = RefusedReason::OtherEpoch {
+    let other = WaitError::OtherEpoch {
         named: 1,
         present: 2,
     };
-    assert_eq!(late, Err(WaitError::Refused(other)));
+    assert_eq!(late, Err(other));
     assert_eq!(sets.wait_for_in(&LOG, 2, 9, NEVER).wait_blocking(), Ok(12));
 }
 
@@ -122,10 +119,9 @@ fn next_leader_begins_with_the_same_members() {
     assert_eq!(sets.members(&LOG), [(0, 5), (1, 6), (2, 5)]);
     assert_eq!(sets.watermark(&LOG), Some(5));
     let lagging = sets.lagging(&LOG);
-    let members: Vec<_> = lagging.iter().map(|last| last.member).collect();
+    let members: Vec<_> = lagging.iter().map(|last| last.0).collect();
     assert_eq!(members, [0, 2]);
-    let anew = |last: &LaggingMember<u8>| last.lagged_for == Duration::ZERO;
-    assert!(lagging.iter().all(anew), "anew in a new epoch");
+    assert!(lagging.iter().all(|last| last.2 == Duration::ZERO), "anew");
     // Each reports anew, and the epoch started at the leader's log end.
     let mut new = parked(&sets, 7);
     assert_eq!(sets.report_in(&LOG, 1, &0, 9), Err(other_epoch(1, 2)));
@@ -179,7 +175,7 @@ fn refused_leader_changes_nothing() {
     assert_eq!((sets.epoch(&LOG), ending(&mut wait)), (Some(1), None));
     assert_eq!(sets.members(&LOG), [(0, 9), (1, 5)]);
     sets.close(&LOG, "the partition moves");
-    let closed = Error::Refused(RefusedReason::KeyClosed);
+    let closed = Error::Refused(WaitError::KeyClosed);
     assert_eq!(sets.begin_epoch(&LOG, 2, &0, 9), Err(closed));
 }
 
@@ -198,7 +194,7 @@ fn callback_of_an_epoch_is_called_for_that_alone() {
         present: 2,
     };
     let late = sets.park_in(&LOG, 1, 9, NEVER, tell(2)).unwrap_err();
-    let other = RefusedReason::OtherEpoch {
+    let other = WaitError::OtherEpoch {
         named: 1,
         present: 2,
     };
@@ -403,21 +399,20 @@ fn waits_below_the_floor_say_so() {
     let (_timer, sets) = group(&[9, 9, 9], Rule::all().floor(2));
     let mut wait = parked(&sets, 10);
     sets.leave(&LOG, &2).unwrap();
-    assert!(!sets.status(&LOG).unwrap().is_below_floor());
+    assert_eq!(sets.below_floor(&LOG), None);
     assert_eq!(sets.cancel_below_floor(&LOG), 0, "two are enough");
     assert_eq!(ending(&mut wait), None);
 
     sets.leave(&LOG, &1).unwrap();
-    let status = sets.status(&LOG).unwrap();
-    assert!(status.is_below_floor());
-    assert_eq!((status.members, status.floor), (1, 2));
-    assert_eq!((status.epoch, status.watermark), (1, 9));
-    assert_eq!(ending(&mut wait), None, "another member may come");
-    assert_eq!(sets.cancel_below_floor(&LOG), 1);
-    let below = WaitError::Cancelled(CancelReason::BelowFloor {
+    let too_few = CancelReason::BelowFloor {
         members: 1,
         floor: 2,
-    });
+    };
+    assert_eq!(sets.below_floor(&LOG), Some(too_few.clone()));
+    assert_eq!((sets.epoch(&LOG), sets.watermark(&LOG)), (Some(1), Some(9)));
+    assert_eq!(ending(&mut wait), None, "another member may come");
+    assert_eq!(sets.cancel_below_floor(&LOG), 1);
+    let below = WaitError::Cancelled(too_few);
     let told = "cancelled: too few replicas: 1, and the floor is 2";
     assert_eq!(
         (below.to_string().as_str(), below.is_shutdown()),
@@ -437,19 +432,19 @@ fn waits_below_the_floor_say_so() {
 fn fewest_members_are_those_that_the_rule_needs() {
     let below = |rule: Rule, members: &[u64]| {
         let (_timer, sets) = group(members, rule);
-        let status = sets.status(&LOG).unwrap();
-        (status.floor, status.is_below_floor())
+        sets.below_floor(&LOG)
     };
-    assert_eq!(below(Rule::all(), &[]), (1, true));
-    assert_eq!(below(Rule::all(), &[1]), (1, false));
-    assert_eq!(below(Rule::majority().floor(3), &[1, 1]), (3, true));
-    assert_eq!(below(Rule::at_least(2), &[1]), (2, true));
-    assert_eq!(below(Rule::at_least(2).floor(3), &[1, 1, 1]), (3, false));
+    let too_few = |members, floor| Some(CancelReason::BelowFloor { members, floor });
+    assert_eq!(below(Rule::all(), &[]), too_few(0, 1));
+    assert_eq!(below(Rule::all(), &[1]), None);
+    assert_eq!(below(Rule::majority().floor(3), &[1, 1]), too_few(2, 3));
+    assert_eq!(below(Rule::at_least(2), &[1]), too_few(1, 2));
+    assert_eq!(below(Rule::at_least(2).floor(3), &[1, 1]), too_few(2, 3));
+    assert_eq!(below(Rule::at_least(2).floor(3), &[1, 1, 1]), None);
     let (_timer, sets) = sets();
-    assert_eq!(sets.status(&LOG), None);
     let mut wait = parked(&sets, 1);
     assert_eq!(
-        (sets.status(&LOG), sets.cancel_below_floor(&LOG)),
+        (sets.below_floor(&LOG), sets.cancel_below_floor(&LOG)),
         (None, 0)
     );
     assert_eq!(ending(&mut wait), None, "a group without a set");
@@ -460,7 +455,7 @@ fn looks_remember_since_when_a_member_lags() {
     let (timer, sets) = group(&[9, 7, 8], Rule::all());
     let seconds = |sets: &Sets| -> Vec<(u8, u64, u64)> {
         let lagging = sets.lagging(&LOG).into_iter();
-        let shown = lagging.map(|last| (last.member, last.value, last.lagged_for.as_secs()));
+        let shown = lagging.map(|(name, value, lagged_for)| (name, value, lagged_for.as_secs()));
         shown.collect()
     };
     timer.advance(MINUTE);
@@ -502,7 +497,7 @@ fn closed_group_ends_waits_and_refuses_the_rest() {
     assert!(ending(&mut wait).unwrap().unwrap_err().is_shutdown());
     let late = sets.wait_for(&LOG, 5, NEVER).wait_blocking();
     assert!(late.unwrap_err().is_shutdown());
-    let refused = Err(Error::Refused(RefusedReason::KeyClosed));
+    let refused = Err(Error::Refused(WaitError::KeyClosed));
     for member in [0, 1] {
         assert_eq!(sets.report(&LOG, &member, 9), refused);
     }

@@ -8,8 +8,7 @@ use std::{
 };
 
 use purgatory::{
-    Builder, CancelReason, Outcome, ReachResult, RefusedReason, Replies, WaitError, WaitFuture,
-    Waits,
+    Builder, CancelReason, Outcome, ReachResult, Replies, WaitError, WaitFuture, Waits,
 };
 use timer_core::ManualTimer;
 
@@ -128,8 +127,8 @@ fn keys_are_free_at_once_though_the_executor_is_late() {
     assert_eq!(over(&mut expired), Err(WaitError::Expired));
     let twice = replies.expect(1, SECOND).unwrap_err();
     assert_eq!(
-        (twice.reason, twice.into_inner()),
-        (RefusedReason::AlreadyExpected, 1)
+        (twice.reason.clone(), twice.into_inner()),
+        (WaitError::AlreadyExpected, 1)
     );
     assert_eq!(
         (replies.deliver(&1, "again"), replies.deliver(&2, "second")),

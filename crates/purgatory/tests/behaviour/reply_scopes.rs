@@ -7,8 +7,8 @@ use std::{
 };
 
 use purgatory::{
-    Builder, CancelReason, Outcome, ReachResult, Refused, RefusedReason, ReplyScope, ReplyScopes,
-    WaitError, WaitFuture, Waits,
+    Builder, CancelReason, Outcome, ReachResult, Refused, ReplyScope, ReplyScopes, WaitError,
+    WaitFuture, Waits,
 };
 use timer_core::ManualTimer;
 
@@ -50,8 +50,8 @@ fn cancelled(reason: &'static str) -> Answer {
 #[track_caller]
 fn comes_back(scope: &Scope, number: u64) -> bool {
     let back: Refused<_> = scope.deliver(number, "back").unwrap_err();
-    let is_late = back.reason == RefusedReason::Late;
-    assert!(is_late || back.reason == RefusedReason::NotExpected);
+    let is_late = back.reason == WaitError::Late;
+    assert!(is_late || back.reason == WaitError::NotExpected);
     assert_eq!(back.into_inner(), "back");
     is_late
 }
@@ -166,7 +166,7 @@ fn a_closed_scope_refuses_requests() {
     assert_eq!(scope.close("connection closed"), 1);
     assert_eq!(over(&mut open), closed("connection closed"));
     let refused = scope.clone().expect(SECOND).unwrap_err();
-    assert_eq!(refused, RefusedReason::ScopeClosed);
+    assert_eq!(refused, WaitError::ScopeClosed);
     assert!(refused.is_shutdown() && closed("connection closed").unwrap_err().is_shutdown());
     assert!(scope.is_closed() && !other.is_closed());
     let (number, mut reply) = expect(&other);
@@ -195,18 +195,18 @@ fn refused_requests_of_a_scope_leave_nothing() {
     let (_timer, client) = client(|builder| builder.max_parked(1));
     let (waits, scope) = (client.waits(), client.scope());
     let (_, first) = expect(&scope);
-    let full = RefusedReason::Full { limit: 1 };
+    let full = WaitError::Full { limit: 1 };
     assert_eq!(scope.expect(SECOND).unwrap_err(), full);
     assert_eq!((waits.len(), waits.stats().watched), (1, 1));
     scope.deliver(1, "one").unwrap();
     let (number, second) = expect(&scope);
     assert_eq!((number, over(&mut { first })), (2, Ok("one"))); // no number is lost
     waits.shutdown(Duration::ZERO);
-    assert_eq!(scope.expect(SECOND).unwrap_err(), RefusedReason::Closed);
+    assert_eq!(scope.expect(SECOND).unwrap_err(), WaitError::Closed);
     let shutdown = WaitError::Cancelled(CancelReason::Shutdown);
     assert_eq!(over(&mut { second }), Err(shutdown));
     let at_once = scope.expect(Duration::ZERO).unwrap_err();
-    assert_eq!(at_once, RefusedReason::Closed);
+    assert_eq!(at_once, WaitError::Closed);
     assert_no_waits(&waits);
 }
 
@@ -321,10 +321,7 @@ fn a_reassigned_request_keeps_task_deadline_and_id() {
             (4, 4, 0)
         );
         assert!(comes_back(first, number));
-        assert_eq!(
-            first.reassign(number, next),
-            Err(RefusedReason::NotExpected)
-        );
+        assert_eq!(first.reassign(number, next), Err(WaitError::NotExpected));
 
         // A reply, a cancel by the id that the future has, a new deadline, a drop, the deadline.
         assert_eq!(task.times(), 0);
@@ -369,11 +366,11 @@ fn a_request_that_cannot_be_reassigned_stays() {
     closed_one.close("closed");
     assert_eq!(
         scope.reassign(number, &closed_one),
-        Err(RefusedReason::ScopeClosed)
+        Err(WaitError::ScopeClosed)
     );
     assert_eq!(
         [0, number + 1].map(|number| scope.reassign(number, &other)),
-        [Err(RefusedReason::NotExpected); 2]
+        [const { Err(WaitError::NotExpected) }; 2]
     );
     scope.deliver(number, "here").unwrap();
     assert_eq!(over(&mut reply), Ok("here"));

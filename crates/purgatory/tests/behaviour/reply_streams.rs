@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, task::Poll, time::Duration};
 
-use purgatory::{CancelReason, RefusedReason, Replies, ReplyScopes, ReplyStream, WaitError, Waits};
+use purgatory::{CancelReason, Replies, ReplyScopes, ReplyStream, WaitError, Waits};
 use timer_core::ManualTimer;
 
 use crate::support::{MINUTE, MS, SECOND, Woken, assert_no_waits};
@@ -43,7 +43,7 @@ fn a_stream_yields_replies_in_order_until_the_count() {
     assert_eq!(replies.deliver(&1, "two"), Ok(()));
     assert_eq!((waits_of.len(), waits_of.stats().completed), (1, 0));
     let twice = replies.expect(1, SECOND).unwrap_err();
-    assert_eq!(twice.reason, RefusedReason::AlreadyExpected);
+    assert_eq!(twice.reason, WaitError::AlreadyExpected);
     assert!(replies.deliver_with(&1, || "three"));
 
     // The last one ends the request, and frees the key.

@@ -12,8 +12,8 @@ use crate::support::{
     waiting,
 };
 use purgatory::{
-    Outcome::Completed, Permits, Purgatory, RefusedReason, Replies, ReplyScopes, WaitError,
-    Watermarks, timer_core::ManualTimer, when,
+    Outcome::Completed, Permits, Purgatory, Replies, ReplyScopes, WaitError, Watermarks,
+    timer_core::ManualTimer, when,
 };
 
 /// Shuts down without a limit on another thread, until `watched` has ended. Then every operation
@@ -149,11 +149,11 @@ fn each_form_refuses_what_is_met_at_once_after_a_shutdown() {
     assert_eq!(met(), [const { Ok(()) }; 3]);
     timer.shutdown(Duration::ZERO);
     assert!(purgatory.is_closed() && places.is_closed());
-    let refused = Err(WaitError::Refused(RefusedReason::Closed));
+    let refused = Err(WaitError::Closed);
     assert_eq!(met(), [refused.clone(), refused.clone(), refused]);
     let operation = when(|| true, |_| panic!("it was handed back"));
     let parked = purgatory.try_complete_else_watch(operation, &[1], MINUTE);
-    assert_eq!(parked.unwrap_err().reason, RefusedReason::Closed);
+    assert_eq!(parked.unwrap_err().reason, WaitError::Closed);
 }
 
 /// So is what has no time to wait.
@@ -168,7 +168,7 @@ fn each_form_refuses_what_has_no_time_after_a_shutdown() {
     let refused = || {
         let place = places.acquire(1, Duration::ZERO).wait_blocking();
         [
-            place.err() == Some(WaitError::Refused(RefusedReason::Closed)),
+            place.err() == Some(WaitError::Closed),
             replies.expect(1, Duration::ZERO).is_err(),
             scope.expect(Duration::ZERO).is_err(),
         ]

@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::support::{SECOND, assert_nothing_waits, over, poll};
-use purgatory::{Outcome::Completed, RefusedReason, WaitError, Waits, WatermarkValue, Watermarks};
+use purgatory::{Outcome::Completed, WaitError, Waits, WatermarkValue, Watermarks};
 use timer_core::ManualTimer;
 
 /// A place in a log.
@@ -126,7 +126,7 @@ fn every_call_takes_and_gives_the_value() {
     let mut kept = log.wait_for(&1, Lsn(80), SECOND);
     // It goes back.
     assert_eq!(log.begin_epoch_and_keep(&1, 2, Lsn(40)), Ok(0));
-    let late = RefusedReason::OtherEpoch {
+    let late = WaitError::OtherEpoch {
         named: 0,
         present: 2,
     };

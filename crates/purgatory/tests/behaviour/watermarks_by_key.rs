@@ -9,7 +9,7 @@ use crate::support::{
 use purgatory::{
     CancelReason,
     Outcome::{Cancelled, Completed, Expired},
-    RefusedReason, WaitError, WaitFuture, Watermarks,
+    WaitError, WaitFuture, Watermarks,
 };
 
 /// `str` is the borrowed form of both, and `String` is what it makes.
@@ -122,7 +122,7 @@ fn keys_are_bounded_and_removal_frees_a_place() {
     );
     let mut three = watermarks.wait_for(&3, 1, SECOND); // a wait needs no place
     let error = watermarks.advance(&3, 1).unwrap_err();
-    assert!(matches!(error, RefusedReason::TooManyKeys { limit: 2, .. }));
+    assert!(matches!(error, WaitError::TooManyKeys { limit: 2, .. }));
     assert_eq!(
         error.to_string(),
         "the limit of 2 keys with a value is reached"
@@ -176,7 +176,7 @@ fn refused_wait_hands_its_callback_back() {
     let (told, ended) = std::sync::mpsc::channel();
     let refused = watermarks.park(&1, 5, SECOND, move |outcome| told.send(outcome).unwrap());
     let refused = refused.unwrap_err();
-    assert_eq!(refused.reason, RefusedReason::Closed);
+    assert_eq!(refused.reason, WaitError::Closed);
     refused.into_inner()(Expired);
     assert_eq!(ended.try_recv(), Ok(Expired));
     // Values need no open purgatory; waits do, also for one that is reached.
@@ -185,7 +185,7 @@ fn refused_wait_hands_its_callback_back() {
         (Ok(0), Some(5))
     );
     let late = over(&mut watermarks.wait_for(&1, 5, SECOND));
-    assert_eq!(late, Err(WaitError::Refused(RefusedReason::Closed)));
+    assert_eq!(late, Err(WaitError::Closed));
 }
 
 /// What it waits for may be gone, and a value of the new epoch is not its own.
@@ -277,11 +277,11 @@ fn wait_for_each_ends_with_the_last_or_the_first_failure() {
     assert_eq!(fails(expired), WaitError::Expired);
     drop(watermarks.wait_for_each(&levels, SECOND));
     let none = fails(watermarks.wait_for_each(&[], SECOND));
-    assert_eq!(none, WaitError::Refused(RefusedReason::NoKeys));
+    assert_eq!(none, WaitError::NoKeys);
     assert_nothing_waits(&waits);
     let (_timer, waits, two) = watermarks_with::<u32>(|builder| builder.max_parked(2));
     let full = fails(two.wait_for_each(&levels, SECOND));
-    assert_eq!(full, WaitError::Refused(RefusedReason::Full { limit: 2 }));
+    assert_eq!(full, WaitError::Full { limit: 2 });
     assert_nothing_waits(&waits);
 }
 

@@ -55,7 +55,7 @@ fn replica_epoch_against_wait_that_names_its_own() {
         let is_over = matches!(
             ended,
             Some(Err(
-                WaitError::Cancelled(CancelReason::EpochOver { .. }) | WaitError::Refused(_)
+                WaitError::Cancelled(CancelReason::EpochOver { .. }) | WaitError::OtherEpoch { .. }
             ))
         );
         assert!(is_over, "{ended:?}");

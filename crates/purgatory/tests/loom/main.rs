@@ -39,7 +39,7 @@ use loom::{
 };
 use purgatory::{
     BoxedOperation, Builder, CancelReason, DelayedOperation, IntoWatches, Outcome, Purgatory,
-    Reason, RefusedReason, Timeout,
+    Reason, Timeout, WaitError,
     sync::{Failpoint, make_late, plant},
     when,
 };
@@ -485,7 +485,7 @@ fn permit_against_event() {
             let refused = park().err().map(|refused| refused.reason);
             assert_eq!(
                 refused,
-                Some(RefusedReason::Full { limit: 1 }),
+                Some(WaitError::Full { limit: 1 }),
                 "the permit came back twice"
             );
         });

@@ -11,8 +11,7 @@ use loom::{
     thread,
 };
 use purgatory::{
-    CancelReason, RefusedReason, Replies, ReplyScope, ReplyScopes, WaitError, Waits,
-    sync::Failpoint,
+    CancelReason, Replies, ReplyScope, ReplyScopes, WaitError, Waits, sync::Failpoint,
 };
 use timer_core::ManualTimer;
 
@@ -156,7 +155,7 @@ fn expecting_against_shutdown() {
                 let shutdown = WaitError::Cancelled(CancelReason::Shutdown);
                 assert_eq!(ending(&mut reply), Some(Err(shutdown)));
             }
-            Err(refused) => assert_eq!(refused.reason, RefusedReason::Closed),
+            Err(refused) => assert_eq!(refused.reason, WaitError::Closed),
         }
     });
 }
@@ -176,7 +175,7 @@ fn closing_scope_against_expect() {
                 let ended = ending(&mut reply).expect("it cannot come");
                 assert!(ended.is_err_and(|error| error.is_shutdown()) && failed == 1);
             }
-            Err(refused) => assert_eq!((refused, failed), (RefusedReason::ScopeClosed, 0)),
+            Err(refused) => assert_eq!((refused, failed), (WaitError::ScopeClosed, 0)),
         }
         assert_eq!((waits.len(), waits.keys()), (0, 0));
     });
@@ -219,7 +218,7 @@ fn fail_scope_against_deliver() {
         match network.join().unwrap() {
             Ok(()) => assert!(failed == 0 && [None, Some(Ok(7))].contains(&ended)),
             Err(late) => {
-                assert!(late.reason == RefusedReason::Late && failed == 1 && ended.is_some())
+                assert!(late.reason == WaitError::Late && failed == 1 && ended.is_some())
             }
         }
         assert_eq!((waits.len(), waits.keys()), (0, 0));

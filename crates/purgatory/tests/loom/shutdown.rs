@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use purgatory::{CancelReason, Outcome, RefusedReason, sync::Failpoint};
+use purgatory::{CancelReason, Outcome, WaitError, sync::Failpoint};
 
 use super::{MS, ONE_KEY, ONE_SHARD, Setup, TWO_SHARDS, check};
 
@@ -30,7 +30,7 @@ fn park_against_shutdown() {
             shutdown.join().unwrap();
             match parked {
                 Ok(_) => setup.assert_ended_once(&[Outcome::Cancelled(CancelReason::Shutdown)]),
-                Err(refused) => assert_eq!(refused.reason, RefusedReason::Closed),
+                Err(refused) => assert_eq!(refused.reason, WaitError::Closed),
             }
         });
     }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use purgatory::{ReachResult, RefusedReason, WaitError};
+use purgatory::{ReachResult, WaitError};
 
 use self::{reference::Reference, world::World};
 use crate::effort::{effort, number};
@@ -70,13 +70,13 @@ enum Saw {
     Woken(usize),
     /// The request waits, or is over at once.
     Came(usize, bool),
-    Refused(usize, RefusedReason),
+    Refused(usize, WaitError),
     Delivered(bool),
     /// Not delivered in a scope: true if late.
     Late(bool),
     Failed(usize),
     Confirmed(usize),
-    Reassigned(Result<u64, RefusedReason>),
+    Reassigned(Result<u64, WaitError>),
     Attempt(ReachResult),
     Rescheduled(bool),
 }

@@ -16,7 +16,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use purgatory::{Outcome, ReachResult, RefusedReason, WaitError};
+use purgatory::{Outcome, ReachResult, WaitError};
 
 use self::{
     reference::Reference,
@@ -85,7 +85,7 @@ enum Saw {
     Called(usize, Outcome),
     /// A wait came, and may be over at once.
     Came(usize, bool),
-    Changed(Result<usize, RefusedReason>),
+    Changed(Result<usize, WaitError>),
     Attempt(ReachResult),
     Rescheduled(bool),
 }

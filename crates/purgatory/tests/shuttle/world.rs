@@ -14,8 +14,8 @@ use std::{
 };
 
 use purgatory::{
-    CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, ReachResult,
-    RefusedReason, Timeout,
+    CancelReason, DelayedOperation, OperationId, Outcome, Purgatory, ReachResult, Timeout,
+    WaitError,
 };
 use shuttle::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -245,11 +245,11 @@ impl<T: Time> World<T> {
             .purgatory
             .try_complete_else_watch(op, &wants.watched(), timeout)
         {
-            Ok(ParkResult::Parked(id)) => self.book.pages().parked.push((number, id)),
-            Ok(_) => {}
+            Ok(Some(id)) => self.book.pages().parked.push((number, id)),
+            Ok(None) => {}
             Err(refused) => {
                 let mut pages = self.book.pages();
-                assert_eq!(refused.reason, RefusedReason::Closed);
+                assert_eq!(refused.reason, WaitError::Closed);
                 assert!(pages.begun.contains("shutdown"));
                 assert_eq!(refused.into_inner().number, number);
                 pages.operations[number].refused = true;

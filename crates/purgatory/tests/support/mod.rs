@@ -24,7 +24,7 @@ use std::{
 use metrics::{Key, KeyName, Metadata, SharedString, Unit};
 use purgatory::{
     BoxedOperation, Builder, CancelReason, DelayedOperation, IntoWatches, OperationId, Outcome,
-    ParkResult, Purgatory, RefusedReason, Timeout, Waits, WatchKey, Watches, Watermarks, when,
+    Purgatory, Timeout, WaitError, Waits, WatchKey, Watches, Watermarks, when,
 };
 use timer_core::ManualTimer;
 
@@ -96,7 +96,12 @@ pub fn assert_nothing_waits<K>(waits: &Waits<K>) {
 
 /// Parks operations that have to wait.
 pub trait Park<K, O> {
-    fn try_park(&self, operation: O, watches: Watches<'_, K>, timeout: Timeout) -> ParkResult;
+    fn try_park(
+        &self,
+        operation: O,
+        watches: Watches<'_, K>,
+        timeout: Timeout,
+    ) -> Option<OperationId>;
 
     #[track_caller]
     fn park<'a>(
@@ -108,15 +113,18 @@ pub trait Park<K, O> {
     where
         K: 'a,
     {
-        match self.try_park(operation.into(), watches.into_watches(), timeout.into()) {
-            ParkResult::Parked(id) => id,
-            over => panic!("it does not wait: {over:?}"),
-        }
+        self.try_park(operation.into(), watches.into_watches(), timeout.into())
+            .expect("it waits")
     }
 }
 
 impl<K: WatchKey + Send, O: DelayedOperation + Send> Park<K, O> for Purgatory<K, O> {
-    fn try_park(&self, operation: O, watches: Watches<'_, K>, timeout: Timeout) -> ParkResult {
+    fn try_park(
+        &self,
+        operation: O,
+        watches: Watches<'_, K>,
+        timeout: Timeout,
+    ) -> Option<OperationId> {
         self.try_complete_else_watch(operation, watches, timeout)
             .unwrap()
     }
@@ -128,7 +136,7 @@ pub fn refused<'a, K, O>(
     purgatory: &Purgatory<K, O>,
     operation: O,
     watches: impl IntoWatches<'a, K>,
-) -> (RefusedReason, O)
+) -> (WaitError, O)
 where
     K: WatchKey + Send + 'a,
     O: DelayedOperation + Send,
@@ -136,7 +144,7 @@ where
     let refused = purgatory
         .try_complete_else_watch(operation, watches, MINUTE)
         .unwrap_err();
-    (refused.reason, refused.into_inner())
+    (refused.reason.clone(), refused.into_inner())
 }
 
 /// Checks that nothing waits, no key is watched, and each parked operation has ended once.

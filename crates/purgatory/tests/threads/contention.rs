@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::support::{Later, MINUTE, MS, Park, Probe, Waiting, by_hand, never};
-use purgatory::{BoxedOperation, Purgatory, RefusedReason, when};
+use purgatory::{BoxedOperation, Purgatory, WaitError, when};
 use timer_core::SystemTimer;
 
 /// A timer whose executor keeps its jobs.
@@ -113,7 +113,7 @@ fn a_timers_shutdown_closes_its_purgatories_at_once() {
     let probe = Probe::parked(&purgatory, &["key"], MINUTE);
     timer.shutdown(Duration::ZERO);
     let refused = purgatory.try_complete_else_watch(probe.operation(), &["key"], MINUTE);
-    assert_eq!(refused.unwrap_err().reason, RefusedReason::Closed);
+    assert_eq!(refused.unwrap_err().reason, WaitError::Closed);
     assert!(!probe.ended());
     assert_eq!(purgatory.shutdown(Duration::ZERO), 1, "it is left, again");
     kept.run();

@@ -16,8 +16,8 @@ use std::{
 
 use fastrand::Rng;
 use purgatory::{
-    Builder, CancelReason, OperationId, Outcome, ParkResult, Purgatory, Timeout, WaitError,
-    WaitFuture, Watches, when,
+    Builder, CancelReason, OperationId, Outcome, Purgatory, Timeout, WaitError, WaitFuture,
+    Watches, when,
 };
 use timer_core::{Clock, ManualTimer, Moment, SystemClock, SystemTimer, TimeHistogram, Timer};
 
@@ -199,10 +199,7 @@ impl Ring {
         let due = due.clone();
         let ended = move |outcome| tally.ended(&outcome, &due, timer.now());
         let operation = when(condition, ended);
-        match self.purgatory.try_park(operation, watches, timeout.into()) {
-            ParkResult::Parked(id) => Some(id),
-            _ => None,
-        }
+        self.purgatory.try_park(operation, watches, timeout.into())
     }
 
     /// Acts on a parked operation; returns it if its future is not ready.

@@ -46,9 +46,9 @@ impl Partition {
     /// limit.
     pub fn shrink(&self) -> Result<usize, ReplicaError> {
         let mut answered = 0;
-        for last in self.logs.lagging(&()) {
-            if last.lagged_for >= LAG_MAX {
-                answered += self.logs.leave(&(), &last.member)?;
+        for (replica, _, lagged_for) in self.logs.lagging(&()) {
+            if lagged_for >= LAG_MAX {
+                answered += self.logs.leave(&(), &replica)?;
             }
         }
         Ok(answered)

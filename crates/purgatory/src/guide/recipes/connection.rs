@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{Outcome, ParkResult, Purgatory, RefusedReason, when};
+use purgatory::{OperationId, Outcome, Purgatory, WaitError, when};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -31,7 +31,7 @@ impl Connection {
         partition: u32,
         is_ready: impl Fn() -> bool + Send + 'static,
         answer: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<ParkResult, RefusedReason> {
+    ) -> Result<Option<OperationId>, WaitError> {
         let closed = self.closed.clone();
         let request = when(move || closed.load(SeqCst) || is_ready(), answer);
         let keys = [Key::Partition(partition), Key::Connection(self.number)];

@@ -39,7 +39,7 @@ impl Document {
         let parked = self
             .saves
             .try_complete_else_watch(when(|| false, end), &[self.name], QUIET);
-        self.pending = parked.ok().and_then(|parked| parked.id());
+        self.pending = parked.ok().flatten();
         self.pending.is_some()
     }
 

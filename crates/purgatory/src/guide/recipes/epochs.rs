@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use purgatory::{RefusedReason, WaitFuture, Watermarks};
+use purgatory::{WaitError, WaitFuture, Watermarks};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -13,13 +13,13 @@ pub struct Topics {
 impl Topics {
     /// Makes a topic, under an epoch above those before. Fetches of an older topic of this name are
     /// cancelled; returns how many.
-    pub fn create(&self, name: &str, epoch: u64) -> Result<usize, RefusedReason> {
+    pub fn create(&self, name: &str, epoch: u64) -> Result<usize, WaitError> {
         self.ends.begin_epoch(name, epoch, 0)
     }
 
     /// Begins the epoch of a new leader, whose log ends here. Fetches for more wait on: they take
     /// whatever record comes to be there. (A produce does not: see `acks_all`.)
-    pub fn lead(&self, name: &str, epoch: u64, end: u64) -> Result<usize, RefusedReason> {
+    pub fn lead(&self, name: &str, epoch: u64, end: u64) -> Result<usize, WaitError> {
         self.ends.begin_epoch_and_keep(name, epoch, end)
     }
 
@@ -33,10 +33,10 @@ impl Topics {
     }
 
     /// False when the epoch is over: an append of an old leader, or of a topic that was deleted.
-    pub fn append(&self, name: &str, epoch: u64, end: u64) -> Result<bool, RefusedReason> {
+    pub fn append(&self, name: &str, epoch: u64, end: u64) -> Result<bool, WaitError> {
         match self.ends.advance_in(name, epoch, end) {
             Ok(_) => Ok(true),
-            Err(RefusedReason::OtherEpoch { .. }) => Ok(false),
+            Err(WaitError::OtherEpoch { .. }) => Ok(false),
             Err(refused) => Err(refused),
         }
     }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, mpsc},
 };
 
-use purgatory::{DelayedOperation, Outcome, Purgatory, RefusedReason, Timeout};
+use purgatory::{DelayedOperation, Outcome, Purgatory, Timeout, WaitError};
 
 /// A message: its tag, and its body.
 pub type Message = (&'static str, u32);
@@ -61,7 +61,7 @@ impl Broker {
         tag: &'static str,
         client: mpsc::Sender<Vec<Message>>,
         timeout: impl Into<Timeout>,
-    ) -> Result<(), RefusedReason> {
+    ) -> Result<(), WaitError> {
         let log = self.log.clone();
         let offset = log.lock().unwrap().len();
         let pull = Pull {

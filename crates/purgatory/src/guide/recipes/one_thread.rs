@@ -3,7 +3,7 @@
 use std::{cell::Cell, rc::Rc, time::Duration};
 
 use purgatory::timer_core::{BuildError, Clock, ManualTimer};
-use purgatory::{Outcome, ParkResult, Purgatory, RefusedReason, when};
+use purgatory::{OperationId, Outcome, Purgatory, WaitError, when};
 use send_wrapper::SendWrapper;
 
 pub struct Log {
@@ -37,7 +37,7 @@ impl Log {
         offset: u64,
         timeout: Duration,
         answer: impl FnOnce(Outcome) + 'static,
-    ) -> Result<ParkResult, RefusedReason> {
+    ) -> Result<Option<OperationId>, WaitError> {
         let end = SendWrapper::new(self.end.clone());
         let answer = SendWrapper::new(answer);
         let fetch = when(

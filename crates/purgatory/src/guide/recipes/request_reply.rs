@@ -35,7 +35,7 @@ impl Connection {
     }
 }
 
-use purgatory::{RefusedReason, ReplyScopes, timer_core::ManualTimer};
+use purgatory::{ReplyScopes, WaitError, timer_core::ManualTimer};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -52,8 +52,8 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let network = async {
         replied(2, "to the second").unwrap();
         replied(1, "to the first").unwrap();
-        assert_eq!(why(replied(1, "once more")), RefusedReason::Late);
-        assert_eq!(why(replied(7, "never asked")), RefusedReason::NotExpected);
+        assert_eq!(why(replied(1, "once more")), WaitError::Late);
+        assert_eq!(why(replied(7, "never asked")), WaitError::NotExpected);
     };
     let (first, second, ()) = tokio::join!(ask(), ask(), network);
     assert_eq!(
@@ -67,7 +67,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let pass = async { timer.advance(Duration::from_secs(30)) };
     let expired = tokio::join!(ask(), pass).0.unwrap_err();
     assert_eq!(expired.to_string(), "the time ran out");
-    assert_eq!(why(replied(4, "late")), RefusedReason::Late);
+    assert_eq!(why(replied(4, "late")), WaitError::Late);
 
     // A connection that closes fails its own requests, and no others.
     let other = Connection {

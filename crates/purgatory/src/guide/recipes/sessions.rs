@@ -81,7 +81,7 @@ impl Sessions {
             Ok(parked) => Some(Session {
                 member,
                 number,
-                id: parked.id()?,
+                id: parked?,
             }),
             Err(_) => {
                 self.members.lock().unwrap().end(member, number);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use purgatory::{Outcome, RefusedReason, Timeout};
+use purgatory::{Outcome, Timeout, WaitError};
 
 use super::{
     acts::Side,
@@ -30,10 +30,10 @@ impl Reference {
     pub fn try_complete_else_watch(&mut self, number: usize) -> Returned {
         let request = &self.all[number].request;
         if request.keys.is_empty() {
-            return self.refused(number, RefusedReason::NoKeys);
+            return self.refused(number, WaitError::NoKeys);
         }
         if self.known.closed {
-            return self.refused(number, RefusedReason::Closed); // unchecked
+            return self.refused(number, WaitError::Closed); // unchecked
         }
         self.in_call(|reference, nested| reference.check_and_watch(nested, number))
     }
@@ -55,15 +55,15 @@ impl Reference {
         if let Some(outcome) = at_once {
             self.stats.ended_at_once += 1;
             self.at(number).state = State::Over;
-            self.finish(nested, number, outcome.clone());
-            return Returned::Ended(outcome);
+            self.finish(nested, number, outcome);
+            return Returned::Ended;
         }
         if let Some(limit) = self.setup.max_parked.filter(|&max| self.places >= max) {
-            return self.refused(number, RefusedReason::Full { limit });
+            return self.refused(number, WaitError::Full { limit });
         }
         // Closed by its check.
         if self.known.closed {
-            return self.refused(number, RefusedReason::Closed);
+            return self.refused(number, WaitError::Closed);
         }
         let again = before != self.versions && self.is_checked_again(number, &before);
         self.places += 1;
@@ -79,8 +79,8 @@ impl Reference {
             self.at(number).state = State::UnderCheck;
             let verdict = self.check(number);
             if let Some(outcome) = self.check_in(number, verdict) {
-                self.finish(nested, number, outcome.clone());
-                return Returned::Ended(outcome);
+                self.finish(nested, number, outcome);
+                return Returned::Ended;
             }
         }
         Returned::Parked
@@ -118,13 +118,13 @@ impl Reference {
         self.at(number).watches = watches;
     }
 
-    fn refused(&mut self, number: usize, reason: RefusedReason) -> Returned {
+    fn refused(&mut self, number: usize, reason: WaitError) -> Returned {
         self.at(number).state = State::Over;
         self.alive -= 1;
         match reason {
-            RefusedReason::NoKeys => self.stats.refused_no_keys += 1,
-            RefusedReason::Full { .. } => self.stats.refused_full += 1,
-            RefusedReason::Closed => self.stats.refused_closed += 1,
+            WaitError::NoKeys => self.stats.refused_no_keys += 1,
+            WaitError::Full { .. } => self.stats.refused_full += 1,
+            WaitError::Closed => self.stats.refused_closed += 1,
             _ => {} // not counted
         }
         Returned::Refused(reason, true)

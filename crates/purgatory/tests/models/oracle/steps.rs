@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use purgatory::{Outcome, ReachResult, RefusedReason, Timeout, timer_core::Moment};
+use purgatory::{Outcome, ReachResult, Timeout, WaitError, timer_core::Moment};
 
 use super::acts::Known;
 
@@ -163,9 +163,9 @@ pub enum Saw {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Returned {
     Parked,
-    Ended(Outcome),
+    Ended,
     /// With or without the operation in it.
-    Refused(RefusedReason, bool),
+    Refused(WaitError, bool),
     Counted(usize),
     Attempt(ReachResult),
     Rescheduled(bool),

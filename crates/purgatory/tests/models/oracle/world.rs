@@ -11,9 +11,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{
-    BoxedOperation, DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, ReachResult,
-};
+use purgatory::{BoxedOperation, DelayedOperation, OperationId, Outcome, Purgatory, ReachResult};
 use timer_core::{Clock, Executor, Job, ManualTimer, TickLength, WheelSize};
 
 use super::{
@@ -234,15 +232,14 @@ impl World {
         let timeout = request.timeout;
         let keys: Vec<_> = request.keys.iter().copied().map(Alike).collect();
         match handle.try_complete_else_watch(operation, &keys, timeout) {
-            Ok(ParkResult::Parked(id)) => {
+            Ok(Some(id)) => {
                 self.learn(number, id);
                 Returned::Parked
             }
-            Ok(ParkResult::Ended(outcome)) => Returned::Ended(outcome),
-            Ok(other) => panic!("neither parked nor over: {other:?}"),
+            Ok(None) => Returned::Ended,
             Err(refused) => {
                 let before = self.alive.load(Relaxed);
-                let reason = refused.reason;
+                let reason = refused.reason.clone();
                 drop(refused);
                 Returned::Refused(reason, self.alive.load(Relaxed) + 1 == before)
             }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use purgatory::{CancelReason, RefusedReason, WaitError};
+use purgatory::{CancelReason, WaitError};
 
 /// The requests of one case, by number, with what has become of them.
 #[derive(Debug)]
@@ -111,8 +111,8 @@ impl Reference {
                 "the permits were closed".into(),
             )))
         } else if self.is_too_heavy(weight) {
-            let reason = RefusedReason::TooHeavy { weight, limit };
-            State::Failed(WaitError::Refused(reason))
+            let reason = WaitError::TooHeavy { weight, limit };
+            State::Failed(reason)
         } else if timeout_ms == 0 {
             State::Failed(WaitError::Expired)
         } else {
@@ -237,8 +237,8 @@ impl Reference {
             let weight = request.weight;
             let waits = matches!(request.state, State::Waits(_));
             if may_refuse && waits && self.is_too_heavy(weight) {
-                let reason = RefusedReason::TooHeavy { weight, limit };
-                self.leave(number, State::Failed(WaitError::Refused(reason)));
+                let reason = WaitError::TooHeavy { weight, limit };
+                self.leave(number, State::Failed(reason));
                 self.counts.cancelled += 1;
             }
         }

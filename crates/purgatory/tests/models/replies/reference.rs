@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use purgatory::{CancelReason, ReachResult, RefusedReason, Stats, WaitError};
+use purgatory::{CancelReason, ReachResult, Stats, WaitError};
 
 use super::{Act, End, SCOPES, Saw, To};
 
@@ -235,19 +235,19 @@ impl Reference {
         // 2. A closed scope takes none. Without time it is over; else it takes a place, if its key
         // is free. A refused request uses no number up.
         if is_closed {
-            let closed = RefusedReason::ScopeClosed;
+            let closed = WaitError::ScopeClosed;
             return self.log.push(Saw::Refused(number, closed));
         } else if ms == 0 {
             self.of(number).ended_at_once += 1;
         } else if is_taken {
             return self
                 .log
-                .push(Saw::Refused(number, RefusedReason::AlreadyExpected));
+                .push(Saw::Refused(number, WaitError::AlreadyExpected));
         } else if let Some(limit) = self.max.filter(|&max| places >= max) {
             self.of(number).refused_full += 1;
             return self
                 .log
-                .push(Saw::Refused(number, RefusedReason::Full { limit }));
+                .push(Saw::Refused(number, WaitError::Full { limit }));
         } else {
             self.of(number).parked_total += 1;
         }
@@ -350,8 +350,8 @@ impl Reference {
         let from = self.scopes[at];
         let key = Key::Scoped(from.number, from.last.saturating_sub(back));
         let moved = match self.find(key) {
-            None => Err(RefusedReason::NotExpected),
-            Some(_) if self.scopes[to].is_closed => Err(RefusedReason::ScopeClosed),
+            None => Err(WaitError::NotExpected),
+            Some(_) if self.scopes[to].is_closed => Err(WaitError::ScopeClosed),
             Some(request) => {
                 let to = &mut self.scopes[to];
                 to.last += 1;

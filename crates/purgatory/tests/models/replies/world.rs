@@ -11,8 +11,7 @@ use std::{
 };
 
 use purgatory::{
-    OperationId, ReachResult, RefusedReason, Replies, ReplyScope, ReplyScopes, Stats, WaitFuture,
-    Waits,
+    OperationId, ReachResult, Replies, ReplyScope, ReplyScopes, Stats, WaitError, WaitFuture, Waits,
 };
 use timer_core::ManualTimer;
 
@@ -222,7 +221,7 @@ impl World {
     fn deliver_in(&self, scope: &ReplyScope<Value>, number: u64) {
         match scope.deliver(number, self.alive.clone()) {
             Ok(()) => self.saw(Saw::Delivered(true)),
-            Err(undelivered) => self.saw(Saw::Late(undelivered.reason == RefusedReason::Late)),
+            Err(undelivered) => self.saw(Saw::Late(undelivered.reason == WaitError::Late)),
         }
     }
 

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use purgatory::{CancelReason, Outcome, ReachResult, RefusedReason, WaitError};
+use purgatory::{CancelReason, Outcome, ReachResult, WaitError};
 
 use super::{Act, End, Key, Kind, Plan, Reached, Saw};
 
@@ -203,8 +203,8 @@ impl Reference {
         let present = self.epoch(key);
         if let Kind::OneIn(named) = kind {
             if named != present {
-                let other = RefusedReason::OtherEpoch { named, present };
-                return Some(Err(WaitError::Refused(other)));
+                let other = WaitError::OtherEpoch { named, present };
+                return Some(Err(other));
             }
         }
         let value = self.value(key);
@@ -361,13 +361,13 @@ impl Reference {
     }
 
     /// Changes a value, and completes what it reaches; in an epoch, if that is the key's.
-    fn change(&mut self, key: Key, epoch: Option<u64>, value: u64) -> Result<usize, RefusedReason> {
+    fn change(&mut self, key: Key, epoch: Option<u64>, value: u64) -> Result<usize, WaitError> {
         if self.closed.contains(&key) {
-            return Err(RefusedReason::KeyClosed);
+            return Err(WaitError::KeyClosed);
         }
         let present = self.epoch(key);
         if let Some(named) = epoch.filter(|named| *named != present) {
-            return Err(RefusedReason::OtherEpoch { named, present });
+            return Err(WaitError::OtherEpoch { named, present });
         }
         self.values.insert(key, (value, present));
         Ok(self.in_call(|reference, nested| {
@@ -410,20 +410,14 @@ impl Reference {
         })
     }
 
-    fn begin(
-        &mut self,
-        key: Key,
-        epoch: u64,
-        value: u64,
-        kept: bool,
-    ) -> Result<usize, RefusedReason> {
+    fn begin(&mut self, key: Key, epoch: u64, value: u64, kept: bool) -> Result<usize, WaitError> {
         if self.closed.contains(&key) {
-            return Err(RefusedReason::KeyClosed);
+            return Err(WaitError::KeyClosed);
         }
         let present = self.epoch(key);
         if epoch <= present {
             let named = epoch;
-            return Err(RefusedReason::OtherEpoch { named, present });
+            return Err(WaitError::OtherEpoch { named, present });
         }
         self.values.insert(key, (value, epoch));
         Ok(self.in_call(|reference, nested| {

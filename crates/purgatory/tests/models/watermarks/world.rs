@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{OperationId, Outcome, RefusedReason, WaitFuture, WatermarkValue, Watermarks};
+use purgatory::{OperationId, Outcome, WaitError, WaitFuture, WatermarkValue, Watermarks};
 use timer_core::ManualTimer;
 
 use super::{Act, End, Key, Kind, Plan, Saw};
@@ -21,7 +21,7 @@ pub(super) trait Value: WatermarkValue {
 
     fn number(self) -> u64;
 
-    fn add(watermarks: &Watermarks<Key, Self>, key: Key, by: u64) -> Result<usize, RefusedReason>;
+    fn add(watermarks: &Watermarks<Key, Self>, key: Key, by: u64) -> Result<usize, WaitError>;
 }
 
 impl Value for u64 {
@@ -33,7 +33,7 @@ impl Value for u64 {
         self
     }
 
-    fn add(watermarks: &Watermarks<Key, Self>, key: Key, by: u64) -> Result<usize, RefusedReason> {
+    fn add(watermarks: &Watermarks<Key, Self>, key: Key, by: u64) -> Result<usize, WaitError> {
         watermarks.add(&key, by)
     }
 }
@@ -58,7 +58,7 @@ impl Value for i64 {
         }
     }
 
-    fn add(watermarks: &Watermarks<Key, Self>, key: Key, by: u64) -> Result<usize, RefusedReason> {
+    fn add(watermarks: &Watermarks<Key, Self>, key: Key, by: u64) -> Result<usize, WaitError> {
         let before = watermarks.value(&key).map_or(0, Value::number);
         watermarks.advance(&key, Value::of(before.saturating_add(by)))
     }
@@ -256,7 +256,7 @@ impl<V: Value> World<V> {
             world.then(&of);
         };
         let parked = self.watermarks.park(&key, V::of(threshold), timeout, then);
-        let id = parked.unwrap().id();
+        let id = parked.unwrap();
         self.ids.lock().unwrap()[number] = id;
         self.saw(Saw::Came(number, id.is_none()));
     }

@@ -61,7 +61,7 @@ fn end_some(purgatory: &Purgatory<u64>, thread: u64) {
     for _ in 0..ENDS {
         let park = |operation, timeout| {
             let parked = purgatory.try_complete_else_watch(operation, &[thread], timeout);
-            parked.unwrap().id().unwrap()
+            parked.unwrap().unwrap()
         };
         let completes = park(never(), MINUTE);
         let cancelled = park(never(), MINUTE);

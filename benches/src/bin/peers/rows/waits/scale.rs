@@ -22,7 +22,7 @@ use dashmap::DashMap;
 use fastrand::Rng;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use purgatory::{DelayedOperation, OperationId, Outcome, ParkResult, Purgatory};
+use purgatory::{DelayedOperation, OperationId, Outcome, Purgatory};
 use purgatory_benches::process_cpu_ns;
 use smallvec::SmallVec;
 use timer_core::{Clock, SystemClock};
@@ -120,11 +120,8 @@ impl Holds for Ours {
     }
 
     fn park(&self, request: Request, keys: &[u32]) -> anyhow::Result<OperationId> {
-        match self.0.try_complete_else_watch(request, keys, HOUR)? {
-            ParkResult::Parked(id) => Some(id),
-            _ => None,
-        }
-        .context("it is not ready")
+        let parked = self.0.try_complete_else_watch(request, keys, HOUR)?;
+        parked.context("it is not ready")
     }
 
     fn complete(&self, id: &OperationId) {
