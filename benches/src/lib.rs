@@ -4,7 +4,6 @@ pub mod delays;
 
 use std::fs;
 
-use clap::ValueEnum;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Returns the median; with an even number of values, the mean of the middle two.
@@ -67,13 +66,6 @@ pub fn markdown<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
     let rule = format!("|{}\n", "---|".repeat(head.len()));
     let rows: String = rows.iter().map(|row| line(row)).collect();
     format!("{}{rule}{rows}", line(head))
-}
-
-/// Returns the value's name on the command line.
-pub fn name(value: &impl ValueEnum) -> String {
-    value
-        .to_possible_value()
-        .map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// Formats a number with its digits in groups of three.
