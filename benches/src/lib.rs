@@ -1,8 +1,6 @@
-//! Helpers that the benches share: statistics, the machine's name, Markdown tables.
+//! Helpers that the benches share: statistics and Markdown tables.
 
 pub mod delays;
-
-use std::fs;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -35,26 +33,6 @@ pub fn thread_cpu_ns() -> u64 {
 fn cpu_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// Describes the machine: processor, cores and load, as far as the system reports them.
-pub fn machine() -> String {
-    // /proc is missing on other systems than Linux.
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"));
-    let model = model
-        .and_then(|rest| rest.split_once(": "))
-        .map_or("some processor", |(_, m)| m);
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load
-        .split(' ')
-        .next()
-        .filter(|load| !load.is_empty())
-        .unwrap_or("unknown");
-    format!("{model}, {cores} cores, load {load} at the start")
 }
 
 /// Formats a Markdown table, as in `docs/BENCHMARKS.md`: the head, then the rows.

@@ -14,7 +14,7 @@ mod waits;
 mod workload;
 
 use clap::Parser;
-use purgatory_benches::{grouped, machine, markdown};
+use purgatory_benches::{grouped, markdown};
 
 use crate::{
     run::{Load, Measured, run},
@@ -76,7 +76,6 @@ fn print(load: &Load, timer: &str, measured: &Measured) {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     // Print each line as soon as it is known.
-    println!("{}\n", machine());
     print!("{}", markdown(&HEAD, &[]));
     for profile in PROFILES {
         for rate in RATES {

@@ -16,7 +16,7 @@ mod trial;
 use std::collections::BTreeMap;
 
 use clap::Parser;
-use purgatory_benches::{grouped, machine, markdown, median, number};
+use purgatory_benches::{grouped, markdown, median, number};
 
 use crate::{algorithms::ALL, trial::Plan};
 
@@ -49,9 +49,6 @@ struct Args {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let mode = if args.quick { "quick" } else { "full" };
-    println!("{mode} mode on {}", machine());
-
     let results = measure(args.quick)?;
     for measure in 0..MEASURES.len() {
         println!("\n{}", table(&results, measure));

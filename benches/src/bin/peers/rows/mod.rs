@@ -31,7 +31,6 @@ rows! {
     "queue-insert-remove": queues::run, "What does a value cost that leaves its owner's queue in time?";
     "queue-poll-idle": queues::run, "And if its owner polls the queue meanwhile?";
     "queue-expire": queues::run, "And a value that is polled out?";
-    "queue-bytes": queues::run, "How much memory does it take?";
     "park-complete-1key": park::run, "What does an operation cost that waits for a key?";
     "park-complete-3keys": park::run, "And one that waits for three keys?";
     "park-complete-1m-1key": park::run, "And while 1M others are parked?";
@@ -79,7 +78,6 @@ mod tests {
                 results: &mut results,
                 measures: &[],
                 contenders: &[],
-                locates: true,
             })
             .expect("every contender passes its self-check");
             // Names begin with the row's, and ours has a peer; but nothing else can be published.

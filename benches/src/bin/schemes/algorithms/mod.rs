@@ -7,7 +7,7 @@ mod delay_heap;
 mod hashed_wheel;
 mod hierarchical_wheel;
 mod rings;
-pub(crate) mod sorted_list;
+mod sorted_list;
 
 use self::{
     delay_heap::DelayHeap, hashed_wheel::HashedWheel, hierarchical_wheel::HierarchicalWheel,
