@@ -1,10 +1,7 @@
-//! Helpers that the benches share: statistics, the machine's name, Markdown tables.
+//! Helpers that the benches share: statistics and Markdown tables.
 
 pub mod delays;
 
-use std::fs;
-
-use clap::ValueEnum;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Returns the median; with an even number of values, the mean of the middle two.
@@ -38,26 +35,6 @@ fn cpu_ns(clock: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Describes the machine: processor, cores and load, as far as the system reports them.
-pub fn machine() -> String {
-    // /proc is missing on other systems than Linux.
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"));
-    let model = model
-        .and_then(|rest| rest.split_once(": "))
-        .map_or("some processor", |(_, m)| m);
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load
-        .split(' ')
-        .next()
-        .filter(|load| !load.is_empty())
-        .unwrap_or("unknown");
-    format!("{model}, {cores} cores, load {load} at the start")
-}
-
 /// Formats a Markdown table, as in `docs/BENCHMARKS.md`: the head, then the rows.
 pub fn markdown<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
     fn line<S: AsRef<str>>(cells: &[S]) -> String {
@@ -67,13 +44,6 @@ pub fn markdown<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
     let rule = format!("|{}\n", "---|".repeat(head.len()));
     let rows: String = rows.iter().map(|row| line(row)).collect();
     format!("{}{rule}{rows}", line(head))
-}
-
-/// Returns the value's name on the command line.
-pub fn name(value: &impl ValueEnum) -> String {
-    value
-        .to_possible_value()
-        .map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// Formats a number with its digits in groups of three.

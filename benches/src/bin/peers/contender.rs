@@ -21,6 +21,21 @@ pub(crate) trait Peer: Sized + Send + Sync + 'static {
     fn remaining(&self) -> usize;
 }
 
+/// A contender whose requests are awaited, beside itself, in which they are called back.
+pub(crate) struct Awaited<P>(pub(crate) P);
+
+impl<P: Peer> Peer for Awaited<P> {
+    const NAME: &'static str = P::NAME;
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Awaited(P::start()?))
+    }
+
+    fn remaining(&self) -> usize {
+        self.0.remaining()
+    }
+}
+
 /// Lists the contenders of a row: the row's generic function for each of the types.
 macro_rules! contenders {
     ($measure:ident, $kind:path: $($peer:ty),+ $(,)?) => {

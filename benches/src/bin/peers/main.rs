@@ -4,9 +4,8 @@
 //! `cargo run --release -p purgatory-benches --bin peers -- --quick` for a first look, without
 //! `--quick` for figures to quote, on a quiet machine.
 //!
-//! Less is better everywhere. Each measure is printed with its spread as soon as it is made, one of
-//! two threads with its modes (see [`mod@line`]); the medians follow at the end, as the Markdown
-//! tables of `docs/BENCHMARKS.md`. Every loop counts how its timers and requests ended, and a wrong
+//! Less is better everywhere. Each measure is printed with its spread as soon as it is made; the
+//! medians follow at the end, as the Markdown tables of `docs/BENCHMARKS.md`. Every loop counts how its timers and requests ended, and a wrong
 //! count ends the run. The allocator counts allocations by thread for the `bytes-per-…` rows; in
 //! all other rows it reads a thread-local or two per allocation, a few nanoseconds.
 //!
@@ -17,7 +16,6 @@
 
 mod calls;
 mod contender;
-mod line;
 mod produces;
 mod queues;
 mod quorums;
@@ -33,7 +31,6 @@ mod wakers;
 
 use anyhow::ensure;
 use clap::Parser;
-use purgatory_benches::machine;
 
 use crate::{
     results::Results,
@@ -119,12 +116,6 @@ fn main() -> anyhow::Result<()> {
         args.only
     );
     let sizes = args.sizes();
-    println!(
-        "{} mode on {}",
-        if args.quick { "quick" } else { "full" },
-        machine()
-    );
-
     // Print each row's measures at once: a full run takes minutes.
     let mut results = Results::default();
     for row in &wanted {
@@ -134,8 +125,6 @@ fn main() -> anyhow::Result<()> {
             results: &mut results,
             measures: &args.only,
             contenders: &args.contender,
-            // A profiler that counts would count the work of that, too.
-            locates: args.operations.is_none(),
         })?;
         for measure in &results.measures[before..] {
             print!("{}", measure.block());

@@ -14,7 +14,7 @@ use purgatory::{Outcome, Watermarks};
 use smallvec::SmallVec;
 
 use crate::{
-    contender::Peer,
+    contender::{Awaited, Peer},
     request::{Request, Wait},
     results::OURS,
     waits::{Oneshots, Waits},
@@ -33,43 +33,24 @@ pub(crate) trait Produces: Peer {
     fn advance(&self, partition: usize, high_watermark: u64);
 }
 
-/// The high watermarks of partitions, as [`Watermarks`] keeps them; a produce is a callback.
-pub(crate) struct Callbacks(Watermarks<u64>);
-
-/// The same; a produce is a future.
-pub(crate) struct Futures(Watermarks<u64>);
-
-impl Peer for Callbacks {
+/// The high watermarks of partitions.
+impl Peer for Watermarks<u64> {
     const NAME: &'static str = OURS;
 
     fn start() -> anyhow::Result<Self> {
-        Ok(Callbacks(Watermarks::new("ours")?))
+        Ok(Watermarks::new("ours")?)
     }
 
     fn remaining(&self) -> usize {
-        let waits = self.0.waits();
+        let waits = self.waits();
         waits.len() + waits.keys()
     }
 }
 
-impl Peer for Futures {
-    const NAME: &'static str = OURS;
-
-    fn start() -> anyhow::Result<Self> {
-        Ok(Futures(Watermarks::new("ours")?))
-    }
-
-    fn remaining(&self) -> usize {
-        let waits = self.0.waits();
-        waits.len() + waits.keys()
-    }
-}
-
-impl Produces for Callbacks {
+impl Produces for Watermarks<u64> {
     fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait {
         let then = move |outcome| produce.end(outcome == Outcome::Completed);
         _ = self
-            .0
             .park(&(partition as u64), produce.required, timeout, then)
             .expect("a free slot");
         poll_fn(|_| Poll::Ready(()))
@@ -77,24 +58,19 @@ impl Produces for Callbacks {
 
     fn advance(&self, partition: usize, high_watermark: u64) {
         _ = self
-            .0
             .advance(&(partition as u64), high_watermark)
             .expect("a place for its value");
     }
 }
 
-impl Produces for Futures {
+impl Produces for Awaited<Watermarks<u64>> {
     fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait {
-        let partition = partition as u64;
-        let wait = self.0.wait_for(&partition, produce.required, timeout);
+        let wait = (self.0).wait_for(&(partition as u64), produce.required, timeout);
         async move { produce.end(wait.await.is_ok()) }
     }
 
     fn advance(&self, partition: usize, high_watermark: u64) {
-        _ = self
-            .0
-            .advance(&(partition as u64), high_watermark)
-            .expect("a place for its value");
+        Produces::advance(&self.0, partition, high_watermark);
     }
 }
 
@@ -177,10 +153,11 @@ impl Produces for Oneshots {
 /// Lists the contenders of a row by form, with the row's function.
 macro_rules! produces {
     ($measure:ident) => {{
+        use purgatory::Watermarks;
         use $crate::{contender::*, produces::*, waits::Oneshots};
         [
-            ("callback", contenders!($measure, Peer: Callbacks, Locked)),
-            ("future", contenders!($measure, Peer: Futures, Oneshots)),
+            ("callback", contenders!($measure, Peer: Watermarks<u64>, Locked)),
+            ("future", contenders!($measure, Peer: Awaited<Watermarks<u64>>, Oneshots)),
         ]
     }};
 }

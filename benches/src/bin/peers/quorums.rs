@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use tokio::{sync::oneshot, time};
 
 use crate::{
-    contender::Peer,
+    contender::{Awaited, Peer},
     request::{Request, Wait},
     results::OURS,
 };
@@ -44,91 +44,60 @@ pub(crate) trait Quorums: Peer {
     fn report(&self, group: usize, member: usize, has: u64);
 }
 
-/// The groups, as [`ReplicaSets`] keep them; a write is a callback.
-pub(crate) struct Callbacks(ReplicaSets<u64, usize>);
-
-/// The same; a write is a future.
-pub(crate) struct Futures(ReplicaSets<u64, usize>);
-
-/// Makes a group of ours. In its first epoch all values count.
-fn set(sets: &ReplicaSets<u64, usize>, group: usize, of: Of) {
-    let members = (0..of.members).map(|member| (member, 0));
-    let begun = sets.set(&(group as u64), 0, members, Rule::at_least(of.needed));
-    _ = begun.expect("a group that is new");
-}
-
-/// Reports to ours.
-fn report(sets: &ReplicaSets<u64, usize>, group: usize, member: usize, has: u64) {
-    // A member that reports after the others have completed the write has no less than they.
-    let reported = sets.report(&(group as u64), &member, has);
-    _ = reported.expect("a member of the group");
-}
-
-/// Returns the number of waits and of keys with waits.
-fn remaining(sets: &ReplicaSets<u64, usize>) -> usize {
-    let waits = sets.waits();
-    waits.len() + waits.keys()
-}
-
-impl Peer for Callbacks {
+/// The groups.
+impl Peer for ReplicaSets<u64, usize> {
     const NAME: &'static str = OURS;
 
     fn start() -> anyhow::Result<Self> {
-        Ok(Callbacks(ReplicaSets::new("ours").context("a timer")?))
+        ReplicaSets::new("ours").context("a timer")
     }
 
     fn remaining(&self) -> usize {
-        remaining(&self.0)
+        let waits = self.waits();
+        waits.len() + waits.keys()
     }
 }
 
-impl Peer for Futures {
-    const NAME: &'static str = OURS;
-
-    fn start() -> anyhow::Result<Self> {
-        Ok(Futures(ReplicaSets::new("ours").context("a timer")?))
-    }
-
-    fn remaining(&self) -> usize {
-        remaining(&self.0)
-    }
-}
-
-impl Quorums for Callbacks {
+impl Quorums for ReplicaSets<u64, usize> {
     fn set(&self, group: usize, of: Of) {
-        set(&self.0, group, of);
+        // In its first epoch all values count.
+        let members = (0..of.members).map(|member| (member, 0));
+        let begun = self.set(&(group as u64), 0, members, Rule::at_least(of.needed));
+        _ = begun.expect("a group that is new");
     }
 
     fn park(&self, group: usize, timeout: Duration, write: Request) -> impl Wait {
         let then = move |outcome| write.end(outcome == Outcome::Completed);
-        let parked = self.0.park(&(group as u64), write.required, timeout, then);
+        let parked = self.park(&(group as u64), write.required, timeout, then);
         _ = parked.expect("a free slot");
         poll_fn(|_| Poll::Ready(()))
     }
 
     fn report(&self, group: usize, member: usize, has: u64) {
-        report(&self.0, group, member, has);
+        // A member that reports after the others have completed the write has no less than they.
+        let reported = self.report(&(group as u64), &member, has);
+        _ = reported.expect("a member of the group");
     }
 }
 
-impl Quorums for Futures {
+impl Quorums for Awaited<ReplicaSets<u64, usize>> {
     fn set(&self, group: usize, of: Of) {
-        set(&self.0, group, of);
+        Quorums::set(&self.0, group, of);
     }
 
     fn park(&self, group: usize, timeout: Duration, write: Request) -> impl Wait {
-        let wait = self.0.wait_for(&(group as u64), write.required, timeout);
+        let wait = (self.0).wait_for(&(group as u64), write.required, timeout);
         async move { write.end(wait.await.is_ok()) }
     }
 
     fn report(&self, group: usize, member: usize, has: u64) {
-        report(&self.0, group, member, has);
+        Quorums::report(&self.0, group, member, has);
     }
 }
 
 /// A hand-written group: its waiting writes, by offset and a number that makes the key unique; the
 /// offsets that its members have, and how many are needed.
-struct Group<W> {
+pub(crate) struct Group<W> {
     writes: BTreeMap<(u64, u64), W>,
     number: u64,
     has: Vec<u64>,
@@ -174,48 +143,48 @@ impl<W> Group<W> {
 }
 
 /// Hand-written groups: for each a mutex over what its members have and a `BTreeMap` of what waits.
-struct Groups<W>(Box<[CachePadded<Mutex<Group<W>>>]>);
+pub(crate) struct Groups<W>(Box<[CachePadded<Mutex<Group<W>>>]>);
 
 impl<W> Groups<W> {
     fn new() -> Self {
         Groups((0..GROUPS).map(|_| CachePadded::default()).collect())
     }
 
-    fn set(&self, group: usize, of: Of) {
+    fn make(&self, group: usize, of: Of) {
         let mut group = self.0[group].lock();
         group.has = vec![0; of.members];
         group.needed = of.needed;
     }
 
-    fn remaining(&self) -> usize {
+    fn waiting(&self) -> usize {
         let writes = |group: &CachePadded<Mutex<Group<W>>>| group.lock().writes.len();
         self.0.iter().map(writes).sum()
     }
 }
 
 /// The hand-written callback, called back without the lock. It has no timeouts, which favours it.
-pub(crate) struct Locked(Groups<Request>);
+pub(crate) type Locked = Groups<Request>;
 
 impl Peer for Locked {
     const NAME: &'static str = "btree-map";
 
     fn start() -> anyhow::Result<Self> {
-        Ok(Locked(Groups::new()))
+        Ok(Groups::new())
     }
 
     fn remaining(&self) -> usize {
-        self.0.remaining()
+        self.waiting()
     }
 }
 
 impl Quorums for Locked {
     fn set(&self, group: usize, of: Of) {
-        self.0.set(group, of);
+        self.make(group, of);
     }
 
     fn park(&self, group: usize, _: Duration, write: Request) -> impl Wait {
         // A write that is reported already need not wait, and ends without the lock.
-        let mut waiting = self.0.0[group].lock();
+        let mut waiting = self.0[group].lock();
         if write.required > waiting.reported() {
             waiting.push(write.required, write);
         } else {
@@ -226,7 +195,7 @@ impl Quorums for Locked {
     }
 
     fn report(&self, group: usize, member: usize, has: u64) {
-        let reached = self.0.0[group].lock().report(member, has);
+        let reached = self.0[group].lock().report(member, has);
         for write in reached {
             write.end(true);
         }
@@ -235,28 +204,28 @@ impl Quorums for Locked {
 
 /// The hand-written future: a oneshot channel for each write, and tokio's `timeout`. A write that
 /// is given up stays on the list, which favours it.
-pub(crate) struct Channels(Groups<oneshot::Sender<()>>);
+pub(crate) type Channels = Groups<oneshot::Sender<()>>;
 
 impl Peer for Channels {
     const NAME: &'static str = "btree-oneshot";
 
     fn start() -> anyhow::Result<Self> {
-        Ok(Channels(Groups::new()))
+        Ok(Groups::new())
     }
 
     fn remaining(&self) -> usize {
-        self.0.remaining()
+        self.waiting()
     }
 }
 
 impl Quorums for Channels {
     fn set(&self, group: usize, of: Of) {
-        self.0.set(group, of);
+        self.make(group, of);
     }
 
     fn park(&self, group: usize, timeout: Duration, write: Request) -> impl Wait {
         let (sender, reported) = oneshot::channel();
-        let mut waiting = self.0.0[group].lock();
+        let mut waiting = self.0[group].lock();
         if write.required > waiting.reported() {
             waiting.push(write.required, sender);
         } else {
@@ -270,7 +239,7 @@ impl Quorums for Channels {
     }
 
     fn report(&self, group: usize, member: usize, has: u64) {
-        let reached = self.0.0[group].lock().report(member, has);
+        let reached = self.0[group].lock().report(member, has);
         for write in reached {
             // A write that was given up has nothing to hear.
             _ = write.send(());
@@ -281,10 +250,11 @@ impl Quorums for Channels {
 /// Lists the contenders of a row by form, with the row's function.
 macro_rules! quorums {
     ($measure:ident) => {{
+        use purgatory::ReplicaSets;
         use $crate::{contender::*, quorums::*};
         [
-            ("callback", contenders!($measure, Peer: Callbacks, Locked)),
-            ("future", contenders!($measure, Peer: Futures, Channels)),
+            ("callback", contenders!($measure, Peer: ReplicaSets<u64, usize>, Locked)),
+            ("future", contenders!($measure, Peer: Awaited<ReplicaSets<u64, usize>>, Channels)),
         ]
     }};
 }

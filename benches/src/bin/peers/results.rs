@@ -1,7 +1,4 @@
 //! Results: for each measure and contender one value per round. Ratios and tables show medians.
-//!
-//! Rows of two threads also know how long a cache line took to move between the processors, before
-//! each round. A machine that has two modes shows two groups of values, with a time for each.
 
 use std::fmt::Write as _;
 
@@ -28,19 +25,8 @@ pub(crate) struct Measure {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
-    rounds: Vec<Round>,
+    values: Vec<f64>,
 }
-
-/// One round of a contender.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Round {
-    pub(crate) value: f64,
-    /// The time in which a cache line moved to the other processor, with two threads.
-    pub(crate) line_ns: Option<f64>,
-}
-
-/// Rounds whose values differ by less than this belong to one mode.
-const MODES_DIFFER: f64 = 1.3;
 
 impl Results {
     /// Returns the measure `id`; creates it the first time.
@@ -79,17 +65,11 @@ impl Results {
 impl Measure {
     /// Adds one round's value of a contender.
     pub(crate) fn add(&mut self, name: &'static str, value: f64) {
-        let line_ns = None;
-        self.add_round(name, Round { value, line_ns });
-    }
-
-    /// Adds one round of a contender.
-    pub(crate) fn add_round(&mut self, name: &'static str, round: Round) {
         match self.entries.iter_mut().find(|entry| entry.name == name) {
-            Some(entry) => entry.rounds.push(round),
+            Some(entry) => entry.values.push(value),
             None => self.entries.push(Entry {
                 name,
-                rounds: vec![round],
+                values: vec![value],
             }),
         }
     }
@@ -120,9 +100,6 @@ impl Measure {
                 "  {name:<17}{median:>10}   {spread:<24} ours/this {ratio}"
             )
             .expect("a string");
-            if let Some(modes) = entry.modes() {
-                writeln!(text, "    {modes}").expect("a string");
-            }
         }
         text
     }
@@ -142,46 +119,18 @@ impl Measure {
 }
 
 impl Entry {
-    fn values(&self) -> Vec<f64> {
-        self.rounds.iter().map(|round| round.value).collect()
-    }
-
     fn median(&self) -> f64 {
-        median(&self.values())
-    }
-
-    /// Describes the machine's modes: in each the median, and how long a line took to move. `None`
-    /// for a measure of one thread.
-    fn modes(&self) -> Option<String> {
-        let mode = |rounds: &[Round]| {
-            let values: Vec<_> = rounds.iter().map(|round| round.value).collect();
-            let lines: Vec<_> = rounds.iter().filter_map(|round| round.line_ns).collect();
-            let value = number(median(&values));
-            let line = number(median(&lines));
-            let times = rounds.len();
-            format!("{value} times {times} (a line moves in {line} ns)")
-        };
-        if self.rounds.iter().any(|round| round.line_ns.is_none()) {
-            return None;
-        }
-
-        // Split the rounds where neighbours differ most.
-        let mut rounds = self.rounds.clone();
-        rounds.sort_by(|a, b| a.value.total_cmp(&b.value));
-        let step = |at: &usize| rounds[*at].value / rounds[*at - 1].value;
-        let split = (1..rounds.len()).max_by(|a, b| step(a).total_cmp(&step(b)));
-        let (fast, slow) = rounds.split_at(split.unwrap_or(0));
-        if fast.is_empty() || slow[0].value < MODES_DIFFER * fast[fast.len() - 1].value {
-            return Some(format!("one mode: {}", mode(&rounds)));
-        }
-        Some(format!("two modes: {}, {}", mode(fast), mode(slow)))
+        median(&self.values)
     }
 
     /// Returns the least and the greatest value.
     fn range(&self) -> (f64, f64) {
-        let values = || self.rounds.iter().map(|round| round.value);
-        let least = values().fold(f64::INFINITY, f64::min);
-        let greatest = values().fold(f64::NEG_INFINITY, f64::max);
+        let least = self.values.iter().copied().fold(f64::INFINITY, f64::min);
+        let greatest = self
+            .values
+            .iter()
+            .copied()
+            .fold(f64::NEG_INFINITY, f64::max);
         (least, greatest)
     }
 }
@@ -232,27 +181,5 @@ mod tests {
             "{block}"
         );
         assert_eq!(ratio(0.0, 0.0), "-");
-    }
-
-    #[test]
-    fn rounds_of_two_threads_are_split_into_modes() {
-        let mut results = Results::default();
-        let measure = results.measure("cost-2t", "ns");
-        for (value, line_ns) in [(400.0, 40.0), (820.0, 110.0), (410.0, 44.0), (800.0, 90.0)] {
-            let line_ns = Some(line_ns);
-            measure.add_round(OURS, Round { value, line_ns });
-        }
-        let block = measure.block();
-        let fast = "two modes: 405 times 2 (a line moves in 42.0 ns), ";
-        let slow = "810 times 2 (a line moves in 100 ns)\n";
-        assert!(block.ends_with(&format!("{fast}{slow}")), "{block}");
-
-        // Values that drift are one mode.
-        let measure = results.measure("drift-2t", "ns");
-        for value in [400.0, 500.0, 620.0] {
-            let line_ns = Some(40.0);
-            measure.add_round(OURS, Round { value, line_ns });
-        }
-        assert!(measure.block().contains("one mode: 500 times 3"));
     }
 }

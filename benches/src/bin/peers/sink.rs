@@ -1,7 +1,6 @@
 //! A sink counts the timers that fire and records how late, or early, each of them is.
 //!
-//! Recording costs the thread on which they fire: one count for a burst; a clock read, a lock and a
-//! histogram for lateness.
+//! Recording costs the thread on which they fire a clock read, a lock and a histogram.
 
 use std::{
     sync::{
@@ -19,22 +18,11 @@ use timer_core::{Clock, SystemClock};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The records of a sink about the timers that fire.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Recorded {
-    /// The moment at which the last one fired.
-    Last,
-    /// The lateness of each, after the deadline that was asked for.
-    Lateness,
-}
-
 #[derive(Debug)]
 pub(crate) struct Sink {
     clock: SystemClock,
     expected: u64,
     fired: AtomicU64,
-    last_ns: AtomicU64,
-    recorded: Recorded,
     lateness: Mutex<Lateness>,
     done: Mutex<bool>,
     ended: Condvar,
@@ -50,14 +38,12 @@ pub(crate) struct Lateness {
 impl Sink {
     /// Creates a sink that expects `expected` timers to fire. It is never freed, as timers of all
     /// kinds refer to it.
-    pub(crate) fn leaked(expected: u64, recorded: Recorded) -> &'static Sink {
+    pub(crate) fn leaked(expected: u64) -> &'static Sink {
         // One for each round: some hundred bytes, and a histogram.
         Box::leak(Box::new(Sink {
             clock: SystemClock::new(),
             expected,
             fired: AtomicU64::new(0),
-            last_ns: AtomicU64::new(0),
-            recorded,
             lateness: Mutex::new(Lateness {
                 ns: histogram(),
                 early: 0,
@@ -69,7 +55,7 @@ impl Sink {
 
     /// Creates a sink for timers that must not fire.
     pub(crate) fn for_none() -> &'static Sink {
-        Sink::leaked(0, Recorded::Last)
+        Sink::leaked(0)
     }
 
     /// Returns the clock of all moments recorded here.
@@ -79,17 +65,14 @@ impl Sink {
 
     /// Records that a timer has fired that was due at `due_ns`.
     pub(crate) fn fired(&self, due_ns: u64) {
-        // A burst has no time for this.
-        if let Recorded::Lateness = self.recorded {
-            let now = self.clock.now_ns();
-            let mut lateness = self.lateness.lock();
-            lateness.early += u64::from(now < due_ns);
-            lateness.ns.saturating_record(now.saturating_sub(due_ns));
-        }
+        let now = self.clock.now_ns();
+        let mut lateness = self.lateness.lock();
+        lateness.early += u64::from(now < due_ns);
+        lateness.ns.saturating_record(now.saturating_sub(due_ns));
+        drop(lateness);
         // The last one wakes the thread that waits.
         let before = self.fired.fetch_add(1, Relaxed);
         if before + 1 == self.expected {
-            self.last_ns.store(self.clock.now_ns(), Relaxed);
             *self.done.lock() = true;
             self.ended.notify_all();
         }
@@ -116,11 +99,6 @@ impl Sink {
 
     pub(crate) fn count(&self) -> u64 {
         self.fired.load(Relaxed)
-    }
-
-    /// Returns the moment at which the last one fired.
-    pub(crate) fn last_ns(&self) -> u64 {
-        self.last_ns.load(Relaxed)
     }
 
     pub(crate) fn lateness(&self) -> Lateness {

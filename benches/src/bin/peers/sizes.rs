@@ -10,9 +10,8 @@ pub(crate) struct Sizes {
     pub(crate) operations: usize,
     pub(crate) hundred_k: usize,
     pub(crate) one_m: usize,
-    /// The time over which `one_m` timers fall due, and for which an idle process is observed. It
-    /// is also the lead of the first timer while the others are scheduled, doubled if it is too
-    /// short.
+    /// The time over which `one_m` timers fall due. It is also the lead of the first timer while the
+    /// others are scheduled, doubled if it is too short.
     pub(crate) window: Duration,
 }
 

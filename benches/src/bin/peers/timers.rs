@@ -1,5 +1,4 @@
-//! Timers, each used as its own documentation advises, behind [`Timer`]; and those of their data
-//! structures that advance without a clock, behind [`Core`].
+//! Timers, each used as its own documentation advises, behind [`Timer`].
 //!
 //! To add a peer, add its type to [`timers`].
 
@@ -16,7 +15,7 @@ use std::{
 
 use parking_lot::Mutex;
 use purgatory_benches::delays::{Delays, Queue};
-use timer_core::{Clock, SystemTimer, TimerHandle, TimingWheel, WheelSize};
+use timer_core::{Clock, SystemTimer, TimerHandle};
 use tokio::{
     runtime::{Builder, EnterGuard, Runtime},
     time::{Sleep, sleep},
@@ -69,16 +68,6 @@ pub(crate) trait Timer: Sized + Send + Sync + 'static {
     fn pending(&self) -> Option<usize>;
 }
 
-/// Ordered timers without clock, lock or thread. Time is in ticks.
-pub(crate) trait Core: Default {
-    const NAME: &'static str;
-
-    fn insert(&mut self, deadline: u64, id: u64);
-
-    /// Hands every timer that is due at `now` to `sink`.
-    fn advance(&mut self, now: u64, sink: impl FnMut(u64));
-}
-
 /// Our `SystemTimer`, with an empty task, so that the timer alone is measured.
 pub(crate) struct Ours {
     timer: SystemTimer,
@@ -123,26 +112,6 @@ impl Timer for Ours {
 
     fn pending(&self) -> Option<usize> {
         Some(self.timer.len())
-    }
-}
-
-pub(crate) struct OursWheel(TimingWheel<u64>);
-
-impl Default for OursWheel {
-    fn default() -> Self {
-        OursWheel(TimingWheel::new(WheelSize::default(), 0))
-    }
-}
-
-impl Core for OursWheel {
-    const NAME: &'static str = OURS;
-
-    fn insert(&mut self, deadline: u64, id: u64) {
-        self.0.insert(deadline, id).expect("a free slot");
-    }
-
-    fn advance(&mut self, now: u64, mut sink: impl FnMut(u64)) {
-        self.0.advance(now, usize::MAX, |task| sink(task.take()));
     }
 }
 
@@ -280,22 +249,6 @@ impl Queue for DeadlineMap {
 
     fn pop(&mut self) -> Option<u64> {
         self.0.pop_first().map(|(_, payload)| payload)
-    }
-}
-
-impl Core for DeadlineMap {
-    const NAME: &'static str = "btree-map";
-
-    fn insert(&mut self, deadline: u64, id: u64) {
-        Queue::insert(self, deadline, id, id);
-    }
-
-    fn advance(&mut self, now: u64, mut sink: impl FnMut(u64)) {
-        while self.next_due().is_some_and(|due| due <= now) {
-            if let Some(id) = self.pop() {
-                sink(id);
-            }
-        }
     }
 }
 

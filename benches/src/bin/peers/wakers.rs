@@ -261,29 +261,6 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_under_three_keys_is_in_each_list_once() {
-        let wakers = Wakers::<()>::default();
-        let task = Arc::new(Task::default());
-        let waker = task.clone().into();
-        let request = request();
-        let mut place = wakers.place([1, 1, 2], ());
-        // Woken in vain or not, it has one place under each key, and the list a place for each.
-        for key in [1, 2, 3] {
-            let poll = place.poll(request, &Context::from_waker(&waker));
-            assert!(poll.is_pending());
-            assert_eq!((wakers.keys(), Arc::strong_count(&task)), (2, 5));
-            wakers.wake(key);
-        }
-        assert_eq!(task.woken(), 3, "twice under 1, once under 2");
-
-        request.progress.reach(1);
-        let poll = place.poll(request, &Context::from_waker(&waker));
-        assert!(poll.is_ready());
-        drop(place);
-        assert_eq!((wakers.keys(), Arc::strong_count(&task)), (0, 2));
-    }
-
-    #[test]
     fn a_dropped_wait_leaves_the_others() {
         let wakers = Wakers::<()>::default();
         let tasks = [(); 3].map(|()| Arc::new(Task::default()));

@@ -11,21 +11,30 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use timer_core::Clock;
 
 use crate::{
-    Args,
-    waits::{Books, Ending, First, Ours, Request, TimerKind, Waits},
-    workload::{Samples, Workload},
+    waits::{Books, Ending, Request, TIMEOUT, Waits},
+    workload::{Profile, Samples},
 };
 
+/// The number of keys that every request watches, and from how many they are drawn.
+const KEYS: usize = 3;
+const KEY_SPACE: u32 = 100;
 /// The generator sleeps only when it is this far ahead. Arrivals closer than that come together, as
 /// in Kafka's test, which counts in milliseconds.
 const AHEAD_NS: u64 = 1_000_000;
-/// Requests count as lost when none has ended for this long.
-const PATIENCE_NS: u64 = 20_000_000_000;
+/// Requests count as lost when some have not ended this long after the last was parked.
+const PATIENCE_NS: u64 = 60_000_000_000;
 /// The seed of the samples.
 const SEED: u64 = 1;
 
+/// The load of a run.
+pub(crate) struct Load {
+    pub(crate) profile: Profile,
+    /// Requests per second; 0 for as many as the generator manages.
+    pub(crate) rate: u64,
+    pub(crate) requests: u64,
+}
+
 /// The result of a run.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
     /// Requests per second, from the first to the last ending less the timeout.
     pub(crate) rate: f64,
@@ -36,43 +45,35 @@ pub(crate) struct Measured {
     pub(crate) expired_late_ms: f64,
 }
 
-pub(crate) fn run(args: &Args, workload: &Workload, timer: TimerKind) -> anyhow::Result<Measured> {
+pub(crate) fn run<W: Waits>(load: &Load) -> anyhow::Result<Measured> {
+    // All requests of a run watch the same keys, and refer to the same books, which are leaked.
     let mut random = StdRng::seed_from_u64(SEED);
-    // All requests of a run watch the same keys.
-    let keys = (0..args.keys)
-        .map(|_| random.random_range(0..args.key_space_size))
-        .collect();
-    // Leaked, as every request refers to them.
+    let keys = std::array::from_fn::<_, KEYS, _>(|_| random.random_range(0..KEY_SPACE));
     let books: &Books = Box::leak(Box::new(Books::new()));
-    let num = args.num(workload.rate);
-    match timer {
-        TimerKind::Wheel => drive(Ours::new(keys)?, books, workload, num),
-        TimerKind::First => drive(First::new(keys, books.clock)?, books, workload, num),
-    }
-}
 
-fn drive<W: Waits>(
-    waits: W,
-    books: &'static Books,
-    workload: &Workload,
-    num: u64,
-) -> anyhow::Result<Measured> {
     // A delay queue completes each request at its latency.
-    let waits = Arc::new(waits);
+    let waits = Arc::new(W::new(keys.to_vec(), books.clock)?);
     let completes = waits.clone();
-    let complete = move |tickets: Drain<'_, _>| completes.complete(tickets);
-    let delays = Delays::<Heap<W::Ticket>>::start(books.clock, complete)?;
+    let delays = Delays::start(books.clock, move |tickets: Drain<'_, W::Ticket>| {
+        for ticket in tickets {
+            completes.complete(ticket);
+        }
+    })?;
 
     // Park all requests, each at its arrival.
-    let samples = workload.samples(SEED)?;
+    let samples = Samples::new(load.profile, load.rate, SEED)?;
     let cpu_before_ns = process_cpu_ns();
     let base_ns = books.clock.now_ns();
-    let above_timeout = generate(&*waits, &delays, books, samples, workload.timeout, num);
+    let above_timeout = generate(&*waits, &delays, books, samples, load.requests);
     let generated_ns = books.clock.now_ns() - base_ns;
 
     // Wait until all have ended; dropping the delay queue waits for the last completion.
     drop(delays);
-    all_ended(books, num)?;
+    while books.ended() < load.requests {
+        thread::park_timeout(Duration::from_millis(1));
+        let waited_ns = books.clock.now_ns() - base_ns - generated_ns;
+        ensure!(waited_ns < PATIENCE_NS, "some requests were lost");
+    }
     let elapsed_ns = books.clock.now_ns() - base_ns;
     drop(waits);
     let cpu_ns = process_cpu_ns() - cpu_before_ns;
@@ -80,21 +81,19 @@ fn drive<W: Waits>(
     // Each must have ended once, and what is slower than its timeout must have expired.
     let ended = books.ended();
     let expired = books.ended_as(Ending::Expired);
-    ensure!(
-        ended == num,
-        "{ended} ended of {num} requests: some ended twice"
-    );
+    ensure!(ended == load.requests, "{ended}: some ended twice");
     ensure!(
         expired >= above_timeout,
         "{expired} expired, and {above_timeout} should have"
     );
 
     // The last timeout is no load, unless the generator itself took longer.
-    let timeout_ns = workload.timeout.as_nanos() as u64;
+    let timeout_ns = TIMEOUT.as_nanos() as u64;
     let loaded_ns = elapsed_ns.saturating_sub(timeout_ns).max(generated_ns);
+    let requests = load.requests as f64;
     Ok(Measured {
-        rate: num as f64 / loaded_ns as f64 * 1e9,
-        cpu_us: cpu_ns as f64 / num as f64 / 1e3,
+        rate: requests / loaded_ns as f64 * 1e9,
+        cpu_us: cpu_ns as f64 / requests / 1e3,
         completed_late_ms: books.late_ms(Ending::Completed),
         expired_late_ms: books.late_ms(Ending::Expired),
     })
@@ -107,12 +106,11 @@ fn generate<W: Waits>(
     delays: &Delays<Heap<W::Ticket>>,
     books: &'static Books,
     mut samples: Samples,
-    timeout: Duration,
-    num: u64,
+    requests: u64,
 ) -> u64 {
     let mut above_timeout = 0;
     let base_ns = books.clock.now_ns();
-    for _ in 0..num {
+    for _ in 0..requests {
         // Not earlier than its arrival; later if the generator is behind.
         let began_ns = pause_until(base_ns + samples.arrival_ns(), books);
         let latency = samples.latency();
@@ -120,37 +118,15 @@ fn generate<W: Waits>(
             books,
             began_ns,
             latency,
-            timeout,
         });
         // The slower ones are left to their timeout.
-        if latency < timeout {
+        if latency < TIMEOUT {
             delays.add(began_ns + latency.as_nanos() as u64, ticket);
         } else {
             above_timeout += 1;
         }
     }
     above_timeout
-}
-
-/// Waits until every request has ended.
-fn all_ended(books: &Books, num: u64) -> anyhow::Result<()> {
-    let mut ended = books.ended();
-    let mut since_ns = books.clock.now_ns();
-    while ended < num {
-        thread::park_timeout(Duration::from_millis(1));
-        // Be patient as long as something ends.
-        let now_ns = books.clock.now_ns();
-        let ended_now = books.ended();
-        if ended_now > ended {
-            ended = ended_now;
-            since_ns = now_ns;
-        }
-        ensure!(
-            now_ns - since_ns < PATIENCE_NS,
-            "{ended} ended of {num} requests: some were lost"
-        );
-    }
-    Ok(())
 }
 
 /// Sleeps until shortly before a moment; returns the time now.

@@ -9,7 +9,6 @@ use std::{
     vec::Drain,
 };
 
-use clap::ValueEnum;
 use foldhash::HashMap;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
@@ -17,6 +16,8 @@ use purgatory::{DelayedOperation, OperationId, Outcome, Purgatory};
 use purgatory_benches::delays::{Delays, Heap};
 use timer_core::{Clock, SystemClock};
 
+/// The timeout of a request.
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(200);
 /// The longest lateness that is recorded exactly.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
@@ -40,7 +41,6 @@ pub(crate) struct Request {
     pub(crate) books: &'static Books,
     pub(crate) began_ns: u64,
     pub(crate) latency: Duration,
-    pub(crate) timeout: Duration,
 }
 
 impl Books {
@@ -68,18 +68,13 @@ impl Books {
 }
 
 impl Request {
-    /// Returns the deadline.
-    pub(crate) fn expires_ns(&self) -> u64 {
-        self.began_ns + self.timeout.as_nanos() as u64
-    }
-
     /// Records the end, and how late it is.
     pub(crate) fn end(&self, ending: Ending) {
         let waited = self.books.clock.now_ns().saturating_sub(self.began_ns);
         // Late is what it waited beyond its latency, or beyond its timeout.
         let due = match ending {
             Ending::Completed => self.latency,
-            Ending::Expired => self.timeout,
+            Ending::Expired => TIMEOUT,
         };
         let late_ns = waited.saturating_sub(due.as_nanos() as u64);
         self.books.late[ending as usize]
@@ -88,38 +83,29 @@ impl Request {
     }
 }
 
-/// The purgatory in which the requests wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TimerKind {
-    /// This project's purgatory: the hierarchical timing wheel.
-    Wheel,
-    /// The shape of Kafka's first purgatory: one heap, one lock, and completed requests kept until
-    /// a purge.
-    First,
-}
-
 /// The number of requests that *first* parks between two purges: Kafka's first default.
 const PURGE: u32 = 10_000;
-
-/// A watch key.
-pub(crate) type Key = u32;
 
 /// A purgatory in which requests wait until they are completed or expire.
 pub(crate) trait Waits: Send + Sync + Sized + 'static {
     /// Names a waiting request.
     type Ticket: Send + 'static;
 
+    /// Makes a purgatory whose requests watch these keys.
+    fn new(keys: Vec<u32>, clock: SystemClock) -> anyhow::Result<Self>;
+
     /// Parks a request under all keys.
     fn park(&self, request: Request) -> Self::Ticket;
 
-    /// Completes requests, except those that have expired.
-    fn complete(&self, tickets: impl Iterator<Item = Self::Ticket>);
+    /// Completes a request, unless it has expired.
+    fn complete(&self, ticket: Self::Ticket);
 }
 
-/// This project's purgatory. Requests are completed by id, as in Kafka's test.
+/// This project's purgatory: the hierarchical timing wheel. Requests are completed by id, as in
+/// Kafka's test.
 pub(crate) struct Ours {
-    purgatory: Purgatory<Key, Request>,
-    keys: Vec<Key>,
+    purgatory: Purgatory<u32, Request>,
+    keys: Vec<u32>,
 }
 
 impl DelayedOperation for Request {
@@ -137,32 +123,27 @@ impl DelayedOperation for Request {
     }
 }
 
-impl Ours {
-    pub(crate) fn new(keys: Vec<Key>) -> anyhow::Result<Self> {
+impl Waits for Ours {
+    type Ticket = Option<OperationId>;
+
+    fn new(keys: Vec<u32>, _: SystemClock) -> anyhow::Result<Self> {
         Ok(Ours {
             purgatory: Purgatory::new("perf")?,
             keys,
         })
     }
-}
-
-impl Waits for Ours {
-    type Ticket = Option<OperationId>;
 
     fn park(&self, request: Request) -> Option<OperationId> {
-        let timeout = request.timeout;
         let parked = self
             .purgatory
-            .try_complete_else_watch(request, &self.keys, timeout);
+            .try_complete_else_watch(request, &self.keys, TIMEOUT);
         // It waits: its check is never true.
         parked.expect("no bound is set, and it is open")
     }
 
-    fn complete(&self, ids: impl Iterator<Item = Option<OperationId>>) {
-        for id in ids.flatten() {
-            // One that has expired meanwhile has ended.
-            _ = self.purgatory.complete(id);
-        }
+    fn complete(&self, id: Option<OperationId>) {
+        // One that has expired meanwhile has ended.
+        _ = id.map(|id| self.purgatory.complete(id));
     }
 }
 
@@ -170,14 +151,14 @@ impl Waits for Ours {
 /// requests stay in both until a purge, which walks everything under those locks once enough
 /// requests were parked since the last purge.
 pub(crate) struct First {
-    keys: Vec<Key>,
+    keys: Vec<u32>,
     lists: Mutex<Lists>,
     delays: Delays<Heap<Arc<Waiting>>>,
 }
 
 #[derive(Default)]
 struct Lists {
-    watchers: HashMap<Key, Vec<Arc<Waiting>>>,
+    watchers: HashMap<u32, Vec<Arc<Waiting>>>,
     since_purge: u32,
 }
 
@@ -193,14 +174,25 @@ impl Waiting {
             self.request.end(ending);
         }
     }
-
-    fn is_over(&self) -> bool {
-        self.over.load(SeqCst)
-    }
 }
 
 impl First {
-    pub(crate) fn new(keys: Vec<Key>, clock: SystemClock) -> anyhow::Result<Self> {
+    /// Drops ended requests from lists and heap. O(requests).
+    fn purge(&self, lists: &mut Lists) {
+        // The lists, then the heap.
+        for list in lists.watchers.values_mut() {
+            list.retain(|waiting| !waiting.over.load(SeqCst));
+        }
+        self.delays
+            .with(|heap| heap.retain(|waiting| !waiting.over.load(SeqCst)));
+        lists.since_purge = 0;
+    }
+}
+
+impl Waits for First {
+    type Ticket = Arc<Waiting>;
+
+    fn new(keys: Vec<u32>, clock: SystemClock) -> anyhow::Result<Self> {
         // The heap's thread expires what is due.
         let delays = Delays::start(clock, |waiting: Drain<'_, Arc<Waiting>>| {
             for waiting in waiting {
@@ -214,21 +206,6 @@ impl First {
         })
     }
 
-    /// Drops ended requests from lists and heap. O(requests).
-    fn purge(&self, lists: &mut Lists) {
-        // The lists, then the heap.
-        for list in lists.watchers.values_mut() {
-            list.retain(|waiting| !waiting.is_over());
-        }
-        self.delays
-            .with(|heap| heap.retain(|waiting| !waiting.is_over()));
-        lists.since_purge = 0;
-    }
-}
-
-impl Waits for First {
-    type Ticket = Arc<Waiting>;
-
     fn park(&self, request: Request) -> Arc<Waiting> {
         let waiting = Arc::new(Waiting {
             request,
@@ -239,7 +216,8 @@ impl Waits for First {
         for &key in &self.keys {
             lists.watchers.entry(key).or_default().push(waiting.clone());
         }
-        self.delays.add(request.expires_ns(), waiting.clone());
+        let expires_ns = request.began_ns + TIMEOUT.as_nanos() as u64;
+        self.delays.add(expires_ns, waiting.clone());
         lists.since_purge += 1;
         if lists.since_purge >= PURGE {
             self.purge(&mut lists);
@@ -247,9 +225,7 @@ impl Waits for First {
         waiting
     }
 
-    fn complete(&self, waiting: impl Iterator<Item = Arc<Waiting>>) {
-        for waiting in waiting {
-            waiting.end(Ending::Completed);
-        }
+    fn complete(&self, waiting: Arc<Waiting>) {
+        waiting.end(Ending::Completed);
     }
 }

@@ -10,15 +10,27 @@ use rand_distr::{Distribution, Exp, LogNormal};
 /// The standard normal distribution's upper quartile.
 const QUARTILE: f64 = 0.674_489_750_196_082;
 
-/// The rate of arrivals, and the distribution of latencies.
+/// A profile of latencies, which are log-normal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Workload {
-    /// Requests per second; 0 for as many as the generator manages.
-    pub(crate) rate: u64,
-    pub(crate) p50_ms: u64,
-    pub(crate) p75_ms: u64,
-    pub(crate) timeout: Duration,
+pub(crate) struct Profile {
+    pub(crate) name: &'static str,
+    p50_ms: f64,
+    p75_ms: f64,
 }
+
+/// The profiles published in 2015, with a timeout of 200 ms.
+pub(crate) const PROFILES: [Profile; 2] = [
+    Profile {
+        name: "low",
+        p50_ms: 20.0,
+        p75_ms: 60.0,
+    },
+    Profile {
+        name: "high",
+        p50_ms: 200.0,
+        p75_ms: 400.0,
+    },
+];
 
 /// The samples of one run.
 pub(crate) struct Samples {
@@ -28,28 +40,23 @@ pub(crate) struct Samples {
     arrival_ns: f64,
 }
 
-impl Workload {
-    fn sigma(&self) -> f64 {
-        ((self.p75_ms as f64).ln() - (self.p50_ms as f64).ln()) / QUARTILE
-    }
-
-    pub(crate) fn samples(&self, seed: u64) -> anyhow::Result<Samples> {
+impl Samples {
+    /// Creates the samples of a profile, at this many requests a second; 0 for no gaps.
+    pub(crate) fn new(profile: Profile, rate: u64, seed: u64) -> anyhow::Result<Self> {
         // Exponential gaps make a Poisson process.
-        let gap_ns = match self.rate {
+        let gap_ns = match rate {
             0 => None,
             rate => Some(Exp::new(rate as f64 / 1e9).context("the rate")?),
         };
-        let latency_ms = LogNormal::new((self.p50_ms as f64).ln(), self.sigma())?;
+        let sigma = (profile.p75_ms.ln() - profile.p50_ms.ln()) / QUARTILE;
         Ok(Samples {
             random: StdRng::seed_from_u64(seed),
             gap_ns,
-            latency_ms,
+            latency_ms: LogNormal::new(profile.p50_ms.ln(), sigma)?,
             arrival_ns: 0.0,
         })
     }
-}
 
-impl Samples {
     /// Samples the arrival of the next request, in nanoseconds since the start; 0 when unthrottled.
     pub(crate) fn arrival_ns(&mut self) -> u64 {
         if let Some(gap_ns) = self.gap_ns {
@@ -68,31 +75,17 @@ impl Samples {
 mod tests {
     use super::*;
 
-    const LOW: Workload = Workload {
-        rate: 1000,
-        p50_ms: 20,
-        p75_ms: 60,
-        timeout: Duration::from_millis(200),
-    };
-
     #[test]
     fn samples_have_the_quartiles_and_the_rate() {
-        let mut samples = LOW.samples(1).unwrap();
+        let mut samples = Samples::new(PROFILES[0], 1000, 1).unwrap();
         // Latencies: the median and the upper quartile, within a tenth.
         let mut latencies: Vec<_> = (0..100_000)
             .map(|_| samples.latency().as_millis())
             .collect();
         latencies.sort_unstable();
-        assert!(
-            (18..=21).contains(&latencies[50_000]),
-            "{}",
-            latencies[50_000]
-        );
-        assert!(
-            (57..=62).contains(&latencies[75_000]),
-            "{}",
-            latencies[75_000]
-        );
+        let quartiles = [latencies[50_000], latencies[75_000]];
+        assert!((18..=21).contains(&quartiles[0]), "{quartiles:?}");
+        assert!((57..=62).contains(&quartiles[1]), "{quartiles:?}");
 
         // Arrivals: a hundred thousand at a thousand per second take a hundred seconds.
         let last = (0..100_000).map(|_| samples.arrival_ns()).last().unwrap();

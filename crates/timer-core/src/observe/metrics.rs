@@ -276,52 +276,15 @@ enum Series {
 /// The values of a gauge, by the number of each living source.
 type GaugeValues = HashMap<u64, f64>;
 
-/// All gauges of the process.
-#[derive(Debug, Default)]
-struct Gauges {
-    by_series: HashMap<SeriesKey, GaugeSeries>,
-    /// Counts the changes of all of them.
-    changes: u64,
-}
-
-/// A gauge.
-#[derive(Debug, Default)]
-struct GaugeSeries {
-    values: GaugeValues,
-    /// The number of its last change; 0 for one without sources.
-    last_change: u64,
-}
-
 /// All gauges of the process. Never locked while a recorder is called.
-static GAUGES: LazyLock<Mutex<Gauges>> = LazyLock::new(Mutex::default);
+static GAUGES: LazyLock<Mutex<HashMap<SeriesKey, GaugeValues>>> = LazyLock::new(Mutex::default);
 
-impl Gauges {
-    /// Sets the value of a source.
-    fn insert(&mut self, key: &SeriesKey, source: u64, value: f64) {
-        self.changes += 1;
-        let gauge = self.by_series.entry(key.clone()).or_default();
-        gauge.values.insert(source, value);
-        gauge.last_change = self.changes;
-    }
-
-    /// Takes the value of a source out. A gauge without sources is forgotten.
-    fn remove(&mut self, key: &SeriesKey, source: u64) {
-        let Some(gauge) = self.by_series.get_mut(key) else {
-            return;
-        };
-        self.changes += 1;
-        gauge.last_change = self.changes;
-        gauge.values.remove(&source);
-        if gauge.values.is_empty() {
-            self.by_series.remove(key);
-        }
-    }
-
-    /// Returns the value that a gauge shows, and the number of its last change.
-    fn shown(&self, key: &SeriesKey, combine: fn(&GaugeValues) -> f64) -> (f64, u64) {
-        match self.by_series.get(key) {
-            Some(gauge) => (combine(&gauge.values), gauge.last_change),
-            None => (0.0, 0),
+/// Takes the value of a source out of a gauge. One without sources is forgotten.
+fn take_out(all: &mut HashMap<SeriesKey, GaugeValues>, key: &SeriesKey, source: u64) {
+    if let Some(values) = all.get_mut(key) {
+        values.remove(&source);
+        if values.is_empty() {
+            all.remove(key);
         }
     }
 }
@@ -466,7 +429,7 @@ impl Published {
         let gone: Vec<_> = gone.cloned().collect();
         for key in gone {
             if let Some(Series::Gauge { .. }) = all.remove(&key) {
-                GAUGES.lock().remove(&key, self.source);
+                take_out(&mut GAUGES.lock(), &key, self.source);
             }
         }
     }
@@ -576,7 +539,10 @@ impl Series {
                 to.increment(difference);
             }
             (Series::Gauge { .. }, &(Value::Sum(value) | Value::Largest(value))) => {
-                self.set_gauge(key, |gauges| gauges.insert(key, source, value));
+                let mut all = GAUGES.lock();
+                all.entry(key.clone()).or_default().insert(source, value);
+                drop(all);
+                self.show_gauge(key);
             }
             (Series::Times { to, published }, Value::Times(times)) => {
                 times.hand_over(published, to);
@@ -587,31 +553,28 @@ impl Series {
 
     /// Takes the source out of a gauge.
     fn withdraw(&mut self, key: &SeriesKey, source: u64) {
-        self.set_gauge(key, |gauges| gauges.remove(key, source));
+        take_out(&mut GAUGES.lock(), key, source);
+        self.show_gauge(key);
     }
 
-    /// Changes the values of a gauge, and shows them combined.
+    /// Shows the values of a gauge combined; 0 for one without sources.
     ///
     /// The recorder is called with nothing locked, so a value that another call combined later may
-    /// reach it earlier. Each call therefore looks after it has set the gauge whether another one
-    /// changed it meanwhile, and sets it again: when all calls have returned it shows the last
-    /// change.
-    fn set_gauge(&self, key: &SeriesKey, change: impl FnOnce(&mut Gauges)) {
-        let &Series::Gauge { ref to, combine } = self else {
+    /// reach it earlier. Each call therefore combines the values again after it has set the gauge,
+    /// and sets it again if they differ: the one that sets it last has set what all have left.
+    fn show_gauge(&self, key: &SeriesKey) {
+        let Series::Gauge { to, combine } = self else {
             return;
         };
-        let mut all = GAUGES.lock();
-        change(&mut all);
-        let (mut value, mut last_change) = all.shown(key, combine);
-        drop(all);
+        let combined = || GAUGES.lock().get(key).map_or(0.0, combine);
+        let mut value: f64 = combined();
         loop {
             to.set(value);
-            let (value_now, last_change_now) = GAUGES.lock().shown(key, combine);
-            if last_change_now == last_change {
+            let now = combined();
+            if now.to_bits() == value.to_bits() {
                 return;
             }
-            value = value_now;
-            last_change = last_change_now;
+            value = now;
         }
     }
 }

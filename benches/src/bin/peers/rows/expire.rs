@@ -1,11 +1,9 @@
-//! `lateness-1m-per-s`, `burst-1m` and `uniform-1m`: a million timers that fire, in real time.
+//! `lateness-1m-per-s`: a million timers that fire, in real time.
 //!
-//! In the first two rows eight threads schedule all timers before the first is due; a round in
-//! which they were too slow is discarded and repeated with twice the lead. `lateness-1m-per-s-cpu`
-//! is the processor time of the process from the last timer scheduled until the last one fired. It
-//! includes the sink: a clock read, a lock and a record for each timer. In `uniform-1m` two threads
-//! schedule the timers over a second, each half a second ahead, so that timers start and fire
-//! continuously.
+//! Eight threads schedule all timers before the first is due; a round in which they were too slow is
+//! discarded and repeated with twice the lead. `lateness-1m-per-s-cpu` is the processor time of the
+//! process from the last timer scheduled until the last one fired. It includes the sink: a clock
+//! read, a lock and a record for each timer.
 //!
 //! Contenders differ in what they do when a timer fires: ours runs and frees the caller's boxed
 //! closure on a worker thread, the future wakes and frees a waker, the others hand over eight bytes
@@ -14,7 +12,7 @@
 //! `expire-operations` is `lateness-1m-per-s` with a purgatory of operations that nothing
 //! completes, beside the bare timers of the peers.
 
-use std::{thread, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use fastrand::Rng;
@@ -26,7 +24,7 @@ use crate::{
     contender::{Contender, contenders},
     request::{Progress, Request},
     results::OURS,
-    sink::{Recorded, Sink},
+    sink::Sink,
     timers::{QueueTask, Timer, TokioSleep, timers},
 };
 
@@ -34,11 +32,8 @@ const THREADS: usize = 8;
 /// The least and the greatest lead: timers are scheduled this long before the first is due.
 const LEAD: Duration = Duration::from_millis(250);
 const LEAD_MAX: Duration = Duration::from_secs(30);
-const UNIFORM_THREADS: usize = 2;
 /// The keys of `expire-operations`.
 const EXPIRING_KEYS: u64 = 100_000;
-/// In `uniform-1m` a thread reads the clock after scheduling this many timers.
-const STEP: usize = 64;
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)];
 
 #[derive(Clone, Copy)]
@@ -46,14 +41,11 @@ struct Expire {
     timers: usize,
     /// The time over which they fall due at random.
     window: Duration,
-    recorded: Recorded,
 }
 
 /// The result of a round.
 struct Expired {
     sink: &'static Sink,
-    /// The moment at which the first could be due.
-    base_ns: u64,
     /// Processor time while they fired.
     cpu_ns: u64,
 }
@@ -74,7 +66,7 @@ fn expire<T: Timer>(expire: Expire) -> anyhow::Result<Expired> {
 /// last was scheduled.
 fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Expired>> {
     let share = expire.timers / THREADS;
-    let sink = Sink::leaked((share * THREADS) as u64, expire.recorded);
+    let sink = Sink::leaked((share * THREADS) as u64);
     let timer = T::start(sink)?;
 
     // Schedule on all threads at once.
@@ -99,11 +91,7 @@ fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Ex
     }
     let cpu_ns = all_fired::<T>(&timer, sink)?;
     drop(handles);
-    Ok(Some(Expired {
-        sink,
-        base_ns,
-        cpu_ns,
-    }))
+    Ok(Some(Expired { sink, cpu_ns }))
 }
 
 /// Waits until each timer has fired once; returns the processor time meanwhile, in nanoseconds.
@@ -124,40 +112,6 @@ fn all_fired<T: Timer>(timer: &T, sink: &Sink) -> anyhow::Result<u64> {
     Ok(cpu_ns)
 }
 
-/// Schedules timers with one timeout at a steady rate over a window; returns their sink.
-fn steady<T: Timer>(timers_and_window: (usize, Duration)) -> anyhow::Result<&'static Sink> {
-    let (timers, window) = timers_and_window;
-    let share = timers / UNIFORM_THREADS;
-    let sink = Sink::leaked((share * UNIFORM_THREADS) as u64, Recorded::Lateness);
-    let timer = T::start(sink)?;
-    let clock = sink.clock();
-    let timeout = window / 2;
-
-    // Each thread schedules its share, no faster than the rate.
-    let begin_ns = clock.now_ns();
-    let schedule = |_| {
-        let mut local = timer.local();
-        let one = |at: usize| {
-            // Sleep while ahead of the rate, with one clock read per step.
-            let moment = window.mul_f64(at as f64 / share as f64);
-            let moment_ns = begin_ns + moment.as_nanos() as u64;
-            while at.is_multiple_of(STEP) && clock.now_ns() < moment_ns {
-                let ahead_ns = moment_ns.saturating_sub(clock.now_ns());
-                thread::park_timeout(Duration::from_nanos(ahead_ns));
-            }
-            let due_ns = clock.now_ns() + timeout.as_nanos() as u64;
-            T::schedule_firing(&mut local, timeout, due_ns)
-        };
-        (0..share).map(one).collect()
-    };
-    let handles: Vec<Vec<T::Handle>> = on_threads(UNIFORM_THREADS, schedule);
-
-    // Handles may be the timers, so they live until all have fired.
-    all_fired::<T>(&timer, sink)?;
-    drop(handles);
-    Ok(sink)
-}
-
 pub(super) fn lateness(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     measure_lateness(id, run, &timers!(expire))
 }
@@ -176,7 +130,6 @@ fn measure_lateness(
     let all = Expire {
         timers: run.sizes.one_m,
         window: run.sizes.window,
-        recorded: Recorded::Lateness,
     };
     for _ in 0..run.sizes.rounds {
         run.turns(contenders, all, |run, name, expired| {
@@ -187,32 +140,6 @@ fn measure_lateness(
             run.quantiles_ms(id, name, &lateness.ns, &QUANTILES);
             run.add(&format!("{id}-early"), "timers early", name, early);
             run.add(&format!("{id}-cpu"), "ms", name, cpu_ms);
-        })?;
-    }
-    Ok(())
-}
-
-pub(super) fn burst(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let all = Expire {
-        timers: run.sizes.one_m,
-        window: Duration::ZERO,
-        recorded: Recorded::Last,
-    };
-    for _ in 0..run.sizes.rounds {
-        run.turns(&timers!(expire), all, |run, name, expired| {
-            // Negative when it was early.
-            let late_ns = expired.sink.last_ns() as f64 - expired.base_ns as f64;
-            run.add(&format!("{id}-last"), "ms late", name, late_ns / 1e6);
-        })?;
-    }
-    Ok(())
-}
-
-pub(super) fn uniform(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let all = (run.sizes.one_m, run.sizes.window);
-    for _ in 0..run.sizes.rounds {
-        run.turns(&timers!(steady), all, |run, name, sink| {
-            run.quantiles_ms(id, name, &sink.lateness().ns, &QUANTILES);
         })?;
     }
     Ok(())
@@ -275,9 +202,7 @@ mod tests {
         let expired = expire::<Broken>(Expire {
             timers: 8,
             window: Duration::ZERO,
-            recorded: Recorded::Last,
         });
         assert!(expired.is_err());
-        assert!(steady::<Broken>((8, Duration::from_millis(1))).is_err());
     }
 }

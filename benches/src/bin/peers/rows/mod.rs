@@ -6,7 +6,6 @@
 mod expire;
 mod queues;
 pub(crate) mod row;
-mod settle;
 mod small;
 mod timers;
 mod waits;
@@ -23,27 +22,20 @@ macro_rules! rows {
 }
 
 rows! {
-    "idle": timers::idle, "How often does a process wake up while 1000 timers are far away?";
     "schedule-cancel-1t-0": timers::schedule, "What does a timeout cost that is cancelled?";
     "schedule-cancel-1t-1m": timers::schedule, "And with 1M timers pending?";
     "schedule-cancel-2t-100k": timers::schedule, "And on two threads at once, each?";
     "random-replace-1m": timers::schedule, "What does it cost to move one of 1M deadlines?";
-    "advance-1m": timers::core, "What does a timer cost its wheel until it fires?";
-    "longest-insert-1m": timers::core, "How long is a wheel locked for an insertion at most?";
     "lateness-1m-per-s": expire::lateness, "How late do 1M timers fire that fall due in 1 s?";
-    "burst-1m": expire::burst, "How late do 1M timers fire that fall due at once?";
-    "uniform-1m": expire::uniform, "How late with 1M a second, all with one timeout?";
     "bytes-per-timer": timers::bytes, "How much memory does a pending timer take?";
     "queue-insert-remove": queues::run, "What does a value cost that leaves its owner's queue in time?";
     "queue-poll-idle": queues::run, "And if its owner polls the queue meanwhile?";
     "queue-expire": queues::run, "And a value that is polled out?";
-    "queue-bytes": queues::run, "How much memory does it take?";
     "park-complete-1key": park::run, "What does an operation cost that waits for a key?";
     "park-complete-3keys": park::run, "And one that waits for three keys?";
     "park-complete-1m-1key": park::run, "And while 1M others are parked?";
     "park-complete-2t-other-keys": park::run, "And on two threads, with different keys?";
     "park-complete-2t-same-keys": park::run, "And on two threads, with the same keys?";
-    "park-complete-2t-half-foreign": park::run, "And if the other thread completes half?";
     "acks-all-1t": acks_all::run, "What does a produce cost that waits for its followers?";
     "acks-all-2t": acks_all::run, "And if another thread advances the high watermark?";
     "watermark-advance": acks_all::run_advances, "What does an advance cost for which nothing waits?";
@@ -67,7 +59,6 @@ rows! {
     "scale-event": scale::run, "And by an event, which checks others?";
     "observed": observed::run, "What does it cost to observe operations?";
     "publish": observed::publish, "How long does it take to publish metrics?";
-    "settle": settle::run, "What does a moment cost a test that settles?";
 }
 
 #[cfg(test)]
@@ -87,7 +78,6 @@ mod tests {
                 results: &mut results,
                 measures: &[],
                 contenders: &[],
-                locates: true,
             })
             .expect("every contender passes its self-check");
             // Names begin with the row's, and ours has a peer; but nothing else can be published.

@@ -8,9 +8,6 @@
 //!
 //! `queue-expire`: the cost of polling a value out, of many that fell due within 16 ms. Filling the
 //! queue is not measured (`benches/instructions.py` counts it, too).
-//!
-//! `queue-bytes`: heap in use while a million values of 8 bytes are pending, divided by their
-//! number.
 
 use std::{hint::black_box, time::Duration};
 
@@ -101,32 +98,13 @@ fn expire<Q: DelayedValues>(of: Work) -> anyhow::Result<f64> {
     Ok(spent_ns as f64 / values as f64)
 }
 
-/// Measures bytes of heap per pending value.
-fn bytes_each<Q: DelayedValues>(of: Work) -> anyhow::Result<f64> {
-    let mut queue = Q::start()?;
-    let mut random = Rng::with_seed(1);
-    let counted = allocation_counter::measure(|| {
-        for value in 0..of.pending as u64 {
-            queue.insert(value, far(&mut random));
-        }
-    });
-    ensure!(queue.poll_once().is_none(), "{}: early", Q::NAME);
-    Ok(counted.bytes_current as f64 / of.pending as f64)
-}
-
 pub(super) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    // 1. What the row measures, and beside how many values that stay.
-    let (unit, pending, contenders) = match id {
-        "queue-insert-remove" | "queue-poll-idle" => (
-            "ns",
+    // What the row measures, and beside how many values that stay.
+    let (pending, contenders) = match id {
+        "queue-expire" => (0, contenders!(expire, DelayedValues: Ours, TokioUtil)),
+        _ => (
             run.sizes.hundred_k,
             contenders!(insert_remove, DelayedValues: Ours, TokioUtil),
-        ),
-        "queue-expire" => ("ns", 0, contenders!(expire, DelayedValues: Ours, TokioUtil)),
-        _ => (
-            "bytes",
-            run.sizes.one_m,
-            contenders!(bytes_each, DelayedValues: Ours, TokioUtil),
         ),
     };
     let of = Work {
@@ -134,9 +112,8 @@ pub(super) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
         operations: run.sizes.operations,
         polls_each: id == "queue-poll-idle",
     };
-    // 2. The contenders take turns.
     for _ in 0..run.sizes.rounds {
-        run.each(id, unit, &contenders, of)?;
+        run.each(id, "ns", &contenders, of)?;
     }
     Ok(())
 }

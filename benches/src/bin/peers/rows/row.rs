@@ -3,12 +3,7 @@
 use anyhow::Context;
 use hdrhistogram::Histogram;
 
-use crate::{
-    contender::Contender,
-    line,
-    results::{Results, Round},
-    sizes::Sizes,
-};
+use crate::{contender::Contender, results::Results, sizes::Sizes};
 
 /// Measures one row.
 type Measure = fn(&'static str, &mut Run<'_>) -> anyhow::Result<()>;
@@ -44,8 +39,6 @@ pub(crate) struct Run<'a> {
     pub(crate) measures: &'a [String],
     /// Patterns for the names of contenders; all take part when there is none.
     pub(crate) contenders: &'a [String],
-    /// Whether to measure where the processors are, before each round of two threads.
-    pub(crate) locates: bool,
 }
 
 /// Whether one of the patterns is a part of the name, or there is none.
@@ -81,26 +74,9 @@ impl Run<'_> {
         if !is_wanted(self.measures, id) {
             return Ok(());
         }
-        if !self.locates || !id.contains("-2t") {
-            return self.turns(contenders, of, |run, name, value| {
-                run.add(id, unit, name, value)
-            });
-        }
-        // With two threads: where are the processors now?
-        for one in contenders {
-            let line_ns = line::move_ns();
-            self.turns(std::slice::from_ref(one), of, |run, name, value| {
-                let measure = run.results.measure(id, unit);
-                measure.add_round(
-                    name,
-                    Round {
-                        value,
-                        line_ns: Some(line_ns),
-                    },
-                );
-            })?;
-        }
-        Ok(())
+        self.turns(contenders, of, |run, name, value| {
+            run.add(id, unit, name, value);
+        })
     }
 
     /// Adds one round's value of a contender.

@@ -17,10 +17,7 @@ use timer_core::{Clock, SystemClock, SystemTimer};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::row::Run;
-use crate::{
-    contender::{Contender, contenders},
-    results::OURS,
-};
+use crate::{contender::contenders, results::OURS};
 
 /// Requests that wait in `bytes-100`.
 const WAITS: u64 = 100;
@@ -56,9 +53,6 @@ fn with_payload(wait: impl Future<Output: Send> + Send + 'static) -> Option<Pend
 struct Callbacks(Purgatory<u64>);
 /// A purgatory whose waits are futures.
 struct Futures(Purgatory<u64>);
-struct Values(Watermarks<u64>);
-struct Answers(Replies<u64, u64>);
-struct Slots(Permits);
 
 impl Small for Callbacks {
     const NAME: &'static str = OURS;
@@ -88,41 +82,39 @@ impl Small for Futures {
     }
 }
 
-impl Small for Values {
+impl Small for Watermarks<u64> {
     const NAME: &'static str = OURS;
 
     fn make(timer: &SystemTimer) -> anyhow::Result<Self> {
-        Ok(Values(Watermarks::builder("small").timer(timer).build()?))
+        Ok(Watermarks::builder("small").timer(timer).build()?)
     }
 
     fn wait(&self, number: u64) -> Option<Pending> {
-        with_payload(self.0.wait_for(&number, 1, LONG))
+        with_payload(self.wait_for(&number, 1, LONG))
     }
 }
 
-impl Small for Answers {
+impl Small for Replies<u64, u64> {
     const NAME: &'static str = OURS;
 
     fn make(timer: &SystemTimer) -> anyhow::Result<Self> {
-        Ok(Answers(Replies::builder("small").timer(timer).build()?))
+        Ok(Replies::builder("small").timer(timer).build()?)
     }
 
     fn wait(&self, number: u64) -> Option<Pending> {
-        with_payload(self.0.expect(number, LONG).expect("a free key"))
+        with_payload(self.expect(number, LONG).expect("a free key"))
     }
 }
 
-impl Small for Slots {
+impl Small for Permits {
     const NAME: &'static str = OURS;
 
     fn make(timer: &SystemTimer) -> anyhow::Result<Self> {
-        Ok(Slots(
-            Permits::builder("small").timer(timer).limit(0).build()?,
-        ))
+        Ok(Permits::builder("small").timer(timer).limit(0).build()?)
     }
 
     fn wait(&self, _number: u64) -> Option<Pending> {
-        with_payload(self.0.acquire(1, LONG))
+        with_payload(self.acquire(1, LONG))
     }
 }
 
@@ -212,9 +204,9 @@ macro_rules! forms {
         [
             ("callback", contenders!($measure, Small: Callbacks, Oneshots)),
             ("future", contenders!($measure, Small: Futures, Oneshots)),
-            ("watermarks", contenders!($measure, Small: Values, Oneshots)),
-            ("replies", contenders!($measure, Small: Answers, Oneshots)),
-            ("permits", contenders!($measure, Small: Slots, Queue)),
+            ("watermarks", contenders!($measure, Small: Watermarks<u64>, Oneshots)),
+            ("replies", contenders!($measure, Small: Replies<u64, u64>, Oneshots)),
+            ("permits", contenders!($measure, Small: Permits, Queue)),
         ]
     };
 }
@@ -234,17 +226,11 @@ pub(super) fn run_make_drop(id: &'static str, run: &mut Run<'_>) -> anyhow::Resu
             run.each(&format!("{id}-{form}"), "ns", &contenders, count)?;
         }
     }
+    // Each of 1000 is dropped before the next is made: those of the timer's own list count for
+    // little.
     for (form, contenders) in forms!(allocations) {
-        run_allocations(&format!("{id}-{form}-allocations"), run, &contenders)?;
+        let id = format!("{id}-{form}-allocations");
+        run.each(&id, "allocations", &contenders, 1000)?;
     }
     Ok(())
-}
-
-/// Each of 1000 is dropped before the next is made: those of the timer's own list count for little.
-fn run_allocations(
-    id: &str,
-    run: &mut Run<'_>,
-    contenders: &[Contender<usize, f64>],
-) -> anyhow::Result<()> {
-    run.each(id, "allocations", contenders, 1000)
 }

@@ -1,25 +1,15 @@
-//! Rows of timers that do not fire, and of cores that advance without a clock.
+//! Rows of timers that do not fire.
 //!
 //! `schedule-cancel-…` and `random-replace-1m`: the cost of a timeout that is cancelled or moved,
 //! with the clock read that a delay needs, on one thread and on two. The pending timers belong to
 //! the threads that work and are due in one to two hours. At the end each is cancelled, and must
 //! still be pending.
 //!
-//! `idle`: wake-ups of a process that waits for a thousand timers an hour away. They are counted as
-//! the voluntary context switches in `/proc` of all threads but the observing one.
-//!
 //! `bytes-per-timer`: heap in use while a million timers are pending, divided by their number. A
 //! caller's handle is not counted, unless it is the timer. Ours includes a pointer of 16 bytes to
 //! the task; the peers, except tokio, include a payload of 8 bytes.
-//!
-//! `advance-1m`: the cost of advancing a core over a second of virtual time, tick by tick, in which
-//! a million timers fall due at random. Filling it is not measured. (tokio's wheels advance only
-//! with its clock and runtime.) `longest-insert-1m`: the longest insertion, during which a lock is
-//! held.
 
 use std::{
-    fs,
-    hint::black_box,
     sync::{
         Barrier,
         mpsc::{self, RecvTimeoutError},
@@ -27,15 +17,14 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 
 use super::row::Run;
 use crate::{
-    contender::contenders,
     sink::Sink,
-    timers::{Core, DeadlineMap, OursWheel, Timer, timers},
+    timers::{Timer, timers},
 };
 
 /// The timeout that is cancelled at once.
@@ -159,89 +148,10 @@ pub(super) fn schedule(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()
     Ok(())
 }
 
-const IDLE_TIMERS: usize = 1000;
-const HOUR: Duration = Duration::from_secs(3600);
-
-/// Returns how often the other threads of this process have woken up since they started.
-///
-/// # Errors
-/// When there is no `/proc`.
-fn wake_ups() -> anyhow::Result<u64> {
-    let me = fs::read_link("/proc/thread-self").context("no /proc here")?;
-    let tasks = fs::read_dir("/proc/self/task")?.flatten();
-    let others = tasks.filter(|task| Some(task.file_name().as_os_str()) != me.file_name());
-    // A thread that ends meanwhile has no status and counts as 0.
-    let counts = others.filter_map(|task| {
-        let status = fs::read_to_string(task.path().join("status")).ok()?;
-        let count = status
-            .lines()
-            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-        count.trim().parse::<u64>().ok()
-    });
-    Ok(counts.sum())
-}
-
-/// Measures wake-ups per second.
-fn wake_up_rate<T: Timer>(time: Duration) -> anyhow::Result<f64> {
-    let sink = Sink::for_none();
-    let timer = T::start(sink)?;
-    let mut local = timer.local();
-    let handles: Vec<_> = (0..IDLE_TIMERS)
-        .map(|_| T::schedule(&mut local, HOUR))
-        .collect();
-
-    // Let the threads fall asleep after scheduling.
-    wait(time / 10);
-    let before = wake_ups()?;
-    wait(time);
-    let after = wake_ups()?;
-
-    // All must still be pending.
-    let cancelled = cancel_all::<T>(&mut local, handles);
-    ensure!(
-        cancelled == IDLE_TIMERS && sink.count() == 0,
-        "{}: fired",
-        T::NAME
-    );
-    Ok(after.saturating_sub(before) as f64 / time.as_secs_f64())
-}
-
 /// Blocks for `time`.
 pub(super) fn wait(time: Duration) {
     let (_open, nothing) = mpsc::channel::<()>();
     assert_eq!(nothing.recv_timeout(time), Err(RecvTimeoutError::Timeout));
-}
-
-/// Checks that a thread is noticed that wakes up every millisecond; else a zero means nothing.
-fn control() -> anyhow::Result<()> {
-    let (stop, stopped) = mpsc::channel::<()>();
-    let awake = std::thread::spawn(move || {
-        while stopped.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {}
-    });
-    // Count while it runs.
-    let before = wake_ups()?;
-    wait(Duration::from_millis(20));
-    let after = wake_ups()?;
-
-    drop(stop);
-    awake.join().ok().context("the control thread")?;
-    ensure!(after > before, "a thread that wakes up is not noticed");
-    Ok(())
-}
-
-pub(super) fn idle(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let measure = format!("{id}-wake-ups");
-    // Zeros count only if wake-ups are noticed at all.
-    control()?;
-    for _ in 0..run.sizes.rounds {
-        run.each(
-            &measure,
-            "a second",
-            &timers!(wake_up_rate),
-            run.sizes.window,
-        )?;
-    }
-    Ok(())
 }
 
 /// Measures bytes of heap per pending timer.
@@ -265,82 +175,6 @@ fn bytes_each<T: Timer>(timers: usize) -> anyhow::Result<f64> {
 
 pub(super) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     run.each(id, "bytes", &timers!(bytes_each), run.sizes.one_m)
-}
-
-const TICKS: u64 = 1000;
-
-/// The work on a core: the number of timers, and the seed of their deadlines.
-#[derive(Clone, Copy)]
-struct Filling {
-    timers: usize,
-    seed: u64,
-}
-
-/// Measures nanoseconds per timer to advance until all have fired.
-fn advance<C: Core>(filling: Filling) -> anyhow::Result<f64> {
-    // Fill the core; ids are 0, 1, 2 and so on.
-    let mut core = C::default();
-    let mut random = Rng::with_seed(filling.seed);
-    let timers = filling.timers as u64;
-    for id in 0..timers {
-        core.insert(random.u64(1..=TICKS), id);
-    }
-
-    // Advance tick by tick.
-    let mut fired = 0;
-    let mut sum = 0;
-    let clock = SystemClock::new();
-    let begin = clock.now_ns();
-    for now in 0..=TICKS {
-        core.advance(now, |id| {
-            fired += 1;
-            sum += id;
-        });
-    }
-    let spent_ns = clock.now_ns() - begin;
-
-    // Number and sum of the ids show that each has fired once.
-    let right = fired == timers && black_box(sum) == timers * (timers - 1) / 2;
-    ensure!(right, "{}: {fired} fired", C::NAME);
-    Ok(spent_ns as f64 / timers as f64)
-}
-
-/// Measures the longest insertion, in microseconds.
-fn longest_insertion<C: Core>(filling: Filling) -> anyhow::Result<f64> {
-    let mut core = C::default();
-    let mut random = Rng::with_seed(filling.seed);
-    let clock = SystemClock::new();
-    let mut longest_ns = 0;
-    for id in 0..filling.timers as u64 {
-        // The clock read is included, some 20 ns.
-        let begin_ns = clock.now_ns();
-        core.insert(random.u64(1..=60 * TICKS), id);
-        longest_ns = longest_ns.max(clock.now_ns() - begin_ns);
-    }
-    Ok(longest_ns as f64 / 1e3)
-}
-
-pub(super) fn core(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    // Both rows fill a core; they differ in what they measure.
-    let (unit, contenders) = match id {
-        "advance-1m" => (
-            "ns a timer",
-            contenders!(advance, Core: OursWheel, DeadlineMap),
-        ),
-        _ => (
-            "us",
-            contenders!(longest_insertion, Core: OursWheel, DeadlineMap),
-        ),
-    };
-    // Each round has deadlines of its own.
-    for round in 0..run.sizes.rounds {
-        let filling = Filling {
-            timers: run.sizes.one_m,
-            seed: round as u64,
-        };
-        run.each(id, unit, &contenders, filling)?;
-    }
-    Ok(())
 }
 
 /// Tests of the self-checks: every row detects a timer that does nothing right.
@@ -393,6 +227,5 @@ pub(super) mod tests {
             assert!(churn::<Broken>(of).is_err());
         }
         assert!(bytes_each::<Broken>(1).is_err());
-        assert!(wake_up_rate::<Broken>(Duration::from_millis(1)).is_err());
     }
 }

@@ -1,8 +1,7 @@
 //! `park-complete-…`: the cost of a request that has to wait and is completed by a signal. It waits
 //! under one or three random keys of a thousand; in `1m` a million other requests wait under other
 //! keys. The rows of two threads give the cost per thread and need two free processors: each thread
-//! has keys of its own (`other-keys`), both have the same (`same-keys`), or each also completes
-//! half of the other's requests (`half-foreign`).
+//! has keys of its own (`other-keys`), or both have the same (`same-keys`).
 //!
 //! `…-callback` compares callbacks, `…-future` awaited futures.
 //!
@@ -17,30 +16,21 @@
 //! futures is a task of its own, polled again only once its waker was called (see [`Tasks`]); the
 //! thread sleeps when no task is ready. Callbacks are no tasks and wake nothing, so a thread yields
 //! while it waits for those.
-//!
-//! With `half-foreign` a thread leaves the signals for half its window to the other thread, and
-//! makes the signals that the other has left to it. A window's worth is one message, which wakes
-//! the other thread if it sleeps.
 
 use std::{
-    future::poll_fn,
     pin::pin,
     sync::{Arc, Barrier},
-    task::{Context, Poll},
 };
 
 use timer_core::{Clock, SystemClock};
-use tokio::{
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    task::yield_now,
-};
+use tokio::task::yield_now;
 
 use super::{
     arena::{
         Arena, KEYS, Keys, Pending, TIMEOUT, begin, check_completed, complete_all, park_all,
         poll_once,
     },
-    tasks::{Tasks, poll_woken},
+    tasks::{Tasks, poll_woken, run_woken},
 };
 use crate::{
     request::{Progress, Request, Wait},
@@ -64,8 +54,6 @@ pub(super) struct Work {
     pub(super) keys: usize,
     /// Whether each thread has keys of its own.
     pub(super) apart: bool,
-    /// Whether each thread completes half of the other's requests.
-    pub(super) half_foreign: bool,
     /// Requests that stay parked, under one key each.
     pub(super) others: usize,
     /// Requests of each thread.
@@ -106,22 +94,15 @@ fn with_others<W: Waits, const K: usize>(work: Work) -> anyhow::Result<f64> {
 /// Does the work on threads that begin together; returns nanoseconds per request of the slowest.
 fn together<W: Waits, const K: usize>(arena: &Arena<W>, of: Work) -> anyhow::Result<f64> {
     let together = Arc::new(Barrier::new(of.threads));
-    let mut swaps = Swap::between_two().map(Some);
 
     // A thread's clock starts when all are there.
     let member = |thread: usize| {
         let first = if of.apart { thread as u64 * KEYS } else { 0 };
         let keys = Keys::new(of.operations + thread as u64, first);
-        let swap = if of.half_foreign {
-            swaps[thread].take()
-        } else {
-            None
-        };
         let mut member = Member::<W, K> {
             waits: arena.waits.clone(),
             progress: Progress::leaked(),
             parked: 0,
-            swap,
         };
         let together = together.clone();
         arena.thread(async move {
@@ -148,44 +129,11 @@ fn together<W: Waits, const K: usize>(arena: &Arena<W>, of: Work) -> anyhow::Res
     Ok(slowest_ns)
 }
 
-/// The signals that two threads leave to each other, as their number. Both draw the keys of these
-/// from the same seed.
-struct Swap {
-    given: UnboundedSender<u64>,
-    received: UnboundedReceiver<u64>,
-    given_keys: Keys,
-    received_keys: Keys,
-}
-
-impl Swap {
-    /// Creates the parts of two threads.
-    fn between_two() -> [Self; 2] {
-        // Each gives to the other.
-        let (to_second, from_first) = unbounded_channel();
-        let (to_first, from_second) = unbounded_channel();
-        [
-            Swap::new(to_second, from_second, 0),
-            Swap::new(to_first, from_first, 1),
-        ]
-    }
-
-    fn new(given: UnboundedSender<u64>, received: UnboundedReceiver<u64>, thread: u64) -> Self {
-        let keys = |thread: u64| Keys::new(!thread, 0);
-        Swap {
-            given,
-            received,
-            given_keys: keys(thread),
-            received_keys: keys(1 - thread),
-        }
-    }
-}
-
 /// One thread's work.
 struct Member<W, const K: usize> {
     waits: Arc<W>,
     progress: &'static Progress,
     parked: u64,
-    swap: Option<Swap>,
 }
 
 impl<W: Waits, const K: usize> Member<W, K> {
@@ -222,101 +170,47 @@ impl<W: Waits, const K: usize> Member<W, K> {
         }
     }
 
-    async fn work_beside(&mut self, operations: u64, mut own_keys: Keys) {
+    async fn work_beside(&mut self, operations: u64, mut keys: Keys) {
         let waits = self.waits.clone();
         let mut tasks = Tasks::new();
         let mut to_signal = Vec::with_capacity(WINDOW as usize);
         while self.parked < operations {
-            // Start a window of tasks; the other thread signals the first half, if it is to.
-            let window = WINDOW.min(operations - self.parked);
-            let given = if self.swap.is_some() { window / 2 } else { 0 };
-            for at in 0..window {
-                let keys = match &mut self.swap {
-                    Some(swap) if at < given => swap.given_keys.next::<K>(),
-                    _ => own_keys.next::<K>(),
-                };
+            // Start a window of tasks.
+            for _ in 0..WINDOW.min(operations - self.parked) {
+                let keys = keys.next::<K>();
                 let wait = waits.park(keys, TIMEOUT, self.request());
                 if W::CALLS_BACK {
                     _ = poll_once(pin!(wait)).await;
                 } else {
                     tasks.push(wait);
                 }
-                if at >= given {
-                    to_signal.push(keys[0]);
-                }
+                to_signal.push(keys[0]);
             }
             // A task parks its request when it is first polled.
-            self.run_ready(&mut tasks).await;
+            run_woken(&mut tasks).await;
 
             // Make all of the window ready, then signal.
             self.progress.reach(self.parked);
-            if let Some(swap) = &self.swap {
-                swap.given
-                    .send(given)
-                    .expect("the other waits for this thread");
-            }
             for key in to_signal.drain(..) {
                 waits.signal(key);
             }
             self.until_ended(&mut tasks, REMAINING_MAX).await;
         }
-
-        // The other thread may still wait for signals of this one, until it has let go.
         self.until_ended(&mut tasks, 0).await;
-        if let Some(Swap {
-            given,
-            mut received,
-            mut received_keys,
-            ..
-        }) = self.swap.take()
-        {
-            drop(given);
-            while let Some(count) = received.recv().await {
-                for _ in 0..count {
-                    waits.signal(received_keys.next::<K>()[0]);
-                }
-            }
-        }
     }
 
-    /// Runs tasks and signals until at most `remaining_max` requests have not ended; sleeps while
-    /// there are none.
+    /// Runs tasks until at most `remaining_max` requests have not ended; sleeps while none is ready.
     async fn until_ended(&mut self, tasks: &mut Tasks<impl Wait>, remaining_max: u64) {
-        self.run_ready(tasks).await;
+        run_woken(tasks).await;
         while self.parked.saturating_sub(self.progress.ended()) > remaining_max {
             if W::CALLS_BACK {
                 // The other thread may have no processor.
                 std::thread::yield_now();
                 yield_now().await;
-                self.run_ready(tasks).await;
             } else {
-                poll_fn(|context| self.poll_ready(tasks, context)).await;
+                std::future::poll_fn(|context| poll_woken(tasks, context)).await;
             }
         }
-    }
-
-    /// Runs what is ready, without waiting.
-    async fn run_ready(&mut self, tasks: &mut Tasks<impl Wait>) {
-        poll_fn(|context| {
-            _ = self.poll_ready(tasks, context);
-            Poll::Ready(())
-        })
-        .await;
-    }
-
-    /// Runs the tasks that were woken and makes the signals that the other thread has left to this
-    /// one. Pending when no task ended and there were none.
-    fn poll_ready(&mut self, tasks: &mut Tasks<impl Wait>, context: &mut Context<'_>) -> Poll<()> {
-        let mut ready = poll_woken(tasks, context);
-        while let Some(swap) = &mut self.swap
-            && let Poll::Ready(Some(count)) = swap.received.poll_recv(context)
-        {
-            for _ in 0..count {
-                self.waits.signal(swap.received_keys.next::<K>()[0]);
-            }
-            ready = Poll::Ready(());
-        }
-        ready
     }
 }
 
@@ -326,7 +220,6 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
         threads: if id.contains("-2t-") { 2 } else { 1 },
         keys: if id.ends_with("-3keys") { 3 } else { 1 },
         apart: id.contains("-other-"),
-        half_foreign: id.contains("-half-foreign"),
         others: if id.contains("-1m-") {
             run.sizes.one_m
         } else {

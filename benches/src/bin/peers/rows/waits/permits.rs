@@ -38,26 +38,23 @@ trait OnePermit: Peer {
     fn acquire(&self) -> impl Future<Output = Option<Self::Permit<'_>>> + Send;
 }
 
-/// Ours: `Permits`.
-struct OursPermits(Permits);
-
-impl Peer for OursPermits {
+impl Peer for Permits {
     const NAME: &'static str = OURS;
 
     fn start() -> anyhow::Result<Self> {
-        Ok(OursPermits(Permits::new("permits", 1)?))
+        Ok(Permits::new("permits", 1)?)
     }
 
     fn remaining(&self) -> usize {
-        self.0.waits().len()
+        self.waits().len()
     }
 }
 
-impl OnePermit for OursPermits {
+impl OnePermit for Permits {
     type Permit<'a> = Permit;
 
     async fn acquire(&self) -> Option<Permit> {
-        self.0.acquire(1, TIMEOUT).await.ok()
+        self.acquire(1, TIMEOUT).await.ok()
     }
 }
 
@@ -154,7 +151,7 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     };
     // Twice the rounds, as they are short.
     for _ in 0..2 * run.sizes.rounds {
-        let contenders = contenders!(time_each, Peer: OursPermits, TokioSemaphore);
+        let contenders = contenders!(time_each, Peer: Permits, TokioSemaphore);
         run.each(id, "ns", &contenders, asking)?;
     }
     Ok(())

@@ -55,24 +55,21 @@ pub(super) trait Asks: Peer {
     fn deliver(&self, number: u64, reply: u64) -> bool;
 }
 
-/// Ours: `Replies`.
-struct OursReplies(Replies<u64, u64>);
-
-impl Peer for OursReplies {
+impl Peer for Replies<u64, u64> {
     const NAME: &'static str = OURS;
 
     fn start() -> anyhow::Result<Self> {
-        Ok(OursReplies(Replies::new("replies")?))
+        Ok(Replies::new("replies")?)
     }
 
     fn remaining(&self) -> usize {
-        self.0.waits().len()
+        self.waits().len()
     }
 }
 
-impl Asks for OursReplies {
+impl Asks for Replies<u64, u64> {
     fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send {
-        let mut reply = self.0.expect(number, TIMEOUT).ok();
+        let mut reply = self.expect(number, TIMEOUT).ok();
         poll_fn(move |context| match &mut reply {
             Some(reply) => Pin::new(reply).poll(context).map(Result::ok),
             None => Poll::Ready(None), // the number was expected already
@@ -80,7 +77,7 @@ impl Asks for OursReplies {
     }
 
     fn deliver(&self, number: u64, reply: u64) -> bool {
-        self.0.deliver(&number, reply).is_ok()
+        self.deliver(&number, reply).is_ok()
     }
 }
 
@@ -274,7 +271,7 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     // Twice the rounds, as they are short.
     for _ in 0..2 * run.sizes.rounds {
         let contenders =
-            contenders!(time_each, Peer: OursReplies, Oneshots, Slots<()>, Slots<Instant>);
+            contenders!(time_each, Peer: Replies<u64, u64>, Oneshots, Slots<()>, Slots<Instant>);
         run.each(id, "ns", &contenders, asking)?;
     }
     Ok(())
@@ -305,6 +302,6 @@ fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
 
 pub(in crate::rows) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let contenders =
-        contenders!(bytes_each, Peer: OursReplies, Oneshots, Slots<()>, Slots<Instant>);
+        contenders!(bytes_each, Peer: Replies<u64, u64>, Oneshots, Slots<()>, Slots<Instant>);
     run.each(id, "bytes", &contenders, run.sizes.one_m as u64)
 }

@@ -205,18 +205,6 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_before_the_first_poll_is_taken() {
-        let slots = Slots::<()>(Arc::default());
-        let mut registered = slots.register(7, ());
-        assert!(slots.reply(7, 1));
-        assert!(!slots.reply(7, 2), "one reply");
-        let mut context = Context::from_waker(Waker::noop());
-        let reply = pin!(&mut registered).poll(&mut context);
-        assert_eq!(reply, Poll::Ready(Some(1)));
-        assert_eq!(slots.remaining(), 0);
-    }
-
-    #[test]
     fn a_reply_that_comes_as_time_runs_out_is_not_lost() {
         let slots = Slots::<()>(Arc::default());
         let mut registered = slots.register(7, ());

@@ -55,7 +55,6 @@ fn noticed<W: Waits>() -> [bool; 3] {
         threads: 1,
         keys: 1,
         apart: false,
-        half_foreign: false,
         others: 0,
         operations: 8,
     };
