@@ -86,7 +86,6 @@ const PUBLIC: [Public; 3] = [
             "Interval",
             "Job",
             "ManualTimer",
-            "MissedTickBehavior",
             "Moment",
             "OutOfBounds",
             "Periodic",
