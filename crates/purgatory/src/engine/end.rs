@@ -10,10 +10,12 @@ use timer_core::TimerHandle;
 
 use crate::{
     engine::{
-        Core, Tour, trace, trampoline::enqueue, under_lock::must_be_unlocked, walk::Unfinished,
+        Core, LockedShard, Tour, trace,
+        trampoline::{Call, enqueue},
+        under_lock::must_be_unlocked,
     },
     operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
-    shard::{AllEnded, Ended, ParkOptions},
+    shard::{AllEnded, Ended, EndedAt, ParkOptions},
     watches::WatchKey,
 };
 
@@ -36,22 +38,34 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let call = self.enter();
         let now_ns = self.ending_at();
-        let mut first_shard = self.first_shard_of(handle);
-        if first_shard.get_mut(handle).is_none() {
-            return ReachResult::Gone;
-        }
+        let first_shard = self.first_shard_of(handle);
+        self.end_in(&call, first_shard, handle, outcome, now_ns)
+    }
+
+    /// Ends one operation in its first shard, which it unlocks.
+    #[inline]
+    fn end_in(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        mut first_shard: LockedShard<'_, K, O>,
+        handle: TimerHandle,
+        outcome: Outcome,
+        now_ns: EndedAt,
+    ) -> ReachResult {
         let claimed = first_shard.claim(handle, &outcome, now_ns);
         drop(first_shard);
-        let Some((payload, to_release)) = claimed else {
+        let (payload, to_release) = match claimed {
+            ReachResult::Reached(claimed) => claimed,
             // A thread holds it: that thread was left the request to end it.
-            return ReachResult::UnderCheck;
+            ReachResult::UnderCheck => return ReachResult::UnderCheck,
+            ReachResult::Gone => return ReachResult::Gone,
         };
         let ended = Ended {
             payload,
             outcome,
             to_release,
         };
-        self.finish(&call, ended);
+        self.finish(call, ended);
         ReachResult::Reached(())
     }
 
@@ -111,7 +125,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Reschedules one operation of this purgatory, as [`reschedule`](Self::reschedule).
     pub(crate) fn reschedule_one(&self, handle: TimerHandle, timeout: Timeout) -> bool {
         let options = self.park_options(self.driver().now_ns(), timeout);
-        self.reschedule_to(handle, &options)
+        Self::reschedule_in(&mut self.first_shard_of(handle), handle, &options)
     }
 
     /// Reschedules every operation parked under `key`; returns how many.
@@ -123,93 +137,60 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let hash = self.versions.hash(key);
         let options = self.park_options(self.driver().now_ns(), timeout);
         let mut rescheduled = 0;
-        for handle in self.waiters_of(key, hash) {
-            rescheduled += usize::from(self.reschedule_to(handle, &options));
+        if let Some(waited) = self.waited(key, hash) {
+            self.each_waiter(waited, |first_shard, handle| {
+                rescheduled += usize::from(Self::reschedule_in(first_shard, handle, &options));
+            });
         }
         rescheduled
     }
 
-    fn reschedule_to(&self, handle: TimerHandle, options: &ParkOptions) -> bool {
-        let mut first_shard = self.first_shard_of(handle);
+    fn reschedule_in(
+        first_shard: &mut LockedShard<'_, K, O>,
+        handle: TimerHandle,
+        options: &ParkOptions,
+    ) -> bool {
         let Some(due) = first_shard.reschedule(handle, *options) else {
             return false;
         };
-        Self::work_at(&mut first_shard, options, due);
+        Self::work_at(first_shard, options, due);
         true
     }
 
-    /// Completes every operation parked under `key`; returns how many this call ended. All are
-    /// claimed before the first is called back.
-    pub(crate) fn complete_for_key<Q: Hash + Equivalent<K> + ?Sized>(
+    /// Ends every operation parked under `key`; returns how many this call ended. All are claimed
+    /// before the first is called back, so operations that callbacks park stay.
+    pub(crate) fn end_for_key<Q: Hash + Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
+        outcome: Outcome,
     ) -> usize {
         let call = self.enter();
-        let mut unfinished = Unfinished::new(self, &call);
-        self.claim_for_key(key, &Outcome::Completed, &mut unfinished.ended);
-        unfinished.finish()
-    }
-
-    /// Completes everything parked; returns how many this call ended. All are claimed before the first
-    /// is called back.
-    pub(crate) fn complete_all(self: &Arc<Self>) -> usize {
-        let call = self.enter();
-        let mut listed = Vec::new();
-        let mut tour = Tour::default();
-        while let Some((_shard, handles)) = tour.next(&self.shards) {
-            listed.extend(handles);
-        }
+        let hash = self.versions.hash(key);
         let now_ns = self.ending_at();
-        let mut unfinished = Unfinished::new(self, &call);
-        let claimed = &mut unfinished.ended;
-        let completed = &Outcome::Completed;
-        self.each_in_first_shard(
-            listed,
-            |&handle| handle,
-            |first_shard, handle| {
-                claimed.extend(self.claim_in(first_shard, handle, completed, now_ns));
-            },
-        );
-        unfinished.finish()
-    }
-
-    /// Cancels every operation parked under `key`; returns how many this call ended. All are
-    /// claimed before the first is called back, so operations that callbacks park stay.
-    pub(crate) fn cancel_for_key<Q: Hash + Equivalent<K> + ?Sized>(
-        self: &Arc<Self>,
-        key: &Q,
-        reason: CancelReason,
-    ) -> usize {
-        let outcome = Outcome::Cancelled(reason);
-        let call = self.enter();
-        let mut unfinished = Unfinished::new(self, &call);
-        self.claim_for_key(key, &outcome, &mut unfinished.ended);
-        let count = unfinished.ended.len();
-        unfinished.finish();
+        let Some(waited) = self.waited(key, hash) else {
+            return 0;
+        };
+        // 1. Most keys have one waiter, which ends as it would by its id.
+        if let Some(only) = waited.shard.only_here(waited.record) {
+            let handle = waited.shard.handle_at(only);
+            let ended = self.end_in(&call, waited.shard, handle, outcome, now_ns);
+            return usize::from(ended == ReachResult::Reached(()));
+        }
+        // 2. Several are claimed, then finished.
+        let mut claimed = AllEnded::new();
+        self.each_waiter(waited, |first_shard, handle| {
+            claimed.extend(self.claim_in(first_shard, handle, &outcome, now_ns));
+        });
+        let count = claimed.len();
+        self.finish_all(&call, &mut claimed);
         count
     }
 
-    /// Claims each waiter of a key. What was claimed before a panic of the key's `Eq` is there.
-    fn claim_for_key<Q: Hash + Equivalent<K> + ?Sized>(
-        &self,
-        key: &Q,
-        outcome: &Outcome,
-        claimed: &mut AllEnded<K, O>,
-    ) {
-        let hash = self.versions.hash(key);
-        let now_ns = self.ending_at();
-        self.each_waiter(key, hash, |first_shard, handle| {
-            if let Some(ended) = self.claim_in(first_shard, handle, outcome, now_ns) {
-                claimed.push(ended);
-            }
-        });
-    }
-
-    /// Cancels everything parked; returns how many this call ended. All are claimed before the
-    /// first is called back, so operations that callbacks park stay.
-    pub(crate) fn cancel_all(self: &Arc<Self>, reason: CancelReason) -> usize {
+    /// Ends everything parked; returns how many this call ended. All are claimed before the first
+    /// is called back, so operations that callbacks park stay.
+    pub(crate) fn end_all(self: &Arc<Self>, outcome: &Outcome) -> usize {
         let call = self.enter();
-        let mut claimed = self.claim_all(&Outcome::Cancelled(reason));
+        let mut claimed = self.claim_all(outcome);
         let count = claimed.len();
         self.finish_all(&call, &mut claimed);
         count

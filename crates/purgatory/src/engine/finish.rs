@@ -79,7 +79,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         outcome: &Outcome,
         now_ns: EndedAt,
     ) -> Option<Ended<K, O>> {
-        let (payload, to_release) = first_shard.claim(handle, outcome, now_ns)?;
+        let (payload, to_release) = first_shard.claim(handle, outcome, now_ns).reached()?;
         Some(Ended {
             payload,
             outcome: outcome.clone(),

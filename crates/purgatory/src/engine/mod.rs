@@ -197,11 +197,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Calls `act` for each item under the lock of its operation's first shard. Consecutive items
     /// of one shard share a lock hold.
-    pub(super) fn each_in_first_shard<T>(
-        &self,
+    pub(super) fn each_in_first_shard<'a, T>(
+        &'a self,
         items: impl IntoIterator<Item = T>,
         handle_of: impl Fn(&T) -> TimerHandle,
-        act: impl FnMut(&mut Shard<K, O>, T),
+        act: impl FnMut(&mut LockedShard<'a, K, O>, T),
     ) {
         self.each_in_first_shard_from(None, items, handle_of, act);
     }
@@ -213,7 +213,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         mut locked: Option<LockedShard<'a, K, O>>,
         items: impl IntoIterator<Item = T>,
         handle_of: impl Fn(&T) -> TimerHandle,
-        mut act: impl FnMut(&mut Shard<K, O>, T),
+        mut act: impl FnMut(&mut LockedShard<'a, K, O>, T),
     ) {
         for item in items {
             let handle = handle_of(&item);

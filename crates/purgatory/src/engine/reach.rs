@@ -53,12 +53,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self: &Arc<Self>,
         key: &Q,
     ) -> (Vec<O>, Vec<OperationId>) {
+        let Some(waited) = self.waited(key, self.versions.hash(key)) else {
+            return (Vec::new(), Vec::new());
+        };
         // 1. Take each out under its first shard's lock.
-        let mut operations = Vec::new();
+        let mut operations = Vec::with_capacity(waited.shard.waiters(waited.record));
         let mut to_release = SmallVec::<[_; 2]>::new();
         let mut under_check = Vec::new();
-        let hash = self.versions.hash(key);
-        self.each_waiter(key, hash, |first_shard, handle| {
+        self.each_waiter(waited, |first_shard, handle| {
             match first_shard.take(handle) {
                 ReachResult::Reached((operation, released)) => {
                     operations.push(operation);
@@ -100,9 +102,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         mut reach: impl FnMut(&mut O) -> R,
     ) -> (Vec<R>, Vec<OperationId>) {
+        let Some(waited) = self.waited(key, self.versions.hash(key)) else {
+            return (Vec::new(), Vec::new());
+        };
         let mut results = Vec::new();
         let mut under_check = Vec::new();
-        for handle in self.waiters_of(key, self.versions.hash(key)) {
+        for handle in self.waiters_of(waited) {
             match self.with_at(handle, &mut reach) {
                 ReachResult::Reached(result) => results.push(result),
                 ReachResult::UnderCheck => under_check.push(self.id(handle)),

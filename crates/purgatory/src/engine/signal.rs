@@ -11,10 +11,10 @@ use hashbrown::Equivalent;
 
 use crate::{
     engine::{
-        Core, LockedShard,
+        Core,
         check::Batch,
         trampoline::{Call, enqueue},
-        walk::WaiterWalk,
+        walk::Waited,
     },
     operation::DelayedOperation,
     sync::CHECK_BATCH,
@@ -28,31 +28,6 @@ pub(crate) enum Event {
     All,
     /// Waiters are checked until one completes.
     One,
-}
-
-/// An event that was counted, of a key that has waiters. Its shard is locked.
-struct Begun<'a, K: Eq + Clone, O> {
-    shard: LockedShard<'a, K, O>,
-    record: u32,
-}
-
-impl<'a, K: WatchKey, O: DelayedOperation> Begun<'a, K, O> {
-    /// Begins a walk over the key's waiters, with the first `limit` of them in `batch`.
-    #[inline]
-    fn walk(
-        mut self,
-        core: &'a Core<K, O>,
-        limit: usize,
-        batch: &mut Batch<O>,
-    ) -> WaiterWalk<'a, K, O> {
-        WaiterWalk::begin(
-            &core.shards,
-            &mut self.shard,
-            self.record,
-            limit,
-            |entries, waiter| batch.add(entries, waiter),
-        )
-    }
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -113,8 +88,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut waiters = Vec::new();
         for key in keys {
             let hash = self.versions.hash(key);
-            drop(self.begin_event(key, hash));
-            waiters.extend(self.waiters_of(key, hash));
+            if let Some(begun) = self.begin_event(key, hash) {
+                waiters.extend(self.waiters_of(begun));
+            }
         }
         // 2. Check them. One that is held by then is left a request.
         self.check_each_once(call, waiters)
@@ -206,11 +182,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline(always)]
     fn check_waiters<'a>(
         self: &'a Arc<Self>,
-        begun: Begun<'a, K, O>,
+        mut begun: Waited<'a, K, O>,
         mut check_batch: impl FnMut(&mut Batch<O>) -> usize,
     ) -> usize {
         let mut batch = Batch::of(begun.shard.waiters(begun.record));
-        let mut walk = begun.walk(self, CHECK_BATCH, &mut batch);
+        let mut walk = begun.walk(self, CHECK_BATCH, |of, waiter| batch.add(of, waiter));
+        drop(begun);
         let mut completed = check_batch(&mut batch);
         while walk.next_into(CHECK_BATCH, &mut batch) {
             completed += check_batch(&mut batch);
@@ -225,11 +202,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         hash: u64,
     ) -> bool {
-        let Some(begun) = self.begin_event(key, hash) else {
+        let Some(mut begun) = self.begin_event(key, hash) else {
             return false;
         };
         let mut batch = Batch::new();
-        let mut walk = begun.walk(self, 1, &mut batch);
+        let mut walk = begun.walk(self, 1, |of, waiter| batch.add(of, waiter));
+        drop(begun);
         loop {
             if self.check_for_one_event(call, &mut batch) {
                 return true;
@@ -246,11 +224,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         key: &Q,
         hash: u64,
-    ) -> Option<Begun<'_, K, O>> {
+    ) -> Option<Waited<'_, K, O>> {
         let shard = self.shard_of(hash);
         // The condition is true by now: a thread that parks sees that, or this count.
         self.versions.count_event(hash);
         let record = shard.find(key, hash)?;
-        Some(Begun { shard, record })
+        Some(Waited { shard, record })
     }
 }

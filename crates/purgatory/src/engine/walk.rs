@@ -1,19 +1,17 @@
-//! Walks over the waiters of one key, and the operations that such a walk ends.
+//! Walks over the waiters of one key.
 //!
 //! A walk sees the waiters that were present when it began, in the order they were parked, without
 //! those that have left before it came to them. It goes a bounded number of waiters at a time;
 //! nothing is locked in between.
-
-use std::sync::Arc;
 
 use hashbrown::Equivalent;
 use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::Shards};
 
 use crate::{
-    engine::{Core, LockedShard, check::Batch, trampoline::Call},
+    engine::{Core, LockedShard, check::Batch},
     operation::DelayedOperation,
-    shard::{AllEnded, Entries, Shard, Waiter, WalkId},
+    shard::{Entries, Shard, Waiter, WalkId},
     watches::WatchKey,
 };
 
@@ -23,6 +21,29 @@ pub(super) const LIST_BATCH: usize = 128;
 /// Waiters that were found: most keys have one.
 type Found = SmallVec<[TimerHandle; 4]>;
 
+/// A key that has waiters. Its shard is locked.
+pub(super) struct Waited<'a, K: Eq + Clone, O> {
+    pub(super) shard: LockedShard<'a, K, O>,
+    pub(super) record: u32,
+}
+
+impl<'a, K: WatchKey, O: DelayedOperation> Waited<'a, K, O> {
+    /// Begins a walk over the key's waiters, with the first `limit` of them.
+    #[inline]
+    pub(super) fn walk(
+        &mut self,
+        core: &'a Core<K, O>,
+        limit: usize,
+        found: impl FnMut(&mut Entries<O>, Waiter),
+    ) -> WaiterWalk<'a, K, O> {
+        WaiterWalk {
+            shards: &core.shards,
+            shard: self.shard.number(),
+            cursor: self.shard.walk(self.record, limit, found),
+        }
+    }
+}
+
 /// A walk over the waiters of one key.
 pub(super) struct WaiterWalk<'a, K: Eq + Clone, O> {
     shards: &'a Shards<Shard<K, O>>,
@@ -31,23 +52,7 @@ pub(super) struct WaiterWalk<'a, K: Eq + Clone, O> {
     cursor: Option<WalkId>,
 }
 
-impl<'a, K: Eq + Clone, O> WaiterWalk<'a, K, O> {
-    /// Begins a walk over the watches of a key, with the first `limit` waiters.
-    #[inline]
-    pub(super) fn begin(
-        shards: &'a Shards<Shard<K, O>>,
-        shard: &mut LockedShard<'_, K, O>,
-        record: u32,
-        limit: usize,
-        found: impl FnMut(&mut Entries<O>, Waiter),
-    ) -> Self {
-        WaiterWalk {
-            shards,
-            shard: shard.number(),
-            cursor: shard.walk(record, limit, found),
-        }
-    }
-
+impl<K: Eq + Clone, O> WaiterWalk<'_, K, O> {
     /// Finds the next waiters, at most this many; false at the end.
     #[inline]
     pub(super) fn next(
@@ -77,55 +82,39 @@ impl<K: Eq + Clone, O> Drop for WaiterWalk<'_, K, O> {
     }
 }
 
-/// Operations that a call has ended and has still to finish. Dropped, as when a key's `Eq` panics,
-/// it finishes them.
-pub(super) struct Unfinished<'a, K: WatchKey, O: DelayedOperation> {
-    core: &'a Arc<Core<K, O>>,
-    call: &'a Call<'a>,
-    pub(super) ended: AllEnded<K, O>,
-}
-
-impl<'a, K: WatchKey, O: DelayedOperation> Unfinished<'a, K, O> {
-    pub(super) fn new(core: &'a Arc<Core<K, O>>, call: &'a Call<'a>) -> Self {
-        Unfinished {
-            core,
-            call,
-            ended: AllEnded::new(),
-        }
-    }
-
-    /// Finishes them now; returns how many completed.
-    pub(super) fn finish(&mut self) -> usize {
-        self.core.finish_all(self.call, &mut self.ended)
-    }
-}
-
-impl<K: WatchKey, O: DelayedOperation> Drop for Unfinished<'_, K, O> {
-    fn drop(&mut self) {
-        self.finish();
-    }
-}
-
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Applies `act` to each waiter of a key, in its operation's first shard. Where the key is the
-    /// first one, that is the shard in which the waiters were found, and it stays locked.
+    /// Finds a key that has waiters, and locks its shard. Runs the key's `Eq`.
     #[inline]
-    pub(super) fn each_waiter<Q: Equivalent<K> + ?Sized>(
+    pub(super) fn waited<Q: Equivalent<K> + ?Sized>(
         &self,
         key: &Q,
         hash: u64,
-        mut act: impl FnMut(&mut Shard<K, O>, TimerHandle),
+    ) -> Option<Waited<'_, K, O>> {
+        let shard = self.shard_of(hash);
+        let record = shard.find(key, hash)?;
+        Some(Waited { shard, record })
+    }
+
+    /// Applies `act` to each waiter of a key, in its operation's first shard. Where the key is the
+    /// first one, that is the shard in which the waiters were found, and it stays locked.
+    #[inline]
+    pub(super) fn each_waiter<'a>(
+        &'a self,
+        mut waited: Waited<'a, K, O>,
+        mut act: impl FnMut(&mut LockedShard<'a, K, O>, TimerHandle),
     ) {
-        // 1. Begin a walk, with the first waiters.
-        let mut found = Found::new();
-        let mut shard = self.shard_of(hash);
-        let Some(record) = shard.find(key, hash) else {
+        // 1. Most keys have one waiter: no walk is made for it.
+        if let Some(only) = waited.shard.only_here(waited.record) {
+            let handle = waited.shard.handle_at(only);
+            act(&mut waited.shard, handle);
             return;
-        };
-        let mut add = |of: &mut Entries<O>, waiter: Waiter| found.push(waiter.handle(of));
-        let mut walk = WaiterWalk::begin(&self.shards, &mut shard, record, LIST_BATCH, &mut add);
-        // 2. Act on what was found, and go on.
-        let mut locked = Some(shard);
+        }
+        // 2. Begin a walk, with the first waiters.
+        let mut found = Found::new();
+        let add = |of: &mut Entries<O>, waiter: Waiter| found.push(waiter.handle(of));
+        let mut walk = waited.walk(self, LIST_BATCH, add);
+        // 3. Act on what was found, and go on.
+        let mut locked = Some(waited.shard);
         loop {
             let first = locked.take();
             self.each_in_first_shard_from(first, found.drain(..), |&handle| handle, &mut act);
@@ -137,19 +126,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Lists the operations that wait for a key, in the order of parking and in bounded steps. Some
     /// may have ended.
-    pub(super) fn waiters_of<Q: Equivalent<K> + ?Sized>(
-        &self,
-        key: &Q,
-        hash: u64,
-    ) -> Vec<TimerHandle> {
+    pub(super) fn waiters_of<'a>(&'a self, mut waited: Waited<'a, K, O>) -> Vec<TimerHandle> {
         let mut waiters = Vec::new();
-        let mut shard = self.shard_of(hash);
-        let Some(record) = shard.find(key, hash) else {
-            return waiters;
-        };
         let mut add = |of: &mut Entries<O>, waiter: Waiter| waiters.push(waiter.handle(of));
-        let mut walk = WaiterWalk::begin(&self.shards, &mut shard, record, LIST_BATCH, &mut add);
-        drop(shard);
+        let mut walk = waited.walk(self, LIST_BATCH, &mut add);
+        drop(waited);
         while walk.next(LIST_BATCH, &mut add) {}
         drop(walk);
         waiters

@@ -77,8 +77,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core
-            .cancel_for_key(key, CancelReason::Requested(reason.into()))
+        let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
+        self.core.end_for_key(key, cancelled)
     }
 
     /// Cancels all parked operations with this reason; returns how many this call ended. The
@@ -104,7 +104,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel_all(&self, reason: impl Into<Reason>) -> usize {
-        self.core.cancel_all(CancelReason::Requested(reason.into()))
+        let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
+        self.core.end_all(&cancelled)
     }
 }
 
@@ -170,7 +171,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.complete_for_key(key)
+        self.core.end_for_key(key, Outcome::Completed)
     }
 
     /// Completes all parked operations without a check; returns how many this call ended. The
@@ -193,7 +194,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn complete_all(&self) -> usize {
-        self.core.complete_all()
+        self.core.end_all(&Outcome::Completed)
     }
 }
 

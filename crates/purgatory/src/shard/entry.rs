@@ -162,7 +162,7 @@ pub(crate) enum Look {
 
 impl<O> Entry<O> {
     /// Makes an entry. If it is held, the thread that parks it has the payload.
-    #[inline]
+    #[inline(always)] // a call costs 20 instructions
     pub(super) fn new(payload: Payload<O>, options: &ParkOptions, link: Link) -> Self {
         // Most operations have no label. They get a box when an end is requested, if at all.
         let cold = options.label.map(|label| ColdState::new(Some(label)));
@@ -258,26 +258,23 @@ impl<O> Entry<O> {
     /// Decides what follows as its time is up, at the tick `deadline`. With `last_check` every
     /// operation has a last check.
     pub(super) fn visit(&mut self, deadline: u64, last_check: bool) -> Visited<O> {
-        // 1. Whichever thread holds it ends it.
-        if self.is_held() {
-            if !failpoint!(ExpiryLeavesNoRequest) {
-                self.request_expiry(deadline); // Holder removes
-            }
-            return Visited::LeftToHolder;
-        }
-        // 2. With a last check the job is the holder, and this request makes it end the operation.
         let is_checked = match self.unasked {
             UnaskedChecks::AsBuilt => last_check,
             UnaskedChecks::Last => true,
             UnaskedChecks::Never => false,
         };
-        if is_checked {
-            self.request_expiry(deadline);
-            if let Some(payload) = self.take() {
-                return Visited::LastCheck(payload);
-            }
+        if !is_checked && !self.is_held() {
+            return Visited::Expired;
         }
-        Visited::Expired
+        // Whoever holds it ends it (Holder removes). With a last check that is the job of this check.
+        let payload = self.take();
+        if payload.is_some() || !failpoint!(ExpiryLeavesNoRequest) {
+            self.request_expiry(deadline);
+        }
+        match payload {
+            Some(payload) => Visited::LastCheck(payload),
+            None => Visited::LeftToHolder,
+        }
     }
 
     /// True when an event came by, or is about to, since its holder took the payload out.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use timer_core::{Advanced, DueTask, TimerHandle};
 
 use super::{
-    Ended, Shard, count_end,
+    Ended, Shard,
     entry::{Cause, CheckedOut, Entry, Visited},
     watchers::READ_AHEAD,
 };
@@ -106,25 +106,16 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         advanced
     }
 
-    /// Ends an operation that is over: counts the end, and removes the entry.
+    /// Ends an operation that is over.
     fn end_expired(&mut self, visit: &ExpiredVisit, now_ns: u64) -> Ended<K, O> {
-        // 1. Count it while the entry is there.
         let (deadline, _) = visit.order;
         let outcome = Outcome::Expired;
-        let wheel = &self.entries.wheel;
-        let entry = || Some((wheel.get(visit.handle.id())?, deadline));
-        count_end(
-            &mut self.counts,
-            &mut self.cold,
-            &outcome,
-            Some(now_ns),
-            entry,
-        );
-        // 2. The payload leaves with the entry.
-        let (payload, mut to_release) = self.remove_with(visit.handle, Entry::take);
-        to_release.due = deadline;
+        let ended = self.end_if(visit.handle, &outcome, deadline, Some(now_ns), Entry::take);
+        let (payload, to_release) = ended
+            .reached()
+            .expect("Holder removes: what is over has its payload");
         Ended {
-            payload: payload.expect("Holder removes: what is over has its payload"),
+            payload,
             outcome,
             to_release,
         }

@@ -33,7 +33,7 @@ use self::{
 };
 use crate::{
     error::WaitError,
-    operation::{DelayedOperation, Outcome, Verdict},
+    operation::{DelayedOperation, Outcome, ReachResult, Verdict},
     stats::{Counts, OtherEnds, Stats, Times},
 };
 
@@ -42,6 +42,9 @@ pub(crate) use entry::{Cause, CheckedOut, ColdState, Entry, Look, ParkOptions, P
 pub(crate) use links::{SecondaryId, WAITERS_MAX, WalkId};
 
 use entry::Decision;
+
+/// Why an entry is found.
+const HOLDER_REMOVES: &str = "Holder removes: the entry of a payload is there";
 
 /// The state that one lock guards.
 #[derive(Debug)]
@@ -93,24 +96,6 @@ impl Timed {
 /// before the lock is taken.
 pub(crate) type EndedAt = Option<u64>;
 
-/// Counts the end of an operation and, if endings are timed, times it: `entry` returns its entry
-/// then, and the tick at which its time was up, if it expired.
-#[inline(always)]
-fn count_end<'a, O: 'a>(
-    counts: &mut Counts,
-    cold: &mut ColdParts,
-    outcome: &Outcome,
-    now_ns: EndedAt,
-    entry: impl FnOnce() -> Option<(&'a Entry<O>, u64)>,
-) {
-    if let (Some(now_ns), Some(timed)) = (now_ns, &mut cold.timed) {
-        if let Some((entry, due)) = entry() {
-            timed.ended(outcome, entry, due, now_ns);
-        }
-    }
-    cold.other_ends.ended(counts, outcome);
-}
-
 /// A watch to be set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch<'a, K> {
@@ -144,7 +129,7 @@ pub(crate) struct Ended<K, O> {
 pub(crate) struct ToRelease<K> {
     /// Its place among `max_parked` is still to be returned.
     pub(crate) has_place: bool,
-    /// The tick at which its time was up, if it expired after it was parked; else `u64::MAX`.
+    /// The tick at which its time was up, if that came while it was parked; else `u64::MAX`.
     pub(crate) due: u64,
     /// The last of its secondary watches, still to be released.
     pub(crate) last_secondary: Option<SecondaryId>,
@@ -323,6 +308,12 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
     }
 
+    /// Names the operation whose entry lies at an index.
+    #[inline]
+    pub(crate) fn handle_at(&self, index: u32) -> TimerHandle {
+        self.entries.handle_at(index)
+    }
+
     /// Checks the operation of an entry here out for an event. If it is held, its holder is left a
     /// request.
     #[inline]
@@ -379,18 +370,14 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
         // 2. Otherwise the entry decides, by its pending requests.
         let handle = held.handle;
-        let entry = self
-            .get_mut(handle)
-            .expect("Holder removes: the entry of a payload is there");
+        let entry = self.get_mut(handle).expect(HOLDER_REMOVES);
         match entry.check_in(held.payload, held.verdict) {
             Decision::Parked => CheckedIn::Parked,
             Decision::CheckAgain(payload) => {
                 CheckedIn::CheckAgain(CheckedOut::new(handle, payload, Cause::Event))
             }
             Decision::Ended(payload, outcome) => {
-                let due = entry.due();
-                let mut to_release = self.end(handle, &outcome, now_ns);
-                to_release.due = due;
+                let to_release = self.end(handle, &outcome, now_ns);
                 CheckedIn::Ended(Ended {
                     payload,
                     outcome,
@@ -407,67 +394,87 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.end(handle, &Outcome::Completed, now_ns)
     }
 
-    /// Ends an operation from outside. Returns `None` when its holder was left a request, or it is
-    /// gone. The outcome stays with the caller: it may have a reason of the user's.
+    /// Ends an operation from outside; its holder, if it has one, is left a request. The outcome
+    /// stays with the caller: it may have a reason of the user's.
     #[inline]
     pub(crate) fn claim(
         &mut self,
         handle: TimerHandle,
         outcome: &Outcome,
         now_ns: EndedAt,
-    ) -> Option<(O, ToRelease<K>)> {
-        // A payload that is out is its holder's to end.
-        let payload = self.get_mut(handle)?.claim(outcome)?;
-        Some((payload, self.end(handle, outcome, now_ns)))
+    ) -> ReachResult<(O, ToRelease<K>)> {
+        let claim = |entry: &mut Entry<O>| entry.claim(outcome);
+        self.end_if(handle, outcome, u64::MAX, now_ns, claim)
     }
 
-    /// Ends an operation whose payload is out for good: counts the end, and removes the entry.
+    /// Ends an operation whose payload is out for good.
     #[inline(always)]
     fn end(&mut self, handle: TimerHandle, outcome: &Outcome, now_ns: EndedAt) -> ToRelease<K> {
-        let wheel = &self.entries.wheel;
-        let entry = || {
-            let entry = wheel.get(handle.id())?;
-            Some((entry, entry.due()))
-        };
-        count_end(&mut self.counts, &mut self.cold, outcome, now_ns, entry);
-        self.remove(handle)
+        let ended = self.end_if(handle, outcome, u64::MAX, now_ns, |_| Some(()));
+        let ((), to_release) = ended.reached().expect(HOLDER_REMOVES);
+        to_release
     }
 
-    /// Removes the entry of an operation whose payload is out for good, and its first watch. O(1).
+    /// Ends an operation, unless `take` returns `None`: counts the end, and removes the entry. `due`
+    /// is the tick at which its time is up, if it expires here; else `u64::MAX`.
     #[inline(always)]
-    fn remove(&mut self, handle: TimerHandle) -> ToRelease<K> {
-        self.remove_with(handle, |_| ()).1
-    }
-
-    /// Removes an entry, as [`remove`](Self::remove) does. `take` takes out of it what is left to
-    /// take.
-    #[inline(always)]
-    fn remove_with<T>(
+    fn end_if<T>(
         &mut self,
         handle: TimerHandle,
-        take: impl FnOnce(&mut Entry<O>) -> T,
-    ) -> (T, ToRelease<K>) {
-        // 1. Only what is still needed leaves: a whole entry would be moved through memory.
-        let (taken, link, mut to_release) = self
-            .entries
-            .wheel
-            .end_with(handle.id(), |entry| {
-                let to_release = ToRelease {
-                    has_place: true,
-                    due: u64::MAX,
-                    last_secondary: entry.last_secondary,
-                    emptied_key: None,
-                    cold: entry.cold.take(), // an end that was pending is the user's
-                };
-                Fate::Gone((take(entry), entry.link, to_release))
-            })
-            .expect("Holder removes: the entry of a payload is there");
+        outcome: &Outcome,
+        due: u64,
+        now_ns: EndedAt,
+        take: impl FnOnce(&mut Entry<O>) -> Option<T>,
+    ) -> ReachResult<(T, ToRelease<K>)> {
+        self.remove_if(handle, |entry, counts, cold| {
+            let due = due.min(entry.due());
+            let taken = take(entry)?;
+            cold.other_ends.ended(counts, outcome);
+            if let (Some(now_ns), Some(timed)) = (now_ns, &mut cold.timed) {
+                timed.ended(outcome, entry, due, now_ns);
+            }
+            Some((taken, due))
+        })
+    }
+
+    /// Removes an entry and its first watch, unless `take` returns `None` since a thread has the
+    /// payload. `take` takes out of it what is to be taken, with the deadline if that has passed.
+    /// O(1).
+    #[inline(always)]
+    fn remove_if<T>(
+        &mut self,
+        handle: TimerHandle,
+        take: impl FnOnce(&mut Entry<O>, &mut Counts, &mut ColdParts) -> Option<(T, u64)>,
+    ) -> ReachResult<(T, ToRelease<K>)> {
+        // 1. The entry is looked up once. Only what is still needed leaves it: a whole entry would
+        //    be moved through memory.
+        let mut is_held = false;
+        let removed = self.entries.wheel.end_with(handle.id(), |entry| {
+            let Some((taken, due)) = take(entry, &mut self.counts, &mut self.cold) else {
+                is_held = true;
+                return Fate::Stays;
+            };
+            let to_release = ToRelease {
+                has_place: true,
+                due,
+                last_secondary: entry.last_secondary,
+                emptied_key: None,
+                cold: entry.cold.take(), // an end that was pending is the user's
+            };
+            Fate::Gone((taken, entry.link, to_release))
+        });
+        let Some((taken, link, mut to_release)) = removed else {
+            return match is_held {
+                true => ReachResult::UnderCheck,
+                false => ReachResult::Gone,
+            };
+        };
         // 2. Its first watch, by the link that came out of its entry.
         if !failpoint!(EndedStaysListed) {
             to_release.emptied_key = self.unlink(handle.id().index(), link);
         }
         self.entry_left();
-        (taken, to_release)
+        ReachResult::Reached((taken, to_release))
     }
 
     /// Returns the number of operations whose first key is here.

@@ -16,15 +16,12 @@ pub(crate) struct InPlace<'a, K, O> {
 impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Takes a parked operation out, to be answered by the caller. It has no outcome.
     pub(crate) fn take(&mut self, handle: TimerHandle) -> ReachResult<(O, ToRelease<K>)> {
-        let Some(entry) = self.get_mut(handle) else {
-            return ReachResult::Gone;
-        };
         // Holder removes: no request, since the caller cannot be given the payload later.
-        let Some(payload) = entry.take() else {
-            return ReachResult::UnderCheck;
-        };
-        self.cold.taken += 1;
-        ReachResult::Reached((payload, self.remove(handle)))
+        self.remove_if(handle, |entry, _, cold| {
+            let payload = entry.take()?;
+            cold.taken += 1;
+            Some((payload, u64::MAX))
+        })
     }
 
     /// Shows an operation where it lies, parked or held, with its first key, unless it has ended.
