@@ -412,11 +412,12 @@ impl<E: Engine> Shard<E> {
     #[inline(always)]
     pub(super) fn take_answer(&mut self, id: TaskId) -> Option<Result<E::Answer, WaitError>> {
         let is_answered = |entry: &mut Entry<E>| matches!(entry.state, EntryState::Answered(_));
-        let answer = self
-            .wheel
-            .cancel_if(id, is_answered, Entry::into_answer)??;
+        // It goes into `answer` from where it lies: each step on a way back copies it.
+        let mut answer = None;
+        let take = |entry: Entry<E>| answer = entry.into_answer();
+        self.wheel.cancel_if(id, is_answered, take)?;
         self.answered -= 1;
-        Some(answer)
+        answer
     }
 
     /// Ends a wait for the table. Adds it to `batch`, behind those that its leaving ends; false if
