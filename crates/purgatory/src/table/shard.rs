@@ -1,6 +1,6 @@
 //! One shard: the state that its lock guards. It is pure: no clock, lock or thread.
 
-use std::{cell::Cell, mem, sync::Arc, task::Waker};
+use std::{mem, sync::Arc, task::Waker};
 
 use timer_core::{Scheduled, TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
 
@@ -303,9 +303,10 @@ impl<E: Engine> Shard<E> {
         }
     }
 
-    /// Ends the wait of this id, which the records name: in one look-up, an entry that a future waits
-    /// for is answered, any other goes. Returns the wait, which the caller takes off the records.
-    /// O(1).
+    /// Ends the wait of this id, which the records name, in one look-up: an entry that a future waits
+    /// for is answered, any other goes. `end` takes all that is to be dropped out of the wait, from
+    /// where it lies: each step on a way back would copy it. The caller takes the wait off the
+    /// records. O(1).
     ///
     /// # Panics
     /// Panics if it does not wait (Listed).
@@ -316,29 +317,30 @@ impl<E: Engine> Shard<E> {
         answer: impl FnOnce() -> Result<E::Answer, WaitError>,
         outcome: &Outcome,
         now_ns: EndedAt,
-    ) -> Taken<E> {
-        // What is taken out goes into `taken` from where it lies: each step on a way back copies it.
-        let taken = Cell::new(None);
-        let mut since_ns = 0;
+        end: impl FnOnce(&mut E::Wait, &mut Option<Waker>),
+    ) {
+        let mut since_ns = None;
         let mut is_answered = false;
         self.wheel.stop_or_cancel(
             id,
             |entry| {
-                since_ns = entry.since_ns;
-                is_answered = entry.wait().is_some_and(E::is_awaited);
+                since_ns = Some(entry.since_ns);
+                let EntryState::Waits { wait, waker } = &mut entry.state else {
+                    panic!("{LISTED}");
+                };
+                is_answered = E::is_awaited(wait);
+                end(wait, waker);
                 if is_answered {
                     let answered = EntryState::Answered(answer());
-                    let before = mem::replace(&mut entry.state, answered);
-                    mem::forget(taken.replace(before.into_taken())); // it was empty
+                    mem::forget(mem::replace(&mut entry.state, answered)); // `end` has taken all
                 }
                 is_answered
             },
-            |entry| mem::forget(taken.replace(entry.state.into_taken())),
+            mem::forget,
         );
         self.answered += u32::from(is_answered);
-        self.count_end(outcome, since_ns, now_ns);
+        self.count_end(outcome, since_ns.expect(LISTED), now_ns);
         self.return_place();
-        taken.into_inner().expect(LISTED)
     }
 
     /// Removes the entry of a wait that no future waits for. Returns the wait, which the caller
@@ -422,10 +424,10 @@ impl<E: Engine> Shard<E> {
     #[inline(always)]
     pub(super) fn take_answer(&mut self, id: TaskId) -> Option<Result<E::Answer, WaitError>> {
         let is_answered = |entry: &mut Entry<E>| matches!(entry.state, EntryState::Answered(_));
-        // Kept from where it lies: each step on a way back copies it.
+        // It goes into `answer` from where it lies: each step on a way back copies it.
         let mut answer = None;
-        let keep = |entry: Entry<E>| mem::forget(mem::replace(&mut answer, entry.into_answer()));
-        self.wheel.cancel_if(id, is_answered, keep)?;
+        let take = |entry: Entry<E>| answer = entry.into_answer();
+        self.wheel.cancel_if(id, is_answered, take)?;
         self.answered -= 1;
         answer
     }

@@ -371,11 +371,12 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
                 Outcome::Completed => value,
                 _ => u64::MAX,
             };
-            while told.len() < limit {
+            for _ in 0..limit {
                 let Some(id) = shard.records.at_mut(record).queue.pop_up_to(up_to) else {
                     break;
                 };
-                told.push(end_listed(&mut shard, id, outcome, value, now_ns));
+                let keep = |one| told.push(one);
+                end_listed(&mut shard, id, outcome, value, now_ns, keep);
             }
             ended += told.len();
             let name = shard.records.name(record);
@@ -391,7 +392,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             // 2. Finish them. A wait for less that a callback asks for is over at once, so this
             //    ends.
             for told in told.drain(..) {
-                self.finish(call, told.of(outcome, value));
+                if call.is_nested() {
+                    self.finish(call, told.of(outcome, value));
+                } else {
+                    told.tell(self, outcome, value);
+                }
             }
             if !has_more {
                 if let Some(key) = emptied_key {

@@ -19,11 +19,16 @@ use crate::{
     table::Table,
     watches::WatchKey,
     watermarks::{
-        engine::Values,
-        part::{Cell, Part},
+        engine::{Tells, Values},
         value::WatermarkValue,
     },
 };
+
+/// A cell, whatever its keys.
+pub(crate) trait Cell: Send + Sync {
+    /// Records the end of the part with this number, with nothing locked.
+    fn ended(&self, number: u32, outcome: Outcome, value: u64);
+}
 
 /// The state that the parts of a wait and its future share.
 pub(crate) struct Each<K: WatchKey> {
@@ -68,10 +73,10 @@ impl<K: WatchKey> Each<K> {
         })
     }
 
-    /// Makes the part of one of its keys.
-    pub(crate) fn part(self: &Arc<Self>, number: usize) -> Part {
+    /// Returns the receiver of the end of one of its parts.
+    pub(crate) fn part(self: &Arc<Self>, number: usize) -> Tells {
         let cell: Weak<Self> = Arc::downgrade(self);
-        Part::new(cell, number)
+        Tells::Each(cell, number as u32)
     }
 
     /// Adds a part that was parked.
@@ -159,12 +164,12 @@ impl<K: WatchKey> Drop for GivenUp<K> {
 }
 
 impl<K: WatchKey> Cell for Each<K> {
-    fn ended(&self, number: usize, outcome: Outcome, value: u64) {
+    fn ended(&self, number: u32, outcome: Outcome, value: u64) {
         let result = match outcome {
             Outcome::Completed => Ok(value),
             other => Err(WaitError::of(other)),
         };
-        self.record(number, result);
+        self.record(number as usize, result);
     }
 }
 

@@ -14,7 +14,13 @@
 //! A layer above may keep something of its own beside a key's value, under the same lock:
 //! [`Beside`]. A key without a value has none.
 
-use std::{hash::Hash, marker::PhantomData, sync::Arc, task::Waker};
+use std::{
+    hash::Hash,
+    marker::PhantomData,
+    mem,
+    sync::{Arc, Weak},
+    task::Waker,
+};
 
 use hashbrown::Equivalent;
 use timer_core::{TaskId, TimerHandle};
@@ -24,14 +30,9 @@ use crate::{
     operation::Outcome,
     reason::Reason,
     sync::Places,
-    table::{
-        Batch, Ended, EndedAt, Engine, Table,
-        future::Yields,
-        keys::Keys,
-        shard::{Shard, Taken},
-    },
+    table::{Batch, Ended, EndedAt, Engine, Table, future::Yields, keys::Keys, shard::Shard},
     watches::WatchKey,
-    watermarks::{part::Part, queue::Queue, value::WatermarkValue},
+    watermarks::{each::Cell, queue::Queue, value::WatermarkValue},
 };
 
 /// A callback of [`Watermarks::park`](crate::Watermarks::park).
@@ -97,8 +98,9 @@ pub(crate) enum Tells {
     /// A future, which finds the answer in the entry.
     Future,
     Callback(Callback),
-    /// A wait for each of several keys.
-    Each(Part),
+    /// A wait for each of several keys, and the number of this one. Not a struct of both: a wait is
+    /// moved often, and would be 8 bytes larger.
+    Each(Weak<dyn Cell>, u32),
 }
 
 /// The receiver of a wait that has ended, to be told with nothing locked.
@@ -108,7 +110,29 @@ pub(super) struct Told {
     pub(super) tells: Tells,
 }
 
+/// The rest of a wait that has ended.
+pub(crate) struct Left<K> {
+    /// The key, if its record went.
+    pub(super) emptied_key: Option<K>,
+    pub(super) tells: Tells,
+    pub(super) outcome: Outcome,
+    /// The value that met it.
+    pub(super) value: u64,
+}
+
 impl Told {
+    /// Tells of the end, with nothing locked, in the outermost call of its thread.
+    #[inline(always)]
+    pub(super) fn tell<K: WatchKey, B: Beside>(
+        self,
+        table: &Table<Values<K, B>>,
+        outcome: &Outcome,
+        value: u64,
+    ) {
+        table.wake(self.waker);
+        self.tells.tell(table, outcome.clone(), value);
+    }
+
     /// Makes what the table finishes.
     #[inline(always)]
     pub(super) fn of<K: WatchKey, B: Beside>(
@@ -118,7 +142,9 @@ impl Told {
     ) -> Ended<Values<K, B>> {
         let left = Left {
             emptied_key: None,
-            report: self.tells.report(outcome.clone(), value),
+            tells: self.tells,
+            outcome: outcome.clone(),
+            value,
         };
         Ended {
             waker: self.waker,
@@ -127,28 +153,28 @@ impl Told {
     }
 }
 
-/// The rest of a wait that has ended.
-pub(crate) struct Left<K> {
-    /// The key, if its record went.
-    pub(super) emptied_key: Option<K>,
-    pub(super) report: Option<Report>,
-}
-
-/// The report of an end to its receiver.
-pub(super) enum Report {
-    Callback(Callback, Outcome),
-    Each(Part, Outcome, u64),
-}
-
-/// A wait as it was parked, or not.
-pub(crate) enum ForValue {
-    Parked(TimerHandle),
+/// A wait that is not parked.
+pub(crate) enum AtOnce {
     /// The value was reached before.
-    Met(u64, Tells),
+    Met(u64),
     /// It ended at once otherwise.
-    Ended(Outcome, Tells),
-    Refused(WaitError, Tells),
+    Ended(Outcome),
+    Refused(WaitError),
 }
+
+impl AtOnce {
+    /// Returns the result of a wait for a value.
+    pub(super) fn into_result(self) -> Result<u64, WaitError> {
+        match self {
+            AtOnce::Met(value) => Ok(value),
+            AtOnce::Ended(outcome) => Err(WaitError::of(outcome)),
+            AtOnce::Refused(reason) => Err(reason),
+        }
+    }
+}
+
+/// A wait as it was parked, or why it was not, and whom that concerns.
+pub(crate) type ForValue = Result<TimerHandle, (AtOnce, Tells)>;
 
 impl<K, B> Values<K, B> {
     pub(crate) fn new(keys_max: usize) -> Self {
@@ -232,15 +258,15 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
         }
         Left {
             emptied_key: go_if_gone(shard, wait.record),
-            report: wait.tells.report(outcome.clone(), 0),
+            tells: wait.tells,
+            outcome: outcome.clone(),
+            value: 0,
         }
     }
 
     #[inline]
     fn finish(table: &Arc<Table<Self>>, left: Left<K>) {
-        if let Some(report) = left.report {
-            report.send(table);
-        }
+        left.tells.tell(table, left.outcome, left.value);
         if let Some(key) = left.emptied_key {
             table.call(|| drop(key));
         }
@@ -281,28 +307,26 @@ impl Tells {
     pub(crate) fn into_callback(self) -> Callback {
         match self {
             Tells::Callback(then) => then,
-            Tells::Future | Tells::Each(_) => Box::new(drop),
+            Tells::Future | Tells::Each(..) => Box::new(drop),
         }
     }
 
-    /// Makes the report of an end; `None` for a future, which finds its answer.
+    /// Tells of an end, with nothing locked. A future finds its answer.
     #[inline]
-    pub(super) fn report(self, outcome: Outcome, value: u64) -> Option<Report> {
+    fn tell<K: WatchKey, B: Beside>(
+        self,
+        table: &Table<Values<K, B>>,
+        outcome: Outcome,
+        value: u64,
+    ) {
         match self {
-            Tells::Future => None,
-            Tells::Callback(then) => Some(Report::Callback(then, outcome)),
-            Tells::Each(part) => Some(Report::Each(part, outcome, value)),
-        }
-    }
-}
-
-impl Report {
-    /// Reports, with nothing locked.
-    #[inline]
-    fn send<K: WatchKey, B: Beside>(self, table: &Arc<Table<Values<K, B>>>) {
-        match self {
-            Report::Callback(then, outcome) => table.call(|| then(outcome)),
-            Report::Each(part, outcome, value) => table.call(|| part.ended(outcome, value)),
+            Tells::Future => {}
+            Tells::Callback(then) => table.call(|| then(outcome)),
+            Tells::Each(cell, number) => table.call(|| {
+                if let Some(cell) = cell.upgrade() {
+                    cell.ended(number, outcome, value);
+                }
+            }),
         }
     }
 }
@@ -371,14 +395,17 @@ pub(super) fn end_listed<K: WatchKey, B: Beside>(
     outcome: &Outcome,
     value: u64,
     now_ns: EndedAt,
-) -> Told {
+    told: impl FnOnce(Told),
+) {
     let answer = || match outcome {
         Outcome::Completed => Ok(value),
         other => Err(WaitError::of(other.clone())),
     };
-    let Taken { wait, waker } = shard.end_listed(id, answer, outcome, now_ns);
-    let tells = wait.tells;
-    Told { waker, tells }
+    shard.end_listed(id, answer, outcome, now_ns, |wait, waker| {
+        let tells = mem::replace(&mut wait.tells, Tells::Future);
+        let waker = waker.take();
+        told(Told { waker, tells });
+    });
 }
 
 /// Answers the observers of a key that wait for what holds of it now. Their wakers go to `told`.
@@ -415,11 +442,7 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
         *observed != now
     });
     for id in over {
-        // Not `end_listed`, which is put whole into its one caller.
-        let Taken { wait, waker } =
-            shard.end_listed(id, || Ok(lowest), &Outcome::Completed, now_ns);
-        let tells = wait.tells;
-        told(Told { waker, tells });
+        end_listed(shard, id, &Outcome::Completed, lowest, now_ns, &mut told);
     }
 }
 

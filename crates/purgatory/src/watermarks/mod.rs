@@ -1,14 +1,12 @@
 //! Values by key that only rise, and waits for them: [`Watermarks`].
 //!
 //! The [engine] keeps a key's value beside the [queue] of its waits: how they [park], and how values
-//! [change]. A wait for [each] of several
-//! keys is a single wait, a [part], for each of them.
+//! [change]. A wait for [each] of several keys is a single wait for each of them.
 
 mod change;
 mod each;
 mod engine;
 mod park;
-mod part;
 mod queue;
 mod value;
 
@@ -23,10 +21,7 @@ pub(crate) use self::{
     value::rank,
 };
 
-use self::{
-    each::Each,
-    engine::{ForValue, Observed, Tells},
-};
+use self::{each::Each, engine::Observed};
 use crate::{
     builder::Builder,
     error::{Refused, WaitError},
@@ -722,14 +717,9 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         let given_up = each::GivenUp(Some(cell.clone()));
         // 2. A part for each key, until one has ended the whole.
         for (number, (key, threshold)) in watermarks.iter().enumerate() {
-            let tells = Tells::Each(cell.part(number));
-            match table.wait(key, None, rank(*threshold), timeout, tells) {
-                ForValue::Parked(handle) => cell.parked(handle),
-                ForValue::Met(value, _) => cell.record(number, Ok(value)),
-                ForValue::Ended(outcome, _) => cell.record(number, Err(WaitError::of(outcome))),
-                ForValue::Refused(reason, _) => {
-                    cell.record(number, Err(reason));
-                }
+            match table.wait(key, None, rank(*threshold), timeout, cell.part(number)) {
+                Ok(handle) => cell.parked(handle),
+                Err((at_once, _part)) => cell.record(number, at_once.into_result()),
             }
             if cell.is_over() {
                 break;

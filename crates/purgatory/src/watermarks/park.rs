@@ -7,12 +7,12 @@ use hashbrown::Equivalent;
 use crate::{
     error::{Refused, WaitError},
     operation::{CancelReason, OperationId, Outcome, Timeout},
-    table::{Arrival, Batch, Ended, LockedShard, Table, future::Yields, handle::Handle},
+    table::{Arrival, Batch, LockedShard, Table, future::Yields, handle::Handle},
     wait::WaitFuture,
     watches::WatchKey,
     watermarks::{
         engine::{
-            Beside, Callback, ForValue, Left, Mark, Observed, Tells, Values, Wait, Wants,
+            AtOnce, Beside, Callback, ForValue, Mark, Observed, Tells, Told, Values, Wait, Wants,
             go_if_gone, tell_observers,
         },
         value::{WatermarkValue, rank},
@@ -49,12 +49,9 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
     where
         Values<K, B>: Yields<T>,
     {
-        // Each arm takes all of it: what an arm leaves is dropped by a call after all of them.
         match parked {
-            ForValue::Parked(handle) => WaitFuture::at(self.share(), self.table.id(handle)),
-            ForValue::Met(rank, _tells) => WaitFuture::ready(Ok(of_rank(rank))),
-            ForValue::Ended(outcome, _tells) => WaitFuture::ready(Err(WaitError::of(outcome))),
-            ForValue::Refused(reason, _tells) => WaitFuture::ready(Err(reason)),
+            Ok(handle) => WaitFuture::at(self.share(), self.table.id(handle)),
+            Err((at_once, _future)) => WaitFuture::ready(at_once.into_result().map(of_rank)),
         }
     }
 
@@ -74,16 +71,18 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
         let table = &self.table;
         let tells = Tells::Callback(then);
         match table.wait(key, epoch, rank(threshold), timeout, tells) {
-            ForValue::Parked(handle) => Ok(Some(table.id(handle))),
-            ForValue::Met(value, tells) => {
+            Ok(handle) => Ok(Some(table.id(handle))),
+            Err((AtOnce::Met(value), tells)) => {
                 table.report_at_once(tells, Outcome::Completed, value);
                 Ok(None)
             }
-            ForValue::Ended(outcome, tells) => {
+            Err((AtOnce::Ended(outcome), tells)) => {
                 table.report_at_once(tells, outcome, 0);
                 Ok(None)
             }
-            ForValue::Refused(reason, tells) => Err(Refused::new(tells.into_callback(), reason)),
+            Err((AtOnce::Refused(reason), tells)) => {
+                Err(Refused::new(tells.into_callback(), reason))
+            }
         }
     }
 }
@@ -91,11 +90,8 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
 impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// Reports the end of a wait that was never parked.
     pub(crate) fn report_at_once(self: &Arc<Self>, tells: Tells, outcome: Outcome, value: u64) {
-        let left = Left {
-            emptied_key: None,
-            report: tells.report(outcome, value),
-        };
-        self.finish(&self.enter(), Ended { waker: None, left });
+        let told = Told { waker: None, tells };
+        self.finish(&self.enter(), told.of(&outcome, value));
     }
 
     /// Parks a wait for a key's value, unless it ends at once. In an epoch, if one is named, that
@@ -131,15 +127,16 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             if let Some(reason) = mark.closed() {
                 let closed = CancelReason::Closed(reason.clone());
                 shard.count_at_once();
-                return ForValue::Ended(Outcome::Cancelled(closed), tells);
+                return Err((AtOnce::Ended(Outcome::Cancelled(closed)), tells));
             }
         }
         if let Some(named) = epoch.filter(|named| *named != present) {
-            return ForValue::Refused(WaitError::OtherEpoch { named, present }, tells);
+            let other = WaitError::OtherEpoch { named, present };
+            return Err((AtOnce::Refused(other), tells));
         }
         if reached >= threshold {
             shard.count_at_once();
-            return ForValue::Met(reached, tells);
+            return Err((AtOnce::Met(reached), tells));
         }
         if failpoint!(ValueComparedUnlocked) {
             drop(shard);
@@ -151,7 +148,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let arrival = early.unwrap_or_else(|| self.arrival(timeout));
         if arrival.is_over {
             shard.count_at_once();
-            return ForValue::Ended(Outcome::Expired, tells);
+            return Err((AtOnce::Ended(Outcome::Expired), tells));
         }
         let wants = Wants::Value(threshold);
         self.park_under(shard, found, (key, hash), arrival, wants, tells)
@@ -162,7 +159,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     #[cold]
     fn refuse_closed(&self, tells: Tells) -> ForValue {
         self.report_refusal(&WaitError::Closed);
-        ForValue::Refused(WaitError::Closed, tells)
+        Err((AtOnce::Refused(WaitError::Closed), tells))
     }
 
     /// Parks a wait under a key, whose record is made if it has none.
@@ -182,7 +179,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         if let Some(reason) = shard.refuses() {
             drop(shard);
             self.report_refusal(&reason);
-            return ForValue::Refused(reason, tells);
+            return Err((AtOnce::Refused(reason), tells));
         }
         // The key's `Clone` may panic: nothing is parked yet.
         let record = match found {
@@ -201,7 +198,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
                 drop(shard);
                 drop(emptied_key);
                 self.report_refusal(&full);
-                return ForValue::Refused(full, wait.tells);
+                return Err((AtOnce::Refused(full), wait.tells));
             }
         };
         // Listed, in the same lock hold.
@@ -216,7 +213,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         if mark.rare.is_some() {
             self.unlock_observed(shard, record);
         }
-        ForValue::Parked(handle)
+        Ok(handle)
     }
 
     /// Ends the waits of a key's observers, then unlocks its shard.
@@ -254,11 +251,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         if now == observed {
             let lowest = found.and_then(|record| shard.records.at(record).queue.lowest());
             shard.count_at_once();
-            return ForValue::Met(lowest.unwrap_or(0), Tells::Future);
+            return Err((AtOnce::Met(lowest.unwrap_or(0)), Tells::Future));
         }
         if arrival.is_over {
             shard.count_at_once();
-            return ForValue::Ended(Outcome::Expired, Tells::Future);
+            return Err((AtOnce::Ended(Outcome::Expired), Tells::Future));
         }
         let wants = Wants::Observed(observed);
         self.park_under(shard, found, (key, hash), arrival, wants, Tells::Future)

@@ -38,6 +38,8 @@
 //! - **On demand**: the lists of 16 neighbouring buckets are a *row*, made when the first task comes
 //!   to one of them, and kept. A wheel of few deadlines has few rows. A list's number is its place
 //!   among the lists; `rows` says where the row of a bucket is.
+//! - **Last bucket**: most timeouts of a program are alike, so the next deadline comes to the coarse
+//!   bucket of the last one. That is remembered with the presents for which it is the right one.
 //! - **Cascade first**: if two buckets expire at the same tick, the one of the higher level comes
 //!   first. Then its tasks are in place when the tick itself is reached.
 
@@ -234,6 +236,20 @@ pub(super) struct Buckets {
     rows: Box<[u16]>,
     occupied: Box<[u64]>,
     chunks: Chunks,
+    last: LastBucket,
+}
+
+/// The coarse bucket of the last deadline that was put into one (Last bucket).
+#[derive(Debug, Default)]
+struct LastBucket {
+    /// Its first tick, and how many it has: none before there was one.
+    from: u64,
+    ticks: u64,
+    /// The latest present from which no lower level reaches it.
+    now_max: u64,
+    due: u64,
+    number: usize,
+    list: usize,
 }
 
 impl Buckets {
@@ -245,6 +261,7 @@ impl Buckets {
             rows: Box::default(),
             occupied: Box::default(),
             chunks: Chunks::default(),
+            last: LastBucket::default(),
         }
     }
 
@@ -361,12 +378,45 @@ impl Buckets {
     /// Puts an entry into the bucket of `deadline`, which is not before `now`. O(levels).
     #[inline(always)] // as `push_to`
     fn push(&mut self, entry: Entry, deadline: u64, now: u64) -> Placed {
+        let last = &self.last;
+        if deadline.wrapping_sub(last.from) < last.ticks && now <= last.now_max {
+            let due = last.due;
+            let place = self.push_at(last.number, last.list, entry);
+            return Placed { place, due };
+        }
         // The lowest level that reaches the deadline. It may be a new one.
         let bucket = self.geometry.bucket(deadline, now);
-        Placed {
+        let placed = Placed {
             place: self.push_to(self.number(bucket), entry),
             due: self.due(bucket),
+        };
+        if bucket.level > 0 {
+            self.keep_last(bucket, placed.due);
         }
+        placed
+    }
+
+    /// Keeps the bucket for the next deadline (Last bucket).
+    #[inline(never)] // most deadlines find theirs
+    fn keep_last(&mut self, bucket: DueBucket, due: u64) {
+        let from = bucket.expiration;
+        let ticks = self.geometry.bucket_ticks(bucket.level);
+        let Some(now_max) = self.geometry.now_max(bucket) else {
+            return;
+        };
+        // A distance from its first tick may not wrap around.
+        if from.checked_add(ticks).is_none() {
+            return;
+        }
+        let number = self.number(bucket);
+        self.last = LastBucket {
+            from,
+            ticks,
+            now_max,
+            due,
+            number,
+            list: self.list_number(number),
+        };
     }
 
     /// Puts an entry into a bucket; returns its place. O(1).
@@ -378,6 +428,12 @@ impl Buckets {
         if at >= self.lists.len() {
             return self.push_to_new(number, entry);
         }
+        self.push_at(number, at, entry)
+    }
+
+    /// Puts an entry into a bucket whose list has this number; returns its place. O(1).
+    #[inline(always)] // as `push_to`
+    fn push_at(&mut self, number: usize, at: usize, entry: Entry) -> u32 {
         let list = &mut self.lists[at];
         // Occupied. Only written when it changes, so that most insertions leave the word's cache
         // line alone.
@@ -683,6 +739,51 @@ mod tests {
                 .into_iter()
                 .min_by_key(|slot| (slot + 256 - start) % 256);
             assert_eq!(first_from(&words, start), ahead);
+        }
+    }
+
+    /// The bucket that is remembered is the one that the geometry gives.
+    #[test]
+    fn the_last_bucket_is_taken_only_where_it_is_the_right_one() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for slots in [2, 20, 64] {
+            let size = WheelSize::new(slots).unwrap();
+            for phase in [0, 3, 1 << 40] {
+                let geometry = || Geometry::with_double_ring(size, phase);
+                let mut buckets = Buckets::new(geometry());
+                let mut nodes = Nodes::default();
+                let mut now: u64 = 0;
+                for step in 0..3_000 {
+                    // The present is 0 for a while, and deadlines are near. Then it moves a little,
+                    // at times far, and so do they.
+                    let mut delay = random.u64(0..4 * slots as u64);
+                    if step > 500 {
+                        now += random.u64(0..8) << random.u32(0..8);
+                        delay = random.u64(..) >> random.u32(30..64);
+                    }
+                    if step > 500 && random.u8(..) == 0 {
+                        now += random.u64(..) >> random.u32(4..64);
+                    }
+                    let mut from = now;
+                    if random.u8(..) < 8 {
+                        from = now.max(buckets.last_tick() - 200);
+                    }
+                    let deadline = from.saturating_add(delay).min(buckets.last_tick());
+                    if now > deadline {
+                        break;
+                    }
+                    let index = node(&mut nodes, deadline);
+                    let due = place(&mut nodes, &mut buckets, index, deadline, now);
+                    let right = geometry().bucket(deadline, now);
+                    let at = buckets.bucket_of(nodes.at(index));
+                    assert_eq!(at, Some((right.level, right.slot)), "{deadline} from {now}");
+                    assert_eq!(due, buckets.due(right));
+                    // It leaves at once, so that no bucket holds two units.
+                    let place = nodes.at_mut(index).take_place();
+                    assert!(buckets.remove(&mut nodes, index, place));
+                    nodes.release(index);
+                }
+            }
         }
     }
 

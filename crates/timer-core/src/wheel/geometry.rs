@@ -210,11 +210,18 @@ impl Geometry {
 
     /// Returns the ticks of a bucket of `level`.
     #[inline(always)] // as `bucket`
-    fn bucket_ticks(&self, level: usize) -> u64 {
+    pub(super) fn bucket_ticks(&self, level: usize) -> u64 {
         match &self.scale {
             Scale::Bits(bits) => 1 << (bits * level as u32),
             Scale::Ticks(ticks) => ticks[level],
         }
+    }
+
+    /// Returns a present from which, as from any before it, no lower level reaches a bucket above
+    /// level 0. `None` if there may be none.
+    pub(super) fn now_max(&self, bucket: DueBucket) -> Option<u64> {
+        let reach = u64::from(self.ring) * self.bucket_ticks(bucket.level - 1);
+        bucket.expiration.checked_sub(reach)
     }
 
     /// Returns true when no two deadlines of one bucket have the same lower half.
