@@ -24,9 +24,8 @@ pub(super) fn give_back<K: WatchKey>(
 ) {
     let now_ns = table.ending_at();
     let mut shard = table.lock(shard);
-    shard.records.at_mut(line).taken -= weight;
     // 1. Mostly one head fits then, or none: no batch is made for it.
-    let head = serve_head(&mut shard, line, now_ns);
+    let head = serve_head(&mut shard, line, weight, now_ns);
     let mut idle = None;
     let mut others = None;
     if head.as_ref().is_some_and(|head| head.next_may_fit) {
