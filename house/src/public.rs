@@ -38,7 +38,6 @@ const PUBLIC: [Public; 3] = [
             "ReachResult",
             "Reason",
             "Refused",
-            "ReplicaError",
             "ReplicaSets",
             "Replies",
             "ReplyScope",

@@ -167,7 +167,7 @@ pub use operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachR
 pub use permits::{Lease, Permit, Permits};
 pub use purgatory::Purgatory;
 pub use reason::Reason;
-pub use replica_sets::{ReplicaError, ReplicaSets, Rule};
+pub use replica_sets::{ReplicaSets, Rule};
 pub use replies::{Replies, ReplyScope, ReplyScopes, ReplyStream};
 pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;
