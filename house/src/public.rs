@@ -41,7 +41,6 @@ const PUBLIC: [Public; 3] = [
             "ReplicaSets",
             "Replies",
             "ReplyScope",
-            "ReplyScopes",
             "ReplyStream",
             "Rule",
             "Snapshot",
