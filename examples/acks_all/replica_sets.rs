@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use purgatory::{CancelReason, ReplicaError, ReplicaSets, Rule, WaitError};
+use purgatory::{CancelReason, ReplicaSets, Rule, WaitError};
 use timer_core::BuildError;
 
 use crate::partition::{Change, FOLLOWERS, LogEnd, Partition, PartitionKey, Record};
@@ -63,7 +63,7 @@ impl AcksAll for InSyncSets {
         let member = Follower(follower);
         match self.sets.report_in(&from.key, epoch, &member, offset) {
             // One that fell out is let in again once it has caught up.
-            Err(ReplicaError::NoMember) => from.in_order(|present| {
+            Err(WaitError::NoMember) => from.in_order(|present| {
                 present == epoch && self.sets.join(&from.key, member, offset).is_ok()
             }),
             reported => reported.is_ok(),

@@ -140,6 +140,19 @@ pub enum WaitError {
     },
     /// The key was [closed](crate::Watermarks::close): its value changes no more.
     KeyClosed,
+    /// The group was never [set](crate::ReplicaSets::set), or was removed.
+    NoGroup,
+    /// The member is not in the replica set.
+    NoMember,
+    /// The member is in the replica set already, or comes twice.
+    IsMember,
+    /// The member lacks values that it needs to be in the replica set: it has to have reached the
+    /// watermark, and the leader's log end at which the epoch began.
+    Behind {
+        /// The distance from what it has to what it needs, in
+        /// [ranks](crate::WatermarkValue::to_rank): of integers, the difference.
+        by: u64,
+    },
 }
 
 impl fmt::Display for WaitError {
@@ -172,6 +185,12 @@ impl fmt::Display for WaitError {
                 write!(f, "the key is in epoch {present}, not in {named}")
             }
             Self::KeyClosed => f.write_str("the key was closed"),
+            Self::NoGroup => f.write_str("the group has no replica set"),
+            Self::NoMember => f.write_str("it is not in the replica set"),
+            Self::IsMember => f.write_str("it is in the replica set already"),
+            Self::Behind { by } => {
+                write!(f, "it is {by} behind what it needs to be in the replica set")
+            }
         }
     }
 }

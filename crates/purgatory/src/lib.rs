@@ -40,7 +40,7 @@
 //! |---|---|
 //! | replicas that report how far they are | [`ReplicaSets`]: wait until all, or a majority, have it |
 //! | values that only advance, one for each key | [`Watermarks`] |
-//! | requests, and replies in any order | [`Replies`]; over several connections [`ReplyScopes`] |
+//! | requests, and replies in any order | [`Replies`]; over several connections [`ReplyScope`] |
 //! | shared state that requests wait on | [`Monitor`], a condition variable for tasks and threads |
 //! | a number of permits, for requests in turn | [`Permits`], a semaphore |
 //! | a lock or lease for each name, first come, first served | [`Permits`] with keys ([leases](guide::recipes::leases)) |
@@ -167,8 +167,8 @@ pub use operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachR
 pub use permits::{Lease, Permit, Permits};
 pub use purgatory::Purgatory;
 pub use reason::Reason;
-pub use replica_sets::{ReplicaError, ReplicaSets, Rule};
-pub use replies::{Replies, ReplyScope, ReplyScopes, ReplyStream};
+pub use replica_sets::{ReplicaSets, Rule};
+pub use replies::{Replies, ReplyScope, ReplyStream};
 pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;
 pub use wait::{IntoAnswer, WaitFuture};

@@ -9,12 +9,12 @@
 
 mod set;
 
-use std::{borrow::Borrow, error::Error, fmt, hash::Hash, marker::PhantomData, time::Duration};
+use std::{borrow::Borrow, hash::Hash, marker::PhantomData, time::Duration};
 
 use timer_core::{BuildError, Timer};
 
 pub use self::set::Rule;
-use self::set::{Fault, Set};
+use self::set::Set;
 use crate::{
     builder::Builder,
     error::{Refused, WaitError},
@@ -77,63 +77,6 @@ pub struct ReplicaSets<G: WatchKey, M: Send + 'static, V: WatermarkValue = u64> 
 
 /// The set of a group, beside its watermark. `None` while there are only waits.
 type Beside<M> = Option<Box<Set<M>>>;
-
-/// Why a replica set was not changed, or a report is not acknowledged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ReplicaError<V = u64> {
-    /// The group was never [set](ReplicaSets::set), or was removed.
-    NoGroup,
-    /// It is not in the set.
-    NoMember,
-    /// It is in the set already, or comes twice.
-    IsMember,
-    /// It lacks values that it needs to be in the set.
-    Behind {
-        /// The value that it has.
-        value: V,
-        /// The value that it needs: the watermark, or the leader's log end at which the epoch
-        /// began.
-        needed: V,
-    },
-    /// The group is in another epoch, or a closed one.
-    Refused(WaitError),
-}
-
-impl<V: fmt::Debug> fmt::Display for ReplicaError<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReplicaError::NoGroup => f.write_str("the group has no replica set"),
-            ReplicaError::NoMember => f.write_str("it is not in the replica set"),
-            ReplicaError::IsMember => f.write_str("it is in the replica set already"),
-            ReplicaError::Behind { value, needed } => {
-                write!(f, "it has {value:?} and needs {needed:?} to be in the set")
-            }
-            ReplicaError::Refused(reason) => reason.fmt(f),
-        }
-    }
-}
-
-impl<V: fmt::Debug> Error for ReplicaError<V> {}
-
-impl<V> From<WaitError> for ReplicaError<V> {
-    fn from(reason: WaitError) -> Self {
-        ReplicaError::Refused(reason)
-    }
-}
-
-impl<V: WatermarkValue> ReplicaError<V> {
-    fn of(fault: Fault) -> Self {
-        match fault {
-            Fault::NoMember => ReplicaError::NoMember,
-            Fault::IsMember => ReplicaError::IsMember,
-            Fault::Behind { value, needed } => ReplicaError::Behind {
-                value: V::from_rank(value),
-                needed: V::from_rank(needed),
-            },
-        }
-    }
-}
 
 impl<G: WatchKey + Sync, M> ReplicaSets<G, M>
 where
@@ -214,10 +157,10 @@ where
     /// O(members²), and O(n) for n waits under the lock.
     ///
     /// # Errors
-    /// - [`Refused`](ReplicaError::Refused) unless the epoch is above the group's,
-    /// - [`Behind`](ReplicaError::Behind) if each member has less than the watermark: this leader
+    /// - [`OtherEpoch`](WaitError::OtherEpoch) unless the epoch is above the group's,
+    /// - [`Behind`](WaitError::Behind) if each member has less than the watermark: this leader
     ///   lacks what was acknowledged. To lose it, [remove](Self::remove) the group first.
-    /// - [`IsMember`](ReplicaError::IsMember) if a member comes twice.
+    /// - [`IsMember`](WaitError::IsMember) if a member comes twice.
     ///
     /// Nothing was changed then.
     pub fn set<Q>(
@@ -226,7 +169,7 @@ where
         epoch: u64,
         members: impl IntoIterator<Item = (M, V)>,
         rule: Rule,
-    ) -> Result<usize, ReplicaError<V>>
+    ) -> Result<usize, WaitError>
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
@@ -236,7 +179,7 @@ where
         for (member, value) in members {
             ranked.push((member, rank(value)));
         }
-        let set = Set::new(rule, ranked).map_err(ReplicaError::of)?;
+        let set = Set::new(rule, ranked)?;
         // 2. The set, its epoch and its watermark, in one lock hold. A first epoch of 0 is that of the
         //    waits that are there. The members of the last set, or of a refused one, are dropped
         //    unlocked.
@@ -248,8 +191,8 @@ where
         };
         let table = &self.handle.table;
         table.begin_epoch(group, begins, &mut beside, |beside, _, watermark| {
-            let set = beside.as_mut().ok_or(ReplicaError::NoGroup)?; // never: it is there
-            set.begin(epoch, watermark).map_err(ReplicaError::of)
+            let set = beside.as_mut().ok_or(WaitError::NoGroup)?; // never: it is there
+            set.begin(epoch, watermark)
         })
     }
 
@@ -280,10 +223,10 @@ where
     /// ```
     ///
     /// # Errors
-    /// - [`NoGroup`](ReplicaError::NoGroup) without a set,
-    /// - [`NoMember`](ReplicaError::NoMember) if the leader is not in it,
-    /// - [`Refused`](ReplicaError::Refused) unless the epoch is above the group's,
-    /// - [`Behind`](ReplicaError::Behind) if `log_end` is below the watermark: this leader lacks what
+    /// - [`NoGroup`](WaitError::NoGroup) without a set,
+    /// - [`NoMember`](WaitError::NoMember) if the leader is not in it,
+    /// - [`OtherEpoch`](WaitError::OtherEpoch) unless the epoch is above the group's,
+    /// - [`Behind`](WaitError::Behind) if `log_end` is below the watermark: this leader lacks what
     ///   was acknowledged.
     ///
     /// Nothing was changed then.
@@ -293,7 +236,7 @@ where
         epoch: u64,
         leader: &M,
         log_end: V,
-    ) -> Result<usize, ReplicaError<V>>
+    ) -> Result<usize, WaitError>
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
@@ -314,10 +257,10 @@ where
         let mut next = None;
         table.begin_epoch(group, begins, &mut next, |next, present, watermark| {
             let present = stale.as_ref().or(present.and_then(Option::as_ref));
-            let present = present.ok_or(ReplicaError::NoGroup)?;
+            let present = present.ok_or(WaitError::NoGroup)?;
             let led = present.led_by(leader, log_end, watermark);
-            let set = next.insert(Box::new(led.map_err(ReplicaError::of)?));
-            set.begin(epoch, watermark).map_err(ReplicaError::of)
+            let set = next.insert(Box::new(led?));
+            set.begin(epoch, watermark)
         })
     }
 
@@ -328,9 +271,9 @@ where
     /// controller may elect the member, nothing is to be acknowledged without it.
     ///
     /// # Errors
-    /// [`Behind`](ReplicaError::Behind) with what it needs, below the watermark or the start of the
-    /// epoch; [`IsMember`](ReplicaError::IsMember), [`NoGroup`](ReplicaError::NoGroup).
-    pub fn join<Q>(&self, group: &Q, member: M, value: V) -> Result<usize, ReplicaError<V>>
+    /// [`Behind`](WaitError::Behind), and by how much, below the watermark or the start of the
+    /// epoch; [`IsMember`](WaitError::IsMember), [`NoGroup`](WaitError::NoGroup).
+    pub fn join<Q>(&self, group: &Q, member: M, value: V) -> Result<usize, WaitError>
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
@@ -346,25 +289,19 @@ where
     /// it has of an earlier leader's log may not be in this one's.
     ///
     /// ```
-    /// use purgatory::{ReplicaError, ReplicaSets, WaitError, Rule};
+    /// use purgatory::{ReplicaSets, Rule, WaitError};
     ///
     /// let logs = ReplicaSets::new("produce")?;
     /// logs.set(&"orders-0", 2, [("leader", 42)], Rule::all())?;
     /// let late = WaitError::OtherEpoch { named: 1, present: 2 };
-    /// assert_eq!(logs.join_in(&"orders-0", 1, "a", 42), Err(ReplicaError::Refused(late)));
+    /// assert_eq!(logs.join_in(&"orders-0", 1, "a", 42), Err(late));
     /// logs.join_in(&"orders-0", 2, "a", 42)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`Refused`](ReplicaError::Refused) in another epoch. Otherwise as [`join`](Self::join).
-    pub fn join_in<Q>(
-        &self,
-        group: &Q,
-        epoch: u64,
-        member: M,
-        value: V,
-    ) -> Result<usize, ReplicaError<V>>
+    /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch. Otherwise as [`join`](Self::join).
+    pub fn join_in<Q>(&self, group: &Q, epoch: u64, member: M, value: V) -> Result<usize, WaitError>
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
@@ -388,8 +325,8 @@ where
     /// [raft]: https://github.com/ongardie/dissertation
     ///
     /// # Errors
-    /// [`NoMember`](ReplicaError::NoMember), [`NoGroup`](ReplicaError::NoGroup).
-    pub fn leave<Q>(&self, group: &Q, member: &M) -> Result<usize, ReplicaError<V>>
+    /// [`NoMember`](WaitError::NoMember), [`NoGroup`](WaitError::NoGroup).
+    pub fn leave<Q>(&self, group: &Q, member: &M) -> Result<usize, WaitError>
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
@@ -406,7 +343,7 @@ where
     /// # Errors
     /// As [`leave`](Self::leave) for the one and [`join`](Self::join) for the other. Nothing was
     /// changed then.
-    pub fn replace<Q>(&self, group: &Q, old: &M, new: M, value: V) -> Result<usize, ReplicaError<V>>
+    pub fn replace<Q>(&self, group: &Q, old: &M, new: M, value: V) -> Result<usize, WaitError>
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
@@ -425,12 +362,12 @@ where
     /// outermost call returns.
     ///
     /// # Errors
-    /// [`NoMember`](ReplicaError::NoMember) for a member that is not in the set;
-    /// [`Behind`](ReplicaError::Behind) for one that has less than the watermark, if it had more or
+    /// [`NoMember`](WaitError::NoMember) for a member that is not in the set;
+    /// [`Behind`](WaitError::Behind) for one that has less than the watermark, if it had more or
     /// the rule asks for [all](Rule::all): it has lost what was acknowledged. It counts as it says, so
     /// nothing more is acknowledged by all before it has left or caught up. A minority that is slow
     /// is no error.
-    pub fn report<Q>(&self, group: &Q, member: &M, value: V) -> Result<usize, ReplicaError<V>>
+    pub fn report<Q>(&self, group: &Q, member: &M, value: V) -> Result<usize, WaitError>
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
@@ -445,14 +382,14 @@ where
     /// a report of an earlier leader's log may come late.
     ///
     /// # Errors
-    /// [`Refused`](ReplicaError::Refused) in another epoch. Otherwise as [`report`](Self::report).
+    /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch. Otherwise as [`report`](Self::report).
     pub fn report_in<Q>(
         &self,
         group: &Q,
         epoch: u64,
         member: &M,
         value: V,
-    ) -> Result<usize, ReplicaError<V>>
+    ) -> Result<usize, WaitError>
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
@@ -469,8 +406,8 @@ where
         &self,
         group: &Q,
         epoch: Option<u64>,
-        change: impl FnOnce(&mut Set<M>, u64) -> Result<u64, Fault>,
-    ) -> Result<usize, ReplicaError<V>>
+        change: impl FnOnce(&mut Set<M>, u64) -> Result<u64, WaitError>,
+    ) -> Result<usize, WaitError>
     where
         G: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
@@ -485,12 +422,12 @@ where
         if failpoint!(SetChangedInCopy) {
             stale = table.look(group, |mark| mark.beside().clone());
         }
-        let changed = table.change_beside(group, epoch, ReplicaError::NoGroup, |beside, before| {
+        let changed = table.change_beside(group, epoch, |beside, before| {
             if stale.is_some() {
                 *beside = stale;
             }
-            let set = beside.as_mut().ok_or(ReplicaError::NoGroup)?;
-            let watermark = change(set, before).map_err(ReplicaError::of)?;
+            let set = beside.as_mut().ok_or(WaitError::NoGroup)?;
+            let watermark = change(set, before)?;
             if failpoint!(ReportAdvancesUnlocked) {
                 late = Some(watermark);
                 return Ok(before);
@@ -498,7 +435,7 @@ where
             Ok(watermark)
         });
         match late {
-            Some(late) => Ok(table.change(group, None, |before| before.max(late))?),
+            Some(late) => table.change(group, None, |before| before.max(late)),
             None => changed,
         }
     }

@@ -10,7 +10,7 @@ use std::{mem, time::Duration};
 
 use smallvec::SmallVec;
 
-use crate::operation::CancelReason;
+use crate::{error::WaitError, operation::CancelReason};
 
 /// The rule by which a value is acknowledged: how many members of a set have to report it, of how
 /// many at least.
@@ -115,14 +115,6 @@ struct Member<M> {
     lags_since_ns: Option<u64>,
 }
 
-/// Why a set was not changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    NoMember,
-    IsMember,
-    Behind { value: u64, needed: u64 },
-}
-
 /// One replica set. Values are ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Set<M> {
@@ -139,11 +131,11 @@ impl<M: Eq + Clone> Set<M> {
     /// counts once its epoch [begins](Self::begin).
     ///
     /// # Errors
-    /// [`Fault::IsMember`] if one comes twice.
+    /// [`WaitError::IsMember`] if one comes twice.
     pub(super) fn new(
         rule: Rule,
         members: impl IntoIterator<Item = (M, u64)>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, WaitError> {
         let mut set = Set {
             rule,
             start: 0,
@@ -152,7 +144,7 @@ impl<M: Eq + Clone> Set<M> {
         };
         for (name, value) in members {
             if set.place_of(&name).is_some() {
-                return Err(Fault::IsMember);
+                return Err(WaitError::IsMember);
             }
             set.start = set.start.max(value);
             set.members.push(Member {
@@ -169,9 +161,14 @@ impl<M: Eq + Clone> Set<M> {
     /// reported above that may be of another log.
     ///
     /// # Errors
-    /// [`Fault::NoMember`] if the leader is not in it.
-    pub(super) fn led_by(&self, leader: &M, log_end: u64, watermark: u64) -> Result<Self, Fault> {
-        let place = self.place_of(leader).ok_or(Fault::NoMember)?;
+    /// [`WaitError::NoMember`] if the leader is not in it.
+    pub(super) fn led_by(
+        &self,
+        leader: &M,
+        log_end: u64,
+        watermark: u64,
+    ) -> Result<Self, WaitError> {
+        let place = self.place_of(leader).ok_or(WaitError::NoMember)?;
         let mut next = self.clone();
         next.start = log_end;
         next.uncounted = 0;
@@ -187,13 +184,11 @@ impl<M: Eq + Clone> Set<M> {
     /// the members have.
     ///
     /// # Errors
-    /// [`Fault::Behind`] if the leader lacks what was acknowledged.
-    pub(super) fn begin(&mut self, epoch: u64, watermark: u64) -> Result<u64, Fault> {
+    /// [`WaitError::Behind`] if the leader lacks what was acknowledged.
+    pub(super) fn begin(&mut self, epoch: u64, watermark: u64) -> Result<u64, WaitError> {
         if self.start < watermark && !self.members.is_empty() {
-            return Err(Fault::Behind {
-                value: self.start,
-                needed: watermark,
-            });
+            let by = watermark - self.start;
+            return Err(WaitError::Behind { by });
         }
         if epoch > 0 && self.rule.counts_own_epoch_only() {
             self.uncounted = self.start;
@@ -246,18 +241,23 @@ impl<M: Eq + Clone> Set<M> {
     /// Records what a member has. Returns the watermark that follows.
     ///
     /// # Errors
-    /// [`Fault::Behind`] if it has lost what was acknowledged, or all members have to have it. It
+    /// [`WaitError::Behind`] if it has lost what was acknowledged, or all members have to have it. It
     /// counts as that: by [`Rule::all`] the watermark does not rise before it has left or caught up.
     #[inline]
-    pub(super) fn report(&mut self, name: &M, value: u64, watermark: u64) -> Result<u64, Fault> {
-        let place = self.place_of(name).ok_or(Fault::NoMember)?;
+    pub(super) fn report(
+        &mut self,
+        name: &M,
+        value: u64,
+        watermark: u64,
+    ) -> Result<u64, WaitError> {
+        let place = self.place_of(name).ok_or(WaitError::NoMember)?;
         let member = &mut self.members[place];
         let before = mem::replace(&mut member.value, value);
         if value < watermark {
             // A minority may be slow.
-            let needed = watermark;
-            if self.rule.needed == Needed::All || before >= needed {
-                return Err(Fault::Behind { value, needed });
+            if self.rule.needed == Needed::All || before >= watermark {
+                let by = watermark - value;
+                return Err(WaitError::Behind { by });
             }
             return Ok(watermark);
         }
@@ -288,13 +288,14 @@ impl<M: Eq + Clone> Set<M> {
         name: &mut Option<M>,
         value: u64,
         watermark: u64,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64, WaitError> {
         if self.has(name.as_ref()) {
-            return Err(Fault::IsMember);
+            return Err(WaitError::IsMember);
         }
         let needed = self.needed(watermark);
         if value < needed && !failpoint!(JoinerNeedsNothing) {
-            return Err(Fault::Behind { value, needed });
+            let by = needed - value;
+            return Err(WaitError::Behind { by });
         }
         self.members.extend(name.take().map(|name| Member {
             name,
@@ -311,8 +312,8 @@ impl<M: Eq + Clone> Set<M> {
         name: &M,
         gone: &mut Option<M>,
         watermark: u64,
-    ) -> Result<u64, Fault> {
-        let place = self.place_of(name).ok_or(Fault::NoMember)?;
+    ) -> Result<u64, WaitError> {
+        let place = self.place_of(name).ok_or(WaitError::NoMember)?;
         *gone = Some(self.members.remove(place).name);
         Ok(self.raised(watermark))
     }
@@ -325,14 +326,15 @@ impl<M: Eq + Clone> Set<M> {
         new: &mut Option<M>,
         value: u64,
         watermark: u64,
-    ) -> Result<u64, Fault> {
-        let place = self.place_of(old).ok_or(Fault::NoMember)?;
+    ) -> Result<u64, WaitError> {
+        let place = self.place_of(old).ok_or(WaitError::NoMember)?;
         if new.as_ref() != Some(old) && self.has(new.as_ref()) {
-            return Err(Fault::IsMember);
+            return Err(WaitError::IsMember);
         }
         let needed = self.needed(watermark);
         if value < needed {
-            return Err(Fault::Behind { value, needed });
+            let by = needed - value;
+            return Err(WaitError::Behind { by });
         }
         let member = &mut self.members[place];
         if let Some(new) = new {

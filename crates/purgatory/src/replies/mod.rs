@@ -1,4 +1,4 @@
-//! Requests and their replies: [`Replies`] by keys of the caller's, [`ReplyScopes`] by numbers that
+//! Requests and their replies: [`Replies`] by keys of the caller's, [`ReplyScope`] by numbers that
 //! each scope gives out.
 
 mod engine;
@@ -6,7 +6,6 @@ mod many;
 mod member;
 mod request_id;
 mod scope;
-mod scopes;
 
 use std::{borrow::Borrow, hash::Hash, sync::Arc};
 
@@ -28,13 +27,13 @@ use crate::{
     watches::WatchKey,
 };
 
-pub use self::{many::ReplyStream, scope::ReplyScope, scopes::ReplyScopes};
+pub use self::{many::ReplyStream, scope::ReplyScope};
 
 /// Matches replies with requests: each reply is delivered to the waiter of its request's key.
 ///
 /// Call [`expect`](Self::expect) first, then send the request. [`deliver`](Self::deliver) hands back
 /// a reply that has no waiter because it is late, a duplicate or unasked. A client with many
-/// connections takes [`ReplyScopes`] instead.
+/// connections takes [`ReplyScope`]s instead.
 ///
 /// This is a handle: clones share the same replies. Dropping the last handle ends all expected
 /// replies as Cancelled.

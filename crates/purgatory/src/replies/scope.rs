@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use timer_core::TimerHandle;
+use timer_core::{BuildError, Timer, TimerHandle};
 
 use crate::{
+    builder::Builder,
     error::{Refused, WaitError},
     operation::{CancelReason, Outcome, Timeout, opaque},
     reason::Reason,
@@ -17,27 +18,29 @@ use crate::{
         member::Scope,
         request_id::RequestId,
     },
+    settings::{Form, Settings},
     table::{Batch, handle::Handle},
     wait::WaitFuture,
+    waits::Waits,
 };
 
 /// The requests of one connection: numbers them, matches their replies, and fails them together.
-/// All connections of a client share one [`ReplyScopes`](crate::ReplyScopes).
+/// [`another`](Self::another) makes the scope of the client's next connection, which shares the
+/// timer, the bound and the [`waits`](Self::waits).
 ///
 /// The scope numbers its requests from 1. A reply therefore reaches only a request of its own
 /// connection, however often that reconnects. A reply without a waiter is known to be
 /// [late](WaitError::Late) or never asked for.
 ///
 /// This is a handle: clones share the same requests. Dropping the last handle ends all of them as
-/// [`Dropped`](CancelReason::Dropped). A handle keeps its `ReplyScopes` open.
+/// [`Dropped`](CancelReason::Dropped).
 ///
 /// ```
 /// use std::time::Duration;
-/// use purgatory::{WaitError, ReplyScopes};
+/// use purgatory::{ReplyScope, WaitError};
 ///
-/// let client = ReplyScopes::new("client")?; // one for the whole client
-/// let first = client.scope(); // one for each connection
-/// let second = client.scope();
+/// let first = ReplyScope::new("client")?; // the client's first connection
+/// let second = first.another(); // and the next one
 /// let timeout = Duration::from_secs(30);
 /// let (number, reply) = first.expect(timeout)?; // registered ...
 /// // ... so now send the request with this number.
@@ -74,16 +77,64 @@ pub struct ReplyScope<V: Send + 'static> {
     scope: Arc<Scope>,
 }
 
+/// Construction.
 impl<V: Send + 'static> ReplyScope<V> {
-    /// Makes the first handle of a scope.
-    pub(super) fn new(handle: &Handle<Requests<RequestId, V>>, number: u64) -> Self {
+    /// Makes the first scope of a client on the timer that the process
+    /// [shares](crate::Purgatory::new); `name` labels the metrics of all its scopes.
+    ///
+    /// # Errors
+    /// Returns an error as [`Purgatory::new`](crate::Purgatory::new) does.
+    pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
+        Self::builder(name).build()
+    }
+
+    /// Makes the first scope of a client on `timer`, as [`new`](Self::new) does on the shared one.
+    /// O(shards).
+    ///
+    /// ```
+    /// use purgatory::timer_core::ManualTimer;
+    /// use purgatory::ReplyScope;
+    ///
+    /// let timer = ManualTimer::new(); // in a program: a SystemTimer, Timer::tokio()?, ...
+    /// let connection: ReplyScope<&str> = ReplyScope::on(&timer, "client")?;
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error as [`Builder::build`](crate::Builder::build) does.
+    pub fn on(timer: &Timer, name: impl Into<String>) -> Result<Self, BuildError> {
+        Self::builder(name).timer(timer).build()
+    }
+
+    /// Returns a builder, for other settings such as a shared timer or a bound.
+    pub fn builder(name: impl Into<String>) -> Builder<Self> {
+        Builder::new(name, ())
+    }
+
+    /// Makes the scope of another connection of the same client, with numbers of its own. O(1).
+    pub fn another(&self) -> Self {
+        Self::make(self.handle.clone())
+    }
+
+    fn make(handle: Handle<Requests<RequestId, V>>) -> Self {
+        let number = handle.table.engine.next_scope();
         let hash = handle.table.hash(&number);
         ReplyScope {
-            handle: handle.clone(),
+            handle,
             scope: Arc::new(Scope::new(number, hash)),
         }
     }
+}
 
+impl<V: Send + 'static> Form for ReplyScope<V> {
+    type Own = ();
+
+    fn build(settings: Settings, (): ()) -> Result<Self, BuildError> {
+        Ok(Self::make(Handle::new(settings, Requests::default())?))
+    }
+}
+
+impl<V: Send + 'static> ReplyScope<V> {
     /// Expects a reply to a new request, and returns the request's number with the reply. It is
     /// registered when this returns, so send the request after that. The timeout counts from here.
     /// O(1).
@@ -200,10 +251,9 @@ impl<V: Send + 'static> ReplyScope<V> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use purgatory::ReplyScopes;
+    /// use purgatory::ReplyScope;
     ///
-    /// let publishers = ReplyScopes::new("publishers")?;
-    /// let channel = publishers.scope();
+    /// let channel = ReplyScope::new("publishers")?;
     /// let mut publish = || channel.expect(Duration::from_secs(30));
     /// let (first, second, third) = (publish()?, publish()?, publish()?);
     /// assert_eq!(channel.deliver_up_to(second.0, "stored"), 2);
@@ -273,13 +323,12 @@ impl<V: Send + 'static> ReplyScope<V> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use purgatory::ReplyScopes;
+    /// use purgatory::ReplyScope;
     ///
-    /// let client = ReplyScopes::new("client")?;
-    /// let lost = client.scope();
+    /// let lost = ReplyScope::new("client")?;
     /// let (number, reply) = lost.expect(Duration::from_secs(30))?; // sent over the connection ...
     ///
-    /// let next = client.scope(); // ... which is lost
+    /// let next = lost.another(); // ... which is lost
     /// let again = lost.reassign(number, &next)?; // registered, so now send it again
     /// assert_eq!(lost.close("connection lost"), 0);
     /// next.deliver(again, "pong")?;
@@ -289,17 +338,17 @@ impl<V: Send + 'static> ReplyScope<V> {
     ///
     /// # Errors
     /// [`NotExpected`](WaitError::NotExpected) if no request waits under this number, or if a
-    /// [`fail_all`](crate::ReplyScopes::fail_all) is about to fail it.
+    /// [`fail_every_scope`](Self::fail_every_scope) is about to fail it.
     /// [`ScopeClosed`](WaitError::ScopeClosed), [`Closed`](WaitError::Closed) or
     /// [`Full`](WaitError::Full) as of [`expect`](Self::expect) if `to` cannot take it; then it
     /// stays where it is.
     ///
     /// # Panics
-    /// Panics if `to` is a scope of other [`ReplyScopes`](crate::ReplyScopes).
+    /// Panics if `to` is a scope of another client.
     pub fn reassign(&self, number: u64, to: &ReplyScope<V>) -> Result<u64, WaitError> {
         let table = self.table();
         let is_same = Arc::ptr_eq(table, to.table());
-        assert!(is_same, "the scopes are not of the same `ReplyScopes`");
+        assert!(is_same, "the scopes are not of the same client");
         // 1. Both shards stay locked, so that the request is in one of the scopes at any time.
         let (mut from, other) = table.lock_two(self.scope.hash, to.scope.hash);
         let index = self.find(&from, number);
@@ -359,6 +408,35 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// scope, under one lock.
     pub fn close(&self, reason: impl Into<Reason>) -> usize {
         self.fail(CancelReason::Closed(reason.into()), true)
+    }
+
+    /// Fails the requests of all scopes of the client that were expected before this call, as
+    /// [`Replies::fail_all`](crate::Replies::fail_all) does; returns how many. The scopes stay
+    /// open. O(expected).
+    pub fn fail_every_scope(&self, reason: impl Into<Reason>) -> usize {
+        let reason = CancelReason::Requested(reason.into());
+        self.handle.table.fail_all(reason)
+    }
+
+    /// Returns the requests that wait, those of all scopes of the client, for metrics, snapshots and
+    /// the [shutdown](Waits::shutdown). O(1), one allocation.
+    ///
+    /// A request is named by the number of its scope, from 0, in the order in which they were made,
+    /// and its number in that scope, from 1.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::ReplyScope;
+    ///
+    /// let connection: ReplyScope<&str> = ReplyScope::new("client")?;
+    /// let (_, _reply) = connection.another().expect(Duration::from_secs(30))?;
+    /// assert_eq!(connection.waits().len(), 0); // that connection was dropped
+    /// let (_, _reply) = connection.expect(Duration::from_secs(30))?;
+    /// assert_eq!(connection.waits().snapshot(1).oldest[0].keys, [(0, 1)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn waits(&self) -> Waits<(u64, u64)> {
+        self.handle.waits()
     }
 
     /// Returns true once the scope was [closed](Self::close). O(1), without a lock.

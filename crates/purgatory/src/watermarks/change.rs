@@ -104,16 +104,15 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     }
 
     /// Changes what lies beside a key's value, and the value to what `change` returns for it: one
-    /// that is not lower. Otherwise like [`change`](Self::change). Returns `absent` for a key
-    /// without a value.
+    /// that is not lower. Otherwise like [`change`](Self::change). A key without a value has
+    /// nothing beside it: it is no group.
     #[inline]
-    pub(crate) fn change_beside<Q, E: From<WaitError>>(
+    pub(crate) fn change_beside<Q>(
         self: &Arc<Self>,
         key: &Q,
         epoch: Option<u64>,
-        absent: E,
-        change: impl FnOnce(&mut B, u64) -> Result<u64, E>,
-    ) -> Result<usize, E>
+        change: impl FnOnce(&mut B, u64) -> Result<u64, WaitError>,
+    ) -> Result<usize, WaitError>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
@@ -121,11 +120,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let now_ns = self.ending_at();
         let mut shard = self.shard_of(hash);
         let Some(record) = shard.records.find(key, hash) else {
-            return Err(absent);
+            return Err(WaitError::NoGroup);
         };
         let mark = shard.records.at_mut(record);
         let Some(before) = mark.value else {
-            return Err(absent);
+            return Err(WaitError::NoGroup);
         };
         mark.check(epoch)?;
         let value = change(&mut mark.beside, before)?;
@@ -191,13 +190,13 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// Finishes the waits that this ends; returns how
     /// many, or 0 inside a callback. All are cancelled, since the value is one of the new epoch,
     /// unless they are to be kept. O(n) under the lock for n waits.
-    pub(crate) fn begin_epoch<Q, E: From<WaitError>>(
+    pub(crate) fn begin_epoch<Q>(
         self: &Arc<Self>,
         key: &Q,
         begins: Begins,
         beside: &mut B,
-        value: impl FnOnce(&mut B, Option<&B>, u64) -> Result<u64, E>,
-    ) -> Result<usize, E>
+        value: impl FnOnce(&mut B, Option<&B>, u64) -> Result<u64, WaitError>,
+    ) -> Result<usize, WaitError>
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {

@@ -302,13 +302,13 @@ fn each_way_out_of_replies_returns_its_place() {
 
 #[test]
 fn each_way_out_of_a_scope_returns_its_place() {
-    type Form = (purgatory::ReplyScopes<u8>, Mutex<ReplyScope<u8>>);
+    type Form = (purgatory::ReplyScope<u8>, Mutex<ReplyScope<u8>>);
     let make = |timer: &ManualTimer, later| {
-        let builder = purgatory::ReplyScopes::builder("test")
+        let builder = purgatory::ReplyScope::builder("test")
             .timer(timer)
             .executor(later);
         let client = builder.max_parked(1).build().unwrap();
-        let scope = Mutex::new(client.scope());
+        let scope = Mutex::new(client.another());
         let form: Form = (client, scope);
         form
     };
@@ -325,13 +325,13 @@ fn each_way_out_of_a_scope_returns_its_place() {
             }),
             ("close", &|_, (client, scope), _| {
                 assert_eq!(scope.lock().unwrap().close("closed"), 1);
-                *scope.lock().unwrap() = client.scope();
+                *scope.lock().unwrap() = client.another();
             }),
             ("drop of the scope", &|_, (client, scope), _| {
-                *scope.lock().unwrap() = client.scope();
+                *scope.lock().unwrap() = client.another();
             }),
             ("deliver elsewhere", &|_, (client, scope), _| {
-                let other = client.scope();
+                let other = client.another();
                 let number = scope.lock().unwrap().reassign(1, &other).unwrap();
                 other.deliver(number, 7).unwrap();
             }),

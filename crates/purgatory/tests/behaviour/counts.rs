@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{Later, MINUTE, MS, NEVER, Op, Park, Probe, by_hand_with, waiting};
-use purgatory::{Outcome, Purgatory, ReplyScopes, Times, Watermarks};
+use purgatory::{Outcome, Purgatory, ReplyScope, Times, Watermarks};
 use timer_core::TimeHistogram;
 
 /// The bounds and counts of the buckets that are not empty.
@@ -108,7 +108,7 @@ fn what_has_no_check_counts_none() {
     let values = Watermarks::<u64>::new("values").unwrap();
     drop(values.wait_for_each(&[(1, 5), (2, 5)], MINUTE));
     assert_eq!(values.waits().stats().checks, 0);
-    let replies = ReplyScopes::<()>::new("replies").unwrap();
-    assert!(replies.scope().expect(MINUTE).is_ok());
+    let replies = ReplyScope::<()>::new("replies").unwrap();
+    assert!(replies.another().expect(MINUTE).is_ok());
     assert_eq!(replies.waits().stats().checks, 0);
 }

@@ -16,7 +16,7 @@ use std::{
 
 use crate::support::{MINUTE, NEVER, Park, assert_empty, by_hand};
 use purgatory::{
-    BoxedOperation, Lease, OperationId, Permits, Purgatory, Replies, ReplyScopes, ReplyStream,
+    BoxedOperation, Lease, OperationId, Permits, Purgatory, Replies, ReplyScope, ReplyStream,
     WaitFuture, Watermarks, when,
 };
 use timer_core::ManualTimer;
@@ -213,8 +213,8 @@ fn wakers_that_deliver_to_the_next_stream_need_no_stack() {
 #[test]
 fn wakers_that_deliver_the_next_reply_of_a_scope_need_no_stack() {
     on_a_small_stack(|| {
-        let builder = ReplyScopes::<()>::builder("deep").timer(&ManualTimer::new());
-        let scope = Arc::new(builder.build().unwrap().scope());
+        let builder = ReplyScope::<()>::builder("deep").timer(&ManualTimer::new());
+        let scope = Arc::new(builder.build().unwrap().another());
         let mut futures = Vec::new();
         for _ in 0..DEEP {
             let (number, mut reply) = scope.expect(NEVER).unwrap();

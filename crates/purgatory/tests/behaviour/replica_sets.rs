@@ -10,13 +10,12 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{CancelReason, Outcome, ReplicaError, ReplicaSets, Rule, WaitError, WaitFuture};
+use purgatory::{CancelReason, Outcome, ReplicaSets, Rule, WaitError, WaitFuture};
 use timer_core::ManualTimer;
 
 use crate::support::{MINUTE, NEVER, poll};
 
 type Sets = ReplicaSets<&'static str, u8>;
-type Error = ReplicaError<u64>;
 
 const LOG: &str = "orders-0";
 
@@ -58,22 +57,22 @@ fn epoch_over(epoch: u64, present: u64) -> Result<u64, WaitError> {
     }))
 }
 
-fn other_epoch(named: u64, present: u64) -> Error {
-    Error::Refused(WaitError::OtherEpoch { named, present })
+fn other_epoch(named: u64, present: u64) -> WaitError {
+    WaitError::OtherEpoch { named, present }
 }
 
-fn behind(value: u64, needed: u64) -> Error {
-    Error::Behind { value, needed }
+fn behind(value: u64, needed: u64) -> WaitError {
+    WaitError::Behind { by: needed - value }
 }
 
 #[test]
 fn without_a_set_nothing_is_known() {
     let (_timer, sets) = sets();
-    assert_eq!(sets.report(&LOG, &0, 5), Err(Error::NoGroup));
-    assert_eq!(sets.report_in(&LOG, 1, &0, 5), Err(Error::NoGroup));
-    assert_eq!(sets.join(&LOG, 0, 5), Err(Error::NoGroup));
-    assert_eq!(sets.leave(&LOG, &0), Err(Error::NoGroup));
-    assert_eq!(sets.replace(&LOG, &0, 1, 5), Err(Error::NoGroup));
+    assert_eq!(sets.report(&LOG, &0, 5), Err(WaitError::NoGroup));
+    assert_eq!(sets.report_in(&LOG, 1, &0, 5), Err(WaitError::NoGroup));
+    assert_eq!(sets.join(&LOG, 0, 5), Err(WaitError::NoGroup));
+    assert_eq!(sets.leave(&LOG, &0), Err(WaitError::NoGroup));
+    assert_eq!(sets.replace(&LOG, &0, 1, 5), Err(WaitError::NoGroup));
     assert_eq!((sets.watermark(&LOG), sets.epoch(&LOG)), (None, None));
     assert!(sets.members(&LOG).is_empty() && sets.lagging(&LOG).is_empty());
     assert_eq!(sets.remove(&LOG), 0);
@@ -159,14 +158,14 @@ fn next_leader_of_a_majority_counts_its_own_epoch_only() {
 #[test]
 fn refused_leader_changes_nothing() {
     let (_timer, empty) = sets();
-    assert_eq!(empty.begin_epoch(&LOG, 1, &0, 5), Err(Error::NoGroup));
+    assert_eq!(empty.begin_epoch(&LOG, 1, &0, 5), Err(WaitError::NoGroup));
     let mut unset = parked(&empty, 5);
-    assert_eq!(empty.begin_epoch(&LOG, 1, &0, 5), Err(Error::NoGroup));
+    assert_eq!(empty.begin_epoch(&LOG, 1, &0, 5), Err(WaitError::NoGroup));
     assert_eq!(ending(&mut unset), None);
 
     let (_timer, sets) = group(&[9, 5], Rule::all());
     let mut wait = parked(&sets, 6);
-    assert_eq!(sets.begin_epoch(&LOG, 2, &7, 9), Err(Error::NoMember));
+    assert_eq!(sets.begin_epoch(&LOG, 2, &7, 9), Err(WaitError::NoMember));
     assert_eq!(sets.begin_epoch(&LOG, 2, &1, 4), Err(behind(4, 5)));
     for epoch in [0, 1] {
         let begun = sets.begin_epoch(&LOG, epoch, &0, 9);
@@ -175,7 +174,7 @@ fn refused_leader_changes_nothing() {
     assert_eq!((sets.epoch(&LOG), ending(&mut wait)), (Some(1), None));
     assert_eq!(sets.members(&LOG), [(0, 9), (1, 5)]);
     sets.close(&LOG, "the partition moves");
-    let closed = Error::Refused(WaitError::KeyClosed);
+    let closed = WaitError::KeyClosed;
     assert_eq!(sets.begin_epoch(&LOG, 2, &0, 9), Err(closed));
 }
 
@@ -226,7 +225,7 @@ fn refused_sets_change_nothing() {
     let lacks = sets.set(&LOG, 2, [(0, 4), (1, 3)], Rule::all());
     assert_eq!(lacks, Err(behind(4, 5)), "it was acknowledged");
     let twice = sets.set(&LOG, 2, [(0, 9), (1, 9), (0, 9)], Rule::all());
-    assert_eq!(twice, Err(Error::IsMember));
+    assert_eq!(twice, Err(WaitError::IsMember));
     assert_eq!((sets.epoch(&LOG), ending(&mut wait)), (Some(1), None));
     assert_eq!(sets.remove(&LOG), 1);
     sets.set(&LOG, 1, [(0, 4), (1, 3)], Rule::all()).unwrap();
@@ -244,7 +243,7 @@ fn report_of_what_is_acknowledged_is_no_loss() {
 #[test]
 fn reports_count_once_and_the_last_one_counts() {
     let (_timer, sets) = group(&[9, 5, 5], Rule::all());
-    assert_eq!(sets.report(&LOG, &3, 9), Err(Error::NoMember));
+    assert_eq!(sets.report(&LOG, &3, 9), Err(WaitError::NoMember));
     let mut wait = parked(&sets, 7);
     assert_eq!(sets.report(&LOG, &1, 7), Ok(0));
     assert_eq!(sets.report(&LOG, &1, 7), Ok(0), "twice");
@@ -287,7 +286,7 @@ fn joiner_needs_the_watermark_and_the_start() {
     assert_eq!(sets.join(&LOG, 2, 4), Err(behind(4, 7)), "below both");
     assert_eq!(sets.join(&LOG, 2, 6), Err(behind(6, 7)), "below the start");
     assert_eq!(sets.join(&LOG, 2, 7), Ok(0));
-    assert_eq!(sets.join(&LOG, 2, 7), Err(Error::IsMember));
+    assert_eq!(sets.join(&LOG, 2, 7), Err(WaitError::IsMember));
     sets.report(&LOG, &0, 9).unwrap();
     sets.report(&LOG, &1, 9).unwrap();
     sets.report(&LOG, &2, 8).unwrap();
@@ -304,7 +303,7 @@ fn joiner_of_an_earlier_epoch_is_refused() {
     assert_eq!(sets.members(&LOG).len(), 2);
     assert_eq!(sets.join_in(&LOG, 3, 2, 8), Err(behind(8, 9)));
     assert_eq!(sets.join_in(&LOG, 3, 2, 9), Ok(0));
-    assert_eq!(sets.join_in(&"no log", 3, 2, 9), Err(Error::NoGroup));
+    assert_eq!(sets.join_in(&"no log", 3, 2, 9), Err(WaitError::NoGroup));
     assert_eq!(sets.members(&LOG), [(0, 9), (1, 9), (2, 9)]);
 }
 
@@ -326,9 +325,9 @@ fn last_member_that_leaves_acknowledges_nothing() {
     let (_timer, sets) = group(&[5], Rule::all());
     let mut wait = parked(&sets, 6);
     assert_eq!(sets.leave(&LOG, &0), Ok(0));
-    assert_eq!(sets.leave(&LOG, &0), Err(Error::NoMember));
+    assert_eq!(sets.leave(&LOG, &0), Err(WaitError::NoMember));
     assert_eq!((sets.watermark(&LOG), sets.epoch(&LOG)), (Some(5), Some(1)));
-    assert_eq!(sets.report(&LOG, &0, 9), Err(Error::NoMember), "late");
+    assert_eq!(sets.report(&LOG, &0, 9), Err(WaitError::NoMember), "late");
     assert_eq!(sets.join(&LOG, 1, 4), Err(behind(4, 5)));
     assert_eq!(sets.join(&LOG, 1, 6), Ok(1));
     assert_eq!(ending(&mut wait), Some(Ok(6)));
@@ -337,8 +336,8 @@ fn last_member_that_leaves_acknowledges_nothing() {
 #[test]
 fn replacing_is_leaving_and_joining_in_one_step() {
     let (_timer, sets) = group(&[9, 5, 5], Rule::all().floor(3));
-    assert_eq!(sets.replace(&LOG, &7, 8, 9), Err(Error::NoMember));
-    assert_eq!(sets.replace(&LOG, &1, 2, 9), Err(Error::IsMember));
+    assert_eq!(sets.replace(&LOG, &7, 8, 9), Err(WaitError::NoMember));
+    assert_eq!(sets.replace(&LOG, &1, 2, 9), Err(WaitError::IsMember));
     assert_eq!(sets.replace(&LOG, &1, 3, 8), Err(behind(8, 9)));
     assert_eq!(sets.members(&LOG), [(0, 9), (1, 5), (2, 5)]);
     let mut wait = parked(&sets, 9);
@@ -482,7 +481,7 @@ fn late_report_after_removal_finds_no_group() {
         ending(&mut wait),
         Some(Err(WaitError::Cancelled(CancelReason::Requested(_))))
     ));
-    assert_eq!(sets.report_in(&LOG, 1, &0, 9), Err(Error::NoGroup));
+    assert_eq!(sets.report_in(&LOG, 1, &0, 9), Err(WaitError::NoGroup));
     let mut unset = parked(&sets, 6);
     assert_eq!(sets.remove(&LOG), 1, "a wait without a set");
     assert!(ending(&mut unset).unwrap().is_err());
@@ -497,7 +496,7 @@ fn closed_group_ends_waits_and_refuses_the_rest() {
     assert!(ending(&mut wait).unwrap().unwrap_err().is_shutdown());
     let late = sets.wait_for(&LOG, 5, NEVER).wait_blocking();
     assert!(late.unwrap_err().is_shutdown());
-    let refused = Err(Error::Refused(WaitError::KeyClosed));
+    let refused = Err(WaitError::KeyClosed);
     for member in [0, 1] {
         assert_eq!(sets.report(&LOG, &member, 9), refused);
     }
@@ -678,7 +677,7 @@ fn values_and_groups_may_be_of_other_types() {
     assert_eq!(sets.watermark("a"), Some(-9));
     let mut wait = sets.wait_for("a", -5, NEVER);
     let low = sets.report("a", &'y', -12).unwrap_err();
-    let text = "it has -12 and needs -9 to be in the set";
+    let text = "it is 3 behind what it needs to be in the replica set";
     assert_eq!(low.to_string(), text);
     assert_eq!(sets.report("a", &'y', -4), Ok(1));
     assert_eq!(poll(&mut wait), Poll::Ready(Ok(-5)));

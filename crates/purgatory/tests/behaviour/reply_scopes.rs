@@ -7,14 +7,13 @@ use std::{
 };
 
 use purgatory::{
-    Builder, CancelReason, Outcome, ReachResult, Refused, ReplyScope, ReplyScopes, WaitError,
-    WaitFuture, Waits,
+    Builder, CancelReason, Outcome, ReachResult, Refused, ReplyScope, WaitError, WaitFuture, Waits,
 };
 use timer_core::ManualTimer;
 
 use crate::support::{MS, SECOND, Woken, assert_no_waits, over, poll, requested};
 
-type Scopes = ReplyScopes<&'static str>;
+type Scopes = ReplyScope<&'static str>;
 type Scope = ReplyScope<&'static str>;
 type Reply = WaitFuture<&'static str>;
 type Answer = Result<&'static str, WaitError>;
@@ -22,14 +21,14 @@ type Answer = Result<&'static str, WaitError>;
 /// Creates scopes of one client on a manual timer, with their waits for inspection.
 fn scopes<const N: usize>() -> (ManualTimer, Waits<(u64, u64)>, [Scope; N]) {
     let (timer, client) = client(|builder| builder);
-    let scopes = std::array::from_fn(|_| client.scope());
+    let scopes = std::array::from_fn(|_| client.another());
     (timer, client.waits(), scopes)
 }
 
 /// Creates a client on a manual timer, with these settings.
 fn client(build: impl FnOnce(Builder<Scopes>) -> Builder<Scopes>) -> (ManualTimer, Scopes) {
     let timer = ManualTimer::new();
-    let builder = ReplyScopes::builder("test").timer(&timer);
+    let builder = ReplyScope::builder("test").timer(&timer);
     let client = build(builder).build().unwrap();
     (timer, client)
 }
@@ -193,7 +192,7 @@ fn the_last_handle_of_a_scope_ends_its_requests() {
 #[test]
 fn refused_requests_of_a_scope_leave_nothing() {
     let (_timer, client) = client(|builder| builder.max_parked(1));
-    let (waits, scope) = (client.waits(), client.scope());
+    let (waits, scope) = (client.waits(), client.another());
     let (_, first) = expect(&scope);
     let full = WaitError::Full { limit: 1 };
     assert_eq!(scope.expect(SECOND).unwrap_err(), full);
@@ -230,7 +229,7 @@ fn a_hundred_thousand_empty_scopes_cost_nothing() {
     let used = allocation_counter::measure(|| {
         let expiring: Vec<_> = (0..SCOPES)
             .filter_map(|number| {
-                scopes.push(replies.scope());
+                scopes.push(replies.another());
                 ask(&scopes[number], number)
             })
             .collect();
@@ -290,8 +289,8 @@ impl Clone for Ack {
 fn deliver_up_to_clones_its_value_unlocked() {
     let (_timer, _, [other]) = scopes();
     let timer = ManualTimer::new();
-    let acks = ReplyScopes::builder("acks").timer(&timer).build().unwrap();
-    let scope: ReplyScope<Ack> = acks.scope();
+    let acks = ReplyScope::builder("acks").timer(&timer).build().unwrap();
+    let scope: ReplyScope<Ack> = acks.another();
     let _replies = [(); 3].map(|()| scope.expect(SECOND).unwrap().1);
     let clones = Arc::default();
     let ack = Ack(other, scope.clone(), Arc::clone(&clones));

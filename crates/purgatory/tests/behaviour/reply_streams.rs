@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, task::Poll, time::Duration};
 
-use purgatory::{CancelReason, Replies, ReplyScopes, ReplyStream, WaitError, Waits};
+use purgatory::{CancelReason, Replies, ReplyScope, ReplyStream, WaitError, Waits};
 use timer_core::ManualTimer;
 
 use crate::support::{MINUTE, MS, SECOND, Woken, assert_no_waits};
@@ -149,8 +149,8 @@ fn a_stream_is_given_more_time_until_it_has_ended() {
 #[test]
 fn a_scope_has_streams_which_its_close_ends() {
     let timer = ManualTimer::new();
-    let client = ReplyScopes::builder("test").timer(&timer).build().unwrap();
-    let scope = client.scope();
+    let client = ReplyScope::builder("test").timer(&timer).build().unwrap();
+    let scope = client.another();
     let (number, mut stream) = scope.expect_many(2, SECOND).unwrap();
     scope.deliver(number, "one").unwrap();
     assert_eq!(scope.close("closed"), 1);

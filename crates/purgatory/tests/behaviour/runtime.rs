@@ -7,7 +7,7 @@ use crate::support::{MS, NEVER, Park, Probe, Waiting, by_hand_with};
 use purgatory::{
     Monitor,
     Outcome::{self, Completed, Expired},
-    Permits, Purgatory, ReplicaSets, Replies, ReplyScopes, Timeout, WaitError, Watermarks,
+    Permits, Purgatory, ReplicaSets, Replies, ReplyScope, Timeout, WaitError, Watermarks,
     timer_core::{ManualTimer, SystemTimer, Timer},
 };
 use tokio::{
@@ -179,12 +179,12 @@ async fn forms_on_the_current_runtimes_timer_expire_by_its_clock() {
     let purgatory = Purgatory::<u8>::on(&timer, "purgatory").unwrap();
     let monitor = Monitor::<u8, u8>::on(&timer, "monitor", 7).unwrap();
     let replies = Replies::<u8, ()>::on(&timer, "replies").unwrap();
-    let scopes = ReplyScopes::<()>::on(&timer, "scopes").unwrap();
+    let scopes = ReplyScope::<()>::on(&timer, "scopes").unwrap();
     let ends = Watermarks::<u8>::on(&timer, "ends").unwrap();
     let sets = ReplicaSets::<u8, u8>::on(&timer, "sets").unwrap();
     let permits = Permits::on(&timer, "permits", 0).unwrap();
     let reply = replies.expect(1, hour).unwrap();
-    let scope = scopes.scope();
+    let scope = scopes.another();
     let (_, ping) = scope.expect(hour).unwrap();
     assert!(purgatory.wait(&[1], hour, || false).await.is_err());
     assert!(began.elapsed() >= hour && began.elapsed() <= hour + 2 * MS);

@@ -14,7 +14,7 @@ use std::{
 
 use crate::support::{Later, MINUTE, Op, Park, Probe, by_hand, never, over, poll};
 use purgatory::{
-    Builder, DelayedOperation, OperationId, Purgatory, ReachResult, Reason, Replies, ReplyScopes,
+    Builder, DelayedOperation, OperationId, Purgatory, ReachResult, Reason, Replies, ReplyScope,
     WaitFuture, WatchKey, Watermarks, when,
 };
 use timer_core::{Clock, SystemClock, SystemTimer};
@@ -277,15 +277,15 @@ fn fail_all_spares_a_later_request() {
     in_time(|| {
         let clock = Acting(SystemClock::default());
         let timer = SystemTimer::builder().clock(clock).build().unwrap();
-        let replies = ReplyScopes::<()>::builder("timed").timer(&timer);
+        let replies = ReplyScope::<()>::builder("timed").timer(&timer);
         let replies = replies.build().unwrap();
         let waits = replies.waits();
         waits.times(); // from now on ends are timed
-        let scope = replies.scope();
+        let scope = replies.another();
         let (asked, asks) = mpsc::channel();
         let inside = scope.clone();
         at_next_read(move || asked.send(inside.expect(MINUTE).unwrap()).unwrap());
-        assert_eq!(replies.fail_all("closed"), 0);
+        assert_eq!(replies.fail_every_scope("closed"), 0);
         let (_, mut reply) = asks.recv().unwrap();
         assert!(poll(&mut reply).is_pending());
         assert_eq!((waits.len(), scope.is_closed()), (1, false));

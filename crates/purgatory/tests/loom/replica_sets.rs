@@ -1,7 +1,7 @@
 //! Replica sets: reports against whatever changes the set meanwhile.
 
 use loom::thread;
-use purgatory::{CancelReason, ReplicaError, ReplicaSets, Rule, WaitError, sync::Failpoint};
+use purgatory::{CancelReason, ReplicaSets, Rule, WaitError, sync::Failpoint};
 use timer_core::ManualTimer;
 
 use super::{MS, check, ending};
@@ -115,7 +115,7 @@ fn acknowledging_report_against_a_new_epoch() {
             Some(Ok(1)) => assert_eq!((reported, ended), (Ok(1), Ok(0))),
             ended => {
                 assert!(epoch_over(ended));
-                assert!(matches!(reported, Err(ReplicaError::Refused(_))));
+                assert!(matches!(reported, Err(WaitError::OtherEpoch { .. })));
             }
         }
         assert_eq!(model.sets.epoch(&GROUP), Some(1));
@@ -148,7 +148,7 @@ fn report_against_removal() {
         let reported = report.join().unwrap();
         match ending(&mut wait) {
             Some(Ok(_)) => assert_eq!((reported, removed), (Ok(1), 0)),
-            Some(Err(_)) => assert_eq!((reported, removed), (Err(ReplicaError::NoGroup), 1)),
+            Some(Err(_)) => assert_eq!((reported, removed), (Err(WaitError::NoGroup), 1)),
             None => panic!("it goes on"),
         }
         let mut later = model.wait(0, 1);
@@ -230,11 +230,8 @@ fn report_against_join() {
                 assert_eq!(model.sets.report(&GROUP, &C, 1), Ok(1));
             }
             refused => {
-                let needed = ReplicaError::Behind {
-                    value: 0,
-                    needed: 1,
-                };
-                assert_eq!((refused, reported), (Err(needed), 1));
+                let behind = WaitError::Behind { by: 1 };
+                assert_eq!((refused, reported), (Err(behind), 1));
             }
         }
         assert_eq!(ending(&mut wait), Some(Ok(1)));

@@ -10,9 +10,7 @@ use loom::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
     thread,
 };
-use purgatory::{
-    CancelReason, Replies, ReplyScope, ReplyScopes, WaitError, Waits, sync::Failpoint,
-};
+use purgatory::{CancelReason, Replies, ReplyScope, WaitError, Waits, sync::Failpoint};
 use timer_core::ManualTimer;
 
 use super::{
@@ -29,16 +27,16 @@ pub(super) fn replies<V: Send + 'static>() -> (ManualTimer, Replies<u8, V>) {
 }
 
 /// Scopes of one client on a manual timer.
-fn client() -> (ManualTimer, ReplyScopes<u8>) {
+fn client() -> (ManualTimer, ReplyScope<u8>) {
     let timer = ManualTimer::new();
-    let client = ReplyScopes::builder("loom").timer(&timer).build().unwrap();
+    let client = ReplyScope::builder("loom").timer(&timer).build().unwrap();
     (timer, client)
 }
 
 /// A scope on a manual timer, with its waits.
 fn scope() -> (ManualTimer, Waits<(u64, u64)>, ReplyScope<u8>) {
     let (timer, client) = client();
-    (timer, client.waits(), client.scope())
+    (timer, client.waits(), client.another())
 }
 
 /// A value is taken, or handed back and the time ran out.
@@ -271,7 +269,7 @@ fn made_value_against_next_request() {
 fn reassign_against_deliver() {
     check(&[Failpoint::HandsOverInTwoHolds], || {
         let (_timer, client) = client();
-        let [old, new] = [client.scope(), client.scope()];
+        let [old, new] = [client.another(), client.another()];
         let (number, mut reply) = old.expect(MS).unwrap();
         let network = old.clone();
         let network = thread::spawn(move || network.deliver(number, 7).is_ok());
@@ -291,7 +289,7 @@ fn reassign_against_deliver() {
 fn reassign_against_poll() {
     check(&[Failpoint::PollStaysBehind], || {
         let (_timer, client) = client();
-        let [old, new] = [client.scope(), client.scope()];
+        let [old, new] = [client.another(), client.another()];
         let (number, mut reply) = old.expect(MS).unwrap();
         let network = thread::spawn(move || {
             let number = old.reassign(number, &new).unwrap();
@@ -314,7 +312,7 @@ fn reassign_against_its_end() {
         let faults: &[Failpoint] = if expires { &[] } else { &fault };
         check(faults, move || {
             let (timer, client) = client();
-            let [old, new] = [client.scope(), client.scope()];
+            let [old, new] = [client.another(), client.another()];
             let (number, reply) = old.expect(MS).unwrap();
             let (from, to) = (old.clone(), new.clone());
             let network = thread::spawn(move || from.reassign(number, &to).is_ok());
@@ -343,10 +341,10 @@ fn reassign_against_fail_all() {
     check(&[Failpoint::MovedEscapesFailure], || {
         let (_timer, client) = client();
         // In the second shard and the first, which a failure visits in the other order.
-        let [new, old] = [client.scope(), client.scope()];
+        let [new, old] = [client.another(), client.another()];
         let (number, mut reply) = old.expect(MS).unwrap();
         let all = client.clone();
-        let network = thread::spawn(move || all.fail_all("closed"));
+        let network = thread::spawn(move || all.fail_every_scope("closed"));
         let moved = old.reassign(number, &new);
         let failed = network.join().unwrap();
         assert_eq!(failed, 1, "{moved:?}");
@@ -360,7 +358,7 @@ fn reassign_against_fail_all() {
 fn reassign_against_reassign() {
     check(&[], || {
         let (_timer, client) = client();
-        let [one, other] = [client.scope(), client.scope()];
+        let [one, other] = [client.another(), client.another()];
         let (first, _first) = one.expect(MS).unwrap();
         let (second, _second) = other.expect(MS).unwrap();
         let (from, to) = (other.clone(), one.clone());
@@ -376,7 +374,7 @@ fn reassign_against_reassign() {
 fn reassign_against_shutdown() {
     check(&[Failpoint::ShutdownClosesNoShard], || {
         let (_timer, client) = client();
-        let [new, old] = [client.scope(), client.scope()];
+        let [new, old] = [client.another(), client.another()];
         let (number, mut reply) = old.expect(MS).unwrap();
         let all = client.waits();
         let network = thread::spawn(move || all.shutdown(Duration::ZERO));

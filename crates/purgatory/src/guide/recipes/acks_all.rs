@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use purgatory::{ReplicaError, ReplicaSets, Rule, WaitFuture};
+use purgatory::{ReplicaSets, Rule, WaitError, WaitFuture};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const LAG_MAX: Duration = Duration::from_secs(10); // replica.lag.time.max.ms
@@ -18,7 +18,7 @@ pub struct Partition {
 impl Partition {
     /// A leader begins its epoch, with the log ends that it knows. The produces of the last leader
     /// are cancelled.
-    pub fn lead(&self, epoch: u64, in_sync: &[(Replica, u64)]) -> Result<usize, ReplicaError> {
+    pub fn lead(&self, epoch: u64, in_sync: &[(Replica, u64)]) -> Result<usize, WaitError> {
         let in_sync = in_sync.iter().copied();
         self.logs
             .set(&(), epoch, in_sync, Rule::all().floor(MIN_IN_SYNC))
@@ -30,21 +30,21 @@ impl Partition {
     }
 
     /// A replica has come this far. One that is not in sync joins as soon as it has caught up.
-    pub fn fetched(&self, replica: Replica, offset: u64) -> Result<usize, ReplicaError> {
+    pub fn fetched(&self, replica: Replica, offset: u64) -> Result<usize, WaitError> {
         match self.logs.report(&(), &replica, offset) {
-            Err(ReplicaError::NoMember) => match self.logs.join(&(), replica, offset) {
-                Err(ReplicaError::Behind { .. }) => Ok(0), // it goes on catching up
+            Err(WaitError::NoMember) => match self.logs.join(&(), replica, offset) {
+                Err(WaitError::Behind { .. }) => Ok(0), // it goes on catching up
                 joined => joined,
             },
             // It has lost what it had: it holds the others up until it leaves.
-            Err(ReplicaError::Behind { .. }) => self.logs.leave(&(), &replica),
+            Err(WaitError::Behind { .. }) => self.logs.leave(&(), &replica),
             reported => reported,
         }
     }
 
     /// Takes replicas out of the set that have lagged for too long. Call it at each half of the
     /// limit.
-    pub fn shrink(&self) -> Result<usize, ReplicaError> {
+    pub fn shrink(&self) -> Result<usize, WaitError> {
         let mut answered = 0;
         for (replica, _, lagged_for) in self.logs.lagging(&()) {
             if lagged_for >= LAG_MAX {

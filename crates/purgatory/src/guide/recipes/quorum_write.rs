@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use purgatory::{ReplicaError, ReplicaSets, Rule, WaitFuture};
+use purgatory::{WaitError, ReplicaSets, Rule, WaitFuture};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -13,7 +13,7 @@ pub struct Replicas {
 impl Replicas {
     /// A leader begins its term with these replicas, whose logs end here as far as it knows. Entries
     /// of earlier terms are committed with the first one of its own.
-    pub fn lead(&self, term: u64, ends: &[u64]) -> Result<usize, ReplicaError> {
+    pub fn lead(&self, term: u64, ends: &[u64]) -> Result<usize, WaitError> {
         let replicas = ends.iter().copied().enumerate();
         self.indices.set(&(), term, replicas, Rule::majority())
     }
@@ -28,7 +28,7 @@ impl Replicas {
         term: u64,
         replica: usize,
         index: u64,
-    ) -> Result<usize, ReplicaError> {
+    ) -> Result<usize, WaitError> {
         self.indices.report_in(&(), term, &replica, index)
     }
 }

@@ -7,7 +7,7 @@ use purgatory::{Refused, ReplyScope};
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct Connection {
-    /// A scope of the client's `ReplyScopes`, which all connections share.
+    /// Made by `another` of the client's first connection.
     pub requests: ReplyScope<String>,
 }
 
@@ -35,14 +35,13 @@ impl Connection {
     }
 }
 
-use purgatory::{ReplyScopes, WaitError, timer_core::ManualTimer};
+use purgatory::{WaitError, timer_core::ManualTimer};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let timer = ManualTimer::new(); // in a program: a SystemTimer
-    let replies = ReplyScopes::on(&timer, "client")?;
     let connection = Connection {
-        requests: replies.scope(),
+        requests: ReplyScope::on(&timer, "client")?,
     };
     let replied = |number, text: &str| connection.replied(number, text.to_owned());
     let why = |replied: Result<(), Refused<String>>| replied.unwrap_err().reason;
@@ -71,7 +70,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
 
     // A connection that closes fails its own requests, and no others.
     let other = Connection {
-        requests: replies.scope(), // with numbers of its own
+        requests: connection.requests.another(), // with numbers of its own
     };
     let closes = async { connection.closed() };
     let goes_on = async { other.replied(1, "other".to_owned()).unwrap() };

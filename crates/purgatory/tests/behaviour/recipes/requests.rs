@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use purgatory::{ReplyScopes, Waits};
+use purgatory::{ReplyScope, Waits};
 
 use super::{
     guide::{
@@ -19,8 +19,8 @@ use super::{
 use crate::support::assert_no_waits;
 
 fn connection() -> (Waits<(u64, u64)>, Connection) {
-    let client = ReplyScopes::new("client").unwrap();
-    let requests = client.scope();
+    let client = ReplyScope::new("client").unwrap();
+    let requests = client.another();
     (client.waits(), Connection { requests })
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use purgatory::{
-    OperationId, ReachResult, Replies, ReplyScope, ReplyScopes, Stats, WaitError, WaitFuture, Waits,
+    OperationId, ReachResult, Replies, ReplyScope, Stats, WaitError, WaitFuture, Waits,
 };
 use timer_core::ManualTimer;
 
@@ -47,7 +47,7 @@ pub(super) struct World {
     timer: ManualTimer,
     plain: Replies<u64, Value>,
     plain_waits: Waits<u64>,
-    scoped: ReplyScopes<Value>,
+    scoped: ReplyScope<Value>,
     scoped_waits: Waits<(u64, u64)>,
     /// The scopes, each with the last number that it handed out.
     scopes: Mutex<Vec<(ReplyScope<Value>, u64)>>,
@@ -64,7 +64,7 @@ impl World {
     pub(super) fn new(max: Option<usize>) -> Arc<Self> {
         let timer = ManualTimer::new();
         // The one that is made first expires first.
-        let mut scoped = ReplyScopes::builder("model").timer(&timer).shards(2);
+        let mut scoped = ReplyScope::builder("model").timer(&timer).shards(2);
         if let Some(max) = max {
             scoped = scoped.max_parked(max);
         }
@@ -74,7 +74,7 @@ impl World {
             plain = plain.max_parked(max);
         }
         let plain = plain.build().unwrap();
-        let scopes = (0..SCOPES).map(|_| (scoped.scope(), 0)).collect();
+        let scopes = (0..SCOPES).map(|_| (scoped.another(), 0)).collect();
         Arc::new(World {
             plain_waits: plain.waits(),
             plain,
@@ -194,7 +194,7 @@ impl World {
             Act::FailScope(at) => self.saw(Saw::Failed(self.scope(at).0.fail_all("scope"))),
             Act::Close(at) => self.saw(Saw::Failed(self.scope(at).0.close("closed"))),
             Act::Replace(at) => {
-                let scope = (self.scoped.scope(), 0);
+                let scope = (self.scoped.another(), 0);
                 let before = std::mem::replace(&mut self.scopes.lock().unwrap()[at], scope);
                 drop(before);
             }
