@@ -90,7 +90,6 @@ const PUBLIC: [Public; 3] = [
             "Interval",
             "Job",
             "ManualTimer",
-            "MissedTickBehavior",
             "Moment",
             "OutOfBounds",
             "Periodic",

@@ -150,7 +150,7 @@ pub use driver::executor::{Executor, JOB_TASKS, Job, Workers};
 pub use driver::shards::{MAX_SHARDS, TimerHandle};
 pub use observe::{TimeHistogram, TimerStats};
 pub use timers::delay_queue::{DelayQueue, Expired};
-pub use timers::interval::{Interval, MissedTickBehavior};
+pub use timers::interval::Interval;
 pub use timers::manual::ManualTimer;
 pub use timers::periodic::Periodic;
 pub use timers::sleep::{Sleep, timeout};
