@@ -70,20 +70,3 @@ impl Scheme for DelayHeap {
         self.live.len()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dead_stay_until_they_outnumber_the_living() {
-        let mut heap = DelayHeap::default();
-        let handles: Vec<_> = (0..1000).map(|task| heap.start(5, task).unwrap()).collect();
-        assert!(handles[..500].iter().all(|&handle| heap.stop(handle)));
-        assert_eq!((heap.pending(), heap.heap.len()), (500, 1000));
-        // One stop too many purges the heap.
-        assert!(handles[500..600].iter().all(|&handle| heap.stop(handle)));
-        assert_eq!(heap.pending(), 400);
-        assert!(heap.heap.len() < 600);
-    }
-}

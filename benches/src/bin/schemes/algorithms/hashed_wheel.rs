@@ -46,6 +46,8 @@ impl<const SLOTS: usize> Scheme for HashedWheel<SLOTS> {
         1 => ["O(1)", "O(1)", "O(n)", "O(delay)"],
         _ => ["O(1)", "O(1)", "O(n/slots)", "O(rounds)"],
     };
+    /// All ticks of a day count each timer of the unsorted list down.
+    const EXPIRES_MAX: usize = if SLOTS == 1 { 1_000 } else { usize::MAX };
     type Handle = Handle;
 
     fn start(&mut self, delay: u64, task: Task) -> Result<Handle, Refused> {

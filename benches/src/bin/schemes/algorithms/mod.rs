@@ -9,7 +9,7 @@ mod hashed_wheel;
 mod hierarchical_wheel;
 mod rings;
 pub(crate) mod scheme;
-pub(crate) mod sorted_list;
+mod sorted_list;
 
 use self::{
     bounded_wheel::BoundedWheel,
@@ -26,7 +26,7 @@ pub(crate) struct Contender {
     pub(crate) name: &'static str,
     pub(crate) claim: Claim,
     /// Measures the scheme once.
-    pub(crate) trial: fn(&Plan) -> anyhow::Result<Costs>,
+    pub(crate) trial: fn(Plan) -> anyhow::Result<Costs>,
 }
 
 const fn contender<S: Scheme>() -> Contender {

@@ -13,6 +13,10 @@ pub(crate) trait Scheme: Default {
     const NAME: &'static str;
     /// The cost among `n` pending timers that the literature claims.
     const CLAIM: Claim;
+    /// The greatest number of pending timers that is started in 10 s.
+    const STARTS_MAX: usize = usize::MAX;
+    /// The greatest number of pending timers that fires in 10 s.
+    const EXPIRES_MAX: usize = usize::MAX;
     /// Names a timer; never reused.
     type Handle: Copy + fmt::Debug;
 

@@ -19,6 +19,7 @@ pub(crate) struct SortedList {
 impl Scheme for SortedList {
     const NAME: &'static str = "sorted-list";
     const CLAIM: Claim = ["O(n)", "O(1)", "O(1)", "O(1)"];
+    const STARTS_MAX: usize = 1_000;
     type Handle = Handle;
 
     fn start(&mut self, delay: u64, task: Task) -> Result<Handle, Refused> {
