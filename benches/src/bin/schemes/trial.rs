@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 
-use crate::algorithms::{Scheme, Task};
+use crate::algorithms::scheme::{Scheme, Task};
 
 /// The ticks of a day; every deadline lies within.
 pub(crate) const DAY: u64 = 86_400;
@@ -74,14 +74,14 @@ struct Trial<S: Scheme> {
 
 impl<S: Scheme> Trial<S> {
     fn run(&mut self, plan: Plan) -> anyhow::Result<Costs> {
-        self.start(plan.pending);
+        self.start(plan.pending)?;
 
         // Start and stop batches. The first one of each touches fresh memory and does not count.
         let batch = plan.pending.min(BATCH);
         let mut start_ns = 0;
         let mut stop_ns = 0;
         for number in 0..=plan.batches {
-            let ns = [self.start(batch), self.stop(batch)?];
+            let ns = [self.start(batch)?, self.stop(batch)?];
             if number > 0 {
                 start_ns += ns[0];
                 stop_ns += ns[1];
@@ -108,7 +108,7 @@ impl<S: Scheme> Trial<S> {
     }
 
     /// Starts timers; returns nanoseconds.
-    fn start(&mut self, count: usize) -> u64 {
+    fn start(&mut self, count: usize) -> anyhow::Result<u64> {
         // Draw the deadlines before the clock is read.
         let first = self.timers.len();
         for _ in 0..count {
@@ -122,10 +122,10 @@ impl<S: Scheme> Trial<S> {
         // The present is 0, so a deadline is a delay.
         let begin_ns = self.clock.now_ns();
         for (task, timer) in self.timers.iter().enumerate().skip(first) {
-            let handle = self.scheme.start(timer.deadline, task as Task);
+            let handle = self.scheme.start(timer.deadline, task as Task)?;
             self.pending.push((handle, task as Task));
         }
-        self.clock.now_ns() - begin_ns
+        Ok(self.clock.now_ns() - begin_ns)
     }
 
     /// Stops random pending timers; returns nanoseconds.

@@ -81,6 +81,18 @@ enum Value {
     Times(Box<TimeHistogram>),
 }
 
+impl Value {
+    /// Returns the beginning of a series of this type.
+    fn nothing(&self) -> Value {
+        match self {
+            Value::Counter(_) => Value::Counter(0),
+            Value::Sum(_) => Value::Sum(0.0),
+            Value::Largest(_) => Value::Largest(0.0),
+            Value::Times(_) => Value::Times(Box::default()),
+        }
+    }
+}
+
 impl Sample {
     fn new(metric: &'static str, help: &'static str, value: Value) -> Self {
         Sample {
@@ -258,19 +270,18 @@ struct SeriesKey {
 
 /// The part of a source in a series, and the recorder's end of it.
 #[derive(Debug)]
-enum Series {
-    Counter {
-        to: Counter,
-        published: u64,
-    },
-    Gauge {
-        to: Gauge,
-        combine: fn(&GaugeValues) -> f64,
-    },
-    Times {
-        to: Histogram,
-        published: Box<TimeHistogram>,
-    },
+struct Series {
+    to: RecorderEnd,
+    /// What was handed over of a counter or histogram.
+    published: Value,
+}
+
+/// A recorder's end of a series.
+#[derive(Debug)]
+enum RecorderEnd {
+    Counter(Counter),
+    Gauge(Gauge),
+    Times(Histogram),
 }
 
 /// The values of a gauge, by the number of each living source.
@@ -287,14 +298,6 @@ fn take_out(all: &mut HashMap<SeriesKey, GaugeValues>, key: &SeriesKey, source: 
             all.remove(key);
         }
     }
-}
-
-fn sum(gauges: &GaugeValues) -> f64 {
-    gauges.values().fold(0.0, |sum, value| sum + value) // `sum` of none is -0
-}
-
-fn largest(gauges: &GaugeValues) -> f64 {
-    gauges.values().copied().fold(0.0, f64::max)
 }
 
 /// The part that one source has in the recorders' series.
@@ -403,11 +406,12 @@ impl Published {
             label: sample.label,
         };
         // Registered each time: a recorder may have forgotten a series that was idle.
-        let mut series = sample.register(of.label, &publishing.mark);
-        if let Some(earlier) = all.remove(&key) {
-            series.go_on_from(earlier);
-        }
-        let series = all.entry(key.clone()).or_insert(series);
+        let to = sample.register(of.label, &publishing.mark);
+        let published = all.remove(&key).map(|earlier| earlier.published);
+        let series = all.entry(key.clone()).or_insert(Series {
+            to,
+            published: published.unwrap_or_else(|| sample.value.nothing()),
+        });
         series.hand_over(&key, self.source, sample);
     }
 
@@ -428,9 +432,8 @@ impl Published {
         let gone = all.keys().filter(|key| !living.contains(&key.recorder));
         let gone: Vec<_> = gone.cloned().collect();
         for key in gone {
-            if let Some(Series::Gauge { .. }) = all.remove(&key) {
-                take_out(&mut GAUGES.lock(), &key, self.source);
-            }
+            all.remove(&key);
+            take_out(&mut GAUGES.lock(), &key, self.source);
         }
     }
 
@@ -461,8 +464,8 @@ impl Published {
             let mut same = samples.iter();
             let sample = same.find(|other| other.metric == key.metric && other.label == key.label);
             // A source ends in a drop, which must not panic.
-            let _ = contain(|| match (&series, sample) {
-                (Series::Gauge { .. }, _) => series.withdraw(&key, self.source),
+            let _ = contain(|| match (&series.to, sample) {
+                (RecorderEnd::Gauge(_), _) => series.withdraw(&key, self.source),
                 (_, Some(sample)) => series.hand_over(&key, self.source, sample),
                 (_, None) => {}
             });
@@ -472,7 +475,7 @@ impl Published {
 
 impl Sample {
     /// Registers the series with the installed recorder, of which `mark` is the source's name.
-    fn register(&self, source_label: &'static str, mark: &Arc<str>) -> Series {
+    fn register(&self, source_label: &'static str, mark: &Arc<str>) -> RecorderEnd {
         // 1. The labels: the source's name, and a further one.
         let mut labels = vec![Label::new(source_label, mark.clone())];
         if let Some((label, value)) = self.label {
@@ -483,69 +486,39 @@ impl Sample {
         match self.value {
             Value::Counter(_) => {
                 describe_counter!(metric, self.unit(), self.help);
-                let to = counter!(metric, labels);
-                Series::Counter { to, published: 0 }
+                RecorderEnd::Counter(counter!(metric, labels))
             }
             Value::Sum(_) | Value::Largest(_) => {
                 describe_gauge!(metric, self.unit(), self.help);
-                let to = gauge!(metric, labels);
-                let is_sum = matches!(self.value, Value::Sum(_));
-                let combine = if is_sum { sum } else { largest };
-                Series::Gauge { to, combine }
+                RecorderEnd::Gauge(gauge!(metric, labels))
             }
             Value::Times(_) => {
                 describe_histogram!(metric, self.unit(), self.help);
-                let to = histogram!(metric, labels);
-                let published = Box::default();
-                Series::Times { to, published }
+                RecorderEnd::Times(histogram!(metric, labels))
             }
         }
     }
 }
 
 impl Series {
-    /// Takes over the counts that an earlier registration has published.
-    fn go_on_from(&mut self, earlier: Series) {
-        // The new registration has the same type as the earlier one.
-        match (self, earlier) {
-            (
-                Series::Counter { published, .. },
-                Series::Counter {
-                    published: before, ..
-                },
-            ) => {
-                *published = before;
-            }
-            (
-                Series::Times { published, .. },
-                Series::Times {
-                    published: before, ..
-                },
-            ) => {
-                *published = before;
-            }
-            _ => {} // a gauge is set anew
-        }
-    }
-
     /// Hands over the difference of a counter or histogram, or the new value of a gauge.
     fn hand_over(&mut self, key: &SeriesKey, source: u64, sample: &Sample) {
         // The difference to what was published last, or the combined gauge.
-        match (&mut *self, &sample.value) {
-            (Series::Counter { to, published }, &Value::Counter(count)) => {
+        match (&self.to, &mut self.published, &sample.value) {
+            (RecorderEnd::Counter(to), Value::Counter(published), &Value::Counter(count)) => {
                 // Stored first, so that a recorder that panics is given nothing twice.
                 let difference = count.saturating_sub(*published);
                 *published = count.max(*published);
                 to.increment(difference);
             }
-            (Series::Gauge { .. }, &(Value::Sum(value) | Value::Largest(value))) => {
+            (RecorderEnd::Times(to), Value::Times(published), Value::Times(times)) => {
+                times.hand_over(published, to);
+            }
+            (RecorderEnd::Gauge(_), _, &(Value::Sum(value) | Value::Largest(value))) => {
                 let mut all = GAUGES.lock();
                 all.entry(key.clone()).or_default().insert(source, value);
                 drop(all);
                 self.show_gauge(key);
-            }
-            (Series::Times { to, published }, Value::Times(times)) => {
-                times.hand_over(published, to);
             }
             _ => {} // a metric keeps its type
         }
@@ -563,10 +536,18 @@ impl Series {
     /// reach it earlier. Each call therefore combines the values again after it has set the gauge,
     /// and sets it again if they differ: the one that sets it last has set what all have left.
     fn show_gauge(&self, key: &SeriesKey) {
-        let Series::Gauge { to, combine } = self else {
+        let RecorderEnd::Gauge(to) = &self.to else {
             return;
         };
-        let combined = || GAUGES.lock().get(key).map_or(0.0, combine);
+        let combine = match self.published {
+            Value::Largest(_) => f64::max,
+            _ => std::ops::Add::add,
+        };
+        let combined = || {
+            let all = GAUGES.lock();
+            let values = all.get(key).into_iter().flat_map(HashMap::values);
+            values.copied().fold(0.0, combine) // the `sum` of none is -0
+        };
         let mut value: f64 = combined();
         loop {
             to.set(value);

@@ -96,7 +96,7 @@ pub(crate) use failpoint;
 
 /// A lock for data that no model has to see, off every path that has to be fast.
 pub mod plain {
-    use std::sync::{self, MutexGuard, PoisonError, TryLockError};
+    use std::sync::{self, MutexGuard, PoisonError};
 
     /// std's mutex behind parking_lot's interface: a panic of its holder does not poison it.
     #[derive(Debug, Default)]
@@ -112,15 +112,6 @@ pub mod plain {
         #[inline]
         pub fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
-        }
-
-        /// Locks, unless it is locked.
-        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-            match self.0.try_lock() {
-                Ok(guard) => Some(guard),
-                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) => None,
-            }
         }
 
         /// Returns the value to be changed: nobody else has the mutex.

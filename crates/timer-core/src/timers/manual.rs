@@ -15,6 +15,7 @@ use crate::{
         agenda::{Agenda, DueOwner},
         clock::{Clock, ManualClock, TickLength, later_ns},
         driver::Driver,
+        reaper::Shared,
     },
     sync::plain::Mutex,
     timers::timer::Timer,
@@ -158,16 +159,9 @@ impl ManualTimer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn next_due_in(&self) -> Option<Duration> {
-        let due_ns = self
-            .timer
-            .inner()
-            .driver
-            .config
-            .tick
-            .start_ns(self.next_tick()?);
-        Some(Duration::from_nanos(
-            due_ns.saturating_sub(self.clock.now_ns()),
-        ))
+        let due_ns = self.tick().start_ns(self.next_tick()?);
+        let until_ns = due_ns.saturating_sub(self.clock.now_ns());
+        Some(Duration::from_nanos(until_ns))
     }
 
     /// Returns the clock of this timer, to be read. While a task runs it shows the task's tick.
@@ -219,16 +213,18 @@ impl ManualTimer {
         self.advance(end.since(self.clock.now()));
     }
 
+    /// Returns what its owners of wheels share.
+    fn shared(&self) -> &Shared {
+        &self.timer.inner().driver.reaper.shared
+    }
+
     /// Yields until nothing of this timer has changed for a while.
     async fn let_tasks_run(&self) {
         let mut seen = None;
         let mut quiet = 0;
         poll_fn(|context| {
             // A change shows that a task did something.
-            let now = Some(
-                self.agenda
-                    .changes(&self.timer.inner().driver.reaper.shared),
-            );
+            let now = Some(self.agenda.changes(self.shared()));
             // 64 times in a row without a change: the tasks wait.
             quiet = if now == seen { quiet + 1 } else { 0 };
             if quiet == 64 {
@@ -243,13 +239,12 @@ impl ManualTimer {
 
     /// Returns the tick at which any wheel next has work; `None` for never, and after shutdown.
     fn next_tick(&self) -> Option<u64> {
-        if self.timer.inner().driver.is_closed() {
+        if self.shared().is_closed() {
             return None;
         }
-        let shared = &self.timer.inner().driver.reaper.shared;
-        let next_tick = self.agenda.next_due(shared)?;
+        let next_tick = self.agenda.next_due(self.shared())?;
         // No clock reaches the end of time.
-        match self.timer.inner().driver.config.tick.start_ns(next_tick) {
+        match self.tick().start_ns(next_tick) {
             u64::MAX => None,
             _ => Some(next_tick),
         }
@@ -261,7 +256,7 @@ impl ManualTimer {
         let Some(target_ns) = *self.target_ns.lock() else {
             return false;
         };
-        let tick = self.timer.inner().driver.config.tick;
+        let tick = self.tick();
         let next_tick = match self.next_tick() {
             Some(next_tick) if next_tick <= tick.round_down(target_ns) => next_tick,
             _ => return self.reach(target_ns),
@@ -271,7 +266,7 @@ impl ManualTimer {
         let now_tick = tick.round_down(self.clock.now_ns());
         // 3. The owners' tasks run one owner after the other, unless one of them shuts the timer
         //    down. Owners that are attached meanwhile come in the next step.
-        let shared = &self.timer.inner().driver.reaper.shared;
+        let shared = self.shared();
         let last = self.agenda.last_owner(shared);
         let mut after = 0;
         while !shared.is_closed() {
@@ -289,7 +284,7 @@ impl ManualTimer {
         let advance_all = || {
             for shard in owner.shards {
                 let advanced = owner.wheels.advance(shard, now_tick);
-                self.timer.inner().driver.reaper.shared.count(advanced);
+                self.shared().count(advanced);
             }
         };
         // A panic keeps back nothing that fell due before it.

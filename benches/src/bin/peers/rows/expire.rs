@@ -1,9 +1,10 @@
-//! `lateness-1m-per-s`: a million timers that fire, in real time.
+//! `lateness-1m-per-s` and `uniform-1m`: a million timers that fire, in real time.
 //!
-//! Eight threads schedule all timers before the first is due; a round in which they were too slow is
-//! discarded and repeated with twice the lead. `lateness-1m-per-s-cpu` is the processor time of the
-//! process from the last timer scheduled until the last one fired. It includes the sink: a clock
-//! read, a lock and a record for each timer.
+//! In the first row eight threads schedule all timers before the first is due; a round in which they
+//! were too slow is discarded and repeated with twice the lead. `lateness-1m-per-s-cpu` is the
+//! processor time of the process from the last timer scheduled until the last one fired. It includes
+//! the sink: a clock read, a lock and a record for each timer. In `uniform-1m` two threads schedule
+//! the timers over a second, each half a second ahead, so that timers start and fire continuously.
 //!
 //! Contenders differ in what they do when a timer fires: ours runs and frees the caller's boxed
 //! closure on a worker thread, the future wakes and frees a waker, the others hand over eight bytes
@@ -12,7 +13,7 @@
 //! `expire-operations` is `lateness-1m-per-s` with a purgatory of operations that nothing
 //! completes, beside the bare timers of the peers.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use fastrand::Rng;
@@ -32,8 +33,11 @@ const THREADS: usize = 8;
 /// The least and the greatest lead: timers are scheduled this long before the first is due.
 const LEAD: Duration = Duration::from_millis(250);
 const LEAD_MAX: Duration = Duration::from_secs(30);
+const UNIFORM_THREADS: usize = 2;
 /// The keys of `expire-operations`.
 const EXPIRING_KEYS: u64 = 100_000;
+/// In `uniform-1m` a thread reads the clock after scheduling this many timers.
+const STEP: usize = 64;
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)];
 
 #[derive(Clone, Copy)]
@@ -112,6 +116,40 @@ fn all_fired<T: Timer>(timer: &T, sink: &Sink) -> anyhow::Result<u64> {
     Ok(cpu_ns)
 }
 
+/// Schedules timers with one timeout at a steady rate over a window; returns their sink.
+fn steady<T: Timer>(timers_and_window: (usize, Duration)) -> anyhow::Result<&'static Sink> {
+    let (timers, window) = timers_and_window;
+    let share = timers / UNIFORM_THREADS;
+    let sink = Sink::leaked((share * UNIFORM_THREADS) as u64);
+    let timer = T::start(sink)?;
+    let clock = sink.clock();
+    let timeout = window / 2;
+
+    // Each thread schedules its share, no faster than the rate.
+    let begin_ns = clock.now_ns();
+    let schedule = |_| {
+        let mut local = timer.local();
+        let one = |at: usize| {
+            // Sleep while ahead of the rate, with one clock read per step.
+            let moment = window.mul_f64(at as f64 / share as f64);
+            let moment_ns = begin_ns + moment.as_nanos() as u64;
+            while at.is_multiple_of(STEP) && clock.now_ns() < moment_ns {
+                let ahead_ns = moment_ns.saturating_sub(clock.now_ns());
+                thread::park_timeout(Duration::from_nanos(ahead_ns));
+            }
+            let due_ns = clock.now_ns() + timeout.as_nanos() as u64;
+            T::schedule_firing(&mut local, timeout, due_ns)
+        };
+        (0..share).map(one).collect()
+    };
+    let handles: Vec<Vec<T::Handle>> = on_threads(UNIFORM_THREADS, schedule);
+
+    // Handles may be the timers, so they live until all have fired.
+    all_fired::<T>(&timer, sink)?;
+    drop(handles);
+    Ok(sink)
+}
+
 pub(super) fn lateness(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     measure_lateness(id, run, &timers!(expire))
 }
@@ -140,6 +178,16 @@ fn measure_lateness(
             run.quantiles_ms(id, name, &lateness.ns, &QUANTILES);
             run.add(&format!("{id}-early"), "timers early", name, early);
             run.add(&format!("{id}-cpu"), "ms", name, cpu_ms);
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) fn uniform(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let all = (run.sizes.one_m, run.sizes.window);
+    for _ in 0..run.sizes.rounds {
+        run.turns(&timers!(steady), all, |run, name, sink| {
+            run.quantiles_ms(id, name, &sink.lateness().ns, &QUANTILES);
         })?;
     }
     Ok(())
@@ -204,5 +252,6 @@ mod tests {
             window: Duration::ZERO,
         });
         assert!(expired.is_err());
+        assert!(steady::<Broken>((8, Duration::from_millis(1))).is_err());
     }
 }

@@ -27,6 +27,7 @@ rows! {
     "schedule-cancel-2t-100k": timers::schedule, "And on two threads at once, each?";
     "random-replace-1m": timers::schedule, "What does it cost to move one of 1M deadlines?";
     "lateness-1m-per-s": expire::lateness, "How late do 1M timers fire that fall due in 1 s?";
+    "uniform-1m": expire::uniform, "How late with 1M a second, all with one timeout?";
     "bytes-per-timer": timers::bytes, "How much memory does a pending timer take?";
     "queue-insert-remove": queues::run, "What does a value cost that leaves its owner's queue in time?";
     "queue-poll-idle": queues::run, "And if its owner polls the queue meanwhile?";

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use foldhash::HashSet;
 
-use super::{Scheme, Task};
+use super::scheme::{Claim, Refused, Scheme, Task};
 
 /// A smaller heap is not worth a purge.
 const SMALL: usize = 64;
@@ -26,15 +26,18 @@ pub(crate) struct DelayHeap {
 
 impl Scheme for DelayHeap {
     const NAME: &'static str = "delay-heap";
-    const CLAIM: [&'static str; 4] = ["O(log n)", "O(1)", "O(1)", "O(log n)"];
+    const CLAIM: Claim = ["O(log n)", "O(1)", "O(1)", "O(log n)"];
     type Handle = u64;
 
-    fn start(&mut self, delay: u64, task: Task) -> u64 {
+    fn start(&mut self, delay: u64, task: Task) -> Result<u64, Refused> {
         self.started += 1;
-        let timer = (self.now + delay, self.started, task);
-        self.heap.push(Reverse(timer));
+        self.heap.push(Reverse((
+            self.now.saturating_add(delay.max(1)),
+            self.started,
+            task,
+        )));
         self.live.insert(self.started);
-        self.started
+        Ok(self.started)
     }
 
     fn stop(&mut self, handle: u64) -> bool {

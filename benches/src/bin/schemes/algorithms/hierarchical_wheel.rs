@@ -2,7 +2,7 @@
 
 use timer_core::{TaskId, TimingWheel, WheelSize};
 
-use super::{Scheme, Task};
+use super::scheme::{Claim, Refused, Scheme, Task};
 
 /// [`TimingWheel`]: levels of 64 slots, each slot as long as the level below. A deadline goes to
 /// the lowest level that reaches it, levels are created on demand, and time jumps from one bucket
@@ -26,12 +26,16 @@ impl Default for HierarchicalWheel {
 
 impl Scheme for HierarchicalWheel {
     const NAME: &'static str = "timing-wheel";
-    const CLAIM: [&'static str; 4] = ["O(levels)", "O(1)", "O(1)", "O(levels)"];
+    const CLAIM: Claim = ["O(levels)", "O(1)", "O(1)", "O(levels)"];
     type Handle = TaskId;
 
-    fn start(&mut self, delay: u64, task: Task) -> TaskId {
-        let started = self.wheel.insert(self.wheel.now() + delay, task);
-        started.expect("fewer than MAX_TASKS").id
+    fn start(&mut self, delay: u64, task: Task) -> Result<TaskId, Refused> {
+        let deadline = self.wheel.now().saturating_add(delay.max(1));
+        Ok(self
+            .wheel
+            .insert(deadline, task)
+            .expect("fewer than MAX_TASKS")
+            .id)
     }
 
     fn stop(&mut self, handle: TaskId) -> bool {

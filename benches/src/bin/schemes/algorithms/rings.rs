@@ -2,7 +2,7 @@
 //! `TimerTaskList`. A timer joins the end of a ring or leaves it in O(1). Most schemes are made of
 //! rings.
 
-use super::Task;
+use super::scheme::Task;
 
 /// Names a timer on a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,15 @@ impl<const RINGS: usize> Rings<RINGS> {
         self.insert_before(ring as u32, time, task)
     }
 
+    /// Adds a timer in order of time, behind equal ones. It searches from the front: O(n).
+    pub(crate) fn insert_sorted(&mut self, ring: usize, time: u64, task: Task) -> Handle {
+        let mut at = self.nodes[ring].next;
+        while at as usize != ring && self.nodes[at as usize].time <= time {
+            at = self.nodes[at as usize].next;
+        }
+        self.insert_before(at, time, task)
+    }
+
     /// Removes a timer from its ring; false when it had left. O(1).
     pub(crate) fn remove(&mut self, handle: Handle) -> bool {
         let pending = self.nodes[handle.node as usize].generation == handle.generation;
@@ -64,6 +73,16 @@ impl<const RINGS: usize> Rings<RINGS> {
             self.take(handle.node);
         }
         pending
+    }
+
+    /// Returns the time of a ring's first timer. O(1).
+    pub(crate) fn first_time(&self, ring: usize) -> Option<u64> {
+        self.first(ring).map(|at| self.nodes[at as usize].time)
+    }
+
+    /// Removes a ring's first timer. O(1).
+    pub(crate) fn pop(&mut self, ring: usize) -> Option<Task> {
+        self.first(ring).map(|at| self.take(at))
     }
 
     /// Visits every timer of a ring, and removes those for which `keep` returns false. O(n).
@@ -78,6 +97,11 @@ impl<const RINGS: usize> Rings<RINGS> {
             }
             at = next;
         }
+    }
+
+    fn first(&self, ring: usize) -> Option<u32> {
+        let at = self.nodes[ring].next;
+        if at as usize == ring { None } else { Some(at) }
     }
 
     fn insert_before(&mut self, next: u32, time: u64, task: Task) -> Handle {
@@ -123,24 +147,22 @@ impl<const RINGS: usize> Rings<RINGS> {
     }
 }
 
-/// One ring, in order of time.
-impl Rings<1> {
-    /// Adds a timer behind those of the same time. It searches from the front: O(n).
-    pub(crate) fn insert_sorted(&mut self, time: u64, task: Task) -> Handle {
-        let mut at = self.nodes[0].next;
-        while at > 0 && self.nodes[at as usize].time <= time {
-            at = self.nodes[at as usize].next;
-        }
-        self.insert_before(at, time, task)
+#[cfg(test)]
+impl<const RINGS: usize> Rings<RINGS> {
+    /// Returns the times on a ring, in order.
+    pub(crate) fn times(&self, ring: usize) -> Vec<u64> {
+        let next = |&at: &u32| Some(self.nodes[at as usize].next).filter(|&at| at as usize != ring);
+        let nodes = std::iter::successors(self.first(ring), next);
+        nodes.map(|at| self.nodes[at as usize].time).collect()
     }
 
-    /// Removes the first timer if its time is `now` or earlier. O(1).
-    pub(crate) fn pop_until(&mut self, now: u64) -> Option<Task> {
-        let at = self.nodes[0].next;
-        if at > 0 && self.nodes[at as usize].time <= now {
-            Some(self.take(at))
-        } else {
-            None
+    /// Returns the ring of a timer.
+    pub(crate) fn ring_of(&self, handle: Handle) -> Option<usize> {
+        let mut at = handle.node as usize;
+        let pending = self.nodes[at].generation == handle.generation;
+        while pending && at >= RINGS {
+            at = self.nodes[at].next as usize;
         }
+        if pending { Some(at) } else { None }
     }
 }

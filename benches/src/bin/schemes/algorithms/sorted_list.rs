@@ -1,8 +1,8 @@
 //! A list of timers in order of deadline.
 
 use super::{
-    Scheme, Task,
     rings::{Handle, Rings},
+    scheme::{Claim, Refused, Scheme, Task},
 };
 
 /// A list in order of absolute deadlines: nothing is counted down, and a tick checks the first
@@ -18,12 +18,13 @@ pub(crate) struct SortedList {
 
 impl Scheme for SortedList {
     const NAME: &'static str = "sorted-list";
-    const CLAIM: [&'static str; 4] = ["O(n)", "O(1)", "O(1)", "O(1)"];
+    const CLAIM: Claim = ["O(n)", "O(1)", "O(1)", "O(1)"];
     const STARTS_MAX: usize = 1_000;
     type Handle = Handle;
 
-    fn start(&mut self, delay: u64, task: Task) -> Handle {
-        self.deadlines.insert_sorted(self.now + delay, task)
+    fn start(&mut self, delay: u64, task: Task) -> Result<Handle, Refused> {
+        let deadline = self.now.saturating_add(delay.max(1));
+        Ok(self.deadlines.insert_sorted(0, deadline, task))
     }
 
     fn stop(&mut self, handle: Handle) -> bool {
@@ -32,10 +33,32 @@ impl Scheme for SortedList {
 
     fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
         self.now += ticks;
-        fired.extend(std::iter::from_fn(|| self.deadlines.pop_until(self.now)));
+        while self
+            .deadlines
+            .first_time(0)
+            .is_some_and(|deadline| deadline <= self.now)
+        {
+            fired.extend(self.deadlines.pop(0));
+        }
     }
 
     fn pending(&self) -> usize {
         self.deadlines.timers()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_deadline_goes_to_the_front() {
+        let mut list = SortedList::default();
+        list.start(5, 0).unwrap();
+        list.tick(&mut Vec::new());
+        list.start(3, 1).unwrap();
+        assert_eq!(list.deadlines.times(0), [4, 5], "absolute");
+        list.start(1, 2).unwrap();
+        assert_eq!(list.deadlines.times(0), [2, 4, 5]);
     }
 }

@@ -1,0 +1,76 @@
+//! The interface of a timer algorithm: [`Scheme`].
+
+use std::{error::Error, fmt};
+
+/// The value that a timer yields when it fires.
+pub(crate) type Task = u64;
+
+/// A timer algorithm. Time is in ticks, and its present begins at 0.
+///
+/// `Default` creates it as it is measured: for ticks of a second and delays below a day.
+pub(crate) trait Scheme: Default {
+    /// The name in the output.
+    const NAME: &'static str;
+    /// The cost among `n` pending timers that the literature claims.
+    const CLAIM: Claim;
+    /// The greatest number of pending timers that is started in 10 s.
+    const STARTS_MAX: usize = usize::MAX;
+    /// The greatest number of pending timers that fires in 10 s.
+    const EXPIRES_MAX: usize = usize::MAX;
+    /// Names a timer; never reused.
+    type Handle: Copy + fmt::Debug;
+
+    /// Starts a timer that fires on the `delay`-th tick from now. The present tick is over, so a
+    /// delay of 0 counts as 1. A deadline beyond `u64::MAX` counts as that.
+    fn start(&mut self, delay: u64, task: Task) -> Result<Self::Handle, Refused>;
+
+    /// Stops a timer; false when it has fired or was stopped before.
+    fn stop(&mut self, handle: Self::Handle) -> bool;
+
+    /// Advances by one tick and adds due tasks to `fired`. A scheme implements this method or
+    /// [`advance`](Self::advance).
+    fn tick(&mut self, fired: &mut Vec<Task>) {
+        self.advance(1, fired);
+    }
+
+    /// Advances by `ticks` and adds due tasks to `fired` in order of deadline. A scheme that knows
+    /// its next deadline skips the ticks before it.
+    fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
+        for _ in 0..ticks {
+            self.tick(fired);
+        }
+    }
+
+    /// Returns the number of pending timers.
+    fn pending(&self) -> usize;
+}
+
+/// The claimed cost of each measure: a start, a stop, a tick in which nothing is due or handed
+/// down, and the expiry of one timer, from its start on, without the empty ticks.
+pub(crate) type Claim = [&'static str; 4];
+
+/// The error of a delay that is too long for the scheme. It hands the task back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub(crate) struct Refused {
+    pub(crate) delay: u64,
+    /// The longest delay that is accepted: MaxInterval.
+    pub(crate) delay_max: u64,
+    pub(crate) task: Task,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refused {
+            delay,
+            delay_max,
+            task,
+        } = self;
+        write!(
+            f,
+            "task {task}: a delay of {delay} ticks where at most {delay_max} are accepted"
+        )
+    }
+}
+
+impl Error for Refused {}
