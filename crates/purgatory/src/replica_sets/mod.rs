@@ -197,8 +197,8 @@ where
     }
 
     /// Begins an epoch of the group with the members that it has now, under their rule: a leader is
-    /// elected, and the set stays. Returns how many waits this ended; inside a callback 0, and they
-    /// end as the outermost call returns. A member that joins or leaves meanwhile does so in the last
+    /// elected, and the set stays. Returns how many waits this ended; those of a call inside a callback
+    /// are told as the outermost call returns. A member that joins or leaves meanwhile does so in the last
     /// epoch, and then this one has or lacks it, or in this epoch.
     ///
     /// `leader` has `log_end`, at which the epoch starts. Every other member counts as having the
@@ -248,16 +248,11 @@ where
             keeps_waits: false,
         };
         let table = &self.handle.table;
-        let mut stale = None;
-        if failpoint!(SetChangedInCopy) {
-            stale = table.look(group, |mark| mark.beside().clone());
-        }
         // The next set is made of the present one in the lock hold in which it takes its place. The
         // last one, or one that is refused, is dropped unlocked.
         let mut next = None;
         table.begin_epoch(group, begins, &mut next, |next, present, watermark| {
-            let present = stale.as_ref().or(present.and_then(Option::as_ref));
-            let present = present.ok_or(WaitError::NoGroup)?;
+            let present = present.and_then(Option::as_ref).ok_or(WaitError::NoGroup)?;
             let led = present.led_by(leader, log_end, watermark);
             let set = next.insert(Box::new(led?));
             set.begin(epoch, watermark)

@@ -228,12 +228,15 @@ impl<M: Eq + Clone> Set<M> {
         };
         // Most reports are not the last that a value needs.
         let counted_from = watermark.max(self.uncounted);
-        let mut above = 0;
+        let mut may_lack = members.len() - needed;
         for member in members {
-            above += usize::from(member.value > counted_from);
-        }
-        if above < needed {
-            return watermark;
+            if member.value > counted_from {
+                continue;
+            }
+            if may_lack == 0 {
+                return watermark;
+            }
+            may_lack -= 1;
         }
         reported_by(needed, members)
     }

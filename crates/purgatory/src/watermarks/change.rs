@@ -187,9 +187,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
 
     /// Begins an epoch of a key with the value that `value` makes of the last one and of what lies
     /// beside that; `beside` is to lie there, and is what lay there then, to be dropped unlocked.
-    /// Finishes the waits that this ends; returns how
-    /// many, or 0 inside a callback. All are cancelled, since the value is one of the new epoch,
-    /// unless they are to be kept. O(n) under the lock for n waits.
+    /// Finishes the waits that this ends; returns how many. All are cancelled, since the value is
+    /// one of the new epoch, unless they are to be kept. O(n) under the lock for n waits.
     pub(crate) fn begin_epoch<Q>(
         self: &Arc<Self>,
         key: &Q,
@@ -205,17 +204,19 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let hash = self.hash(key);
         let now_ns = self.ending_at();
         let mut shard = self.shard_of(hash);
-        let found = shard.records.find(key, hash);
+        let mut found = shard.records.find(key, hash);
         let mark = found.map(|record| shard.records.at(record));
         if let Some(mark) = mark {
             mark.check(None)?;
         }
         begins.check(mark)?;
-        let value = value(
-            beside,
-            mark.map(Mark::beside),
-            mark.map_or(0, Mark::reached),
-        )?;
+        let reached = mark.map_or(0, Mark::reached);
+        let value = value(beside, mark.map(Mark::beside), reached)?;
+        if failpoint!(SetChangedInCopy) {
+            drop(shard);
+            shard = self.shard_of(hash);
+            found = shard.records.find(key, hash);
+        }
         let record = match found {
             Some(record) if shard.records.at(record).value.is_some() => record,
             _ => {
@@ -241,8 +242,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             outcome = Outcome::Completed;
             limit = BUDGET;
         }
-        let ended = self.end_waits_apart(&call, shard, record, &outcome, limit, now_ns);
-        Ok(if call.is_nested() { 0 } else { ended })
+        Ok(self.end_waits_apart(&call, shard, record, &outcome, limit, now_ns))
     }
 
     /// Removes the key's value, its epoch and what lies beside, and cancels its waits, in one lock

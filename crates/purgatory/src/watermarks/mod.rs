@@ -291,8 +291,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     }
 
     /// Begins an epoch of the key with this value, which may be lower than before: a log that was
-    /// truncated after a change of its leader. Returns how many waits this ended; inside a
-    /// callback 0, and they end as the outermost call returns.
+    /// truncated after a change of its leader. Returns how many waits this ended; those of a call
+    /// inside a callback are told as the outermost call returns.
     ///
     /// *A wait belongs to one epoch*: the key's present one as it was parked, or the one that it
     /// [names](Self::wait_for_in). In one step, the value and its epoch change, and all waits are

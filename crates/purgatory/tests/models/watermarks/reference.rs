@@ -432,7 +432,7 @@ impl Reference {
             };
             let count = ended.len();
             reference.report_all(nested, ended);
-            if nested { 0 } else { count }
+            count
         }))
     }
 
