@@ -214,7 +214,7 @@ fn wakers_that_deliver_to_the_next_stream_need_no_stack() {
 fn wakers_that_deliver_the_next_reply_of_a_scope_need_no_stack() {
     on_a_small_stack(|| {
         let builder = ReplyScope::<()>::builder("deep").timer(&ManualTimer::new());
-        let scope = Arc::new(builder.build().unwrap().another());
+        let scope = Arc::new(builder.build().unwrap());
         let mut futures = Vec::new();
         for _ in 0..DEEP {
             let (number, mut reply) = scope.expect(NEVER).unwrap();

@@ -161,8 +161,7 @@ fn each_form_refuses_what_is_met_at_once_after_a_shutdown() {
 fn each_form_refuses_what_has_no_time_after_a_shutdown() {
     let timer = ManualTimer::new();
     let replies: Replies<u32, u32> = Replies::builder("replies").timer(&timer).build().unwrap();
-    let scopes = ReplyScope::<u32>::builder("scopes").timer(&timer).build();
-    let scope = scopes.unwrap().another();
+    let scope = ReplyScope::<u32>::on(&timer, "scopes").unwrap();
     let places = Permits::builder("places").limit(1).timer(&timer);
     let places = places.build().unwrap();
     let refused = || {

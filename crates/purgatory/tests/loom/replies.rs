@@ -36,7 +36,7 @@ fn client() -> (ManualTimer, ReplyScope<u8>) {
 /// A scope on a manual timer, with its waits.
 fn scope() -> (ManualTimer, Waits<(u64, u64)>, ReplyScope<u8>) {
     let (timer, client) = client();
-    (timer, client.waits(), client.another())
+    (timer, client.waits(), client)
 }
 
 /// A value is taken, or handed back and the time ran out.
@@ -269,7 +269,7 @@ fn made_value_against_next_request() {
 fn reassign_against_deliver() {
     check(&[Failpoint::HandsOverInTwoHolds], || {
         let (_timer, client) = client();
-        let [old, new] = [client.another(), client.another()];
+        let [old, new] = [client.clone(), client.another()];
         let (number, mut reply) = old.expect(MS).unwrap();
         let network = old.clone();
         let network = thread::spawn(move || network.deliver(number, 7).is_ok());
@@ -289,7 +289,7 @@ fn reassign_against_deliver() {
 fn reassign_against_poll() {
     check(&[Failpoint::PollStaysBehind], || {
         let (_timer, client) = client();
-        let [old, new] = [client.another(), client.another()];
+        let [old, new] = [client.clone(), client.another()];
         let (number, mut reply) = old.expect(MS).unwrap();
         let network = thread::spawn(move || {
             let number = old.reassign(number, &new).unwrap();
@@ -312,7 +312,7 @@ fn reassign_against_its_end() {
         let faults: &[Failpoint] = if expires { &[] } else { &fault };
         check(faults, move || {
             let (timer, client) = client();
-            let [old, new] = [client.another(), client.another()];
+            let [old, new] = [client.clone(), client.another()];
             let (number, reply) = old.expect(MS).unwrap();
             let (from, to) = (old.clone(), new.clone());
             let network = thread::spawn(move || from.reassign(number, &to).is_ok());
@@ -341,7 +341,7 @@ fn reassign_against_fail_all() {
     check(&[Failpoint::MovedEscapesFailure], || {
         let (_timer, client) = client();
         // In the second shard and the first, which a failure visits in the other order.
-        let [new, old] = [client.another(), client.another()];
+        let [new, old] = [client.clone(), client.another()];
         let (number, mut reply) = old.expect(MS).unwrap();
         let all = client.clone();
         let network = thread::spawn(move || all.fail_every_scope("closed"));
@@ -358,7 +358,7 @@ fn reassign_against_fail_all() {
 fn reassign_against_reassign() {
     check(&[], || {
         let (_timer, client) = client();
-        let [one, other] = [client.another(), client.another()];
+        let [one, other] = [client.clone(), client.another()];
         let (first, _first) = one.expect(MS).unwrap();
         let (second, _second) = other.expect(MS).unwrap();
         let (from, to) = (other.clone(), one.clone());
@@ -374,7 +374,7 @@ fn reassign_against_reassign() {
 fn reassign_against_shutdown() {
     check(&[Failpoint::ShutdownClosesNoShard], || {
         let (_timer, client) = client();
-        let [new, old] = [client.another(), client.another()];
+        let [new, old] = [client.clone(), client.another()];
         let (number, mut reply) = old.expect(MS).unwrap();
         let all = client.waits();
         let network = thread::spawn(move || all.shutdown(Duration::ZERO));

@@ -19,9 +19,8 @@ use super::{
 use crate::support::assert_no_waits;
 
 fn connection() -> (Waits<(u64, u64)>, Connection) {
-    let client = ReplyScope::new("client").unwrap();
-    let requests = client.another();
-    (client.waits(), Connection { requests })
+    let requests = ReplyScope::new("client").unwrap();
+    (requests.waits(), Connection { requests })
 }
 
 #[test]
