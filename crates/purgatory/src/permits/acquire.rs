@@ -149,20 +149,16 @@ impl<K: WatchKey> Semaphores<K> {
         } else if arrival.is_over && !shard.closed {
             shard.count_at_once();
             WaitError::Expired
-        } else if let Some(refused) = shard.refuses() {
+        } else if let Some(refused) = shard.refuses().or_else(|| table.take_place()) {
             WaitError::Refused(refused)
         } else {
             let last = shard.records.at(line).tail;
-            let turn = Turn::new(weight, line, last, request.time_to_live);
-            match table.park(&mut shard, arrival, Wait::Waits(turn)) {
-                Ok(at) => {
-                    shard.enter(line, at.index());
-                    drop(shard);
-                    Self::note_crowded(table, true);
-                    return WaitFuture::at(handle.share(), table.id(at));
-                }
-                Err((_, refused)) => WaitError::Refused(refused),
-            }
+            let turn = || Wait::Waits(Turn::new(weight, line, last, request.time_to_live));
+            let at = table.park_in_place(&mut shard, arrival, turn);
+            shard.enter(line, at.index());
+            drop(shard);
+            Self::note_crowded(table, true);
+            return WaitFuture::at(handle.share(), table.id(at));
         };
 
         // 3. Neither.

@@ -101,6 +101,7 @@ impl<K: WatchKey> Engine for Semaphores<K> {
         shard.records.unsettled = lines;
     }
 
+    #[inline]
     fn finish(table: &Arc<Table<Self>>, left: Left<K>) {
         finish_left(table, left);
     }

@@ -8,9 +8,7 @@ use crate::{
         entry::{CLOSED, Semaphores},
         finish::finish,
         lines::Lines,
-        serve::{
-            forget_if_idle, has_fitting_head, refuse_heavy, release_to_head, serve, serve_others,
-        },
+        serve::{forget_if_idle, refuse_heavy, serve, serve_head, serve_others},
     },
     table::{Batch, Table},
     watches::WatchKey,
@@ -26,11 +24,12 @@ pub(super) fn give_back<K: WatchKey>(
 ) {
     let now_ns = table.ending_at();
     let mut shard = table.lock(shard);
+    shard.records.at_mut(line).taken -= weight;
     // 1. Mostly one head fits then, or none: no batch is made for it.
-    let head = release_to_head(&mut shard, line, weight, now_ns);
+    let head = serve_head(&mut shard, line, now_ns);
     let mut idle = None;
     let mut others = None;
-    if has_fitting_head(&shard, line) {
+    if head.as_ref().is_some_and(|head| head.next_may_fit) {
         others = Some(serve_others(&mut shard, line, now_ns));
     } else {
         idle = shard.records.forget_if_idle(line);
@@ -39,7 +38,7 @@ pub(super) fn give_back<K: WatchKey>(
     // 2. Its task is woken, with nothing locked, before those of others. A waker that returns permits
     //    in turn leaves what that ends to this call, so a chain of them needs no stack.
     if let Some(head) = head {
-        table.finish(&table.enter(), head);
+        table.finish_in_turn(head.ended);
     }
     if let Some(others) = others {
         finish(table, others);

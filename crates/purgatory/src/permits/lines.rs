@@ -204,9 +204,10 @@ impl<K: WatchKey> Shard<Semaphores<K>> {
         }
     }
 
-    /// Takes a head that is out of its entry off its line, which counts its permits as taken. O(1).
+    /// Takes a head that is out of its entry off its line, which counts its permits as taken.
+    /// Returns true if the next head fits. O(1).
     #[inline]
-    pub(super) fn unlink_head(&mut self, turn: &Turn, weight: u64) {
+    pub(super) fn unlink_head(&mut self, turn: &Turn, weight: u64) -> bool {
         let next = turn.next;
         let in_line = self.records.at_mut(turn.line);
         in_line.taken += weight;
@@ -215,9 +216,13 @@ impl<K: WatchKey> Shard<Semaphores<K>> {
         if next == NONE {
             in_line.tail = NONE;
             self.records.busy -= 1;
-        } else {
-            self.turn_mut(next).prev = NONE;
+            return false;
         }
+        let taken = in_line.taken;
+        let head = self.turn_mut(next);
+        head.prev = NONE;
+        let weight = head.weight;
+        self.records.has_room(taken, weight)
     }
 
     /// Takes a wait that is out of its entry off its line. O(1).

@@ -1,13 +1,11 @@
 //! Permits that come free: they go to the heads of their line, under the lock.
 
-use std::time::Duration;
-
 use timer_core::{TaskId, TimerHandle};
 
 use crate::{
     error::{RefusedReason, WaitError},
     operation::{CancelReason, Outcome},
-    permits::entry::{Granted, Holder, Leased, Left, NONE, Semaphores, Turn, Wait, Watchers},
+    permits::entry::{Granted, Holder, Leased, Left, NONE, Semaphores, Wait, Watchers},
     table::{
         Batch, Ended, EndedAt, SHARD_MAX,
         shard::{Shard, Taken},
@@ -24,11 +22,18 @@ fn answer<K: WatchKey>(
     outcome: &Outcome,
     now_ns: EndedAt,
 ) -> Taken<Semaphores<K>> {
-    let taken = shard.answer(index, answer, outcome, now_ns);
+    let taken = shard.answer(index, || answer, outcome, now_ns);
     if let Wait::Waits(turn) = &taken.wait {
         shard.unlink(turn);
     }
     taken
+}
+
+/// A head that was given what it waits for.
+pub(super) struct Served<K: WatchKey> {
+    pub(super) ended: Ended<Semaphores<K>>,
+    /// False if the next one does not fit.
+    pub(super) next_may_fit: bool,
 }
 
 /// Hands permits to the heads of a line while they fit (Served). O(heads served).
@@ -39,28 +44,12 @@ pub(super) fn serve<K: WatchKey>(
     now_ns: EndedAt,
     also: &mut Batch<Semaphores<K>>,
 ) {
-    while let Some(head) = fitting_head(shard, line) {
-        also.push(hand_over(shard, line, &head, now_ns));
+    while let Some(served) = serve_head(shard, line, now_ns) {
+        also.push(served.ended);
+        if !served.next_may_fit {
+            return;
+        }
     }
-}
-
-/// Returns true if a head can be served.
-#[inline]
-pub(super) fn has_fitting_head<K: WatchKey>(shard: &Shard<Semaphores<K>>, line: u32) -> bool {
-    fitting_turn(shard, line).is_some()
-}
-
-/// Returns permits to a line that is in use, and hands them to its head if it fits. O(1).
-#[inline(always)]
-pub(super) fn release_to_head<K: WatchKey>(
-    shard: &mut Shard<Semaphores<K>>,
-    line: u32,
-    weight: u64,
-    now_ns: EndedAt,
-) -> Option<Ended<Semaphores<K>>> {
-    shard.records.at_mut(line).taken -= weight;
-    let head = fitting_head(shard, line)?;
-    Some(hand_over(shard, line, &head, now_ns))
 }
 
 /// Serves the heads that fit beside the first, and forgets an idle line. O(heads served).
@@ -76,61 +65,49 @@ pub(super) fn serve_others<K: WatchKey>(
     others
 }
 
-/// A head that fits.
-struct Head {
-    index: u32,
-    weight: u64,
-    time_to_live: Option<Duration>,
-}
-
-/// Returns the place in line of a head that fits, with its index, unless the shard is closed.
+/// Hands the head of a line what it waits for, if it fits and the shard is open. O(1).
 #[inline(always)]
-fn fitting_turn<K: WatchKey>(shard: &Shard<Semaphores<K>>, line: u32) -> Option<(u32, &Turn)> {
+pub(super) fn serve_head<K: WatchKey>(
+    shard: &mut Shard<Semaphores<K>>,
+    line: u32,
+    now_ns: EndedAt,
+) -> Option<Served<K>> {
+    // 1. Does it fit?
     let in_line = shard.records.at(line);
-    let index = in_line.head;
-    if index == NONE || shard.closed || shard.records.is_closed {
+    let head = in_line.head;
+    if head == NONE || shard.closed || shard.records.is_closed {
         return None;
     }
     let taken = in_line.taken;
-    let turn = shard.turn(index);
-    let fits = shard.records.has_room(taken, turn.weight);
-    fits.then_some((index, turn))
-}
-
-/// Returns the head of a line if it fits, unless the shard is closed.
-#[inline(always)]
-fn fitting_head<K: WatchKey>(shard: &Shard<Semaphores<K>>, line: u32) -> Option<Head> {
-    let (index, turn) = fitting_turn(shard, line)?;
-    Some(Head {
-        index,
-        weight: turn.weight,
-        time_to_live: turn.time_to_live.as_deref().copied(),
-    })
-}
-
-/// Hands a head what it waits for. O(1).
-#[inline]
-fn hand_over<K: WatchKey>(
-    shard: &mut Shard<Semaphores<K>>,
-    line: u32,
-    head: &Head,
-    now_ns: EndedAt,
-) -> Ended<Semaphores<K>> {
-    let weight = head.weight;
-    if let Some(time_to_live) = head.time_to_live {
+    let turn = shard.turn(head);
+    let weight = turn.weight;
+    if !shard.records.has_room(taken, weight) {
+        return None;
+    }
+    // 2. Then it has its permits.
+    if let Some(time_to_live) = turn.time_to_live.as_deref().copied() {
         let holder = Holder::new(weight, line, Some(time_to_live));
-        return hand_lease(shard, head.index, holder, now_ns);
+        let ended = hand_lease(shard, head, holder, now_ns);
+        return Some(Served {
+            ended,
+            next_may_fit: true,
+        });
     }
-    let granted = Ok(Granted::Permits { weight, line });
-    let taken = shard.answer(head.index, granted, &Outcome::Completed, now_ns);
+    let granted = || Ok(Granted::Permits { weight, line });
+    let taken = shard.answer(head, granted, &Outcome::Completed, now_ns);
     // Moved out: a wait that is left here is dropped by a call.
+    let mut next_may_fit = false;
     if let Wait::Waits(turn) = taken.wait {
-        shard.unlink_head(&turn, weight);
+        next_may_fit = shard.unlink_head(&turn, weight);
     }
-    Ended {
+    let ended = Ended {
         waker: taken.waker,
         left: Left::Nothing,
-    }
+    };
+    Some(Served {
+        ended,
+        next_may_fit,
+    })
 }
 
 /// Hands a lease to a head: its entry is put on the wheel, and its time to live begins once the

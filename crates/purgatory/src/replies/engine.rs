@@ -9,6 +9,7 @@
 
 use std::{
     borrow::Borrow,
+    cell::Cell,
     hash::Hash,
     marker::PhantomData,
     sync::{Arc, atomic},
@@ -50,25 +51,17 @@ pub(crate) struct Expected<K, V> {
     /// Half of the hash that it is found by.
     pub(super) hash: u32,
     /// The number of `fail_all` calls before it.
-    failures: u64,
+    pub(super) failures: u64,
     /// Its place on the list of its scope, if it has one.
     pub(super) member: Option<Member>,
     /// Its replies but the last, if it may have several.
-    buffer: Option<Arc<Buffer<V>>>,
+    pub(super) buffer: Option<Arc<Buffer<V>>>,
 }
 
 /// The rest of a request that has ended, to be dropped unlocked.
 pub(crate) struct Left<K, V> {
     _key: K,
     _buffer: Option<Arc<Buffer<V>>>,
-}
-
-/// A request that comes: everything of it but its key.
-pub(super) struct Request<V> {
-    pub(super) arrival: Arrival,
-    pub(super) hash: u64,
-    pub(super) member: Option<Member>,
-    pub(super) buffer: Option<Arc<Buffer<V>>>,
 }
 
 /// The table of requests.
@@ -156,23 +149,29 @@ fn take_off_scope<K: WatchKey, V: Send + 'static>(
     shard: &mut Shard<Requests<K, V>>,
     wait: Expected<K, V>,
 ) -> Left<K, V> {
-    if let Some(member) = wait.member {
+    let Expected {
+        key,
+        member,
+        buffer,
+        ..
+    } = wait;
+    if let Some(member) = member {
         member.leave_list(shard);
     }
     Left {
-        _key: wait.key,
-        _buffer: wait.buffer,
+        _key: key,
+        _buffer: buffer,
     }
 }
 
 impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
-    /// Expects a reply under this key, which the caller has hashed; returns where it waits. `None`
-    /// if it had no time to wait.
+    /// Expects a reply under this key; returns where it waits. `None` if it had no time to wait.
+    #[inline(always)] // what it returns would go through memory
     pub(super) fn expect(
         &self,
         key: K,
         timeout: Timeout,
-        buffer: Option<Arc<Buffer<V>>>,
+        buffer: impl FnOnce() -> Option<Arc<Buffer<V>>>,
     ) -> Result<Option<TimerHandle>, Refused<K>> {
         // 1. The key's `Hash` and the clock are read with nothing locked.
         let hash = self.hash(&key);
@@ -187,24 +186,23 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         if refused.is_none() && find(&shard, hash, &key).is_some() {
             refused = Some(RefusedReason::AlreadyExpected);
         }
+        if refused.is_none() {
+            refused = self.take_place();
+        }
         if let Some(reason) = refused {
             drop(shard);
             return Err(self.refuse(key, reason));
         }
         // 3. Park it.
-        let request = Request {
-            arrival,
+        let hash = hash as u32;
+        let request = |failures| Expected {
+            key,
             hash,
+            failures,
             member: None,
-            buffer,
+            buffer: buffer(),
         };
-        match self.park_request(&mut shard, key, request) {
-            Ok(at) => Ok(Some(at)),
-            Err((key, reason)) => {
-                drop(shard);
-                Err(self.refuse(key, reason))
-            }
-        }
+        Ok(Some(self.park_request(&mut shard, arrival, hash, request)))
     }
 
     #[cold]
@@ -213,29 +211,19 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         Refused::new(key, reason)
     }
 
-    /// Parks a request under a key that has none. Hands the key back if there is no place.
+    /// Parks a request, which has its place, under a key that has none. It is made where it lies.
     #[inline(always)]
     pub(super) fn park_request(
         &self,
         shard: &mut Locked<'_, K, V>,
-        key: K,
-        request: Request<V>,
-    ) -> Result<TimerHandle, (K, RefusedReason)> {
-        let hash = request.hash as u32;
-        let expected = Expected {
-            key,
-            hash,
-            failures: self.engine.failures.load(Ordering::Acquire),
-            member: request.member,
-            buffer: request.buffer,
-        };
-        match self.park(shard, request.arrival, expected) {
-            Ok(at) => {
-                shard.records.insert(hash, at.id().index());
-                Ok(at)
-            }
-            Err((expected, reason)) => Err((expected.key, reason)),
-        }
+        arrival: Arrival,
+        hash: u32,
+        request: impl FnOnce(u64) -> Expected<K, V>,
+    ) -> TimerHandle {
+        let failures = self.engine.failures.load(Ordering::Acquire);
+        let at = self.park_in_place(shard, arrival, || request(failures));
+        shard.records.insert(hash, at.index());
+        at
     }
 
     /// Delivers a value to the waiter of a key; hands it back if there is none.
@@ -269,7 +257,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         if !found.is_off {
             return self.hand_over(shard, index, value, now_ns);
         }
-        let taken = shard.answer(index, Ok(value), &Outcome::Completed, now_ns);
+        let taken = shard.answer(index, || Ok(value), &Outcome::Completed, now_ns);
         let left = take_off_scope(&mut shard, taken.wait);
         drop(shard);
         let waker = taken.waker;
@@ -325,7 +313,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
     #[cold]
     fn end_panicked(self: &Arc<Self>, mut shard: Locked<'_, K, V>, index: u32, now_ns: EndedAt) {
         let outcome = Outcome::Cancelled(CancelReason::Panicked);
-        let error = Err(WaitError::of(outcome.clone()));
+        let error = || Err(WaitError::of(outcome.clone()));
         let taken = shard.answer(index, error, &outcome, now_ns);
         self.finish_one(shard, index, taken);
     }
@@ -363,7 +351,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
             }
         }
         // 2. The value is the answer. It lies where its future finds it.
-        let taken = shard.answer(index, Ok(value), &Outcome::Completed, now_ns);
+        let taken = shard.answer(index, || Ok(value), &Outcome::Completed, now_ns);
         self.finish_one(shard, index, taken);
     }
 
@@ -390,7 +378,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         now_ns: EndedAt,
         batch: &mut Batch<Requests<K, V>>,
     ) {
-        let taken = shard.answer(index, Ok(value), &Outcome::Completed, now_ns);
+        let taken = shard.answer(index, || Ok(value), &Outcome::Completed, now_ns);
         let left = take_off(shard, index, taken.wait);
         let waker = taken.waker;
         batch.push(Ended { waker, left });
@@ -440,14 +428,14 @@ pub(super) fn find_to_end<K: WatchKey, V: Send + 'static>(
     is_key: impl Fn(&K) -> bool,
 ) -> Option<Found> {
     let Shard { wheel, records, .. } = shard;
-    let wait = |index| wheel.at(index).wait().expect(LISTED);
-    let mut is_off = false;
-    let is_it = |index| is_key(&wait(index).key);
-    let is_last = |index| {
-        is_off = wait(index).buffer.is_none() && !failpoint!(HandsOverInTwoHolds);
-        is_off
+    let is_off = Cell::new(false);
+    let is_it = |index| {
+        let wait = wheel.at(index).wait().expect(LISTED);
+        is_off.set(wait.buffer.is_none() && !failpoint!(HandsOverInTwoHolds));
+        is_key(&wait.key)
     };
-    let index = records.take_if(hash, is_it, is_last)?;
+    let index = records.take_if(hash, is_it, |_| is_off.get())?;
+    let is_off = is_off.get();
     Some(Found { index, is_off })
 }
 

@@ -141,7 +141,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// # Panics
     /// Panics only if the key's own `Hash` or `Eq` panics. Then no reply is expected.
     pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
-        let at = self.handle.table.expect(key, timeout.into(), None)?;
+        let at = self.handle.table.expect(key, timeout.into(), || None)?;
         Ok(future(&self.handle, at))
     }
 
@@ -189,7 +189,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         timeout: impl Into<Timeout>,
     ) -> Result<ReplyStream<V>, Refused<K>> {
         let buffer = Arc::new(Buffer::new(count));
-        let shared = Some(buffer.clone());
+        let shared = || Some(buffer.clone());
         let at = self.handle.table.expect(key, timeout.into(), shared)?;
         Ok(ReplyStream::new(buffer, future(&self.handle, at)))
     }

@@ -12,7 +12,7 @@ use crate::{
     operation::{CancelReason, Outcome, Timeout, opaque},
     reason::Reason,
     replies::{
-        engine::{Locked, Request, Requested, Requests, find_to_end, future},
+        engine::{Expected, Locked, Requested, Requests, find_to_end, future},
         many::{Buffer, ReplyStream},
         member::Scope,
         request_id::RequestId,
@@ -102,7 +102,7 @@ impl<V: Send + 'static> ReplyScope<V> {
         &self,
         timeout: impl Into<Timeout>,
     ) -> Result<(u64, WaitFuture<V>), RefusedReason> {
-        let (number, at) = self.park(timeout.into(), None)?;
+        let (number, at) = self.park(timeout.into(), || None)?;
         Ok((number, future(&self.handle, at)))
     }
 
@@ -118,7 +118,7 @@ impl<V: Send + 'static> ReplyScope<V> {
         timeout: impl Into<Timeout>,
     ) -> Result<(u64, ReplyStream<V>), RefusedReason> {
         let buffer = Arc::new(Buffer::new(count));
-        let (number, at) = self.park(timeout.into(), Some(buffer.clone()))?;
+        let (number, at) = self.park(timeout.into(), || Some(buffer.clone()))?;
         let replies = ReplyStream::new(buffer, future(&self.handle, at));
         Ok((number, replies))
     }
@@ -128,7 +128,7 @@ impl<V: Send + 'static> ReplyScope<V> {
     fn park(
         &self,
         timeout: Timeout,
-        buffer: Option<Arc<Buffer<V>>>,
+        buffer: impl FnOnce() -> Option<Arc<Buffer<V>>>,
     ) -> Result<(u64, Option<TimerHandle>), RefusedReason> {
         let arrival = self.table().arrival(timeout);
         let mut shard = self.lock();
@@ -143,31 +143,24 @@ impl<V: Send + 'static> ReplyScope<V> {
             shard.count_at_once();
             return Ok((number, None));
         }
-        if let Some(reason) = shard.refuses() {
+        if let Some(reason) = shard.refuses().or_else(|| self.table().take_place()) {
             drop(shard);
             return Err(self.refused(reason));
         }
         // 2. Park it at the end of the list.
-        let request = Request {
-            arrival,
-            hash: self.scope.hash_of(number).into(),
+        let hash = self.scope.hash_of(number);
+        let request = |failures| Expected {
+            key: self.id(number),
+            hash,
+            failures,
             member: Some(self.scope.place_at_end()),
-            buffer,
+            buffer: buffer(),
         };
-        let parked = self
-            .table()
-            .park_request(&mut shard, self.id(number), request);
-        match parked {
-            Ok(at) => {
-                self.scope.append(&mut *shard, at.id().index());
-                self.scope.set_last_number(number);
-                Ok((number, Some(at)))
-            }
-            Err((_, reason)) => {
-                drop(shard);
-                Err(self.refused(reason))
-            }
-        }
+        let table = self.table();
+        let at = table.park_request(&mut shard, arrival, hash, request);
+        self.scope.append(&mut *shard, at.index());
+        self.scope.set_last_number(number);
+        Ok((number, Some(at)))
     }
 
     #[cold]

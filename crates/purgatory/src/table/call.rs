@@ -29,10 +29,19 @@ const QUEUE_BUDGET: usize = 1024;
 
 type Work = Box<dyn FnOnce() + Send>;
 
+/// Whether a call is under way on a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Idle,
+    /// A call is under way, and no work is queued.
+    Active,
+    /// A call is under way, and leaves queued work.
+    Queued,
+}
+
 /// The calls of one thread.
 struct CallState {
-    /// A call is under way.
-    active: Cell<bool>,
+    stage: Cell<Stage>,
     /// The thread's destructors run: its queue keeps no memory any more.
     ending: Cell<bool>,
     /// Never dropped, so that it is there for the thread's destructors. [`QueueMemory`] frees it.
@@ -42,7 +51,7 @@ struct CallState {
 impl CallState {
     const fn new() -> Self {
         CallState {
-            active: Cell::new(false),
+            stage: Cell::new(Stage::Idle),
             ending: Cell::new(false),
             queue: ManuallyDrop::new(RefCell::new(VecDeque::new())),
         }
@@ -62,15 +71,37 @@ impl CallState {
     /// Takes all work out. The outermost call is over if there is none.
     fn take_rest(&self) -> VecDeque<Work> {
         let rest = self.queue.take();
-        self.active.set(!rest.is_empty());
+        self.stage.set(match rest.is_empty() {
+            true => Stage::Idle,
+            false => Stage::Active,
+        });
         rest
+    }
+
+    /// Adds work at the end of the queue of the call that is under way.
+    fn push(&self, work: impl IntoIterator<Item = Work>) {
+        debug_assert_ne!(self.stage.get(), Stage::Idle, "no call would run it");
+        self.queue.borrow_mut().extend(work);
+        self.stage.set(Stage::Queued);
+    }
+
+    /// Begins a call; true if it is the outermost.
+    #[inline]
+    fn enter(&self) -> bool {
+        let is_outermost = self.stage.get() == Stage::Idle;
+        if is_outermost {
+            self.stage.set(Stage::Active);
+        }
+        is_outermost
     }
 
     /// Ends the outermost call unless work is queued; returns true if it is.
     #[inline]
     fn has_work(&self) -> bool {
-        let has_work = !self.queue.borrow().is_empty();
-        self.active.set(has_work);
+        let has_work = self.stage.get() == Stage::Queued;
+        if !has_work {
+            self.stage.set(Stage::Idle);
+        }
         has_work
     }
 }
@@ -100,7 +131,7 @@ thread_local! {
 impl JobExecutor {
     /// Returns true where the end of a blocking wait may itself wait for the calling thread.
     pub(crate) fn must_not_block(&self) -> bool {
-        let in_call = CALL_STATE.try_with(|state| state.active.get());
+        let in_call = CALL_STATE.try_with(|state| state.stage.get() != Stage::Idle);
         in_call.unwrap_or(false) || Driver::on_timer_thread() || self.needs_this_thread()
     }
 }
@@ -115,7 +146,7 @@ impl<'a> Call<'a> {
     /// Enters a call. Work beyond its budget moves to `executor`.
     #[inline]
     pub(crate) fn enter(executor: &'a JobExecutor) -> Call<'a> {
-        let is_outermost = CALL_STATE.try_with(|state| !state.active.replace(true));
+        let is_outermost = CALL_STATE.try_with(CallState::enter);
         Call {
             is_outermost: is_outermost.unwrap_or(true),
             executor,
@@ -186,13 +217,13 @@ pub(crate) fn in_turn(executor: &JobExecutor, work: impl FnOnce() + Send + 'stat
 pub(crate) fn enqueue(work: impl FnOnce() + Send + 'static) {
     let work: Work = Box::new(work);
     let _ = QUEUE_MEMORY.try_with(|_| ()); // from now on it frees the queue
-    CALL_STATE.with(|state| state.queue.borrow_mut().push_back(work));
+    CALL_STATE.with(|state| state.push([work]));
 }
 
 /// Puts work that was handed over at the end of this thread's queue.
 fn resume(mut work: VecDeque<Work>) {
     let _ = QUEUE_MEMORY.try_with(|_| ());
-    let queued = CALL_STATE.try_with(|state| state.queue.borrow_mut().append(&mut work));
+    let queued = CALL_STATE.try_with(|state| state.push(work.drain(..)));
     if queued.is_err() {
         // A platform whose thread-locals go even without a destructor.
         for work in work {

@@ -30,24 +30,24 @@ impl<E: Engine> Table<E> {
     where
         E: Yields<T>,
     {
-        // A waker is cloned before the lock is taken, and dropped after that.
+        // 1. A waker is cloned before the lock is taken, and dropped after that.
         let mut unused = Some(waker.clone());
-        let mut answer = None;
-        let mut is_elsewhere = false;
         let mut shard = self.lock(at.shard());
-        match shard.waker_mut(at.id()) {
-            Some(_) if failpoint!(PollLeavesNoWaker) => {}
-            Some(last) => mem::swap(last, &mut unused),
-            None => {
-                answer = shard.take_answer(at.id());
-                is_elsewhere = answer.is_none();
+        if let Some(last) = shard.waker_mut(at.id()) {
+            if !failpoint!(PollLeavesNoWaker) {
+                mem::swap(last, &mut unused);
             }
+            drop(shard);
+            if unused.is_some() {
+                self.call(|| drop(unused));
+            }
+            return Poll::Pending;
         }
+        // 2. It has ended, or is elsewhere.
+        let mut answer = shard.take_answer(at.id());
         drop(shard);
-        if unused.is_some() {
-            self.call(|| drop(unused));
-        }
-        if is_elsewhere {
+        self.call(|| drop(unused));
+        if answer.is_none() {
             answer = self.poll_again(at, waker);
         }
         self.polled(at, answer)

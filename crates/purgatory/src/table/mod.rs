@@ -112,6 +112,7 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
     fn settle(&self, _shard: &mut Shard<Self>, _now_ns: EndedAt, _also: &mut Batch<Self>) {}
 
     /// Deals with what is left of a wait, with nothing locked, in the outermost call of its thread.
+    #[inline]
     fn finish(table: &Arc<Table<Self>>, left: Self::Left) {
         if std::mem::needs_drop::<Self::Left>() {
             table.call(|| drop(left));
@@ -371,12 +372,31 @@ impl<E: Engine> Table<E> {
         arrival: Arrival,
         wait: E::Wait,
     ) -> Result<TimerHandle, (E::Wait, RefusedReason)> {
-        if let Some(max_parked) = &self.max_parked {
-            if !max_parked.acquire(1) {
-                let limit = max_parked.max() as usize;
-                return Err((wait, RefusedReason::Full { limit }));
-            }
+        match self.take_place() {
+            Some(reason) => Err((wait, reason)),
+            None => Ok(self.park_in_place(shard, arrival, || wait)),
         }
+    }
+
+    /// Takes one of the places of what waits; returns why not, if there is none.
+    #[inline]
+    pub(crate) fn take_place(&self) -> Option<RefusedReason> {
+        let max_parked = self.max_parked.as_ref()?;
+        if max_parked.acquire(1) {
+            return None;
+        }
+        let limit = max_parked.max() as usize;
+        Some(RefusedReason::Full { limit })
+    }
+
+    /// Parks a wait that [has its place](Self::take_place), and that is made where it lies.
+    #[inline(always)]
+    pub(crate) fn park_in_place(
+        &self,
+        shard: &mut LockedShard<'_, E>,
+        arrival: Arrival,
+        wait: impl FnOnce() -> E::Wait,
+    ) -> TimerHandle {
         let state = &mut **shard;
         state.wheel.catch_up(arrival.now_tick);
         state.counts.parked += 1;
@@ -384,7 +404,7 @@ impl<E: Engine> Table<E> {
         if arrival.deadline_tick.is_some() {
             shard.work_at(scheduled.due);
         }
-        Ok(shard.handle(scheduled.id))
+        shard.handle(scheduled.id)
     }
 
     /// Adds an entry that is no wait, as [`Shard::hold`] does, with a deadline.

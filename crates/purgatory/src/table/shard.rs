@@ -199,17 +199,18 @@ impl<E: Engine> Shard<E> {
         None
     }
 
-    /// Adds an entry to a shard that is not full. O(levels of the wheel).
+    /// Adds an entry to a shard that is not full. Its wait is made in its place: one that is there
+    /// before is moved for each step that may drop it. O(levels of the wheel).
     #[inline(always)]
-    pub(crate) fn insert(
+    pub(super) fn insert(
         &mut self,
         deadline_tick: Option<u64>,
         since_ns: u64,
-        wait: E::Wait,
+        wait: impl FnOnce() -> E::Wait,
     ) -> Scheduled {
         self.follow_next();
         let (scheduled, place) = self.wheel.insert_place(deadline_tick);
-        *place = Some(Entry::waits(since_ns, wait));
+        mem::forget(place.replace(Entry::waits(since_ns, wait()))); // it was empty
         scheduled
     }
 
@@ -229,7 +230,7 @@ impl<E: Engine> Shard<E> {
             return None;
         }
         self.held += 1;
-        Some(self.insert(deadline_tick, 0, wait))
+        Some(self.insert(deadline_tick, 0, || wait))
     }
 
     /// Returns the wait at an index that the records name.
@@ -272,23 +273,34 @@ impl<E: Engine> Shard<E> {
 
     /// Answers the wait at an index that the records name; its entry stays for its future. Returns
     /// the wait, which the caller takes off the records. O(1).
+    ///
+    /// What may panic comes first. A value that is there by then would have to lie in memory, to be
+    /// dropped, and so would each copy of it.
     #[inline(always)]
     pub(crate) fn answer(
         &mut self,
         index: u32,
-        answer: Result<E::Answer, WaitError>,
+        answer: impl FnOnce() -> Result<E::Answer, WaitError>,
         outcome: &Outcome,
         now_ns: EndedAt,
     ) -> Taken<E> {
-        let mut since_ns = 0;
-        let before = self.wheel.stop_with(index, |entry| {
-            since_ns = entry.since_ns;
-            mem::replace(&mut entry.state, EntryState::Answered(answer))
-        });
+        // 1. Off its bucket, and counted.
+        self.wheel.stop_at(index);
         self.answered += 1;
-        self.count_end(outcome, since_ns, now_ns);
+        match (outcome, now_ns) {
+            (Outcome::Completed, None) => self.counts.completed += 1,
+            _ => self.count_other_end(outcome, self.wheel.at(index).since_ns, now_ns),
+        }
         self.return_place();
-        before.into_taken().expect(LISTED)
+        // 2. The answer takes the place of the wait.
+        let entry = self.wheel.at_mut(index);
+        match mem::replace(&mut entry.state, EntryState::Answered(answer())) {
+            EntryState::Waits { wait, waker } => Taken { wait, waker },
+            other => {
+                mem::forget(other);
+                panic!("{LISTED}")
+            }
+        }
     }
 
     /// Ends the wait of this id, which the records name: in one look-up, an entry that a future waits
@@ -410,11 +422,12 @@ impl<E: Engine> Shard<E> {
     #[inline(always)]
     pub(super) fn take_answer(&mut self, id: TaskId) -> Option<Result<E::Answer, WaitError>> {
         let is_answered = |entry: &mut Entry<E>| matches!(entry.state, EntryState::Answered(_));
-        let answer = self
-            .wheel
-            .cancel_if(id, is_answered, Entry::into_answer)??;
+        // Kept from where it lies: each step on a way back copies it.
+        let mut answer = None;
+        let keep = |entry: Entry<E>| mem::forget(mem::replace(&mut answer, entry.into_answer()));
+        self.wheel.cancel_if(id, is_answered, keep)?;
         self.answered -= 1;
-        Some(answer)
+        answer
     }
 
     /// Ends a wait for the table. Adds it to `batch`, behind those that its leaving ends; false if
@@ -433,7 +446,7 @@ impl<E: Engine> Shard<E> {
         // An entry that a future waits for stays, with the answer.
         let taken = if E::is_awaited(wait) {
             let error = WaitError::of(outcome.clone());
-            self.answer(id.index(), Err(error), outcome, now_ns)
+            self.answer(id.index(), || Err(error), outcome, now_ns)
         } else {
             self.remove(id, outcome, now_ns).expect(LISTED)
         };
