@@ -197,15 +197,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Counts callbacks that are left to the executor; returns the present, if that is timed.
-    pub(super) fn callbacks_queued(&self, count: usize) -> EndedAt {
+    pub(super) fn callbacks_queued(&self, count: usize) -> Option<u64> {
         self.counts
             .callbacks_waiting
             .fetch_add(count as u64, Relaxed);
-        self.ending_at()
+        self.timed_now()
     }
 
     /// Runs what was left to the executor and counted as one callback, inside a call.
-    pub(super) fn run_queued(&self, queued_ns: EndedAt, run: impl FnOnce(&Call<'_>)) {
+    pub(super) fn run_queued(&self, queued_ns: Option<u64>, run: impl FnOnce(&Call<'_>)) {
         self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
         if let Some(queued_ns) = queued_ns {
             // A panic of the clock is contained: that delay is not recorded.

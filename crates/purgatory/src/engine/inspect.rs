@@ -200,17 +200,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         stats
     }
 
-    /// Adds up the times of all shards; those that have not begun to time begin now.
+    /// Adds up the times of all shards. From the first call on ends are timed.
     pub(crate) fn times(&self) -> Times {
         must_be_unlocked();
         // 1. From now on endings read the clock.
-        let tick = self.driver().config.tick;
         self.timed.store(true, Relaxed);
         // 2. The shards' times, one after the other.
         let mut times = Times::default();
-        for shard in 0..self.shards.count() {
-            let mut shard = self.shards.lock(shard);
-            times.add(shard.times(tick));
+        for number in self.shards.made() {
+            if let Some(of_shard) = self.shards.lock(number).times() {
+                times.add(of_shard);
+            }
         }
         // 3. The delays of callbacks, which no shard counts.
         if let Some(cold) = self.counts.cold_if_used() {

@@ -81,7 +81,7 @@ use crate::{
     },
     operation::{DelayedOperation, OperationId, Timeout},
     settings::Settings,
-    shard::{EndedAt, ParkOptions, Shard, expire::CallbackJob},
+    shard::{EndTime, EndedAt, ParkOptions, Shard, expire::CallbackJob},
     stats::{Parked, Stats},
     sync::{AtomicU64, Limit, Ordering, default_shards, plain},
     table,
@@ -310,9 +310,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// The present, if endings are timed. Read before the lock under which an operation ends.
+    /// The time of an end, if ends are timed. Read before the lock under which an operation ends.
     #[inline]
     fn ending_at(&self) -> EndedAt {
+        let now_ns = self.timed_now()?;
+        let tick = self.driver().config.tick;
+        Some(EndTime { now_ns, tick })
+    }
+
+    /// The present, if ends are timed.
+    #[inline]
+    fn timed_now(&self) -> Option<u64> {
         if self.timed.load(Ordering::Relaxed) {
             self.timed_end()
         } else {
@@ -323,7 +331,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Reads the clock for an end or its callback. A panic of the clock is contained and reported,
     /// since a payload may be out: that end is not timed.
     #[cold]
-    fn timed_end(&self) -> EndedAt {
+    fn timed_end(&self) -> Option<u64> {
         let mut now_ns = None;
         self.call(|| now_ns = Some(self.driver().now_ns()));
         now_ns

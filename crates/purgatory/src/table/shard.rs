@@ -72,7 +72,7 @@ pub(crate) struct Shard<E: Engine> {
 #[derive(Default)]
 struct ColdCounts {
     ends: OtherEnds,
-    /// `None` until the program asks for times.
+    /// `None` until an end was timed.
     times: Option<Times>,
 }
 
@@ -506,10 +506,12 @@ impl<E: Engine> Shard<E> {
         stats.events += self.events;
     }
 
-    /// Adds this shard's times to the totals. From now on it keeps them.
-    pub(crate) fn add_times_to(&mut self, times: &mut Times) {
-        let cold = self.cold.get_or_insert_default();
-        times.add(cold.times.get_or_insert_default());
+    /// Adds this shard's times to the totals.
+    pub(crate) fn add_times_to(&self, times: &mut Times) {
+        let of_shard = self.cold.as_ref().and_then(|cold| cold.times.as_ref());
+        if let Some(of_shard) = of_shard {
+            times.add(of_shard);
+        }
     }
 
     /// The time until a wait expires, in nanoseconds; `None` for ever.

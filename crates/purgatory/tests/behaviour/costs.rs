@@ -194,6 +194,26 @@ fn the_end_of_a_purgatory_makes_no_shard() {
     );
 }
 
+/// Nor to be asked for times, as a scrape asks; one that is made later is timed.
+#[test]
+fn times_of_an_idle_purgatory_make_no_shard() {
+    let timer = ManualTimer::new();
+    let builder = Purgatory::builder("idle").timer(&timer).shards(256);
+    let waits: Purgatory<u64> = builder.build().unwrap();
+    let looks = || {
+        #[cfg(feature = "metrics")]
+        waits.publish();
+        assert_eq!(waits.snapshot(1).times, waits.times());
+    };
+    let kept = allocation_counter::measure(looks).bytes_current;
+    assert!(kept <= 16_384, "{kept}"); // the series of the metrics
+
+    waits.park(never(), &[1], Duration::from_millis(1));
+    timer.advance(Duration::from_secs(1));
+    let times = waits.times();
+    assert_eq!((times.expired.count(), times.lateness.count()), (1, 1));
+}
+
 /// Measures what waits with 250 bytes take, under keys of their own.
 fn waits_in_shards(count: u64, shards: usize) -> AllocationInfo {
     let timer = ManualTimer::new();
