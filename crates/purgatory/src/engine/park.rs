@@ -53,19 +53,6 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
     }
 }
 
-/// An operation whose entry is in its first key's shard.
-struct PutIn<O> {
-    handle: TimerHandle,
-    /// This thread holds it, until its other keys are watched. `None`: it has no other key, and no
-    /// event came by since its check, so it waits.
-    held: Option<Held<O>>,
-}
-
-struct Held<O> {
-    operation: O,
-    event_passed: bool,
-}
-
 /// A parked operation, and the decision at its check-in: it may have ended already.
 pub(super) struct ParkedUnder<K, O> {
     pub(super) handle: TimerHandle,
@@ -204,23 +191,39 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Ok(place) => place,
             Err(full) => return Err(Refused::new(operation, full)),
         };
-
-        // 3. Watch the keys.
         let mut options = self.park_options(now_ns, timeout);
         options.unasked = watches.unasked;
         options.label = watches.label;
-        let PutIn { handle, held } = self.park_under(operation, watch_set, &options)?;
-        let Some(held) = held else {
+
+        // 3. Lock the first key's shard. The key's `Eq` or `Clone` may panic: the shard is unlocked
+        //    then, before the operation is dropped.
+        let (first, others) = watch_set.split_first().expect("an operation has keys");
+        let mut shard = self.shard_of(first.hash);
+        if let Some(reason) = shard.refuses() {
+            drop(shard);
+            return Err(Refused::new(operation, reason));
+        }
+        let record = shard.record_of(first);
+
+        // 4. One key, and no event since the check: park it here and now.
+        let event_passed = self.versions.changed(first);
+        if others.is_empty() && !event_passed {
+            shard.counts.checks += 1;
+            let payload = Payload::Here(operation);
+            let handle = self.insert_entry(&mut shard, record, &options, payload);
+            drop(shard);
             forget(place); // the ending returns it
             self.sweep_after(now_ns);
             return Ok(Parking::Parked(self.id(handle)));
-        };
-        let others = &watch_set[1..];
-        let parked = self.watch_others(held.operation, handle, others, held.event_passed)?;
-        forget(place); // the ending returns it
-        self.sweep_after(now_ns);
+        }
 
-        // 4. Check again if an event came by meanwhile.
+        // 5. Otherwise this thread holds it until all keys are watched, and checks it again if an
+        //    event came by meanwhile.
+        let handle = self.insert_held(&mut shard, record, &options);
+        drop(shard);
+        let parked = self.watch_others(operation, handle, others, event_passed)?;
+        forget(place);
+        self.sweep_after(now_ns);
         Ok(self.check_again(&call, parked))
     }
 
@@ -237,44 +240,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 Parking::Ended(id, outcome)
             }
         }
-    }
-
-    /// Puts an operation that was checked under its first key. Under one key that saw no event
-    /// since, it is parked in this one lock hold.
-    #[inline]
-    fn park_under(
-        &self,
-        operation: O,
-        watch_set: &[Watch<'_, K>],
-        options: &ParkOptions,
-    ) -> Result<PutIn<O>, Refused<O>> {
-        let (first, others) = watch_set.split_first().expect("an operation has keys");
-        let mut shard = self.shard_of(first.hash);
-        if let Some(reason) = shard.refuses() {
-            drop(shard);
-            return Err(Refused::new(operation, reason));
-        }
-        // The key's `Eq` or `Clone` may panic here. The shard is unlocked then, before the
-        // operation is dropped.
-        let record = shard.record_of(first);
-        // One key, and no event since the check: park it here and now.
-        let event_passed = self.versions.changed(first);
-        if others.is_empty() && !event_passed {
-            shard.counts.checks += 1;
-            let payload = Payload::Here(operation);
-            let handle = self.insert_entry(&mut shard, record, options, payload);
-            return Ok(PutIn { handle, held: None });
-        }
-        // Otherwise this thread holds it until all keys are watched.
-        let handle = self.insert_held(&mut shard, record, options);
-        let held = Held {
-            operation,
-            event_passed,
-        };
-        Ok(PutIn {
-            handle,
-            held: Some(held),
-        })
     }
 
     /// Watches the other keys of an operation that this thread holds, and checks it in.

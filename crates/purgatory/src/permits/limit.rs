@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Returns permits that a guard held.
-#[inline]
+#[inline(never)] // a guard is dropped in many places
 pub(super) fn give_back<K: WatchKey>(
     table: &Arc<Table<Semaphores<K>>>,
     shard: usize,
@@ -24,9 +24,8 @@ pub(super) fn give_back<K: WatchKey>(
 ) {
     let now_ns = table.ending_at();
     let mut shard = table.lock(shard);
-    shard.records.at_mut(line).taken -= weight;
     // 1. Mostly one head fits then, or none: no batch is made for it.
-    let head = serve_head(&mut shard, line, now_ns);
+    let head = serve_head(&mut shard, line, weight, now_ns);
     let mut idle = None;
     let mut others = None;
     if head.as_ref().is_some_and(|head| head.next_may_fit) {
@@ -78,6 +77,7 @@ impl<K: WatchKey> Semaphores<K> {
         let changing = table.engine.changing.lock();
         for number in 0..table.shards.count() {
             let mut shard = table.lock(number);
+            table.engine.begin(&mut shard.records);
             // 1. The limit of this shard's lines.
             let before = shard.records.limit;
             change(&mut shard.records);

@@ -37,14 +37,14 @@ pub(super) struct Served<K: WatchKey> {
 }
 
 /// Hands permits to the heads of a line while they fit (Served). O(heads served).
-#[inline]
+#[inline(never)]
 pub(super) fn serve<K: WatchKey>(
     shard: &mut Shard<Semaphores<K>>,
     line: u32,
     now_ns: EndedAt,
     also: &mut Batch<Semaphores<K>>,
 ) {
-    while let Some(served) = serve_head(shard, line, now_ns) {
+    while let Some(served) = serve_head(shard, line, 0, now_ns) {
         also.push(served.ended);
         if !served.next_may_fit {
             return;
@@ -65,20 +65,23 @@ pub(super) fn serve_others<K: WatchKey>(
     others
 }
 
-/// Hands the head of a line what it waits for, if it fits and the shard is open. O(1).
+/// Returns permits to a line, and hands its head what it waits for, if that fits then and the shard
+/// is open. O(1).
 #[inline(always)]
 pub(super) fn serve_head<K: WatchKey>(
     shard: &mut Shard<Semaphores<K>>,
     line: u32,
+    returned: u64,
     now_ns: EndedAt,
 ) -> Option<Served<K>> {
     // 1. Does it fit?
-    let in_line = shard.records.at(line);
+    let in_line = shard.records.at_mut(line);
+    in_line.taken -= returned;
+    let taken = in_line.taken;
     let head = in_line.head;
     if head == NONE || shard.closed || shard.records.is_closed {
         return None;
     }
-    let taken = in_line.taken;
     let turn = shard.turn(head);
     let weight = turn.weight;
     if !shard.records.has_room(taken, weight) {

@@ -46,7 +46,7 @@ pub(crate) struct Requests<K, V> {
 }
 
 /// A request that waits for its reply.
-pub(crate) struct Expected<K, V> {
+pub(crate) struct Expected<K, V: Send + 'static> {
     pub(super) key: K,
     /// Half of the hash that it is found by.
     pub(super) hash: u32,
@@ -59,7 +59,7 @@ pub(crate) struct Expected<K, V> {
 }
 
 /// The rest of a request that has ended, to be dropped unlocked.
-pub(crate) struct Left<K, V> {
+pub(crate) struct Left<K, V: Send + 'static> {
     _key: K,
     _buffer: Option<Arc<Buffer<V>>>,
 }

@@ -3,12 +3,15 @@
 //! The last reply that a request may have is its answer, as that of any request. The others lie in
 //! a buffer that the entry shares with the stream, so they outlive an end of the request.
 //!
+//! - **No stack**: a reply may hold the next stream, and so on. What is kept is dropped by the
+//!   outermost call of the thread, so that a chain of them needs no stack.
 //! - **Look again**: the stream looks into the buffer once more after it has left its waker, or has
 //!   found the end. A reply that came in between is not passed by.
 
 use std::{
     collections::VecDeque,
     future::{Future, poll_fn},
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -18,11 +21,15 @@ use crate::{
     error::WaitError,
     operation::{OperationId, Timeout, opaque},
     sync::Mutex,
+    table::{call::in_turn, executor::JobExecutor},
     wait::WaitFuture,
 };
 
 /// Replies that the stream has not taken.
-pub(crate) struct Buffer<V>(Mutex<Buffered<V>>);
+pub(crate) struct Buffer<V: Send + 'static> {
+    buffered: Mutex<Buffered<V>>,
+    executor: JobExecutor,
+}
 
 struct Buffered<V> {
     replies: VecDeque<V>,
@@ -38,18 +45,21 @@ pub(super) enum Pushed<V> {
     Last(V),
 }
 
-impl<V> Buffer<V> {
+impl<V: Send + 'static> Buffer<V> {
     /// Makes the buffer of a request that may have `count` replies.
-    pub(super) fn new(count: usize) -> Self {
-        Buffer(Mutex::new(Buffered {
-            replies: VecDeque::new(),
-            left: count,
-        }))
+    pub(super) fn new(count: usize, executor: &JobExecutor) -> Self {
+        Buffer {
+            buffered: Mutex::new(Buffered {
+                replies: VecDeque::new(),
+                left: count,
+            }),
+            executor: executor.clone(),
+        }
     }
 
     /// Adds a reply, unless it is the last. Called under the lock of the request's shard.
     pub(super) fn push(&self, reply: V) -> Pushed<V> {
-        let mut buffered = self.0.lock();
+        let mut buffered = self.buffered.lock();
         buffered.left = buffered.left.saturating_sub(1);
         if buffered.left == 0 {
             return Pushed::Last(reply);
@@ -59,7 +69,21 @@ impl<V> Buffer<V> {
     }
 
     fn pop(&self) -> Option<V> {
-        self.0.lock().replies.pop_front()
+        self.buffered.lock().replies.pop_front()
+    }
+
+    /// Drops the replies that it has (No stack).
+    fn clear(&self) {
+        let replies = mem::take(&mut self.buffered.lock().replies);
+        if !replies.is_empty() {
+            in_turn(&self.executor, || drop(replies));
+        }
+    }
+}
+
+impl<V: Send + 'static> Drop for Buffer<V> {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -77,7 +101,7 @@ type IsLast<V> = Box<dyn FnMut(&V) -> bool + Send>;
 /// Replies that were not taken are kept, at most as many as the request may have. The stream takes
 /// one allocation, and that of its buffer.
 #[must_use = "dropped, it ends the request"]
-pub struct ReplyStream<V> {
+pub struct ReplyStream<V: Send + 'static> {
     buffer: Arc<Buffer<V>>,
     /// The last reply, or the error that ends the request. `None` once it is taken.
     end: Option<WaitFuture<V>>,
@@ -86,9 +110,9 @@ pub struct ReplyStream<V> {
     is_last: Option<IsLast<V>>,
 }
 
-impl<V> Unpin for ReplyStream<V> {}
+impl<V: Send + 'static> Unpin for ReplyStream<V> {}
 
-impl<V> ReplyStream<V> {
+impl<V: Send + 'static> ReplyStream<V> {
     /// Makes the stream of a request. `end` is its last reply.
     pub(super) fn new(buffer: Arc<Buffer<V>>, end: WaitFuture<V>) -> Self {
         ReplyStream {
@@ -112,10 +136,7 @@ impl<V> ReplyStream<V> {
     ///
     /// # Cancel safety
     /// Dropping the future loses no reply.
-    pub fn next_reply(&mut self) -> impl Future<Output = Option<Result<V, WaitError>>> + Send
-    where
-        V: Send,
-    {
+    pub fn next_reply(&mut self) -> impl Future<Output = Option<Result<V, WaitError>>> + Send {
         poll_fn(|context| self.poll_next(context))
     }
 
@@ -152,7 +173,7 @@ impl<V> ReplyStream<V> {
             self.end = None;
             self.ended = None;
             self.is_last = None;
-            self.buffer = Arc::new(Buffer::new(0)); // what came behind it is dropped
+            self.buffer.clear(); // what came behind it
         }
         Poll::Ready(Some(Ok(reply)))
     }
@@ -172,4 +193,4 @@ impl<V> ReplyStream<V> {
     }
 }
 
-opaque!([V] ReplyStream<V>);
+opaque!([V: Send + 'static] ReplyStream<V>);

@@ -188,7 +188,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         count: usize,
         timeout: impl Into<Timeout>,
     ) -> Result<ReplyStream<V>, Refused<K>> {
-        let buffer = Arc::new(Buffer::new(count));
+        let buffer = Arc::new(Buffer::new(count, &self.handle.table.executor));
         let shared = || Some(buffer.clone());
         let at = self.handle.table.expect(key, timeout.into(), shared)?;
         Ok(ReplyStream::new(buffer, future(&self.handle, at)))

@@ -117,7 +117,7 @@ impl<V: Send + 'static> ReplyScope<V> {
         count: usize,
         timeout: impl Into<Timeout>,
     ) -> Result<(u64, ReplyStream<V>), RefusedReason> {
-        let buffer = Arc::new(Buffer::new(count));
+        let buffer = Arc::new(Buffer::new(count, &self.handle.table.executor));
         let (number, at) = self.park(timeout.into(), || Some(buffer.clone()))?;
         let replies = ReplyStream::new(buffer, future(&self.handle, at));
         Ok((number, replies))

@@ -162,7 +162,7 @@ pub(crate) enum Look {
 
 impl<O> Entry<O> {
     /// Makes an entry. If it is held, the thread that parks it has the payload.
-    #[inline]
+    #[inline(always)] // a call costs 20 instructions
     pub(super) fn new(payload: Payload<O>, options: &ParkOptions, link: Link) -> Self {
         // Most operations have no label. They get a box when an end is requested, if at all.
         let cold = options.label.map(|label| ColdState::new(Some(label)));

@@ -67,9 +67,7 @@ impl Distant {
     fn made(&mut self) -> &mut HashTable<u32> {
         self.0.get_or_insert_default()
     }
-}
 
-impl Distant {
     /// Removes the number of a record, whose slot is free.
     #[inline(never)]
     fn remove<K>(&mut self, records: &Records<K>, hash: u64, number: u32) {
@@ -132,7 +130,11 @@ impl<K: Eq> Keys<K> {
 
     #[inline]
     pub(super) fn at_mut(&mut self, number: u32) -> &mut Record<K> {
-        linked_mut(&mut self.records, number)
+        self.records
+            .at_mut(number)
+            .0
+            .as_mut()
+            .expect("Linked: a link names a record")
     }
 
     /// Adds a record for a key that has none. It gets a waiter in this lock hold. Returns its
@@ -246,15 +248,6 @@ fn shrinks_to(capacity: usize, len: usize, kept: usize) -> Option<usize> {
         return Some(len * 2);
     }
     None
-}
-
-#[inline]
-fn linked_mut<K>(records: &mut Records<K>, number: u32) -> &mut Record<K> {
-    records
-        .at_mut(number)
-        .0
-        .as_mut()
-        .expect("Linked: a link names a record")
 }
 
 fn hash_of<K>(records: &Records<K>, number: u32) -> u64 {

@@ -334,7 +334,7 @@ fn untaken_replies_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
         let replies = deep_replies();
         let drops = Arc::new(AtomicUsize::new(0));
-        let mut next = None::<Box<WaitFuture<Holds>>>;
+        let mut next = None::<Box<dyn Send>>;
         for number in 0..DEEP {
             let drops = drops.clone();
             let reply = replies.expect(number, NEVER).unwrap();
@@ -343,6 +343,37 @@ fn untaken_replies_that_hold_the_next_future_need_no_stack() {
         }
         drop(next);
         assert_eq!(drops.load(SeqCst), DEEP);
+    });
+}
+
+/// Each reply holds the next stream, which keeps one like it. The requests wait, or have ended.
+fn kept_replies_that_hold_the_next_stream(end: impl Fn(&Replies<usize, Holds>)) {
+    let replies = deep_replies();
+    let drops = Arc::new(AtomicUsize::new(0));
+    let mut next = None::<Box<dyn Send>>;
+    for number in 0..DEEP {
+        let drops = drops.clone();
+        let stream = replies.expect_many(number, 2, NEVER).unwrap();
+        assert!(replies.deliver(&number, Holds { drops, next }).is_ok());
+        next = Some(Box::new(stream));
+    }
+    end(&replies);
+    drop(next);
+    assert_eq!(drops.load(SeqCst), DEEP);
+    assert_eq!(replies.waits().len(), 0);
+}
+
+#[test]
+fn kept_replies_that_hold_the_next_stream_need_no_stack() {
+    on_a_small_stack(|| kept_replies_that_hold_the_next_stream(|_| {}));
+}
+
+#[test]
+fn kept_replies_that_hold_the_next_ended_stream_need_no_stack() {
+    on_a_small_stack(|| {
+        kept_replies_that_hold_the_next_stream(|replies| {
+            assert_eq!(replies.fail_all("over"), DEEP);
+        });
     });
 }
 
@@ -454,7 +485,7 @@ fn wakers_that_drop_the_next_need_no_stack() {
 struct Holds {
     drops: Arc<AtomicUsize>,
     #[allow(dead_code, reason = "it is dropped")]
-    next: Option<Box<WaitFuture<Holds>>>,
+    next: Option<Box<dyn Send>>,
 }
 
 impl Drop for Holds {
@@ -469,7 +500,7 @@ fn conditions_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
         let (_timer, waits): (_, Waits) = by_hand();
         let drops = Arc::new(AtomicUsize::new(0));
-        let mut next = None::<Box<WaitFuture<Holds>>>;
+        let mut next = None::<Box<dyn Send>>;
         for number in 0..DEEP {
             let drops = drops.clone();
             let holds = Holds { drops, next };
@@ -491,7 +522,7 @@ fn values_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
         let (_timer, waits): (_, Waits) = by_hand();
         let drops = Arc::new(AtomicUsize::new(0));
-        let mut next = None::<Box<WaitFuture<Holds>>>;
+        let mut next = None::<Box<dyn Send>>;
         for number in 0..DEEP {
             let drops = drops.clone();
             let mut holds = Some(Holds { drops, next });

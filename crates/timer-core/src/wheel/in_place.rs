@@ -54,18 +54,6 @@ impl<T> TimingWheel<T> {
         self.unlink_cancelled(index, place);
     }
 
-    /// Calls `visit` with the task at an index, and takes it off its bucket, as
-    /// [`stop_at`](Self::stop_at) does: in one look-up. Returns what `visit` does. O(1).
-    #[doc(hidden)]
-    #[inline(always)] // as `cancel`
-    pub fn stop_with<R>(&mut self, index: u32, visit: impl FnOnce(&mut T) -> R) -> R {
-        let node = self.node_at_mut(index);
-        let visited = visit(node.task_mut());
-        let place = node.take_place();
-        self.unlink_cancelled(index, place);
-        visited
-    }
-
     /// Looks a task up once, calls `visit` with it, and takes it out as [`cancel`](Self::cancel)
     /// does if that returns true. Returns what `keep` keeps of it; `None` if the task stays, or is
     /// gone already. O(1).
