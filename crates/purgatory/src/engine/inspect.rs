@@ -180,14 +180,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         stats
     }
 
-    /// Adds up the times of all shards; those that have not begun to time begin now.
+    /// Adds up the times of all shards. From the first call on ends are timed.
     pub(crate) fn times(&self) -> Times {
         must_be_unlocked();
-        let tick = self.driver().config.tick;
         let mut times = self.shared_times();
-        for shard in 0..self.shards.count() {
-            let mut shard = self.shards.lock(shard);
-            times.add(shard.times(tick));
+        for number in self.shards.made() {
+            if let Some(of_shard) = self.shards.lock(number).times() {
+                times.add(of_shard);
+            }
         }
         times
     }

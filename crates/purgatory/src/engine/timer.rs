@@ -24,10 +24,7 @@ use crate::{
         trampoline::{Call, enqueue},
     },
     operation::{CancelReason, DelayedOperation},
-    shard::{
-        EndedAt,
-        expire::{AdvanceLimits, CallbackJob},
-    },
+    shard::expire::{AdvanceLimits, CallbackJob},
     watches::WatchKey,
 };
 
@@ -42,7 +39,7 @@ const RELEASED_BY_JOB: usize = 2048;
 /// Work for the executor, in the order in which it is to be done.
 struct QueuedJobs<K, O> {
     jobs: VecDeque<CallbackJob<K, O>>,
-    queued_ns: EndedAt,
+    queued_ns: Option<u64>,
     /// A latch, with which each job is under way until its callback is over.
     under_way: Vec<UnderWay>,
 }
@@ -51,10 +48,9 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     fn advance(&self, shard: usize, now: u64) -> Advanced {
         // 1. The limits of the advance. The clock is read before the lock is taken.
         self.warn_stuck_checks();
-        let now_ns = self.driver().now_ns();
         let limits = AdvanceLimits {
             now,
-            now_ns,
+            now_ns: self.ending_at(),
             budget: self.due.budget(BUDGET),
             last_check: self.on_missed.is_some(),
         };

@@ -367,7 +367,7 @@ impl<V: Send + 'static> ReplyScope<V> {
             return Err(reason);
         }
         take_off_list(&mut from, index);
-        let moved = table.move_wait(&mut from, index, &mut other);
+        let moved = from.move_to(index, &mut other);
         let number = to.put_on_list(&mut other, moved.id().index());
         // 3. The second may signal the reaper once it is unlocked.
         drop(from);

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use timer_core::{Advanced, DueTask, TimerHandle};
 
 use super::{
-    Ended, Shard,
+    Ended, EndedAt, Shard,
     entry::{Cause, CheckedOut, Entry, Visited},
     watchers::READ_AHEAD,
 };
@@ -21,7 +21,7 @@ const AT_ONCE: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdvanceLimits {
     pub(crate) now: u64,
-    pub(crate) now_ns: u64,
+    pub(crate) now_ns: EndedAt,
     pub(crate) budget: usize,
     /// Each operation is checked once more when its time is up.
     pub(crate) last_check: bool,
@@ -107,10 +107,10 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     }
 
     /// Ends an operation that is over.
-    fn end_expired(&mut self, visit: &ExpiredVisit, now_ns: u64) -> Ended<K, O> {
+    fn end_expired(&mut self, visit: &ExpiredVisit, now_ns: EndedAt) -> Ended<K, O> {
         let (deadline, _) = visit.order;
         let outcome = Outcome::Expired;
-        let ended = self.end_if(visit.handle, &outcome, deadline, Some(now_ns), Entry::take);
+        let ended = self.end_if(visit.handle, &outcome, deadline, now_ns, Entry::take);
         let (payload, to_release) = ended
             .reached()
             .expect("Holder removes: what is over has its payload");

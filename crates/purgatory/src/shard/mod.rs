@@ -68,33 +68,36 @@ struct ColdParts {
     /// Operations that were taken out, to be answered by the caller.
     taken: u64,
     other_ends: OtherEnds,
-    /// Present once the program has asked for times.
-    timed: Option<Box<Timed>>,
+    /// Present once an end was timed.
+    times: Option<Box<Times>>,
 }
 
-/// The times of a shard, kept once the program has asked for them.
-#[derive(Debug)]
-struct Timed {
-    times: Times,
-    tick: TickLength,
-}
-
-impl Timed {
+impl ColdParts {
     /// Records how long an operation waited that ends and, if it expired at the tick `due`, how
     /// late.
-    fn ended<O>(&mut self, outcome: &Outcome, entry: &Entry<O>, due: u64, now_ns: u64) {
-        self.times.ended(outcome, entry.age_ns(now_ns));
+    #[cold]
+    fn time_end<O>(&mut self, outcome: &Outcome, entry: &Entry<O>, due: u64, at: EndTime) {
+        let times = self.times.get_or_insert_default();
+        times.ended(outcome, entry.age_ns(at.now_ns));
         // Lateness counts from the deadline, not from the wheel's visit.
         if matches!(outcome, Outcome::Expired) {
-            let due_ns = self.tick.start_ns(due);
-            self.times.lateness.record(now_ns.saturating_sub(due_ns));
+            let due_ns = at.tick.start_ns(due);
+            times.lateness.record(at.now_ns.saturating_sub(due_ns));
         }
     }
 }
 
-/// The nanosecond of the timer's clock at which an operation ends, if that is timed. It is read
-/// before the lock is taken.
-pub(crate) type EndedAt = Option<u64>;
+/// The time at which an operation ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndTime {
+    /// The nanosecond of the timer's clock.
+    pub(crate) now_ns: u64,
+    /// The length of the timer's ticks, in which deadlines count.
+    pub(crate) tick: TickLength,
+}
+
+/// The time at which an operation ends, if that is timed. It is read before the lock is taken.
+pub(crate) type EndedAt = Option<EndTime>;
 
 /// A watch to be set.
 #[derive(Clone, Copy, Debug)]
@@ -195,7 +198,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             emptied: None,
             taken: 0,
             other_ends: OtherEnds::default(),
-            timed: None,
+            times: None,
         };
         Shard {
             entries: Entries {
@@ -224,15 +227,9 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.cold.other_ends.add_to(stats);
     }
 
-    /// Returns the times that the shard has recorded. From the first call on it does.
-    pub(crate) fn times(&mut self, tick: TickLength) -> &Times {
-        let timed = self.cold.timed.get_or_insert_with(|| {
-            Box::new(Timed {
-                times: Times::default(),
-                tick,
-            })
-        });
-        &timed.times
+    /// Returns the times that the shard has recorded, if there are any.
+    pub(crate) fn times(&self) -> Option<&Times> {
+        self.cold.times.as_deref()
     }
 
     /// Returns the entry of an operation that has not ended.
@@ -430,8 +427,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             let due = due.min(entry.due());
             let taken = take(entry)?;
             cold.other_ends.ended(counts, outcome);
-            if let (Some(now_ns), Some(timed)) = (now_ns, &mut cold.timed) {
-                timed.ended(outcome, entry, due, now_ns);
+            if let Some(at) = now_ns {
+                cold.time_end(outcome, entry, due, at);
             }
             Some((taken, due))
         })

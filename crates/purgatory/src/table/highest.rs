@@ -1,48 +1,19 @@
 //! The items of the highest ranks, of any number.
 
-use std::{
-    cmp::{Ordering, Reverse},
-    collections::BinaryHeap,
-};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 /// The items of the highest ranks, at most `limit`: of equal ranks those that came first.
 pub(crate) struct Highest<T> {
-    /// The lowest on top.
-    kept: BinaryHeap<Ranked<T>>,
+    /// By rank, the highest first, and by the order in which they came.
+    kept: BTreeMap<(Reverse<u64>, u64), T>,
     limit: usize,
     pushed: u64,
-}
-
-/// An item of a [`Highest`], ordered by its place there alone.
-struct Ranked<T> {
-    place: (Reverse<u64>, u64),
-    item: T,
-}
-
-impl<T> PartialEq for Ranked<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.place == other.place
-    }
-}
-
-impl<T> Eq for Ranked<T> {}
-
-impl<T> PartialOrd for Ranked<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Ranked<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.place.cmp(&other.place)
-    }
 }
 
 impl<T> Highest<T> {
     pub(crate) fn new(limit: usize) -> Self {
         Highest {
-            kept: BinaryHeap::new(),
+            kept: BTreeMap::new(),
             limit,
             pushed: 0,
         }
@@ -55,22 +26,20 @@ impl<T> Highest<T> {
         self.pushed += 1;
         let mut displaced = None;
         if self.kept.len() == self.limit {
-            if self.kept.peek().is_none_or(|lowest| lowest.place < place) {
+            let lowest = self.kept.last_key_value();
+            if lowest.is_none_or(|(&lowest, _)| lowest < place) {
                 return None;
             }
-            displaced = self.kept.pop();
+            displaced = self.kept.pop_last();
         }
-        self.kept.push(Ranked {
-            place,
-            item: item(),
-        });
-        displaced.map(|ranked| ranked.item)
+        self.kept.insert(place, item());
+        displaced.map(|(_, item)| item)
     }
 
     /// The items with their ranks, the highest first.
     pub(crate) fn into_sorted(self) -> Vec<(u64, T)> {
-        let sorted = self.kept.into_sorted_vec().into_iter();
-        sorted.map(|of| (of.place.0.0, of.item)).collect()
+        let kept = self.kept.into_iter();
+        kept.map(|((rank, _), item)| (rank.0, item)).collect()
     }
 }
 

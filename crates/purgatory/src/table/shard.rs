@@ -72,7 +72,7 @@ pub(crate) struct Shard<E: Engine> {
 #[derive(Default)]
 struct ColdCounts {
     ends: OtherEnds,
-    /// `None` until the program asks for times.
+    /// `None` until an end was timed.
     times: Option<Times>,
 }
 
@@ -390,9 +390,10 @@ impl<E: Engine> Shard<E> {
         self.wheel.get(id)?.moved_to()
     }
 
-    /// Moves a wait to another shard, with its deadline, its waker and its place. See
-    /// [`Table::move_wait`](crate::table::Table::move_wait).
-    pub(super) fn move_to(&mut self, index: u32, to: &mut LockedShard<'_, E>) -> TimerHandle {
+    /// Moves the wait at an index that the records name to another shard, which does not
+    /// [refuse](Self::refuses) it, with its deadline, its waker and its place. Returns where it is
+    /// now; the caller has taken it off the records here. O(levels of the wheel).
+    pub(crate) fn move_to(&mut self, index: u32, to: &mut LockedShard<'_, E>) -> TimerHandle {
         // 1. Insert it there: an empty place first, since here the entry is to name that place.
         let deadline = self.wheel.deadline(self.wheel.id_at(index));
         let shard = to.number();
@@ -508,10 +509,12 @@ impl<E: Engine> Shard<E> {
         stats.events += self.events;
     }
 
-    /// Adds this shard's times to the totals. From now on it keeps them.
-    pub(crate) fn add_times_to(&mut self, times: &mut Times) {
-        let cold = self.cold.get_or_insert_default();
-        times.add(cold.times.get_or_insert_default());
+    /// Adds this shard's times to the totals.
+    pub(crate) fn add_times_to(&self, times: &mut Times) {
+        let of_shard = self.cold.as_ref().and_then(|cold| cold.times.as_ref());
+        if let Some(of_shard) = of_shard {
+            times.add(of_shard);
+        }
     }
 
     /// The time until a wait expires, in nanoseconds; `None` for ever.
