@@ -111,11 +111,11 @@ fn only_reaper_workers_waits_and_shutdown_block() {
 }
 
 #[test]
-fn loom_and_shuttle_are_known_to_sync_alone() {
-    absent("timer-core", &["loom", "shuttle"], |name| {
+fn loom_is_known_to_sync_alone() {
+    absent("timer-core", &["loom"], |name| {
         !name.starts_with("sync/")
     });
-    absent("purgatory", &["loom", "shuttle"], |name| {
+    absent("purgatory", &["loom"], |name| {
         !name.starts_with("sync/")
     });
 }
