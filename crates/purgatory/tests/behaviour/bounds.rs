@@ -10,8 +10,8 @@ use std::sync::{
 };
 
 use purgatory::{
-    BoxedOperation, ParkResult, Permits, Purgatory, RefusedReason, ReplicaSets, Replies,
-    ReplyScope, Rule, WaitError, WaitFuture, Watermarks, when,
+    BoxedOperation, ParkResult, Permits, Purgatory, RefusedReason, ReplicaSets, Rule, WaitError,
+    WaitFuture, Watermarks, when,
 };
 use timer_core::{Clock, ManualTimer, SystemTimer};
 
@@ -270,83 +270,6 @@ fn each_way_out_of_permits_returns_its_place() {
     }
     each_returns_its_place(make, permit, &ends());
     each_returns_its_place(make, lease, &ends());
-}
-
-#[test]
-fn each_way_out_of_replies_returns_its_place() {
-    type Form = Replies<u32, u8>;
-    let make = |timer: &ManualTimer, later| {
-        let builder = Replies::builder("test").timer(timer).executor(later);
-        let form: Form = builder.max_parked(1).build().unwrap();
-        form
-    };
-    fn ends<W>() -> [End<'static, Form, W>; 6] {
-        [
-            ("deliver", &|_, form, _| form.deliver(&1, 7).unwrap()),
-            ("deliver with", &|_, form, _| {
-                assert!(form.deliver_with(&1, || 7))
-            }),
-            ("fail all", &|_, form, _| {
-                assert_eq!(form.fail_all("closed"), 1)
-            }),
-            ("cancel all", &|_, form, _| {
-                assert_eq!(form.waits().cancel_all("gone"), 1)
-            }),
-            ("expiry", &|timer, _, _| timer.advance(SECOND)),
-            ("drop", &|_, _, reply| *reply = None),
-        ]
-    }
-    each_returns_its_place(make, |form: &Form| form.expect(1, SECOND).ok(), &ends());
-    let many = |form: &Form| form.expect_many(1, 1, SECOND).ok();
-    each_returns_its_place(make, many, &ends());
-}
-
-#[test]
-fn each_way_out_of_a_scope_returns_its_place() {
-    type Form = (purgatory::ReplyScopes<u8>, Mutex<ReplyScope<u8>>);
-    let make = |timer: &ManualTimer, later| {
-        let builder = purgatory::ReplyScopes::builder("test")
-            .timer(timer)
-            .executor(later);
-        let client = builder.max_parked(1).build().unwrap();
-        let scope = Mutex::new(client.scope());
-        let form: Form = (client, scope);
-        form
-    };
-    fn ends<W>() -> [End<'static, Form, W>; 9] {
-        [
-            ("deliver", &|_, (_, scope), _| {
-                scope.lock().unwrap().deliver(1, 7).unwrap()
-            }),
-            ("deliver up to", &|_, (_, scope), _| {
-                assert_eq!(scope.lock().unwrap().deliver_up_to(1, 7), 1);
-            }),
-            ("fail all", &|_, (_, scope), _| {
-                assert_eq!(scope.lock().unwrap().fail_all("closed"), 1);
-            }),
-            ("close", &|_, (client, scope), _| {
-                assert_eq!(scope.lock().unwrap().close("closed"), 1);
-                *scope.lock().unwrap() = client.scope();
-            }),
-            ("drop of the scope", &|_, (client, scope), _| {
-                *scope.lock().unwrap() = client.scope();
-            }),
-            ("deliver elsewhere", &|_, (client, scope), _| {
-                let other = client.scope();
-                let number = scope.lock().unwrap().reassign(1, &other).unwrap();
-                other.deliver(number, 7).unwrap();
-            }),
-            ("cancel all", &|_, (client, _), _| {
-                assert_eq!(client.waits().cancel_all("gone"), 1);
-            }),
-            ("expiry", &|timer, _, _| timer.advance(SECOND)),
-            ("drop", &|_, _, reply| *reply = None),
-        ]
-    }
-    let one = |(_, scope): &Form| scope.lock().unwrap().expect(SECOND).ok();
-    each_returns_its_place(make, one, &ends());
-    let many = |(_, scope): &Form| scope.lock().unwrap().expect_many(1, SECOND).ok();
-    each_returns_its_place(make, many, &ends());
 }
 
 /// Waits of one key.

@@ -476,6 +476,11 @@ fn looks_remember_since_when_a_member_lags() {
     assert_eq!(seconds(&sets), [(2, 9, 0), (0, 10, 0)]);
     sets.set(&LOG, 2, [(1, 11), (2, 9)], Rule::all()).unwrap();
     assert_eq!(seconds(&sets), [(2, 9, 0)], "anew in a new epoch");
+    // It catches up and lags again between two looks: from then on.
+    timer.advance(Duration::from_secs(5));
+    sets.report(&LOG, &2, 11).unwrap();
+    sets.report(&LOG, &1, 12).unwrap();
+    assert_eq!(seconds(&sets), [(2, 11, 0)], "it had caught up");
 }
 
 #[test]
