@@ -1,6 +1,6 @@
 //! [`Permits`], on a manual timer. (Beside a reference: `models/permits`.)
 
-use crate::support::{MINUTE, SECOND, assert_no_waits, over, poll};
+use crate::support::{MINUTE, SECOND, assert_nothing_waits, over, poll};
 use purgatory::{CancelReason, Permits, RefusedReason, WaitError};
 use timer_core::ManualTimer;
 
@@ -29,7 +29,7 @@ fn four_of_four_large_requests_are_served() {
     assert_eq!(large, 4);
     drop(out);
     assert_eq!(permits.free(), 4);
-    assert_no_waits(&permits.waits());
+    assert_nothing_waits(&permits.waits());
 }
 
 /// Returns the oldest permit while the next request does not fit.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use purgatory::{Builder, RefusedReason, Replies, WaitError, Waits};
 use timer_core::ManualTimer;
 
-use crate::support::{Later, MS, SECOND, Woken, assert_no_waits, over, poll};
+use crate::support::{Later, MS, SECOND, Woken, assert_nothing_waits, over, poll};
 
 type Texts = Replies<u64, &'static str>;
 
@@ -28,7 +28,7 @@ fn replies_with(
 /// Nothing waits, and every key that was used is free.
 #[track_caller]
 fn nothing_is_left(waits: &Waits<u64>, replies: &Texts) {
-    assert_no_waits(waits);
+    assert_nothing_waits(waits);
     for key in 0..10 {
         assert_eq!(replies.deliver(&key, "late"), Err("late"));
         assert!(replies.expect(key, Duration::ZERO).is_ok());

@@ -9,7 +9,7 @@ use purgatory::{
 };
 use timer_core::ManualTimer;
 
-use crate::support::{MS, SECOND, Woken, assert_no_waits, over, poll, requested};
+use crate::support::{MS, SECOND, Woken, assert_nothing_waits, over, poll, requested};
 
 type Scopes = ReplyScopes<&'static str>;
 type Scope = ReplyScope<&'static str>;
@@ -92,7 +92,7 @@ fn scope_tells_late_replies_from_unasked_ones() {
     for number in [0, 5, u64::MAX] {
         assert!(!comes_back(&scope, number), "{number}");
     }
-    assert_no_waits(&waits);
+    assert_nothing_waits(&waits);
     let texts = [4, 5].map(|number| scope.deliver(number, "back").unwrap_err().to_string());
     assert_eq!(texts[0], "a late reply: its request is over");
     assert_eq!(texts[1], "no reply is expected under this number");
@@ -112,7 +112,7 @@ fn a_closed_scope_refuses_requests() {
     other.deliver(number, "goes on").unwrap();
     assert_eq!(over(&mut reply), Ok("goes on"));
     assert_eq!(scope.close("again"), 0);
-    assert_no_waits(&waits);
+    assert_nothing_waits(&waits);
 }
 
 /// There is no table: an empty scope is its handle, and without that it is nothing.
@@ -144,7 +144,7 @@ fn a_hundred_thousand_empty_scopes_cost_nothing() {
         drop(expiring);
     });
     // While they live, each is its own allocation alone. Shards keep a page or so of each kind.
-    assert_no_waits(&waits);
+    assert_nothing_waits(&waits);
     let handles = SCOPES as i64;
     assert!(used.bytes_current < 100 * handles + 4_000_000, "{used:?}");
     assert!(used.count_current < handles + 4000, "{used:?}");
@@ -222,7 +222,7 @@ fn a_reassigned_request_keeps_task_deadline_and_id() {
         assert!(poll(&mut expires).is_pending());
         timer.advance(MS);
         assert_eq!(over(&mut expires), Err(WaitError::Expired));
-        assert_no_waits(&waits);
+        assert_nothing_waits(&waits);
     }
 }
 
