@@ -45,17 +45,13 @@ quick:
 house:
     cargo test --quiet -p house
 
-# All tests but loom's and shuttle's.
+# All tests but loom's.
 test:
     cargo test --workspace
 
 # Every interleaving of the small cores, and the faults that must be noticed.
 loom:
     RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p timer-core -p purgatory --features purgatory/__loom --test loom
-
-# Whole scenarios in random schedules, a million in all; a failing one is printed, with how to replay it.
-shuttle:
-    TEST_EFFORT=656 RUSTFLAGS="--cfg shuttle" cargo test --release --target-dir target/shuttle -p purgatory --features __shuttle --test shuttle
 
 # A billion operations raced to one outcome each; can be stopped, and goes on where it was.
 billion *OPERATIONS:

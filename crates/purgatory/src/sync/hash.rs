@@ -1,18 +1,18 @@
 //! The hash of a key: [`KeyHasher`], which a model replaces by one that it knows.
 
 /// Hashes keys, with a new seed for each purgatory.
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub(crate) type KeyHasher = rapidhash::fast::RandomState;
 /// Hashes keys in a model: alike in each run.
-#[cfg(any(loom, shuttle))]
+#[cfg(loom)]
 pub(crate) type KeyHasher = std::hash::BuildHasherDefault<Number>;
 
 /// A hasher that puts neighbouring numbers into different shards.
-#[cfg(any(loom, shuttle))]
+#[cfg(loom)]
 #[derive(Debug, Default)]
 pub(crate) struct Number(u64);
 
-#[cfg(any(loom, shuttle))]
+#[cfg(loom)]
 impl std::hash::Hasher for Number {
     fn write(&mut self, bytes: &[u8]) {
         for &byte in bytes {

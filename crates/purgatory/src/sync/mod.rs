@@ -1,5 +1,5 @@
 //! The parts that a model checker replaces, in one place: locks, atomics and thread-locals, which
-//! are timer-core's facade, and the few sizes that a model wants small. So loom and shuttle check
+//! are timer-core's facade, and the few sizes that a model wants small. So loom checks
 //! the shipped code.
 //!
 //! *Failpoints* are faults that a model plants to see that each is noticed. Outside of a model
@@ -20,7 +20,7 @@ macro_rules! failpoint {
 }
 
 /// A fault that a model can plant.
-#[cfg(any(loom, shuttle))]
+#[cfg(loom)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failpoint {
     /// A park does not compare its keys' versions.
@@ -98,16 +98,16 @@ pub enum Failpoint {
 }
 
 /// Plants a fault, or none, for the models that this thread of the machine runs.
-#[cfg(any(loom, shuttle))]
+#[cfg(loom)]
 pub fn plant(fault: Option<Failpoint>) {
     timer_core::driver::sync::plant(fault.map(|fault| format!("{fault:?}")));
 }
 
-#[cfg(any(loom, shuttle))]
+#[cfg(loom)]
 pub use timer_core::driver::sync::make_late;
 
-/// True in a build for a model checker.
-pub(crate) const MODEL: bool = cfg!(any(loom, shuttle));
+/// True in a build for loom.
+pub(crate) const MODEL: bool = cfg!(loom);
 
 /// Versions of a shard: a power of two, and no more than a cache line holds. A model has one, so
 /// that keys share it.

@@ -4,7 +4,6 @@
 
 use std::{
     any::Any,
-    collections::HashMap,
     sync::{Arc, Mutex},
     thread,
 };
@@ -167,96 +166,4 @@ fn a_panic_with_an_argument_is_contained() {
     assert_eq!(waits.check_and_complete_with(&"a", &()), 0);
     assert_eq!(*endings.lock().unwrap(), [PANICKED, PANICKED]);
     assert_eq!(waits.stats().panics, 2);
-}
-
-/// Held pulls of a broker: only those that want a message's tag read the queue.
-#[test]
-fn pulls_of_other_tags_do_not_read_the_queue() {
-    struct Stored(&'static str);
-    #[derive(Default)]
-    struct Queue {
-        messages: Vec<&'static str>,
-        reads: usize,
-    }
-    struct Pull {
-        tag: &'static str,
-        queue: Arc<Mutex<Queue>>,
-    }
-    impl DelayedOperation for Pull {
-        fn try_complete(&mut self) -> bool {
-            let mut queue = self.queue.lock().unwrap();
-            queue.reads += 1;
-            queue.messages.contains(&self.tag)
-        }
-        fn try_complete_with(&mut self, event: &dyn Any) -> bool {
-            match event.downcast_ref::<Stored>() {
-                Some(Stored(tag)) if *tag != self.tag => false,
-                _ => self.try_complete(),
-            }
-        }
-        fn on_complete(self, _: Outcome) {}
-    }
-    let (_timer, pulls): (_, Purgatory<&str, Pull>) = by_hand();
-    let queue = Arc::new(Mutex::new(Queue::default()));
-    for tag in ["red", "blue", "green"].repeat(100) {
-        let queue = queue.clone();
-        pulls.park(Pull { tag, queue }, &["orders"], MINUTE);
-    }
-    queue.lock().unwrap().reads = 0;
-    queue.lock().unwrap().messages.push("blue");
-    assert_eq!(
-        pulls.check_and_complete_with(&"orders", &Stored("blue")),
-        100
-    );
-    assert_eq!(queue.lock().unwrap().reads, 100);
-    assert_eq!(pulls.check_and_complete(&"orders"), 0); // all read: a load of the queue, say
-    assert_eq!(queue.lock().unwrap().reads, 300);
-}
-
-/// A deadlock's chain comes with the event, and is in the detector's table if it does not arrive.
-#[test]
-fn a_chain_reaches_the_waiter_it_ends() {
-    type Found = Arc<Mutex<HashMap<u64, Vec<u64>>>>;
-    struct Waiter {
-        transaction: u64,
-        found: Found,
-        chain: Option<Vec<u64>>,
-        answers: Arc<Mutex<Vec<Vec<u64>>>>,
-    }
-    impl DelayedOperation for Waiter {
-        fn try_complete(&mut self) -> bool {
-            self.chain = self.found.lock().unwrap().get(&self.transaction).cloned();
-            self.chain.is_some()
-        }
-        fn try_complete_with(&mut self, event: &dyn Any) -> bool {
-            match event.downcast_ref::<Vec<u64>>() {
-                Some(chain) if chain.first() == Some(&self.transaction) => {
-                    self.chain = Some(chain.clone());
-                    true
-                }
-                Some(_) => false,
-                None => self.try_complete(),
-            }
-        }
-        fn on_complete(self, _: Outcome) {
-            self.answers.lock().unwrap().extend(self.chain);
-        }
-    }
-    let (_timer, waits): (_, Purgatory<&str, Waiter>) = by_hand();
-    let found = Found::default();
-    let answers = Arc::<Mutex<Vec<Vec<u64>>>>::default();
-    for transaction in [1, 2] {
-        let waiter = Waiter {
-            transaction,
-            found: found.clone(),
-            chain: None,
-            answers: answers.clone(),
-        };
-        waits.park(waiter, &["row"], MINUTE);
-    }
-    let chain = vec![2, 1, 2];
-    found.lock().unwrap().insert(2, chain.clone()); // the state first ...
-    assert_eq!(waits.check_and_complete_with(&"row", &chain), 1); // ... then the event
-    assert_eq!(*answers.lock().unwrap(), [chain]);
-    assert_eq!(waits.len(), 1);
 }

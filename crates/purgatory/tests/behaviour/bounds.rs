@@ -10,8 +10,8 @@ use std::sync::{
 };
 
 use purgatory::{
-    BoxedOperation, Permits, Purgatory, ReplicaSets, Replies, ReplyScope, Rule, WaitError,
-    WaitFuture, Watermarks, when,
+    BoxedOperation, Permits, Purgatory, ReplicaSets, Rule, WaitError, WaitFuture,
+    Watermarks, when,
 };
 use timer_core::{Clock, ManualTimer, SystemTimer};
 
@@ -51,78 +51,6 @@ fn waits<T: std::fmt::Debug>(mut wait: WaitFuture<T>) -> Option<WaitFuture<T>> {
             None
         }
     }
-}
-
-#[test]
-fn each_way_out_of_a_purgatory_returns_its_place() {
-    type Form = (Purgatory<u32, BoxedOperation>, Arc<AtomicBool>);
-    // What ends here keeps its place until its callback is called, or its future is ready: in time.
-    let make = |timer: &ManualTimer, _| {
-        let builder = Purgatory::builder("test").timer(timer).max_parked(1);
-        let form: Form = (builder.build().unwrap(), Arc::default());
-        form
-    };
-    let park = |(form, is_true): &Form| {
-        let is_true = is_true.clone();
-        let operation = when(move || is_true.load(SeqCst), drop);
-        let parked = form.try_complete_else_watch(operation, &[1, 2], SECOND);
-        match parked {
-            Ok(parked) => Some(parked.expect("it waits")),
-            Err(refused) => {
-                assert_eq!(refused.reason, WaitError::Full { limit: 1 });
-                None
-            }
-        }
-    };
-    /// Makes the condition true for an event.
-    fn event((form, is_true): &Form, raise: impl FnOnce(&Purgatory<u32, BoxedOperation>)) {
-        is_true.store(true, SeqCst);
-        raise(form);
-        is_true.store(false, SeqCst);
-    }
-    each_returns_its_place(
-        make,
-        park,
-        &[
-            ("event", &|_, form, _| {
-                event(form, |form| assert_eq!(form.check_and_complete(&1), 1))
-            }),
-            ("event for one", &|_, form, _| {
-                event(form, |form| assert!(form.check_and_complete_one(&2)));
-            }),
-            ("complete", &|_, form, id| _ = form.0.complete(id.unwrap())),
-            ("complete for a key", &|_, form, _| {
-                _ = form.0.complete_for_key(&2)
-            }),
-            ("complete all", &|_, form, _| _ = form.0.complete_all()),
-            ("cancel", &|_, form, id| {
-                _ = form.0.cancel(id.unwrap(), "gone")
-            }),
-            ("cancel for a key", &|_, form, _| {
-                _ = form.0.cancel_for_key(&2, "gone")
-            }),
-            ("cancel all", &|_, form, _| _ = form.0.cancel_all("gone")),
-            ("take", &|_, form, id| drop(form.0.take(id.unwrap()))),
-            ("take for a key", &|_, form, _| {
-                drop(form.0.take_for_key(&1))
-            }),
-            ("expiry", &|timer, _, _| timer.advance(SECOND)),
-        ],
-    );
-    // Futures.
-    let park = |(form, _): &Form| waits(form.next_event(&[1, 2], SECOND));
-    each_returns_its_place(
-        make,
-        park,
-        &[
-            ("event", &|_, form, _| _ = form.0.check_and_complete(&1)),
-            ("cancel", &|_, form, wait| {
-                _ = form.0.cancel(wait.as_ref().unwrap().id().unwrap(), "")
-            }),
-            ("expiry", &|timer, _, _| timer.advance(SECOND)),
-            ("drop", &|_, _, wait| *wait = None),
-        ],
-    );
 }
 
 #[test]
@@ -269,83 +197,6 @@ fn each_way_out_of_permits_returns_its_place() {
     }
     each_returns_its_place(make, permit, &ends());
     each_returns_its_place(make, lease, &ends());
-}
-
-#[test]
-fn each_way_out_of_replies_returns_its_place() {
-    type Form = Replies<u32, u8>;
-    let make = |timer: &ManualTimer, later| {
-        let builder = Replies::builder("test").timer(timer).executor(later);
-        let form: Form = builder.max_parked(1).build().unwrap();
-        form
-    };
-    fn ends<W>() -> [End<'static, Form, W>; 6] {
-        [
-            ("deliver", &|_, form, _| form.deliver(&1, 7).unwrap()),
-            ("deliver with", &|_, form, _| {
-                assert!(form.deliver_with(&1, || 7))
-            }),
-            ("fail all", &|_, form, _| {
-                assert_eq!(form.fail_all("closed"), 1)
-            }),
-            ("cancel all", &|_, form, _| {
-                assert_eq!(form.waits().cancel_all("gone"), 1)
-            }),
-            ("expiry", &|timer, _, _| timer.advance(SECOND)),
-            ("drop", &|_, _, reply| *reply = None),
-        ]
-    }
-    each_returns_its_place(make, |form: &Form| form.expect(1, SECOND).ok(), &ends());
-    let many = |form: &Form| form.expect_many(1, 1, SECOND).ok();
-    each_returns_its_place(make, many, &ends());
-}
-
-#[test]
-fn each_way_out_of_a_scope_returns_its_place() {
-    type Form = (purgatory::ReplyScope<u8>, Mutex<ReplyScope<u8>>);
-    let make = |timer: &ManualTimer, later| {
-        let builder = purgatory::ReplyScope::builder("test")
-            .timer(timer)
-            .executor(later);
-        let client = builder.max_parked(1).build().unwrap();
-        let scope = Mutex::new(client.another());
-        let form: Form = (client, scope);
-        form
-    };
-    fn ends<W>() -> [End<'static, Form, W>; 9] {
-        [
-            ("deliver", &|_, (_, scope), _| {
-                scope.lock().unwrap().deliver(1, 7).unwrap()
-            }),
-            ("deliver up to", &|_, (_, scope), _| {
-                assert_eq!(scope.lock().unwrap().deliver_up_to(1, 7), 1);
-            }),
-            ("fail all", &|_, (_, scope), _| {
-                assert_eq!(scope.lock().unwrap().fail_all("closed"), 1);
-            }),
-            ("close", &|_, (client, scope), _| {
-                assert_eq!(scope.lock().unwrap().close("closed"), 1);
-                *scope.lock().unwrap() = client.another();
-            }),
-            ("drop of the scope", &|_, (client, scope), _| {
-                *scope.lock().unwrap() = client.another();
-            }),
-            ("deliver elsewhere", &|_, (client, scope), _| {
-                let other = client.another();
-                let number = scope.lock().unwrap().reassign(1, &other).unwrap();
-                other.deliver(number, 7).unwrap();
-            }),
-            ("cancel all", &|_, (client, _), _| {
-                assert_eq!(client.waits().cancel_all("gone"), 1);
-            }),
-            ("expiry", &|timer, _, _| timer.advance(SECOND)),
-            ("drop", &|_, _, reply| *reply = None),
-        ]
-    }
-    let one = |(_, scope): &Form| scope.lock().unwrap().expect(SECOND).ok();
-    each_returns_its_place(make, one, &ends());
-    let many = |(_, scope): &Form| scope.lock().unwrap().expect_many(1, SECOND).ok();
-    each_returns_its_place(make, many, &ends());
 }
 
 /// Waits of one key.

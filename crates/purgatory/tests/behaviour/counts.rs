@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::support::{Later, MINUTE, MS, NEVER, Op, Park, Probe, by_hand_with, waiting};
+use crate::support::{Later, MINUTE, MS, NEVER, Op, Park, Probe, SECOND, by_hand_with, waiting};
 use purgatory::{Outcome, Purgatory, ReplyScope, Times, Watermarks};
-use timer_core::TimeHistogram;
+use timer_core::{ManualTimer, TimeHistogram};
 
 /// The bounds and counts of the buckets that are not empty.
 fn filled(histogram: &TimeHistogram) -> Vec<(f64, u64)> {
@@ -100,6 +100,34 @@ fn callback_delay_ends_when_the_callback_begins() {
         (filled(&delay), delay.sum_s()),
         (vec![(0.025, 1), (0.05, 2)], 0.09)
     );
+}
+
+/// The counts of a form are those of its own shards, not of the kernel.
+#[test]
+fn forms_count_events_delays_and_ends_at_once() {
+    let (timer, later) = (ManualTimer::new(), Later::default());
+    let builder = Watermarks::<u32>::builder("test").timer(&timer);
+    let values = builder.executor(later.clone()).build().unwrap();
+    let waits = values.waits();
+    for value in [5, 6] {
+        values.advance(&1, value).unwrap();
+    }
+    assert_eq!(waits.stats().events, 2);
+    // 1. What is met, over or closed as it comes is never parked.
+    drop(values.wait_for(&1, 6, SECOND));
+    drop(values.unwanted(&1, SECOND));
+    drop(values.wanted(&1, Duration::ZERO));
+    values.close(&1, "closed");
+    drop(values.wait_for(&1, 9, SECOND));
+    let stats = waits.stats();
+    assert_eq!((stats.ended_at_once, stats.parked_total), (4, 0));
+    // 2. A callback that the executor has is late from the deadline on.
+    assert_eq!(waits.times().callback_delay.count(), 0);
+    values.park(&2, 10, 10 * MS, drop).unwrap();
+    timer.advance(10 * MS);
+    timer.advance(20 * MS);
+    assert_eq!(later.run(), 1);
+    assert_eq!(waits.times().callback_delay.sum_s(), 0.02);
 }
 
 /// Neither a wait for a value nor a reply is checked.

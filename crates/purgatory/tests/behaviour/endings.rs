@@ -11,8 +11,7 @@ use std::{
 };
 
 use crate::support::{
-    MS, NEVER, Park, Probe, SECOND, assert_empty, by_hand, by_hand_with, over, poll, requested,
-    waiting,
+    MS, NEVER, Park, Probe, SECOND, assert_empty, by_hand, over, poll, requested, waiting,
 };
 use purgatory::{
     BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory, ReachResult, WaitError,
@@ -159,20 +158,6 @@ fn complete_all_empties_and_leaves_it_open() {
     assert_eq!(purgatory.complete_all(), 0);
 }
 
-/// Operations that callbacks park stay.
-#[test]
-fn complete_all_ends_a_set_that_is_fixed() {
-    let (_timer, purgatory) = waiting();
-    let parks = purgatory.clone();
-    let later = Probe::new();
-    let parked = later.operation();
-    let first = Probe::new();
-    let then = move |_| _ = parks.park(parked, &["a"], NEVER);
-    purgatory.park(first.operation().then(then), &["a"], NEVER);
-    assert_eq!((purgatory.complete_all(), purgatory.len()), (1, 1));
-    assert!(first.ended() && !later.ended());
-}
-
 /// The program's own handle may go first.
 #[test]
 fn a_shared_timer_lives_as_long_as_its_purgatories() {
@@ -199,24 +184,6 @@ impl DelayedOperation for Late {
     fn on_complete(self, outcome: Outcome) {
         self.0.send((Duration::ZERO, Some(outcome))).unwrap();
     }
-}
-
-/// In one shard, so that their watches are neighbours: first ones and others.
-#[test]
-fn a_thousand_that_expire_together_end_once_each() {
-    let (timer, purgatory): (_, Purgatory<u32, _>) = by_hand_with(|builder| builder.shards(1));
-    let stays = Probe::parked(&purgatory, &[0, 1], NEVER);
-    let probes: Vec<_> = (0..1000)
-        .map(|number| Probe::parked(&purgatory, &[number % 7, number % 11], number % 3 * MS + MS))
-        .collect();
-    timer.advance(3 * MS);
-    for probe in &probes {
-        assert_eq!(probe.endings(), [Outcome::Expired]);
-    }
-    assert_eq!((purgatory.len(), purgatory.keys()), (1, 2));
-    stays.make_ready();
-    assert_eq!(purgatory.check_and_complete(&1), 1);
-    assert_empty(&purgatory);
 }
 
 #[test]

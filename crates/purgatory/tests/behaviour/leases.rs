@@ -1,6 +1,6 @@
 //! Permits of keys, and leases, on a manual timer. (Beside a reference: `models/permits`.)
 
-use crate::support::{Later, MINUTE, MS, SECOND, Woken, assert_no_waits, over, poll};
+use crate::support::{Later, MINUTE, MS, SECOND, Woken, assert_nothing_waits, over, poll};
 use purgatory::{CancelReason, Permits, WaitError};
 use timer_core::ManualTimer;
 
@@ -32,7 +32,7 @@ fn keys_have_permits_of_their_own_and_leave_nothing() {
     drop((held, other));
     drop(over(&mut next));
     assert_eq!((permits.taken_for(&1), permits.taken_for(&2)), (0, 0));
-    assert_no_waits(&permits.waits());
+    assert_nothing_waits(&permits.waits());
 }
 
 /// A limit of 0 is a pause; what was used up may return.
@@ -93,7 +93,7 @@ fn expired_lease_goes_on_and_its_holder_learns() {
     assert_eq!(permits.taken(), 1);
     drop(next);
     assert_eq!((task.wakers(), other.wakers()), (0, 0));
-    assert_no_waits(&permits.waits());
+    assert_nothing_waits(&permits.waits());
 }
 
 /// A lease that expiry hands over lives from when its task is woken, on an executor that is late.
@@ -133,7 +133,7 @@ fn lease_outlives_cancels_and_a_close() {
     timer.advance(SECOND);
     assert!(lease.is_lost());
     assert_eq!(permits.taken(), 0);
-    assert_no_waits(&permits.waits());
+    assert_nothing_waits(&permits.waits());
 }
 
 #[test]

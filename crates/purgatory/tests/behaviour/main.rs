@@ -25,7 +25,6 @@ mod metrics;
 mod monitor;
 mod others_bugs;
 mod permits;
-mod permits_model;
 mod promises;
 mod reach;
 mod reasons;

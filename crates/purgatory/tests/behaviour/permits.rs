@@ -1,6 +1,6 @@
-//! [`Permits`], on a manual timer. (Beside a reference: `permits_model`, `models/permits`.)
+//! [`Permits`], on a manual timer. (Beside a reference: `models/permits`.)
 
-use crate::support::{MINUTE, SECOND, assert_no_waits, over};
+use crate::support::{MINUTE, SECOND, assert_nothing_waits, over, poll};
 use purgatory::{CancelReason, Permits, WaitError};
 use timer_core::ManualTimer;
 
@@ -29,7 +29,7 @@ fn four_of_four_large_requests_are_served() {
     assert_eq!(large, 4);
     drop(out);
     assert_eq!(permits.free(), 4);
-    assert_no_waits(&permits.waits());
+    assert_nothing_waits(&permits.waits());
 }
 
 /// Returns the oldest permit while the next request does not fit.
@@ -40,6 +40,36 @@ fn poll_ready(out: &mut Vec<purgatory::Permit>, permits: &Permits, weight: u64) 
     }
     drop(out.remove(0));
     true
+}
+
+/// What was used up comes back by a refill or a limit alone, and goes to the first in line.
+#[test]
+fn refill_serves_those_that_wait_in_order() {
+    let (_timer, permits) = permits(3);
+    for weight in [1, 2] {
+        permits.try_acquire(weight).unwrap().forget();
+    }
+    assert_eq!((permits.limit(), permits.taken()), (0, 0));
+    let mut heavy = permits.acquire(2, MINUTE);
+    let mut light = permits.acquire(1, MINUTE);
+    permits.refill(1);
+    assert!(poll(&mut heavy).is_pending() && poll(&mut light).is_pending());
+    permits.refill(2);
+    let held = over(&mut heavy).unwrap();
+    assert!(poll(&mut light).is_pending());
+    // Those that are held stay taken, and a higher limit is kept.
+    permits.refill(4);
+    let last = over(&mut light).unwrap();
+    assert_eq!((permits.limit(), permits.taken()), (6, 3));
+    drop((held, last));
+    assert_eq!(permits.free(), 6);
+    // A request of weight 0 waits while more are taken than there are, and no longer.
+    let used = permits.try_acquire(6).unwrap();
+    permits.resize(4);
+    let mut nothing = permits.acquire(0, MINUTE);
+    assert!(poll(&mut nothing).is_pending());
+    used.forget();
+    assert!(poll(&mut nothing).is_ready());
 }
 
 #[test]

@@ -87,20 +87,6 @@ fn a_waiter_is_updated_removed_and_dumped() {
     assert_empty(&waits);
 }
 
-#[test]
-fn what_was_taken_can_be_parked_again() {
-    let (timer, waits) = waiting();
-    let probe = Probe::new();
-    let id = waits.park(probe.operation(), &["a", "b"], SECOND);
-    let taken = waits.take(id).reached().unwrap();
-    timer.advance(MINUTE);
-    assert!(!probe.ended(), "no timer is left of it");
-    waits.park(taken, &["c"], SECOND);
-    timer.advance(SECOND);
-    assert_eq!(probe.endings(), [Outcome::Expired]);
-    assert_empty(&waits);
-}
-
 /// Its future knows the first id alone.
 #[test]
 fn a_wait_parked_again_is_like_any_other() {
@@ -151,15 +137,6 @@ fn a_wait_parked_again_is_like_any_other() {
     assert_empty(&waits);
 }
 
-#[test]
-fn take_frees_its_place() {
-    let (_timer, waits): (_, Purgatory<&str>) = by_hand_with(|builder| builder.max_parked(1));
-    let id = waits.park(never(), &["a"], NEVER);
-    drop(waits.take(id));
-    waits.park(never(), &["a"], NEVER);
-    assert_eq!(waits.len(), 1);
-}
-
 /// A name that the caller chose before parking finds the operation, whatever place it has among its
 /// keys; a panic leaves it as it was.
 #[test]
@@ -182,6 +159,8 @@ fn an_operation_is_reached_by_a_name_of_the_callers() {
     let fails = |_: &mut Waiter| -> () { panic!("reached") };
     let reached = AssertUnwindSafe(|| waits.with_for_key("row", fails));
     assert!(catch_unwind(reached).is_err());
+    let visits = AssertUnwindSafe(|| waits.for_each(|_, _, _| panic!("visited")));
+    assert!(catch_unwind(visits).is_err());
     // In the order of parking.
     let (holders, _) = waits.with_for_key("row", |waiter| waiter.holder);
     assert_eq!(holders, [1, 2]);

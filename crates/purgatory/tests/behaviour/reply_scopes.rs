@@ -1,17 +1,14 @@
-//! The requests of several connections of one client, on a manual timer.
+//! The requests of several connections of one client, on a manual timer. (Beside a reference, in any
+//! order: `models/replies`.)
 
-use std::{
-    sync::{Arc, Mutex},
-    task::{Context, Wake, Waker},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex};
 
 use purgatory::{
     Builder, CancelReason, Outcome, ReachResult, Refused, ReplyScope, WaitError, WaitFuture, Waits,
 };
 use timer_core::ManualTimer;
 
-use crate::support::{MS, SECOND, Woken, assert_no_waits, over, poll, requested};
+use crate::support::{MS, SECOND, Woken, assert_nothing_waits, over, poll, requested};
 
 type Scopes = ReplyScope<&'static str>;
 type Scope = ReplyScope<&'static str>;
@@ -94,68 +91,10 @@ fn scope_tells_late_replies_from_unasked_ones() {
     for number in [0, 5, u64::MAX] {
         assert!(!comes_back(&scope, number), "{number}");
     }
-    assert_no_waits(&waits);
+    assert_nothing_waits(&waits);
     let texts = [4, 5].map(|number| scope.deliver(number, "back").unwrap_err().to_string());
     assert_eq!(texts[0], "a late reply: its request is over");
     assert_eq!(texts[1], "no reply is expected under this number");
-}
-
-#[test]
-fn scopes_share_no_numbers_and_fail_apart() {
-    let (_timer, waits, [one, other]) = scopes();
-    let [mut first, mut second] = [(); 2].map(|()| expect(&one).1);
-    let mut same_number = expect(&other).1;
-    assert_eq!(one.deliver(1, "of the first").map_err(|_| ()), Ok(()));
-    assert!(!comes_back(&other, 2) && !comes_back(&other, 0));
-    assert_eq!((waits.keys(), waits.stats().watched), (2, 2));
-
-    assert_eq!(one.fail_all("connection closed"), 1);
-    assert_eq!(waits.stats().checks, 0, "no reply has a check");
-    assert!(poll(&mut same_number).is_pending());
-    assert!(comes_back(&one, 2));
-    assert_eq!(over(&mut first), Ok("of the first"));
-    assert_eq!(over(&mut second), cancelled("connection closed"));
-
-    // The connection may go on: numbers rise further.
-    let (number, mut third) = expect(&one);
-    assert_eq!(
-        (number, one.fail_all("again"), one.fail_all("again")),
-        (3, 1, 0)
-    );
-    assert_eq!(over(&mut third), cancelled("again"));
-    other.deliver(1, "of the other").unwrap();
-    assert_eq!(over(&mut same_number), Ok("of the other"));
-    assert_no_waits(&waits);
-}
-
-/// Expects another reply when it is woken.
-struct AsksAgain(Scope, Mutex<Vec<Reply>>);
-
-impl Wake for AsksAgain {
-    fn wake(self: Arc<Self>) {
-        self.1.lock().unwrap().push(expect(&self.0).1);
-    }
-}
-
-#[test]
-fn fail_all_of_a_scope_spares_later_requests() {
-    let (_timer, waits, [scope]) = scopes();
-    let mut old: Vec<Reply> = (0..300).map(|_| expect(&scope).1).collect();
-    let asks = Arc::new(AsksAgain(scope.clone(), Mutex::default()));
-    let waker = Waker::from(asks.clone());
-    for reply in &mut old {
-        let polled = std::pin::Pin::new(reply).poll(&mut Context::from_waker(&waker));
-        assert!(polled.is_pending());
-    }
-    assert_eq!((scope.fail_all("closed"), waits.len()), (300, 300));
-    assert!(
-        old.iter_mut()
-            .all(|reply| over(reply) == cancelled("closed"))
-    );
-    let again = std::mem::take(&mut *asks.1.lock().unwrap());
-    assert_eq!(again.len(), 300);
-    drop(again);
-    assert_no_waits(&waits);
 }
 
 #[test]
@@ -172,41 +111,7 @@ fn a_closed_scope_refuses_requests() {
     other.deliver(number, "goes on").unwrap();
     assert_eq!(over(&mut reply), Ok("goes on"));
     assert_eq!(scope.close("again"), 0);
-    assert_no_waits(&waits);
-}
-
-#[test]
-fn the_last_handle_of_a_scope_ends_its_requests() {
-    let (_timer, waits, [scope, other]) = scopes();
-    let mut reply = expect(&scope).1;
-    let stays = expect(&other).1;
-    drop(scope.clone());
-    assert!(poll(&mut reply).is_pending());
-    drop(scope);
-    let dropped = WaitError::Cancelled(CancelReason::Dropped);
-    assert_eq!((over(&mut reply), waits.len()), (Err(dropped), 1));
-    drop(stays);
-    assert_no_waits(&waits);
-}
-
-#[test]
-fn refused_requests_of_a_scope_leave_nothing() {
-    let (_timer, client) = client(|builder| builder.max_parked(1));
-    let (waits, scope) = (client.waits(), client.another());
-    let (_, first) = expect(&scope);
-    let full = WaitError::Full { limit: 1 };
-    assert_eq!(scope.expect(SECOND).unwrap_err(), full);
-    assert_eq!((waits.len(), waits.stats().watched), (1, 1));
-    scope.deliver(1, "one").unwrap();
-    let (number, second) = expect(&scope);
-    assert_eq!((number, over(&mut { first })), (2, Ok("one"))); // no number is lost
-    waits.shutdown(Duration::ZERO);
-    assert_eq!(scope.expect(SECOND).unwrap_err(), WaitError::Closed);
-    let shutdown = WaitError::Cancelled(CancelReason::Shutdown);
-    assert_eq!(over(&mut { second }), Err(shutdown));
-    let at_once = scope.expect(Duration::ZERO).unwrap_err();
-    assert_eq!(at_once, WaitError::Closed);
-    assert_no_waits(&waits);
+    assert_nothing_waits(&waits);
 }
 
 /// There is no table: an empty scope is its handle, and without that it is nothing.
@@ -238,36 +143,12 @@ fn a_hundred_thousand_empty_scopes_cost_nothing() {
         drop(expiring);
     });
     // While they live, each is its own allocation alone. Shards keep a page or so of each kind.
-    assert_no_waits(&waits);
+    assert_nothing_waits(&waits);
     let handles = SCOPES as i64;
     assert!(used.bytes_current < 100 * handles + 4_000_000, "{used:?}");
     assert!(used.count_current < handles + 4000, "{used:?}");
     let dropped = allocation_counter::measure(|| scopes.clear());
     assert_eq!(dropped.count_current, -handles);
-}
-
-/// One acknowledgement for all messages before it.
-#[test]
-fn deliver_up_to_ends_all_requests_at_or_below() {
-    let (_timer, waits, [scope, other]) = scopes();
-    let [(_, one), (_, two), (_, three), (_, four)] = [(); 4].map(|()| expect(&scope));
-    let stays = expect(&other).1;
-    drop(two);
-    assert_eq!(scope.deliver_up_to(0, "none"), 0);
-    assert_eq!(scope.deliver_up_to(3, "stored"), 2);
-    assert_eq!(waits.len(), 2);
-    assert_eq!(
-        [one, three].map(|mut reply| over(&mut reply)),
-        [Ok("stored"), Ok("stored")]
-    );
-    assert!(comes_back(&scope, 3));
-    // Numbers that are still to come wait for their own.
-    assert_eq!(scope.deliver_up_to(u64::MAX, "rest"), 1);
-    let (number, mut five) = expect(&scope);
-    assert_eq!((number, poll(&mut five).is_pending()), (5, true));
-    assert_eq!(over(&mut { four }), Ok("rest"));
-    drop((five, stays));
-    assert_no_waits(&waits);
 }
 
 /// A value whose clones this counts, and may look into the scope: it runs unlocked.
@@ -337,44 +218,8 @@ fn a_reassigned_request_keeps_task_deadline_and_id() {
         assert!(poll(&mut expires).is_pending());
         timer.advance(MS);
         assert_eq!(over(&mut expires), Err(WaitError::Expired));
-        assert_no_waits(&waits);
+        assert_nothing_waits(&waits);
     }
-}
-
-/// It may move on and back, with nothing left behind.
-#[test]
-fn a_request_may_be_reassigned_again() {
-    let (_timer, waits, scopes) = scopes::<8>();
-    let (mut number, mut reply) = expect(&scopes[0]);
-    for pair in scopes.windows(2) {
-        number = pair[0].reassign(number, &pair[1]).unwrap();
-        assert_eq!(waits.len(), 1);
-    }
-    number = scopes[7].reassign(number, &scopes[0]).unwrap();
-    assert_eq!(number, 2);
-    number = scopes[0].reassign(number, &scopes[0]).unwrap();
-    assert_eq!(scopes[0].deliver_up_to(number, "at last"), 1);
-    assert_eq!(over(&mut reply), Ok("at last"));
-    assert_no_waits(&waits);
-}
-
-#[test]
-fn a_request_that_cannot_be_reassigned_stays() {
-    let (_timer, waits, [scope, closed_one, other]) = scopes();
-    let (number, mut reply) = expect(&scope);
-    closed_one.close("closed");
-    assert_eq!(
-        scope.reassign(number, &closed_one),
-        Err(WaitError::ScopeClosed)
-    );
-    assert_eq!(
-        [0, number + 1].map(|number| scope.reassign(number, &other)),
-        [const { Err(WaitError::NotExpected) }; 2]
-    );
-    scope.deliver(number, "here").unwrap();
-    assert_eq!(over(&mut reply), Ok("here"));
-    assert_eq!(expect(&other).0, 1); // no number was used up
-    assert_no_waits(&waits);
 }
 
 #[test]
@@ -384,20 +229,4 @@ fn a_request_is_not_reassigned_to_another_client() {
     let (_other_timer, _, [other]) = scopes();
     let (number, _reply) = expect(&scope);
     _ = scope.reassign(number, &other);
-}
-
-/// It is one scope that fails, wherever its requests came from.
-#[test]
-fn failures_find_reassigned_requests() {
-    let (_timer, waits, [old, new]) = scopes();
-    let replies = [(); 3].map(|()| expect(&old));
-    let [first, second, third] = replies;
-    old.reassign(third.0, &new).unwrap();
-    old.reassign(first.0, &new).unwrap();
-    assert_eq!((old.close("old"), new.close("new")), (1, 2));
-    assert_eq!(
-        [first, second, third].map(|(_, mut reply)| over(&mut reply)),
-        [closed("new"), closed("old"), closed("new")]
-    );
-    assert_no_waits(&waits);
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, task::Poll, time::Duration};
 use purgatory::{CancelReason, Replies, ReplyScope, ReplyStream, WaitError, Waits};
 use timer_core::ManualTimer;
 
-use crate::support::{MINUTE, MS, SECOND, Woken, assert_no_waits};
+use crate::support::{MINUTE, MS, SECOND, Woken, assert_nothing_waits};
 
 type Texts = Replies<u64, &'static str>;
 type Next = Option<Result<&'static str, WaitError>>;
@@ -47,7 +47,7 @@ fn a_stream_yields_replies_in_order_until_the_count() {
     assert!(replies.deliver_with(&1, || "three"));
 
     // The last one ends the request, and frees the key.
-    assert_no_waits(&waits_of);
+    assert_nothing_waits(&waits_of);
     assert_eq!(replies.deliver(&1, "four"), Err("four"));
     let got = [(); 4].map(|()| next(&mut stream));
     assert_eq!(
@@ -81,7 +81,7 @@ fn the_end_of_a_stream_loses_no_reply() {
     }
     timer.advance(SECOND);
     assert_eq!(replies.fail_all("closed"), 1);
-    assert_no_waits(&waits_of);
+    assert_nothing_waits(&waits_of);
     let closed = CancelReason::Requested("closed".into());
     let errors = [WaitError::Expired, WaitError::Cancelled(closed)];
     for (stream, error) in [&mut expires, &mut fails].into_iter().zip(errors) {
@@ -107,7 +107,7 @@ fn a_stream_ends_with_the_reply_that_its_test_accepts() {
     assert_eq!(next(&mut stream), Some(Ok("one")));
     assert_eq!(waits_of.len(), 1);
     assert_eq!(next(&mut stream), Some(Ok("end")));
-    assert_no_waits(&waits_of);
+    assert_nothing_waits(&waits_of);
     assert_eq!(replies.deliver(&1, "late"), Err("late"));
     assert_eq!(next(&mut stream), None);
 }
@@ -126,7 +126,7 @@ fn a_dropped_stream_leaves_nothing() {
     let stream = replies.expect_many(1, 2, SECOND).unwrap();
     replies.deliver(&1, value.clone()).unwrap();
     replies.deliver(&1, value.clone()).unwrap();
-    assert_no_waits(&replies.waits());
+    assert_nothing_waits(&replies.waits());
     drop(stream);
     assert_eq!(Arc::strong_count(&value), 1);
 }
@@ -158,5 +158,5 @@ fn a_scope_has_streams_which_its_close_ends() {
     assert!(next(&mut stream).unwrap().unwrap_err().is_shutdown());
     assert_eq!(next(&mut stream), None);
     assert!(scope.expect_many(2, SECOND).is_err());
-    assert_no_waits(&client.waits());
+    assert_nothing_waits(&client.waits());
 }

@@ -194,3 +194,18 @@ fn each_form_tells_that_its_timer_was_shut_down() {
     timer.shutdown(Duration::ZERO);
     assert_eq!(closed(), [true; 3]);
 }
+
+/// A form leaves its callbacks to the executor: those that it has not run are told of.
+#[test]
+fn shutdown_of_a_form_counts_the_callbacks_that_are_late() {
+    let (timer, later) = (ManualTimer::new(), Later::default());
+    let builder = Watermarks::<u32>::builder("test").timer(&timer);
+    let values = builder.executor(later.clone()).build().unwrap();
+    let waits = values.waits();
+    for _ in 0..3 {
+        values.park(&1, 10, MINUTE, drop).unwrap();
+    }
+    assert_eq!(waits.shutdown(Duration::ZERO), 3);
+    later.run();
+    assert_eq!(waits.shutdown(Duration::ZERO), 0);
+}

@@ -46,17 +46,6 @@ fn a_future_yields_its_value_and_wakes_its_task_once() {
     assert_empty(&waits);
 }
 
-#[test]
-fn the_task_that_polled_last_is_woken() {
-    let (_timer, waits): (_, Waits) = by_hand();
-    let first = Woken::task();
-    let second = Woken::task();
-    let mut next = waits.next_event(&["a"], SECOND);
-    assert!(first.poll(&mut next).is_pending() && second.poll(&mut next).is_pending());
-    waits.check_and_complete(&"a");
-    assert_eq!((first.times(), second.times()), (0, 1));
-}
-
 /// A condition may give a bool.
 #[test]
 fn true_ends_a_wait_and_false_waits_on() {
@@ -66,29 +55,6 @@ fn true_ends_a_wait_and_false_waits_on() {
     assert_eq!(waits.check_and_complete(&"a"), 0);
     timer.advance(10 * MS);
     assert_eq!(over(&mut never), Err(WaitError::Expired));
-}
-
-/// A call that completes a wait evaluates it once more, and else ends it with an error.
-#[test]
-fn complete_checks_a_wait_for_its_value() {
-    let (_timer, waits): (_, Waits) = by_hand();
-    let shelf = Shelf::default();
-    let mut wait = waits.wait(&["a", "b"], SECOND, shelf.take());
-    let id = wait.id().unwrap();
-    shelf.put(3);
-    assert_eq!(waits.complete(id), ReachResult::Reached(()));
-    assert_eq!(
-        (over(&mut wait), waits.complete(id)),
-        (Ok(3), ReachResult::Gone)
-    );
-    let mut none = waits.wait(&["a"], SECOND, shelf.take());
-    assert_eq!(waits.complete(none.id().unwrap()), ReachResult::Reached(()));
-    let said = over(&mut none).unwrap_err().to_string();
-    assert_eq!(said, "cancelled: completed without a value");
-    let mut next = waits.next_event(&["a"], SECOND); // which has no condition
-    assert_eq!(waits.complete(next.id().unwrap()), ReachResult::Reached(()));
-    assert_eq!(over(&mut next), Ok(()));
-    assert_empty(&waits);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Watermarks by key. (Beside a reference, in any order: `models/watermarks`.)
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::support::{
-    MINUTE, MS, SECOND, assert_nothing_waits, over, poll, race, requested, watermarks,
+    MINUTE, MS, SECOND, Woken, assert_nothing_waits, over, poll, race, requested, watermarks,
     watermarks_with,
 };
 use purgatory::{
@@ -77,40 +77,6 @@ fn additions_add_up_over_threads() {
         (Ok(0), Some(u64::MAX))
     );
     assert_eq!((votes.remove("term"), votes.keys()), (0, 0));
-}
-
-#[test]
-fn callbacks_by_threshold_may_advance_and_panic() {
-    let (timer, waits, watermarks) = watermarks::<u32>();
-    let order = Arc::new(Mutex::new(Vec::new()));
-    for threshold in [3, 1, 2, 31] {
-        let order = order.clone();
-        let again = watermarks.clone();
-        let then = move |outcome| {
-            order.lock().unwrap().push((threshold, outcome));
-            assert_eq!(again.advance(&1, 10 * threshold), Ok(0)); // later, but it is raised
-            assert!(again.value(&1) >= Some(10 * threshold));
-            panic!("in a callback");
-        };
-        watermarks.park(&1, threshold, SECOND, then).unwrap();
-    }
-    let mut chained = watermarks.wait_for(&1, 30, SECOND);
-    assert_eq!(
-        (watermarks.advance(&1, 3), over(&mut chained)),
-        (Ok(3), Ok(30))
-    );
-    timer.advance(SECOND);
-    let expected = [
-        (1, Completed),
-        (2, Completed),
-        (3, Completed),
-        (31, Expired),
-    ];
-    assert_eq!(
-        (&**order.lock().unwrap(), waits.stats().panics),
-        (&expected[..], 4)
-    );
-    assert_nothing_waits(&waits);
 }
 
 #[test]
@@ -304,6 +270,16 @@ fn observers_are_told_of_the_first_and_the_last_waiter() {
     assert_eq!(watermarks.advance(&1, 7), Ok(1)); // the last is met
     assert_eq!(over(&mut unwanted), Ok(()));
     drop(seven);
+    // Tasks that wait for it are woken.
+    let task = Woken::task();
+    let mut wanted = watermarks.wanted(&1, SECOND);
+    assert!(task.poll(&mut wanted).is_pending());
+    let waiter = watermarks.wait_for(&1, 20, SECOND);
+    assert_eq!((task.times(), over(&mut wanted)), (1, Ok(20)));
+    let mut unwanted = watermarks.unwanted(&1, SECOND);
+    assert!(task.poll(&mut unwanted).is_pending());
+    drop(waiter);
+    assert_eq!((task.times(), over(&mut unwanted)), (2, Ok(())));
     // Whatever ends the last one.
     let ends: [&dyn Fn(); 4] = [
         &|| timer.advance(SECOND),

@@ -505,6 +505,18 @@ fn event_against_event() {
     );
 }
 
+/// A walk takes two of three waiters in its first step. The event that meets those under check
+/// leaves its request with each.
+#[test]
+fn walk_of_two_steps_against_an_event() {
+    check(&[Failpoint::EventLeavesNoRequest], || {
+        let setup = Setup::new().alone(&[Park(BOTH, ONE_KEY); 3]);
+        let setup = setup.race([Event(0, 1)], &[Event(1, 1)]);
+        assert_eq!(*setup.endings.lock().unwrap(), vec![Completed; 3]);
+        assert_nothing_left(&setup.purgatory);
+    });
+}
+
 #[test]
 fn completing_event_against_expiry() {
     let faults = [Failpoint::ExpiryRemovesCheckedOut];

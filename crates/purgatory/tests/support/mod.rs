@@ -165,17 +165,6 @@ where
     );
 }
 
-/// Checks that nothing waits in a form, no key has waiters, and each parked wait has ended once.
-#[track_caller]
-pub fn assert_no_waits<K>(waits: &Waits<K>) {
-    assert_eq!((waits.len(), waits.keys()), (0, 0));
-    let stats = waits.stats();
-    assert_eq!(
-        stats.parked_total,
-        stats.completed + stats.expired + stats.cancelled
-    );
-}
-
 /// A test's view of an operation.
 #[derive(Clone, Default)]
 pub struct Probe {

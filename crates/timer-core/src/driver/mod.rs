@@ -98,7 +98,7 @@ pub fn must_yield(_waker: &std::task::Waker) -> bool {
 #[cfg(not(feature = "tokio"))]
 pub fn spend_budget() {}
 
-/// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` and `cfg(shuttle)` the
+/// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` the
 /// model checker's. Also failpoints, a count of work under way, and a few small containers.
 pub mod sync {
     pub use crate::sync::*;

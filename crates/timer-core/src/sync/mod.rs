@@ -1,8 +1,7 @@
-//! Locks, atomics and thread-locals: `parking_lot` (a feature) and `std`, or a model checker's
-//! under its `cfg`: `loom` walks every interleaving of a few steps, `shuttle` a random choice of
-//! many.
+//! Locks, atomics and thread-locals: `parking_lot` (a feature) and `std`, or under `cfg(loom)` those of
+//! loom, which walks every interleaving of a few steps.
 //!
-//! All code that they check takes these from here, so that the code that is checked is the code
+//! All code that it checks takes these from here, so that the code that is checked is the code
 //! that ships. At a failpoint a model makes it go wrong, to show that the model would notice.
 //! Besides: a count of work under way ([`Latch`]), reference counts for many threads ([`Shares`])
 //! and the value in an error ([`HandedBack`]).
@@ -14,10 +13,10 @@ use std::{
     time::Duration,
 };
 
-#[cfg(any(loom, shuttle))]
+#[cfg(loom)]
 mod model;
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 mod real {
     //! `parking_lot`, `std` and crossbeam: what ships.
 
@@ -67,13 +66,13 @@ mod real {
     }
 }
 
-#[cfg(any(loom, shuttle))]
+#[cfg(loom)]
 pub use self::model::*;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub use self::real::*;
 
 /// True when the running model has planted this fault.
-#[cfg(any(loom, shuttle))]
+#[cfg(loom)]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! failpoint {
@@ -83,7 +82,7 @@ macro_rules! failpoint {
 }
 
 /// No fault is planted in a build that ships.
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! failpoint {

@@ -1,11 +1,6 @@
-//! A model checker's locks, atomics and threads, behind the same names as `real`.
+//! loom's locks, atomics and threads, behind the same names as `real`.
 
-#[cfg(loom)]
-use loom as model;
-#[cfg(shuttle)]
-use shuttle as model;
-
-pub use model::{
+pub use loom::{
     sync::{
         MutexGuard,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -77,17 +72,16 @@ pub fn is_planted(fault: &str) -> bool {
 /// # Errors
 /// Never.
 pub fn spawn(_: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    Ok(model::thread::spawn(work))
+    Ok(loom::thread::spawn(work))
 }
 
-/// crossbeam's parker over the model's lock. No time passes in loom, where only an unpark wakes;
-/// in shuttle a timeout may be over whenever the others have run.
+/// crossbeam's parker over the model's lock. No time passes: only an unpark wakes.
 #[derive(Debug)]
 pub struct Parker(Unparker);
 
 /// Wakes a [`Parker`].
 #[derive(Clone, Debug)]
-pub struct Unparker(Arc<(Mutex<bool>, model::sync::Condvar)>);
+pub struct Unparker(Arc<(Mutex<bool>, loom::sync::Condvar)>);
 
 impl Parker {
     /// Makes a parker without a token.
@@ -95,7 +89,7 @@ impl Parker {
     pub fn new() -> Self {
         Parker(Unparker(Arc::new((
             Mutex::new(false),
-            model::sync::Condvar::new(),
+            loom::sync::Condvar::new(),
         ))))
     }
 
@@ -117,16 +111,8 @@ impl Parker {
     }
 
     /// Parks the thread, as `park` does.
-    #[cfg(loom)]
     pub fn park_timeout(&self, _: Duration) {
         self.park();
-    }
-
-    /// Yields to the other threads, and takes the token if it is there.
-    #[cfg(shuttle)]
-    pub fn park_timeout(&self, _: Duration) {
-        model::thread::yield_now();
-        *self.0.0.0.lock() = false;
     }
 }
 
@@ -141,12 +127,12 @@ impl Unparker {
 
 /// The model's mutex behind parking_lot's interface.
 #[derive(Debug)]
-pub struct Mutex<T>(model::sync::Mutex<T>);
+pub struct Mutex<T>(loom::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
     /// Makes a new mutex.
     pub fn new(value: T) -> Self {
-        Mutex(model::sync::Mutex::new(value))
+        Mutex(loom::sync::Mutex::new(value))
     }
 
     /// Returns the value to be changed: nobody else has the mutex.

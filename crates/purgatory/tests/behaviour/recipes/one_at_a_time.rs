@@ -11,7 +11,7 @@ use super::{
     guide::{load_once::Cache, queue::Queue, single_flight::Flights},
     *,
 };
-use crate::support::assert_no_waits;
+use crate::support::assert_nothing_waits;
 
 fn queue() -> Queue {
     Queue {
@@ -38,7 +38,7 @@ fn a_push_serves_one_worker_and_jobs_keep_order() {
     drop(got(&mut Box::pin(queue.take(SECOND)))); // back to the front
     assert_eq!(*queue.jobs.lock().unwrap(), ["b", "c"]);
     assert_eq!((queue.permits.limit(), queue.permits.taken()), (2, 0));
-    assert_no_waits(&queue.permits.waits());
+    assert_nothing_waits(&queue.permits.waits());
 }
 
 fn cache() -> Cache {

@@ -4,7 +4,7 @@ use super::{
     guide::{held_pulls::Broker, lock_waits::RowLocks},
     *,
 };
-use crate::support::assert_no_waits;
+use crate::support::assert_nothing_waits;
 use purgatory::{ReachResult, WaitError};
 
 /// Only messages after the pull count; a pull of another tag waits out its time.
@@ -42,7 +42,7 @@ fn a_lock_wait_that_expired_is_out_of_reach() {
     assert_eq!(over(&mut waits).err(), Some(WaitError::Expired));
     assert!(locks.dump().is_empty());
     drop(held);
-    assert_no_waits(&locks.rows.waits());
+    assert_nothing_waits(&locks.rows.waits());
     assert_eq!(locks.rows.taken_for(&"row"), 0);
 }
 
@@ -63,5 +63,5 @@ fn a_transaction_that_goes_passes_its_lock_on() {
     drop(fourth); // it waited
     assert!(locks.dump().is_empty());
     drop(held);
-    assert_no_waits(&locks.rows.waits());
+    assert_nothing_waits(&locks.rows.waits());
 }

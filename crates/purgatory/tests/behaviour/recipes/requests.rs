@@ -16,7 +16,7 @@ use super::{
     },
     *,
 };
-use crate::support::assert_no_waits;
+use crate::support::assert_nothing_waits;
 
 fn connection() -> (Waits<(u64, u64)>, Connection) {
     let requests = ReplyScope::new("client").unwrap();
@@ -37,7 +37,7 @@ fn a_reply_may_come_before_its_request_was_sent() {
         over(&mut Box::pin(fails)).unwrap_err().to_string(),
         "broken pipe"
     );
-    assert_no_waits(&waits);
+    assert_nothing_waits(&waits);
 }
 
 const ATTEMPTS: [&str; 3] = ["attempt 0, 100ms", "attempt 1, 200ms", "attempt 2, 400ms"];
