@@ -9,12 +9,7 @@ use std::{
 use timer_core::{TaskId, TimerHandle};
 
 use crate::{
-    operation::CancelReason,
-    permits::{PermitSettings, lines::Lines},
-    reason::Reason,
-    sync::Mutex,
-    table::Table,
-    watches::WatchKey,
+    operation::CancelReason, reason::Reason, sync::Mutex, table::Table, watches::WatchKey,
 };
 
 /// Why a request is cancelled once the permits are closed.
@@ -24,6 +19,13 @@ pub(super) const CLOSED: CancelReason =
 /// No link.
 pub(super) const NONE: u32 = u32::MAX;
 
+/// The settings that permits alone have.
+pub struct PermitSettings<K> {
+    pub(super) limit: u64,
+    /// Makes the one key of permits without keys.
+    pub(super) only: Option<fn() -> K>,
+}
+
 /// The engine of [`Permits`](crate::Permits).
 pub(crate) struct Semaphores<K> {
     /// Held while the limit changes in one shard after the other, so that two changes do not meet.
@@ -32,7 +34,7 @@ pub(crate) struct Semaphores<K> {
     /// once then, and looks at its line but once.
     pub(super) is_crowded: AtomicBool,
     /// What the lines of a shard begin with, as it is first used.
-    first: PermitSettings<K>,
+    pub(super) first: PermitSettings<K>,
 }
 
 /// An entry: a request that waits, or a lease.
@@ -145,32 +147,5 @@ impl Watchers {
     pub(super) fn take(&mut self, number: u64) -> Option<Waker> {
         let at = self.wakers.iter().position(|(of, _)| *of == number)?;
         Some(self.wakers.swap_remove(at).1)
-    }
-}
-
-impl<K: WatchKey> Semaphores<K> {
-    pub(super) fn new(first: PermitSettings<K>) -> Self {
-        Semaphores {
-            changing: Mutex::new(()),
-            is_crowded: AtomicBool::new(false),
-            first,
-        }
-    }
-
-    /// Begins the lines of a shard that is first used. Whoever locks a shard that may be so calls it.
-    #[inline(always)]
-    pub(super) fn begin(&self, lines: &mut Lines<K>) {
-        if !lines.has_begun {
-            self.begin_first(lines);
-        }
-    }
-
-    #[cold]
-    fn begin_first(&self, lines: &mut Lines<K>) {
-        lines.has_begun = true;
-        lines.limit = self.first.limit;
-        if let Some(only) = self.first.only {
-            lines.keep(only());
-        }
     }
 }

@@ -15,7 +15,11 @@ use std::{borrow::Borrow, hash::Hash, time::Duration};
 
 use timer_core::{BuildError, Timer};
 
-use self::{acquire::Request, entry::Semaphores, lines::Lines};
+use self::{
+    acquire::Request,
+    entry::{PermitSettings, Semaphores},
+    lines::Lines,
+};
 pub use self::{leases::Lease, permit::Permit};
 use crate::{
     builder::Builder,
@@ -74,13 +78,6 @@ use crate::{
 #[derive(Clone)]
 pub struct Permits<K: WatchKey = ()> {
     handle: Handle<Semaphores<K>>,
-}
-
-/// The settings that permits alone have.
-pub struct PermitSettings<K> {
-    limit: u64,
-    /// Makes the one key of permits without keys.
-    only: Option<fn() -> K>,
 }
 
 impl<K: WatchKey> Form for Permits<K> {

@@ -10,8 +10,7 @@ use std::sync::{
 };
 
 use purgatory::{
-    BoxedOperation, Permits, Purgatory, ReplicaSets, Rule, WaitError, WaitFuture,
-    Watermarks, when,
+    BoxedOperation, Permits, Purgatory, ReplicaSets, Rule, WaitError, WaitFuture, Watermarks, when,
 };
 use timer_core::{Clock, ManualTimer, SystemTimer};
 
