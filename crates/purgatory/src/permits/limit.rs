@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Returns permits that a guard held.
-#[inline]
+#[inline(never)] // a guard is dropped in many places
 pub(super) fn give_back<K: WatchKey>(
     table: &Arc<Table<Semaphores<K>>>,
     shard: usize,
@@ -77,6 +77,7 @@ impl<K: WatchKey> Semaphores<K> {
         let changing = table.engine.changing.lock();
         for number in 0..table.shards.count() {
             let mut shard = table.lock(number);
+            table.engine.begin(&mut shard.records);
             // 1. The limit of this shard's lines.
             let before = shard.records.limit;
             change(&mut shard.records);

@@ -23,6 +23,8 @@ pub(super) struct Line {
 #[derive(Debug)]
 pub(crate) struct Lines<K> {
     lines: Keys<K, Line>,
+    /// False until the shard is first used: then it gets its limit.
+    pub(super) has_begun: bool,
     /// The permits of each key: free, taken or used up.
     pub(super) limit: u64,
     /// Permits that neither are free nor return, until a refill. Only permits without keys can be
@@ -43,6 +45,7 @@ impl<K> Default for Lines<K> {
     fn default() -> Self {
         Lines {
             lines: Keys::default(),
+            has_begun: false,
             limit: 0,
             used_up: 0,
             keeps_idle: false,
@@ -120,12 +123,6 @@ impl<K: WatchKey> Lines<K> {
         self.limit - self.used_up
     }
 
-    /// Returns true if a request of this weight fits a line.
-    #[inline]
-    pub(super) fn fits(&self, line: u32, weight: u64) -> bool {
-        self.has_room(self.at(line).taken, weight)
-    }
-
     /// Returns true if a line has room for this weight beside the permits that are taken.
     #[inline]
     pub(super) fn has_room(&self, taken: u64, weight: u64) -> bool {
@@ -136,11 +133,18 @@ impl<K: WatchKey> Lines<K> {
     /// Takes permits if they are free, and nobody waits.
     #[inline(always)]
     pub(super) fn take(&mut self, line: u32, weight: u64) -> bool {
-        let takes = self.at(line).waiting == 0 && !self.is_closed && self.fits(line, weight);
-        if takes {
-            self.at_mut(line).taken += weight;
+        let present = self.present();
+        let in_line = self.lines.at_mut(line);
+        if in_line.waiting > 0 || self.is_closed {
+            return false;
         }
-        takes
+        match in_line.taken.checked_add(weight) {
+            Some(taken) if taken <= present => {
+                in_line.taken = taken;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Returns true if a request of this weight never fits under this limit. A limit of 0 is a

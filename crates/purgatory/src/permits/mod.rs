@@ -79,8 +79,8 @@ pub struct Permits<K: WatchKey = ()> {
 /// The settings that permits alone have.
 pub struct PermitSettings<K> {
     limit: u64,
-    /// The one key of permits without keys.
-    only: Option<K>,
+    /// Makes the one key of permits without keys.
+    only: Option<fn() -> K>,
 }
 
 impl<K: WatchKey> Form for Permits<K> {
@@ -91,11 +91,7 @@ impl<K: WatchKey> Form for Permits<K> {
             settings.shard_count(|| 1)?; // one is used, but a wrong number is an error
             settings.shards = Some(1);
         }
-        let handle = Handle::new(settings, Semaphores::new())?;
-        Semaphores::change(&handle.table, |lines| lines.limit = own.limit);
-        if let Some(key) = own.only {
-            handle.table.shard_of(0).records.keep(key);
-        }
+        let handle = Handle::new(settings, Semaphores::new(own))?;
         Ok(Permits { handle })
     }
 }
@@ -155,7 +151,7 @@ impl Permits {
     pub fn builder(name: impl Into<String>) -> Builder<Self> {
         let own = PermitSettings {
             limit: 1,
-            only: Some(()),
+            only: Some(|| ()),
         };
         Builder::new(name, own)
     }
@@ -388,8 +384,10 @@ impl<K: WatchKey> Permits<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let hash = self.handle.table.hash(key);
-        let shard = self.handle.table.shard_of(hash);
+        let table = &self.handle.table;
+        let hash = table.hash(key);
+        let mut shard = table.shard_of(hash);
+        table.engine.begin(&mut shard.records);
         match shard.records.find(key, hash) {
             Some(line) => shard.records.at(line).taken,
             None => 0,
@@ -559,7 +557,10 @@ impl<K: WatchKey> Permits<K> {
 
     /// Looks at the lines of the first shard. All have the same limit.
     fn lines<R>(&self, look: impl FnOnce(&Lines<K>) -> R) -> R {
-        look(&self.handle.table.shard_of(0).records)
+        let table = &self.handle.table;
+        let mut shard = table.lock(0);
+        table.engine.begin(&mut shard.records);
+        look(&shard.records)
     }
 }
 

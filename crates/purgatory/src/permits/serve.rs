@@ -37,7 +37,7 @@ pub(super) struct Served<K: WatchKey> {
 }
 
 /// Hands permits to the heads of a line while they fit (Served). O(heads served).
-#[inline]
+#[inline(never)]
 pub(super) fn serve<K: WatchKey>(
     shard: &mut Shard<Semaphores<K>>,
     line: u32,

@@ -3,7 +3,7 @@
 
 use crate::support::{Counted, NEVER, Op, Park, Probe, Woken, by_hand, never, over};
 use allocation_counter::AllocationInfo;
-use purgatory::{Outcome, Purgatory, WaitError, WaitFuture, when};
+use purgatory::{Outcome, Permits, Purgatory, Replies, WaitError, WaitFuture, when};
 use std::{
     sync::{
         Arc,
@@ -159,6 +159,34 @@ fn idle_purgatory_of_many_shards_takes_no_more() {
     };
     make(1); // the timer's list has its first memory
     assert_eq!(make(64), make(1));
+}
+
+/// A shard's lines begin, with the limit, as it is first used.
+#[test]
+fn idle_permits_make_no_shard() {
+    let timer = ManualTimer::new();
+    let make = |shards| {
+        let mut made = None;
+        let builder = Permits::<u64>::keyed_builder("idle").timer(&timer).limit(3);
+        let measured = allocation_counter::measure(|| made = builder.shards(shards).build().ok());
+        let permits = made.unwrap();
+        assert_eq!((permits.free_for(&1), permits.taken_for(&2)), (3, 0));
+        assert_eq!(permits.try_acquire_for(&3, 3).unwrap().weight(), 3);
+        (measured.bytes_current, measured.count_total)
+    };
+    make(1); // the timer's list has its first memory
+    assert_eq!(make(64), make(1));
+
+    // Without keys they take as many blocks as another form.
+    let mut lock = None;
+    let mut replies = None;
+    let ours = allocation_counter::measure(|| lock = Permits::on(&timer, "idle", 1).ok());
+    let others = allocation_counter::measure(|| {
+        replies = Replies::<u64, u64>::on(&timer, "idle").ok();
+    });
+    assert_eq!(ours.count_current, others.count_current);
+    assert_eq!(lock.unwrap().free(), 1);
+    drop(replies);
 }
 
 /// A page of 64 entries and whole levels of buckets for each shard were some hundred kilobytes.
