@@ -15,11 +15,14 @@ use crate::{
         engine::{Expected, Locked, Requested, Requests, find_to_end, future},
         many::{Buffer, ReplyStream},
         member::Scope,
-        request_id::RequestId,
     },
     table::{Batch, handle::Handle},
     wait::WaitFuture,
 };
+
+/// The name of a request: the number of its scope, from 0, in the order in which they were made, and
+/// the number of the request in its scope, from 1. The public signatures spell it out.
+pub(super) type RequestId = (u64, u64);
 
 /// The requests of one connection: numbers them, matches their replies, and fails them together.
 /// All connections of a client share one [`ReplyScopes`](crate::ReplyScopes).
@@ -321,7 +324,7 @@ impl<V: Send + 'static> ReplyScope<V> {
             return Err(reason);
         }
         take_off_list(&mut from, index);
-        let moved = table.move_wait(&mut from, index, &mut other);
+        let moved = from.move_to(index, &mut other);
         let number = to.put_on_list(&mut other, moved.id().index());
         // 3. The second may signal the reaper once it is unlocked.
         drop(from);

@@ -6,7 +6,10 @@ use crate::{
     builder::Builder,
     operation::{CancelReason, opaque},
     reason::Reason,
-    replies::{engine::Requests, request_id::RequestId, scope::ReplyScope},
+    replies::{
+        engine::Requests,
+        scope::{ReplyScope, RequestId},
+    },
     settings::{Form, Settings},
     table::handle::Handle,
     waits::Waits,

@@ -422,18 +422,6 @@ impl<E: Engine> Table<E> {
         Some(scheduled.id)
     }
 
-    /// Moves the wait at an index that the records of `from` name to another shard, which does not
-    /// [refuse](Shard::refuses) it. Returns where it is now; the caller has taken it off the
-    /// records of `from`. O(levels of the wheel).
-    pub(crate) fn move_wait(
-        &self,
-        from: &mut LockedShard<'_, E>,
-        index: u32,
-        to: &mut LockedShard<'_, E>,
-    ) -> TimerHandle {
-        from.move_to(index, to)
-    }
-
     /// Counts a refusal and tells a subscriber. With nothing locked.
     #[cold]
     pub(crate) fn report_refusal(&self, reason: RefusedReason) {

@@ -388,9 +388,10 @@ impl<E: Engine> Shard<E> {
         self.wheel.get(id)?.moved_to()
     }
 
-    /// Moves a wait to another shard, with its deadline, its waker and its place. See
-    /// [`Table::move_wait`](crate::table::Table::move_wait).
-    pub(super) fn move_to(&mut self, index: u32, to: &mut LockedShard<'_, E>) -> TimerHandle {
+    /// Moves the wait at an index that the records name to another shard, which does not
+    /// [refuse](Self::refuses) it, with its deadline, its waker and its place. Returns where it is
+    /// now; the caller has taken it off the records here. O(levels of the wheel).
+    pub(crate) fn move_to(&mut self, index: u32, to: &mut LockedShard<'_, E>) -> TimerHandle {
         // 1. Insert it there: an empty place first, since here the entry is to name that place.
         let deadline = self.wheel.deadline(self.wheel.id_at(index));
         let shard = to.number();
