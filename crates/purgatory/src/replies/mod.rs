@@ -4,7 +4,6 @@
 mod engine;
 mod many;
 mod member;
-mod request_id;
 mod scope;
 
 use std::{borrow::Borrow, hash::Hash, sync::Arc};

@@ -16,13 +16,16 @@ use crate::{
         engine::{Expected, Locked, Requested, Requests, find_to_end, future},
         many::{Buffer, ReplyStream},
         member::Scope,
-        request_id::RequestId,
     },
     settings::{Form, Settings},
     table::{Batch, handle::Handle},
     wait::WaitFuture,
     waits::Waits,
 };
+
+/// The name of a request: the number of its scope, from 0, in the order in which they were made, and
+/// the number of the request in its scope, from 1. The public signatures spell it out.
+pub(super) type RequestId = (u64, u64);
 
 /// The requests of one connection: numbers them, matches their replies, and fails them together.
 /// [`another`](Self::another) makes the scope of the client's next connection, which shares the
