@@ -1,5 +1,5 @@
 //! Origins: a future's view of the place that its answer comes from. The future holds nothing but
-//! its origin and the handle of its entry ([`PendingAnswer`]).
+//! its origin and the name of its operation ([`PendingAnswer`]).
 
 use std::{
     sync::Arc,
@@ -10,8 +10,11 @@ use timer_core::TimerHandle;
 
 use crate::{
     error::WaitError,
-    operation::{OperationId, Timeout},
+    operation::{CancelReason, OperationId, Timeout},
 };
+
+/// Why a poll panics.
+pub(crate) const OVER: &str = "a wait was polled after it was over";
 
 /// The place that a future's answer comes from, whatever the keys and operations there. It does not
 /// keep the purgatory open.
@@ -23,15 +26,17 @@ pub(crate) trait AnswerOrigin<T>: Send + Sync {
         waker: &Waker,
         is_first: bool,
     ) -> Poll<Result<T, WaitError>>;
-    /// Takes the answer of an origin that is the future's alone, without a lock; `None` if it is not
-    /// there, or not kept in the origin.
-    fn take_alone(&mut self) -> Option<Result<T, WaitError>> {
-        None
+    /// Returns true if the answer lies in the origin, which then is the future's alone once it has
+    /// that.
+    fn keeps_answer(&self) -> bool {
+        false
+    }
+    /// Takes the answer out of an origin that keeps it and is the future's alone, without a lock.
+    fn into_answer(self: Arc<Self>) -> Result<T, WaitError> {
+        Err(PANICKED)
     }
     /// Cancels the operation of a future that was dropped, or drops its answer.
     fn abandon(&self, handle: TimerHandle);
-    /// Returns the public name of the operation.
-    fn id(&self, handle: TimerHandle) -> OperationId;
     /// Reschedules the operation.
     fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool;
     /// Returns true where a blocking wait might wait for the calling thread. In debug builds, warns
@@ -39,91 +44,81 @@ pub(crate) trait AnswerOrigin<T>: Send + Sync {
     fn must_not_block(&self) -> bool;
 }
 
-/// The polls of a future until now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Polls {
-    NotPolled,
-    /// The last one has left its waker.
-    Polled,
-    /// The last one has taken the answer.
-    Ready,
-}
+/// The answer of an operation that went without one.
+pub(crate) const PANICKED: WaitError = WaitError::Cancelled(CancelReason::Panicked);
 
 /// The answer that a future waits for. Dropped untaken, it ends the wait.
 pub(crate) struct PendingAnswer<T> {
-    origin: Arc<dyn AnswerOrigin<T>>,
-    handle: TimerHandle,
-    polls: Polls,
+    /// `None` once a poll has taken the answer.
+    origin: Option<Arc<dyn AnswerOrigin<T>>>,
+    id: OperationId,
+    /// A poll has left its waker.
+    is_polled: bool,
 }
 
 impl<T> PendingAnswer<T> {
     /// Makes the answer of a parked operation.
-    pub(crate) fn new(origin: Arc<dyn AnswerOrigin<T>>, handle: TimerHandle) -> Self {
+    pub(crate) fn new(origin: Arc<dyn AnswerOrigin<T>>, id: OperationId) -> Self {
         PendingAnswer {
-            origin,
-            handle,
-            polls: Polls::NotPolled,
+            origin: Some(origin),
+            id,
+            is_polled: false,
         }
-    }
-
-    /// Returns true once a poll has taken the answer.
-    #[inline]
-    pub(crate) fn is_over(&self) -> bool {
-        self.polls == Polls::Ready
     }
 
     /// Takes the answer, or leaves the waker.
+    ///
+    /// # Panics
+    /// When a poll has taken the answer.
     #[inline]
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<T, WaitError>> {
-        let is_first = self.polls == Polls::NotPolled;
-        let polled = match self.take_alone() {
-            Some(answer) => Poll::Ready(answer),
-            None => self.origin.poll(self.handle, waker, is_first),
-        };
-        self.polls = match polled {
-            Poll::Ready(_) => Polls::Ready,
-            Poll::Pending => Polls::Polled,
-        };
-        polled
-    }
-
-    /// Takes the answer, if nobody else has the origin and it is there.
-    #[inline]
-    fn take_alone(&mut self) -> Option<Result<T, WaitError>> {
-        // To read the count is cheap. To be sure takes an atomic instruction.
-        if Arc::strong_count(&self.origin) > 1 {
-            return None;
+        let origin = self.origin.as_ref().expect(OVER);
+        // To read the count is cheap. Once it is 1, nobody else can clone the origin.
+        if Arc::strong_count(origin) == 1 && origin.keeps_answer() {
+            let alone = self.origin.take().expect(OVER);
+            return Poll::Ready(alone.into_answer());
         }
-        Arc::get_mut(&mut self.origin)?.take_alone()
+        let polled = origin.poll(self.id.handle, waker, !self.is_polled);
+        self.is_polled = true;
+        if polled.is_ready() {
+            self.origin = None;
+        }
+        polled
     }
 
     /// Returns the origin, so that the future is not alone with it.
     #[cfg(test)]
     pub(crate) fn origin(&self) -> Arc<dyn AnswerOrigin<T>> {
-        self.origin.clone()
+        self.origin.clone().expect(OVER)
     }
 
     /// Returns the name of the operation.
     pub(crate) fn id(&self) -> OperationId {
-        self.origin.id(self.handle)
+        self.id
     }
 
-    /// Reschedules the operation.
+    /// Reschedules the operation, unless a poll has taken the answer.
     pub(crate) fn reschedule(&self, timeout: Timeout) -> bool {
-        self.origin.reschedule(self.handle, timeout)
+        match &self.origin {
+            Some(origin) => origin.reschedule(self.id.handle, timeout),
+            None => false,
+        }
     }
 
     /// Returns true where a blocking wait might wait for the calling thread.
     pub(crate) fn must_not_block(&self) -> bool {
-        self.origin.must_not_block()
+        let origin = self.origin.as_ref();
+        origin.is_some_and(|origin| origin.must_not_block())
     }
 }
 
 impl<T> Drop for PendingAnswer<T> {
     #[inline]
     fn drop(&mut self) {
-        if !self.is_over() && !failpoint!(DroppedFutureLeavesOperation) {
-            self.origin.abandon(self.handle);
+        if let Some(origin) = &self.origin {
+            if !failpoint!(DroppedFutureLeavesOperation) {
+                origin.abandon(self.id.handle);
+            }
         }
     }
 }

@@ -19,11 +19,11 @@ use timer_core::driver::{must_yield, spend_budget};
 
 pub use self::condition::IntoAnswer;
 
-use self::cell::{Arriving, PANICKED};
+use self::cell::Arriving;
 use crate::{
     error::WaitError,
     operation::{OperationId, Parking, Timeout, opaque},
-    origin::{AnswerOrigin, PendingAnswer},
+    origin::{AnswerOrigin, OVER, PANICKED, PendingAnswer},
     purgatory::Purgatory,
     sync::HandedBack,
     watches::{WatchKey, Watches},
@@ -75,7 +75,7 @@ impl<T> Future for WaitFuture<T> {
             return Poll::Pending;
         }
         let polled = match &mut self.source {
-            Source::Entry(entry) if !entry.is_over() => entry.poll(context.waker()),
+            Source::Entry(entry) => entry.poll(context.waker()),
             _ => Poll::Ready(self.take_here()),
         };
         if polled.is_ready() {
@@ -135,7 +135,7 @@ impl<T> WaitFuture<T> {
     /// Makes the future of an operation that was parked, and whose answer comes from `origin`.
     pub(crate) fn at(origin: Arc<dyn AnswerOrigin<T>>, id: OperationId) -> Self {
         WaitFuture {
-            source: Source::Entry(PendingAnswer::new(origin, id.handle)),
+            source: Source::Entry(PendingAnswer::new(origin, id)),
         }
     }
 
@@ -189,7 +189,7 @@ impl<T> WaitFuture<T> {
         match mem::replace(&mut self.source, Source::Taken) {
             Source::Value(value) => Ok(value.into_inner()),
             Source::Error(error) => Err(error),
-            Source::Entry(_) | Source::Taken => panic!("a wait was polled after it was over"),
+            Source::Entry(_) | Source::Taken => panic!("{OVER}"),
         }
     }
 

@@ -9,12 +9,7 @@ use std::{
 use timer_core::{TaskId, TimerHandle};
 
 use crate::{
-    operation::CancelReason,
-    permits::{PermitSettings, lines::Lines},
-    reason::Reason,
-    sync::Mutex,
-    table::Table,
-    watches::WatchKey,
+    operation::CancelReason, reason::Reason, sync::Mutex, table::Table, watches::WatchKey,
 };
 
 /// Why a request is cancelled once the permits are closed.

@@ -11,7 +11,7 @@ use timer_core::TimerHandle;
 
 use crate::{
     error::WaitError,
-    operation::{CancelReason, OperationId, Outcome, Timeout},
+    operation::{CancelReason, Outcome, Timeout},
     origin::AnswerOrigin,
     sync::Spaced,
     table::{Batch, Ended, Engine, Table, shard::Abandoned},
@@ -187,10 +187,6 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
 
     fn abandon(&self, handle: TimerHandle) {
         Table::abandon(self, handle);
-    }
-
-    fn id(&self, handle: TimerHandle) -> OperationId {
-        self.frame.id(handle)
     }
 
     fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {

@@ -4,7 +4,7 @@
 //! - **The holder's**: only the thread that has the operation touches the condition, until there is
 //!   an answer. So the lock around it, which lets a future share the cell, is never waited for.
 //! - **The future's**: a poll locks the answer alone, and no shard. The operation lets go of the cell
-//!   before it wakes the task, whose poll is then alone with the cell and locks nothing.
+//!   before it wakes the task, whose poll is then alone with the cell: it locks nothing, and frees it.
 //! - **Dropped first**: a condition is dropped before its task is woken, with nothing locked.
 //! - **One answer**: the operation puts it in as it ends, or as it is dropped without an end.
 
@@ -24,15 +24,13 @@ use crate::{
     },
     engine::{Core, end::CancelledWait},
     error::WaitError,
-    operation::{CancelReason, OperationId, Outcome, Timeout, ToPark},
-    origin::AnswerOrigin,
+    operation::{CancelReason, Outcome, Timeout, ToPark},
+    origin::{AnswerOrigin, PANICKED},
     sync::{AtomicBool, Mutex, Ordering, Share, plain},
     table::call::in_turn,
     wait::condition::IntoAnswer,
     watches::WatchKey,
 };
-
-pub(super) const PANICKED: WaitError = WaitError::Cancelled(CancelReason::Panicked);
 
 /// The condition of a wait, and then its value.
 enum Stage<C, T> {
@@ -306,17 +304,18 @@ where
         }
     }
 
-    fn take_alone(&mut self) -> Option<Result<T, WaitError>> {
-        match mem::replace(self.slot.get_mut(), Slot::Waiting(None)) {
-            Slot::Answered(Ok(())) => {
-                let stage = mem::replace(self.stage.get_mut(), Stage::Over);
-                Some(stage.into_value())
+    fn keeps_answer(&self) -> bool {
+        true
+    }
+
+    fn into_answer(self: Arc<Self>) -> Result<T, WaitError> {
+        let mut cell = Arc::into_inner(self).ok_or(PANICKED)?;
+        match mem::replace(cell.slot.get_mut(), Slot::Waiting(None)) {
+            Slot::Answered(answer) => {
+                answer?;
+                mem::replace(cell.stage.get_mut(), Stage::Over).into_value()
             }
-            Slot::Answered(Err(error)) => Some(Err(error)),
-            before => {
-                *self.slot.get_mut() = before;
-                None
-            }
+            Slot::Waiting(_) | Slot::Left(_) => Err(PANICKED),
         }
     }
 
@@ -332,10 +331,6 @@ where
         if waits {
             self.cancel(&self.origin, handle);
         }
-    }
-
-    fn id(&self, handle: TimerHandle) -> OperationId {
-        self.origin.id(handle)
     }
 
     fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {

@@ -13,7 +13,7 @@ use timer_core::TimerHandle;
 
 use crate::{
     error::WaitError,
-    operation::{OperationId, Outcome, Timeout},
+    operation::{Outcome, Timeout},
     origin::AnswerOrigin,
     sync::{Mutex, Share},
     table::Table,
@@ -192,10 +192,6 @@ impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
         let waker = self.state.lock().waker.take();
         self.give_up();
         self.table.call(|| drop(waker));
-    }
-
-    fn id(&self, handle: TimerHandle) -> OperationId {
-        self.table.frame.id(handle)
     }
 
     fn reschedule(&self, _: TimerHandle, timeout: Timeout) -> bool {
