@@ -27,7 +27,6 @@
 //! | one timer for the process | [`Timer::shared`] |
 //! | the timer of this tokio runtime, without a thread | `Timer::tokio` (feature `tokio`) |
 //! | the data structure, in my own event loop | [`TimingWheel`] |
-//! | wheels of my own tasks, on a shared reaper | the module [`driver`] |
 //!
 //! # Guarantees
 //!
