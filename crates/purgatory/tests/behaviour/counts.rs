@@ -117,10 +117,11 @@ fn forms_count_events_delays_and_ends_at_once() {
     drop(values.wait_for(&1, 6, SECOND));
     drop(values.unwanted(&1, SECOND));
     drop(values.wanted(&1, Duration::ZERO));
+    drop(values.wait_for(&1, 9, Duration::ZERO));
     values.close(&1, "closed");
     drop(values.wait_for(&1, 9, SECOND));
     let stats = waits.stats();
-    assert_eq!((stats.ended_at_once, stats.parked_total), (4, 0));
+    assert_eq!((stats.ended_at_once, stats.parked_total), (5, 0));
     // 2. A callback that the executor has is late from the deadline on.
     assert_eq!(waits.times().callback_delay.count(), 0);
     values.park(&2, 10, 10 * MS, drop).unwrap();
@@ -128,6 +129,12 @@ fn forms_count_events_delays_and_ends_at_once() {
     timer.advance(20 * MS);
     assert_eq!(later.run(), 1);
     assert_eq!(waits.times().callback_delay.sum_s(), 0.02);
+    // 3. A wheel that nobody advanced for 40 ms ends a wait so much too late.
+    let wait = values.wait_for(&2, 10, 10 * MS);
+    timer.pass(50 * MS);
+    timer.advance(Duration::ZERO);
+    drop(wait);
+    assert_eq!(waits.times().lateness.sum_s(), 0.04);
 }
 
 /// Neither a wait for a value nor a reply is checked.

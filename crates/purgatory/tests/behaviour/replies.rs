@@ -5,7 +5,7 @@ use std::time::Duration;
 use purgatory::{Builder, Replies, WaitError, Waits};
 use timer_core::ManualTimer;
 
-use crate::support::{Later, MS, SECOND, Woken, assert_nothing_waits, over, poll};
+use crate::support::{Counted, Later, MS, SECOND, Woken, assert_nothing_waits, over, poll};
 
 type Texts = Replies<u64, &'static str>;
 
@@ -153,4 +153,16 @@ fn an_answer_outlives_what_gave_it() {
     assert_eq!(waits.shutdown(Duration::ZERO), 0, "it delays nothing");
     drop((waits, replies, timer));
     assert_eq!(over(&mut reply), Ok("one"));
+}
+
+#[test]
+fn keys_are_moved_in_and_go_with_their_reply() {
+    let builder = Replies::<Counted, ()>::builder("test").timer(&ManualTimer::new());
+    let replies = builder.build().unwrap();
+    let key = Counted::new(0);
+    let mut reply = replies.expect(key.like(1), SECOND).unwrap();
+    drop(replies.expect(key.like(2), SECOND).unwrap());
+    assert_eq!(replies.deliver(&1, ()), Ok(()));
+    assert_eq!((key.alive(), key.clones()), (1, 0));
+    assert_eq!(over(&mut reply), Ok(()));
 }

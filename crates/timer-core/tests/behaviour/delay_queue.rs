@@ -56,29 +56,6 @@ fn values_come_out_by_deadline_and_never_early() {
 }
 
 #[test]
-fn insertion_into_a_polled_queue_wakes_in_time() {
-    let (timer, task) = (ManualTimer::new(), Woken::task());
-    let mut queue = DelayQueue::new(&timer);
-    assert!(matches!(poll(&mut queue, &task), Poll::Ready(None)));
-    queue.insert("late", 10 * MS).unwrap();
-    queue.insert("early", 3 * MS).unwrap();
-    timer.advance(2 * MS);
-    assert_eq!(task.times(), 0);
-    timer.advance(MS);
-    assert_eq!(
-        (task.times(), poll_all(&mut queue, &task)),
-        (1, vec!["early"])
-    );
-    let moved = queue.insert("moved", HOUR).unwrap();
-    assert!(queue.reset(&moved, MS)); // before the one it waits for
-    timer.advance(MS);
-    assert_eq!(
-        (task.times(), poll_all(&mut queue, &task)),
-        (2, vec!["moved"])
-    );
-}
-
-#[test]
 fn due_values_can_still_be_removed_and_reset() {
     let (timer, task) = (ManualTimer::new(), Woken::task());
     let mut queue = DelayQueue::new(&timer);
@@ -245,25 +222,6 @@ fn closed_timer_refuses_and_hands_values_back() {
     assert_eq!(queue.drain(), ["left"]);
     assert_eq!(poll(&mut queue, &task), Poll::Ready(None));
     assert_eq!(poll(&mut idle, &task), Poll::Ready(None));
-}
-
-#[test]
-fn a_value_without_delay_is_due_at_once() {
-    let (timer, task) = (ManualTimer::new(), Woken::task());
-    let mut queue = DelayQueue::new(&timer);
-    timer.advance(MS / 2); // between two ticks
-    queue.insert("now", NONE).unwrap();
-    let later = queue.insert("moved", HOUR).unwrap();
-    assert_eq!(poll_all(&mut queue, &task), ["now"]);
-    assert!(queue.reset(&later, NONE));
-    assert_eq!(queue.next_due_in(), Some(NONE));
-    timer.advance(NONE);
-    assert_eq!(
-        (task.times(), poll_all(&mut queue, &task)),
-        (1, vec!["moved"])
-    );
-    queue.insert("soon", Duration::from_nanos(1)).unwrap();
-    assert_eq!(poll_all(&mut queue, &task), [""; 0]);
 }
 
 /// Counts itself as it is dropped. Not `Send`, which a queue does not ask for.
