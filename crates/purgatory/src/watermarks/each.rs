@@ -19,16 +19,10 @@ use crate::{
     table::Table,
     watches::WatchKey,
     watermarks::{
-        engine::{Tells, Values},
+        engine::{Cell, Tells, Values},
         value::WatermarkValue,
     },
 };
-
-/// A cell, whatever its keys.
-pub(crate) trait Cell: Send + Sync {
-    /// Records the end of the part with this number, with nothing locked.
-    fn ended(&self, number: u32, outcome: Outcome, value: u64);
-}
 
 /// The state that the parts of a wait and its future share.
 pub(crate) struct Each<K: WatchKey> {

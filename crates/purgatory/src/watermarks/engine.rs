@@ -32,7 +32,7 @@ use crate::{
     sync::Places,
     table::{Batch, Ended, EndedAt, Engine, Table, future::Yields, keys::Keys, shard::Shard},
     watches::WatchKey,
-    watermarks::{each::Cell, queue::Queue, value::WatermarkValue},
+    watermarks::{queue::Queue, value::WatermarkValue},
 };
 
 /// A callback of [`Watermarks::park`](crate::Watermarks::park).
@@ -101,6 +101,12 @@ pub(crate) enum Tells {
     /// A wait for each of several keys, and the number of this one. Not a struct of both: a wait is
     /// moved often, and would be 8 bytes larger.
     Each(Weak<dyn Cell>, u32),
+}
+
+/// The state of a wait for several keys, whatever they are.
+pub(crate) trait Cell: Send + Sync {
+    /// Records the end of the part with this number, with nothing locked.
+    fn ended(&self, number: u32, outcome: Outcome, value: u64);
 }
 
 /// The receiver of a wait that has ended, to be told with nothing locked.
