@@ -109,6 +109,12 @@ pub(crate) enum Tells {
     Each(Weak<dyn Cell>, u32),
 }
 
+/// The state of a wait for several keys, whatever they are.
+pub(crate) trait Cell: Send + Sync {
+    /// Records the end of the part with this number, with nothing locked.
+    fn ended(&self, number: u32, outcome: Outcome, value: u64);
+}
+
 /// The receiver of a wait that has ended, to be told with nothing locked.
 pub(super) struct Told {
     /// That of the last poll.
