@@ -9,12 +9,7 @@ use std::{
 use timer_core::{TaskId, TimerHandle};
 
 use crate::{
-    operation::CancelReason,
-    permits::{PermitSettings, lines::Lines},
-    reason::Reason,
-    sync::Mutex,
-    table::Table,
-    watches::WatchKey,
+    operation::CancelReason, reason::Reason, sync::Mutex, table::Table, watches::WatchKey,
 };
 
 /// Why a request is cancelled once the permits are closed.
@@ -31,8 +26,10 @@ pub(crate) struct Semaphores<K> {
     /// True if the last request that read the clock had to wait. Only a hint: the next reads it at
     /// once then, and looks at its line but once.
     pub(super) is_crowded: AtomicBool,
-    /// What the lines of a shard begin with, as it is first used.
-    first: PermitSettings<K>,
+    /// The limit with which the lines of a shard begin, as it is first used.
+    pub(super) first_limit: u64,
+    /// Makes the one key of permits without keys.
+    pub(super) only: Option<fn() -> K>,
 }
 
 /// An entry: a request that waits, or a lease.
@@ -149,28 +146,12 @@ impl Watchers {
 }
 
 impl<K: WatchKey> Semaphores<K> {
-    pub(super) fn new(first: PermitSettings<K>) -> Self {
+    pub(super) fn new(first_limit: u64, only: Option<fn() -> K>) -> Self {
         Semaphores {
             changing: Mutex::new(()),
             is_crowded: AtomicBool::new(false),
-            first,
-        }
-    }
-
-    /// Begins the lines of a shard that is first used. Whoever locks a shard that may be so calls it.
-    #[inline(always)]
-    pub(super) fn begin(&self, lines: &mut Lines<K>) {
-        if !lines.has_begun {
-            self.begin_first(lines);
-        }
-    }
-
-    #[cold]
-    fn begin_first(&self, lines: &mut Lines<K>) {
-        lines.has_begun = true;
-        lines.limit = self.first.limit;
-        if let Some(only) = self.first.only {
-            lines.keep(only());
+            first_limit,
+            only,
         }
     }
 }
