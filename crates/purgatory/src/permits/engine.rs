@@ -20,52 +20,21 @@
 //! - **Fenced**: a lease gets its number under the lock by which it gets its permits. The numbers
 //!   of a shard only rise, so those of a key do, also after it was gone.
 
-use std::{
-    mem,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{mem, sync::Arc};
 
 use timer_core::{TaskId, TimerHandle};
 
 use crate::{
     operation::Outcome,
     permits::{
-        entry::{Granted, Guard, Left, PermitSettings, Semaphores, Wait},
+        entry::{Granted, Guard, Left, Semaphores, Wait},
         finish::finish_left,
         lines::Lines,
         serve::{end_lease, forget_if_idle, release, serve},
     },
-    sync::Mutex,
     table::{BUDGET, Batch, EndedAt, Engine, Table, future::Yields, shard::Shard},
     watches::WatchKey,
 };
-
-impl<K: WatchKey> Semaphores<K> {
-    pub(super) fn new(first: PermitSettings<K>) -> Self {
-        Semaphores {
-            changing: Mutex::new(()),
-            is_crowded: AtomicBool::new(false),
-            first,
-        }
-    }
-
-    /// Begins the lines of a shard that is first used. Whoever locks a shard that may be so calls it.
-    #[inline(always)]
-    pub(super) fn begin(&self, lines: &mut Lines<K>) {
-        if !lines.has_begun {
-            self.begin_first(lines);
-        }
-    }
-
-    #[cold]
-    fn begin_first(&self, lines: &mut Lines<K>) {
-        lines.has_begun = true;
-        lines.limit = self.first.limit;
-        if let Some(only) = self.first.only {
-            lines.keep(only());
-        }
-    }
-}
 
 impl<K: WatchKey, G: Guard<K>> Yields<G> for Semaphores<K> {
     #[inline]

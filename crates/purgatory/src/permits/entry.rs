@@ -19,13 +19,6 @@ pub(super) const CLOSED: CancelReason =
 /// No link.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The settings that permits alone have.
-pub struct PermitSettings<K> {
-    pub(super) limit: u64,
-    /// Makes the one key of permits without keys.
-    pub(super) only: Option<fn() -> K>,
-}
-
 /// The engine of [`Permits`](crate::Permits).
 pub(crate) struct Semaphores<K> {
     /// Held while the limit changes in one shard after the other, so that two changes do not meet.
@@ -33,8 +26,10 @@ pub(crate) struct Semaphores<K> {
     /// True if the last request that read the clock had to wait. Only a hint: the next reads it at
     /// once then, and looks at its line but once.
     pub(super) is_crowded: AtomicBool,
-    /// What the lines of a shard begin with, as it is first used.
-    pub(super) first: PermitSettings<K>,
+    /// The limit with which the lines of a shard begin, as it is first used.
+    pub(super) first_limit: u64,
+    /// Makes the one key of permits without keys.
+    pub(super) only: Option<fn() -> K>,
 }
 
 /// An entry: a request that waits, or a lease.
@@ -147,5 +142,16 @@ impl Watchers {
     pub(super) fn take(&mut self, number: u64) -> Option<Waker> {
         let at = self.wakers.iter().position(|(of, _)| *of == number)?;
         Some(self.wakers.swap_remove(at).1)
+    }
+}
+
+impl<K: WatchKey> Semaphores<K> {
+    pub(super) fn new(first_limit: u64, only: Option<fn() -> K>) -> Self {
+        Semaphores {
+            changing: Mutex::new(()),
+            is_crowded: AtomicBool::new(false),
+            first_limit,
+            only,
+        }
     }
 }

@@ -15,11 +15,7 @@ use std::{borrow::Borrow, hash::Hash, time::Duration};
 
 use timer_core::{BuildError, Timer};
 
-use self::{
-    acquire::Request,
-    entry::{PermitSettings, Semaphores},
-    lines::Lines,
-};
+use self::{acquire::Request, entry::Semaphores, lines::Lines};
 pub use self::{leases::Lease, permit::Permit};
 use crate::{
     builder::Builder,
@@ -80,6 +76,13 @@ pub struct Permits<K: WatchKey = ()> {
     handle: Handle<Semaphores<K>>,
 }
 
+/// The settings that permits alone have.
+pub struct PermitSettings<K> {
+    limit: u64,
+    /// Makes the one key of permits without keys.
+    only: Option<fn() -> K>,
+}
+
 impl<K: WatchKey> Form for Permits<K> {
     type Own = PermitSettings<K>;
 
@@ -88,7 +91,7 @@ impl<K: WatchKey> Form for Permits<K> {
             settings.shard_count(|| 1)?; // one is used, but a wrong number is an error
             settings.shards = Some(1);
         }
-        let handle = Handle::new(settings, Semaphores::new(own))?;
+        let handle = Handle::new(settings, Semaphores::new(own.limit, own.only))?;
         Ok(Permits { handle })
     }
 }

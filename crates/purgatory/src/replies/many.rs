@@ -20,7 +20,7 @@ use std::{
 use crate::{
     error::WaitError,
     operation::{OperationId, Timeout, opaque},
-    sync::Mutex,
+    sync::{MODEL, Mutex},
     table::{call::in_turn, executor::JobExecutor},
     wait::WaitFuture,
 };
@@ -75,7 +75,8 @@ impl<V: Send + 'static> Buffer<V> {
     /// Drops the replies that it has (No stack).
     fn clear(&self) {
         let replies = mem::take(&mut self.buffered.lock().replies);
-        if !replies.is_empty() {
+        // A model that fails has no queue any more as its threads' values are dropped.
+        if !replies.is_empty() && !MODEL {
             in_turn(&self.executor, || drop(replies));
         }
     }

@@ -38,12 +38,6 @@ use crate::{
 /// A callback of [`Watermarks::park`](crate::Watermarks::park).
 pub(crate) type Callback = Box<dyn FnOnce(Outcome) + Send>;
 
-/// The cell of a wait for several keys, whatever its keys.
-pub(crate) trait Cell: Send + Sync {
-    /// Records the end of the part with this number, with nothing locked.
-    fn ended(&self, number: u32, outcome: Outcome, value: u64);
-}
-
 /// What a layer above keeps beside a key's value.
 pub(crate) trait Beside: Default + Send + 'static {}
 
