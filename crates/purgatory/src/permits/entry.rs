@@ -12,7 +12,7 @@ use crate::{
     operation::CancelReason,
     permits::{PermitSettings, lines::Lines},
     reason::Reason,
-    sync::Mutex,
+    sync::{self, AtomicU64, Mutex, Ordering::Relaxed},
     table::Table,
     watches::WatchKey,
 };
@@ -26,13 +26,20 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// The engine of [`Permits`](crate::Permits).
 pub(crate) struct Semaphores<K> {
-    /// Held while the limit changes in one shard after the other, so that two changes do not meet.
+    /// Held while the limit changes in one shard after the other, or all are closed, so that two
+    /// changes do not meet.
     pub(super) changing: Mutex<()>,
     /// True if the last request that read the clock had to wait. Only a hint: the next reads it at
     /// once then, and looks at its line but once.
     pub(super) is_crowded: AtomicBool,
-    /// What the lines of a shard begin with, as it is first used.
-    first: PermitSettings<K>,
+    /// The limit with which the lines of a shard begin that is first used. A change writes it before
+    /// it looks for the shards that are made, so a shard that it does not find has it (Seen, in
+    /// `driver/shards`).
+    pub(super) limit: AtomicU64,
+    /// The lines of a shard that is first used are closed: written as the limit is.
+    pub(super) closed: sync::AtomicBool,
+    /// Makes the one key of permits without keys.
+    only: Option<fn() -> K>,
 }
 
 /// An entry: a request that waits, or a lease.
@@ -149,11 +156,13 @@ impl Watchers {
 }
 
 impl<K: WatchKey> Semaphores<K> {
-    pub(super) fn new(first: PermitSettings<K>) -> Self {
+    pub(super) fn new(settings: PermitSettings<K>) -> Self {
         Semaphores {
             changing: Mutex::new(()),
             is_crowded: AtomicBool::new(false),
-            first,
+            limit: AtomicU64::new(settings.limit),
+            closed: sync::AtomicBool::new(false),
+            only: settings.only,
         }
     }
 
@@ -168,9 +177,19 @@ impl<K: WatchKey> Semaphores<K> {
     #[cold]
     fn begin_first(&self, lines: &mut Lines<K>) {
         lines.has_begun = true;
-        lines.limit = self.first.limit;
-        if let Some(only) = self.first.only {
+        lines.limit = self.limit.load(Relaxed);
+        lines.is_closed = self.closed.load(Relaxed);
+        if let Some(only) = self.only {
             lines.keep(only());
         }
+    }
+
+    /// Returns true once all lines are closed: waits for a close that is under way.
+    pub(super) fn is_closed(&self) -> bool {
+        let is_closed = self.closed.load(Relaxed);
+        if is_closed {
+            drop(self.changing.lock());
+        }
+        is_closed
     }
 }
