@@ -10,7 +10,6 @@ use timer_core::{TaskId, TimerHandle};
 
 use crate::{
     operation::CancelReason,
-    permits::{PermitSettings, lines::Lines},
     reason::Reason,
     sync::{self, AtomicU64, Mutex, Ordering::Relaxed},
     table::Table,
@@ -39,7 +38,7 @@ pub(crate) struct Semaphores<K> {
     /// The lines of a shard that is first used are closed: written as the limit is.
     pub(super) closed: sync::AtomicBool,
     /// Makes the one key of permits without keys.
-    only: Option<fn() -> K>,
+    pub(super) only: Option<fn() -> K>,
 }
 
 /// An entry: a request that waits, or a lease.
@@ -156,31 +155,13 @@ impl Watchers {
 }
 
 impl<K: WatchKey> Semaphores<K> {
-    pub(super) fn new(settings: PermitSettings<K>) -> Self {
+    pub(super) fn new(limit: u64, only: Option<fn() -> K>) -> Self {
         Semaphores {
             changing: Mutex::new(()),
             is_crowded: AtomicBool::new(false),
-            limit: AtomicU64::new(settings.limit),
+            limit: AtomicU64::new(limit),
             closed: sync::AtomicBool::new(false),
-            only: settings.only,
-        }
-    }
-
-    /// Begins the lines of a shard that is first used. Whoever locks a shard that may be so calls it.
-    #[inline(always)]
-    pub(super) fn begin(&self, lines: &mut Lines<K>) {
-        if !lines.has_begun {
-            self.begin_first(lines);
-        }
-    }
-
-    #[cold]
-    fn begin_first(&self, lines: &mut Lines<K>) {
-        lines.has_begun = true;
-        lines.limit = self.limit.load(Relaxed);
-        lines.is_closed = self.closed.load(Relaxed);
-        if let Some(only) = self.only {
-            lines.keep(only());
+            only,
         }
     }
 

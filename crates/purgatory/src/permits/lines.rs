@@ -5,6 +5,7 @@ use std::hash::Hash;
 
 use crate::{
     permits::entry::{NONE, Semaphores, Turn, Wait},
+    sync::Ordering::Relaxed,
     table::{keys::Keys, shard::Shard},
     watches::WatchKey,
 };
@@ -24,7 +25,7 @@ pub(super) struct Line {
 pub(crate) struct Lines<K> {
     lines: Keys<K, Line>,
     /// False until the shard is first used: then it gets its limit.
-    pub(super) has_begun: bool,
+    has_begun: bool,
     /// The permits of each key: free, taken or used up.
     pub(super) limit: u64,
     /// Permits that neither are free nor return, until a refill. Only permits without keys can be
@@ -68,7 +69,7 @@ impl Line {
 
 impl<K: WatchKey> Lines<K> {
     /// Makes the one line of permits without keys, which stays.
-    pub(super) fn keep(&mut self, key: K) {
+    fn keep(&mut self, key: K) {
         self.keeps_idle = true;
         self.lines.add(key, 0, Line::IDLE);
     }
@@ -170,6 +171,26 @@ impl<K: WatchKey> Lines<K> {
     pub(super) fn next_fence(&mut self) -> u64 {
         self.last_fence += 1;
         self.last_fence
+    }
+}
+
+impl<K: WatchKey> Semaphores<K> {
+    /// Begins the lines of a shard that is first used. Whoever locks a shard that may be so calls it.
+    #[inline(always)]
+    pub(super) fn begin(&self, lines: &mut Lines<K>) {
+        if !lines.has_begun {
+            self.begin_first(lines);
+        }
+    }
+
+    #[cold]
+    fn begin_first(&self, lines: &mut Lines<K>) {
+        lines.has_begun = true;
+        lines.limit = self.limit.load(Relaxed);
+        lines.is_closed = self.closed.load(Relaxed);
+        if let Some(only) = self.only {
+            lines.keep(only());
+        }
     }
 }
 

@@ -91,7 +91,7 @@ impl<K: WatchKey> Form for Permits<K> {
             settings.shard_count(|| 1)?; // one is used, but a wrong number is an error
             settings.shards = Some(1);
         }
-        let handle = Handle::new(settings, Semaphores::new(own))?;
+        let handle = Handle::new(settings, Semaphores::new(own.limit, own.only))?;
         Ok(Permits { handle })
     }
 }
