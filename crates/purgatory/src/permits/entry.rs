@@ -9,7 +9,11 @@ use std::{
 use timer_core::{TaskId, TimerHandle};
 
 use crate::{
-    operation::CancelReason, reason::Reason, sync::Mutex, table::Table, watches::WatchKey,
+    operation::CancelReason,
+    reason::Reason,
+    sync::{self, AtomicU64, Mutex, Ordering::Relaxed},
+    table::Table,
+    watches::WatchKey,
 };
 
 /// Why a request is cancelled once the permits are closed.
@@ -21,13 +25,18 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// The engine of [`Permits`](crate::Permits).
 pub(crate) struct Semaphores<K> {
-    /// Held while the limit changes in one shard after the other, so that two changes do not meet.
+    /// Held while the limit changes in one shard after the other, or all are closed, so that two
+    /// changes do not meet.
     pub(super) changing: Mutex<()>,
     /// True if the last request that read the clock had to wait. Only a hint: the next reads it at
     /// once then, and looks at its line but once.
     pub(super) is_crowded: AtomicBool,
-    /// The limit with which the lines of a shard begin, as it is first used.
-    pub(super) first_limit: u64,
+    /// The limit with which the lines of a shard begin that is first used. A change writes it before
+    /// it looks for the shards that are made, so a shard that it does not find has it (Seen, in
+    /// `driver/shards`).
+    pub(super) limit: AtomicU64,
+    /// The lines of a shard that is first used are closed: written as the limit is.
+    pub(super) closed: sync::AtomicBool,
     /// Makes the one key of permits without keys.
     pub(super) only: Option<fn() -> K>,
 }
@@ -146,12 +155,22 @@ impl Watchers {
 }
 
 impl<K: WatchKey> Semaphores<K> {
-    pub(super) fn new(first_limit: u64, only: Option<fn() -> K>) -> Self {
+    pub(super) fn new(limit: u64, only: Option<fn() -> K>) -> Self {
         Semaphores {
             changing: Mutex::new(()),
             is_crowded: AtomicBool::new(false),
-            first_limit,
+            limit: AtomicU64::new(limit),
+            closed: sync::AtomicBool::new(false),
             only,
         }
+    }
+
+    /// Returns true once all lines are closed: waits for a close that is under way.
+    pub(super) fn is_closed(&self) -> bool {
+        let is_closed = self.closed.load(Relaxed);
+        if is_closed {
+            drop(self.changing.lock());
+        }
+        is_closed
     }
 }

@@ -10,6 +10,7 @@ use crate::{
         lines::Lines,
         serve::{forget_if_idle, refuse_heavy, serve, serve_head, serve_others},
     },
+    sync::Ordering::Relaxed,
     table::{Batch, Table},
     watches::WatchKey,
 };
@@ -70,17 +71,26 @@ pub(super) fn use_up<K: WatchKey>(
 impl<K: WatchKey> Semaphores<K> {
     /// Changes the limit in all shards, refuses the waiters that are heavier now, and serves the
     /// lines. O(keys + shards + waiters served), and O(waiters) if the limit was lowered.
-    pub(super) fn change(table: &Arc<Table<Self>>, mut change: impl FnMut(&mut Lines<K>)) {
+    pub(super) fn change(table: &Arc<Table<Self>>, change: impl FnOnce(&mut Lines<K>)) {
         let call = table.enter();
         let now_ns = table.ending_at();
         let mut batch = Batch::new();
         let changing = table.engine.changing.lock();
-        for number in 0..table.shards.count() {
+        let mut change = Some(change);
+        let mut visited = Some(0);
+        while let Some(number) = visited {
             let mut shard = table.lock(number);
             table.engine.begin(&mut shard.records);
-            // 1. The limit of this shard's lines.
+            // 1. The limit of this shard's lines: it is changed in the first, and the others take it
+            //    over, also those that are first used from here on.
             let before = shard.records.limit;
-            change(&mut shard.records);
+            match change.take() {
+                Some(change) => {
+                    change(&mut shard.records);
+                    table.engine.limit.store(shard.records.limit, Relaxed);
+                }
+                None => shard.records.limit = table.engine.limit.load(Relaxed),
+            }
             let may_refuse = before == 0 || shard.records.limit < before;
             // 2. Each line: those that are too heavy go, then those that fit are served.
             let mut next = shard.records.first_from(0);
@@ -92,6 +102,7 @@ impl<K: WatchKey> Semaphores<K> {
                 forget_if_idle(&mut shard, line, &mut batch);
                 next = shard.records.first_from(line + 1);
             }
+            visited = table.shards.made_from(number + 1);
         }
         drop(changing);
         table.finish_all(&call, batch);
@@ -100,9 +111,12 @@ impl<K: WatchKey> Semaphores<K> {
     /// Closes each shard's lines, then ends all waits. Leases stay.
     pub(super) fn close(table: &Arc<Table<Self>>) {
         let call = table.enter();
-        for number in 0..table.shards.count() {
+        let changing = table.engine.changing.lock();
+        table.engine.closed.store(true, Relaxed);
+        for number in table.shards.made() {
             table.lock(number).records.is_closed = true;
         }
+        drop(changing);
         let batch = table.end_all(&Outcome::Cancelled(CLOSED), |_| true);
         table.finish_all(&call, batch);
     }

@@ -5,6 +5,7 @@ use std::hash::Hash;
 
 use crate::{
     permits::entry::{NONE, Semaphores, Turn, Wait},
+    sync::Ordering::Relaxed,
     table::{keys::Keys, shard::Shard},
     watches::WatchKey,
 };
@@ -185,7 +186,8 @@ impl<K: WatchKey> Semaphores<K> {
     #[cold]
     fn begin_first(&self, lines: &mut Lines<K>) {
         lines.has_begun = true;
-        lines.limit = self.first_limit;
+        lines.limit = self.limit.load(Relaxed);
+        lines.is_closed = self.closed.load(Relaxed);
         if let Some(only) = self.only {
             lines.keep(only());
         }

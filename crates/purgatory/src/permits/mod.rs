@@ -529,11 +529,10 @@ impl<K: WatchKey> Permits<K> {
     }
 
     /// Returns true once the semaphore is [closed](Self::close) or shut down: no request gets
-    /// permits any more. O(1), with one lock.
+    /// permits any more. O(1); waits for a [`close`](Self::close) that is under way.
     pub fn is_closed(&self) -> bool {
         let table = &self.handle.table;
-        // The last that a close reaches.
-        table.is_closed() || table.lock(table.shards.count() - 1).records.is_closed
+        table.is_closed() || table.engine.is_closed()
     }
 
     /// Returns the waits, for metrics and snapshots, to cancel waits, or to

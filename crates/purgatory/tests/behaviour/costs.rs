@@ -242,6 +242,31 @@ fn times_of_an_idle_purgatory_make_no_shard() {
     assert_eq!((times.expired.count(), times.lateness.count()), (1, 1));
 }
 
+/// A change of the limit makes one of 256, a close none. One that is first used later has the new
+/// limit, or is closed.
+#[test]
+fn limits_and_closes_of_keyed_permits_make_no_shards() {
+    let timer = ManualTimer::new();
+    let builder = Permits::<u64>::keyed_builder("rows").timer(&timer);
+    let rows = builder.shards(256).limit(3).build().unwrap();
+    let held = rows.try_acquire_for(&0, 3).unwrap();
+    let changed = allocation_counter::measure(|| {
+        rows.resize(4);
+        rows.add(3);
+        assert_eq!(rows.remove(2), 2);
+    });
+    let permits_of = |key| rows.free_for(&key) + rows.taken_for(&key);
+    assert!((0..9).all(|key| permits_of(key) == 5));
+    let closed = allocation_counter::measure(|| rows.close());
+    assert!(
+        changed.bytes_current + closed.bytes_current <= 1024,
+        "{changed:?}, {closed:?}"
+    );
+    assert!(rows.is_closed());
+    assert!((0..200).all(|key| rows.try_acquire_for(&key, 1).is_none()));
+    drop(held);
+}
+
 /// Measures what waits with 250 bytes take, under keys of their own.
 fn waits_in_shards(count: u64, shards: usize) -> AllocationInfo {
     let timer = ManualTimer::new();
