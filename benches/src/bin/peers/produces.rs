@@ -86,7 +86,8 @@ struct Waiting {
 }
 
 /// The hand-written callback: for each partition a mutex over a `BTreeMap` of what waits and the
-/// high watermark. It calls back without the lock. It has no timeouts, which favours it.
+/// high watermark. It calls back without the lock. It has no timeouts, which favours it. It is
+/// inlined, wherever the compiler puts the rows.
 pub(crate) struct Locked(Box<[CachePadded<Mutex<Waiting>>]>);
 
 impl Peer for Locked {
@@ -105,6 +106,7 @@ impl Peer for Locked {
 }
 
 impl Produces for Locked {
+    #[inline]
     fn park(&self, partition: usize, _: Duration, produce: Request) -> impl Wait {
         // A produce below the high watermark need not wait, and ends without the lock.
         let mut waiting = self.0[partition].lock();
@@ -119,6 +121,7 @@ impl Produces for Locked {
         poll_fn(|_| Poll::Ready(()))
     }
 
+    #[inline]
     fn advance(&self, partition: usize, high_watermark: u64) {
         // Under the lock: take off what is reached.
         let mut reached = Batch::new();

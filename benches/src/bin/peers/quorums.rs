@@ -117,18 +117,21 @@ impl<W> Default for Group<W> {
 
 impl<W> Group<W> {
     /// Returns the highest offset that enough members have.
+    #[inline]
     fn reported(&self) -> u64 {
         let mut values: SmallVec<[u64; 8]> = self.has.iter().copied().collect();
         values.sort_unstable();
         values[values.len() - self.needed]
     }
 
+    #[inline]
     fn push(&mut self, required: u64, write: W) {
         self.number += 1;
         self.writes.insert((required, self.number), write);
     }
 
     /// Records what a member has; returns the writes that enough members have.
+    #[inline]
     fn report(&mut self, member: usize, has: u64) -> SmallVec<[W; 8]> {
         self.has[member] = has;
         let reported = self.reported();
@@ -162,7 +165,8 @@ impl<W> Groups<W> {
     }
 }
 
-/// The hand-written callback, called back without the lock. It has no timeouts, which favours it.
+/// The hand-written callback, called back without the lock. It has no timeouts, which favours it. It
+/// is inlined, wherever the compiler puts the rows.
 pub(crate) type Locked = Groups<Request>;
 
 impl Peer for Locked {
@@ -182,6 +186,7 @@ impl Quorums for Locked {
         self.make(group, of);
     }
 
+    #[inline]
     fn park(&self, group: usize, _: Duration, write: Request) -> impl Wait {
         // A write that is reported already need not wait, and ends without the lock.
         let mut waiting = self.0[group].lock();
@@ -194,6 +199,7 @@ impl Quorums for Locked {
         poll_fn(|_| Poll::Ready(()))
     }
 
+    #[inline]
     fn report(&self, group: usize, member: usize, has: u64) {
         let reached = self.0[group].lock().report(member, has);
         for write in reached {
@@ -223,6 +229,7 @@ impl Quorums for Channels {
         self.make(group, of);
     }
 
+    #[inline]
     fn park(&self, group: usize, timeout: Duration, write: Request) -> impl Wait {
         let (sender, reported) = oneshot::channel();
         let mut waiting = self.0[group].lock();
@@ -238,6 +245,7 @@ impl Quorums for Channels {
         }
     }
 
+    #[inline]
     fn report(&self, group: usize, member: usize, has: u64) {
         let reached = self.0[group].lock().report(member, has);
         for write in reached {
