@@ -57,7 +57,7 @@ trait AnyForm<K>: Send + Sync {
 
 impl<E: Engine> AnyForm<E::Key> for Handle<E> {
     fn name(&self) -> &str {
-        &self.table.name
+        &self.table.frame.name
     }
 
     fn len(&self) -> usize {
@@ -107,7 +107,7 @@ impl<E: Engine> AnyForm<E::Key> for Handle<E> {
     }
 
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
-        match self.table.handle(id) {
+        match self.table.frame.handle(id) {
             Some(handle) => self.table.reschedule(handle, timeout),
             None => false,
         }

@@ -115,7 +115,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let checked = contain(|| {
             let _running = self
                 .checking()
-                .map(|checking| checking.begin(self.driver().now_ns()));
+                .map(|checking| checking.begin(self.frame.driver().now_ns()));
             check(operation)
         });
         // 2. Report a panic.
@@ -123,7 +123,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Ok(true) => Verdict::Satisfied,
             Ok(false) => Verdict::Unsatisfied,
             Err(panicked) => {
-                self.report_panic(&panicked);
+                self.frame.report_panic(&panicked);
                 Verdict::Panicked
             }
         }
@@ -143,7 +143,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(super) fn warn_stuck_checks(&self) {
         if let Some(checking) = self.checking() {
-            checking.warn_stuck_checks(&self.name, || self.driver().now_ns());
+            checking.warn_stuck_checks(&self.frame.name, || self.frame.driver().now_ns());
         }
     }
 
@@ -386,13 +386,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Counts a missed event, and calls the hook with the operation that it left waiting.
     fn report_missed_event(&self, handle: TimerHandle) {
-        self.count_rare(|rare| rare.missed_events += 1);
-        trace::missed(&self.name);
+        self.frame.count_rare(|rare| rare.missed_events += 1);
+        trace::missed(&self.frame.name);
         let Some(hook) = &self.on_missed else {
             return;
         };
-        self.call(|| {
-            let now_ns = self.driver().now_ns();
+        self.frame.call(|| {
+            let now_ns = self.frame.driver().now_ns();
             if let Some(parked) = self.parked(handle, now_ns) {
                 hook(&parked);
             }

@@ -33,10 +33,10 @@ pub(crate) enum CancelledWait {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends one operation.
     pub(crate) fn end(self: &Arc<Self>, id: OperationId, outcome: Outcome) -> ReachResult {
-        let Some(handle) = self.handle(id) else {
+        let Some(handle) = self.frame.handle(id) else {
             return ReachResult::Gone;
         };
-        let call = self.enter();
+        let call = self.frame.enter();
         let now_ns = self.ending_at();
         let first_shard = self.first_shard_of(handle);
         self.end_in(&call, first_shard, handle, outcome, now_ns)
@@ -79,7 +79,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         desert: impl FnOnce(),
     ) -> CancelledWait {
         let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
-        let call = self.enter();
+        let call = self.frame.enter();
         let now_ns = self.ending_at();
         let mut first_shard = self.first_shard_of(handle);
         let Some(entry) = first_shard.get_mut(handle) else {
@@ -105,7 +105,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Acts once the check is over that this thread is running: when the outermost call returns.
     pub(crate) fn after_check(self: &Arc<Self>, act: impl FnOnce(&Arc<Self>) + Send + 'static) {
-        let call = self.enter();
+        let call = self.frame.enter();
         if call.is_nested() {
             let core = self.clone();
             enqueue(move || act(&core));
@@ -116,7 +116,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Reschedules one operation, unless its end is decided or pending.
     pub(crate) fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
-        match self.handle(id) {
+        match self.frame.handle(id) {
             Some(handle) => self.reschedule_one(handle, timeout),
             None => false,
         }
@@ -124,7 +124,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Reschedules one operation of this purgatory, as [`reschedule`](Self::reschedule).
     pub(crate) fn reschedule_one(&self, handle: TimerHandle, timeout: Timeout) -> bool {
-        let options = self.park_options(self.driver().now_ns(), timeout);
+        let options = self.park_options(self.frame.driver().now_ns(), timeout);
         Self::reschedule_in(&mut self.first_shard_of(handle), handle, &options)
     }
 
@@ -135,7 +135,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         timeout: Timeout,
     ) -> usize {
         let hash = self.versions.hash(key);
-        let options = self.park_options(self.driver().now_ns(), timeout);
+        let options = self.park_options(self.frame.driver().now_ns(), timeout);
         let mut rescheduled = 0;
         if let Some(waited) = self.waited(key, hash) {
             self.each_waiter(waited, |first_shard, handle| {
@@ -164,7 +164,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         outcome: Outcome,
     ) -> usize {
-        let call = self.enter();
+        let call = self.frame.enter();
         let hash = self.versions.hash(key);
         let now_ns = self.ending_at();
         let Some(waited) = self.waited(key, hash) else {
@@ -189,7 +189,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends everything parked; returns how many this call ended. All are claimed before the first
     /// is called back, so operations that callbacks park stay.
     pub(crate) fn end_all(self: &Arc<Self>, outcome: &Outcome) -> usize {
-        let call = self.enter();
+        let call = self.frame.enter();
         let mut claimed = self.claim_all(outcome);
         let count = claimed.len();
         self.finish_all(&call, &mut claimed);
@@ -198,7 +198,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Cancels everything parked and refuses operations that come later.
     pub(crate) fn close(self: &Arc<Self>, reason: CancelReason) {
-        let call = self.enter();
+        let call = self.frame.enter();
         let mut claimed = self.close_and_claim(reason);
         self.finish_all(&call, &mut claimed);
     }
@@ -211,7 +211,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.shards.lock(number).close(&self.under_check);
         }
         let claimed = self.claim_all(&Outcome::Cancelled(reason));
-        trace::closed(&self.name, is_first, claimed.len());
+        trace::closed(&self.frame.name, is_first, claimed.len());
         claimed
     }
 

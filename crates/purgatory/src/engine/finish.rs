@@ -158,9 +158,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 2. Call back: apart, so that a panic of the first one does not keep the other from being
         //    called.
         if matches!(outcome, Outcome::Expired) {
-            self.call(|| payload.expiring(&|| self.late(to_release.due)));
+            self.frame
+                .call(|| payload.expiring(&|| self.late(to_release.due)));
         }
-        self.call(|| payload.on_complete(outcome));
+        self.frame.call(|| payload.on_complete(outcome));
         if to_release.has_place && failpoint!(AnsweredKeepsPlace) {
             self.return_place();
         }
@@ -174,22 +175,23 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[cold]
     #[inline(never)]
     fn drop_cold(&self, cold: Box<ColdState>) {
-        self.call(|| drop(cold));
+        self.frame.call(|| drop(cold));
     }
 
     /// Returns the time since a deadline, a tick.
     #[cold]
     fn late(&self, deadline: u64) -> Duration {
-        let deadline_ns = self.driver().config.tick.start_ns(deadline);
-        Duration::from_nanos(self.driver().now_ns().saturating_sub(deadline_ns))
+        let deadline_ns = self.frame.driver().config.tick.start_ns(deadline);
+        Duration::from_nanos(self.frame.driver().now_ns().saturating_sub(deadline_ns))
     }
 
     /// Leaves the callback of an operation to the executor.
     fn call_back_on_executor(self: &Arc<Self>, ended: Ended<K, O>) {
-        let queued_ns = self.callbacks_queued(1);
+        let queued_ns = self.frame.callbacks_queued(1);
         let core = self.clone();
-        self.executor.execute(Job::new(move || {
-            core.run_queued(queued_ns, |call| core.call_back_in(call, ended));
+        self.frame.executor.execute(Job::new(move || {
+            core.frame
+                .run_queued(queued_ns, |call| core.call_back_in(call, ended));
         }));
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Survey {
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn snapshot(&self, limit: usize) -> Snapshot<K> {
-        let now_ns = self.driver().now_ns();
+        let now_ns = self.frame.driver().now_ns();
         let Survey { seen, oldest } = self.survey(limit, now_ns);
         let age_ns = |since_ns: u64| now_ns.saturating_sub(since_ns);
         // The checks that have been under way for longest.
@@ -49,7 +49,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Some(parked)
         };
         Snapshot {
-            name: self.name.to_string(),
+            name: self.frame.name.to_string(),
             oldest: oldest.iter().filter_map(describe).collect(),
             under_check: under_check.iter().filter_map(describe).collect(),
             key_count: self.keys(),
@@ -116,10 +116,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
         // 2. The other keys.
         let keys = self.keys_of(handle, first_key, last_secondary);
-        let tick = self.driver().config.tick;
+        let tick = self.frame.driver().config.tick;
         let left_ns = |deadline| tick.start_ns(deadline).saturating_sub(now_ns);
         Some(Parked {
-            id: self.id(handle),
+            id: self.frame.id(handle),
             label,
             keys,
             age: Duration::from_micros(age_ns / 1000),
@@ -169,7 +169,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn stats(&self) -> Stats {
         must_be_unlocked();
         // 1. The counts of the shards, one after the other.
-        let mut stats = self.shared_stats();
+        let mut stats = self.frame.shared_stats();
         for shard in self.shards.made() {
             self.shards.lock(shard).add_to(&mut stats);
         }
@@ -183,7 +183,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Adds up the times of all shards. From the first call on ends are timed.
     pub(crate) fn times(&self) -> Times {
         must_be_unlocked();
-        let mut times = self.shared_times();
+        let mut times = self.frame.shared_times();
         for number in self.shards.made() {
             if let Some(of_shard) = self.shards.lock(number).times() {
                 times.add(of_shard);

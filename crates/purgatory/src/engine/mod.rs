@@ -60,7 +60,6 @@ mod watch_set;
 
 use std::{
     collections::BTreeMap,
-    ops::Deref,
     sync::{Arc, OnceLock, Weak, atomic::AtomicU64 as Count},
     time::Duration,
 };
@@ -106,7 +105,7 @@ type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
 
 /// State that all handles of a purgatory share.
 pub(crate) struct Core<K, O> {
-    frame: Frame,
+    pub(crate) frame: Frame,
     /// Every callback runs on the executor.
     callbacks_on_executor: bool,
     on_missed: Option<OnMissed<K>>,
@@ -125,15 +124,6 @@ pub(crate) struct Core<K, O> {
     /// Closed shards that still have operations, which other threads check.
     pub(crate) under_check: Latch,
     cold: OnceLock<Box<ColdParts>>,
-}
-
-impl<K, O> Deref for Core<K, O> {
-    type Target = Frame;
-
-    #[inline]
-    fn deref(&self) -> &Frame {
-        &self.frame
-    }
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -162,12 +152,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             under_check: Latch::default(),
             cold: OnceLock::new(),
         });
-        let has_sweeps = |sweeps: &Arc<SweepPlan>| sweeps.attach(core.driver());
-        if core.driver().attach(&core, &core.shards) && core.sweeps.as_ref().is_none_or(has_sweeps)
+        let has_sweeps = |sweeps: &Arc<SweepPlan>| sweeps.attach(core.frame.driver());
+        if core.frame.driver().attach(&core, &core.shards)
+            && core.sweeps.as_ref().is_none_or(has_sweeps)
         {
             return Ok(core);
         }
-        Err(core.not_attached())
+        Err(core.frame.not_attached())
     }
 
     /// Returns true once the purgatory or its timer was shut down.
@@ -238,7 +229,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// The options of an operation that is parked at `now_ns`: its times, in ticks.
     #[inline]
     pub(super) fn park_options(&self, now_ns: u64, timeout: Timeout) -> ParkOptions {
-        let tick = self.driver().config.tick;
+        let tick = self.frame.driver().config.tick;
         let deadline_tick = timeout.deadline(tick, now_ns);
         ParkOptions {
             now_tick: tick.round_down(now_ns),
@@ -269,7 +260,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     fn ending_at(&self) -> EndedAt {
         let now_ns = self.frame.ending_at()?;
-        let tick = self.driver().config.tick;
+        let tick = self.frame.driver().config.tick;
         Some(EndTime { now_ns, tick })
     }
 }

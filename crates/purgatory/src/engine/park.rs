@@ -83,7 +83,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         ended: impl FnOnce(P, Outcome),
     ) -> Result<Parking, Refused<O>> {
         self.park_or(to_park, watches, timeout, |_, to_park, outcome| {
-            self.call(|| ended(to_park, outcome));
+            self.frame.call(|| ended(to_park, outcome));
         })
     }
 
@@ -97,13 +97,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         finish_now: impl FnOnce(&Call<'_>, P, Outcome),
     ) -> Result<Parking, Refused<O>> {
         if let Some(reason) = self.refuses_unchecked(watches.keys) {
-            self.report_refusal(&reason, false);
+            self.frame.report_refusal(&reason, false);
             return Err(Refused::new(to_park.into_operation(), reason));
         }
         match self.try_park(to_park, watches, timeout, finish_now) {
             Ok(parking) => Ok(parking),
             Err(refused) => {
-                self.report_refusal(&refused.reason, true);
+                self.frame.report_refusal(&refused.reason, true);
                 Err(refused)
             }
         }
@@ -128,7 +128,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         finish_now: impl FnOnce(&Call<'_>, P, Outcome),
     ) -> Result<Parking, Refused<O>> {
         // The clock first, since the deadline counts from the call.
-        let now_ns = self.driver().now_ns();
+        let now_ns = self.frame.driver().now_ns();
         // Most operations have one key: no list is made for it.
         let [key] = watches.keys else {
             return self.park_under_several(to_park, &watches, timeout, now_ns, finish_now);
@@ -170,7 +170,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         finish_now: impl FnOnce(&Call<'_>, P, Outcome),
     ) -> Result<Parking, Refused<O>> {
         // 1. Check. An operation that ends here was never parked.
-        let call = self.enter();
+        let call = self.frame.enter();
         let verdict = self.check(&mut to_park, P::check);
         if let Some(outcome) = timeout.at_once(verdict, now_ns) {
             self.ended_at_once.fetch_add(1, Ordering::Relaxed);
@@ -207,7 +207,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             drop(shard);
             forget(place); // the ending returns it
             self.sweep_after(now_ns);
-            return Ok(Parking::Parked(self.id(handle)));
+            return Ok(Parking::Parked(self.frame.id(handle)));
         }
 
         // 5. Otherwise this thread holds it until all keys are watched, and checks it again if an
@@ -224,7 +224,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// if it has ended.
     #[inline(never)]
     fn check_again(self: &Arc<Self>, call: &Call<'_>, parked: ParkedUnder<K, O>) -> Parking {
-        let id = self.id(parked.handle);
+        let id = self.frame.id(parked.handle);
         match self.check_until_parked(parked.checked_in) {
             None => Parking::Parked(id),
             Some(ended) => {

@@ -20,7 +20,7 @@ impl<K: WatchKey, O: DelayedOperation> Publishes for Core<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> PublishedForm for Core<K, O> {
     fn frame(&self) -> &Frame {
-        self
+        &self.frame
     }
 
     fn stats(&self) -> Stats {
@@ -46,7 +46,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Gauges that take a look at each operation and each key.
     fn add_surveyed(&self, samples: &mut Vec<Sample>) {
         // 1. The largest of each, as the survey finds them.
-        let now_ns = self.driver().now_ns();
+        let now_ns = self.frame.driver().now_ns();
         let Survey { seen, oldest } = self.survey(1, now_ns);
         let age_ns = oldest.first().map_or(0, |&(age_ns, _)| age_ns);
         let check_since_ns = seen.checks.into_values().min().unwrap_or(now_ns);

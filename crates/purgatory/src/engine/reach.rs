@@ -33,7 +33,7 @@ fn under_lock<R>(code: impl FnOnce() -> R) -> thread::Result<R> {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes a parked operation out, without a callback.
     pub(crate) fn take(self: &Arc<Self>, id: OperationId) -> ReachResult<O> {
-        let Some(handle) = self.handle(id) else {
+        let Some(handle) = self.frame.handle(id) else {
             return ReachResult::Gone;
         };
         let taken = self.first_shard_of(handle).take(handle);
@@ -66,7 +66,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     operations.push(operation);
                     to_release.push(released);
                 }
-                ReachResult::UnderCheck => under_check.push(self.id(handle)),
+                ReachResult::UnderCheck => under_check.push(self.frame.id(handle)),
                 ReachResult::Gone => {}
             }
         });
@@ -89,7 +89,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         id: OperationId,
         reach: impl FnOnce(&mut O) -> R,
     ) -> ReachResult<R> {
-        match self.handle(id) {
+        match self.frame.handle(id) {
             Some(handle) => self.with_at(handle, reach),
             None => ReachResult::Gone,
         }
@@ -110,7 +110,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         for handle in self.waiters_of(waited) {
             match self.with_at(handle, &mut reach) {
                 ReachResult::Reached(result) => results.push(result),
-                ReachResult::UnderCheck => under_check.push(self.id(handle)),
+                ReachResult::UnderCheck => under_check.push(self.frame.id(handle)),
                 ReachResult::Gone => {}
             }
         }
@@ -156,7 +156,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     continue;
                 };
                 let keys = slice::from_ref(it.first_key);
-                let visited = under_lock(|| visit(self.id(handle), keys, it.payload));
+                let visited = under_lock(|| visit(self.frame.id(handle), keys, it.payload));
                 if let Err(panicked) = visited {
                     panic = Some(panicked);
                     break;
@@ -193,7 +193,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut first_shard = self.first_shard_of(handle);
         let mut visited = Ok(());
         if let Some(it) = first_shard.show(handle) {
-            visited = under_lock(|| visit(self.id(handle), &keys, it.payload));
+            visited = under_lock(|| visit(self.frame.id(handle), &keys, it.payload));
         }
         drop(first_shard);
         if let Err(panic) = visited {

@@ -39,7 +39,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         event: Event,
     ) -> usize {
-        let call = self.enter();
+        let call = self.frame.enter();
         let hash = self.versions.hash(key);
         if call.is_nested() {
             self.queue_signal(key, hash, event);
@@ -54,7 +54,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         event: &dyn Any,
     ) -> usize {
-        let call = self.enter();
+        let call = self.frame.enter();
         let hash = self.versions.hash(key);
         if call.is_nested() {
             // The argument is the caller's and stays here: the queued event is one without.
@@ -74,7 +74,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let [key] = keys {
             return self.signal(key, Event::All);
         }
-        let call = self.enter();
+        let call = self.frame.enter();
         if call.is_nested() {
             self.queue_several(keys);
             return 0;
@@ -116,7 +116,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let core = self.clone();
         enqueue(move || {
-            let call = core.enter();
+            let call = core.frame.enter();
             core.signal_several_now(&call, &waited);
         });
     }
@@ -133,7 +133,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         drop(shard);
         let core = self.clone();
         enqueue(move || {
-            let call = core.enter();
+            let call = core.frame.enter();
             core.signal_now::<K>(&call, &key, hash, event);
         });
     }

@@ -48,13 +48,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Leaves a sweep, or its rest, to the executor.
     fn queue_sweep(self: Arc<Self>, sweep: Sweep) {
-        let queued_ns = self.callbacks_queued(1);
-        let executor = self.executor.clone();
+        let queued_ns = self.frame.callbacks_queued(1);
+        let executor = self.frame.executor.clone();
         executor.execute(Job::new(move || {
-            self.run_queued(queued_ns, |call| {
+            self.frame.run_queued(queued_ns, |call| {
                 // An executor that is closed runs the rest of a sweep inside the job that hands it
                 // over. That job goes on with it, so that it needs no stack.
-                if call.is_nested() && !self.executor.runs_in_place() {
+                if call.is_nested() && !self.frame.executor.runs_in_place() {
                     let core = self.clone();
                     enqueue(move || core.sweep_in_call(sweep));
                 } else {
@@ -66,14 +66,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Goes on with a sweep that was left to the outermost call.
     fn sweep_in_call(self: Arc<Self>, sweep: Sweep) {
-        let executor = self.executor.clone();
+        let executor = self.frame.executor.clone();
         self.sweep_on(&Call::enter(&executor), sweep);
     }
 
     /// Goes on with a sweep, for [`SWEPT_BY_JOB`] operations; then another job does.
     fn sweep_on(self: Arc<Self>, call: &Call<'_>, mut sweep: Sweep) {
         let mut budget = SWEPT_BY_JOB;
-        if self.executor.runs_in_place() {
+        if self.frame.executor.runs_in_place() {
             budget = usize::MAX;
         }
         while budget > 0 {
@@ -83,7 +83,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let together: Vec<_> = sweep.listed.by_ref().take(CHECK_BATCH).collect();
             if together.is_empty() {
                 if let Some(sweeps) = &self.sweeps {
-                    sweeps.ended(sweep.due_tick, self.timed_end(), || self.is_idle());
+                    sweeps.ended(sweep.due_tick, self.frame.timed_end(), || self.is_idle());
                 }
                 return;
             }
@@ -118,8 +118,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         due_tick: u64,
     ) {
         let Some(sweeps) = &self.sweeps else { return };
-        let tick = self.driver().config.tick;
-        let now_ns = self.timed_end().unwrap_or(tick.start_ns(due_tick));
+        let tick = self.frame.driver().config.tick;
+        let now_ns = self.frame.timed_end().unwrap_or(tick.start_ns(due_tick));
         let every_ns = u64::try_from(sweeps.every.as_nanos()).unwrap_or(u64::MAX);
         let parked_by_ns = now_ns.saturating_sub(every_ns);
         let mut batch = Batch::of(together.len());

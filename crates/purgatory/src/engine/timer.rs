@@ -64,7 +64,7 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
 
     fn round_over(self: Arc<Self>) {
         self.queue_all(self.due.take(), None);
-        let driver = self.executor.driver.clone();
+        let driver = self.frame.executor.driver.clone();
         driver.release(self);
     }
 
@@ -87,12 +87,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn close_on_executor(self: &Arc<Self>, reason: CancelReason) {
         let ended = self.close_and_claim(reason).into_iter();
         let all = ended.map(CallbackJob::Call).collect();
-        self.queue_all(all, Some(&self.closing));
+        self.queue_all(all, Some(&self.frame.closing));
     }
 
     /// Leaves work to the executor, in as many jobs as it has threads.
     fn queue_all(self: &Arc<Self>, due: Due<CallbackJob<K, O>>, latch: Option<&Latch>) {
-        for jobs in due.into_jobs(self.executor.parallelism()) {
+        for jobs in due.into_jobs(self.frame.executor.parallelism()) {
             self.queue(jobs, latch);
         }
     }
@@ -107,7 +107,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // Release the first watches here. A manual timer has no reaper that other owners wait for:
         // it releases all of them.
         let mut at_once = RELEASED_AT_ONCE;
-        if self.driver().config.manual {
+        if self.frame.driver().config.manual {
             at_once = usize::MAX;
         }
         let mut emptied_keys = Vec::new();
@@ -123,14 +123,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
         }
         // Hand the rest over. Keys are the user's, so the executor drops them, too.
-        let queued_ns = self.callbacks_queued(jobs.len());
+        let queued_ns = self.frame.callbacks_queued(jobs.len());
         let queued = QueuedJobs {
             jobs: jobs.into(),
             queued_ns,
             under_way,
         };
         let core = self.clone();
-        self.executor.execute(Job::new(move || {
+        self.frame.executor.execute(Job::new(move || {
             drop(emptied_keys);
             core.run_jobs(queued);
         }));
@@ -140,7 +140,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// executor goes on.
     fn run_jobs(self: Arc<Self>, mut queued: QueuedJobs<K, O>) {
         let mut budget = RELEASED_BY_JOB;
-        if self.executor.runs_in_place() {
+        if self.frame.executor.runs_in_place() {
             budget = usize::MAX;
         }
         while let Some(mut job) = queued.jobs.pop_front() {
@@ -154,12 +154,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     queued.jobs.push_front(job);
                     let core = self.clone();
                     let rest = Job::new(move || core.run_jobs(queued));
-                    self.executor.execute(rest);
+                    self.frame.executor.execute(rest);
                     return;
                 }
             }
             let under_way = queued.under_way.pop();
-            self.run_queued(queued.queued_ns, |call| self.run_job(call, job, under_way));
+            self.frame
+                .run_queued(queued.queued_ns, |call| self.run_job(call, job, under_way));
         }
     }
 

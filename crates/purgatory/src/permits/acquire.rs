@@ -86,7 +86,7 @@ impl<K: WatchKey> Semaphores<K> {
         let number = shard.number();
         drop(shard);
         if let Some(key) = idle {
-            table.call(|| drop(key));
+            table.frame.call(|| drop(key));
         }
         Some(G::of(table, number, granted?))
     }
@@ -145,7 +145,7 @@ impl<K: WatchKey> Semaphores<K> {
             drop(shard);
             Self::note_crowded(table, false);
             if let Some(key) = idle {
-                table.call(|| drop(key));
+                table.frame.call(|| drop(key));
             }
             return WaitFuture::ready(Ok(G::of(table, number, granted)));
         } else if arrival.is_over && !shard.closed {
@@ -160,7 +160,7 @@ impl<K: WatchKey> Semaphores<K> {
             shard.enter(line, at.index());
             drop(shard);
             Self::note_crowded(table, true);
-            return WaitFuture::at(handle.share(), table.id(at));
+            return WaitFuture::at(handle.share(), table.frame.id(at));
         };
 
         // 3. Neither.
@@ -193,7 +193,7 @@ impl<K: WatchKey> Semaphores<K> {
             refused => table.report_refusal(refused),
         }
         if let Some(key) = idle {
-            table.call(|| drop(key));
+            table.frame.call(|| drop(key));
         }
     }
 }

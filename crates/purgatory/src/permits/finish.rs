@@ -17,7 +17,7 @@ use crate::{
 #[inline]
 pub(super) fn finish<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, batch: Batch<Semaphores<K>>) {
     if !batch.is_empty() {
-        table.finish_all(&table.enter(), batch);
+        table.finish_all(&table.frame.enter(), batch);
     }
 }
 
@@ -26,7 +26,7 @@ pub(super) fn finish<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, batch: Batc
 pub(super) fn finish_left<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, left: Left<K>) {
     match left {
         Left::Nothing => {}
-        Left::Key(key) => table.call(|| drop(key)),
+        Left::Key(key) => table.frame.call(|| drop(key)),
         Left::Leased(holder) => begin(table, holder),
         Left::Lost(watchers) => wake_all(table, watchers),
     }
@@ -51,7 +51,9 @@ fn begin<K: WatchKey>(table: &Arc<Table<Semaphores<K>>>, at: TimerHandle) {
     drop(shard);
     if let Some(time_to_live) = begins {
         // A panic of the clock is contained: the lease has no deadline then, until it is renewed.
-        table.call(|| _ = set_deadline(table, at, time_to_live, true));
+        table
+            .frame
+            .call(|| _ = set_deadline(table, at, time_to_live, true));
     }
 }
 
@@ -80,7 +82,7 @@ pub(super) fn set_deadline<K: WatchKey>(
 fn wake_all<K: WatchKey>(table: &Table<Semaphores<K>>, watchers: Option<Box<Watchers>>) {
     if let Some(watchers) = watchers {
         for (_, waker) in watchers.wakers {
-            table.call(|| waker.wake());
+            table.frame.call(|| waker.wake());
         }
     }
 }

@@ -188,7 +188,7 @@ impl<K: WatchKey> Lease<K> {
 impl<K: WatchKey> Drop for Lease<K> {
     fn drop(&mut self) {
         let table = &self.table;
-        let now_ns = table.ending_at();
+        let now_ns = table.frame.ending_at();
         let mut batch = Batch::new();
         let mut shard = table.lock(self.holder.shard());
         if failpoint!(LostLeaseReturns) && shard.get(self.holder.id()).is_none() {
@@ -239,6 +239,6 @@ impl<K: WatchKey> Drop for Lost<K> {
             }
         }
         drop(shard);
-        self.table.call(|| drop(waker));
+        self.table.frame.call(|| drop(waker));
     }
 }

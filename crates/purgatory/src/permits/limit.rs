@@ -23,7 +23,7 @@ pub(super) fn give_back<K: WatchKey>(
     line: u32,
     weight: u64,
 ) {
-    let now_ns = table.ending_at();
+    let now_ns = table.frame.ending_at();
     let mut shard = table.lock(shard);
     // 1. Mostly one head fits then, or none: no batch is made for it.
     let head = serve_head(&mut shard, line, weight, now_ns);
@@ -44,7 +44,7 @@ pub(super) fn give_back<K: WatchKey>(
         finish(table, others);
     }
     if let Some(key) = idle {
-        table.call(|| drop(key));
+        table.frame.call(|| drop(key));
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) fn use_up<K: WatchKey>(
     line: u32,
     weight: u64,
 ) {
-    let now_ns = table.ending_at();
+    let now_ns = table.frame.ending_at();
     let mut batch = Batch::new();
     let mut shard = table.lock(shard);
     let lines = &mut shard.records;
@@ -72,8 +72,8 @@ impl<K: WatchKey> Semaphores<K> {
     /// Changes the limit in all shards, refuses the waiters that are heavier now, and serves the
     /// lines. O(keys + shards + waiters served), and O(waiters) if the limit was lowered.
     pub(super) fn change(table: &Arc<Table<Self>>, change: impl FnOnce(&mut Lines<K>)) {
-        let call = table.enter();
-        let now_ns = table.ending_at();
+        let call = table.frame.enter();
+        let now_ns = table.frame.ending_at();
         let mut batch = Batch::new();
         let changing = table.engine.changing.lock();
         let mut change = Some(change);
@@ -110,7 +110,7 @@ impl<K: WatchKey> Semaphores<K> {
 
     /// Closes each shard's lines, then ends all waits. Leases stay.
     pub(super) fn close(table: &Arc<Table<Self>>) {
-        let call = table.enter();
+        let call = table.frame.enter();
         let changing = table.engine.changing.lock();
         table.engine.closed.store(true, Relaxed);
         for number in table.shards.made() {

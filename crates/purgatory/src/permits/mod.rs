@@ -577,4 +577,4 @@ impl Request {
     }
 }
 
-opaque!([K: WatchKey] Permits<K>, waits: handle.table.name);
+opaque!([K: WatchKey] Permits<K>, waits: handle.table.frame.name);

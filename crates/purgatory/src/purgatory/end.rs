@@ -313,16 +313,16 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     pub fn shutdown(&self, limit: Duration) -> usize {
         let core = &self.core;
         let clock = SystemClock::new();
-        let limit = core.shutdown_limit(limit);
+        let limit = core.frame.shutdown_limit(limit);
         let remaining = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
 
         core.close_on_executor(CancelReason::Shutdown);
 
         // The last callback and the last thread with an operation under check end these waits.
-        core.closing.wait(remaining());
+        core.frame.closing.wait(remaining());
         core.under_check.wait(remaining());
 
         let under_check = self.len();
-        under_check + core.closing.wait(Duration::ZERO)
+        under_check + core.frame.closing.wait(Duration::ZERO)
     }
 }

@@ -82,7 +82,12 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     pub(crate) fn from_core(core: Arc<Core<K, O>>) -> Self {
         #[cfg(feature = "metrics")]
         core.publish_with_timer();
-        let count = core.driver().config.shard_count.min(core.shards.count());
+        let count = core
+            .frame
+            .driver()
+            .config
+            .shard_count
+            .min(core.shards.count());
         let shares = Shares::new(core.clone(), count);
         Purgatory {
             closes_on_drop: Arc::new(ClosesOnDrop { shares }),
@@ -105,4 +110,4 @@ impl<K: WatchKey, O: DelayedOperation> Clone for Purgatory<K, O> {
     }
 }
 
-opaque!([K: WatchKey, O: DelayedOperation] Purgatory<K, O>, name: core.name);
+opaque!([K: WatchKey, O: DelayedOperation] Purgatory<K, O>, name: core.frame.name);

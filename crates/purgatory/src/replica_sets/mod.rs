@@ -572,7 +572,7 @@ where
         G: Borrow<Q>,
     {
         let table = &self.handle.table;
-        let now_ns = table.driver().now_ns();
+        let now_ns = table.frame.driver().now_ns();
         let lagging = table.look_at_beside(group, |set| Some(set.as_mut()?.lagging(now_ns)));
         let lagging = lagging.unwrap_or_default();
         let shown = |(name, rank, lagged_for)| (name, V::from_rank(rank), lagged_for);
@@ -679,4 +679,4 @@ impl<G: WatchKey, M: Send + 'static, V: WatermarkValue> Clone for ReplicaSets<G,
     }
 }
 
-opaque!([G: WatchKey, M: Send + 'static, V: WatermarkValue] ReplicaSets<G, M, V>, name: handle.table.name);
+opaque!([G: WatchKey, M: Send + 'static, V: WatermarkValue] ReplicaSets<G, M, V>, name: handle.table.frame.name);

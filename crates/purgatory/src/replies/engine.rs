@@ -234,7 +234,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
         let is_it = |key_of: &K| key_of.borrow() == key;
         let Some(found) = find_to_end(&mut shard, hash as u32, is_it) else {
@@ -281,10 +281,10 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
 
         // 2. Make it, with nothing locked.
         let mut made = None;
-        self.call(|| made = Some(make()));
+        self.frame.call(|| made = Some(make()));
 
         // 3. That request has it, whatever is expected under the key by now.
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let shard = self.lock(at.shard());
         let index = if failpoint!(MadeValueGoesToKey) {
             find(&shard, hash, key)
@@ -303,7 +303,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
             }
             (None, made) => {
                 drop(shard);
-                self.call_in_turn(&self.enter(), || drop(made));
+                self.call_in_turn(&self.frame.enter(), || drop(made));
                 false
             }
         }
@@ -344,7 +344,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
                     let waker = entry.waker_mut().and_then(Option::take);
                     drop(shard);
                     if let Some(waker) = waker {
-                        self.call_in_turn(&self.enter(), || waker.wake());
+                        self.call_in_turn(&self.frame.enter(), || waker.wake());
                     }
                     return;
                 }
@@ -446,7 +446,7 @@ pub(super) fn future<K: WatchKey, V: Send + 'static>(
     at: Option<TimerHandle>,
 ) -> WaitFuture<V> {
     match at {
-        Some(at) => WaitFuture::at(handle.share(), handle.table.id(at)),
+        Some(at) => WaitFuture::at(handle.share(), handle.table.frame.id(at)),
         None => WaitFuture::ready(Err(WaitError::Expired)),
     }
 }

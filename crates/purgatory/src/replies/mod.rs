@@ -186,7 +186,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         count: usize,
         timeout: impl Into<Timeout>,
     ) -> Result<ReplyStream<V>, Refused<K>> {
-        let buffer = Arc::new(Buffer::new(count, &self.handle.table.executor));
+        let buffer = Arc::new(Buffer::new(count, &self.handle.table.frame.executor));
         let shared = || Some(buffer.clone());
         let at = self.handle.table.expect(key, timeout.into(), shared)?;
         Ok(ReplyStream::new(buffer, future(&self.handle, at)))
@@ -280,4 +280,4 @@ impl<K: WatchKey, V: Send + 'static> Clone for Replies<K, V> {
     }
 }
 
-opaque!([K: WatchKey, V: Send + 'static] Replies<K, V>, name: handle.table.name);
+opaque!([K: WatchKey, V: Send + 'static] Replies<K, V>, name: handle.table.frame.name);

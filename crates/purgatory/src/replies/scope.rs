@@ -168,7 +168,7 @@ impl<V: Send + 'static> ReplyScope<V> {
         count: usize,
         timeout: impl Into<Timeout>,
     ) -> Result<(u64, ReplyStream<V>), WaitError> {
-        let buffer = Arc::new(Buffer::new(count, &self.handle.table.executor));
+        let buffer = Arc::new(Buffer::new(count, &self.handle.table.frame.executor));
         let (number, at) = self.park(timeout.into(), || Some(buffer.clone()))?;
         let replies = ReplyStream::new(buffer, future(&self.handle, at));
         Ok((number, replies))
@@ -227,7 +227,7 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// Hands the value back if the request does not wait for it: [`Late`](WaitError::Late) if it
     /// ever did, else [`NotExpected`](WaitError::NotExpected). Neither is counted as refused.
     pub fn deliver(&self, number: u64, value: V) -> Result<(), Refused<V>> {
-        let now_ns = self.table().ending_at();
+        let now_ns = self.table().frame.ending_at();
         let mut shard = self.lock();
         let id = self.id(number);
         match find_to_end(&mut shard, self.scope.hash_of(number), |key| *key == id) {
@@ -282,8 +282,8 @@ impl<V: Send + 'static> ReplyScope<V> {
         let mut values = vec![value; count];
 
         // 3. Deliver it to the requests that still wait.
-        let call = self.table().enter();
-        let now_ns = self.table().ending_at();
+        let call = self.table().frame.enter();
+        let now_ns = self.table().frame.ending_at();
         let mut batch = Batch::new();
         let mut shard = self.lock();
         while let Some(first) = self.scope.first() {
@@ -449,8 +449,8 @@ impl<V: Send + 'static> ReplyScope<V> {
 
     /// Ends all requests that are on the list now.
     fn fail(&self, reason: CancelReason, closes: bool) -> usize {
-        let call = self.table().enter();
-        let now_ns = self.table().ending_at();
+        let call = self.table().frame.enter();
+        let now_ns = self.table().frame.ending_at();
         let outcome = Outcome::Cancelled(reason);
         let mut batch = Batch::new();
         let mut shard = self.lock();

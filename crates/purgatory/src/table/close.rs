@@ -12,8 +12,8 @@ use crate::{
 impl<E: Engine> Table<E> {
     /// Ends one wait; false if it has ended.
     pub(crate) fn end_one(self: &Arc<Self>, handle: TimerHandle, outcome: &Outcome) -> bool {
-        let call = self.enter();
-        let now_ns = self.ending_at();
+        let call = self.frame.enter();
+        let now_ns = self.frame.ending_at();
         let mut batch = Batch::new();
         let mut handle = handle;
         let mut shard = self.lock_moved(&mut handle);
@@ -27,7 +27,7 @@ impl<E: Engine> Table<E> {
     /// Cancels one wait by its id.
     pub(crate) fn cancel(self: &Arc<Self>, id: OperationId, reason: CancelReason) -> ReachResult {
         let outcome = Outcome::Cancelled(reason);
-        match self.handle(id) {
+        match self.frame.handle(id) {
             Some(handle) if self.end_one(handle, &outcome) => ReachResult::Reached(()),
             _ => ReachResult::Gone,
         }
@@ -53,7 +53,7 @@ impl<E: Engine> Table<E> {
         outcome: &Outcome,
         is_meant: impl Fn(&E::Wait) -> bool,
     ) -> usize {
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         // An entry that is held outlives a cancel.
         let also_held = matches!(
             outcome,
@@ -81,7 +81,7 @@ impl<E: Engine> Table<E> {
         reason: CancelReason,
         is_meant: impl Fn(&E::Wait) -> bool,
     ) -> usize {
-        let call = self.enter();
+        let call = self.frame.enter();
         let mut batch = Batch::new();
         let count = self.end_all_into(&mut batch, &Outcome::Cancelled(reason), is_meant);
         self.finish_all(&call, batch);
@@ -95,14 +95,14 @@ impl<E: Engine> Table<E> {
             self.lock(number).closed = !failpoint!(ShutdownClosesNoShard);
         }
         let batch = self.end_all(&Outcome::Cancelled(reason.clone()), |_| true);
-        trace::closed(&self.name, is_first, batch.len());
+        trace::closed(&self.frame.name, is_first, batch.len());
         batch
     }
 
     /// Refuses waits from now on and cancels those that are there; returns how many. Their tasks
     /// are woken here.
     pub(crate) fn close(self: &Arc<Self>, reason: &CancelReason) -> usize {
-        let call = self.enter();
+        let call = self.frame.enter();
         let batch = self.close_and_end(reason);
         let count = batch.len();
         self.finish_all(&call, batch);
@@ -113,15 +113,15 @@ impl<E: Engine> Table<E> {
     /// counts them.
     pub(crate) fn close_on_executor(self: &Arc<Self>, reason: &CancelReason) {
         let ended = self.close_and_end(reason).into_iter().collect();
-        self.queue_all(ended, Some(&self.closing));
+        self.queue_all(ended, Some(&self.frame.closing));
     }
 
     /// Shuts down, and waits until the tasks are woken, for at most `limit`. Returns how many are not.
     pub(crate) fn shutdown(self: &Arc<Self>, limit: Duration) -> usize {
-        let limit = self.shutdown_limit(limit);
+        let limit = self.frame.shutdown_limit(limit);
         self.close_on_executor(&CancelReason::Shutdown);
-        self.closing.wait(limit);
-        self.closing.wait(Duration::ZERO)
+        self.frame.closing.wait(limit);
+        self.frame.closing.wait(Duration::ZERO)
     }
 
     /// Reschedules a wait: a new deadline, counted from now; false if it has ended.

@@ -19,8 +19,8 @@ use crate::{
 impl<E: Engine> WheelOwner for Table<E> {
     fn advance(&self, number: usize, now_tick: u64) -> Advanced {
         // 1. The clock is read before the lock is taken.
-        let now_ns = self.ending_at();
-        let tick = self.driver().config.tick;
+        let now_ns = self.frame.ending_at();
+        let tick = self.frame.driver().config.tick;
         let mut due = self.due.lock();
         let mut shard = self.shards.lock(number);
 
@@ -62,7 +62,7 @@ impl<E: Engine> WheelOwner for Table<E> {
 
     fn round_over(self: Arc<Self>) {
         self.queue_all(self.due.take(), None);
-        let driver = self.executor.driver.clone();
+        let driver = self.frame.executor.driver.clone();
         driver.release(self);
     }
 
@@ -83,14 +83,14 @@ impl<E: Engine> Table<E> {
     /// Leaves ended waits to the executor, in as many jobs as it has threads. `latch` counts each
     /// until it is finished.
     pub(crate) fn queue_all(self: &Arc<Self>, due: Due<Ended<E>>, latch: Option<&Latch>) {
-        for job in due.into_jobs(self.executor.parallelism()) {
+        for job in due.into_jobs(self.frame.executor.parallelism()) {
             let mut under_way = Vec::new();
             if let Some(latch) = latch {
                 under_way.extend(job.iter().map(|_| latch.begin()));
             }
-            let queued_ns = self.callbacks_queued(job.len());
+            let queued_ns = self.frame.callbacks_queued(job.len());
             let table = self.clone();
-            self.executor.execute(Job::new(move || {
+            self.frame.executor.execute(Job::new(move || {
                 for ended in job {
                     table.run_queued(queued_ns, ended, under_way.pop());
                 }

@@ -39,14 +39,14 @@ impl<E: Engine> Table<E> {
             }
             drop(shard);
             if unused.is_some() {
-                self.call(|| drop(unused));
+                self.frame.call(|| drop(unused));
             }
             return Poll::Pending;
         }
         // 2. It has ended, or is elsewhere.
         let mut answer = shard.take_answer(at.id());
         drop(shard);
-        self.call(|| drop(unused));
+        self.frame.call(|| drop(unused));
         if answer.is_none() {
             answer = self.poll_again(at, waker);
         }
@@ -118,7 +118,7 @@ impl<E: Engine> Table<E> {
                 }
             }
         };
-        self.call(|| drop(unused));
+        self.frame.call(|| drop(unused));
         answer
     }
 
@@ -126,8 +126,8 @@ impl<E: Engine> Table<E> {
     /// dropped in turn, so that a chain of tasks or values that each drop the next one's future needs
     /// no stack.
     pub(crate) fn abandon(self: &Arc<Self>, at: TimerHandle) {
-        let call = self.enter();
-        let now_ns = self.ending_at();
+        let call = self.frame.enter();
+        let now_ns = self.frame.ending_at();
         let mut batch = Batch::new();
         let mut at = at;
         let mut shard = self.lock(at.shard());
@@ -194,6 +194,6 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
     }
 
     fn must_not_block(&self) -> bool {
-        self.wait_must_not_block()
+        self.frame.wait_must_not_block()
     }
 }

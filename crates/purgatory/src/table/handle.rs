@@ -40,7 +40,7 @@ impl<E: Engine> Handle<E> {
         let table = Table::new(settings, engine)?;
         #[cfg(feature = "metrics")]
         table.publish_with_timer();
-        let config = &table.driver().config;
+        let config = &table.frame.driver().config;
         let count = config.shard_count.min(table.shards.count());
         let shares = Shares::new(table.clone(), count);
         Ok(Handle {

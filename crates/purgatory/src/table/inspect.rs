@@ -36,7 +36,7 @@ impl<E: Engine> Table<E> {
 
     /// Adds up all counts. O(shards).
     pub(crate) fn stats(&self) -> Stats {
-        let mut stats = self.shared_stats();
+        let mut stats = self.frame.shared_stats();
         for number in self.shards.made() {
             self.lock(number).add_to(&mut stats);
         }
@@ -45,7 +45,7 @@ impl<E: Engine> Table<E> {
 
     /// Adds up the times of all shards. From the first call on ends are timed.
     pub(crate) fn times(&self) -> Times {
-        let mut times = self.shared_times();
+        let mut times = self.frame.shared_times();
         for number in self.shards.made() {
             self.lock(number).add_times_to(&mut times);
         }
@@ -82,7 +82,7 @@ impl<E: Engine> Table<E> {
     /// Returns how long the oldest wait has waited. O(waits).
     #[cfg(feature = "metrics")]
     pub(crate) fn oldest_age_ns(&self) -> u64 {
-        let now_ns = self.driver().now_ns();
+        let now_ns = self.frame.driver().now_ns();
         let oldest = self.oldest(1);
         oldest
             .first()
@@ -91,14 +91,14 @@ impl<E: Engine> Table<E> {
 
     /// Describes a wait, unless it has ended.
     fn parked(&self, handle: TimerHandle, now_ns: u64) -> Option<Parked<E::Key>> {
-        let tick = self.driver().config.tick;
+        let tick = self.frame.driver().config.tick;
         let shard = self.lock(handle.shard());
         let entry = shard.wheel.get(handle.id())?;
         let age_ns = now_ns.saturating_sub(entry.since_ns());
         let key = E::key_of(&shard.records, entry.wait()?);
         let expires_in = shard.expires_in_ns(handle.id(), now_ns, tick);
         Some(Parked {
-            id: self.id(handle),
+            id: self.frame.id(handle),
             label: None,
             keys: vec![key],
             age: Duration::from_micros(age_ns / 1000),
@@ -115,10 +115,10 @@ impl<E: Engine> Table<E> {
     }
 
     pub(crate) fn snapshot(&self, limit: usize) -> Snapshot<E::Key> {
-        let now_ns = self.driver().now_ns();
+        let now_ns = self.frame.driver().now_ns();
         let oldest = self.oldest(limit).into_iter();
         Snapshot {
-            name: self.name.to_string(),
+            name: self.frame.name.to_string(),
             oldest: oldest
                 .filter_map(|(_, handle)| self.parked(handle, now_ns))
                 .collect(),

@@ -43,7 +43,6 @@ pub(crate) use frame::EndedAt;
 
 use std::{
     hash::{BuildHasher, Hash},
-    ops::Deref,
     sync::Arc,
     task::Waker,
 };
@@ -116,7 +115,7 @@ pub(crate) trait Engine: Sized + Send + Sync + 'static {
     #[inline]
     fn finish(table: &Arc<Table<Self>>, left: Self::Left) {
         if std::mem::needs_drop::<Self::Left>() {
-            table.call(|| drop(left));
+            table.frame.call(|| drop(left));
         }
     }
 
@@ -177,15 +176,6 @@ pub(crate) struct Table<E: Engine> {
     due: DueQueue<Ended<E>>,
 }
 
-impl<E: Engine> Deref for Table<E> {
-    type Target = Frame;
-
-    #[inline]
-    fn deref(&self) -> &Frame {
-        &self.frame
-    }
-}
-
 impl<E: Engine> Table<E> {
     /// Makes the table of an engine and attaches it to its timer.
     pub(crate) fn new(settings: Settings, engine: E) -> Result<Arc<Self>, BuildError> {
@@ -212,10 +202,10 @@ impl<E: Engine> Table<E> {
             due: DueQueue::new(&driver.config),
             frame: Frame::new(settings.name, driver, settings.executor),
         });
-        if table.driver().attach(&table, &table.shards) {
+        if table.frame.driver().attach(&table, &table.shards) {
             return Ok(table);
         }
-        Err(table.not_attached())
+        Err(table.frame.not_attached())
     }
 
     /// Runs the key's `Hash`, with nothing locked.
@@ -278,8 +268,8 @@ impl<E: Engine> Table<E> {
     /// Reads the clock for a wait that comes to be parked. The deadline counts from here.
     #[inline]
     pub(crate) fn arrival(&self, timeout: Timeout) -> Arrival {
-        let now_ns = self.driver().now_ns();
-        let tick = self.driver().config.tick;
+        let now_ns = self.frame.driver().now_ns();
+        let tick = self.frame.driver().config.tick;
         let is_over = match timeout {
             Timeout::After(delay) => delay.is_zero(),
             Timeout::At(Moment::NEVER) | Timeout::Never => false,
@@ -297,7 +287,7 @@ impl<E: Engine> Table<E> {
     /// user's runs under a lock. A clock of ours is read once the wait has to wait.
     #[inline]
     pub(crate) fn early_arrival(&self, timeout: Timeout) -> Option<Arrival> {
-        if self.driver().has_own_clock {
+        if self.frame.driver().has_own_clock {
             None
         } else {
             Some(self.arrival(timeout))
@@ -308,7 +298,7 @@ impl<E: Engine> Table<E> {
     pub(crate) fn counted_from_now(&self, timeout: Timeout) -> Timeout {
         match timeout {
             Timeout::After(delay) if !delay.is_zero() => {
-                let now = Moment::from_nanos(self.driver().now_ns());
+                let now = Moment::from_nanos(self.frame.driver().now_ns());
                 Timeout::At(now + delay)
             }
             other => other,
@@ -384,7 +374,7 @@ impl<E: Engine> Table<E> {
     #[inline]
     pub(crate) fn wake(&self, waker: Option<Waker>) {
         if let Some(waker) = waker {
-            self.call(|| waker.wake());
+            self.frame.call(|| waker.wake());
         }
     }
 
@@ -415,11 +405,11 @@ impl<E: Engine> Table<E> {
     /// Finishes a wait that has ended, with nothing locked, in a call of its own.
     #[inline(always)]
     pub(crate) fn finish_in_turn(self: &Arc<Self>, ended: Ended<E>) {
-        let call = self.enter();
+        let call = self.frame.enter();
         self.finish(&call, ended);
     }
 
-    /// Runs the user's code as [`call`](Self::call) does. Inside another call that is left to the
+    /// Runs the user's code as [`Frame::call`] does. Inside another call that is left to the
     /// outermost one, as of a wait that has ended.
     #[inline]
     pub(crate) fn call_in_turn(
@@ -429,9 +419,9 @@ impl<E: Engine> Table<E> {
     ) {
         if call.is_nested() {
             let table = self.clone();
-            call::enqueue(move || table.call(code));
+            call::enqueue(move || table.frame.call(code));
         } else {
-            self.call(code);
+            self.frame.call(code);
         }
     }
 

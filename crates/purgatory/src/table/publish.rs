@@ -78,7 +78,7 @@ impl<E: Engine> Publishes for Table<E> {
 
 impl<E: Engine> PublishedForm for Table<E> {
     fn frame(&self) -> &Frame {
-        self
+        &self.frame
     }
 
     fn stats(&self) -> Stats {

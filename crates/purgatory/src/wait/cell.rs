@@ -147,7 +147,7 @@ where
 
     fn lose(self: Arc<Self>) {
         let core = self.origin.clone();
-        in_turn(&core.executor, move || {
+        in_turn(&core.frame.executor, move || {
             // The thread may be panicking; a second panic, of the waker, would abort.
             let _ = contain(|| self.end(Outcome::Cancelled(CancelReason::Panicked)));
         });
@@ -186,8 +186,8 @@ where
             value = Some(mem::replace(&mut *self.stage.lock(), Stage::Over));
         }
         let core = self.origin.clone();
-        in_turn(&self.origin.executor, move || {
-            core.call(|| drop((before, value)));
+        in_turn(&self.origin.frame.executor, move || {
+            core.frame.call(|| drop((before, value)));
         });
     }
 
@@ -283,7 +283,7 @@ where
                     mem::swap(last, &mut clone);
                     drop(slot);
                     if clone.is_some() {
-                        self.origin.call(|| drop(clone));
+                        self.origin.frame.call(|| drop(clone));
                     }
                     return Poll::Pending;
                 }
@@ -338,7 +338,7 @@ where
     }
 
     fn must_not_block(&self) -> bool {
-        self.origin.wait_must_not_block()
+        self.origin.frame.wait_must_not_block()
     }
 }
 

@@ -74,7 +74,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     {
         // 1. The key, in its epoch. The clock is read before the lock is taken.
         let hash = self.hash(key);
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
         let mut found = shard.records.find(key, hash);
         match (found, epoch) {
@@ -117,7 +117,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let hash = self.hash(key);
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
         let Some(record) = shard.records.find(key, hash) else {
             return Err(WaitError::NoGroup);
@@ -150,7 +150,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         if !mark.meets(value) {
             return 0;
         }
-        let call = self.enter();
+        let call = self.frame.enter();
         let met = self.end_waits(&call, shard, record, &Outcome::Completed, BUDGET, now_ns);
         if call.is_nested() { 0 } else { met }
     }
@@ -200,9 +200,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
         // 1. An epoch is begun once.
-        let call = self.enter();
+        let call = self.frame.enter();
         let hash = self.hash(key);
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
         let mut found = shard.records.find(key, hash);
         let mark = found.map(|record| shard.records.at(record));
@@ -251,9 +251,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let call = self.enter();
+        let call = self.frame.enter();
         let hash = self.hash(key);
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
         let Some(record) = shard.records.find(key, hash) else {
             return 0;
@@ -291,9 +291,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let call = self.enter();
+        let call = self.frame.enter();
         let hash = self.hash(key);
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
         let Some(record) = shard.records.find(key, hash) else {
             return 0;
@@ -319,9 +319,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
-        let call = self.enter();
+        let call = self.frame.enter();
         let hash = self.hash(key);
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
         let record = match shard.records.find(key, hash) {
             Some(record) => record,
@@ -399,7 +399,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             }
             if !has_more {
                 if let Some(key) = emptied_key {
-                    self.call(|| drop(key));
+                    self.frame.call(|| drop(key));
                 }
                 return ended;
             }

@@ -184,14 +184,14 @@ impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
         }
         let last = state.waker.replace(clone);
         drop(state);
-        self.table.call(|| drop(last));
+        self.table.frame.call(|| drop(last));
         Poll::Pending
     }
 
     fn abandon(&self, _: TimerHandle) {
         let waker = self.state.lock().waker.take();
         self.give_up();
-        self.table.call(|| drop(waker));
+        self.table.frame.call(|| drop(waker));
     }
 
     fn reschedule(&self, _: TimerHandle, timeout: Timeout) -> bool {

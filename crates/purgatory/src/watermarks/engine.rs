@@ -274,7 +274,7 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
     fn finish(table: &Arc<Table<Self>>, left: Left<K>) {
         left.tells.tell(table, left.outcome, left.value);
         if let Some(key) = left.emptied_key {
-            table.call(|| drop(key));
+            table.frame.call(|| drop(key));
         }
     }
 
@@ -327,8 +327,8 @@ impl Tells {
     ) {
         match self {
             Tells::Future => {}
-            Tells::Callback(then) => table.call(|| then(outcome)),
-            Tells::Each(cell, number) => table.call(|| {
+            Tells::Callback(then) => table.frame.call(|| then(outcome)),
+            Tells::Each(cell, number) => table.frame.call(|| {
                 if let Some(cell) = cell.upgrade() {
                     cell.ended(number, outcome, value);
                 }

@@ -731,7 +731,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
             return WaitFuture::ready(result);
         }
         match cell.first() {
-            Some(first) => WaitFuture::at(cell, table.id(first)),
+            Some(first) => WaitFuture::at(cell, table.frame.id(first)),
             None => WaitFuture::ready(Err(WaitError::NoKeys)),
         }
     }
@@ -796,4 +796,4 @@ impl<K: WatchKey, V: WatermarkValue> Clone for Watermarks<K, V> {
     }
 }
 
-opaque!([K: WatchKey, V: WatermarkValue] Watermarks<K, V>, name: handle.table.name);
+opaque!([K: WatchKey, V: WatermarkValue] Watermarks<K, V>, name: handle.table.frame.name);

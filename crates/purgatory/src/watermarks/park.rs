@@ -50,7 +50,7 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
         Values<K, B>: Yields<T>,
     {
         match parked {
-            Ok(handle) => WaitFuture::at(self.share(), self.table.id(handle)),
+            Ok(handle) => WaitFuture::at(self.share(), self.table.frame.id(handle)),
             Err((at_once, _future)) => WaitFuture::ready(at_once.into_result().map(of_rank)),
         }
     }
@@ -71,7 +71,7 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
         let table = &self.table;
         let tells = Tells::Callback(then);
         match table.wait(key, epoch, rank(threshold), timeout, tells) {
-            Ok(handle) => Ok(Some(table.id(handle))),
+            Ok(handle) => Ok(Some(table.frame.id(handle))),
             Err((AtOnce::Met(value), tells)) => {
                 table.report_at_once(tells, Outcome::Completed, value);
                 Ok(None)
@@ -91,7 +91,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// Reports the end of a wait that was never parked.
     pub(crate) fn report_at_once(self: &Arc<Self>, tells: Tells, outcome: Outcome, value: u64) {
         let told = Told { waker: None, tells };
-        self.finish(&self.enter(), told.of(&outcome, value));
+        self.finish(&self.frame.enter(), told.of(&outcome, value));
     }
 
     /// Parks a wait for a key's value, unless it ends at once. In an epoch, if one is named, that
@@ -224,7 +224,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             batch.push(told.of(&Outcome::Completed, 0));
         });
         drop(shard);
-        self.finish_all(&self.enter(), batch);
+        self.finish_all(&self.frame.enter(), batch);
     }
 
     /// Parks an observer of a key, unless what it waits for holds.
