@@ -79,7 +79,7 @@ impl<K: WatchKey> Semaphores<K> {
         let lives = lives(table, request);
         // 2. Take them. A key whose permits were not taken, or weigh nothing, may be idle.
         let mut shard = table.shard_of(request.hash);
-        table.engine.begin(&mut shard.records);
+        table.begin(&mut shard.records);
         let line = line(&mut shard.records);
         let granted = Self::take(table, &mut shard, line, request, lives);
         let idle = shard.records.forget_if_idle(line);
@@ -129,7 +129,7 @@ impl<K: WatchKey> Semaphores<K> {
         let lives = lives(table, request);
         let arrival = table.arrival(timeout);
         let mut shard = table.shard_of(request.hash);
-        table.engine.begin(&mut shard.records);
+        table.begin(&mut shard.records);
         let line = line(&mut shard.records);
 
         // 2. A last look; then a place in the line.

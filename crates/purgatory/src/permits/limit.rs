@@ -80,7 +80,7 @@ impl<K: WatchKey> Semaphores<K> {
         let mut visited = Some(0);
         while let Some(number) = visited {
             let mut shard = table.lock(number);
-            table.engine.begin(&mut shard.records);
+            table.begin(&mut shard.records);
             // 1. The limit of this shard's lines: it is changed in the first, and the others take it
             //    over, also those that are first used from here on.
             let before = shard.records.limit;

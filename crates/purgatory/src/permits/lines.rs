@@ -6,7 +6,7 @@ use std::hash::Hash;
 use crate::{
     permits::entry::{NONE, Semaphores, Turn, Wait},
     sync::Ordering::Relaxed,
-    table::{keys::Keys, shard::Shard},
+    table::{Table, keys::Keys, shard::Shard},
     watches::WatchKey,
 };
 
@@ -69,9 +69,9 @@ impl Line {
 
 impl<K: WatchKey> Lines<K> {
     /// Makes the one line of permits without keys, which stays.
-    fn keep(&mut self, key: K) {
+    fn keep(&mut self, key: K, hash: u64) {
         self.keeps_idle = true;
-        self.lines.add(key, 0, Line::IDLE);
+        self.lines.add(key, hash, Line::IDLE);
     }
 
     /// Returns the line of a key, if it is in use. Runs the key's `Eq`.
@@ -174,7 +174,7 @@ impl<K: WatchKey> Lines<K> {
     }
 }
 
-impl<K: WatchKey> Semaphores<K> {
+impl<K: WatchKey> Table<Semaphores<K>> {
     /// Begins the lines of a shard that is first used. Whoever locks a shard that may be so calls it.
     #[inline(always)]
     pub(super) fn begin(&self, lines: &mut Lines<K>) {
@@ -186,10 +186,12 @@ impl<K: WatchKey> Semaphores<K> {
     #[cold]
     fn begin_first(&self, lines: &mut Lines<K>) {
         lines.has_begun = true;
-        lines.limit = self.limit.load(Relaxed);
-        lines.is_closed = self.closed.load(Relaxed);
-        if let Some(only) = self.only {
-            lines.keep(only());
+        lines.limit = self.engine.limit.load(Relaxed);
+        lines.is_closed = self.engine.closed.load(Relaxed);
+        if let Some(only) = self.engine.only {
+            let key = only();
+            let hash = self.hash(&key);
+            lines.keep(key, hash);
         }
     }
 }

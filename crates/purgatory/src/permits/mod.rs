@@ -387,7 +387,7 @@ impl<K: WatchKey> Permits<K> {
         let table = &self.handle.table;
         let hash = table.hash(key);
         let mut shard = table.shard_of(hash);
-        table.engine.begin(&mut shard.records);
+        table.begin(&mut shard.records);
         match shard.records.find(key, hash) {
             Some(line) => shard.records.at(line).taken,
             None => 0,
@@ -558,7 +558,7 @@ impl<K: WatchKey> Permits<K> {
     fn lines<R>(&self, look: impl FnOnce(&Lines<K>) -> R) -> R {
         let table = &self.handle.table;
         let mut shard = table.lock(0);
-        table.engine.begin(&mut shard.records);
+        table.begin(&mut shard.records);
         look(&shard.records)
     }
 }

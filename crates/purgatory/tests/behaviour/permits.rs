@@ -72,6 +72,20 @@ fn refill_serves_those_that_wait_in_order() {
     assert!(poll(&mut nothing).is_ready());
 }
 
+/// Permits without keys are those of the one key that their type has.
+#[test]
+fn permits_without_keys_have_one_line() {
+    let (_timer, permits) = permits(1);
+    let held = permits.try_acquire(1).unwrap();
+    assert_eq!((permits.taken_for(&()), permits.free_for(&())), (1, 0));
+    assert!(permits.try_acquire_for(&(), 1).is_none());
+    let mut next = permits.acquire_for(&(), 1, MINUTE);
+    assert!(poll(&mut next).is_pending());
+    drop(held);
+    over(&mut next).unwrap();
+    assert_nothing_waits(&permits.waits());
+}
+
 #[test]
 fn no_permits_are_given_out_after_a_shutdown() {
     let (_timer, permits) = permits(1);
