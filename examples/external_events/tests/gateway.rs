@@ -160,7 +160,7 @@ async fn request_too_many_is_asked_to_retry() {
     assert_eq!(refused.headers()[RETRY_AFTER], "1");
     assert_eq!(
         text(refused).await,
-        "not parked: the limit of 2 parked operations is reached\n"
+        "the limit of 2 parked operations is reached\n"
     );
 }
 
