@@ -82,7 +82,7 @@ fn permits_without_keys_have_one_line() {
     let mut next = permits.acquire_for(&(), 1, MINUTE);
     assert!(poll(&mut next).is_pending());
     drop(held);
-    over(&mut next).unwrap();
+    drop(over(&mut next).unwrap());
     assert_nothing_waits(&permits.waits());
 }
 

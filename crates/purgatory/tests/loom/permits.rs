@@ -1,7 +1,10 @@
 //! Permits: none is lost or given twice, and no request is left waiting for one that is free.
 
 use loom::thread;
-use purgatory::{CancelReason, Permits, WaitError, sync::Failpoint};
+use purgatory::{
+    CancelReason, Permits, WaitError,
+    sync::{Failpoint, make_late},
+};
 use timer_core::ManualTimer;
 
 use super::{MS, check, ending};
@@ -160,5 +163,39 @@ fn close_against_acquire() {
         );
         drop(held);
         assert_idle(&permits);
+    });
+}
+
+/// Permits with keys, of which key 1 has a shard that is made as it is first used.
+fn late_permits() -> (ManualTimer, Permits<u64>) {
+    make_late();
+    let timer = ManualTimer::new();
+    let permits = Permits::keyed_builder("loom").timer(&timer).limit(1);
+    (timer, permits.build().unwrap())
+}
+
+/// The limit changes as the shard of a key is made: the key has it, too.
+#[test]
+fn change_of_the_limit_against_the_making_of_a_shard() {
+    check(&[Failpoint::LookPassesTheUnmade], || {
+        let (_timer, permits) = late_permits();
+        let changed = permits.clone();
+        let changes = thread::spawn(move || changed.add(1));
+        drop(permits.try_acquire_for(&1, 1).expect("one is free"));
+        changes.join().unwrap();
+        assert!(permits.try_acquire_for(&1, 2).is_some());
+    });
+}
+
+/// The permits are closed as the shard of a key is made: the key's are closed, too.
+#[test]
+fn close_against_the_making_of_a_shard() {
+    check(&[Failpoint::LookPassesTheUnmade], || {
+        let (_timer, permits) = late_permits();
+        let closed = permits.clone();
+        let closes = thread::spawn(move || closed.close());
+        drop(permits.try_acquire_for(&1, 1));
+        closes.join().unwrap();
+        assert!(permits.try_acquire_for(&1, 1).is_none());
     });
 }
