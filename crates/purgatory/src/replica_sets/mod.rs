@@ -421,7 +421,9 @@ where
             if stale.is_some() {
                 *beside = stale;
             }
-            let set = beside.as_mut().ok_or(WaitError::NoGroup)?;
+            let Some(set) = beside.as_mut() else {
+                return Err(WaitError::NoGroup);
+            };
             let watermark = change(set, before)?;
             if failpoint!(ReportAdvancesUnlocked) {
                 late = Some(watermark);

@@ -253,8 +253,10 @@ impl<M: Eq + Clone> Set<M> {
         value: u64,
         watermark: u64,
     ) -> Result<u64, WaitError> {
-        let place = self.place_of(name).ok_or(WaitError::NoMember)?;
-        let member = &mut self.members[place];
+        let is_it = |member: &&mut Member<M>| member.name == *name;
+        let Some(member) = self.members.iter_mut().find(is_it) else {
+            return Err(WaitError::NoMember);
+        };
         let before = mem::replace(&mut member.value, value);
         if value < watermark {
             // A minority may be slow.
@@ -265,17 +267,19 @@ impl<M: Eq + Clone> Set<M> {
             return Ok(watermark);
         }
         if member.lags_since_ns.is_some() {
-            self.see_caught_up(place);
+            self.see_caught_up(name);
         }
         Ok(self.raised(watermark))
     }
 
     /// Forgets since when a member lagged, if it has most now.
     #[cold]
-    fn see_caught_up(&mut self, place: usize) {
+    fn see_caught_up(&mut self, name: &M) {
         let highest = self.members.iter().map(|member| member.value).max();
-        if Some(self.members[place].value) == highest {
-            self.members[place].lags_since_ns = None;
+        for member in &mut self.members {
+            if member.name == *name && Some(member.value) == highest {
+                member.lags_since_ns = None;
+            }
         }
     }
 
