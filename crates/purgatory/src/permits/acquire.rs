@@ -33,7 +33,7 @@ impl<K: WatchKey> Semaphores<K> {
         table: &Table<Self>,
         shard: &mut LockedShard<'_, Self>,
         line: u32,
-        request: Request,
+        request: &Request,
         lives: Option<Arrival>,
     ) -> Option<Granted> {
         let weight = request.weight;
@@ -72,7 +72,7 @@ impl<K: WatchKey> Semaphores<K> {
     #[inline]
     pub(super) fn try_acquire<G: Guard<K>>(
         table: &Arc<Table<Self>>,
-        request: Request,
+        request: &Request,
         line: impl Fn(&mut Lines<K>) -> u32,
     ) -> Option<G> {
         // 1. A clock is user code: it is read before the lock is taken.
@@ -95,7 +95,7 @@ impl<K: WatchKey> Semaphores<K> {
     #[inline]
     pub(super) fn acquire<G: Guard<K>>(
         handle: &Handle<Self>,
-        request: Request,
+        request: &Request,
         timeout: Timeout,
         line: impl Fn(&mut Lines<K>) -> u32,
     ) -> WaitFuture<G> {
@@ -120,7 +120,7 @@ impl<K: WatchKey> Semaphores<K> {
     #[inline(never)] // free permits are taken without its steps
     fn join<G: Guard<K>>(
         handle: &Handle<Self>,
-        request: Request,
+        request: &Request,
         timeout: Timeout,
         line: impl Fn(&mut Lines<K>) -> u32,
     ) -> WaitFuture<G> {
@@ -175,7 +175,7 @@ impl<K: WatchKey> Semaphores<K> {
         table: &Table<Self>,
         shard: &mut LockedShard<'_, Self>,
         line: u32,
-        request: Request,
+        request: &Request,
         lives: Option<Arrival>,
     ) -> Option<Granted> {
         if failpoint!(ReleaseBetweenLooksIsLost) {
@@ -200,7 +200,7 @@ impl<K: WatchKey> Semaphores<K> {
 
 /// Reads the clock for a lease that is taken at once.
 #[inline]
-fn lives<K: WatchKey>(table: &Table<Semaphores<K>>, request: Request) -> Option<Arrival> {
+fn lives<K: WatchKey>(table: &Table<Semaphores<K>>, request: &Request) -> Option<Arrival> {
     let time_to_live = request.time_to_live?;
     Some(table.arrival(Timeout::After(time_to_live)))
 }

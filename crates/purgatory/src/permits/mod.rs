@@ -170,14 +170,14 @@ impl Permits {
     /// permits are [closed](Self::close).
     pub fn acquire(&self, weight: u64, timeout: impl Into<Timeout>) -> WaitFuture<Permit> {
         let request = Request::without_key(weight, None);
-        Semaphores::acquire(&self.handle, request, timeout.into(), |_| ONLY_LINE)
+        Semaphores::acquire(&self.handle, &request, timeout.into(), |_| ONLY_LINE)
     }
 
     /// Takes `weight` permits if they are free and no request is waiting. O(1), and no allocation.
     /// After [`close`](Self::close) or a shutdown it takes none.
     pub fn try_acquire(&self, weight: u64) -> Option<Permit> {
         let request = Request::without_key(weight, None);
-        Semaphores::try_acquire(&self.handle.table, request, |_| ONLY_LINE)
+        Semaphores::try_acquire(&self.handle.table, &request, |_| ONLY_LINE)
     }
 
     /// Returns a future of a [`Lease`] of `weight` permits, as [`acquire`](Self::acquire) does. It
@@ -204,7 +204,7 @@ impl Permits {
         timeout: impl Into<Timeout>,
     ) -> WaitFuture<Lease> {
         let request = Request::without_key(weight, Some(time_to_live));
-        Semaphores::acquire(&self.handle, request, timeout.into(), |_| ONLY_LINE)
+        Semaphores::acquire(&self.handle, &request, timeout.into(), |_| ONLY_LINE)
     }
 
     /// Returns the number of permits that are taken. May exceed a limit that was lowered. O(1).
@@ -323,7 +323,7 @@ impl<K: WatchKey> Permits<K> {
     {
         let request = self.request(key, weight, None);
         let line = |lines: &mut Lines<K>| lines.find_or_add(key, request.hash);
-        Semaphores::acquire(&self.handle, request, timeout.into(), line)
+        Semaphores::acquire(&self.handle, &request, timeout.into(), line)
     }
 
     /// Takes `weight` permits of this key, as [`try_acquire`](Permits::try_acquire) does. O(1) on
@@ -348,7 +348,7 @@ impl<K: WatchKey> Permits<K> {
     {
         let request = self.request(key, weight, None);
         let line = |lines: &mut Lines<K>| lines.find_or_add(key, request.hash);
-        Semaphores::try_acquire(&self.handle.table, request, line)
+        Semaphores::try_acquire(&self.handle.table, &request, line)
     }
 
     /// Returns a future of a [`Lease`] of `weight` permits of this key, as
@@ -372,7 +372,7 @@ impl<K: WatchKey> Permits<K> {
     {
         let request = self.request(key, weight, Some(time_to_live));
         let line = |lines: &mut Lines<K>| lines.find_or_add(key, request.hash);
-        Semaphores::acquire(&self.handle, request, timeout.into(), line)
+        Semaphores::acquire(&self.handle, &request, timeout.into(), line)
     }
 
     /// Returns the number of a key's permits that are taken. O(1) on average.
