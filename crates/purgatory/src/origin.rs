@@ -6,7 +6,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-use timer_core::TimerHandle;
+use timer_core::{TimerHandle, driver::spend_budget};
 
 use crate::{
     error::WaitError,
@@ -16,15 +16,44 @@ use crate::{
 /// Why a poll panics.
 pub(crate) const OVER: &str = "a wait was polled after it was over";
 
+/// How far a future is with its answer. As wide as a word, since a future is moved in whole words.
+#[repr(usize)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// No poll has left a waker.
+    Unpolled,
+    Polled,
+    /// A poll has taken the answer.
+    Over,
+}
+
+impl Progress {
+    /// Begins a poll. Returns true for the first one.
+    #[inline]
+    pub(crate) fn begin(&mut self) -> bool {
+        let is_first = *self == Progress::Unpolled;
+        *self = Progress::Polled;
+        is_first
+    }
+
+    /// The answer is taken. A task of tokio pays for it (feature `tokio`).
+    #[inline]
+    pub(crate) fn finish(&mut self) {
+        *self = Progress::Over;
+        spend_budget();
+    }
+}
+
 /// The place that a future's answer comes from, whatever the keys and operations there. It does not
 /// keep the purgatory open.
 pub(crate) trait AnswerOrigin<T>: Send + Sync {
-    /// Takes the answer, or leaves the waker. `is_first`: no poll has left one before.
+    /// Takes the answer, which finishes the progress, or leaves the waker. What it returns is what
+    /// the future returns: looked at on the way, it would be copied.
     fn poll(
         &self,
         handle: TimerHandle,
         waker: &Waker,
-        is_first: bool,
+        progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>>;
     /// Returns true if the answer lies in the origin, which then is the future's alone once it has
     /// that.
@@ -49,11 +78,10 @@ pub(crate) const PANICKED: WaitError = WaitError::Cancelled(CancelReason::Panick
 
 /// The answer that a future waits for. Dropped untaken, it ends the wait.
 pub(crate) struct PendingAnswer<T> {
-    /// `None` once a poll has taken the answer.
+    /// `None` once a poll has taken the answer with its origin.
     origin: Option<Arc<dyn AnswerOrigin<T>>>,
     id: OperationId,
-    /// A poll has left its waker.
-    is_polled: bool,
+    progress: Progress,
 }
 
 impl<T> PendingAnswer<T> {
@@ -62,7 +90,7 @@ impl<T> PendingAnswer<T> {
         PendingAnswer {
             origin: Some(origin),
             id,
-            is_polled: false,
+            progress: Progress::Unpolled,
         }
     }
 
@@ -72,18 +100,15 @@ impl<T> PendingAnswer<T> {
     /// When a poll has taken the answer.
     #[inline]
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<T, WaitError>> {
+        assert!(self.progress != Progress::Over, "{OVER}");
         let origin = self.origin.as_ref().expect(OVER);
         // To read the count is cheap. Once it is 1, nobody else can clone the origin.
         if Arc::strong_count(origin) == 1 && origin.keeps_answer() {
             let alone = self.origin.take().expect(OVER);
+            self.progress.finish();
             return Poll::Ready(alone.into_answer());
         }
-        let polled = origin.poll(self.id.handle, waker, !self.is_polled);
-        self.is_polled = true;
-        if polled.is_ready() {
-            self.origin = None;
-        }
-        polled
+        origin.poll(self.id.handle, waker, &mut self.progress)
     }
 
     /// Returns the origin, so that the future is not alone with it.
@@ -97,7 +122,7 @@ impl<T> PendingAnswer<T> {
         self.id
     }
 
-    /// Reschedules the operation, unless a poll has taken the answer.
+    /// Reschedules the operation, unless it has ended.
     pub(crate) fn reschedule(&self, timeout: Timeout) -> bool {
         match &self.origin {
             Some(origin) => origin.reschedule(self.id.handle, timeout),
@@ -115,7 +140,8 @@ impl<T> PendingAnswer<T> {
 impl<T> Drop for PendingAnswer<T> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(origin) = &self.origin {
+        let is_over = self.progress == Progress::Over;
+        if let Some(origin) = self.origin.as_ref().filter(|_| !is_over) {
             if !failpoint!(DroppedFutureLeavesOperation) {
                 origin.abandon(self.id.handle);
             }

@@ -74,14 +74,10 @@ impl<T> Future for WaitFuture<T> {
         if must_yield(context.waker()) {
             return Poll::Pending;
         }
-        let polled = match &mut self.source {
+        match &mut self.source {
             Source::Entry(entry) => entry.poll(context.waker()),
             _ => Poll::Ready(self.take_here()),
-        };
-        if polled.is_ready() {
-            spend_budget();
         }
-        polled
     }
 }
 
@@ -186,6 +182,7 @@ impl<T> WaitFuture<T> {
     /// Takes a result that is here.
     #[cold]
     fn take_here(&mut self) -> Result<T, WaitError> {
+        spend_budget();
         match mem::replace(&mut self.source, Source::Taken) {
             Source::Value(value) => Ok(value.into_inner()),
             Source::Error(error) => Err(error),

@@ -12,7 +12,7 @@ use timer_core::TimerHandle;
 use crate::{
     error::WaitError,
     operation::{CancelReason, Outcome, Timeout},
-    origin::AnswerOrigin,
+    origin::{AnswerOrigin, Progress},
     sync::Spaced,
     table::{Batch, Ended, Engine, Table, shard::Abandoned},
 };
@@ -26,7 +26,12 @@ pub(crate) trait Yields<T>: Engine {
 impl<E: Engine> Table<E> {
     /// Polls for the first time: leaves a clone of the waker, or takes an answer that came before.
     #[inline(never)] // a later poll saves and restores none of its registers
-    fn poll_first<T>(self: &Arc<Self>, at: TimerHandle, waker: &Waker) -> Poll<Result<T, WaitError>>
+    fn poll_first<T>(
+        self: &Arc<Self>,
+        at: TimerHandle,
+        waker: &Waker,
+        progress: &mut Progress,
+    ) -> Poll<Result<T, WaitError>>
     where
         E: Yields<T>,
     {
@@ -50,7 +55,7 @@ impl<E: Engine> Table<E> {
         if answer.is_none() {
             answer = self.poll_again(at, waker);
         }
-        self.polled(at, answer)
+        self.polled(at, answer, progress)
     }
 
     /// Makes what the future yields.
@@ -59,28 +64,37 @@ impl<E: Engine> Table<E> {
         self: &Arc<Self>,
         at: TimerHandle,
         answer: Option<Result<E::Answer, WaitError>>,
+        progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>>
     where
         E: Yields<T>,
     {
+        let Some(answer) = answer else {
+            return Poll::Pending;
+        };
+        progress.finish();
         match answer {
-            Some(Ok(answer)) => Poll::Ready(Ok(E::yielded(self, at, answer))),
-            Some(Err(error)) => Poll::Ready(Err(error)),
-            None => Poll::Pending,
+            Ok(answer) => Poll::Ready(Ok(E::yielded(self, at, answer))),
+            Err(error) => Poll::Ready(Err(error)),
         }
     }
 
     /// Polls once more: takes the answer, unless the wait goes on. A waker that is not that of the
     /// last poll is another task's.
     #[inline(never)] // as `poll_first`
-    fn poll_later<T>(self: &Arc<Self>, at: TimerHandle, waker: &Waker) -> Poll<Result<T, WaitError>>
+    fn poll_later<T>(
+        self: &Arc<Self>,
+        at: TimerHandle,
+        waker: &Waker,
+        progress: &mut Progress,
+    ) -> Poll<Result<T, WaitError>>
     where
         E: Yields<T>,
     {
         let mut shard = self.lock(at.shard());
         if let Some(answer) = shard.take_answer(at.id()) {
             drop(shard);
-            return self.polled(at, Some(answer));
+            return self.polled(at, Some(answer), progress);
         }
         let is_known = match shard.waker_mut(at.id()) {
             Some(_) if failpoint!(PollLeavesNoWaker) => true,
@@ -93,7 +107,7 @@ impl<E: Engine> Table<E> {
             return Poll::Pending;
         }
         let answer = self.poll_again(at, waker);
-        self.polled(at, answer)
+        self.polled(at, answer, progress)
     }
 
     /// Polls until a clone of the waker is left, or the answer is there: follows a wait that has
@@ -176,12 +190,12 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
         &self,
         handle: TimerHandle,
         waker: &Waker,
-        is_first: bool,
+        progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>> {
-        if is_first {
-            self.poll_first(handle, waker)
+        if progress.begin() {
+            self.poll_first(handle, waker, progress)
         } else {
-            self.poll_later(handle, waker)
+            self.poll_later(handle, waker, progress)
         }
     }
 

@@ -18,7 +18,9 @@ pub(crate) struct Entry<E: Engine> {
     pub(super) state: EntryState<E>,
 }
 
-/// The states of a wait.
+/// The states of a wait. Its tag is as wide as a word: a move copies what follows the tag, and an
+/// answer that lay across two words of the copy would be waited for as it is read.
+#[repr(u64)]
 pub(crate) enum EntryState<E: Engine> {
     Waits {
         wait: E::Wait,

@@ -25,7 +25,7 @@ use crate::{
     engine::{Core, end::CancelledWait},
     error::WaitError,
     operation::{CancelReason, Outcome, Timeout, ToPark},
-    origin::{AnswerOrigin, PANICKED},
+    origin::{AnswerOrigin, PANICKED, Progress},
     sync::{AtomicBool, Mutex, Ordering, Share, plain},
     table::call::in_turn,
     wait::condition::IntoAnswer,
@@ -266,12 +266,12 @@ where
         &self,
         handle: TimerHandle,
         waker: &Waker,
-        is_first: bool,
+        progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>> {
         // 1. A waker is cloned before the lock is taken, and dropped after that: wakers are user
         //    code. To compare two of them is not.
         let mut clone = None;
-        if is_first {
+        if progress.begin() {
             clone = Some(waker.clone());
         }
         loop {
@@ -292,6 +292,7 @@ where
                 Slot::Answered(_) | Slot::Left(_) => {
                     let before = mem::replace(&mut *slot, Slot::Left(handle));
                     drop(slot);
+                    progress.finish();
                     return match before {
                         Slot::Answered(answer) => Poll::Ready(self.taken(answer)),
                         Slot::Waiting(_) | Slot::Left(_) => Poll::Ready(Err(PANICKED)),

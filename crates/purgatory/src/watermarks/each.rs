@@ -14,7 +14,7 @@ use timer_core::TimerHandle;
 use crate::{
     error::WaitError,
     operation::{Outcome, Timeout},
-    origin::AnswerOrigin,
+    origin::{AnswerOrigin, Progress},
     sync::{Mutex, Share},
     table::Table,
     watches::WatchKey,
@@ -168,9 +168,15 @@ impl<K: WatchKey> Cell for Each<K> {
 }
 
 impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
-    fn poll(&self, _: TimerHandle, waker: &Waker, _: bool) -> Poll<Result<Vec<(K, V)>, WaitError>> {
+    fn poll(
+        &self,
+        _: TimerHandle,
+        waker: &Waker,
+        progress: &mut Progress,
+    ) -> Poll<Result<Vec<(K, V)>, WaitError>> {
         // A waker is cloned and dropped with nothing locked.
         if let Some(result) = self.take() {
+            progress.finish();
             return Poll::Ready(result);
         }
         let clone = waker.clone();
@@ -178,7 +184,10 @@ impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
         if state.is_over() {
             drop(state);
             return match self.take() {
-                Some(result) => Poll::Ready(result),
+                Some(result) => {
+                    progress.finish();
+                    Poll::Ready(result)
+                }
                 None => Poll::Pending,
             };
         }
