@@ -166,7 +166,7 @@ fn take_off_scope<K: WatchKey, V: Send + 'static>(
 
 impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
     /// Expects a reply under this key; returns where it waits. `None` if it had no time to wait.
-    #[inline(always)] // what it returns would go through memory
+    #[inline(never)]
     pub(super) fn expect(
         &self,
         key: K,

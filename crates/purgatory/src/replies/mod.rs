@@ -138,6 +138,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     ///
     /// # Panics
     /// Panics only if the key's own `Hash` or `Eq` panics. Then no reply is expected.
+    #[inline] // its future is made where it stays
     pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
         let at = self.handle.table.expect(key, timeout.into(), || None)?;
         Ok(future(&self.handle, at))
