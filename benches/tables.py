@@ -6,6 +6,7 @@
     benches/tables.py                      write the tables between the marks of the pages
     benches/tables.py --check              fail if a page has other figures
 
+Rows of bytes are a record of their own, and stand among those of `peers`.
 A mark is a line <!-- NAME --> before and a line <!-- end --> after; above a table stands when, of which commit and
 on which machine it was made, unless as the first. README's are the rows of COSTS, those of `peers` the rows of ASKED, each beside the best
 of what programs have and the best by hand; of other records a page may have fewer rows and columns. Times want a
@@ -32,6 +33,7 @@ COUNTED = {
 COMMANDS = {
     **COUNTED,
     "peers": f"{BIN} peers",
+    "bytes": f"{BIN} peers --features count-allocations -- --only bytes --only make-drop-allocations",
     "purgatory_perf": f"{BIN} purgatory_perf",
     "schemes": f"{BIN} schemes",
     "sizes": "benches/sizes.py",
@@ -234,7 +236,7 @@ def block(name):
         return costs()
     about, tables = read(name)
     if name == "peers":
-        tables = asked(tables)
+        tables = asked(tables + read("bytes")[1])
     elif name == "schemes":
         tables = [side_by_side(tables)]
     else:

@@ -6,8 +6,8 @@
 //!
 //! Less is better everywhere. Each measure is printed with its spread as soon as it is made; the
 //! medians follow at the end, as the Markdown tables of `docs/BENCHMARKS.md`. Every loop counts how its timers and requests ended, and a wrong
-//! count ends the run. The allocator counts allocations by thread for the `bytes-per-…` rows; in
-//! all other rows it reads a thread-local or two per allocation, a few nanoseconds.
+//! count ends the run. Rows of bytes and allocations want `--features count-allocations`, whose
+//! allocator costs every row.
 //!
 //! `benches/instructions.py` counts the instructions of an operation with `--operations`, and
 //! `benches/lines.py` the cache lines of a call with `--calls`. With `--features tracing` the
@@ -16,6 +16,7 @@
 
 mod calls;
 mod contender;
+mod heap;
 mod produces;
 mod queues;
 mod quorums;
@@ -34,7 +35,7 @@ use clap::Parser;
 
 use crate::{
     results::Results,
-    rows::{ROWS, row::Run},
+    rows::{row::Run, rows},
     sizes::Sizes,
 };
 
@@ -97,7 +98,7 @@ impl Args {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if args.list {
-        for row in ROWS {
+        for row in rows() {
             println!("{:<29}{}", row.id, row.question);
         }
         return Ok(());
@@ -109,10 +110,10 @@ fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::sink).init();
 
     // A wrong pattern is an error, not an empty run.
-    let wanted: Vec<_> = ROWS.iter().filter(|row| args.wants(row.id)).collect();
+    let wanted: Vec<_> = rows().filter(|row| args.wants(row.id)).collect();
     ensure!(
         !wanted.is_empty(),
-        "no row contains {:?}; see --list",
+        "no row contains {:?}; see --list, and build with --features count-allocations for bytes",
         args.only
     );
     let sizes = args.sizes();

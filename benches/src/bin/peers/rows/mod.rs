@@ -13,11 +13,13 @@ mod waits;
 use row::{Row, row};
 use waits::{acks_all, observed, operations, park, permits, poll_loop, quorum, replies, scale};
 
+use crate::heap;
+
 /// Makes the list of all rows: each name, its function, and the question that it answers.
 macro_rules! rows {
     ($($id:literal: $run:path, $question:literal;)+) => {
         /// All rows, in the order of the table.
-        pub(crate) const ROWS: &[Row] = &[$(row($id, $question, $run)),+];
+        const ROWS: &[Row] = &[$(row($id, $question, $run)),+];
     };
 }
 
@@ -56,10 +58,18 @@ rows! {
     "bytes-idle": small::run_bytes, "How much memory does one take in which nothing waits?";
     "bytes-100": small::run_bytes, "And with 100 waits of 250 bytes?";
     "make-drop": small::run_make_drop, "What does it cost to make one and drop it?";
+    "make-drop-allocations": small::run_allocations, "And how often does that allocate?";
     "scale-id": scale::run, "What does one operation more cost among 1M, by its id?";
     "scale-event": scale::run, "And by an event, which checks others?";
     "observed": observed::run, "What does it cost to observe operations?";
     "publish": observed::publish, "How long does it take to publish metrics?";
+}
+
+/// Returns the rows that this build measures: those of the heap only where allocations are counted.
+pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
+    let is_of_heap = |row: &&Row| row.id.contains("bytes") || row.id.contains("allocations");
+    ROWS.iter()
+        .filter(move |row| heap::IS_COUNTED || !is_of_heap(row))
 }
 
 #[cfg(test)]
@@ -72,7 +82,7 @@ mod tests {
 
     #[test]
     fn every_row_measures_ours_and_its_peers() {
-        for row in ROWS {
+        for row in rows() {
             let mut results = Results::default();
             row.run(&mut Run {
                 sizes: Sizes::TINY,

@@ -17,7 +17,7 @@ use timer_core::{Clock, SystemClock, SystemTimer};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::row::Run;
-use crate::{contender::contenders, results::OURS};
+use crate::{contender::contenders, heap::counted, results::OURS};
 
 /// Requests that wait in `bytes-100`.
 const WAITS: u64 = 100;
@@ -158,7 +158,7 @@ fn bytes<S: Small>(waits: u64) -> anyhow::Result<f64> {
     drop(S::make(&timer)?);
     let mut pending = Vec::with_capacity(waits as usize);
     let mut made = None;
-    let counted = allocation_counter::measure(|| {
+    let counted = counted(|| {
         let small = S::make(&timer);
         if let Ok(small) = &small {
             pending.extend((0..waits).filter_map(|number| small.wait(number)));
@@ -172,7 +172,7 @@ fn bytes<S: Small>(waits: u64) -> anyhow::Result<f64> {
     });
     let is_made = made.is_some_and(|made| made.is_ok());
     ensure!(is_made, "{} was not made", S::NAME);
-    Ok(counted.bytes_current as f64)
+    Ok(counted.bytes)
 }
 
 /// Measures nanoseconds to make one and drop it.
@@ -191,11 +191,11 @@ fn make_drop<S: Small>(count: usize) -> anyhow::Result<f64> {
 fn allocations<S: Small>(count: usize) -> anyhow::Result<f64> {
     let timer = SystemTimer::new()?;
     let mut made = 0;
-    let counted = allocation_counter::measure(|| {
+    let counted = counted(|| {
         made = (0..count).filter(|_| S::make(&timer).is_ok()).count();
     });
     ensure!(made == count, "{} was not made", S::NAME);
-    Ok(counted.count_total as f64 / count as f64)
+    Ok(counted.allocations / count as f64)
 }
 
 /// The contenders of each form, for one function.
@@ -226,11 +226,14 @@ pub(super) fn run_make_drop(id: &'static str, run: &mut Run<'_>) -> anyhow::Resu
             run.each(&format!("{id}-{form}"), "ns", &contenders, count)?;
         }
     }
+    Ok(())
+}
+
+pub(super) fn run_allocations(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     // Each of 1000 is dropped before the next is made: those of the timer's own list count for
     // little.
     for (form, contenders) in forms!(allocations) {
-        let id = format!("{id}-{form}-allocations");
-        run.each(&id, "allocations", &contenders, 1000)?;
+        run.each(&format!("{id}-{form}"), "allocations", &contenders, 1000)?;
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ use timer_core::{Clock, SystemClock};
 
 use super::row::Run;
 use crate::{
+    heap::counted,
     sink::Sink,
     timers::{Timer, timers},
 };
@@ -160,7 +161,7 @@ fn bytes_each<T: Timer>(timers: usize) -> anyhow::Result<f64> {
     let mut local = timer.local();
     let mut random = Rng::with_seed(1);
     let mut handles = Vec::with_capacity(timers);
-    let counted = allocation_counter::measure(|| {
+    let counted = counted(|| {
         for _ in 0..timers {
             let delay = Duration::from_millis(random.u64(3_600_000..7_200_000));
             handles.push(T::schedule(&mut local, delay));
@@ -170,7 +171,7 @@ fn bytes_each<T: Timer>(timers: usize) -> anyhow::Result<f64> {
     // All must still be pending.
     let cancelled = cancel_all::<T>(&mut local, handles);
     ensure!(cancelled == timers, "{}: a pending timer is gone", T::NAME);
-    Ok(counted.bytes_current as f64 / timers as f64)
+    Ok(counted.bytes / timers as f64)
 }
 
 pub(super) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {

@@ -13,6 +13,7 @@ use tokio::task::yield_now;
 
 use super::arena::{Arena, HOUR, Pending, check_completed, complete_all, park_all};
 use crate::{
+    heap::counted,
     request::{Progress, Request},
     rows::row::Run,
     waits::{Waits, waits},
@@ -100,7 +101,7 @@ fn bytes_each<W: Waits, const K: usize>(requests: usize) -> anyhow::Result<f64> 
     // The list of pending waits is not counted, so it must not grow meanwhile.
     let mut pending = Pending::with_capacity(requests);
     let waits = &*arena.waits;
-    let counted = allocation_counter::measure(|| {
+    let counted = counted(|| {
         arena.block_on(park_all::<W, K>(waits, request, 0, &mut pending, requests));
     });
     let ended = request.progress.ended();
@@ -109,7 +110,7 @@ fn bytes_each<W: Waits, const K: usize>(requests: usize) -> anyhow::Result<f64> 
     // All must have waited, and can be completed.
     arena.block_on(complete_all(waits, request, 0, pending, requests))?;
     arena.check_empty()?;
-    Ok(counted.bytes_current as f64 / requests as f64)
+    Ok(counted.bytes / requests as f64)
 }
 
 /// The requests of `bytes-per-parked-…`, and under how many keys each is parked: one or three.

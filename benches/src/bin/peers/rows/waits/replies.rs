@@ -36,6 +36,7 @@ use super::{
 };
 use crate::{
     contender::{Peer, contenders},
+    heap::counted,
     results::OURS,
     rows::row::Run,
 };
@@ -286,7 +287,7 @@ fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
         replies: Pending::with_capacity(requests as usize),
         next: 0,
     };
-    let counted = allocation_counter::measure(|| {
+    let counted = counted(|| {
         arena.block_on(async {
             for number in 0..requests {
                 asked.ask(asks, number).await;
@@ -297,7 +298,7 @@ fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
     answer(asks, 0..requests);
     arena.block_on(asked.until(0));
     arena.check_empty()?;
-    Ok(counted.bytes_current as f64 / requests as f64)
+    Ok(counted.bytes / requests as f64)
 }
 
 pub(in crate::rows) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
