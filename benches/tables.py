@@ -6,9 +6,8 @@
     benches/tables.py                      write the tables between the marks of the pages
     benches/tables.py --check              fail if a page has other figures
 
-Rows of bytes are a record of their own, and stand among those of `peers`.
 A mark is a line <!-- NAME --> before and a line <!-- end --> after; above a table stands when, of which commit and
-on which machine it was made, unless as the first. README's are the rows of COSTS, those of `peers` the rows of ASKED, each beside the best
+on which machine it was made, unless as the first. README's are the rows of COSTS, those of `peers` and `bytes` the rows of ASKED, each beside the best
 of what programs have and the best by hand; of other records a page may have fewer rows and columns. Times want a
 quiet machine, counts (COUNTED) do not.
 """
@@ -44,14 +43,15 @@ COSTS = [("park and complete, a callback", "park-complete-1key-callback"),
          ("park and complete, a future", "park-complete-1key-future"),
          ("expect a reply and deliver it", "replies-1t")]
 
-# The rows of `peers` that readers ask about; the record has all.
+# The rows of `peers` and `bytes` that readers ask about; the records have all.
 ASKED = """
-schedule-cancel-1t-1m random-replace-1m lateness-1m-per-s-p99 bytes-per-timer park-complete-1key-callback
+schedule-cancel-1t-1m random-replace-1m lateness-1m-per-s-p99 park-complete-1key-callback
 park-complete-3keys-callback park-complete-2t-other-keys-callback park-complete-1key-future
 park-complete-2t-other-keys-future park-complete-1m-1key-future hot-key-future acks-all-1t-callback acks-all-1t-future
 replica-set-3 replies-1t replies-2t permits-free permits-queue poll-loop-late-p99 expire-operations-callback-p50
 expire-operations-callback-p99 scale-id-1key-1t scale-event-1key-1t scale-event-3keys-1t
-bytes-per-parked-1key-callback bytes-per-parked-1key-future bytes-100-future make-drop-future
+make-drop-future
+bytes-per-timer bytes-per-parked-1key-callback bytes-per-parked-1key-future bytes-idle-callback bytes-100-future
 """.split()
 
 # The rows and columns of counted records that readers ask about.
@@ -194,6 +194,8 @@ def asked(tables):
     rows = {row[0]: dict(zip(table[0], row)) for table in tables for row in table[1:]}
     short = [["row", "ours", "what programs have", "the best by hand"]]
     for name in ASKED:
+        if name not in rows:
+            continue  # it is of the other record
         row = rows[name]
         others = [contender for contender in row if contender not in ["row", "unit", "ours", *BY_HAND]]
         short.append([f"`{name}`", f"{row['ours']} {row['unit']}", best(row, others), best(row, BY_HAND)])
@@ -235,8 +237,8 @@ def block(name):
     if name == "costs":
         return costs()
     about, tables = read(name)
-    if name == "peers":
-        tables = asked(tables + read("bytes")[1])
+    if name in ["peers", "bytes"]:
+        tables = asked(tables)
     elif name == "schemes":
         tables = [side_by_side(tables)]
     else:
