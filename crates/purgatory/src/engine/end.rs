@@ -86,7 +86,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return CancelledWait::Elsewhere;
         };
         // 1. A holder may have the operation or, if they changed places, another one.
-        let Some(payload) = entry.payload() else {
+        let Some(payload) = &entry.payload else {
             desert();
             entry.request_check();
             return CancelledWait::LeftToHolder;

@@ -59,7 +59,7 @@ mod walk;
 mod watch_set;
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     sync::{Arc, OnceLock, Weak, atomic::AtomicU64 as Count},
     time::Duration,
 };
@@ -268,16 +268,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 /// The parts that most purgatories do not use, made when the first one is.
 #[derive(Debug, Default)]
 struct ColdParts {
-    /// The memory of snapshots.
-    seen: plain::Mutex<Seen>,
+    /// Every label that a snapshot has seen.
+    labels: plain::Mutex<BTreeSet<&'static str>>,
     checking: trace::Checking,
-}
-
-/// The memory of snapshots, from one to the next.
-#[derive(Clone, Debug, Default)]
-struct Seen {
-    /// Checks that the last snapshot found under way, each with a nanosecond at which it was.
-    checks: BTreeMap<TimerHandle, u64>,
-    /// Every label so far, with the number parked under it: a gauge that was set is set again.
-    labels: BTreeMap<&'static str, usize>,
 }

@@ -20,9 +20,7 @@ use crate::{
     },
     error::{Refused, WaitError},
     operation::{DelayedOperation, Outcome, Parking, Timeout, ToPark},
-    shard::{
-        Cause, CheckedIn, CheckedOut, Ended, ParkOptions, Payload, SecondaryId, WAITERS_MAX, Watch,
-    },
+    shard::{Cause, CheckedIn, CheckedOut, Ended, ParkOptions, SecondaryId, WAITERS_MAX, Watch},
     sync::Ordering,
     watches::{WatchKey, Watches},
 };
@@ -51,12 +49,6 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
         self.core
             .release_secondaries(&mut self.last_secondary, usize::MAX, drop);
     }
-}
-
-/// A parked operation, and the decision at its check-in: it may have ended already.
-pub(super) struct ParkedUnder<K, O> {
-    pub(super) handle: TimerHandle,
-    pub(super) checked_in: CheckedIn<K, O>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -202,8 +194,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let event_passed = self.versions.changed(first);
         if others.is_empty() && !event_passed {
             shard.counts.checks += 1;
-            let payload = Payload::Here(operation);
-            let handle = self.insert_entry(&mut shard, record, &options, payload);
+            let handle = self.insert_entry(&mut shard, record, &options, Some(operation));
             drop(shard);
             forget(place); // the ending returns it
             self.sweep_after(now_ns);
@@ -214,18 +205,23 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         //    event came by meanwhile.
         let handle = self.insert_held(&mut shard, record, &options);
         drop(shard);
-        let parked = self.watch_others(operation, handle, others, event_passed)?;
+        let checked_in = self.watch_others(operation, handle, others, event_passed)?;
         forget(place);
         self.sweep_after(now_ns);
-        Ok(self.check_again(&call, parked))
+        Ok(self.check_again(&call, handle, checked_in))
     }
 
     /// Checks an operation again if an event came by while its keys were watched, and finishes it
     /// if it has ended.
     #[inline(never)]
-    fn check_again(self: &Arc<Self>, call: &Call<'_>, parked: ParkedUnder<K, O>) -> Parking {
-        let id = self.frame.id(parked.handle);
-        match self.check_until_parked(parked.checked_in) {
+    fn check_again(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        handle: TimerHandle,
+        checked_in: CheckedIn<K, O>,
+    ) -> Parking {
+        let id = self.frame.id(handle);
+        match self.check_until_parked(checked_in) {
             None => Parking::Parked(id),
             Some(ended) => {
                 self.finish(call, ended);
@@ -236,13 +232,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Watches the other keys of an operation that this thread holds, and checks it in.
     #[inline(never)]
-    pub(super) fn watch_others(
+    fn watch_others(
         &self,
         operation: O,
         handle: TimerHandle,
         others: &[Watch<'_, K>],
         mut event_passed: bool,
-    ) -> Result<ParkedUnder<K, O>, Refused<O>> {
+    ) -> Result<CheckedIn<K, O>, Refused<O>> {
         // 1. Watch the keys, each in its shard. An event since the check is one to check for again.
         let mut arriving = Arriving {
             core: self,
@@ -265,15 +261,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut first_shard = self.first_shard_of(handle);
         first_shard.arrived(handle, last_secondary, event_passed);
         let held = CheckedOut::new(handle, operation, Cause::Event);
-        Ok(ParkedUnder {
-            handle,
-            checked_in: first_shard.check_in(held, now_ns),
-        })
+        Ok(first_shard.check_in(held, now_ns))
     }
 
     /// The sequence of the operation before the next one, when order matters over several shards.
     #[inline]
-    pub(super) fn follows(&self) -> Option<u64> {
+    fn follows(&self) -> Option<u64> {
         let sequence = self.sequence.as_ref()?;
         Some(sequence.fetch_add(1, Ordering::Relaxed))
     }
@@ -286,7 +279,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         shard: &mut LockedShard<'_, K, O>,
         record: u32,
         options: &ParkOptions,
-        payload: Payload<O>,
+        payload: Option<O>,
     ) -> TimerHandle {
         let inserted = shard.park_at(record, options, self.follows(), payload);
         Self::work_at(shard, options, inserted.due);
@@ -295,12 +288,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Puts an entry for an operation that its parker holds into the shard of its first key.
     #[inline(never)]
-    pub(super) fn insert_held(
+    fn insert_held(
         &self,
         shard: &mut LockedShard<'_, K, O>,
         record: u32,
         options: &ParkOptions,
     ) -> TimerHandle {
-        self.insert_entry(shard, record, options, Payload::Out)
+        self.insert_entry(shard, record, options, None)
     }
 }

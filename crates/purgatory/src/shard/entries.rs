@@ -3,7 +3,7 @@
 use timer_core::{TimerHandle, TimingWheel};
 
 use super::{
-    entry::{Cause, CheckedOut, Entry, ParkOptions, Payload, Waiter},
+    entry::{Cause, CheckedOut, Entry, ParkOptions, Waiter},
     links::Link,
 };
 
@@ -53,7 +53,7 @@ impl<O> Entries<O> {
         &mut self,
         options: &ParkOptions,
         follows: Option<u64>,
-        payload: Payload<O>,
+        payload: Option<O>,
         link: Link,
     ) -> Inserted {
         // 1. Tell the wheel what the parker knows: the tick, and the order.

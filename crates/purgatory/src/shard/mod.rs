@@ -33,15 +33,13 @@ use self::{
 };
 use crate::{
     error::WaitError,
-    operation::{DelayedOperation, Outcome, ReachResult, Verdict},
+    operation::{DelayedOperation, Outcome, ReachResult},
     stats::{Counts, OtherEnds, Stats, Times},
 };
 
 pub(crate) use entries::Entries;
-pub(crate) use entry::{Cause, CheckedOut, ColdState, Entry, Look, ParkOptions, Payload, Waiter};
+pub(crate) use entry::{Cause, CheckedOut, ColdState, Entry, ParkOptions, Waiter};
 pub(crate) use links::{SecondaryId, WAITERS_MAX, WalkId};
-
-use entry::Decision;
 
 /// Why an entry is found.
 const HOLDER_REMOVES: &str = "Holder removes: the entry of a payload is there";
@@ -355,33 +353,24 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     #[inline(always)]
     pub(crate) fn check_in(&mut self, held: CheckedOut<O>, now_ns: EndedAt) -> CheckedIn<K, O> {
         self.counts.checks += 1;
-        // 1. True: it ends.
-        if held.verdict == Verdict::Satisfied {
-            let outcome = Outcome::Completed;
-            let to_release = self.end(held.handle, &outcome, now_ns);
+        // The entry decides, by the verdict and its pending requests.
+        let CheckedOut {
+            handle, payload, ..
+        } = held;
+        let entry = self.get_mut(handle).expect(HOLDER_REMOVES);
+        if let Some(outcome) = entry.take_end(held.verdict) {
+            let to_release = self.end(handle, &outcome, now_ns);
             return CheckedIn::Ended(Ended {
-                payload: held.payload,
+                payload,
                 outcome,
                 to_release,
             });
         }
-        // 2. Otherwise the entry decides, by its pending requests.
-        let handle = held.handle;
-        let entry = self.get_mut(handle).expect(HOLDER_REMOVES);
-        match entry.check_in(held.payload, held.verdict) {
-            Decision::Parked => CheckedIn::Parked,
-            Decision::CheckAgain(payload) => {
-                CheckedIn::CheckAgain(CheckedOut::new(handle, payload, Cause::Event))
-            }
-            Decision::Ended(payload, outcome) => {
-                let to_release = self.end(handle, &outcome, now_ns);
-                CheckedIn::Ended(Ended {
-                    payload,
-                    outcome,
-                    to_release,
-                })
-            }
+        if entry.take_request() {
+            return CheckedIn::CheckAgain(CheckedOut::new(handle, payload, Cause::Event));
         }
+        entry.payload = Some(payload);
+        CheckedIn::Parked
     }
 
     /// Ends an operation whose check came true. That beats every request, so none is read.

@@ -18,7 +18,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn take(&mut self, handle: TimerHandle) -> ReachResult<(O, ToRelease<K>)> {
         // Holder removes: no request, since the caller cannot be given the payload later.
         self.remove_if(handle, |entry, _, cold| {
-            let payload = entry.take()?;
+            let payload = entry.payload.take()?;
             cold.taken += 1;
             Some((payload, u64::MAX))
         })
@@ -29,7 +29,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         let entry = self.entries.wheel.get_mut(handle.id())?;
         let first_key = &self.keys.at(entry.link.record()).key;
         Some(InPlace {
-            payload: entry.payload_mut(),
+            payload: entry.payload.as_mut(),
             first_key,
         })
     }

@@ -19,7 +19,7 @@ use timer_core::{TimerHandle, TimingWheel};
 use super::{
     ColdParts, Shard, Watch,
     entries::{Entries, Inserted},
-    entry::{Entry, ParkOptions, Payload, Waiter},
+    entry::{Entry, ParkOptions, Waiter},
     links::{
         Ends, Link, NONE, SLOT, SecondaryId, SecondaryWatch, SecondaryWatches, WAITERS_MAX,
         WalkCursor, WalkId,
@@ -111,8 +111,8 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Puts an operation in and watches its first key, which has this record. The shard must not
     /// refuse it.
     ///
-    /// An operation with one key comes as [`Payload::Here`], checked. Otherwise its parker holds
-    /// the payload ([`Payload::Out`]), and goes on with [`watch`](Self::watch) for the other keys,
+    /// An operation with one key comes with its payload, checked. Otherwise its parker holds
+    /// the payload, and goes on with [`watch`](Self::watch) for the other keys,
     /// [`arrived`](Self::arrived) and [`check_in`](Self::check_in). `follows` is the sequence of
     /// the operation before, when order matters over several shards.
     #[inline(always)]
@@ -121,9 +121,9 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         record: u32,
         options: &ParkOptions,
         follows: Option<u64>,
-        payload: Payload<O>,
+        payload: Option<O>,
     ) -> Inserted {
-        self.counts.parked += u64::from(matches!(payload, Payload::Here(_)));
+        self.counts.parked += u64::from(payload.is_some());
         // The record is at hand while the entry is put in, with its link.
         let key = self.keys.at_mut(record);
         key.waiters += 1;
