@@ -54,19 +54,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> ReachResult {
         let claimed = first_shard.claim(handle, &outcome, now_ns);
         drop(first_shard);
-        let (payload, to_release) = match claimed {
-            ReachResult::Reached(claimed) => claimed,
-            // A thread holds it: that thread was left the request to end it.
-            ReachResult::UnderCheck => return ReachResult::UnderCheck,
-            ReachResult::Gone => return ReachResult::Gone,
-        };
-        let ended = Ended {
-            payload,
-            outcome,
-            to_release,
-        };
-        self.finish(call, ended);
-        ReachResult::Reached(())
+        // One that a thread holds was left the request to end it.
+        claimed.map(|(payload, to_release)| {
+            let ended = Ended {
+                payload,
+                outcome,
+                to_release,
+            };
+            self.finish(call, ended);
+        })
     }
 
     /// Cancels the operation of a future that was dropped, if `is_own` finds it in this entry. If a

@@ -187,19 +187,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Calls `act` for each item under the lock of its operation's first shard. Consecutive items
-    /// of one shard share a lock hold.
-    pub(super) fn each_in_first_shard<'a, T>(
-        &'a self,
-        items: impl IntoIterator<Item = T>,
-        handle_of: impl Fn(&T) -> TimerHandle,
-        act: impl FnMut(&mut LockedShard<'a, K, O>, T),
-    ) {
-        self.each_in_first_shard_from(None, items, handle_of, act);
-    }
-
-    /// Does as [`each_in_first_shard`](Self::each_in_first_shard), from a shard on that is locked.
+    /// of one shard share a lock hold, which may be that of a shard that is locked already.
     #[inline]
-    fn each_in_first_shard_from<'a, T>(
+    fn each_in_first_shard<'a, T>(
         &'a self,
         mut locked: Option<LockedShard<'a, K, O>>,
         items: impl IntoIterator<Item = T>,

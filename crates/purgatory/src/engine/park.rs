@@ -15,6 +15,7 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{
         Core, LockedShard,
+        places::PlaceGuard,
         trampoline::Call,
         watch_set::{WatchSet, remove_repeated},
     },
@@ -31,6 +32,8 @@ struct Arriving<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
     handle: TimerHandle,
     last_secondary: Option<SecondaryId>,
+    /// Given back, too.
+    _place: PlaceGuard<'a, K, O>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Arriving<'_, K, O> {
@@ -205,45 +208,28 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         //    event came by meanwhile.
         let handle = self.insert_held(&mut shard, record, &options);
         drop(shard);
-        let checked_in = self.watch_others(operation, handle, others, event_passed)?;
-        forget(place);
         self.sweep_after(now_ns);
-        Ok(self.check_again(&call, handle, checked_in))
+        self.watch_others(&call, operation, handle, place, others, event_passed)
     }
 
-    /// Checks an operation again if an event came by while its keys were watched, and finishes it
-    /// if it has ended.
-    #[inline(never)]
-    fn check_again(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        handle: TimerHandle,
-        checked_in: CheckedIn<K, O>,
-    ) -> Parking {
-        let id = self.frame.id(handle);
-        match self.check_until_parked(checked_in) {
-            None => Parking::Parked(id),
-            Some(ended) => {
-                self.finish(call, ended);
-                Parking::Ended(id)
-            }
-        }
-    }
-
-    /// Watches the other keys of an operation that this thread holds, and checks it in.
+    /// Watches the other keys of an operation that this thread holds, and checks it in: again if an
+    /// event came by meanwhile. Finishes it if it has ended.
     #[inline(never)]
     fn watch_others(
-        &self,
+        self: &Arc<Self>,
+        call: &Call<'_>,
         operation: O,
         handle: TimerHandle,
+        place: PlaceGuard<'_, K, O>,
         others: &[Watch<'_, K>],
         mut event_passed: bool,
-    ) -> Result<CheckedIn<K, O>, Refused<O>> {
+    ) -> Result<Parking, Refused<O>> {
         // 1. Watch the keys, each in its shard. An event since the check is one to check for again.
         let mut arriving = Arriving {
             core: self,
             handle,
             last_secondary: None,
+            _place: place,
         };
         for watch in others {
             let mut shard = self.shard_of(watch.hash);
@@ -261,7 +247,22 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut first_shard = self.first_shard_of(handle);
         first_shard.arrived(handle, last_secondary, event_passed);
         let held = CheckedOut::new(handle, operation, Cause::Event);
-        Ok(first_shard.check_in(held, now_ns))
+        let checked_in = first_shard.check_in(held, now_ns);
+        drop(first_shard);
+        // 3. It ends at once, if a check for a later event comes true.
+        let ended = match checked_in {
+            CheckedIn::Parked => None,
+            CheckedIn::CheckAgain(held) => self.check_held(held).1,
+            CheckedIn::Ended(ended) => Some(ended),
+        };
+        let id = self.frame.id(handle);
+        match ended {
+            None => Ok(Parking::Parked(id)),
+            Some(ended) => {
+                self.finish(call, ended);
+                Ok(Parking::Ended(id))
+            }
+        }
     }
 
     /// The sequence of the operation before the next one, when order matters over several shards.
@@ -281,9 +282,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         options: &ParkOptions,
         payload: Option<O>,
     ) -> TimerHandle {
-        let inserted = shard.park_at(record, options, self.follows(), payload);
-        Self::work_at(shard, options, inserted.due);
-        inserted.handle
+        let scheduled = shard.park_at(record, options, self.follows(), payload);
+        Self::work_at(shard, options, scheduled.due);
+        shard.handle(scheduled.id)
     }
 
     /// Puts an entry for an operation that its parker holds into the shard of its first key.

@@ -37,14 +37,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return ReachResult::Gone;
         };
         let taken = self.first_shard_of(handle).take(handle);
-        match taken {
-            ReachResult::Reached((operation, to_release)) => {
-                self.hand_out(to_release);
-                ReachResult::Reached(operation)
-            }
-            ReachResult::UnderCheck => ReachResult::UnderCheck,
-            ReachResult::Gone => ReachResult::Gone,
-        }
+        taken.map(|(operation, to_release)| {
+            self.hand_out(to_release);
+            operation
+        })
     }
 
     /// Takes every operation parked under `key` out, without a callback. Returns them, and the ids
@@ -130,12 +126,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         drop(first_shard);
         // 2. Pass a panic on.
-        match reached {
-            ReachResult::Reached(Ok(result)) => ReachResult::Reached(result),
-            ReachResult::Reached(Err(panic)) => resume_unwind(panic),
-            ReachResult::UnderCheck => ReachResult::UnderCheck,
-            ReachResult::Gone => ReachResult::Gone,
-        }
+        reached.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
     /// Calls `visit` for everything parked, a bounded number under one lock hold. An operation that

@@ -20,7 +20,6 @@ use timer_core::{
 use crate::{
     engine::{
         BUDGET, Core,
-        check::Batch,
         trampoline::{Call, enqueue},
     },
     operation::{CancelReason, DelayedOperation},
@@ -172,9 +171,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         match job {
             CallbackJob::Call(ended) => self.call_back_in(call, ended),
             CallbackJob::LastCheck(held) => {
-                let mut batch = Batch::new();
-                batch.add_held(Some(held));
-                self.check_on_executor(call, &mut batch);
+                // Called back here, without a second job.
+                if let (_, Some(mut ended)) = self.check_held(held) {
+                    self.release(&mut ended.to_release);
+                    self.call_back_in(call, ended);
+                }
             }
         }
         if call.is_nested() {

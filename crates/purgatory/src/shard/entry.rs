@@ -23,15 +23,6 @@ use crate::{
     watches::UnaskedChecks,
 };
 
-/// A waiter that a walk found.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Waiter {
-    /// An operation whose first key is in this shard, by the index of its entry.
-    Here(u32),
-    /// An operation whose first key is in another shard.
-    Foreign(TimerHandle),
-}
-
 /// Why a payload was checked out, which says how it is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {

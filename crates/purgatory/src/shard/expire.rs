@@ -70,9 +70,9 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         mut report: impl FnMut(CallbackJob<K, O>, Order),
     ) -> Advanced {
         // 1. Visit what is due.
-        let shard = self.entries.shard as usize;
+        let shard = self.number as usize;
         let mut expired = Expired::new();
-        let advanced = self.entries.wheel.advance(now, budget, |task| {
+        let advanced = self.wheel.advance(now, budget, |task| {
             visit(task, shard, last_check, &mut expired, &mut report);
         });
         // 2. Take what is over off the wheel and its keys' lists.

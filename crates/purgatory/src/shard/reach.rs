@@ -26,7 +26,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
 
     /// Shows an operation where it lies, parked or held, with its first key, unless it has ended.
     pub(crate) fn show(&mut self, handle: TimerHandle) -> Option<InPlace<'_, K, O>> {
-        let entry = self.entries.wheel.get_mut(handle.id())?;
+        let entry = self.wheel.get_mut(handle.id())?;
         let first_key = &self.keys.at(entry.link.record()).key;
         Some(InPlace {
             payload: entry.payload.as_mut(),

@@ -14,12 +14,12 @@
 use std::{hint, mem};
 
 use hashbrown::Equivalent;
-use timer_core::{TimerHandle, TimingWheel};
+use smallvec::SmallVec;
+use timer_core::{Scheduled, TimerHandle, TimingWheel};
 
 use super::{
     ColdParts, Shard, Watch,
-    entries::{Entries, Inserted},
-    entry::{Entry, ParkOptions, Waiter},
+    entry::{Entry, ParkOptions},
     links::{
         Ends, Link, NONE, SLOT, SecondaryId, SecondaryWatch, SecondaryWatches, WAITERS_MAX,
         WalkCursor, WalkId,
@@ -33,6 +33,9 @@ const LARGE: usize = if cfg!(test) { 4 } else { 256 };
 /// Links that are read ahead from each end of a list, and entries around which links are.
 pub(super) const READ_AHEAD: usize = 32;
 
+/// Waiters that a walk has found: most keys have one.
+pub(crate) type Waiters = SmallVec<[TimerHandle; 4]>;
+
 /// The links of a shard, in entries and in secondary watches.
 pub(super) struct Links<'a, O> {
     wheel: &'a mut TimingWheel<Entry<O>>,
@@ -41,9 +44,9 @@ pub(super) struct Links<'a, O> {
 
 impl<'a, O> Links<'a, O> {
     #[inline]
-    pub(super) fn new(entries: &'a mut Entries<O>, cold: &'a mut ColdParts) -> Self {
+    pub(super) fn new(wheel: &'a mut TimingWheel<Entry<O>>, cold: &'a mut ColdParts) -> Self {
         Links {
-            wheel: &mut entries.wheel,
+            wheel,
             secondary: &mut cold.secondary,
         }
     }
@@ -122,16 +125,22 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         options: &ParkOptions,
         follows: Option<u64>,
         payload: Option<O>,
-    ) -> Inserted {
+    ) -> Scheduled {
         self.counts.parked += u64::from(payload.is_some());
-        // The record is at hand while the entry is put in, with its link.
+        // 1. Tell the wheel what the parker knows: the tick, and the order.
+        self.wheel.catch_up(options.now_tick);
+        if let Some(sequence) = follows {
+            self.wheel.follow(sequence);
+        }
+        // 2. Put the entry in, with its link. One that never falls due is kept off the buckets.
         let key = self.keys.at_mut(record);
         key.waiters += 1;
         let link = Link::new(record, key.watches.tail);
-        let inserted = self.entries.insert(options, follows, payload, link);
-        let mut links = Links::new(&mut self.entries, &mut self.cold);
-        links.name_last(&mut key.watches, inserted.handle.id().index());
-        inserted
+        let (scheduled, place) = self.wheel.insert_place(options.deadline_tick);
+        *place = Some(Entry::new(payload, options, link));
+        let mut links = Links::new(&mut self.wheel, &mut self.cold);
+        links.name_last(&mut key.watches, scheduled.id.index());
+        scheduled
     }
 
     /// Sets a secondary watch of an operation, `before` being the one set before it. Returns `None`
@@ -155,8 +164,8 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             link: Link::new(record, key.watches.tail),
             before,
         };
-        Links::new(&mut self.entries, &mut self.cold).name_last(&mut key.watches, slot | SLOT);
-        Some(SecondaryId::new(self.entries.shard.into(), slot))
+        Links::new(&mut self.wheel, &mut self.cold).name_last(&mut key.watches, slot | SLOT);
+        Some(SecondaryId::new(self.number.into(), slot))
     }
 
     /// Takes a watch off its key. `link` is the one that lay at `at`, which is gone from there.
@@ -168,7 +177,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             self.cold.move_walks(at, link);
         }
         // 2. Off its list. Gone: with its last watch the key goes.
-        let mut links = Links::new(&mut self.entries, &mut self.cold);
+        let mut links = Links::new(&mut self.wheel, &mut self.cold);
         self.keys.remove_waiter(link.record(), |record| {
             links.unlink(&mut record.watches, link.prev, link.next);
         })
@@ -211,7 +220,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
 
     /// Clones the first key of an operation. Runs the key's `Clone`.
     pub(crate) fn first_key(&self, handle: TimerHandle) -> Option<K> {
-        let entry = self.entries.wheel.get(handle.id())?;
+        let entry = self.wheel.get(handle.id())?;
         Some(self.key_of(&entry.link).clone())
     }
 
@@ -243,13 +252,13 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         &mut self,
         record: u32,
         limit: usize,
-        found: impl FnMut(&mut Entries<O>, Waiter),
+        found: &mut Waiters,
     ) -> Option<WalkId> {
         // 1. The list as it is now.
         let ends = self.keys.at(record).watches;
         // 2. The first waiters. For most keys that is all. A walk for one waiter stops early as a
         //    rule.
-        if limit > 1 && self.entries.wheel.len() >= LARGE {
+        if limit > 1 && self.wheel.len() >= LARGE {
             self.read_ahead(ends);
         }
         let next = self.visit(ends.head, ends.tail, limit, found);
@@ -291,12 +300,12 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// the records of their first keys, and the links before and after. Neighbours in time are
     /// strangers in memory.
     pub(super) fn read_ahead_around(&self, entries: impl Iterator<Item = u32>) {
-        if self.entries.wheel.len() < LARGE {
+        if self.wheel.len() < LARGE {
             return;
         }
         let mut seen = 0;
         for index in entries {
-            let link = &self.entries.wheel.at(index).link;
+            let link = &self.wheel.at(index).link;
             seen |= self.keys.at(link.record()).waiters;
             for neighbour in [link.prev, link.next] {
                 if neighbour != NONE {
@@ -308,9 +317,15 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         hint::black_box(seen);
     }
 
+    /// Names the operation whose entry lies at an index.
+    #[inline]
+    pub(crate) fn handle_at(&self, index: u32) -> TimerHandle {
+        TimerHandle::new(self.number as usize, self.wheel.id_at(index))
+    }
+
     fn link_at(&self, at: u32) -> &Link {
         match at & SLOT {
-            0 => &self.entries.wheel.at(at).link,
+            0 => &self.wheel.at(at).link,
             _ => &self.cold.secondary.at(at & !SLOT).link,
         }
     }
@@ -321,7 +336,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         &mut self,
         id: WalkId,
         limit: usize,
-        found: impl FnMut(&mut Entries<O>, Waiter),
+        found: &mut Waiters,
     ) -> Option<WalkId> {
         // A search: a shard seldom has more than one walk under way.
         let at = self.cold.walks.iter().position(|walk| walk.id == id)?;
@@ -343,26 +358,18 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Visits up to `limit` waiters from a link on, to `last` at most. Returns the link to go on
     /// with, or [`NONE`].
     #[inline(always)]
-    fn visit(
-        &mut self,
-        mut at: u32,
-        last: u32,
-        limit: usize,
-        mut found: impl FnMut(&mut Entries<O>, Waiter),
-    ) -> u32 {
+    fn visit(&self, mut at: u32, last: u32, limit: usize, found: &mut Waiters) -> u32 {
         for _ in 0..limit {
             if at == NONE {
                 return NONE;
             }
             let next = if at & SLOT == 0 {
-                // Read first: `found` has the entries to itself.
-                let next = self.entries.wheel.at(at).link.next;
-                found(&mut self.entries, Waiter::Here(at));
-                next
+                found.push(self.handle_at(at));
+                self.wheel.at(at).link.next
             } else {
                 let watch = self.cold.secondary.at(at & !SLOT);
                 if let Some(handle) = watch.handle {
-                    found(&mut self.entries, Waiter::Foreign(handle));
+                    found.push(handle);
                 }
                 watch.link.next
             };
@@ -422,7 +429,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Returns the links of all entries and secondary watches that are on a list, in order.
     fn on_a_list(&self) -> Vec<u32> {
         let mut linked = Vec::new();
-        let wheel = &self.entries.wheel;
+        let wheel = &self.wheel;
         let mut next = wheel.first_from(0);
         while let Some(id) = next {
             if !wheel.at(id.index()).link.is_nowhere() {
