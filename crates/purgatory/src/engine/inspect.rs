@@ -14,7 +14,6 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{Core, Tour, under_lock::must_be_unlocked},
     operation::DelayedOperation,
-    shard::SecondaryId,
     stats::{Parked, Snapshot, Stats, Times},
     table::highest::{Highest, busiest},
     watches::WatchKey,
@@ -104,13 +103,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let age_ns = entry.age_ns(now_ns);
         let label = entry.label();
         let check_seen_ns = entry.check_seen_ns(now_ns);
-        let last_secondary = entry.last_secondary;
         let deadline = first_shard.deadline(handle);
-        let first_key = first_shard.first_key(handle);
         drop(first_shard);
 
-        // 2. The other keys.
-        let keys = self.keys_of(handle, first_key, last_secondary);
+        // 2. Its keys.
+        let keys = self.keys_of(handle)?;
         let tick = self.frame.driver().config.tick;
         let left_ns = |deadline| tick.start_ns(deadline).saturating_sub(now_ns);
         let known = |seen_ns| Duration::from_micros(now_ns.saturating_sub(seen_ns) / 1000);
@@ -124,27 +121,28 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         })
     }
 
-    /// The keys of an operation as they were given. The first is known; each of the others is
-    /// cloned in its shard, one lock after the other.
-    pub(super) fn keys_of(
-        &self,
-        handle: TimerHandle,
-        first_key: Option<K>,
-        mut last_secondary: Option<SecondaryId>,
-    ) -> Vec<K> {
-        // The last first.
+    /// The keys of an operation as they were given, each cloned in its shard, one lock after the
+    /// other. `None` if it has ended.
+    pub(crate) fn keys_of(&self, handle: TimerHandle) -> Option<Vec<K>> {
+        // 1. The first.
+        let mut first_shard = self.first_shard_of(handle);
+        let (entry, first_key) = first_shard.show(handle)?;
+        let mut last_secondary = entry.last_secondary;
+        let first_key = first_key.clone();
+        drop(first_shard);
+        // 2. The others, the last first.
         let mut keys = Vec::new();
         while let Some(secondary) = last_secondary {
             let shard = self.shards.lock(secondary.shard as usize);
-            let Some(watch) = shard.secondary_key(secondary, handle) else {
+            let Some((key, before)) = shard.secondary_key(secondary, handle) else {
                 break; // the operation ended meanwhile
             };
-            keys.push(watch.key);
-            last_secondary = watch.before;
+            keys.push(key);
+            last_secondary = before;
         }
-        keys.extend(first_key);
+        keys.push(first_key);
         keys.reverse();
-        keys
+        Some(keys)
     }
 
     /// The keys with the most waiters.

@@ -35,7 +35,7 @@
 //! Files call only files further left:
 //!
 //! ```text
-//! mod < inspect, places < finish < check < walk < signal, park, end, reach < sweep, timer < publish
+//! mod < inspect < finish < check < walk < signal, park, end < sweep, timer < publish
 //! ```
 //!
 //! [`versions`], [`watch_set`] and [`sweep_plan`] know no purgatory. What every form has is its
@@ -45,11 +45,9 @@ pub(crate) mod check;
 pub(crate) mod end;
 pub(crate) mod finish;
 mod inspect;
-mod park;
-mod places;
+pub(crate) mod park;
 #[cfg(feature = "metrics")]
 mod publish;
-mod reach;
 pub(crate) mod signal;
 mod sweep;
 mod sweep_plan;
@@ -81,13 +79,9 @@ use crate::{
 };
 
 // The parts that know no purgatory are the table's.
-pub(crate) use crate::table::{
-    BUDGET, call as trampoline,
-    tour::{Handles, Tour},
-    trace, under_lock,
-};
+pub(crate) use crate::table::{BUDGET, call as trampoline, tour::Tour, trace, under_lock};
 
-type LockedShard<'a, K, O> = ShardGuard<'a, Shard<K, O>>;
+pub(crate) type LockedShard<'a, K, O> = ShardGuard<'a, Shard<K, O>>;
 
 /// The settings that a purgatory alone has.
 pub struct Rules<K> {
@@ -161,11 +155,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         Err(core.frame.not_attached())
     }
 
-    /// Returns true once the purgatory or its timer was shut down.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.shards.is_closed()
-    }
-
     /// Locks the shard of the keys of this hash.
     #[inline]
     pub(crate) fn shard_of(&self, hash: u64) -> LockedShard<'_, K, O> {
@@ -175,7 +164,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Locks the shard of an operation's first key.
     #[inline]
-    fn first_shard_of(&self, handle: TimerHandle) -> LockedShard<'_, K, O> {
+    pub(crate) fn first_shard_of(&self, handle: TimerHandle) -> LockedShard<'_, K, O> {
         must_be_unlocked();
         self.shards.lock(handle.shard())
     }
@@ -218,7 +207,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// The options of an operation that is parked at `now_ns`: its times, in ticks.
     #[inline]
-    pub(super) fn park_options(&self, now_ns: u64, timeout: Timeout) -> ParkOptions {
+    pub(crate) fn park_options(&self, now_ns: u64, timeout: Timeout) -> ParkOptions {
         let tick = self.frame.driver().config.tick;
         let deadline_tick = timeout.deadline(tick, now_ns);
         ParkOptions {

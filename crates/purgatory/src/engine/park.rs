@@ -15,7 +15,6 @@ use timer_core::TimerHandle;
 use crate::{
     engine::{
         Core, LockedShard,
-        places::PlaceGuard,
         trampoline::Call,
         watch_set::{WatchSet, remove_repeated},
     },
@@ -25,6 +24,17 @@ use crate::{
     sync::Ordering,
     watches::{WatchKey, Watches},
 };
+
+/// A place among `max_parked`. Dropped, when nothing is parked after all, it returns the place.
+struct PlaceGuard<'a, K: WatchKey, O: DelayedOperation> {
+    core: &'a Core<K, O>,
+}
+
+impl<K: WatchKey, O: DelayedOperation> Drop for PlaceGuard<'_, K, O> {
+    fn drop(&mut self) {
+        self.core.return_place();
+    }
+}
 
 /// An operation whose keys are not all watched yet. Dropped then, as when a key's `Eq` panics, it
 /// takes the operation's entry and watches away.
@@ -110,7 +120,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if keys.is_empty() {
             return Some(WaitError::NoKeys);
         }
-        self.is_closed().then_some(WaitError::Closed)
+        self.shards.is_closed().then_some(WaitError::Closed)
     }
 
     /// Parks an operation, as [`park_or`](Self::park_or) does, but for the count of a refusal.
@@ -210,6 +220,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         drop(shard);
         self.sweep_after(now_ns);
         self.watch_others(&call, operation, handle, place, others, event_passed)
+    }
+
+    /// Takes a place for an operation.
+    #[inline]
+    fn take_place(&self) -> Result<PlaceGuard<'_, K, O>, WaitError> {
+        if let Some(max_parked) = &self.max_parked {
+            if !max_parked.acquire(1) {
+                let limit = max_parked.max() as usize;
+                return Err(WaitError::Full { limit });
+            }
+        }
+        Ok(PlaceGuard { core: self })
     }
 
     /// Watches the other keys of an operation that this thread holds, and checks it in: again if an

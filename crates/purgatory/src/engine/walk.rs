@@ -4,6 +4,8 @@
 //! those that have left before it came to them. It goes a bounded number of waiters at a time;
 //! nothing is locked in between.
 
+use std::hash::Hash;
+
 use hashbrown::Equivalent;
 use timer_core::TimerHandle;
 
@@ -18,13 +20,13 @@ use crate::{
 const LIST_BATCH: usize = 128;
 
 /// A key that has waiters. Its shard is locked.
-pub(super) struct Waited<'a, K: Eq + Clone, O> {
-    pub(super) shard: LockedShard<'a, K, O>,
-    pub(super) record: u32,
+pub(crate) struct Waited<'a, K: Eq + Clone, O> {
+    pub(crate) shard: LockedShard<'a, K, O>,
+    pub(crate) record: u32,
 }
 
 /// A walk over the waiters of one key.
-pub(super) struct WaiterWalk<'a, K: WatchKey, O: DelayedOperation> {
+pub(crate) struct WaiterWalk<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
     shard: usize,
     /// The key, until the first step.
@@ -52,7 +54,7 @@ impl<'a, K: WatchKey, O: DelayedOperation> WaiterWalk<'a, K, O> {
     /// Where the key is the first one, that is the shard in which they were found, and it stays
     /// locked. False at the end.
     #[inline]
-    pub(super) fn next(
+    pub(crate) fn next(
         &mut self,
         limit: usize,
         act: impl FnMut(&mut LockedShard<'a, K, O>, TimerHandle),
@@ -77,13 +79,13 @@ impl<K: WatchKey, O: DelayedOperation> Drop for WaiterWalk<'_, K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Finds a key that has waiters, and locks its shard. Runs the key's `Eq`.
+    /// Finds a key that has waiters, and locks its shard. Runs the key's `Hash` and `Eq`.
     #[inline]
-    pub(super) fn waited<Q: Equivalent<K> + ?Sized>(
+    pub(crate) fn waited<Q: Hash + Equivalent<K> + ?Sized>(
         &self,
         key: &Q,
-        hash: u64,
     ) -> Option<Waited<'_, K, O>> {
+        let hash = self.versions.hash(key);
         let shard = self.shard_of(hash);
         let record = shard.find(key, hash)?;
         Some(Waited { shard, record })
@@ -91,7 +93,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Begins a walk over the waiters of a key.
     #[inline]
-    pub(super) fn walk<'a>(&'a self, waited: Waited<'a, K, O>) -> WaiterWalk<'a, K, O> {
+    pub(crate) fn walk<'a>(&'a self, waited: Waited<'a, K, O>) -> WaiterWalk<'a, K, O> {
         WaiterWalk {
             core: self,
             shard: waited.shard.number(),
@@ -101,7 +103,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Applies `act` to each waiter of a key, in its operation's first shard.
-    pub(super) fn each_waiter<'a>(
+    pub(crate) fn each_waiter<'a>(
         &'a self,
         waited: Waited<'a, K, O>,
         mut act: impl FnMut(&mut LockedShard<'a, K, O>, TimerHandle),
@@ -112,7 +114,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Lists the operations that wait for a key, in the order of parking and in bounded steps. Some
     /// may have ended.
-    pub(super) fn waiters_of<'a>(&'a self, waited: Waited<'a, K, O>) -> Waiters {
+    pub(crate) fn waiters_of<'a>(&'a self, waited: Waited<'a, K, O>) -> Waiters {
         let mut waiters = Waiters::new();
         let mut walk = self.walk(waited);
         while walk.find_next(LIST_BATCH, &mut waiters).is_some() {}

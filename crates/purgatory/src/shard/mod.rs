@@ -14,7 +14,6 @@ mod entry;
 pub(crate) mod expire;
 mod keys;
 mod links;
-pub(crate) mod reach;
 mod watchers;
 
 use smallvec::SmallVec;
@@ -27,6 +26,7 @@ use timer_core::{
 };
 
 use self::{
+    entry::ColdState,
     keys::Keys,
     links::{Ends, SLOT, SecondaryWatches, WalkCursor},
 };
@@ -36,7 +36,7 @@ use crate::{
     stats::{Counts, OtherEnds, Stats, Times},
 };
 
-pub(crate) use entry::{Cause, CheckedOut, ColdState, Entry, ParkOptions};
+pub(crate) use entry::{Cause, CheckedOut, Entry, ParkOptions};
 pub(crate) use links::{SecondaryId, WAITERS_MAX, WalkId};
 pub(crate) use watchers::Waiters;
 
@@ -374,6 +374,23 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn end_satisfied(&mut self, handle: TimerHandle, now_ns: EndedAt) -> ToRelease<K> {
         self.counts.checks += 1;
         self.end(handle, &Outcome::Completed, now_ns)
+    }
+
+    /// Takes a parked operation out, to be answered by the caller. It has no outcome.
+    pub(crate) fn take(&mut self, handle: TimerHandle) -> ReachResult<(O, ToRelease<K>)> {
+        // Holder removes: no request, since the caller cannot be given the payload later.
+        self.remove_if(handle, |entry, _, cold| {
+            let payload = entry.payload.take()?;
+            cold.taken += 1;
+            Some((payload, u64::MAX))
+        })
+    }
+
+    /// Returns the entry of an operation that has not ended, with its first key.
+    pub(crate) fn show(&mut self, handle: TimerHandle) -> Option<(&mut Entry<O>, &K)> {
+        let entry = self.wheel.get_mut(handle.id())?;
+        let first_key = &self.keys.at(entry.link.record()).key;
+        Some((entry, first_key))
     }
 
     /// Ends an operation from outside; its holder, if it has one, is left a request. The outcome

@@ -82,23 +82,6 @@ impl<'a, O> Links<'a, O> {
     }
 }
 
-/// The result of releasing a secondary watch.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Unwatched<K> {
-    /// The watch of the same operation that was set before.
-    pub(crate) before: Option<SecondaryId>,
-    /// The key, if no watch of it is left.
-    pub(crate) emptied_key: Option<K>,
-}
-
-/// The key of a secondary watch.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct SecondaryKey<K> {
-    pub(crate) key: K,
-    /// The watch of the same operation that was set before.
-    pub(crate) before: Option<SecondaryId>,
-}
-
 impl<K: Eq + Clone, O> Shard<K, O> {
     /// Returns the record of a key that is about to be watched, in this lock hold. Runs the key's
     /// `Eq`, and `Clone` when the key is new; a panic of theirs changes nothing. Call it while the
@@ -183,9 +166,10 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         })
     }
 
-    /// Releases a secondary watch of an operation that has ended. O(1).
+    /// Releases a secondary watch of an operation that has ended. Returns the watch of the same
+    /// operation that was set before, and the key if no watch of it is left. O(1).
     #[inline(always)] // a call costs 17 instructions
-    pub(crate) fn unwatch(&mut self, secondary: SecondaryId) -> Unwatched<K> {
+    pub(crate) fn unwatch(&mut self, secondary: SecondaryId) -> (Option<SecondaryId>, Option<K>) {
         let slot = secondary.slot();
         // 1. The slot is free from here on.
         let watch = self.cold.secondary.at_mut(slot);
@@ -194,11 +178,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         let link = mem::replace(&mut watch.link, Link::NOWHERE);
         self.cold.secondary.release(slot);
         // 2. Off its key.
-        let emptied_key = self.unlink(slot | SLOT, link);
-        Unwatched {
-            before,
-            emptied_key,
-        }
+        (before, self.unlink(slot | SLOT, link))
     }
 
     /// Returns the record of a key that has waiters. Runs the key's `Eq`.
@@ -218,31 +198,19 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         Some(self.keys.at(record).key.clone())
     }
 
-    /// Clones the first key of an operation. Runs the key's `Clone`.
-    pub(crate) fn first_key(&self, handle: TimerHandle) -> Option<K> {
-        let entry = self.wheel.get(handle.id())?;
-        Some(self.key_of(&entry.link).clone())
-    }
-
-    fn key_of(&self, link: &Link) -> &K {
-        &self.keys.at(link.record()).key
-    }
-
-    /// Clones the key of a secondary watch. Returns `None` when its operation has ended. Runs the
-    /// key's `Clone`.
+    /// Clones the key of a secondary watch, and returns it with the watch of the same operation that
+    /// was set before; `None` when its operation has ended. Runs the key's `Clone`.
     pub(crate) fn secondary_key(
         &self,
         secondary: SecondaryId,
         handle: TimerHandle,
-    ) -> Option<SecondaryKey<K>> {
+    ) -> Option<(K, Option<SecondaryId>)> {
         let watch = self.cold.secondary.get(secondary.slot())?;
         if watch.handle != Some(handle) {
             return None; // the slot is free, or another operation's by now
         }
-        Some(SecondaryKey {
-            key: self.key_of(&watch.link).clone(),
-            before: watch.before,
-        })
+        let key = &self.keys.at(watch.link.record()).key;
+        Some((key.clone(), watch.before))
     }
 
     /// Starts a walk over the watches of a key as they are now, with the first `limit` watches.
