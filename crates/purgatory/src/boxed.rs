@@ -41,30 +41,15 @@ enum Boxed {
 }
 
 /// `DelayedOperation` with a callback that a box can call.
-trait Erased: Send {
-    fn check(&mut self) -> bool;
-    fn check_with(&mut self, event: &dyn Any) -> bool;
-    fn expiring(&mut self, late: &dyn Fn() -> Duration);
-    fn on_complete(self: Box<Self>, outcome: Outcome);
+trait Erased: DelayedOperation {
+    fn end(self: Box<Self>, outcome: Outcome);
     fn as_any(&mut self) -> &mut dyn Any;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 impl<O: DelayedOperation> Erased for O {
-    fn check(&mut self) -> bool {
-        self.try_complete()
-    }
-
-    fn check_with(&mut self, event: &dyn Any) -> bool {
-        self.try_complete_with(event)
-    }
-
-    fn expiring(&mut self, late: &dyn Fn() -> Duration) {
-        DelayedOperation::expiring(self, late);
-    }
-
-    fn on_complete(self: Box<Self>, outcome: Outcome) {
-        DelayedOperation::on_complete(*self, outcome);
+    fn end(self: Box<Self>, outcome: Outcome) {
+        (*self).on_complete(outcome);
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -145,14 +130,14 @@ impl BoxedOperation {
 impl DelayedOperation for BoxedOperation {
     fn try_complete(&mut self) -> bool {
         match &mut self.boxed {
-            Boxed::Operation(operation) => operation.check(),
+            Boxed::Operation(operation) => operation.try_complete(),
             Boxed::Wait(wait) => wait.check(),
         }
     }
 
     fn try_complete_with(&mut self, event: &dyn Any) -> bool {
         match &mut self.boxed {
-            Boxed::Operation(operation) => operation.check_with(event),
+            Boxed::Operation(operation) => operation.try_complete_with(event),
             Boxed::Wait(wait) => wait.check(),
         }
     }
@@ -165,7 +150,7 @@ impl DelayedOperation for BoxedOperation {
 
     fn on_complete(self, outcome: Outcome) {
         match self.boxed {
-            Boxed::Operation(operation) => operation.on_complete(outcome),
+            Boxed::Operation(operation) => operation.end(outcome),
             Boxed::Wait(wait) => wait.end(outcome),
         }
     }

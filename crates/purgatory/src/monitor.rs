@@ -11,6 +11,7 @@ use std::{
     hash::Hash,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
+    thread,
 };
 
 use timer_core::{BuildError, Timer};
@@ -73,15 +74,6 @@ struct Shared<K: WatchKey, S> {
     signalled_all: AtomicU64,
 }
 
-/// The signals that follow a panic of a closure.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum AfterPanic {
-    /// The closure changes the state, and may have changed something before it panicked.
-    SignalAll,
-    /// The closure reads the state, or is a condition, whose panic ends its own wait.
-    SignalNone,
-}
-
 thread_local! {
     /// A static whose address numbers this thread. It is never 0.
     #[allow(clippy::missing_const_for_thread_local, reason = "a model's cannot be")]
@@ -100,27 +92,30 @@ impl<K: WatchKey, S> Shared<K, S> {
         thread
     }
 
-    /// Runs a closure on the state. A panic of the closure goes on to the caller.
-    fn enter<R>(&self, call: &str, after_panic: AfterPanic, act: impl FnOnce(&mut S) -> R) -> R {
+    /// Runs a closure on the state. Returns its panic, with the lock free.
+    fn enter<R>(&self, call: &str, act: impl FnOnce(&mut S) -> R) -> thread::Result<R> {
         let thread = self.must_be_outside(call);
-
-        // Run the closure under the lock.
         let mut state = self.state.lock();
         self.inside.store(thread, Ordering::Relaxed);
         let result = catch_unwind(AssertUnwindSafe(|| act(&mut state)));
         self.inside.store(0, Ordering::Relaxed);
-        drop(state);
+        result
+    }
 
-        // Pass a panic on once the lock is free.
-        match result {
-            Ok(result) => result,
-            Err(panic) => {
-                if after_panic == AfterPanic::SignalAll {
-                    self.signal_all();
-                }
-                resume_unwind(panic)
-            }
-        }
+    /// Runs a closure that looks at the state, or a condition, whose panic ends its own wait.
+    fn look<R>(&self, call: &str, act: impl FnOnce(&mut S) -> R) -> R {
+        let result = self.enter(call, act);
+        result.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Runs a closure that changes the state. It may have changed something before it panicked, so
+    /// every key is signalled then.
+    fn change<R>(&self, call: &str, act: impl FnOnce(&mut S) -> R) -> R {
+        let result = self.enter(call, act);
+        result.unwrap_or_else(|panic| {
+            self.signal_all();
+            resume_unwind(panic)
+        })
     }
 
     /// Signals every key that has waiters.
@@ -219,9 +214,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// Resumes a panic of the closure, after signalling all keys, since the closure may have
     /// changed something. Panics when called inside a closure of this monitor.
     pub fn update<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
-        let result = self
-            .shared
-            .enter("Monitor::update called", AfterPanic::SignalAll, change);
+        let result = self.shared.change("Monitor::update called", change);
         self.shared.signal_all();
         result
     }
@@ -239,9 +232,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     where
         K: Borrow<Q>,
     {
-        let result = self
-            .shared
-            .enter("Monitor::update_key called", AfterPanic::SignalAll, change);
+        let result = self.shared.change("Monitor::update_key called", change);
         self.shared.purgatory.check_and_complete(key);
         result
     }
@@ -277,9 +268,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     where
         K: Borrow<Q>,
     {
-        let result = self
-            .shared
-            .enter("Monitor::update_one called", AfterPanic::SignalAll, change);
+        let result = self.shared.change("Monitor::update_one called", change);
         self.shared.purgatory.check_and_complete_one(key);
         result
     }
@@ -308,9 +297,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// # Panics
     /// Panics as [`update`](Self::update) does.
     pub fn update_keys<R>(&self, change: impl FnOnce(&mut S) -> (R, Vec<K>)) -> R {
-        let (result, keys) =
-            self.shared
-                .enter("Monitor::update_keys called", AfterPanic::SignalAll, change);
+        let (result, keys) = self.shared.change("Monitor::update_keys called", change);
         self.shared.signal(&keys);
         result
     }
@@ -335,9 +322,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// Resumes a panic of the closure. Panics when called inside a closure of this monitor.
     pub fn read<R>(&self, look: impl FnOnce(&S) -> R) -> R {
         self.shared
-            .enter("Monitor::read called", AfterPanic::SignalNone, |state| {
-                look(state)
-            })
+            .look("Monitor::read called", |state| look(state))
     }
 
     /// Waits until `condition` gives a value or `true`: now, or after a change of one of the keys.
@@ -372,11 +357,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         let weak = Arc::downgrade(&self.shared);
         let checked = move || {
             let shared = weak.upgrade()?;
-            let result = shared.enter(
-                "a condition checked",
-                AfterPanic::SignalNone,
-                &mut condition,
-            );
+            let result = shared.look("a condition checked", &mut condition);
             result.into_answer()
         };
         let wait = self.shared.purgatory.wait(keys, timeout, checked);

@@ -406,6 +406,15 @@ pub enum ReachResult<T = ()> {
 }
 
 impl<T> ReachResult<T> {
+    /// Converts the value of one that was reached.
+    pub(crate) fn map<U>(self, convert: impl FnOnce(T) -> U) -> ReachResult<U> {
+        match self {
+            ReachResult::Reached(value) => ReachResult::Reached(convert(value)),
+            ReachResult::UnderCheck => ReachResult::UnderCheck,
+            ReachResult::Gone => ReachResult::Gone,
+        }
+    }
+
     /// Returns the value if the call reached the operation.
     pub fn reached(self) -> Option<T> {
         match self {

@@ -54,19 +54,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> ReachResult {
         let claimed = first_shard.claim(handle, &outcome, now_ns);
         drop(first_shard);
-        let (payload, to_release) = match claimed {
-            ReachResult::Reached(claimed) => claimed,
-            // A thread holds it: that thread was left the request to end it.
-            ReachResult::UnderCheck => return ReachResult::UnderCheck,
-            ReachResult::Gone => return ReachResult::Gone,
-        };
-        let ended = Ended {
-            payload,
-            outcome,
-            to_release,
-        };
-        self.finish(call, ended);
-        ReachResult::Reached(())
+        // One that a thread holds was left the request to end it.
+        claimed.map(|(payload, to_release)| {
+            let ended = Ended {
+                payload,
+                outcome,
+                to_release,
+            };
+            self.finish(call, ended);
+        })
     }
 
     /// Cancels the operation of a future that was dropped, if `is_own` finds it in this entry. If a
@@ -86,7 +82,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return CancelledWait::Elsewhere;
         };
         // 1. A holder may have the operation or, if they changed places, another one.
-        let Some(payload) = entry.payload() else {
+        let Some(payload) = &entry.payload else {
             desert();
             entry.request_check();
             return CancelledWait::LeftToHolder;
@@ -115,37 +111,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Reschedules one operation, unless its end is decided or pending.
-    pub(crate) fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
-        match self.frame.handle(id) {
-            Some(handle) => self.reschedule_one(handle, timeout),
-            None => false,
-        }
-    }
-
-    /// Reschedules one operation of this purgatory, as [`reschedule`](Self::reschedule).
-    pub(crate) fn reschedule_one(&self, handle: TimerHandle, timeout: Timeout) -> bool {
+    pub(crate) fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
         let options = self.park_options(self.frame.driver().now_ns(), timeout);
         Self::reschedule_in(&mut self.first_shard_of(handle), handle, &options)
     }
 
-    /// Reschedules every operation parked under `key`; returns how many.
-    pub(crate) fn reschedule_for_key<Q: Hash + Equivalent<K> + ?Sized>(
-        &self,
-        key: &Q,
-        timeout: Timeout,
-    ) -> usize {
-        let hash = self.versions.hash(key);
-        let options = self.park_options(self.frame.driver().now_ns(), timeout);
-        let mut rescheduled = 0;
-        if let Some(waited) = self.waited(key, hash) {
-            self.each_waiter(waited, |first_shard, handle| {
-                rescheduled += usize::from(Self::reschedule_in(first_shard, handle, &options));
-            });
-        }
-        rescheduled
-    }
-
-    fn reschedule_in(
+    pub(crate) fn reschedule_in(
         first_shard: &mut LockedShard<'_, K, O>,
         handle: TimerHandle,
         options: &ParkOptions,
@@ -165,9 +136,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         outcome: Outcome,
     ) -> usize {
         let call = self.frame.enter();
-        let hash = self.versions.hash(key);
         let now_ns = self.ending_at();
-        let Some(waited) = self.waited(key, hash) else {
+        let Some(waited) = self.waited(key) else {
             return 0;
         };
         // 1. Most keys have one waiter, which ends as it would by its id.

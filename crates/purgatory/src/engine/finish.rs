@@ -15,7 +15,7 @@ use crate::{
         trampoline::{Call, enqueue},
     },
     operation::{DelayedOperation, Outcome},
-    shard::{AllEnded, ColdState, Ended, EndedAt, SecondaryId, Shard, ToRelease},
+    shard::{AllEnded, Ended, EndedAt, SecondaryId, Shard, ToRelease},
     watches::WatchKey,
 };
 
@@ -89,7 +89,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Takes an ended operation out of the watch lists it is still on.
     #[inline]
-    pub(super) fn release(&self, to_release: &mut ToRelease<K>) {
+    pub(crate) fn release(&self, to_release: &mut ToRelease<K>) {
         // Most operations have one key, so no secondary watch.
         let mut last_secondary = to_release.last_secondary.take();
         if last_secondary.is_some() {
@@ -111,16 +111,23 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let Some(secondary) = *last else {
                 return released;
             };
-            let unwatched = self
-                .shards
-                .lock(secondary.shard as usize)
-                .unwatch(secondary);
-            *last = unwatched.before;
-            if let Some(key) = unwatched.emptied_key {
+            let mut shard = self.shards.lock(secondary.shard as usize);
+            let (before, emptied) = shard.unwatch(secondary);
+            drop(shard);
+            *last = before;
+            if let Some(key) = emptied {
                 emptied_key(key);
             }
         }
         max
+    }
+
+    /// Returns the place of an operation that has ended.
+    #[inline]
+    pub(crate) fn return_place(&self) {
+        if let Some(max_parked) = &self.max_parked {
+            max_parked.release(1);
+        }
     }
 
     /// Calls back inside the outermost call on this thread: now, or when that call gets to it.
@@ -167,15 +174,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         // 3. An end that was beaten has a reason of the user's.
         if let Some(cold) = to_release.cold {
-            self.drop_cold(cold);
+            self.frame.call(|| drop(cold));
         }
-    }
-
-    /// Drops the cold part of an entry, in which an end that was beaten may be left.
-    #[cold]
-    #[inline(never)]
-    fn drop_cold(&self, cold: Box<ColdState>) {
-        self.frame.call(|| drop(cold));
     }
 
     /// Returns the time since a deadline, a tick.

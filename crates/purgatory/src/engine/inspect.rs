@@ -4,57 +4,57 @@
 //! a shard at once). So a snapshot is not atomic: it is exact when idle.
 //!
 //! An entry shows that an operation is *under check*, but not since when: that would cost a clock
-//! reading a check. So the snapshots remember. A snapshot that finds a check under way marks the
-//! entry, a check that ends removes the mark, and a later snapshot that finds the mark sees the
-//! same check still.
+//! reading a check. So the first snapshot that finds a check under way notes the time in the entry,
+//! and a check that ends removes it.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, Seen, Tour, under_lock::must_be_unlocked},
+    engine::{Core, Tour, under_lock::must_be_unlocked},
     operation::DelayedOperation,
-    shard::{Look, SecondaryId},
     stats::{Parked, Snapshot, Stats, Times},
     table::highest::{Highest, busiest},
     watches::WatchKey,
 };
 
-/// Findings of a look at everything parked.
+/// Findings of a look at everything parked: operations by an age in nanoseconds, the oldest first.
 pub(super) struct Survey {
-    pub(super) seen: Seen,
-    /// Operations by their age in nanoseconds, the oldest first.
+    /// By the time since they were parked.
     pub(super) oldest: Vec<(u64, TimerHandle)>,
+    /// By the time for which their checks are known to be under way.
+    pub(super) under_check: Vec<(u64, TimerHandle)>,
+    /// Every label so far, with the number parked under it: a gauge that was set is set again.
+    pub(super) labels: BTreeMap<&'static str, usize>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn snapshot(&self, limit: usize) -> Snapshot<K> {
         let now_ns = self.frame.driver().now_ns();
-        let Survey { seen, oldest } = self.survey(limit, now_ns);
-        let age_ns = |since_ns: u64| now_ns.saturating_sub(since_ns);
-        // The checks that have been under way for longest.
-        let mut under_check = Highest::new(limit);
-        for (&handle, &since_ns) in &seen.checks {
-            under_check.offer(age_ns(since_ns), || handle);
+        let survey = self.survey(limit, now_ns);
+        let mut oldest = Vec::new();
+        for (_, handle) in survey.oldest {
+            oldest.extend(self.parked(handle, now_ns));
         }
-        let under_check = under_check.into_sorted();
-
-        let describe = |ranked: &(u64, TimerHandle)| {
-            let handle = ranked.1;
-            let mut parked = self.parked(handle, now_ns)?;
-            if let Some(&since_ns) = seen.checks.get(&handle) {
-                parked.under_check = Some(Duration::from_micros(age_ns(since_ns) / 1000));
+        let mut under_check = Vec::new();
+        for (known_ns, handle) in survey.under_check {
+            if let Some(mut parked) = self.parked(handle, now_ns) {
+                parked.under_check = Some(Duration::from_micros(known_ns / 1000));
+                under_check.push(parked);
             }
-            Some(parked)
-        };
+        }
+        // The labels in use, the most frequent first.
+        let mut labels: Vec<_> = survey.labels.into_iter().collect();
+        labels.retain(|&(_, count)| count > 0);
+        labels.sort_by_key(|&(_, count)| Reverse(count));
         Snapshot {
             name: self.frame.name.to_string(),
-            oldest: oldest.iter().filter_map(describe).collect(),
-            under_check: under_check.iter().filter_map(describe).collect(),
+            oldest,
+            under_check,
             key_count: self.keys(),
             busiest: self.busiest(limit),
-            labels: most_frequent(&seen),
+            labels,
             times: self.times(),
             stats: self.stats(),
         }
@@ -63,13 +63,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Visits everything parked, a bounded number under one lock hold: the checks under way, the
     /// labels, and the operations that have been parked for longest.
     pub(super) fn survey(&self, limit: usize, now_ns: u64) -> Survey {
-        let before = self.cold().seen.lock().clone();
-        // A label that was seen once is reported from then on, with 0 if need be.
-        let mut now = Seen {
-            checks: BTreeMap::new(),
-            labels: before.labels.into_keys().map(|label| (label, 0)).collect(),
-        };
         let mut oldest = Highest::new(limit);
+        let mut under_check = Highest::new(limit);
+        let mut labels = BTreeMap::new();
         let mut tour = Tour::default();
         while let Some((mut shard, handles)) = tour.next(&self.shards) {
             // One lock hold: bounded.
@@ -78,26 +74,24 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     continue;
                 };
                 oldest.offer(entry.age_ns(now_ns), || handle);
-                let since_ns = match entry.look() {
-                    Look::Parked => None,
-                    Look::NewCheck => Some(now_ns),
-                    Look::SameCheck => Some(before.checks.get(&handle).copied().unwrap_or(now_ns)),
-                };
-                if let Some(since_ns) = since_ns {
-                    now.checks.insert(handle, since_ns);
+                if let Some(seen_ns) = entry.check_seen_ns(now_ns) {
+                    under_check.offer(now_ns.saturating_sub(seen_ns), || handle);
                 }
                 if let Some(label) = entry.label() {
-                    *now.labels.entry(label).or_default() += 1;
+                    *labels.entry(label).or_default() += 1;
                 }
             }
         }
-
-        let mut seen = self.cold().seen.lock();
-        seen.checks.clone_from(&now.checks);
-        seen.labels.extend(&now.labels);
+        // A label that was seen once is reported from then on, with 0 if need be.
+        let mut seen = self.cold().labels.lock();
+        seen.extend(labels.keys());
+        for &label in seen.iter() {
+            labels.entry(label).or_default();
+        }
         Survey {
-            seen: now,
             oldest: oldest.into_sorted(),
+            under_check: under_check.into_sorted(),
+            labels,
         }
     }
 
@@ -108,47 +102,47 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let entry = first_shard.get_mut(handle)?;
         let age_ns = entry.age_ns(now_ns);
         let label = entry.label();
-        let under_check = entry.is_held().then_some(Duration::ZERO);
-        let last_secondary = entry.last_secondary;
+        let check_seen_ns = entry.check_seen_ns(now_ns);
         let deadline = first_shard.deadline(handle);
-        let first_key = first_shard.first_key(handle);
         drop(first_shard);
 
-        // 2. The other keys.
-        let keys = self.keys_of(handle, first_key, last_secondary);
+        // 2. Its keys.
+        let keys = self.keys_of(handle)?;
         let tick = self.frame.driver().config.tick;
         let left_ns = |deadline| tick.start_ns(deadline).saturating_sub(now_ns);
+        let known = |seen_ns| Duration::from_micros(now_ns.saturating_sub(seen_ns) / 1000);
         Some(Parked {
             id: self.frame.id(handle),
             label,
             keys,
             age: Duration::from_micros(age_ns / 1000),
             expires_in: deadline.map(|deadline| Duration::from_nanos(left_ns(deadline))),
-            under_check,
+            under_check: check_seen_ns.map(known),
         })
     }
 
-    /// The keys of an operation as they were given. The first is known; each of the others is
-    /// cloned in its shard, one lock after the other.
-    pub(super) fn keys_of(
-        &self,
-        handle: TimerHandle,
-        first_key: Option<K>,
-        mut last_secondary: Option<SecondaryId>,
-    ) -> Vec<K> {
-        // The last first.
+    /// The keys of an operation as they were given, each cloned in its shard, one lock after the
+    /// other. `None` if it has ended.
+    pub(crate) fn keys_of(&self, handle: TimerHandle) -> Option<Vec<K>> {
+        // 1. The first.
+        let mut first_shard = self.first_shard_of(handle);
+        let (entry, first_key) = first_shard.show(handle)?;
+        let mut last_secondary = entry.last_secondary;
+        let first_key = first_key.clone();
+        drop(first_shard);
+        // 2. The others, the last first.
         let mut keys = Vec::new();
         while let Some(secondary) = last_secondary {
             let shard = self.shards.lock(secondary.shard as usize);
-            let Some(watch) = shard.secondary_key(secondary, handle) else {
+            let Some((key, before)) = shard.secondary_key(secondary, handle) else {
                 break; // the operation ended meanwhile
             };
-            keys.push(watch.key);
-            last_secondary = watch.before;
+            keys.push(key);
+            last_secondary = before;
         }
-        keys.extend(first_key);
+        keys.push(first_key);
         keys.reverse();
-        keys
+        Some(keys)
     }
 
     /// The keys with the most waiters.
@@ -191,12 +185,4 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         times
     }
-}
-
-/// The labels in use, the most frequent first.
-fn most_frequent(seen: &Seen) -> Vec<(&'static str, usize)> {
-    let in_use = seen.labels.iter().filter(|(_, count)| **count > 0);
-    let mut labels: Vec<_> = in_use.map(|(&label, &count)| (label, count)).collect();
-    labels.sort_by_key(|&(_, count)| Reverse(count));
-    labels
 }

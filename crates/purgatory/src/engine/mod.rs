@@ -35,7 +35,7 @@
 //! Files call only files further left:
 //!
 //! ```text
-//! mod < inspect, places < finish < check < walk < signal, park, end, reach < sweep, timer < publish
+//! mod < inspect < finish < check < walk < signal, park, end < sweep, timer < publish
 //! ```
 //!
 //! [`versions`], [`watch_set`] and [`sweep_plan`] know no purgatory. What every form has is its
@@ -45,11 +45,9 @@ pub(crate) mod check;
 pub(crate) mod end;
 pub(crate) mod finish;
 mod inspect;
-mod park;
-mod places;
+pub(crate) mod park;
 #[cfg(feature = "metrics")]
 mod publish;
-mod reach;
 pub(crate) mod signal;
 mod sweep;
 mod sweep_plan;
@@ -59,7 +57,7 @@ mod walk;
 mod watch_set;
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     sync::{Arc, OnceLock, Weak, atomic::AtomicU64 as Count},
     time::Duration,
 };
@@ -81,13 +79,9 @@ use crate::{
 };
 
 // The parts that know no purgatory are the table's.
-pub(crate) use crate::table::{
-    BUDGET, call as trampoline,
-    tour::{Handles, Tour},
-    trace, under_lock,
-};
+pub(crate) use crate::table::{BUDGET, call as trampoline, tour::Tour, trace, under_lock};
 
-type LockedShard<'a, K, O> = ShardGuard<'a, Shard<K, O>>;
+pub(crate) type LockedShard<'a, K, O> = ShardGuard<'a, Shard<K, O>>;
 
 /// The settings that a purgatory alone has.
 pub struct Rules<K> {
@@ -161,11 +155,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         Err(core.frame.not_attached())
     }
 
-    /// Returns true once the purgatory or its timer was shut down.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.shards.is_closed()
-    }
-
     /// Locks the shard of the keys of this hash.
     #[inline]
     pub(crate) fn shard_of(&self, hash: u64) -> LockedShard<'_, K, O> {
@@ -175,7 +164,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Locks the shard of an operation's first key.
     #[inline]
-    fn first_shard_of(&self, handle: TimerHandle) -> LockedShard<'_, K, O> {
+    pub(crate) fn first_shard_of(&self, handle: TimerHandle) -> LockedShard<'_, K, O> {
         must_be_unlocked();
         self.shards.lock(handle.shard())
     }
@@ -187,19 +176,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Calls `act` for each item under the lock of its operation's first shard. Consecutive items
-    /// of one shard share a lock hold.
-    pub(super) fn each_in_first_shard<'a, T>(
-        &'a self,
-        items: impl IntoIterator<Item = T>,
-        handle_of: impl Fn(&T) -> TimerHandle,
-        act: impl FnMut(&mut LockedShard<'a, K, O>, T),
-    ) {
-        self.each_in_first_shard_from(None, items, handle_of, act);
-    }
-
-    /// Does as [`each_in_first_shard`](Self::each_in_first_shard), from a shard on that is locked.
+    /// of one shard share a lock hold, which may be that of a shard that is locked already.
     #[inline]
-    fn each_in_first_shard_from<'a, T>(
+    fn each_in_first_shard<'a, T>(
         &'a self,
         mut locked: Option<LockedShard<'a, K, O>>,
         items: impl IntoIterator<Item = T>,
@@ -228,7 +207,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// The options of an operation that is parked at `now_ns`: its times, in ticks.
     #[inline]
-    pub(super) fn park_options(&self, now_ns: u64, timeout: Timeout) -> ParkOptions {
+    pub(crate) fn park_options(&self, now_ns: u64, timeout: Timeout) -> ParkOptions {
         let tick = self.frame.driver().config.tick;
         let deadline_tick = timeout.deadline(tick, now_ns);
         ParkOptions {
@@ -268,16 +247,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 /// The parts that most purgatories do not use, made when the first one is.
 #[derive(Debug, Default)]
 struct ColdParts {
-    /// The memory of snapshots.
-    seen: plain::Mutex<Seen>,
+    /// Every label that a snapshot has seen.
+    labels: plain::Mutex<BTreeSet<&'static str>>,
     checking: trace::Checking,
-}
-
-/// The memory of snapshots, from one to the next.
-#[derive(Clone, Debug, Default)]
-struct Seen {
-    /// Checks that the last snapshot found under way, each with a nanosecond at which it was.
-    checks: BTreeMap<TimerHandle, u64>,
-    /// Every label so far, with the number parked under it: a gauge that was set is set again.
-    labels: BTreeMap<&'static str, usize>,
 }

@@ -20,12 +20,21 @@ use crate::{
     },
     error::{Refused, WaitError},
     operation::{DelayedOperation, Outcome, Parking, Timeout, ToPark},
-    shard::{
-        Cause, CheckedIn, CheckedOut, Ended, ParkOptions, Payload, SecondaryId, WAITERS_MAX, Watch,
-    },
+    shard::{Cause, CheckedIn, CheckedOut, Ended, ParkOptions, SecondaryId, WAITERS_MAX, Watch},
     sync::Ordering,
     watches::{WatchKey, Watches},
 };
+
+/// A place among `max_parked`. Dropped, when nothing is parked after all, it returns the place.
+struct PlaceGuard<'a, K: WatchKey, O: DelayedOperation> {
+    core: &'a Core<K, O>,
+}
+
+impl<K: WatchKey, O: DelayedOperation> Drop for PlaceGuard<'_, K, O> {
+    fn drop(&mut self) {
+        self.core.return_place();
+    }
+}
 
 /// An operation whose keys are not all watched yet. Dropped then, as when a key's `Eq` panics, it
 /// takes the operation's entry and watches away.
@@ -33,6 +42,8 @@ struct Arriving<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
     handle: TimerHandle,
     last_secondary: Option<SecondaryId>,
+    /// Given back, too.
+    _place: PlaceGuard<'a, K, O>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Arriving<'_, K, O> {
@@ -51,12 +62,6 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
         self.core
             .release_secondaries(&mut self.last_secondary, usize::MAX, drop);
     }
-}
-
-/// A parked operation, and the decision at its check-in: it may have ended already.
-pub(super) struct ParkedUnder<K, O> {
-    pub(super) handle: TimerHandle,
-    pub(super) checked_in: CheckedIn<K, O>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -115,7 +120,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if keys.is_empty() {
             return Some(WaitError::NoKeys);
         }
-        self.is_closed().then_some(WaitError::Closed)
+        self.shards.is_closed().then_some(WaitError::Closed)
     }
 
     /// Parks an operation, as [`park_or`](Self::park_or) does, but for the count of a refusal.
@@ -202,8 +207,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let event_passed = self.versions.changed(first);
         if others.is_empty() && !event_passed {
             shard.counts.checks += 1;
-            let payload = Payload::Here(operation);
-            let handle = self.insert_entry(&mut shard, record, &options, payload);
+            let handle = self.insert_entry(&mut shard, record, &options, Some(operation));
             drop(shard);
             forget(place); // the ending returns it
             self.sweep_after(now_ns);
@@ -214,40 +218,40 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         //    event came by meanwhile.
         let handle = self.insert_held(&mut shard, record, &options);
         drop(shard);
-        let parked = self.watch_others(operation, handle, others, event_passed)?;
-        forget(place);
         self.sweep_after(now_ns);
-        Ok(self.check_again(&call, parked))
+        self.watch_others(&call, operation, handle, place, others, event_passed)
     }
 
-    /// Checks an operation again if an event came by while its keys were watched, and finishes it
-    /// if it has ended.
-    #[inline(never)]
-    fn check_again(self: &Arc<Self>, call: &Call<'_>, parked: ParkedUnder<K, O>) -> Parking {
-        let id = self.frame.id(parked.handle);
-        match self.check_until_parked(parked.checked_in) {
-            None => Parking::Parked(id),
-            Some(ended) => {
-                self.finish(call, ended);
-                Parking::Ended(id)
+    /// Takes a place for an operation.
+    #[inline]
+    fn take_place(&self) -> Result<PlaceGuard<'_, K, O>, WaitError> {
+        if let Some(max_parked) = &self.max_parked {
+            if !max_parked.acquire(1) {
+                let limit = max_parked.max() as usize;
+                return Err(WaitError::Full { limit });
             }
         }
+        Ok(PlaceGuard { core: self })
     }
 
-    /// Watches the other keys of an operation that this thread holds, and checks it in.
+    /// Watches the other keys of an operation that this thread holds, and checks it in: again if an
+    /// event came by meanwhile. Finishes it if it has ended.
     #[inline(never)]
-    pub(super) fn watch_others(
-        &self,
+    fn watch_others(
+        self: &Arc<Self>,
+        call: &Call<'_>,
         operation: O,
         handle: TimerHandle,
+        place: PlaceGuard<'_, K, O>,
         others: &[Watch<'_, K>],
         mut event_passed: bool,
-    ) -> Result<ParkedUnder<K, O>, Refused<O>> {
+    ) -> Result<Parking, Refused<O>> {
         // 1. Watch the keys, each in its shard. An event since the check is one to check for again.
         let mut arriving = Arriving {
             core: self,
             handle,
             last_secondary: None,
+            _place: place,
         };
         for watch in others {
             let mut shard = self.shard_of(watch.hash);
@@ -265,15 +269,27 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut first_shard = self.first_shard_of(handle);
         first_shard.arrived(handle, last_secondary, event_passed);
         let held = CheckedOut::new(handle, operation, Cause::Event);
-        Ok(ParkedUnder {
-            handle,
-            checked_in: first_shard.check_in(held, now_ns),
-        })
+        let checked_in = first_shard.check_in(held, now_ns);
+        drop(first_shard);
+        // 3. It ends at once, if a check for a later event comes true.
+        let ended = match checked_in {
+            CheckedIn::Parked => None,
+            CheckedIn::CheckAgain(held) => self.check_held(held).1,
+            CheckedIn::Ended(ended) => Some(ended),
+        };
+        let id = self.frame.id(handle);
+        match ended {
+            None => Ok(Parking::Parked(id)),
+            Some(ended) => {
+                self.finish(call, ended);
+                Ok(Parking::Ended(id))
+            }
+        }
     }
 
     /// The sequence of the operation before the next one, when order matters over several shards.
     #[inline]
-    pub(super) fn follows(&self) -> Option<u64> {
+    fn follows(&self) -> Option<u64> {
         let sequence = self.sequence.as_ref()?;
         Some(sequence.fetch_add(1, Ordering::Relaxed))
     }
@@ -286,21 +302,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         shard: &mut LockedShard<'_, K, O>,
         record: u32,
         options: &ParkOptions,
-        payload: Payload<O>,
+        payload: Option<O>,
     ) -> TimerHandle {
-        let inserted = shard.park_at(record, options, self.follows(), payload);
-        Self::work_at(shard, options, inserted.due);
-        inserted.handle
+        let scheduled = shard.park_at(record, options, self.follows(), payload);
+        Self::work_at(shard, options, scheduled.due);
+        shard.handle(scheduled.id)
     }
 
     /// Puts an entry for an operation that its parker holds into the shard of its first key.
     #[inline(never)]
-    pub(super) fn insert_held(
+    fn insert_held(
         &self,
         shard: &mut LockedShard<'_, K, O>,
         record: u32,
         options: &ParkOptions,
     ) -> TimerHandle {
-        self.insert_entry(shard, record, options, Payload::Out)
+        self.insert_entry(shard, record, options, None)
     }
 }

@@ -4,7 +4,7 @@
 use timer_core::driver::{Publishes, Sample};
 
 use crate::{
-    engine::{Core, inspect::Survey},
+    engine::Core,
     operation::DelayedOperation,
     samples,
     stats::{Stats, Times},
@@ -47,12 +47,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn add_surveyed(&self, samples: &mut Vec<Sample>) {
         // 1. The largest of each, as the survey finds them.
         let now_ns = self.frame.driver().now_ns();
-        let Survey { seen, oldest } = self.survey(1, now_ns);
-        let age_ns = oldest.first().map_or(0, |&(age_ns, _)| age_ns);
-        let check_since_ns = seen.checks.into_values().min().unwrap_or(now_ns);
-        let check_ns = now_ns.saturating_sub(check_since_ns);
+        let survey = self.survey(1, now_ns);
+        let largest = |ranked: &[(u64, _)]| ranked.first().map_or(0, |&(age_ns, _)| age_ns);
+        let check_ns = largest(&survey.under_check);
         samples.extend([
-            samples::oldest_age(age_ns),
+            samples::oldest_age(largest(&survey.oldest)),
             Sample::largest(
                 "purgatory_longest_check_seconds",
                 "How long the longest check has been under way, from the first scrape that found it.",
@@ -61,7 +60,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         ]);
         // 2. The labels, 0 of each included that is in use no more: a gauge keeps what it was set
         // to.
-        for (label, count) in seen.labels {
+        for (label, count) in survey.labels {
             let parked = Sample::sum(
                 "purgatory_parked_by_label",
                 "Operations that are parked now, by their label.",

@@ -5,7 +5,7 @@
 //! locked, and checks the batch in. Then the callbacks of what ended run. Most entries are in the
 //! key's own shard: they are checked out in the lock hold that finds them.
 
-use std::{any::Any, hash::Hash, sync::Arc};
+use std::{any::Any, collections::HashSet, hash::Hash, sync::Arc};
 
 use hashbrown::Equivalent;
 
@@ -16,16 +16,19 @@ use crate::{
         trampoline::{Call, enqueue},
         walk::Waited,
     },
-    operation::DelayedOperation,
+    operation::{DelayedOperation, Verdict},
+    shard::CheckedOut,
     sync::CHECK_BATCH,
     watches::WatchKey,
 };
 
 /// A signal on a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+#[derive(Clone, Copy)]
+pub(crate) enum Event<'a> {
     /// Every waiter is checked.
     All,
+    /// Every waiter is checked, and told what has happened.
+    With(&'a dyn Any),
     /// Waiters are checked until one completes.
     One,
 }
@@ -37,7 +40,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn signal<Q: Hash + Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
-        event: Event,
+        event: Event<'_>,
     ) -> usize {
         let call = self.frame.enter();
         let hash = self.versions.hash(key);
@@ -48,93 +51,71 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.signal_now(&call, key, hash, event)
     }
 
-    /// Signals a key with an argument; returns how many operations this call completed.
-    pub(crate) fn signal_with<Q: Hash + Equivalent<K> + ?Sized>(
-        self: &Arc<Self>,
-        key: &Q,
-        event: &dyn Any,
-    ) -> usize {
-        let call = self.frame.enter();
-        let hash = self.versions.hash(key);
-        if call.is_nested() {
-            // The argument is the caller's and stays here: the queued event is one without.
-            self.queue_signal(key, hash, Event::All);
-            return 0;
-        }
-        self.warn_stuck_checks();
-        let Some(begun) = self.begin_event(key, hash) else {
-            return 0;
-        };
-        self.check_waiters(begun, |batch| self.check_batch_with(&call, batch, event))
-    }
-
-    /// Signals several keys, and checks each operation once, however many of them it watches. Returns
-    /// how many this call completed.
-    pub(crate) fn signal_several(self: &Arc<Self>, keys: &[K]) -> usize {
+    /// Signals several keys, and checks each operation once, however many of them it watches. Inside
+    /// a callback the signal waits for the outermost call.
+    pub(crate) fn signal_several(self: &Arc<Self>, keys: &[K]) {
         if let [key] = keys {
-            return self.signal(key, Event::All);
+            self.signal(key, Event::All);
+            return;
         }
         let call = self.frame.enter();
         if call.is_nested() {
-            self.queue_several(keys);
-            return 0;
+            let core = self.clone();
+            let keys = keys.to_vec();
+            enqueue(move || core.signal_several_now(&core.frame.enter(), &keys));
+        } else {
+            self.signal_several_now(&call, keys);
         }
-        self.signal_several_now(&call, keys)
     }
 
-    fn signal_several_now(self: &Arc<Self>, call: &Call<'_>, keys: &[K]) -> usize {
+    fn signal_several_now(self: &Arc<Self>, call: &Call<'_>, keys: &[K]) {
         self.warn_stuck_checks();
-        // 1. An event of each key: list its waiters.
+        // 1. An event of each key: list its waiters, each once.
+        let mut known = HashSet::new();
         let mut waiters = Vec::new();
         for key in keys {
-            let hash = self.versions.hash(key);
-            if let Some(begun) = self.begin_event(key, hash) {
+            if let Some(begun) = self.begin_event(key, self.versions.hash(key)) {
                 waiters.extend(self.waiters_of(begun));
             }
         }
+        waiters.retain(|&handle| known.insert(handle));
         // 2. Check them. One that is held by then is left a request.
-        self.check_each_once(call, waiters)
-    }
-
-    /// Leaves a signal of several keys to the outermost call, as
-    /// [`queue_signal`](Self::queue_signal) does.
-    #[cold]
-    fn queue_several(self: &Arc<Self>, keys: &[K]) {
-        // 1. Those that nothing waits for count at once.
-        let mut waited = Vec::new();
-        for key in keys {
-            let hash = self.versions.hash(key);
-            let shard = self.shard_of(hash);
-            match shard.stored(key, hash) {
-                Some(key) => waited.push(key),
-                None => self.versions.count_event(hash),
-            }
+        let mut batch = Batch::new();
+        for together in waiters.chunks(CHECK_BATCH) {
+            let handles = together.iter().copied();
+            self.each_in_first_shard(
+                None,
+                handles,
+                |&handle| handle,
+                |first_shard, handle| {
+                    batch.extend(first_shard.check_out(handle));
+                },
+            );
+            self.check_batch(call, &mut batch, |held| self.check_for_cause(held));
         }
-        // 2. The others are signalled together.
-        if waited.is_empty() {
-            return;
-        }
-        let core = self.clone();
-        enqueue(move || {
-            let call = core.frame.enter();
-            core.signal_several_now(&call, &waited);
-        });
     }
 
     /// Leaves a signal inside a check or callback to the outermost call. If nothing waits for its
     /// key, it only counts as an event, at once.
     #[cold]
-    fn queue_signal<Q: Equivalent<K> + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event) {
+    fn queue_signal<Q: Equivalent<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        hash: u64,
+        event: Event<'_>,
+    ) {
         let shard = self.shard_of(hash);
         let Some(key) = shard.stored(key, hash) else {
             self.versions.count_event(hash);
             return;
         };
         drop(shard);
+        // An argument is the caller's and stays here: the queued event is one without.
+        let is_for_one = matches!(event, Event::One);
         let core = self.clone();
         enqueue(move || {
-            let call = core.frame.enter();
-            core.signal_now::<K>(&call, &key, hash, event);
+            let event = if is_for_one { Event::One } else { Event::All };
+            core.signal_now::<K>(&core.frame.enter(), &key, hash, event);
         });
     }
 
@@ -144,78 +125,73 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         call: &Call<'_>,
         key: &Q,
         hash: u64,
-        event: Event,
+        event: Event<'_>,
     ) -> usize {
         self.warn_stuck_checks();
-        match event {
-            Event::All => self.signal_all(call, key, hash),
-            Event::One => usize::from(self.signal_one(call, key, hash)),
-        }
-    }
-
-    /// Checks every waiter of a key; returns how many completed.
-    #[inline]
-    fn signal_all<Q: Equivalent<K> + ?Sized>(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        key: &Q,
-        hash: u64,
-    ) -> usize {
         let Some(mut begun) = self.begin_event(key, hash) else {
             return 0;
         };
-        // Most keys have one waiter: no batch is made for it.
-        if let Some(only) = begun.shard.only_here(begun.record) {
-            let held = begun.shard.check_out_here(only);
-            drop(begun.shard);
-            return match held {
-                Some(held) => self.check_single(call, held),
-                None => 0,
-            };
+        let by_event = |held: &mut CheckedOut<O>| self.check(&mut held.payload, O::try_complete);
+        match event {
+            Event::All => {
+                // Most keys have one waiter: no walk is made for it.
+                if let Some(only) = begun.shard.only_here(begun.record) {
+                    let held = begun.shard.check_out_here(only);
+                    drop(begun.shard);
+                    return match held {
+                        Some(held) => self.check_single(call, held, by_event),
+                        None => 0,
+                    };
+                }
+                self.check_waiters(call, begun, by_event)
+            }
+            Event::With(told) => self.check_waiters(call, begun, |held| {
+                self.check(&mut held.payload, |operation| {
+                    operation.try_complete_with(told)
+                })
+            }),
+            Event::One => usize::from(self.check_until_one(call, begun)),
         }
-
-        self.check_waiters(begun, |batch| self.check_batch(call, batch))
     }
 
-    /// Checks every waiter of a key whose event has begun, a batch at a time by `check_batch`;
-    /// returns how many completed.
-    #[inline(always)]
-    fn check_waiters<'a>(
-        self: &'a Arc<Self>,
-        mut begun: Waited<'a, K, O>,
-        mut check_batch: impl FnMut(&mut Batch<O>) -> usize,
+    /// Checks every waiter of a key whose event has begun, a batch at a time by `check`; returns how
+    /// many completed.
+    fn check_waiters(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        begun: Waited<'_, K, O>,
+        check: impl Fn(&mut CheckedOut<O>) -> Verdict,
     ) -> usize {
-        let mut batch = Batch::of(begun.shard.waiters(begun.record));
-        let mut walk = begun.walk(self, CHECK_BATCH, |of, waiter| batch.add(of, waiter));
-        drop(begun);
-        let mut completed = check_batch(&mut batch);
-        while walk.next_into(CHECK_BATCH, &mut batch) {
-            completed += check_batch(&mut batch);
+        let waiters = begun.shard.waiters(begun.record);
+        let mut batch = Batch::with_capacity(waiters.min(CHECK_BATCH));
+        let mut completed = 0;
+        let mut walk = self.walk(begun);
+        while walk.next(CHECK_BATCH, |first_shard, handle| {
+            batch.extend(first_shard.check_out(handle));
+        }) {
+            completed += self.check_batch(call, &mut batch, &check);
         }
         completed
     }
 
-    /// Checks the waiters of a key one after the other, until a check of this call has come true.
-    fn signal_one<Q: Equivalent<K> + ?Sized>(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        key: &Q,
-        hash: u64,
-    ) -> bool {
-        let Some(mut begun) = self.begin_event(key, hash) else {
-            return false;
-        };
-        let mut batch = Batch::new();
-        let mut walk = begun.walk(self, 1, |of, waiter| batch.add(of, waiter));
-        drop(begun);
-        loop {
-            if self.check_for_one_event(call, &mut batch) {
-                return true;
-            }
-            if !walk.next_into(1, &mut batch) {
-                return false;
+    /// Checks the waiters of a key one after the other, until a check of this call has come true: an
+    /// operation that another thread completed meanwhile has not used the event up.
+    fn check_until_one(self: &Arc<Self>, call: &Call<'_>, begun: Waited<'_, K, O>) -> bool {
+        let mut next = None;
+        let mut walk = self.walk(begun);
+        while walk.next(1, |first_shard, handle| {
+            next = first_shard.check_out(handle);
+        }) {
+            let Some(held) = next.take() else { continue };
+            let (verdict, ended) = self.check_held(held);
+            if let Some(ended) = ended {
+                self.finish(call, ended);
+                if verdict == Verdict::Satisfied {
+                    return true;
+                }
             }
         }
+        false
     }
 
     /// Counts an event. `None` when nothing is to be checked.

@@ -122,15 +122,25 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let now_ns = self.frame.timed_end().unwrap_or(tick.start_ns(due_tick));
         let every_ns = u64::try_from(sweeps.every.as_nanos()).unwrap_or(u64::MAX);
         let parked_by_ns = now_ns.saturating_sub(every_ns);
-        let mut batch = Batch::of(together.len());
+        // 1. Check them.
+        let mut batch = Batch::with_capacity(together.len());
         self.each_in_first_shard(
+            None,
             together,
             |&handle| handle,
             |first_shard, handle| {
-                batch.add_held(first_shard.check_out_for_sweep(handle, parked_by_ns));
+                batch.extend(first_shard.check_out_for_sweep(handle, parked_by_ns));
             },
         );
-        self.check_on_executor(call, &mut batch);
+        let mut ended = self.check_together(&mut batch, |held| self.check_for_cause(held));
+        // 2. All are out of every watch list before the first is called back: here, without a
+        //    second job.
+        for ended in &mut ended {
+            self.release(&mut ended.to_release);
+        }
+        for ended in ended {
+            self.call_back_in(call, ended);
+        }
     }
 
     /// True while nothing is parked.

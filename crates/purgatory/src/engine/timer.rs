@@ -20,11 +20,10 @@ use timer_core::{
 use crate::{
     engine::{
         BUDGET, Core,
-        check::Batch,
         trampoline::{Call, enqueue},
     },
     operation::{CancelReason, DelayedOperation},
-    shard::expire::{AdvanceLimits, CallbackJob},
+    shard::expire::CallbackJob,
     watches::WatchKey,
 };
 
@@ -46,18 +45,16 @@ struct QueuedJobs<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     fn advance(&self, shard: usize, now: u64) -> Advanced {
-        // 1. The limits of the advance. The clock is read before the lock is taken.
         self.warn_stuck_checks();
-        let limits = AdvanceLimits {
-            now,
-            now_ns: self.ending_at(),
-            budget: self.due.budget(BUDGET),
-            last_check: self.on_missed.is_some(),
-        };
-        // 2. Advance the wheel, and keep what it finds until the round is over.
+        // The clock is read before the lock is taken. What is found is kept until the round is over.
+        let now_ns = self.ending_at();
+        let budget = self.due.budget(BUDGET);
+        let last_check = self.on_missed.is_some();
         let mut due = self.due.lock();
         let mut shard = self.shards.lock(shard);
-        let advanced = shard.expire(limits, |job, order| due.push(job, order));
+        let advanced = shard.expire(now, now_ns, budget, last_check, |job, order| {
+            due.push(job, order);
+        });
         shard.advanced(advanced.next_due);
         advanced
     }
@@ -174,9 +171,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         match job {
             CallbackJob::Call(ended) => self.call_back_in(call, ended),
             CallbackJob::LastCheck(held) => {
-                let mut batch = Batch::new();
-                batch.add_held(Some(held));
-                self.check_on_executor(call, &mut batch);
+                // Called back here, without a second job.
+                if let (_, Some(mut ended)) = self.check_held(held) {
+                    self.release(&mut ended.to_release);
+                    self.call_back_in(call, ended);
+                }
             }
         }
         if call.is_nested() {

@@ -4,135 +4,120 @@
 //! those that have left before it came to them. It goes a bounded number of waiters at a time;
 //! nothing is locked in between.
 
+use std::hash::Hash;
+
 use hashbrown::Equivalent;
-use smallvec::SmallVec;
-use timer_core::{TimerHandle, driver::Shards};
+use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, LockedShard, check::Batch},
+    engine::{Core, LockedShard},
     operation::DelayedOperation,
-    shard::{Entries, Shard, Waiter, WalkId},
+    shard::{Waiters, WalkId},
     watches::WatchKey,
 };
 
 /// Waiters that are found under one lock hold where nothing is checked.
-pub(super) const LIST_BATCH: usize = 128;
-
-/// Waiters that were found: most keys have one.
-type Found = SmallVec<[TimerHandle; 4]>;
+const LIST_BATCH: usize = 128;
 
 /// A key that has waiters. Its shard is locked.
-pub(super) struct Waited<'a, K: Eq + Clone, O> {
-    pub(super) shard: LockedShard<'a, K, O>,
-    pub(super) record: u32,
-}
-
-impl<'a, K: WatchKey, O: DelayedOperation> Waited<'a, K, O> {
-    /// Begins a walk over the key's waiters, with the first `limit` of them.
-    #[inline]
-    pub(super) fn walk(
-        &mut self,
-        core: &'a Core<K, O>,
-        limit: usize,
-        found: impl FnMut(&mut Entries<O>, Waiter),
-    ) -> WaiterWalk<'a, K, O> {
-        WaiterWalk {
-            shards: &core.shards,
-            shard: self.shard.number(),
-            cursor: self.shard.walk(self.record, limit, found),
-        }
-    }
+pub(crate) struct Waited<'a, K: Eq + Clone, O> {
+    pub(crate) shard: LockedShard<'a, K, O>,
+    pub(crate) record: u32,
 }
 
 /// A walk over the waiters of one key.
-pub(super) struct WaiterWalk<'a, K: Eq + Clone, O> {
-    shards: &'a Shards<Shard<K, O>>,
+pub(crate) struct WaiterWalk<'a, K: WatchKey, O: DelayedOperation> {
+    core: &'a Core<K, O>,
     shard: usize,
+    /// The key, until the first step.
+    begins: Option<Waited<'a, K, O>>,
     /// Names the walk in its shard, while there are waiters left.
     cursor: Option<WalkId>,
 }
 
-impl<K: Eq + Clone, O> WaiterWalk<'_, K, O> {
-    /// Finds the next waiters, at most this many; false at the end.
+impl<'a, K: WatchKey, O: DelayedOperation> WaiterWalk<'a, K, O> {
+    /// Finds the next waiters, at most this many. Returns their key's shard, still locked; `None` at
+    /// the end.
     #[inline]
-    pub(super) fn next(
-        &mut self,
-        limit: usize,
-        found: impl FnMut(&mut Entries<O>, Waiter),
-    ) -> bool {
-        let Some(cursor) = self.cursor else {
-            return false;
-        };
-        self.cursor = self.shards.lock(self.shard).walk_on(cursor, limit, found);
-        true
+    fn find_next(&mut self, limit: usize, found: &mut Waiters) -> Option<LockedShard<'a, K, O>> {
+        if let Some(Waited { mut shard, record }) = self.begins.take() {
+            self.cursor = shard.walk(record, limit, found);
+            return Some(shard);
+        }
+        let cursor = self.cursor?;
+        let mut shard = self.core.shards.lock(self.shard);
+        self.cursor = shard.walk_on(cursor, limit, found);
+        Some(shard)
     }
 
-    /// Adds the next waiters to a batch, at most this many; false at the end.
+    /// Applies `act` to the next waiters, at most this many, each in its operation's first shard.
+    /// Where the key is the first one, that is the shard in which they were found, and it stays
+    /// locked. False at the end.
     #[inline]
-    pub(super) fn next_into(&mut self, limit: usize, batch: &mut Batch<O>) -> bool {
-        self.next(limit, |entries, waiter| batch.add(entries, waiter))
+    pub(crate) fn next(
+        &mut self,
+        limit: usize,
+        act: impl FnMut(&mut LockedShard<'a, K, O>, TimerHandle),
+    ) -> bool {
+        let mut found = Waiters::new();
+        let shard = self.find_next(limit, &mut found);
+        if shard.is_none() {
+            return false;
+        }
+        self.core
+            .each_in_first_shard(shard, found, |&handle| handle, act);
+        true
     }
 }
 
-impl<K: Eq + Clone, O> Drop for WaiterWalk<'_, K, O> {
+impl<K: WatchKey, O: DelayedOperation> Drop for WaiterWalk<'_, K, O> {
     fn drop(&mut self) {
         if let Some(cursor) = self.cursor {
-            self.shards.lock(self.shard).end_walk(cursor);
+            self.core.shards.lock(self.shard).end_walk(cursor);
         }
     }
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Finds a key that has waiters, and locks its shard. Runs the key's `Eq`.
+    /// Finds a key that has waiters, and locks its shard. Runs the key's `Hash` and `Eq`.
     #[inline]
-    pub(super) fn waited<Q: Equivalent<K> + ?Sized>(
+    pub(crate) fn waited<Q: Hash + Equivalent<K> + ?Sized>(
         &self,
         key: &Q,
-        hash: u64,
     ) -> Option<Waited<'_, K, O>> {
+        let hash = self.versions.hash(key);
         let shard = self.shard_of(hash);
         let record = shard.find(key, hash)?;
         Some(Waited { shard, record })
     }
 
-    /// Applies `act` to each waiter of a key, in its operation's first shard. Where the key is the
-    /// first one, that is the shard in which the waiters were found, and it stays locked.
+    /// Begins a walk over the waiters of a key.
     #[inline]
-    pub(super) fn each_waiter<'a>(
+    pub(crate) fn walk<'a>(&'a self, waited: Waited<'a, K, O>) -> WaiterWalk<'a, K, O> {
+        WaiterWalk {
+            core: self,
+            shard: waited.shard.number(),
+            begins: Some(waited),
+            cursor: None,
+        }
+    }
+
+    /// Applies `act` to each waiter of a key, in its operation's first shard.
+    pub(crate) fn each_waiter<'a>(
         &'a self,
-        mut waited: Waited<'a, K, O>,
+        waited: Waited<'a, K, O>,
         mut act: impl FnMut(&mut LockedShard<'a, K, O>, TimerHandle),
     ) {
-        // 1. Most keys have one waiter: no walk is made for it.
-        if let Some(only) = waited.shard.only_here(waited.record) {
-            let handle = waited.shard.handle_at(only);
-            act(&mut waited.shard, handle);
-            return;
-        }
-        // 2. Begin a walk, with the first waiters.
-        let mut found = Found::new();
-        let add = |of: &mut Entries<O>, waiter: Waiter| found.push(waiter.handle(of));
-        let mut walk = waited.walk(self, LIST_BATCH, add);
-        // 3. Act on what was found, and go on.
-        let mut locked = Some(waited.shard);
-        loop {
-            let first = locked.take();
-            self.each_in_first_shard_from(first, found.drain(..), |&handle| handle, &mut act);
-            if !walk.next(LIST_BATCH, |of, waiter| found.push(waiter.handle(of))) {
-                return;
-            }
-        }
+        let mut walk = self.walk(waited);
+        while walk.next(LIST_BATCH, &mut act) {}
     }
 
     /// Lists the operations that wait for a key, in the order of parking and in bounded steps. Some
     /// may have ended.
-    pub(super) fn waiters_of<'a>(&'a self, mut waited: Waited<'a, K, O>) -> Vec<TimerHandle> {
-        let mut waiters = Vec::new();
-        let mut add = |of: &mut Entries<O>, waiter: Waiter| waiters.push(waiter.handle(of));
-        let mut walk = waited.walk(self, LIST_BATCH, &mut add);
-        drop(waited);
-        while walk.next(LIST_BATCH, &mut add) {}
-        drop(walk);
+    pub(crate) fn waiters_of<'a>(&'a self, waited: Waited<'a, K, O>) -> Waiters {
+        let mut waiters = Waiters::new();
+        let mut walk = self.walk(waited);
+        while walk.find_next(LIST_BATCH, &mut waiters).is_some() {}
         waiters
     }
 }

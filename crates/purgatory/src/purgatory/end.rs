@@ -6,6 +6,7 @@ use std::{borrow::Borrow, hash::Hash, time::Duration};
 use timer_core::{Clock, SystemClock};
 
 use crate::{
+    engine::Core,
     operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
     purgatory::Purgatory,
     reason::Reason,
@@ -229,7 +230,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reschedule(&self, id: OperationId, timeout: impl Into<Timeout>) -> bool {
-        self.core.reschedule(id, timeout.into())
+        match self.core.frame.handle(id) {
+            Some(handle) => self.core.reschedule(handle, timeout.into()),
+            None => false,
+        }
     }
 
     /// Reschedules all operations parked under `key`: a new timeout, counted from now, as
@@ -267,7 +271,15 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.reschedule_for_key(key, timeout.into())
+        let now_ns = self.core.frame.driver().now_ns();
+        let options = self.core.park_options(now_ns, timeout.into());
+        let mut rescheduled = 0;
+        if let Some(waited) = self.core.waited(key) {
+            self.core.each_waiter(waited, |first_shard, handle| {
+                rescheduled += usize::from(Core::reschedule_in(first_shard, handle, &options));
+            });
+        }
+        rescheduled
     }
 }
 

@@ -41,7 +41,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn is_closed(&self) -> bool {
-        self.core.is_closed()
+        self.core.shards.is_closed()
     }
 
     /// Returns the number of watches of the operations parked now: one for each key of an

@@ -1,6 +1,5 @@
 //! [`Purgatory`], the handle that most programs hold. Its methods are in five files, by what a
-//! program does: it parks, signals, ends, reaches, inspects. Each file calls the engine's of that
-//! name.
+//! program does: it parks, signals, ends, reaches, inspects.
 
 // Apart, so that the documentation has the methods in this order.
 mod park;

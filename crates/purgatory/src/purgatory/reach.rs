@@ -2,13 +2,37 @@
 //! [`for_each`](Purgatory::for_each); the operations of a key:
 //! [`take_for_key`](Purgatory::take_for_key), [`with_for_key`](Purgatory::with_for_key).
 
-use std::{borrow::Borrow, hash::Hash};
+//!
+//! A closure on an operation where it lies runs under the lock of the operation's first shard. A
+//! call from inside it would wait for that lock: debug builds panic instead
+//! ([`must_be_unlocked`](crate::table::under_lock::must_be_unlocked)). An operation that a thread
+//! holds is not there to be reached, and the caller is told so.
+
+use std::{
+    borrow::Borrow,
+    hash::Hash,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    slice, thread,
+};
+
+use timer_core::TimerHandle;
 
 use crate::{
     operation::{DelayedOperation, OperationId, ReachResult},
     purgatory::Purgatory,
+    shard::ToRelease,
+    table::{
+        tour::{Handles, Tour},
+        under_lock::UnderLock,
+    },
     watches::WatchKey,
 };
+
+/// Runs the user's code while a shard is locked. Its panic is the caller's to resume, unlocked.
+fn under_lock<R>(code: impl FnOnce() -> R) -> thread::Result<R> {
+    let _under_lock = UnderLock::enter();
+    catch_unwind(AssertUnwindSafe(code))
+}
 
 /// Reaching what is parked.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
@@ -49,7 +73,14 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     #[must_use = "the operation may be under check, and was not reached then"]
     pub fn take(&self, id: OperationId) -> ReachResult<O> {
-        self.core.take(id)
+        let Some(handle) = self.core.frame.handle(id) else {
+            return ReachResult::Gone;
+        };
+        let taken = self.core.first_shard_of(handle).take(handle);
+        taken.map(|(operation, to_release)| {
+            self.hand_out(to_release);
+            operation
+        })
     }
 
     /// Takes all operations parked under `key` out, as [`take`](Self::take) does with one. Returns
@@ -83,7 +114,27 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.take_for_key(key)
+        // 1. Take each out under its first shard's lock.
+        let mut operations = Vec::new();
+        let mut to_release = Vec::new();
+        let mut under_check = Vec::new();
+        if let Some(waited) = self.core.waited(key) {
+            self.core.each_waiter(waited, |first_shard, handle| {
+                match first_shard.take(handle) {
+                    ReachResult::Reached((operation, released)) => {
+                        operations.push(operation);
+                        to_release.push(released);
+                    }
+                    ReachResult::UnderCheck => under_check.push(self.core.frame.id(handle)),
+                    ReachResult::Gone => {}
+                }
+            });
+        }
+        // 2. Release their watches, with nothing locked.
+        for released in to_release {
+            self.hand_out(released);
+        }
+        (operations, under_check)
     }
 
     /// Calls `reach` with a parked operation where it lies, to look at it or to change it. An
@@ -123,7 +174,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     #[must_use = "the operation may be under check, and was not reached then"]
     pub fn with<R>(&self, id: OperationId, reach: impl FnOnce(&mut O) -> R) -> ReachResult<R> {
-        self.core.with(id, reach)
+        match self.core.frame.handle(id) {
+            Some(handle) => self.with_at(handle, reach),
+            None => ReachResult::Gone,
+        }
     }
 
     /// Calls `reach` with each operation parked under `key` where it lies, as [`with`](Self::with)
@@ -171,12 +225,24 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     pub fn with_for_key<Q: Hash + Eq + ?Sized, R>(
         &self,
         key: &Q,
-        reach: impl FnMut(&mut O) -> R,
+        mut reach: impl FnMut(&mut O) -> R,
     ) -> (Vec<R>, Vec<OperationId>)
     where
         K: Borrow<Q>,
     {
-        self.core.with_for_key(key, reach)
+        let mut results = Vec::new();
+        let mut under_check = Vec::new();
+        let Some(waited) = self.core.waited(key) else {
+            return (results, under_check);
+        };
+        for handle in self.core.waiters_of(waited) {
+            match self.with_at(handle, &mut reach) {
+                ReachResult::Reached(result) => results.push(result),
+                ReachResult::UnderCheck => under_check.push(self.core.frame.id(handle)),
+                ReachResult::Gone => {}
+            }
+        }
+        (results, under_check)
     }
 
     /// Calls `visit` with each parked operation, its id and the keys that it waits for, in no
@@ -213,7 +279,74 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// assert_eq!(dump, [(Some(7), vec!["a", "b"])]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn for_each(&self, visit: impl FnMut(OperationId, &[K], Option<&mut O>)) {
-        self.core.visit_all(visit);
+    pub fn for_each(&self, mut visit: impl FnMut(OperationId, &[K], Option<&mut O>)) {
+        let mut tour = Tour::default();
+        while let Some((mut shard, handles)) = tour.next(&self.core.shards) {
+            // 1. An operation with one key is visited in this lock hold, and its key is not cloned.
+            let mut with_several = Handles::new();
+            let mut visited = Ok(());
+            for handle in handles {
+                let Some((entry, key)) = shard.show(handle) else {
+                    continue;
+                };
+                if entry.last_secondary.is_some() {
+                    with_several.push(handle);
+                    continue;
+                }
+                let id = self.core.frame.id(handle);
+                let keys = slice::from_ref(key);
+                visited = under_lock(|| visit(id, keys, entry.payload.as_mut()));
+                if visited.is_err() {
+                    break;
+                }
+            }
+            drop(shard);
+            visited.unwrap_or_else(|panic| resume_unwind(panic));
+            // 2. The others, one by one.
+            for handle in with_several {
+                self.visit_with_keys(handle, &mut visit);
+            }
+        }
+    }
+
+    /// Visits an operation with several keys, unless it has ended.
+    fn visit_with_keys(
+        &self,
+        handle: TimerHandle,
+        visit: &mut impl FnMut(OperationId, &[K], Option<&mut O>),
+    ) {
+        let Some(keys) = self.core.keys_of(handle) else {
+            return;
+        };
+        // The keys are dropped after the unlock.
+        let id = self.core.frame.id(handle);
+        let mut visited = Ok(());
+        let mut first_shard = self.core.first_shard_of(handle);
+        if let Some(entry) = first_shard.get_mut(handle) {
+            visited = under_lock(|| visit(id, &keys, entry.payload.as_mut()));
+        }
+        drop(first_shard);
+        visited.unwrap_or_else(|panic| resume_unwind(panic));
+    }
+
+    fn with_at<R>(&self, handle: TimerHandle, reach: impl FnOnce(&mut O) -> R) -> ReachResult<R> {
+        // 1. Reach it, if it is there. If not, the closure is dropped with nothing locked.
+        let mut first_shard = self.core.first_shard_of(handle);
+        let reached = match first_shard.get_mut(handle) {
+            None => ReachResult::Gone,
+            Some(entry) => match &mut entry.payload {
+                None => ReachResult::UnderCheck,
+                Some(operation) => ReachResult::Reached(under_lock(|| reach(operation))),
+            },
+        };
+        drop(first_shard);
+        // 2. Pass a panic on.
+        reached.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic)))
+    }
+
+    /// Releases the watches and the place of an operation that was taken out.
+    fn hand_out(&self, mut to_release: ToRelease<K>) {
+        self.core.release(&mut to_release);
+        self.core.return_place();
     }
 }

@@ -146,6 +146,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.signal_with(key, event)
+        self.core.signal(key, Event::With(event))
     }
 }

@@ -3,8 +3,7 @@
 //! around each call, and no user code runs in here.
 //!
 //! An entry is *parked*, with its payload in it, or *held*: a thread took the payload out, to check
-//! it or because it still watches its keys ([`Payload`]; the engine's head draws the whole life of
-//! an operation). These are the only two states of an operation that has not ended. An entry queued
+//! it or because it still watches its keys (the engine's head draws the whole life of an operation). These are the only two states of an operation that has not ended. An entry queued
 //! for its last check counts as held: its payload travels with the queued job.
 //!
 //! - **Holder removes**: while an entry is held, only its holder ends or removes it. Every other
@@ -23,15 +22,6 @@ use crate::{
     operation::{CancelReason, Outcome, Verdict},
     watches::UnaskedChecks,
 };
-
-/// A waiter that a walk found.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Waiter {
-    /// An operation whose first key is in this shard, by the index of its entry.
-    Here(u32),
-    /// An operation whose first key is in another shard.
-    Foreign(TimerHandle),
-}
 
 /// Why a payload was checked out, which says how it is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,23 +54,12 @@ impl<O> CheckedOut<O> {
     }
 }
 
-/// The payload of an entry.
-///
-/// Requests to a holder lie beside it, not in `Out`: a box has one spare value only, so a second
-/// variant with data would add 8 bytes to every entry.
-#[derive(Debug)]
-pub(crate) enum Payload<O> {
-    /// The operation waits.
-    Here(O),
-    /// A thread holds the payload: the thread that parks or checks it, or the job of its last
-    /// check.
-    Out,
-}
-
 /// A parked operation, as it lies on its shard's wheel.
 #[derive(Debug)]
 pub(crate) struct Entry<O> {
-    pub(super) payload: Payload<O>,
+    /// The operation; `None` while a thread holds it: the thread that parks or checks it, or the job
+    /// of its last check. Requests to a holder lie beside it: an `Option` of a box is one word.
+    pub(crate) payload: Option<O>,
     /// The watch of its last key, if it has several: each names the one that was set before.
     pub(crate) last_secondary: Option<SecondaryId>,
     /// The watch of its first key.
@@ -91,8 +70,6 @@ pub(crate) struct Entry<O> {
     unasked: UnaskedChecks,
     /// A request to its holder: an event, or a sweep, came by while it was held.
     check_asked: bool,
-    /// A snapshot has seen the check that is under way.
-    seen: bool,
 }
 
 /// The parts that few entries need.
@@ -103,6 +80,8 @@ pub(crate) struct ColdState {
     /// The tick at which its time was up while it was held; `u64::MAX` if it was not.
     due: u64,
     label: Option<&'static str>,
+    /// When a snapshot first saw the check that is under way; `u64::MAX` if none did.
+    check_seen_ns: u64,
 }
 
 impl ColdState {
@@ -111,6 +90,7 @@ impl ColdState {
             end: None,
             due: u64::MAX,
             label,
+            check_seen_ns: u64::MAX,
         })
     }
 }
@@ -127,43 +107,10 @@ pub(crate) struct ParkOptions {
     pub(crate) unasked: UnaskedChecks,
 }
 
-/// The entry's decision on a payload that is checked in.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Decision<O> {
-    /// It waits on; the entry has the payload.
-    Parked,
-    /// Check it again. The caller still holds the entry.
-    CheckAgain(O),
-    /// It is over.
-    Ended(O, Outcome),
-}
-
-/// An entry whose time is up.
-#[derive(Debug)]
-pub(super) enum Visited<O> {
-    /// It is checked once more. The job of that check holds it.
-    LastCheck(O),
-    /// It is over, and still to be taken.
-    Expired,
-    /// Its holder was left a request to end it.
-    LeftToHolder,
-}
-
-/// A snapshot's view of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// It waits.
-    Parked,
-    /// It is under check, and no snapshot saw this check before.
-    NewCheck,
-    /// It is under the check that the last snapshot saw.
-    SameCheck,
-}
-
 impl<O> Entry<O> {
     /// Makes an entry. If it is held, the thread that parks it has the payload.
     #[inline(always)] // a call costs 20 instructions
-    pub(super) fn new(payload: Payload<O>, options: &ParkOptions, link: Link) -> Self {
+    pub(super) fn new(payload: Option<O>, options: &ParkOptions, link: Link) -> Self {
         // Most operations have no label. They get a box when an end is requested, if at all.
         let cold = options.label.map(|label| ColdState::new(Some(label)));
         Entry {
@@ -174,23 +121,6 @@ impl<O> Entry<O> {
             parked_ns: options.parked_ns,
             unasked: options.unasked,
             check_asked: false,
-            seen: false,
-        }
-    }
-
-    /// Returns the payload, unless the entry is held.
-    pub(crate) fn payload(&self) -> Option<&O> {
-        match &self.payload {
-            Payload::Here(payload) => Some(payload),
-            Payload::Out => None,
-        }
-    }
-
-    /// Returns the payload to be changed, unless the entry is held.
-    pub(crate) fn payload_mut(&mut self) -> Option<&mut O> {
-        match &mut self.payload {
-            Payload::Here(payload) => Some(payload),
-            Payload::Out => None,
         }
     }
 
@@ -224,20 +154,11 @@ impl<O> Entry<O> {
         }
     }
 
-    /// Takes the payload out, and leaves the entry held.
-    #[inline(always)]
-    pub(super) fn take(&mut self) -> Option<O> {
-        match mem::replace(&mut self.payload, Payload::Out) {
-            Payload::Here(payload) => Some(payload),
-            Payload::Out => None,
-        }
-    }
-
     /// Checks the payload out for an event. If the entry is held, its holder is left a request to
     /// check again.
     #[inline]
     pub(crate) fn check_out(&mut self) -> Option<O> {
-        let payload = self.take();
+        let payload = self.payload.take();
         if payload.is_none() {
             self.request_check(); // Holder removes
         }
@@ -255,26 +176,23 @@ impl<O> Entry<O> {
         self.check_out()
     }
 
-    /// Decides what follows as its time is up, at the tick `deadline`. With `last_check` every
-    /// operation has a last check.
-    pub(super) fn visit(&mut self, deadline: u64, last_check: bool) -> Visited<O> {
-        let is_checked = match self.unasked {
+    /// True if it is checked once more when its time is up, as with `last_check` every operation is.
+    pub(super) fn has_last_check(&self, last_check: bool) -> bool {
+        match self.unasked {
             UnaskedChecks::AsBuilt => last_check,
             UnaskedChecks::Last => true,
             UnaskedChecks::Never => false,
-        };
-        if !is_checked && !self.is_held() {
-            return Visited::Expired;
         }
-        // Whoever holds it ends it (Holder removes). With a last check that is the job of this check.
-        let payload = self.take();
+    }
+
+    /// Leaves its holder the request to end it, since its time was up at the tick `deadline`. Returns
+    /// the payload if it has no holder yet: the job of its last check is to hold it.
+    pub(super) fn expire_held(&mut self, deadline: u64) -> Option<O> {
+        let payload = self.payload.take();
         if payload.is_some() || !failpoint!(ExpiryLeavesNoRequest) {
-            self.request_expiry(deadline);
+            self.request_end(&Outcome::Expired).due = deadline; // the wheel knows that no more
         }
-        match payload {
-            Some(payload) => Visited::LastCheck(payload),
-            None => Visited::LeftToHolder,
-        }
+        payload
     }
 
     /// True when an event came by, or is about to, since its holder took the payload out.
@@ -286,7 +204,7 @@ impl<O> Entry<O> {
     /// left a request to end it.
     #[inline]
     pub(super) fn claim(&mut self, outcome: &Outcome) -> Option<O> {
-        let payload = self.take();
+        let payload = self.payload.take();
         // Holder removes: only a request.
         if payload.is_none() && !failpoint!(ExpiryLeavesNoRequest) {
             self.request_end(outcome);
@@ -305,35 +223,29 @@ impl<O> Entry<O> {
         cold
     }
 
-    /// Leaves its holder a request to end it as expired, and notes when its time was up: the wheel
-    /// knows that no more.
-    #[cold]
-    fn request_expiry(&mut self, deadline: u64) {
-        self.request_end(&Outcome::Expired).due = deadline;
-    }
-
-    /// Checks the payload in with the result of its check, and acts on the requests. Only the
-    /// holder calls this.
+    /// Takes the end of an operation, if it ends. Only the holder calls this, as it checks the payload
+    /// in with the result of its check.
     #[inline]
-    pub(super) fn check_in(&mut self, payload: O, verdict: Verdict) -> Decision<O> {
+    pub(super) fn take_end(&mut self, verdict: Verdict) -> Option<Outcome> {
         // 1. A check that came true beats every request.
         if verdict == Verdict::Satisfied {
-            return Decision::Ended(payload, Outcome::Completed);
+            return Some(Outcome::Completed);
         }
         // 2. A pending end beats a panic and a pending check.
         let pending = self.cold.as_mut().and_then(|cold| cold.end.take());
-        if pending.is_some() || verdict == Verdict::Panicked {
-            let end = pending.unwrap_or(Outcome::Cancelled(CancelReason::Panicked));
-            return Decision::Ended(payload, end);
+        if pending.is_none() && verdict == Verdict::Panicked {
+            return Some(Outcome::Cancelled(CancelReason::Panicked));
         }
-        // 3. A pending check: the caller goes on holding.
-        self.seen = false;
-        if mem::take(&mut self.check_asked) {
-            return Decision::CheckAgain(payload);
+        pending
+    }
+
+    /// Ends the check that is under way; true if another is asked for, by the same holder.
+    #[inline]
+    pub(super) fn take_request(&mut self) -> bool {
+        if let Some(cold) = &mut self.cold {
+            cold.check_seen_ns = u64::MAX;
         }
-        // 4. Nothing is asked for: it waits on.
-        self.payload = Payload::Here(payload);
-        Decision::Parked
+        mem::take(&mut self.check_asked)
     }
 
     /// True when an end is pending.
@@ -341,22 +253,19 @@ impl<O> Entry<O> {
         self.cold.as_ref().is_some_and(|cold| cold.end.is_some())
     }
 
-    /// Looks at it for a snapshot, and marks a check that is under way as seen.
-    pub(crate) fn look(&mut self) -> Look {
+    /// Returns since when snapshots know of the check that is under way: the first that finds it
+    /// notes the time, which goes as that check ends.
+    pub(crate) fn check_seen_ns(&mut self, now_ns: u64) -> Option<u64> {
         if !self.is_held() {
-            return Look::Parked;
+            return None;
         }
-        // The check that is under way wipes the mark as it ends, so the mark means this check.
-        let seen = mem::replace(&mut self.seen, true);
-        if seen {
-            Look::SameCheck
-        } else {
-            Look::NewCheck
-        }
+        let cold = self.cold.get_or_insert_with(|| ColdState::new(None));
+        cold.check_seen_ns = cold.check_seen_ns.min(now_ns);
+        Some(cold.check_seen_ns)
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        matches!(self.payload, Payload::Out)
+        self.payload.is_none()
     }
 }
 
@@ -364,7 +273,7 @@ impl<O> Entry<O> {
 mod tests {
     use super::*;
 
-    fn entry(payload: Payload<u8>) -> Entry<u8> {
+    fn entry(payload: Option<u8>) -> Entry<u8> {
         let options = ParkOptions {
             now_tick: 0,
             deadline_tick: Some(10),
@@ -377,78 +286,72 @@ mod tests {
 
     #[test]
     fn satisfied_check_beats_every_request() {
-        let mut entry = entry(Payload::Out);
+        let mut entry = entry(None);
         assert_eq!(entry.claim(&Outcome::Expired), None);
-        assert_eq!(
-            entry.check_in(7, Verdict::Satisfied),
-            Decision::Ended(7, Outcome::Completed)
-        );
+        let end = entry.take_end(Verdict::Satisfied);
+        assert_eq!(end, Some(Outcome::Completed));
     }
 
     #[test]
     fn a_sweep_leaves_the_request_of_an_event() {
-        let mut entry = entry(Payload::Here(7));
+        let mut entry = entry(Some(7));
         entry.parked_ns = 5;
         assert_eq!(entry.check_out_for_sweep(4), None);
         assert_eq!(entry.check_out_for_sweep(5), Some(7));
         assert_eq!(entry.check_out_for_sweep(5), None);
         assert!(entry.event_is_pending());
-        let again = entry.check_in(7, Verdict::Unsatisfied);
-        assert_eq!(again, Decision::CheckAgain(7));
-        assert_eq!(entry.check_in(7, Verdict::Unsatisfied), Decision::Parked);
+        assert_eq!(entry.take_end(Verdict::Unsatisfied), None);
+        assert!(entry.take_request() && !entry.take_request());
     }
 
     #[test]
     fn a_sweep_asks_nothing_of_what_has_no_condition_or_is_ending() {
-        let mut without = entry(Payload::Here(7));
+        let mut without = entry(Some(7));
         without.unasked = UnaskedChecks::Never;
         assert_eq!(without.check_out_for_sweep(0), None);
         assert!(!without.is_held());
 
-        let mut ending = entry(Payload::Here(7));
-        assert!(matches!(ending.visit(10, true), Visited::LastCheck(7)));
+        let mut ending = entry(Some(7));
+        assert_eq!(ending.expire_held(10), Some(7));
         assert_eq!(ending.check_out_for_sweep(0), None);
         assert!(!ending.event_is_pending(), "its last check may find a miss");
     }
 
     #[test]
     fn entry_queued_for_last_check_is_held() {
-        let mut entry = entry(Payload::Here(7));
-        assert!(matches!(entry.visit(10, true), Visited::LastCheck(7)));
+        let mut entry = entry(Some(7));
+        assert!(entry.has_last_check(true) && !entry.has_last_check(false));
+        assert_eq!(entry.expire_held(10), Some(7));
         assert!(entry.is_held() && entry.is_ending());
         let cancelled = Outcome::Cancelled(CancelReason::Shutdown);
         assert_eq!(entry.claim(&cancelled), None);
-        assert_eq!(
-            entry.check_in(7, Verdict::Unsatisfied),
-            Decision::Ended(7, Outcome::Expired)
-        );
+        let end = entry.take_end(Verdict::Unsatisfied);
+        assert_eq!(end, Some(Outcome::Expired), "the first request wins");
     }
 
     #[test]
     fn entry_may_ask_for_a_last_check_itself() {
-        let mut entry = entry(Payload::Here(7));
+        let mut entry = entry(Some(7));
         entry.unasked = UnaskedChecks::Last;
-        assert!(matches!(entry.visit(10, false), Visited::LastCheck(7)));
+        assert!(entry.has_last_check(false));
+        assert_eq!(entry.expire_held(10), Some(7));
         assert_eq!(entry.due(), 10);
         assert!(entry.is_held() && entry.is_ending());
     }
 
     #[test]
     fn a_check_that_was_seen_is_another_than_the_next_one() {
-        let mut entry = entry(Payload::Out);
+        let mut entry = entry(None);
         entry.watched(None, true);
-        assert_eq!(entry.look(), Look::NewCheck);
-        assert_eq!(entry.look(), Look::SameCheck);
-        assert_eq!(
-            entry.check_in(7, Verdict::Unsatisfied),
-            Decision::CheckAgain(7)
-        );
-        assert_eq!(entry.look(), Look::NewCheck);
+        assert_eq!(entry.check_seen_ns(3), Some(3));
+        assert_eq!(entry.check_seen_ns(5), Some(3));
+        assert!(entry.take_request());
+        assert_eq!(entry.check_seen_ns(7), Some(7));
     }
 
     #[test]
     fn entry_is_no_larger_than_its_parts() {
-        assert_eq!(size_of::<Payload<Box<u64>>>(), 8);
+        assert_eq!(size_of::<Option<Box<u64>>>(), 8);
         assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 8 + 12 + 8 + 8 + 4);
     }
 }

@@ -8,24 +8,14 @@ use smallvec::SmallVec;
 use timer_core::{Advanced, DueTask, TimerHandle};
 
 use super::{
-    Ended, EndedAt, Shard,
-    entry::{Cause, CheckedOut, Entry, Visited},
+    Ended, EndedAt, HOLDER_REMOVES, Shard,
+    entry::{Cause, CheckedOut, Entry},
     watchers::READ_AHEAD,
 };
 use crate::operation::{DelayedOperation, Outcome};
 
 /// Expired operations that are kept without an allocation, as many as are due at a time as a rule.
 const AT_ONCE: usize = 64;
-
-/// The limits of one advance of a wheel: to the tick `now`, within `budget` steps.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AdvanceLimits {
-    pub(crate) now: u64,
-    pub(crate) now_ns: EndedAt,
-    pub(crate) budget: usize,
-    /// Each operation is checked once more when its time is up.
-    pub(crate) last_check: bool,
-}
 
 /// Work from one advance of a wheel, for the executor.
 #[derive(Debug)]
@@ -39,85 +29,68 @@ pub(crate) enum CallbackJob<K, O> {
 /// The deadline of an operation, and its sequence.
 type Order = (u64, u64);
 
-/// An operation that is over. Its entry is still in place.
-struct ExpiredVisit {
-    handle: TimerHandle,
-    order: Order,
-}
+/// Operations that are over, with their entries still in place.
+type Expired = SmallVec<[(TimerHandle, Order); AT_ONCE]>;
 
-/// The visits of one advance.
-struct Visits {
+/// Visits one entry whose time is up. The wheel shows it without its neighbours, so one that is over
+/// goes to `expired`.
+fn visit<K, O>(
+    mut task: DueTask<'_, Entry<O>>,
     shard: usize,
     last_check: bool,
-    expired: SmallVec<[ExpiredVisit; AT_ONCE]>,
-}
-
-impl Visits {
-    /// Visits one entry. The wheel shows it without its neighbours, so one that is over is listed.
-    fn visit<K, O>(
-        &mut self,
-        mut task: DueTask<'_, Entry<O>>,
-        mut report: impl FnMut(CallbackJob<K, O>, Order),
-    ) {
-        let (id, deadline, entry) = task.named_mut();
-        let handle = TimerHandle::new(self.shard, id);
-        let order = (deadline, id.sequence());
-        match entry.visit(deadline, self.last_check) {
-            Visited::LastCheck(payload) => {
-                let held = CheckedOut::new(handle, payload, Cause::NoEvent);
-                report(CallbackJob::LastCheck(held), order);
-            }
-            Visited::Expired => self.expired.push(ExpiredVisit { handle, order }),
-            Visited::LeftToHolder => {
-                if failpoint!(ExpiryRemovesCheckedOut) {
-                    task.take();
-                }
-            }
-        }
+    expired: &mut Expired,
+    mut report: impl FnMut(CallbackJob<K, O>, Order),
+) {
+    let (id, deadline, entry) = task.named_mut();
+    let handle = TimerHandle::new(shard, id);
+    let order = (deadline, id.sequence());
+    if !entry.has_last_check(last_check) && !entry.is_held() {
+        expired.push((handle, order));
+        return;
+    }
+    // Whoever holds it ends it (Holder removes). With a last check that is the job of this check.
+    if let Some(payload) = entry.expire_held(deadline) {
+        let held = CheckedOut::new(handle, payload, Cause::NoEvent);
+        report(CallbackJob::LastCheck(held), order);
+    } else if failpoint!(ExpiryRemovesCheckedOut) {
+        task.take();
     }
 }
 
 impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
-    /// Advances the wheel, and calls `report` with the work that this makes, in no order: each with
-    /// its deadline and, if the wheel keeps order, its sequence. O(budget).
+    /// Advances the wheel to the tick `now`, and calls `report` with the work that this makes, in no
+    /// order: each with its deadline and, if the wheel keeps order, its sequence. With `last_check`
+    /// each operation is checked once more when its time is up. O(budget).
     pub(crate) fn expire(
         &mut self,
-        limits: AdvanceLimits,
+        now: u64,
+        now_ns: EndedAt,
+        budget: usize,
+        last_check: bool,
         mut report: impl FnMut(CallbackJob<K, O>, Order),
     ) -> Advanced {
         // 1. Visit what is due.
-        let mut visits = Visits {
-            shard: self.entries.shard as usize,
-            last_check: limits.last_check,
-            expired: SmallVec::new(),
-        };
-        let wheel = &mut self.entries.wheel;
-        let advanced = wheel.advance(limits.now, limits.budget, |task| {
-            visits.visit(task, &mut report);
+        let shard = self.number as usize;
+        let mut expired = Expired::new();
+        let advanced = self.wheel.advance(now, budget, |task| {
+            visit(task, shard, last_check, &mut expired, &mut report);
         });
         // 2. Take what is over off the wheel and its keys' lists.
-        for together in visits.expired.chunks(READ_AHEAD) {
-            self.read_ahead_around(together.iter().map(|visit| visit.handle.index()));
-            for visit in together {
-                let ended = self.end_expired(visit, limits.now_ns);
-                report(CallbackJob::Call(ended), visit.order);
+        for together in expired.chunks(READ_AHEAD) {
+            self.read_ahead_around(together.iter().map(|(handle, _)| handle.index()));
+            for &(handle, order) in together {
+                let outcome = Outcome::Expired;
+                let take = |entry: &mut Entry<O>| entry.payload.take();
+                let ended = self.end_if(handle, &outcome, order.0, now_ns, take);
+                let (payload, to_release) = ended.reached().expect(HOLDER_REMOVES);
+                let ended = Ended {
+                    payload,
+                    outcome,
+                    to_release,
+                };
+                report(CallbackJob::Call(ended), order);
             }
         }
         advanced
-    }
-
-    /// Ends an operation that is over.
-    fn end_expired(&mut self, visit: &ExpiredVisit, now_ns: EndedAt) -> Ended<K, O> {
-        let (deadline, _) = visit.order;
-        let outcome = Outcome::Expired;
-        let ended = self.end_if(visit.handle, &outcome, deadline, now_ns, Entry::take);
-        let (payload, to_release) = ended
-            .reached()
-            .expect("Holder removes: what is over has its payload");
-        Ended {
-            payload,
-            outcome,
-            to_release,
-        }
     }
 }

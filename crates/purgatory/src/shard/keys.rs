@@ -7,20 +7,17 @@
 
 use std::iter;
 
-use hashbrown::{Equivalent, HashTable};
+use hashbrown::Equivalent;
 use timer_core::driver::{PageSlot, Pages};
 
 use super::links::{Ends, WAITERS_MAX};
-
-/// The capacity up to which the table keeps its memory; above, it shrinks after a peak. Smaller in
-/// tests, so that they reach it.
-pub(super) const KEPT_KEYS: usize = if cfg!(test) { 64 } else { 512 };
+use crate::table::keys::Numbers;
 
 /// A key that has waiters.
 #[derive(Debug)]
 pub(super) struct Record<K> {
     pub(super) key: K,
-    hash: u64,
+    hash: u32,
     pub(super) waiters: u32,
     /// Its watches, in the order in which they were set.
     pub(super) watches: Ends,
@@ -30,7 +27,7 @@ impl<K> Record<K> {
     /// True if it is a key's. Runs the key's `Eq`.
     #[inline]
     fn is_of<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> bool {
-        self.hash == hash && key.equivalent(&self.key)
+        self.hash == hash as u32 && key.equivalent(&self.key)
     }
 }
 
@@ -55,39 +52,15 @@ type Records<K> = Pages<RecordSlot<K>, NEAR>;
 #[derive(Debug)]
 pub(super) struct Keys<K> {
     records: Records<K>,
-    distant: Distant,
-}
-
-/// The table of the numbers of distant records, made when the first one comes.
-#[derive(Debug, Default)]
-struct Distant(Option<Box<HashTable<u32>>>);
-
-impl Distant {
-    #[inline]
-    fn made(&mut self) -> &mut HashTable<u32> {
-        self.0.get_or_insert_default()
-    }
-
-    /// Removes the number of a record, whose slot is free.
-    #[inline(never)]
-    fn remove<K>(&mut self, records: &Records<K>, hash: u64, number: u32) {
-        // 1. The table's entry. Numbers are compared, no keys: this runs no user code.
-        let table = self.made();
-        if let Ok(entry) = table.find_entry(hash, |&other| other == number) {
-            entry.remove();
-        }
-        // 2. A peak is given back. The hashes are in the records.
-        if let Some(capacity) = shrinks_to(table.capacity(), table.len(), KEPT_KEYS) {
-            table.shrink_to(capacity, |&number| hash_of(records, number));
-        }
-    }
+    /// The numbers of distant records, made when the first one comes.
+    distant: Option<Box<Numbers>>,
 }
 
 impl<K: Eq> Keys<K> {
     pub(super) fn new() -> Self {
         Keys {
             records: Records::default(),
-            distant: Distant::default(),
+            distant: None,
         }
     }
 
@@ -95,15 +68,15 @@ impl<K: Eq> Keys<K> {
     #[inline(always)]
     pub(super) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
         // 1. The place that the hash names.
-        let near = near(hash);
+        let near = near(hash as u32);
         if let Some(RecordSlot(Some(record))) = self.records.get(near) {
             if record.is_of(key, hash) {
                 return Some(near);
             }
         }
         // 2. The table, which few shards have.
-        match &self.distant.0 {
-            Some(table) if !table.is_empty() => self.find_distant(table, key, hash),
+        match &self.distant {
+            Some(numbers) if !numbers.is_empty() => self.find_distant(numbers, key, hash),
             _ => None,
         }
     }
@@ -111,12 +84,11 @@ impl<K: Eq> Keys<K> {
     #[inline(never)]
     fn find_distant<Q: Equivalent<K> + ?Sized>(
         &self,
-        table: &HashTable<u32>,
+        numbers: &Numbers,
         key: &Q,
         hash: u64,
     ) -> Option<u32> {
-        let is_of = |&number: &u32| self.at(number).is_of(key, hash);
-        table.find(hash, is_of).copied()
+        numbers.find(hash as u32, |number| self.at(number).is_of(key, hash))
     }
 
     #[inline]
@@ -143,12 +115,12 @@ impl<K: Eq> Keys<K> {
     pub(super) fn add(&mut self, key: K, hash: u64) -> u32 {
         let record = Record {
             key,
-            hash,
+            hash: hash as u32,
             waiters: 0,
             watches: Ends::EMPTY,
         };
         // The near place, if it is free.
-        let near = near(hash);
+        let near = near(hash as u32);
         if let Some(slot) = self.records.claim_near(near) {
             slot.0 = Some(record);
             return near;
@@ -159,13 +131,10 @@ impl<K: Eq> Keys<K> {
     /// Adds a record at any other place, which the table then finds.
     #[inline(never)]
     fn add_distant(&mut self, record: Record<K>) -> u32 {
-        let Keys { records, distant } = self;
         let hash = record.hash;
-        let number = records.claim().expect("fewer keys than slots");
-        records.at_mut(number).0 = Some(record);
-        distant
-            .made()
-            .insert_unique(hash, number, |&number| hash_of(records, number));
+        let (number, slot) = self.records.claim_slot().expect("fewer keys than slots");
+        slot.0 = Some(record);
+        self.distant.get_or_insert_default().insert(hash, number);
         number
     }
 
@@ -177,10 +146,9 @@ impl<K: Eq> Keys<K> {
         number: u32,
         take_off: impl FnOnce(&mut Record<K>),
     ) -> Option<K> {
-        let Keys { records, distant } = self;
         let mut removed = None;
         // The record is looked up once.
-        records.release_if(number, |slot| {
+        self.records.release_if(number, |slot| {
             let Some(record) = &mut slot.0 else {
                 return false;
             };
@@ -192,10 +160,12 @@ impl<K: Eq> Keys<K> {
             removed = slot.0.take();
             true
         });
-        // Gone: the table's entry is given back, too.
+        // Gone: so is its number, if it was distant.
         let record: Record<K> = removed?;
         if number != near(record.hash) {
-            distant.remove(records, record.hash, number);
+            if let Some(numbers) = &mut self.distant {
+                numbers.remove(record.hash, number);
+            }
         }
         Some(record.key)
     }
@@ -215,47 +185,16 @@ impl<K: Eq> Keys<K> {
     /// Asserts that every record is found by its key, and has waiters.
     pub(super) fn assert_valid(&self) {
         for (number, record) in self.iter() {
-            assert_eq!(self.find(&record.key, record.hash), Some(number));
+            assert_eq!(self.find(&record.key, record.hash.into()), Some(number));
             assert!(record.waiters > 0, "Gone");
         }
-        // Each is near or in the table.
-        let is_near = |(number, record): &(u32, &Record<K>)| *number == near(record.hash);
-        let near_count = self.iter().filter(is_near).count();
-        assert_eq!(self.iter().count(), self.records.len());
-        let distant = self.distant.0.as_ref();
-        let distant_count = distant.map_or(0, |table| table.len());
-        assert_eq!(near_count + distant_count, self.records.len());
-    }
-
-    /// Returns the table's capacity, and how many pages of records have memory.
-    #[cfg(test)]
-    pub(super) fn kept(&self) -> (usize, usize) {
-        let distant = self.distant.0.as_ref();
-        let capacity = distant.map_or(0, |table| table.capacity());
-        (capacity, self.records.pages_with_memory())
     }
 }
 
 /// Returns the near place for a key of this hash. The bits used are not those that name its shard.
 #[inline]
-fn near(hash: u64) -> u32 {
-    hash as u32 % NEAR as u32
-}
-
-/// Returns the capacity to which a table shrinks that has fallen far below its peak.
-fn shrinks_to(capacity: usize, len: usize, kept: usize) -> Option<usize> {
-    if capacity > kept && len < capacity / 4 {
-        return Some(len * 2);
-    }
-    None
-}
-
-fn hash_of<K>(records: &Records<K>, number: u32) -> u64 {
-    records
-        .at(number)
-        .0
-        .as_ref()
-        .map_or(0, |record| record.hash)
+fn near(hash: u32) -> u32 {
+    hash % NEAR as u32
 }
 
 #[cfg(test)]
@@ -263,28 +202,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn record_costs_32_bytes_beside_its_slots_tag() {
-        assert_eq!(size_of::<RecordSlot<u64>>(), 8 + 8 + 4 + 8 + 4 + 8);
+    fn record_costs_32_bytes_with_its_slots_tag() {
+        assert_eq!(size_of::<RecordSlot<u64>>(), 8 + 4 + 4 + 8 + 8);
     }
 
     #[test]
     fn keys_of_one_hash_are_apart_and_their_peak_goes() {
         let mut keys = Keys::new();
-        for key in 0..300 {
+        for key in 0..1000 {
             let record = keys.add(key, 7);
             keys.at_mut(record).waiters = 1;
         }
-        for key in 0..300 {
-            keys.assert_valid();
+        for key in 0..1000 {
+            if key % 100 == 0 {
+                keys.assert_valid();
+            }
             let record = keys.find(&key, 7).unwrap();
             assert_eq!(keys.remove_waiter(record, |_| ()), Some(key));
             assert_eq!(keys.find(&key, 7), None);
         }
-        let (table, pages) = keys.kept();
-        assert!(
-            keys.records.is_empty() && table <= KEPT_KEYS && pages <= 2,
-            "{table}, {pages}"
-        );
+        let numbers = keys.distant.unwrap();
+        assert!(keys.records.is_empty() && keys.records.pages_with_memory() <= 2);
+        assert!(numbers.is_empty() && !numbers.has_peak());
     }
 
     #[test]
@@ -293,8 +232,8 @@ mod tests {
         for key in 0..NEAR as u64 {
             keys.add(key, 7 * key);
         }
-        assert_eq!(keys.kept().0, 0);
+        assert!(keys.distant.is_none());
         keys.add(16, 16);
-        assert_ne!(keys.kept().0, 0);
+        assert!(keys.distant.is_some());
     }
 }

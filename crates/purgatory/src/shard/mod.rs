@@ -6,16 +6,14 @@
 //! `Clone`, as the key is looked up and before anything is changed. Each call returns the values
 //! of the user's that have to be dropped, so that the caller drops them after it unlocked.
 //!
-//! The parts: [`entry`] is the state machine of one operation, [`entries`] has them all.
+//! The parts: [`entry`] is the state machine of one operation.
 //! [`expire`] advances the wheel, [`keys`] finds a key's record, [`watchers`] keeps the lists of
 //! watches and the walks over them.
 
-mod entries;
 mod entry;
 pub(crate) mod expire;
 mod keys;
 mod links;
-pub(crate) mod reach;
 mod watchers;
 
 use smallvec::SmallVec;
@@ -28,20 +26,19 @@ use timer_core::{
 };
 
 use self::{
+    entry::ColdState,
     keys::Keys,
     links::{Ends, SLOT, SecondaryWatches, WalkCursor},
 };
 use crate::{
     error::WaitError,
-    operation::{DelayedOperation, Outcome, ReachResult, Verdict},
+    operation::{DelayedOperation, Outcome, ReachResult},
     stats::{Counts, OtherEnds, Stats, Times},
 };
 
-pub(crate) use entries::Entries;
-pub(crate) use entry::{Cause, CheckedOut, ColdState, Entry, Look, ParkOptions, Payload, Waiter};
+pub(crate) use entry::{Cause, CheckedOut, Entry, ParkOptions};
 pub(crate) use links::{SecondaryId, WAITERS_MAX, WalkId};
-
-use entry::Decision;
+pub(crate) use watchers::Waiters;
 
 /// Why an entry is found.
 const HOLDER_REMOVES: &str = "Holder removes: the entry of a payload is there";
@@ -50,7 +47,10 @@ const HOLDER_REMOVES: &str = "Holder removes: the entry of a payload is there";
 #[derive(Debug)]
 #[repr(C)] // the fields that each operation writes come first, in as few cache lines as can be
 pub(crate) struct Shard<K, O> {
-    entries: Entries<O>,
+    wheel: TimingWheel<Entry<O>>,
+    number: u8,
+    /// Set before the entries leave for good, tested before one is put in.
+    closed: bool,
     pub(crate) counts: Counts,
     keys: Keys<K>,
     cold: Box<ColdParts>,
@@ -181,11 +181,11 @@ impl<K, O> ShardState for Shard<K, O> {
     type Task = Entry<O>;
 
     fn wheel(&mut self) -> &mut TimingWheel<Entry<O>> {
-        &mut self.entries.wheel
+        &mut self.wheel
     }
 
     fn made_closed(&mut self) {
-        self.entries.closed = true;
+        self.closed = true;
     }
 }
 
@@ -201,11 +201,9 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             times: None,
         };
         Shard {
-            entries: Entries {
-                wheel,
-                shard: number as u8, // below `MAX_SHARDS`
-                closed: false,
-            },
+            wheel,
+            number: number as u8, // below `MAX_SHARDS`
+            closed: false,
             keys: Keys::new(),
             cold: Box::new(cold),
             counts: Counts::default(),
@@ -235,24 +233,23 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Returns the entry of an operation that has not ended.
     #[inline]
     pub(crate) fn get_mut(&mut self, handle: TimerHandle) -> Option<&mut Entry<O>> {
-        self.entries.get_mut(handle)
+        self.wheel.get_mut(handle.id())
     }
 
     /// Returns the tick at which an operation's time is up, or was; `None` for never, or if it has
     /// ended.
     pub(crate) fn deadline(&self, handle: TimerHandle) -> Option<u64> {
-        let wheel = &self.entries.wheel;
-        let was_due = || Some(wheel.get(handle.id())?.due()).filter(|&due| due != u64::MAX);
-        wheel.deadline(handle.id()).or_else(was_due)
+        let was_due = || Some(self.wheel.get(handle.id())?.due()).filter(|&due| due != u64::MAX);
+        self.wheel.deadline(handle.id()).or_else(was_due)
     }
 
     /// Returns why the shard takes no operation now, or `None` if it takes one.
     pub(crate) fn refuses(&self) -> Option<WaitError> {
-        if self.entries.closed {
+        if self.closed {
             return Some(WaitError::Closed);
         }
         let limit = MAX_TASKS as usize;
-        if self.entries.wheel.len() >= limit {
+        if self.wheel.len() >= limit {
             return Some(WaitError::Full { limit });
         }
         None
@@ -261,7 +258,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Closes the shard: it takes no operation any more. The operations that are here count as
     /// under way until the last of them has left.
     pub(crate) fn close(&mut self, under_check: &Latch) {
-        self.entries.closed = !failpoint!(ShutdownClosesNoShard);
+        self.closed = !failpoint!(ShutdownClosesNoShard);
         if self.len() > 0 && self.cold.emptied.is_none() {
             self.cold.emptied = Some(under_check.begin());
         }
@@ -284,7 +281,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Removes an operation that was not parked after all, with its first watch. Returns its first
     /// key, if no watch of that is left, and its cold part.
     pub(crate) fn withdraw(&mut self, handle: TimerHandle) -> Option<ToRelease<K>> {
-        let entry = self.entries.wheel.cancel(handle.id())?;
+        let entry = self.wheel.cancel(handle.id())?;
         let emptied_key = self.unlink(handle.id().index(), entry.link);
         self.entry_left();
         Some(ToRelease {
@@ -305,17 +302,14 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         }
     }
 
-    /// Names the operation whose entry lies at an index.
-    #[inline]
-    pub(crate) fn handle_at(&self, index: u32) -> TimerHandle {
-        self.entries.handle_at(index)
-    }
-
     /// Checks the operation of an entry here out for an event. If it is held, its holder is left a
     /// request.
     #[inline]
     pub(crate) fn check_out_here(&mut self, index: u32) -> Option<CheckedOut<O>> {
-        self.entries.check_out(index)
+        let (id, entry) = self.wheel.named_at_mut(index);
+        let payload = entry.check_out()?;
+        let handle = TimerHandle::new(self.number as usize, id);
+        Some(CheckedOut::new(handle, payload, Cause::Event))
     }
 
     /// Returns the number of keys that have waiters.
@@ -355,33 +349,24 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     #[inline(always)]
     pub(crate) fn check_in(&mut self, held: CheckedOut<O>, now_ns: EndedAt) -> CheckedIn<K, O> {
         self.counts.checks += 1;
-        // 1. True: it ends.
-        if held.verdict == Verdict::Satisfied {
-            let outcome = Outcome::Completed;
-            let to_release = self.end(held.handle, &outcome, now_ns);
+        // The entry decides, by the verdict and its pending requests.
+        let CheckedOut {
+            handle, payload, ..
+        } = held;
+        let entry = self.get_mut(handle).expect(HOLDER_REMOVES);
+        if let Some(outcome) = entry.take_end(held.verdict) {
+            let to_release = self.end(handle, &outcome, now_ns);
             return CheckedIn::Ended(Ended {
-                payload: held.payload,
+                payload,
                 outcome,
                 to_release,
             });
         }
-        // 2. Otherwise the entry decides, by its pending requests.
-        let handle = held.handle;
-        let entry = self.get_mut(handle).expect(HOLDER_REMOVES);
-        match entry.check_in(held.payload, held.verdict) {
-            Decision::Parked => CheckedIn::Parked,
-            Decision::CheckAgain(payload) => {
-                CheckedIn::CheckAgain(CheckedOut::new(handle, payload, Cause::Event))
-            }
-            Decision::Ended(payload, outcome) => {
-                let to_release = self.end(handle, &outcome, now_ns);
-                CheckedIn::Ended(Ended {
-                    payload,
-                    outcome,
-                    to_release,
-                })
-            }
+        if entry.take_request() {
+            return CheckedIn::CheckAgain(CheckedOut::new(handle, payload, Cause::Event));
         }
+        entry.payload = Some(payload);
+        CheckedIn::Parked
     }
 
     /// Ends an operation whose check came true. That beats every request, so none is read.
@@ -389,6 +374,23 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn end_satisfied(&mut self, handle: TimerHandle, now_ns: EndedAt) -> ToRelease<K> {
         self.counts.checks += 1;
         self.end(handle, &Outcome::Completed, now_ns)
+    }
+
+    /// Takes a parked operation out, to be answered by the caller. It has no outcome.
+    pub(crate) fn take(&mut self, handle: TimerHandle) -> ReachResult<(O, ToRelease<K>)> {
+        // Holder removes: no request, since the caller cannot be given the payload later.
+        self.remove_if(handle, |entry, _, cold| {
+            let payload = entry.payload.take()?;
+            cold.taken += 1;
+            Some((payload, u64::MAX))
+        })
+    }
+
+    /// Returns the entry of an operation that has not ended, with its first key.
+    pub(crate) fn show(&mut self, handle: TimerHandle) -> Option<(&mut Entry<O>, &K)> {
+        let entry = self.wheel.get_mut(handle.id())?;
+        let first_key = &self.keys.at(entry.link.record()).key;
+        Some((entry, first_key))
     }
 
     /// Ends an operation from outside; its holder, if it has one, is left a request. The outcome
@@ -446,7 +448,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         // 1. The entry is looked up once. Only what is still needed leaves it: a whole entry would
         //    be moved through memory.
         let mut is_held = false;
-        let removed = self.entries.wheel.end_with(handle.id(), |entry| {
+        let removed = self.wheel.end_with(handle.id(), |entry| {
             let Some((taken, due)) = take(entry, &mut self.counts, &mut self.cold) else {
                 is_held = true;
                 return Fate::Stays;
@@ -476,13 +478,13 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
 
     /// Returns the number of operations whose first key is here.
     pub(crate) fn len(&self) -> usize {
-        self.entries.wheel.len()
+        self.wheel.len()
     }
 
     /// Ends the wait of a shutdown once the last operation has left.
     #[inline]
     fn entry_left(&mut self) {
-        if self.entries.closed && self.len() == 0 {
+        if self.closed && self.len() == 0 {
             self.cold.emptied = None;
         }
     }
@@ -495,7 +497,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             return None;
         }
         // 2. The wheel's visit, at the deadline or never.
-        let wheel = &mut self.entries.wheel;
+        let wheel = &mut self.wheel;
         wheel.catch_up(options.now_tick);
         if let Some(deadline) = options.deadline_tick {
             return wheel.reschedule(handle.id(), deadline);

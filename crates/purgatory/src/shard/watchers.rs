@@ -14,12 +14,12 @@
 use std::{hint, mem};
 
 use hashbrown::Equivalent;
-use timer_core::{TimerHandle, TimingWheel};
+use smallvec::SmallVec;
+use timer_core::{Scheduled, TimerHandle, TimingWheel};
 
 use super::{
     ColdParts, Shard, Watch,
-    entries::{Entries, Inserted},
-    entry::{Entry, ParkOptions, Payload, Waiter},
+    entry::{Entry, ParkOptions},
     links::{
         Ends, Link, NONE, SLOT, SecondaryId, SecondaryWatch, SecondaryWatches, WAITERS_MAX,
         WalkCursor, WalkId,
@@ -33,6 +33,9 @@ const LARGE: usize = if cfg!(test) { 4 } else { 256 };
 /// Links that are read ahead from each end of a list, and entries around which links are.
 pub(super) const READ_AHEAD: usize = 32;
 
+/// Waiters that a walk has found: most keys have one.
+pub(crate) type Waiters = SmallVec<[TimerHandle; 4]>;
+
 /// The links of a shard, in entries and in secondary watches.
 pub(super) struct Links<'a, O> {
     wheel: &'a mut TimingWheel<Entry<O>>,
@@ -41,9 +44,9 @@ pub(super) struct Links<'a, O> {
 
 impl<'a, O> Links<'a, O> {
     #[inline]
-    pub(super) fn new(entries: &'a mut Entries<O>, cold: &'a mut ColdParts) -> Self {
+    pub(super) fn new(wheel: &'a mut TimingWheel<Entry<O>>, cold: &'a mut ColdParts) -> Self {
         Links {
-            wheel: &mut entries.wheel,
+            wheel,
             secondary: &mut cold.secondary,
         }
     }
@@ -79,23 +82,6 @@ impl<'a, O> Links<'a, O> {
     }
 }
 
-/// The result of releasing a secondary watch.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Unwatched<K> {
-    /// The watch of the same operation that was set before.
-    pub(crate) before: Option<SecondaryId>,
-    /// The key, if no watch of it is left.
-    pub(crate) emptied_key: Option<K>,
-}
-
-/// The key of a secondary watch.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct SecondaryKey<K> {
-    pub(crate) key: K,
-    /// The watch of the same operation that was set before.
-    pub(crate) before: Option<SecondaryId>,
-}
-
 impl<K: Eq + Clone, O> Shard<K, O> {
     /// Returns the record of a key that is about to be watched, in this lock hold. Runs the key's
     /// `Eq`, and `Clone` when the key is new; a panic of theirs changes nothing. Call it while the
@@ -111,8 +97,8 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Puts an operation in and watches its first key, which has this record. The shard must not
     /// refuse it.
     ///
-    /// An operation with one key comes as [`Payload::Here`], checked. Otherwise its parker holds
-    /// the payload ([`Payload::Out`]), and goes on with [`watch`](Self::watch) for the other keys,
+    /// An operation with one key comes with its payload, checked. Otherwise its parker holds
+    /// the payload, and goes on with [`watch`](Self::watch) for the other keys,
     /// [`arrived`](Self::arrived) and [`check_in`](Self::check_in). `follows` is the sequence of
     /// the operation before, when order matters over several shards.
     #[inline(always)]
@@ -121,17 +107,23 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         record: u32,
         options: &ParkOptions,
         follows: Option<u64>,
-        payload: Payload<O>,
-    ) -> Inserted {
-        self.counts.parked += u64::from(matches!(payload, Payload::Here(_)));
-        // The record is at hand while the entry is put in, with its link.
+        payload: Option<O>,
+    ) -> Scheduled {
+        self.counts.parked += u64::from(payload.is_some());
+        // 1. Tell the wheel what the parker knows: the tick, and the order.
+        self.wheel.catch_up(options.now_tick);
+        if let Some(sequence) = follows {
+            self.wheel.follow(sequence);
+        }
+        // 2. Put the entry in, with its link. One that never falls due is kept off the buckets.
         let key = self.keys.at_mut(record);
         key.waiters += 1;
         let link = Link::new(record, key.watches.tail);
-        let inserted = self.entries.insert(options, follows, payload, link);
-        let mut links = Links::new(&mut self.entries, &mut self.cold);
-        links.name_last(&mut key.watches, inserted.handle.id().index());
-        inserted
+        let (scheduled, place) = self.wheel.insert_place(options.deadline_tick);
+        *place = Some(Entry::new(payload, options, link));
+        let mut links = Links::new(&mut self.wheel, &mut self.cold);
+        links.name_last(&mut key.watches, scheduled.id.index());
+        scheduled
     }
 
     /// Sets a secondary watch of an operation, `before` being the one set before it. Returns `None`
@@ -155,8 +147,8 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             link: Link::new(record, key.watches.tail),
             before,
         };
-        Links::new(&mut self.entries, &mut self.cold).name_last(&mut key.watches, slot | SLOT);
-        Some(SecondaryId::new(self.entries.shard.into(), slot))
+        Links::new(&mut self.wheel, &mut self.cold).name_last(&mut key.watches, slot | SLOT);
+        Some(SecondaryId::new(self.number.into(), slot))
     }
 
     /// Takes a watch off its key. `link` is the one that lay at `at`, which is gone from there.
@@ -168,15 +160,16 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             self.cold.move_walks(at, link);
         }
         // 2. Off its list. Gone: with its last watch the key goes.
-        let mut links = Links::new(&mut self.entries, &mut self.cold);
+        let mut links = Links::new(&mut self.wheel, &mut self.cold);
         self.keys.remove_waiter(link.record(), |record| {
             links.unlink(&mut record.watches, link.prev, link.next);
         })
     }
 
-    /// Releases a secondary watch of an operation that has ended. O(1).
+    /// Releases a secondary watch of an operation that has ended. Returns the watch of the same
+    /// operation that was set before, and the key if no watch of it is left. O(1).
     #[inline(always)] // a call costs 17 instructions
-    pub(crate) fn unwatch(&mut self, secondary: SecondaryId) -> Unwatched<K> {
+    pub(crate) fn unwatch(&mut self, secondary: SecondaryId) -> (Option<SecondaryId>, Option<K>) {
         let slot = secondary.slot();
         // 1. The slot is free from here on.
         let watch = self.cold.secondary.at_mut(slot);
@@ -185,11 +178,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         let link = mem::replace(&mut watch.link, Link::NOWHERE);
         self.cold.secondary.release(slot);
         // 2. Off its key.
-        let emptied_key = self.unlink(slot | SLOT, link);
-        Unwatched {
-            before,
-            emptied_key,
-        }
+        (before, self.unlink(slot | SLOT, link))
     }
 
     /// Returns the record of a key that has waiters. Runs the key's `Eq`.
@@ -209,31 +198,19 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         Some(self.keys.at(record).key.clone())
     }
 
-    /// Clones the first key of an operation. Runs the key's `Clone`.
-    pub(crate) fn first_key(&self, handle: TimerHandle) -> Option<K> {
-        let entry = self.entries.wheel.get(handle.id())?;
-        Some(self.key_of(&entry.link).clone())
-    }
-
-    fn key_of(&self, link: &Link) -> &K {
-        &self.keys.at(link.record()).key
-    }
-
-    /// Clones the key of a secondary watch. Returns `None` when its operation has ended. Runs the
-    /// key's `Clone`.
+    /// Clones the key of a secondary watch, and returns it with the watch of the same operation that
+    /// was set before; `None` when its operation has ended. Runs the key's `Clone`.
     pub(crate) fn secondary_key(
         &self,
         secondary: SecondaryId,
         handle: TimerHandle,
-    ) -> Option<SecondaryKey<K>> {
+    ) -> Option<(K, Option<SecondaryId>)> {
         let watch = self.cold.secondary.get(secondary.slot())?;
         if watch.handle != Some(handle) {
             return None; // the slot is free, or another operation's by now
         }
-        Some(SecondaryKey {
-            key: self.key_of(&watch.link).clone(),
-            before: watch.before,
-        })
+        let key = &self.keys.at(watch.link.record()).key;
+        Some((key.clone(), watch.before))
     }
 
     /// Starts a walk over the watches of a key as they are now, with the first `limit` watches.
@@ -243,13 +220,13 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         &mut self,
         record: u32,
         limit: usize,
-        found: impl FnMut(&mut Entries<O>, Waiter),
+        found: &mut Waiters,
     ) -> Option<WalkId> {
         // 1. The list as it is now.
         let ends = self.keys.at(record).watches;
         // 2. The first waiters. For most keys that is all. A walk for one waiter stops early as a
         //    rule.
-        if limit > 1 && self.entries.wheel.len() >= LARGE {
+        if limit > 1 && self.wheel.len() >= LARGE {
             self.read_ahead(ends);
         }
         let next = self.visit(ends.head, ends.tail, limit, found);
@@ -291,12 +268,12 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// the records of their first keys, and the links before and after. Neighbours in time are
     /// strangers in memory.
     pub(super) fn read_ahead_around(&self, entries: impl Iterator<Item = u32>) {
-        if self.entries.wheel.len() < LARGE {
+        if self.wheel.len() < LARGE {
             return;
         }
         let mut seen = 0;
         for index in entries {
-            let link = &self.entries.wheel.at(index).link;
+            let link = &self.wheel.at(index).link;
             seen |= self.keys.at(link.record()).waiters;
             for neighbour in [link.prev, link.next] {
                 if neighbour != NONE {
@@ -308,9 +285,15 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         hint::black_box(seen);
     }
 
+    /// Names the operation whose entry lies at an index.
+    #[inline]
+    pub(crate) fn handle_at(&self, index: u32) -> TimerHandle {
+        TimerHandle::new(self.number as usize, self.wheel.id_at(index))
+    }
+
     fn link_at(&self, at: u32) -> &Link {
         match at & SLOT {
-            0 => &self.entries.wheel.at(at).link,
+            0 => &self.wheel.at(at).link,
             _ => &self.cold.secondary.at(at & !SLOT).link,
         }
     }
@@ -321,7 +304,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         &mut self,
         id: WalkId,
         limit: usize,
-        found: impl FnMut(&mut Entries<O>, Waiter),
+        found: &mut Waiters,
     ) -> Option<WalkId> {
         // A search: a shard seldom has more than one walk under way.
         let at = self.cold.walks.iter().position(|walk| walk.id == id)?;
@@ -343,26 +326,18 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Visits up to `limit` waiters from a link on, to `last` at most. Returns the link to go on
     /// with, or [`NONE`].
     #[inline(always)]
-    fn visit(
-        &mut self,
-        mut at: u32,
-        last: u32,
-        limit: usize,
-        mut found: impl FnMut(&mut Entries<O>, Waiter),
-    ) -> u32 {
+    fn visit(&self, mut at: u32, last: u32, limit: usize, found: &mut Waiters) -> u32 {
         for _ in 0..limit {
             if at == NONE {
                 return NONE;
             }
             let next = if at & SLOT == 0 {
-                // Read first: `found` has the entries to itself.
-                let next = self.entries.wheel.at(at).link.next;
-                found(&mut self.entries, Waiter::Here(at));
-                next
+                found.push(self.handle_at(at));
+                self.wheel.at(at).link.next
             } else {
                 let watch = self.cold.secondary.at(at & !SLOT);
                 if let Some(handle) = watch.handle {
-                    found(&mut self.entries, Waiter::Foreign(handle));
+                    found.push(handle);
                 }
                 watch.link.next
             };
@@ -422,7 +397,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     /// Returns the links of all entries and secondary watches that are on a list, in order.
     fn on_a_list(&self) -> Vec<u32> {
         let mut linked = Vec::new();
-        let wheel = &self.entries.wheel;
+        let wheel = &self.wheel;
         let mut next = wheel.first_from(0);
         while let Some(id) = next {
             if !wheel.at(id.index()).link.is_nowhere() {

@@ -30,6 +30,15 @@ fn spread(hash: u32) -> u64 {
 }
 
 impl Numbers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_peak(&self) -> bool {
+        self.0.capacity() > KEPT
+    }
+
     /// Finds the number of this hash that `is_it` accepts.
     #[inline]
     pub(crate) fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {

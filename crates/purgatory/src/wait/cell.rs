@@ -335,7 +335,7 @@ where
     }
 
     fn reschedule(&self, handle: TimerHandle, timeout: Timeout) -> bool {
-        self.origin.reschedule_one(handle, timeout)
+        self.origin.reschedule(handle, timeout)
     }
 
     fn must_not_block(&self) -> bool {
