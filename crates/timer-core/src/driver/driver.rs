@@ -29,7 +29,6 @@ use crate::{
 /// The thread or task that advances the wheels; a manual timer has none.
 pub(crate) struct Reaper {
     pub(crate) shared: Arc<Shared>,
-    /// Wakes it, or marks shards of a manual timer.
     pub(crate) wake: Wake,
     threads: Threads,
 }
@@ -205,23 +204,12 @@ impl Driver {
             return false;
         }
         let wheels: Weak<dyn WheelOwner> = Arc::downgrade(owner) as _;
-        let is_attached = self.reaper.shared.attach(Attached {
+        // A reaper learns of the owner by its first signal.
+        self.reaper.shared.attach(Attached {
             wheels,
             shard_count: shards.count(),
             signal: shards.signal.clone(),
-        });
-        // A reaper learns of the owner by its first signal.
-        if self.config.manual {
-            self.wake();
-        }
-        is_attached
-    }
-
-    /// Wakes the reaper.
-    fn wake(&self) {
-        if let Some(wake) = &self.reaper.wake {
-            wake.wake();
-        }
+        })
     }
 
     /// Returns true on a reaper or worker of any timer, and in a runtime's task while it does their
@@ -267,7 +255,9 @@ impl Driver {
     /// Ends the rounds of the reaper, and attaches no more owners.
     fn close(&self) {
         self.reaper.shared.close();
-        self.wake();
+        if let Some(wake) = &self.reaper.wake {
+            wake();
+        }
     }
 
     /// Attaches no more, closes all owners, calls `take` before the workers are closed, and waits

@@ -90,10 +90,7 @@ impl Shared {
             owners.arrivals.retain(Attached::is_alive);
             owners.sweep_at = 2 * owners.all.len() + 16;
         }
-        // Without a reaper or a manual timer no arrival would ever be taken in.
-        if attached.signal.is_heard() {
-            owners.arrivals.push(attached.clone());
-        }
+        owners.arrivals.push(attached.clone());
         owners.all.push(attached);
         true
     }

@@ -90,27 +90,8 @@ impl<T> ShardState for TimingWheel<T> {
     }
 }
 
-/// Hears the signals of shards: wakes the reaper, or lists the signal for a manual timer. `None` as
-/// long as there is neither.
-pub(crate) type Wake = Option<Arc<dyn Hear>>;
-
-/// See [`Wake`]. Called with nothing of the timer locked.
-pub(crate) trait Hear: Send + Sync {
-    /// Wakes the reaper.
-    fn wake(&self);
-
-    /// Hears a signal. `is_first`: none of the same 64 shards had signalled since they were last
-    /// taken.
-    fn hear(&self, _signal: &Arc<WakeSignal>, _is_first: bool) {
-        self.wake();
-    }
-}
-
-impl<F: Fn() + Send + Sync> Hear for F {
-    fn wake(&self) {
-        self();
-    }
-}
+/// Wakes the reaper; `None` without one. Called with nothing of the timer locked.
+pub(crate) type Wake = Option<Arc<dyn Fn() + Send + Sync>>;
 
 /// Wakes the reaper, and notes for it which shards of one owner have earlier work than it expects.
 /// On a manual timer, notes which shards were locked.
@@ -128,18 +109,12 @@ impl WakeSignal {
         }
     }
 
-    /// Returns true when a reaper, or a manual timer, takes what is signalled.
-    pub(super) fn is_heard(&self) -> bool {
-        self.wake.is_some()
-    }
-
-    /// Marks a shard, and wakes the reaper or lists the signal.
-    fn send(self: &Arc<Self>, shard: usize) {
+    /// Marks a shard, and wakes the reaper.
+    fn send(&self, shard: usize) {
         // The bit before the wake-up, so that the woken reaper finds it.
-        let bit = 1 << (shard % 64);
-        let before = self.words[shard / 64].fetch_or(bit, Ordering::Release);
+        self.words[shard / 64].fetch_or(1 << (shard % 64), Ordering::Release);
         if let Some(wake) = &self.wake {
-            wake.hear(self, before == 0);
+            wake();
         }
     }
 
@@ -229,8 +204,7 @@ struct Shard<S> {
 }
 
 impl<S: ShardState> Shards<S> {
-    /// Makes shards by a plan, whose signal `wake` hears: each hold of a shard's lock, or only
-    /// earlier work.
+    /// Makes shards by a plan. They signal each hold of a shard's lock, or only earlier work.
     pub(super) fn new(
         plan: Plan<S>,
         wake: Wake,
@@ -398,10 +372,6 @@ impl<S: ShardState> Drop for Shards<S> {
         self.add_to(&mut stats);
         self.cancelled
             .fetch_add(stats.cancelled, atomic::Ordering::Relaxed);
-        // A manual timer lets go of them.
-        if self.signals_each_hold {
-            self.signal.send(0);
-        }
     }
 }
 
@@ -416,7 +386,7 @@ pub struct ShardGuard<'a, S> {
 /// Sends a shard's signal when it is dropped, if the shard was given earlier work, or is a manual
 /// timer's.
 struct SignalAfter<'a> {
-    signal: &'a Arc<WakeSignal>,
+    signal: &'a WakeSignal,
     shard: usize,
     is_due: bool,
 }
