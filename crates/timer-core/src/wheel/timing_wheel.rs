@@ -53,7 +53,7 @@ use crate::wheel::{
 pub struct TimingWheel<T> {
     /// Boxed: what many wheels lie in is small.
     buckets: Box<Buckets>,
-    nodes: Nodes<T>,
+    pub(super) nodes: Nodes<T>,
     now: u64,
     /// A lower bound of the tick at which the first bucket is due; exact after `advance`.
     due_bound: u64,
@@ -95,7 +95,7 @@ pub enum Fate<R> {
     Stays,
     /// It counts as cancelled, off its bucket, but stays in the wheel's keeping.
     Stopped(R),
-    /// It counts as cancelled, and its remains are dropped.
+    /// It counts as cancelled. What is left in its place is dropped.
     Gone(R),
 }
 
@@ -337,21 +337,6 @@ impl<T> TimingWheel<T> {
         Some(node)
     }
 
-    /// Returns the node at the index of a task that the wheel keeps. O(1).
-    ///
-    /// # Panics
-    /// When it never kept one there.
-    #[inline]
-    pub(super) fn node_at(&self, index: u32) -> &Node<T> {
-        self.nodes.at(index)
-    }
-
-    /// Returns the node at an index, as [`node_at`](Self::node_at) does.
-    #[inline]
-    pub(super) fn node_at_mut(&mut self, index: u32) -> &mut Node<T> {
-        self.nodes.at_mut(index)
-    }
-
     /// Returns the task of `id`, if the wheel still keeps it. O(1).
     pub fn get(&self, id: TaskId) -> Option<&T> {
         self.node(id).map(Node::task)
@@ -372,43 +357,10 @@ impl<T> TimingWheel<T> {
     /// O(1).
     #[inline(always)] // a task that goes through memory on its way costs 50 instructions
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
-        self.end_node(id, |node| Fate::Gone(node.take_task()))
-    }
-
-    /// Looks a node up once, and does with it what `decide` says, which frees the node of a task
-    /// that is gone. Returns what `decide` took out of it.
-    #[inline(always)] // as `cancel`
-    pub(super) fn end_node<R>(
-        &mut self,
-        id: TaskId,
-        decide: impl FnOnce(&mut Node<T>) -> Fate<R>,
-    ) -> Option<R> {
-        step();
-        let mut taken = None;
-        let mut place = NO_PLACE;
-        // 1. The node, looked up once, and out of memory if its task goes.
-        self.nodes.release_if(id.index, |node| {
-            if node.sequence != id.sequence {
-                return false; // a later task's
-            }
-            match decide(node) {
-                Fate::Stays => false,
-                Fate::Stopped(of) => {
-                    taken = Some(of);
-                    place = node.take_place();
-                    false
-                }
-                Fate::Gone(of) => {
-                    taken = Some(of);
-                    place = node.take_place();
-                    true
-                }
-            }
-        });
-        let taken = taken?;
-        // 2. Off its bucket.
-        self.unlink_cancelled(id.index, place);
-        Some(taken)
+        self.end_with(id, |place| match place.take() {
+            Some(task) => Fate::Gone(task),
+            None => Fate::Stays,
+        })
     }
 
     /// Reschedules a task, earlier or later; it keeps its id. Returns when the wheel next has work
@@ -576,7 +528,7 @@ impl<T> TimingWheel<T> {
         let index = self.nodes.first_from(index)?;
         Some(TaskId {
             index,
-            sequence: self.node_at(index).sequence,
+            sequence: self.nodes.at(index).sequence,
         })
     }
 
