@@ -13,7 +13,7 @@ use std::{
 use crate::{
     driver::{
         clock::{Clock, SystemClock, TickLength, Ticks},
-        config::{Config, PanicHook},
+        config::Config,
         executor::{Job, Threads, Workers, on_timer_thread},
         executors::Executors,
         home::Home,
@@ -55,14 +55,6 @@ pub struct Driver {
     pub forms: crate::observe::metrics::Forms,
 }
 
-/// The tasks and threads that the shutdown of a driver leaves.
-pub(crate) struct DriverLeft<T> {
-    /// The tasks that its caller took back.
-    pub(crate) taken: T,
-    /// Threads that have not ended.
-    pub(crate) threads: usize,
-}
-
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver")
@@ -84,7 +76,6 @@ impl Driver {
                 manual: false,
                 name: "timer".to_owned(),
                 grace: None,
-                on_panic: PanicHook::default(),
             },
             clock: Arc::new(SystemClock::new()),
             has_own_clock: true,
@@ -93,7 +84,7 @@ impl Driver {
                 wake: None,
                 threads: Threads::new(),
             },
-            executors: Executors::inline(),
+            executors: Executors::of_timer(None),
             workers: None,
             #[cfg(feature = "metrics")]
             published: Default::default(),
@@ -104,7 +95,9 @@ impl Driver {
 
     /// Makes the rounds of a thread or task.
     pub(super) fn rounds(&self) -> Rounds {
-        Rounds::new(self.reaper.shared.clone(), self.clock.clone(), &self.config)
+        let panics = self.executors.panics.clone();
+        let shared = self.reaper.shared.clone();
+        Rounds::new(shared, self.clock.clone(), panics, &self.config)
     }
 
     /// Makes the function that wakes the reaper. With a grace it notes when the reaper was called,
@@ -240,14 +233,13 @@ impl Driver {
 
     /// Calls the timer's hook with the message of a contained panic.
     pub fn report_panic(&self, message: &str) {
-        self.config.on_panic.report(message);
+        self.executors.panics.report(message);
     }
 
     /// Returns the counts of all wheels and of the reaper; `panics` are those of tasks.
     pub(crate) fn stats(&self, panics: u64) -> TimerStats {
-        // The reaper's own panics are counted already.
         let mut stats = self.reaper.shared.stats();
-        stats.panics += panics + self.executors.panicked();
+        stats.panics = panics + self.executors.panics.count();
         stats.executor_queue = self.executors.queued();
         stats
     }
@@ -261,8 +253,8 @@ impl Driver {
     }
 
     /// Attaches no more, closes all owners, calls `take` before the workers are closed, and waits
-    /// for the threads, for at most `limit`.
-    pub(crate) fn shutdown<T>(&self, limit: Duration, take: impl FnOnce() -> T) -> DriverLeft<T> {
+    /// for the threads, for at most `limit`. Returns how many have not ended.
+    pub(crate) fn shutdown(&self, limit: Duration, take: impl FnOnce()) -> usize {
         // A timer's thread may be one of those that would be waited for.
         let limit = if on_timer_thread() {
             Duration::ZERO
@@ -273,9 +265,9 @@ impl Driver {
         let end = clock.now() + limit;
         // 1. No owner is attached any more, the rounds end, and the owners close.
         self.close();
-        self.reaper.shared.close_owners(&self.config.on_panic);
+        self.reaper.shared.close_owners(&self.executors.panics);
         // Jobs of what the closing ended are queued by now; the workers finish those.
-        let taken = take();
+        take();
         if let Some(workers) = &self.workers {
             workers.close();
         }
@@ -284,7 +276,7 @@ impl Driver {
         if let Some(workers) = &self.workers {
             threads += workers.join(end.since(clock.now()));
         }
-        DriverLeft { taken, threads }
+        threads
     }
 }
 

@@ -32,6 +32,15 @@ impl Grace {
         }
     }
 
+    /// Notices nothing, and puts nothing off.
+    pub(super) fn none() -> Self {
+        Grace {
+            bound: Duration::MAX,
+            planned_ns: None,
+            until_ns: None,
+        }
+    }
+
     /// Returns the bound, which is the length of a period, too.
     pub(crate) fn bound(&self) -> Duration {
         self.bound

@@ -17,12 +17,11 @@ use std::{
 use crate::{
     driver::{
         clock::{Clock, TickLength},
-        config::{Config, PanicHook},
+        config::{Config, Panics},
         grace::Grace,
         shards::{WakeSignal, WheelOwner},
     },
     observe::TimerStats,
-    panics::contain,
     sync::{Mutex, Parker, plain},
     wheel::timing_wheel::Advanced,
 };
@@ -121,18 +120,10 @@ impl Shared {
         std::mem::take(&mut self.owners.lock().arrivals)
     }
 
-    /// Counts a contained panic of the reaper's, and calls the timer's hook.
-    fn report_panic(&self, hook: &PanicHook, message: &str) {
-        self.counts.lock().panics += 1;
-        hook.report(message);
-    }
-
     /// Closes the wheels of all owners. A panic of one is reported, and does not reach the next.
-    pub(super) fn close_owners(&self, on_panic: &PanicHook) {
+    pub(super) fn close_owners(&self, panics: &Panics) {
         for owner in self.owners() {
-            if let Err(panicked) = contain(|| owner.timer_closed()) {
-                self.report_panic(on_panic, &panicked);
-            }
+            panics.contain(|| owner.timer_closed());
         }
     }
 
@@ -167,8 +158,8 @@ pub(super) struct Rounds {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     tick: TickLength,
-    on_panic: PanicHook,
-    grace: Option<Grace>,
+    panics: Arc<Panics>,
+    grace: Grace,
     owners: Vec<OwnerSchedule>,
     /// The next round is the first after a sleep.
     woken: bool,
@@ -201,14 +192,19 @@ struct OwnerSchedule {
 const AFTER_PANIC: Duration = Duration::from_millis(100);
 
 impl Rounds {
-    pub(crate) fn new(shared: Arc<Shared>, clock: Arc<dyn Clock>, config: &Config) -> Self {
-        let grace = config.grace;
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        clock: Arc<dyn Clock>,
+        panics: Arc<Panics>,
+        config: &Config,
+    ) -> Self {
+        let grace = config.grace.map(|bound| Grace::new(bound, clock.now_ns()));
         Rounds {
-            grace: grace.map(|bound| Grace::new(bound, clock.now_ns())),
+            grace: grace.unwrap_or_else(Grace::none),
             shared,
             clock,
             tick: config.tick,
-            on_panic: config.on_panic.clone(),
+            panics,
             owners: Vec::new(),
             woken: false,
         }
@@ -230,14 +226,11 @@ impl Rounds {
     /// Advances the due shards, and says how long to sleep then. A panic, of the clock say, is
     /// contained and reported; the next round comes [`AFTER_PANIC`].
     pub(super) fn round(&mut self) -> Pause {
-        match contain(|| self.advance_all()) {
-            Ok(pause) => pause,
-            Err(panicked) => {
-                self.shared.report_panic(&self.on_panic, &panicked);
-                self.woken = true;
-                Pause::For(AFTER_PANIC)
-            }
-        }
+        let panics = self.panics.clone();
+        panics.contain(|| self.advance_all()).unwrap_or_else(|| {
+            self.woken = true;
+            Pause::For(AFTER_PANIC)
+        })
     }
 
     /// Runs one round over all owners.
@@ -254,7 +247,7 @@ impl Rounds {
         // 2. Advance the wheels that are due or signalled. Owners that are gone fall out.
         let mut round = Round {
             shared: &self.shared,
-            on_panic: &self.on_panic,
+            panics: &self.panics,
             now_tick: self.tick.round_down(now_ns),
             again_tick: self.tick.deadline(now_ns, AFTER_PANIC),
             totals: Totals {
@@ -275,11 +268,9 @@ impl Rounds {
 
     /// Returns the rest of a grace period that is under way or begins now. Counts one that begins.
     fn grace_period(&mut self, now_ns: u64) -> Option<Duration> {
-        // Without a grace there is nothing to notice.
-        let grace = self.grace.as_mut()?;
-        let was_under_way = grace.is_under_way();
+        let was_under_way = self.grace.is_under_way();
         let called_ns = self.shared.called_ns.swap(u64::MAX, Ordering::AcqRel);
-        let wait = grace.begin_round(now_ns, called_ns)?;
+        let wait = self.grace.begin_round(now_ns, called_ns)?;
         if !was_under_way {
             self.shared.counts.lock().graces += 1;
         }
@@ -291,7 +282,7 @@ impl Rounds {
     #[cfg(feature = "tokio")]
     pub(crate) fn abandon(&mut self) {
         if self.shared.close() {
-            self.shared.close_owners(&self.on_panic);
+            self.shared.close_owners(&self.panics);
         }
     }
 
@@ -330,34 +321,23 @@ impl Rounds {
         Some(some_came)
     }
 
-    /// Notices a pause inside the round that ends. The next one waits, if a grace period begins.
-    fn end_round(&mut self, now_ns: u64) {
-        let Some(grace) = &mut self.grace else {
-            return;
-        };
-        if grace.end_round(now_ns) {
-            self.shared.counts.lock().graces += 1;
-        }
-    }
-
     /// Plans the next round, also for the grace: it comes when the next bucket of any shard is due.
     fn plan(&mut self, totals: Totals) -> Pause {
         // 1. The earliest tick of any shard.
         let dues = self.owners.iter().flat_map(|owner| &owner.next_due);
         let next_tick = dues.filter_map(|&due| due).min();
         let Some(next_tick) = next_tick else {
-            if let Some(grace) = &mut self.grace {
-                grace.plan_none();
-            }
+            self.grace.plan_none();
             return Pause::UntilWoken;
         };
+        // A pause inside this round is noticed: the next one waits.
         let now_ns = self.clock.now_ns();
-        self.end_round(now_ns);
+        if self.grace.end_round(now_ns) {
+            self.shared.counts.lock().graces += 1;
+        }
         // 2. There is more to do now: a budget was used up, or time went on meanwhile.
         if next_tick <= self.tick.round_down(now_ns) {
-            if let Some(grace) = &mut self.grace {
-                grace.plan(now_ns, Duration::ZERO);
-            }
+            self.grace.plan(now_ns, Duration::ZERO);
             if totals.fired > 0 && totals.cascaded > 0 {
                 return Pause::Yield;
             }
@@ -372,10 +352,7 @@ impl Rounds {
         if let Some(max) = self.clock.sleep_max() {
             wait = wait.min(max);
         }
-        if let Some(grace) = &mut self.grace {
-            wait = grace.plan(now_ns, wait);
-        }
-        Pause::For(wait)
+        Pause::For(self.grace.plan(now_ns, wait))
     }
 }
 
@@ -391,22 +368,12 @@ struct Totals {
 /// A round over all wheels.
 struct Round<'a> {
     shared: &'a Shared,
-    on_panic: &'a PanicHook,
+    /// Counts panics of an owner's code.
+    panics: &'a Panics,
     now_tick: u64,
     /// The next visit of a shard whose advance panics.
     again_tick: u64,
     totals: Totals,
-}
-
-impl Round<'_> {
-    /// Runs a part of the round in which code of an owner's may panic.
-    fn contained(&mut self, work: impl FnOnce(&mut Self)) {
-        let shared = self.shared;
-        let on_panic = self.on_panic;
-        if let Err(panicked) = contain(|| work(self)) {
-            shared.report_panic(on_panic, &panicked);
-        }
-    }
 }
 
 impl OwnerSchedule {
@@ -437,7 +404,7 @@ impl OwnerSchedule {
                 return false;
             };
             *next_due = Some(round.again_tick);
-            round.contained(|round| {
+            round.panics.contain(|| {
                 let advanced = wheels.advance(shard, round.now_tick);
                 *next_due = advanced.next_due;
                 round.totals.fired += advanced.fired as u64;
@@ -447,7 +414,7 @@ impl OwnerSchedule {
         }
         // 3. The due tasks of all its shards are handed over at once.
         if let Some(wheels) = advanced_wheels {
-            round.contained(|_| wheels.round_over());
+            round.panics.contain(|| wheels.round_over());
         }
         self.attached.is_alive()
     }
@@ -659,10 +626,10 @@ mod tests {
         let mut reaper = reaper(|driver, clock| {
             driver.clock = Arc::new(Panicking(clock, panics.clone()));
             let reported = reported.clone();
-            driver.config.on_panic = PanicHook::new(move |message| {
+            driver.executors.panics = Arc::new(Panics::new(move |message| {
                 assert_eq!(message, "the clock panics");
                 reported.fetch_add(1, Ordering::Relaxed);
-            });
+            }));
         });
         reaper.schedule(50 * MS);
         reaper.round_after(NONE);

@@ -288,7 +288,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        driver::{clock::Clock, config::PanicHook, driver::Driver, shards::WheelOwner},
+        driver::{clock::Clock, config::Panics, driver::Driver, shards::WheelOwner},
         sync::plain,
         timers::task_timer::AtShutdown,
     };
@@ -314,7 +314,8 @@ mod tests {
             let mut driver = Driver::new();
             driver.clock = Arc::new(Panicking(panics.clone()));
             let hook: Arc<plain::Mutex<Vec<String>>> = reported.clone();
-            driver.config.on_panic = PanicHook::new(move |said| hook.lock().push(said.to_owned()));
+            let report = move |said: &str| hook.lock().push(said.to_owned());
+            driver.executors.panics = Arc::new(Panics::new(report));
             let tasks = TaskTimer::on(Arc::new(driver), <dyn TimerTask>::run, AtShutdown::Keep);
             let act = move || panics.store(true, SeqCst);
             let beat = start(&tasks, MS, pace, act).unwrap();
