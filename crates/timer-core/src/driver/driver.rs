@@ -16,7 +16,6 @@ use crate::{
         config::Config,
         executor::{Job, Threads, Workers, on_timer_thread},
         executors::Executors,
-        home::Home,
         reaper::{Attached, Rounds, Shared},
         shards::{Plan, ShardState, Shards, Wake, WheelOwner},
     },
@@ -144,11 +143,6 @@ impl Driver {
             now: tick.round_down(now_ns),
             deadline: tick.deadline(now_ns, delay),
         }
-    }
-
-    /// Notes that the reaper belongs to this process.
-    pub(crate) fn is_at_home(&mut self) {
-        self.executors.home = Home::here();
     }
 
     /// Returns true in a child of `fork`, which has none of the timer's threads. A system call, but

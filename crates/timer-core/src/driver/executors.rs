@@ -24,7 +24,7 @@ pub struct Executors {
     /// True on a thread that advances the timer's wheels between two of its tasks.
     pub(super) advances_here: fn() -> bool,
     /// The process in which the wheels are advanced.
-    pub(super) home: Home,
+    pub(crate) home: Home,
     /// The timer's: all owners have the same.
     pub(crate) panics: Arc<Panics>,
 }

@@ -48,7 +48,6 @@ struct Owners {
     arrivals: Vec<Attached>,
     /// Dropped owners are swept out when there are this many.
     sweep_at: usize,
-    closed: bool,
 }
 
 /// State that the handles of a timer share with its reaper.
@@ -61,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) cancelled: Arc<AtomicU64>,
     /// The first call of the reaper since its last round, with a grace; `u64::MAX` for never.
     pub(super) called_ns: Arc<AtomicU64>,
-    /// A copy of `closed`, read without the lock to refuse early.
+    /// Set under the lock of the owners; also read without it.
     is_closed: AtomicBool,
 }
 
@@ -80,7 +79,7 @@ impl Shared {
     /// owner by its first signal.
     pub(super) fn attach(&self, attached: Attached) -> bool {
         let mut owners = self.owners.lock();
-        if owners.closed {
+        if self.is_closed() {
             return false;
         }
         // Dropped owners are swept out each time that the list has doubled: O(1) on average.
@@ -96,9 +95,8 @@ impl Shared {
 
     /// Attaches no more, and ends the rounds; false if that was done before.
     pub(crate) fn close(&self) -> bool {
-        let was_closed = std::mem::replace(&mut self.owners.lock().closed, true);
-        self.is_closed.store(true, Ordering::Relaxed);
-        !was_closed
+        let _owners = self.owners.lock();
+        !self.is_closed.swap(true, Ordering::Relaxed)
     }
 
     /// Returns true after [`close`](Self::close). Locks nothing: a close at the same time may be
@@ -252,8 +250,7 @@ impl Rounds {
             again_tick: self.tick.deadline(now_ns, AFTER_PANIC),
             totals: Totals {
                 called,
-                fired: 0,
-                cascaded: 0,
+                ..Totals::default()
             },
         };
         self.owners
@@ -308,7 +305,7 @@ impl Rounds {
     fn take_in_owners(&mut self) -> Option<bool> {
         // Locked for a moment only: owners are attached meanwhile.
         let mut owners = self.shared.owners.lock();
-        if owners.closed {
+        if self.shared.is_closed() {
             return None;
         }
         let arrivals = std::mem::take(&mut owners.arrivals);
@@ -357,7 +354,7 @@ impl Rounds {
 }
 
 /// The sums of a round.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Totals {
     /// A shard signalled earlier work, or an owner came.
     called: bool,

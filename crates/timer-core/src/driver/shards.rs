@@ -156,12 +156,11 @@ pub(super) struct Plan<S: ShardState> {
     pub(super) start: u64,
     /// The coarse buckets of each wheel are shifted by another phase.
     pub(super) shifts: bool,
-    /// Makes a shard from its number and its wheel.
     pub(super) make: Box<dyn MakeShard<S>>,
 }
 
 /// Makes a shard from its number and its wheel. A trait of its own, so that whether shards are
-/// `Send` does not depend on their tasks.
+/// `Send` does not depend on their tasks, which may have a handle of these shards.
 pub(super) trait MakeShard<S: ShardState>: Send + Sync {
     /// Makes it.
     fn make(&self, number: usize, wheel: TimingWheel<S::Task>) -> S;

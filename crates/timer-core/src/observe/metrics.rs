@@ -224,12 +224,11 @@ impl Drop for Publishing {
 }
 
 /// A series of a recorder.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct SeriesKey {
-    /// The number of the recorder.
+    /// The number of the recorder, for the sources of one name.
     recorder: u64,
     metric: &'static str,
-    name: Arc<str>,
     label: ExtraLabel,
 }
 
@@ -336,7 +335,7 @@ impl Published {
         let samples = read();
         // 3. To the recorder, with nothing locked.
         let publishing = Publishing::begin(of);
-        self.forget_gone(&mut handing_over.series, publishing.number);
+        self.forget_gone(&mut handing_over.series);
         for sample in samples
             .iter()
             .filter(|sample| is_in_detail || !sample.is_detail)
@@ -360,36 +359,32 @@ impl Published {
         let key = SeriesKey {
             recorder: publishing.number,
             metric: sample.metric,
-            name: of.name.clone(),
             label: sample.label,
         };
         // Registered each time: a recorder may have forgotten a series that was idle.
         let earlier = all.remove(&key);
         let new = sample.register(of.label, &publishing.mark, earlier);
-        let series = all.entry(key.clone()).or_insert(new);
+        let series = all.entry(key).or_insert(new);
         series.hand_over(&key, self.source, sample);
     }
 
-    /// Forgets the series of recorders that are gone, once there is a new one.
-    fn forget_gone(&self, all: &mut AllSeries, present: u64) {
-        if all.is_empty() || all.keys().any(|key| key.recorder == present) {
-            return;
-        }
-        // 1. The numbers of those that live.
+    /// Forgets the series of recorders that are gone, and this source's values in their gauges.
+    fn forget_gone(&self, all: &mut AllSeries) {
+        // The numbers of those that live.
         let mut living = Vec::new();
         for recorder in RECORDERS.lock().values() {
             if !recorder.is_gone() {
                 living.push(recorder.number);
             }
         }
-        // 2. The others' series go, and this source's values in their gauges. Handles of a
-        //    recorder are dropped with nothing locked.
-        let gone = all.keys().filter(|key| !living.contains(&key.recorder));
-        let gone: Vec<_> = gone.cloned().collect();
-        for key in gone {
-            all.remove(&key);
-            take_out(&mut GAUGES.lock(), &key, self.source);
-        }
+        // Handles of a recorder are dropped with nothing locked.
+        all.retain(|key, _| {
+            let lives = living.contains(&key.recorder);
+            if !lives {
+                take_out(&mut GAUGES.lock(), key, self.source);
+            }
+            lives
+        });
     }
 
     /// Publishes for the last time, to every recorder that this was published to: what counters and
@@ -485,7 +480,7 @@ impl Series {
             (Series::Times(to, published), Value::Times(times)) => times.hand_over(published, to),
             (Series::Gauge(to, combine), &Value::Gauge(value, _)) => {
                 let mut all = GAUGES.lock();
-                all.entry(key.clone()).or_default().insert(source, value);
+                all.entry(*key).or_default().insert(source, value);
                 drop(all);
                 show_gauge(to, *combine, key);
             }

@@ -98,11 +98,6 @@ impl Shared {
     fn tasks(&self) -> Option<TaskTimer<Boxed>> {
         self.tasks.upgrade().map(|tasks| TaskTimer { tasks })
     }
-
-    fn is_inherited(&self) -> bool {
-        self.tasks()
-            .is_some_and(|tasks| tasks.driver().is_inherited())
-    }
 }
 
 impl Periodic {
@@ -167,7 +162,8 @@ impl Periodic {
     /// ```
     pub fn cancel_and_wait(&self) -> bool {
         self.cancel();
-        let is_inherited = self.shared.is_inherited();
+        let tasks = self.shared.tasks();
+        let is_inherited = tasks.is_some_and(|tasks| tasks.driver().is_inherited());
         let state = self.shared.state.lock();
         // Inside the task, or on a timer's thread, it might wait for itself. The thread of a run
         // that was under way at a fork is not in the child.

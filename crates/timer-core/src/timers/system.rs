@@ -10,6 +10,7 @@ use crate::{
         driver::Driver,
         executor::{Executor, Workers},
         executors::Executors,
+        home::Home,
         shards::{MAX_SHARDS, default_shards},
     },
     timers::{BuildError, timer::Timer},
@@ -269,7 +270,7 @@ impl SystemTimerBuilder {
             driver.executors = Executors::of_timer(Some(workers));
         }
         driver.executors.panics = panics;
-        driver.is_at_home();
+        driver.executors.home = Home::here();
         // The reaper is a task, or else a thread.
         #[cfg(feature = "tokio")]
         if let Some(runtime) = self.runtime {
