@@ -196,9 +196,8 @@ impl Rounds {
         panics: Arc<Panics>,
         config: &Config,
     ) -> Self {
-        let grace = config.grace.map(|bound| Grace::new(bound, clock.now_ns()));
         Rounds {
-            grace: grace.unwrap_or_else(Grace::none),
+            grace: Grace::new(config.grace, clock.now_ns()),
             shared,
             clock,
             tick: config.tick,
