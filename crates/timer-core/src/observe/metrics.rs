@@ -47,10 +47,10 @@ impl TimeHistogram {
     /// million an even share. No count is handed over twice: those that a panicking recorder did
     /// not take are lost.
     pub(super) fn hand_over(&self, published: &mut TimeHistogram, to: &Histogram) {
-        let earlier = std::mem::replace(published, self.clone());
-        let all: u64 = self.since(&earlier).map(|(count, _)| count).sum();
-        let one_in = all.div_ceil(HANDED_OVER_MAX).max(1);
-        for (count, mean_s) in self.since(&earlier) {
+        let gained = self.gained_since(published);
+        *published = self.clone();
+        let one_in = gained.count().div_ceil(HANDED_OVER_MAX).max(1);
+        for (count, mean_s) in gained.means() {
             let share = usize::try_from(count.div_ceil(one_in)).unwrap_or(usize::MAX);
             to.record_many(mean_s, share);
         }
