@@ -17,7 +17,7 @@ use crate::{
         executor::{Job, Threads, Workers, on_timer_thread},
         executors::Executors,
         reaper::{Attached, Rounds, Shared},
-        shards::{Plan, ShardState, Shards, Wake, WheelOwner},
+        shards::{ShardState, Shards, Wake, WheelOwner},
     },
     observe::TimerStats,
     panics::contain,
@@ -168,19 +168,22 @@ impl Driver {
         count: usize,
         make: impl Fn(usize, TimingWheel<S::Task>) -> S + Send + Sync + 'static,
     ) -> Shards<S> {
-        // All wheels begin at the present.
-        let config = &self.config;
-        let plan = Plan {
-            count,
-            wheel_size: config.wheel_size,
-            start: config.tick.round_down(self.now_ns()),
-            shifts: !config.manual,
-            make: Box::new(make),
+        // All wheels begin at the present, shifted unless order matters.
+        let Config {
+            manual, wheel_size, ..
+        } = self.config;
+        let start = self.config.tick.round_down(self.now_ns());
+        let make_from = move |number| {
+            let mut phase = 0;
+            if !manual {
+                phase = wheel_size.phase(number, count);
+            }
+            make(number, TimingWheel::with_phase(wheel_size, start, phase))
         };
         // Their signal wakes this driver's reaper.
         let cancelled = self.reaper.shared.cancelled.clone();
         let wake = self.reaper.wake.clone();
-        Shards::new(plan, wake, config.manual, cancelled)
+        Shards::new(count, make_from, wake, manual, cancelled)
     }
 
     /// Attaches an owner, whose `shards` are advanced from now on, until it is dropped. Nothing may
