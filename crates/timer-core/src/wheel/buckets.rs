@@ -294,7 +294,9 @@ impl Buckets {
         if node.place == NO_PLACE {
             return None;
         }
-        Some(self.level_and_slot(self.number_of_list(self.owner(node.place))))
+        let number = self.number_of_list(self.owner(node.place));
+        let stride = self.stride as usize;
+        Some((number / stride, number % stride))
     }
 
     /// Returns the number of the bucket of a list. O(rows).
@@ -340,12 +342,6 @@ impl Buckets {
             return None;
         }
         Some(node.deadline(self.entry(node.place).low))
-    }
-
-    /// Returns level and slot of the bucket of this number.
-    fn level_and_slot(&self, number: usize) -> (usize, usize) {
-        let stride = self.stride as usize;
-        (number / stride, number % stride)
     }
 
     /// Returns the number of levels made so far.
@@ -644,8 +640,7 @@ impl Buckets {
         let node = nodes.at(entry.index);
         let deadline = node.deadline(entry.low);
         assert_eq!(node.place, place, "Place");
-        let number = self.number_of_list(self.owner(place));
-        let (level, slot) = self.level_and_slot(number);
+        let (level, slot) = self.bucket_of(node).expect("Place");
         // The slot and the present say which unit of time the bucket holds.
         let bucket = self.geometry.bucket_at(level, slot, now);
         assert!(self.geometry.holds(bucket, deadline, now), "One round");

@@ -149,7 +149,8 @@ impl<T> DueTask<'_, T> {
 fn release_task<T>(nodes: &mut Nodes<T>, index: u32) -> T {
     let mut task = None;
     nodes.release_if(index, |node| {
-        task = Some(node.take_task());
+        task = node.task.take();
+        node.free();
         true
     });
     task.expect("Live: only a live node is released")
@@ -240,12 +241,7 @@ impl<T> TimingWheel<T> {
     /// The task comes back when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
     #[inline(always)] // as `cancel`
     pub fn insert(&mut self, deadline: u64, task: T) -> Result<Scheduled, T> {
-        if self.is_full() {
-            return Err(task);
-        }
-        let (scheduled, place) = self.insert_place(Some(deadline));
-        *place = Some(task);
-        Ok(scheduled)
+        self.add(Some(deadline), task)
     }
 
     /// Adds a task that never falls due, until it is rescheduled. O(1).
@@ -253,18 +249,17 @@ impl<T> TimingWheel<T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn insert_unscheduled(&mut self, task: T) -> Result<TaskId, T> {
-        if self.is_full() {
-            return Err(task);
-        }
-        let (scheduled, place) = self.insert_place(None);
-        *place = Some(task);
-        Ok(scheduled.id)
+        Ok(self.add(None, task)?.id)
     }
 
-    /// Returns true when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
-    #[inline]
-    fn is_full(&self) -> bool {
-        self.nodes.len() >= MAX_TASKS as usize
+    #[inline(always)] // as `cancel`
+    fn add(&mut self, deadline: Option<u64>, task: T) -> Result<Scheduled, T> {
+        if self.nodes.len() >= MAX_TASKS as usize {
+            return Err(task);
+        }
+        let (scheduled, place) = self.insert_place(deadline);
+        *place = Some(task);
+        Ok(scheduled)
     }
 
     /// Adds a task, due at `deadline` or never, and returns the place that the caller puts it into,
