@@ -139,7 +139,7 @@ impl Sample {
 }
 
 /// The label that sources of one kind have, and the name of one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceName {
     /// `timer` or `purgatory`.
     pub label: &'static str,
@@ -151,8 +151,7 @@ pub struct SourceName {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     address: usize,
-    label: &'static str,
-    name: Arc<str>,
+    of: SourceName,
 }
 
 /// The recorder at a place.
@@ -189,8 +188,7 @@ impl Publishing {
     fn begin(of: &SourceName) -> Self {
         let place = Place {
             address: with_recorder(|recorder| std::ptr::from_ref(recorder).addr()),
-            label: of.label,
-            name: of.name.clone(),
+            of: of.clone(),
         };
         let mut all = RECORDERS.lock();
         // 1. If there is a new one, those that are gone are forgotten.

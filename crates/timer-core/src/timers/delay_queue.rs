@@ -149,7 +149,7 @@ impl<T> DelayQueue<T> {
         DelayQueue {
             wheel: TimingWheel::new(driver.config.wheel_size, now),
             due: VecDeque::new(),
-            sleep: Sleep::until(timer.inner(), u64::MAX),
+            sleep: Sleep::until(timer.inner(), Moment::NEVER),
             wake_tick: u64::MAX,
             is_awaited: false,
             grace: Grace::new(None, 0),

@@ -278,7 +278,7 @@ impl Timer {
     /// Sleeps as [`sleep`](Self::sleep) does, until a moment of the timer's clock; one in the past
     /// is due at once, and [`Moment::NEVER`] never. O(1); reads no clock.
     pub fn sleep_until(&self, deadline: Moment) -> Sleep {
-        Sleep::until(&self.inner, deadline.as_nanos())
+        Sleep::until(&self.inner, deadline)
     }
 
     /// Returns an interval that ticks once each `period`, first a period from this call (tokio's

@@ -10,7 +10,7 @@ use std::{
 
 use timer_core::{DelayQueue, Expired, ManualTimer, Moment, TimerError};
 
-use crate::support::{HOUR, MS, Woken};
+use crate::support::{HOUR, MINUTE, MS, Woken};
 
 const NONE: Duration = Duration::ZERO;
 
@@ -171,13 +171,21 @@ fn a_short_delay_after_an_idle_time_wakes_once() {
 
 #[test]
 fn a_removed_value_no_longer_tells_the_time_to_the_next() {
-    let timer = ManualTimer::new();
+    let (timer, task) = (ManualTimer::new(), Woken::task());
     let mut queue = DelayQueue::new(&timer);
     let first = queue.insert("first", 5 * MS).unwrap();
     queue.insert("second", 50 * MS).unwrap();
     assert_eq!(queue.next_due_in(), Some(5 * MS));
     queue.remove(&first);
     assert_eq!(queue.next_due_in(), Some(50 * MS));
+    // Nor do values that were found due, once all are taken out.
+    queue.insert("third", 50 * MS).unwrap();
+    timer.pass(50 * MS);
+    assert!(poll(&mut queue, &task).is_ready());
+    queue.clear();
+    queue.insert("fourth", HOUR).unwrap();
+    let until = queue.next_due_in().unwrap();
+    assert!(until > 30 * MINUTE, "{until:?}");
 }
 
 /// It has what it waited for, and polls again by itself.
