@@ -146,19 +146,17 @@ impl TimeHistogram {
         gained
     }
 
-    /// Returns the counts since `earlier`, an older state of the same histogram: for each bucket
-    /// that has grown, by how many, and their mean in seconds, which lies in the bucket. A recorder
-    /// that records the mean that many times ends with the same buckets, count and sum.
+    /// Returns for each bucket that is not empty its count, and its mean in seconds, which lies in
+    /// the bucket. A recorder that records the mean that many times ends with the same buckets,
+    /// count and sum.
     #[cfg(any(test, feature = "metrics"))]
-    pub(crate) fn since(&self, earlier: &TimeHistogram) -> impl Iterator<Item = (u64, f64)> {
-        (0..BUCKETS).filter_map(|at| {
-            let count = self.buckets[at]
-                .checked_sub(earlier.buckets[at])
-                .filter(|&n| n > 0)?;
+    pub(crate) fn means(&self) -> impl Iterator<Item = (u64, f64)> {
+        let filled = (0..BUCKETS).filter(|&at| self.buckets[at] > 0);
+        filled.map(|at| {
             // Rounding must not carry the mean over the bucket's bound.
-            let sum_ns = self.sums_ns[at].saturating_sub(earlier.sums_ns[at]);
+            let mean_s = self.sums_ns[at] as f64 / self.buckets[at] as f64 / 1e9;
             let bound_s = TimeHistogram::BOUNDS_S.get(at).copied().unwrap_or(f64::MAX);
-            Some((count, bound_s.min(sum_ns as f64 / count as f64 / 1e9)))
+            (self.buckets[at], bound_s.min(mean_s))
         })
     }
 }
@@ -221,7 +219,7 @@ mod tests {
                 taken = taken * 7 % 700_000_000_003; // from nanoseconds to beyond the last bound
                 total.record(taken);
             }
-            for (count, mean_s) in total.since(&before) {
+            for (count, mean_s) in total.gained_since(&before).means() {
                 let at = TimeHistogram::BOUNDS_S.partition_point(|&bound| bound < mean_s);
                 again.buckets[at] += count;
                 again.sums_ns[at] += (mean_s * count as f64 * 1e9).round() as u128;
@@ -232,7 +230,7 @@ mod tests {
             (again.sum_s() - total.sum_s()).abs() < 1e-6,
             "{again:?} {total:?}"
         );
-        assert_eq!(total.since(&total).count(), 0);
+        assert_eq!(total.gained_since(&total).means().count(), 0);
     }
 
     #[cfg(feature = "metrics")]

@@ -1,12 +1,9 @@
 //! [`Config`]: the settings of a timer, which its builder changes and which stay as they are once
-//! its threads run. One of them is the program's hook for contained panics.
+//! its threads run. [`Panics`] counts those that were contained.
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -15,35 +12,26 @@ use crate::{driver::clock::TickLength, panics::contain, wheel::geometry::WheelSi
 /// A function for the message of each contained panic.
 type Hook = dyn Fn(&str) + Send + Sync;
 
-/// The program's function for contained panics, if it has set one.
-#[derive(Clone, Default)]
-pub(crate) struct PanicHook(Option<Arc<Hook>>);
+/// Counts the panics of a timer's reaper, of its executors and of their jobs, and reports them to
+/// the program's hook, if it has set one.
+#[derive(Default)]
+pub(crate) struct Panics {
+    count: AtomicU64,
+    hook: Option<Box<Hook>>,
+}
 
-impl PanicHook {
+impl Panics {
     pub(crate) fn new(hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        PanicHook(Some(Arc::new(hook)))
+        Panics {
+            count: AtomicU64::new(0),
+            hook: Some(Box::new(hook)),
+        }
     }
 
     /// Calls the hook. A panic in it is contained.
     pub(super) fn report(&self, message: &str) {
-        if let Some(hook) = &self.0 {
+        if let Some(hook) = &self.hook {
             let _ = contain(|| hook(message));
-        }
-    }
-}
-
-/// Counts the panics of a timer's executors and jobs, and reports them to the program's hook.
-#[derive(Default)]
-pub(crate) struct Panics {
-    count: AtomicU64,
-    hook: PanicHook,
-}
-
-impl Panics {
-    pub(crate) fn new(hook: PanicHook) -> Self {
-        Panics {
-            count: AtomicU64::new(0),
-            hook,
         }
     }
 
@@ -53,7 +41,7 @@ impl Panics {
             Ok(value) => Some(value),
             Err(message) => {
                 self.count.fetch_add(1, Ordering::Relaxed);
-                self.hook.report(&message);
+                self.report(&message);
                 None
             }
         }
@@ -90,5 +78,4 @@ pub struct Config {
     pub name: String,
     /// See [`SystemTimerBuilder::grace`](crate::SystemTimerBuilder::grace).
     pub(crate) grace: Option<Duration>,
-    pub(crate) on_panic: PanicHook,
 }

@@ -13,12 +13,11 @@ use std::{
 use crate::{
     driver::{
         clock::{Clock, SystemClock, TickLength, Ticks},
-        config::{Config, PanicHook},
+        config::Config,
         executor::{Job, Threads, Workers, on_timer_thread},
         executors::Executors,
-        home::Home,
         reaper::{Attached, Rounds, Shared},
-        shards::{Plan, ShardState, Shards, Wake, WheelOwner},
+        shards::{ShardState, Shards, Wake, WheelOwner},
     },
     observe::TimerStats,
     panics::contain,
@@ -29,7 +28,6 @@ use crate::{
 /// The thread or task that advances the wheels; a manual timer has none.
 pub(crate) struct Reaper {
     pub(crate) shared: Arc<Shared>,
-    /// Wakes it, or marks shards of a manual timer.
     pub(crate) wake: Wake,
     threads: Threads,
 }
@@ -56,14 +54,6 @@ pub struct Driver {
     pub forms: crate::observe::metrics::Forms,
 }
 
-/// The tasks and threads that the shutdown of a driver leaves.
-pub(crate) struct DriverLeft<T> {
-    /// The tasks that its caller took back.
-    pub(crate) taken: T,
-    /// Threads that have not ended.
-    pub(crate) threads: usize,
-}
-
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver")
@@ -85,7 +75,6 @@ impl Driver {
                 manual: false,
                 name: "timer".to_owned(),
                 grace: None,
-                on_panic: PanicHook::default(),
             },
             clock: Arc::new(SystemClock::new()),
             has_own_clock: true,
@@ -94,7 +83,7 @@ impl Driver {
                 wake: None,
                 threads: Threads::new(),
             },
-            executors: Executors::inline(),
+            executors: Executors::of_timer(None),
             workers: None,
             #[cfg(feature = "metrics")]
             published: Default::default(),
@@ -105,7 +94,9 @@ impl Driver {
 
     /// Makes the rounds of a thread or task.
     pub(super) fn rounds(&self) -> Rounds {
-        Rounds::new(self.reaper.shared.clone(), self.clock.clone(), &self.config)
+        let panics = self.executors.panics.clone();
+        let shared = self.reaper.shared.clone();
+        Rounds::new(shared, self.clock.clone(), panics, &self.config)
     }
 
     /// Makes the function that wakes the reaper. With a grace it notes when the reaper was called,
@@ -154,11 +145,6 @@ impl Driver {
         }
     }
 
-    /// Notes that the reaper belongs to this process.
-    pub(crate) fn is_at_home(&mut self) {
-        self.executors.home = Home::here();
-    }
-
     /// Returns true in a child of `fork`, which has none of the timer's threads. A system call, but
     /// none on a manual timer.
     pub fn is_inherited(&self) -> bool {
@@ -182,19 +168,22 @@ impl Driver {
         count: usize,
         make: impl Fn(usize, TimingWheel<S::Task>) -> S + Send + Sync + 'static,
     ) -> Shards<S> {
-        // All wheels begin at the present.
-        let config = &self.config;
-        let plan = Plan {
-            count,
-            wheel_size: config.wheel_size,
-            start: config.tick.round_down(self.now_ns()),
-            shifts: !config.manual,
-            make: Box::new(make),
+        // All wheels begin at the present, shifted unless order matters.
+        let Config {
+            manual, wheel_size, ..
+        } = self.config;
+        let start = self.config.tick.round_down(self.now_ns());
+        let make_from = move |number| {
+            let mut phase = 0;
+            if !manual {
+                phase = wheel_size.phase(number, count);
+            }
+            make(number, TimingWheel::with_phase(wheel_size, start, phase))
         };
         // Their signal wakes this driver's reaper.
         let cancelled = self.reaper.shared.cancelled.clone();
         let wake = self.reaper.wake.clone();
-        Shards::new(plan, wake, config.manual, cancelled)
+        Shards::new(count, make_from, wake, manual, cancelled)
     }
 
     /// Attaches an owner, whose `shards` are advanced from now on, until it is dropped. Nothing may
@@ -205,23 +194,12 @@ impl Driver {
             return false;
         }
         let wheels: Weak<dyn WheelOwner> = Arc::downgrade(owner) as _;
-        let is_attached = self.reaper.shared.attach(Attached {
+        // A reaper learns of the owner by its first signal.
+        self.reaper.shared.attach(Attached {
             wheels,
             shard_count: shards.count(),
             signal: shards.signal.clone(),
-        });
-        // A reaper learns of the owner by its first signal.
-        if self.config.manual {
-            self.wake();
-        }
-        is_attached
-    }
-
-    /// Wakes the reaper.
-    fn wake(&self) {
-        if let Some(wake) = &self.reaper.wake {
-            wake.wake();
-        }
+        })
     }
 
     /// Returns true on a reaper or worker of any timer, and in a runtime's task while it does their
@@ -252,14 +230,13 @@ impl Driver {
 
     /// Calls the timer's hook with the message of a contained panic.
     pub fn report_panic(&self, message: &str) {
-        self.config.on_panic.report(message);
+        self.executors.panics.report(message);
     }
 
     /// Returns the counts of all wheels and of the reaper; `panics` are those of tasks.
     pub(crate) fn stats(&self, panics: u64) -> TimerStats {
-        // The reaper's own panics are counted already.
         let mut stats = self.reaper.shared.stats();
-        stats.panics += panics + self.executors.panicked();
+        stats.panics = panics + self.executors.panics.count();
         stats.executor_queue = self.executors.queued();
         stats
     }
@@ -267,12 +244,14 @@ impl Driver {
     /// Ends the rounds of the reaper, and attaches no more owners.
     fn close(&self) {
         self.reaper.shared.close();
-        self.wake();
+        if let Some(wake) = &self.reaper.wake {
+            wake();
+        }
     }
 
     /// Attaches no more, closes all owners, calls `take` before the workers are closed, and waits
-    /// for the threads, for at most `limit`.
-    pub(crate) fn shutdown<T>(&self, limit: Duration, take: impl FnOnce() -> T) -> DriverLeft<T> {
+    /// for the threads, for at most `limit`. Returns how many have not ended.
+    pub(crate) fn shutdown(&self, limit: Duration, take: impl FnOnce()) -> usize {
         // A timer's thread may be one of those that would be waited for.
         let limit = if on_timer_thread() {
             Duration::ZERO
@@ -283,9 +262,9 @@ impl Driver {
         let end = clock.now() + limit;
         // 1. No owner is attached any more, the rounds end, and the owners close.
         self.close();
-        self.reaper.shared.close_owners(&self.config.on_panic);
+        self.reaper.shared.close_owners(&self.executors.panics);
         // Jobs of what the closing ended are queued by now; the workers finish those.
-        let taken = take();
+        take();
         if let Some(workers) = &self.workers {
             workers.close();
         }
@@ -294,7 +273,7 @@ impl Driver {
         if let Some(workers) = &self.workers {
             threads += workers.join(end.since(clock.now()));
         }
-        DriverLeft { taken, threads }
+        threads
     }
 }
 

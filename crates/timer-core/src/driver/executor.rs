@@ -97,17 +97,6 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
 /// Tasks that one job runs at most.
 pub const JOB_TASKS: usize = 64;
 
-/// Runs each job at once, on the thread that hands it in, which is the reaper for expired tasks. A
-/// slow task then delays all others, so this is only for a timer with a single user.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Inline;
-
-impl Executor for Inline {
-    fn execute(&self, job: Job) {
-        job.run();
-    }
-}
-
 /// Threads of a timer's own.
 #[derive(Debug)]
 pub(super) struct Threads {

@@ -6,58 +6,38 @@ use std::sync::Arc;
 
 use crate::{
     driver::{
-        config::{Config, PanicHook, Panics},
-        executor::{Executor, Inline, JOB_TASKS, Job},
+        config::{Config, Panics},
+        executor::{Executor, JOB_TASKS, Job},
         home::Home,
     },
     sync::{Mutex, MutexGuard},
     wheel::timing_wheel::DueTask,
 };
 
-/// The executor of an owner of wheels: its own, or else the timer's. Panics of either, and of the
-/// jobs that it hands over, are contained, counted by the timer, and reported to its hook.
+/// The executor of an owner of wheels: its own, or else the timer's. Without either, jobs run on the
+/// thread that hands them in, which is the reaper for expired tasks. Panics of executors, and of the
+/// jobs that are handed over, are contained, counted by the timer, and reported to its hook.
 #[derive(Clone, Debug)]
 pub struct Executors {
-    of_timer: Arc<dyn Executor>,
+    of_timer: Option<Arc<dyn Executor>>,
     of_owner: Option<Arc<dyn Executor>>,
-    /// The timer's executor runs jobs on the thread that hands them in.
-    timer_runs_in_place: bool,
     /// True on a thread that advances the timer's wheels between two of its tasks.
     pub(super) advances_here: fn() -> bool,
     /// The process in which the wheels are advanced.
-    pub(super) home: Home,
+    pub(crate) home: Home,
     /// The timer's: all owners have the same.
-    panics: Arc<Panics>,
+    pub(crate) panics: Arc<Panics>,
 }
 
 impl Executors {
-    /// Makes the executors of a timer whose tasks run on `executor`.
-    pub(crate) fn of_timer(executor: Arc<dyn Executor>) -> Self {
+    /// Makes the executors of a timer whose tasks run on `executor`, or in place.
+    pub(crate) fn of_timer(executor: Option<Arc<dyn Executor>>) -> Self {
         Executors {
             of_timer: executor,
             of_owner: None,
-            timer_runs_in_place: false,
             advances_here: || false,
             home: Home::default(),
             panics: Arc::default(),
-        }
-    }
-
-    /// Reports panics from now on to the program's hook.
-    pub(crate) fn report_to(&mut self, hook: PanicHook) {
-        self.panics = Arc::new(Panics::new(hook));
-    }
-
-    /// Returns the number of panics of the executors and their jobs.
-    pub(super) fn panicked(&self) -> u64 {
-        self.panics.count()
-    }
-
-    /// Makes the executors of a timer whose tasks run on the thread that advances its wheels.
-    pub(crate) fn inline() -> Self {
-        Executors {
-            timer_runs_in_place: true,
-            ..Executors::of_timer(Arc::new(Inline))
         }
     }
 
@@ -69,31 +49,30 @@ impl Executors {
         }
     }
 
-    /// Returns the executor that runs the owner's jobs.
-    fn executor(&self) -> &dyn Executor {
-        match &self.of_owner {
-            Some(own) => &**own,
-            None => &*self.of_timer,
-        }
+    /// Returns the executor that runs the owner's jobs; `None` if they run in place.
+    fn executor(&self) -> Option<&dyn Executor> {
+        self.of_owner.as_deref().or(self.of_timer.as_deref())
     }
 
     /// Hands a job over. An executor that panics has dropped the job, and so run it.
     pub fn execute(&self, job: Job) {
         let job = job.counted_by(&self.panics);
-        self.panics.contain(|| self.executor().execute(job));
+        match self.executor() {
+            Some(executor) => drop(self.panics.contain(|| executor.execute(job))),
+            None => job.run(),
+        }
     }
 
     /// Returns the number of threads that run jobs, as far as that is known; at least 1.
     pub fn parallelism(&self) -> usize {
-        self.panics
-            .contain(|| self.executor().parallelism())
-            .unwrap_or(1)
-            .max(1)
+        let ask = |executor: &dyn Executor| self.panics.contain(|| executor.parallelism());
+        self.executor().and_then(ask).unwrap_or(1).max(1)
     }
 
     /// Returns the number of waiting jobs, if the executor counts them.
     pub fn queued(&self) -> Option<u64> {
-        self.panics.contain(|| self.executor().queued()).flatten()
+        let executor = self.executor()?;
+        self.panics.contain(|| executor.queued())?
     }
 
     /// Returns true when no wheel is advanced, or no job run, while the calling thread blocks; in a
@@ -102,24 +81,19 @@ impl Executors {
         if self.home.is_elsewhere() {
             return true;
         }
-        // An executor that panics needs no thread.
-        let needs = |executor: &dyn Executor| {
+        // Wheels are advanced here, or expired tasks of the timer or the owner run here. An executor
+        // that panics needs no thread.
+        let needs = |executor: &Arc<dyn Executor>| {
             let asked = self.panics.contain(|| executor.needs_this_thread());
             asked.unwrap_or(false)
         };
-        // Wheels are advanced here, or expired tasks of the timer run here.
-        if (self.advances_here)() || needs(&*self.of_timer) {
-            return true;
-        }
-        match &self.of_owner {
-            Some(own) => needs(&**own),
-            None => false,
-        }
+        let mut executors = self.of_timer.iter().chain(&self.of_owner);
+        (self.advances_here)() || executors.any(needs)
     }
 
     /// Returns true when jobs run on the thread that hands them in.
     pub fn run_in_place(&self) -> bool {
-        self.of_owner.is_none() && self.timer_runs_in_place
+        self.executor().is_none()
     }
 }
 

@@ -14,22 +14,30 @@ use crate::driver::clock::later_ns;
 /// clock, and so between rounds or inside one. Pure: its caller reads the clock.
 #[derive(Debug)]
 pub(crate) struct Grace {
+    /// `Duration::MAX` without a grace: nothing is late then.
     bound: Duration,
-    /// The moment at which the reaper meant to be back; during a round its beginning. `None` while
-    /// nothing is pending.
-    planned_ns: Option<u64>,
+    /// The moment at which the reaper meant to be back; during a round its beginning. `u64::MAX`
+    /// while nothing is pending.
+    planned_ns: u64,
     /// The end of the period under way.
     until_ns: Option<u64>,
 }
 
 impl Grace {
-    /// Begins without a period: the reaper means to begin its first round at once.
-    pub(crate) fn new(bound: Duration, now_ns: u64) -> Self {
+    /// Begins without a period: the reaper means to begin its first round at once. There is no
+    /// grace with a bound of zero: each round would be later.
+    pub(crate) fn new(bound: Option<Duration>, now_ns: u64) -> Self {
+        let bound = bound.filter(|bound| !bound.is_zero());
         Grace {
-            bound,
-            planned_ns: Some(now_ns),
+            bound: bound.unwrap_or(Duration::MAX),
+            planned_ns: now_ns,
             until_ns: None,
         }
+    }
+
+    /// Returns true when there is a grace.
+    pub(crate) fn is_on(&self) -> bool {
+        self.bound < Duration::MAX
     }
 
     /// Returns the bound, which is the length of a period, too.
@@ -44,7 +52,7 @@ impl Grace {
     /// Ends a round in which something is left. Returns true when a period begins, as the round
     /// took longer than the bound: the process was paused inside it.
     pub(super) fn end_round(&mut self, now_ns: u64) -> bool {
-        let is_late = self.is_late(now_ns, self.planned_ns.unwrap_or(u64::MAX));
+        let is_late = self.is_late(now_ns, self.planned_ns);
         if is_late {
             self.until_ns = Some(later_ns(now_ns, self.bound));
         }
@@ -53,14 +61,14 @@ impl Grace {
 
     /// Plans no round: nothing is pending.
     pub(super) fn plan_none(&mut self) {
-        self.planned_ns = None;
+        self.planned_ns = u64::MAX;
     }
 
     /// Plans the next round, at most `bound` from now so that a pause of any task is noticed;
     /// returns how long to sleep.
     pub(super) fn plan(&mut self, now_ns: u64, wait: Duration) -> Duration {
         let wait = wait.min(self.bound);
-        self.planned_ns = Some(later_ns(now_ns, wait));
+        self.planned_ns = later_ns(now_ns, wait);
         wait
     }
 
@@ -69,7 +77,7 @@ impl Grace {
     /// reaper to come at once.
     pub(super) fn begin_round(&mut self, now_ns: u64, called_ns: u64) -> Option<Duration> {
         // From here on the round's length counts, also if it panics before it plans the next.
-        let planned_ns = self.planned_ns.replace(now_ns).unwrap_or(u64::MAX);
+        let planned_ns = std::mem::replace(&mut self.planned_ns, now_ns);
         self.rest(now_ns, planned_ns.min(called_ns))
     }
 

@@ -5,14 +5,14 @@ use std::process;
 /// The process of a timer's threads, or of its runtime's. Asking costs a system call, so only calls
 /// ask that are about to wait for those threads, or to wake them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Home {
+pub(crate) struct Home {
     /// None as long as there is no thread: a manual timer goes on in every process.
     process: Option<u32>,
 }
 
 impl Home {
     /// Returns the calling process.
-    pub(super) fn here() -> Self {
+    pub(crate) fn here() -> Self {
         Home {
             process: Some(process::id()),
         }

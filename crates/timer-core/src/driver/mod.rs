@@ -61,7 +61,7 @@ pub(crate) mod driver;
 pub(crate) mod executor;
 pub(crate) mod executors;
 pub(crate) mod grace;
-mod home;
+pub(crate) mod home;
 pub(crate) mod reaper;
 pub(crate) mod shards;
 #[cfg(feature = "tokio")]

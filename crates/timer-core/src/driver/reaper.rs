@@ -17,12 +17,11 @@ use std::{
 use crate::{
     driver::{
         clock::{Clock, TickLength},
-        config::{Config, PanicHook},
+        config::{Config, Panics},
         grace::Grace,
         shards::{WakeSignal, WheelOwner},
     },
     observe::TimerStats,
-    panics::contain,
     sync::{Mutex, Parker, plain},
     wheel::timing_wheel::Advanced,
 };
@@ -49,7 +48,6 @@ struct Owners {
     arrivals: Vec<Attached>,
     /// Dropped owners are swept out when there are this many.
     sweep_at: usize,
-    closed: bool,
 }
 
 /// State that the handles of a timer share with its reaper.
@@ -62,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) cancelled: Arc<AtomicU64>,
     /// The first call of the reaper since its last round, with a grace; `u64::MAX` for never.
     pub(super) called_ns: Arc<AtomicU64>,
-    /// A copy of `closed`, read without the lock to refuse early.
+    /// Set under the lock of the owners; also read without it.
     is_closed: AtomicBool,
 }
 
@@ -81,7 +79,7 @@ impl Shared {
     /// owner by its first signal.
     pub(super) fn attach(&self, attached: Attached) -> bool {
         let mut owners = self.owners.lock();
-        if owners.closed {
+        if self.is_closed() {
             return false;
         }
         // Dropped owners are swept out each time that the list has doubled: O(1) on average.
@@ -90,19 +88,15 @@ impl Shared {
             owners.arrivals.retain(Attached::is_alive);
             owners.sweep_at = 2 * owners.all.len() + 16;
         }
-        // Without a reaper or a manual timer no arrival would ever be taken in.
-        if attached.signal.is_heard() {
-            owners.arrivals.push(attached.clone());
-        }
+        owners.arrivals.push(attached.clone());
         owners.all.push(attached);
         true
     }
 
     /// Attaches no more, and ends the rounds; false if that was done before.
     pub(crate) fn close(&self) -> bool {
-        let was_closed = std::mem::replace(&mut self.owners.lock().closed, true);
-        self.is_closed.store(true, Ordering::Relaxed);
-        !was_closed
+        let _owners = self.owners.lock();
+        !self.is_closed.swap(true, Ordering::Relaxed)
     }
 
     /// Returns true after [`close`](Self::close). Locks nothing: a close at the same time may be
@@ -124,18 +118,10 @@ impl Shared {
         std::mem::take(&mut self.owners.lock().arrivals)
     }
 
-    /// Counts a contained panic of the reaper's, and calls the timer's hook.
-    fn report_panic(&self, hook: &PanicHook, message: &str) {
-        self.counts.lock().panics += 1;
-        hook.report(message);
-    }
-
     /// Closes the wheels of all owners. A panic of one is reported, and does not reach the next.
-    pub(super) fn close_owners(&self, on_panic: &PanicHook) {
+    pub(super) fn close_owners(&self, panics: &Panics) {
         for owner in self.owners() {
-            if let Err(panicked) = contain(|| owner.timer_closed()) {
-                self.report_panic(on_panic, &panicked);
-            }
+            panics.contain(|| owner.timer_closed());
         }
     }
 
@@ -170,8 +156,8 @@ pub(super) struct Rounds {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     tick: TickLength,
-    on_panic: PanicHook,
-    grace: Option<Grace>,
+    panics: Arc<Panics>,
+    grace: Grace,
     owners: Vec<OwnerSchedule>,
     /// The next round is the first after a sleep.
     woken: bool,
@@ -204,14 +190,18 @@ struct OwnerSchedule {
 const AFTER_PANIC: Duration = Duration::from_millis(100);
 
 impl Rounds {
-    pub(crate) fn new(shared: Arc<Shared>, clock: Arc<dyn Clock>, config: &Config) -> Self {
-        let grace = config.grace;
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        clock: Arc<dyn Clock>,
+        panics: Arc<Panics>,
+        config: &Config,
+    ) -> Self {
         Rounds {
-            grace: grace.map(|bound| Grace::new(bound, clock.now_ns())),
+            grace: Grace::new(config.grace, clock.now_ns()),
             shared,
             clock,
             tick: config.tick,
-            on_panic: config.on_panic.clone(),
+            panics,
             owners: Vec::new(),
             woken: false,
         }
@@ -233,14 +223,11 @@ impl Rounds {
     /// Advances the due shards, and says how long to sleep then. A panic, of the clock say, is
     /// contained and reported; the next round comes [`AFTER_PANIC`].
     pub(super) fn round(&mut self) -> Pause {
-        match contain(|| self.advance_all()) {
-            Ok(pause) => pause,
-            Err(panicked) => {
-                self.shared.report_panic(&self.on_panic, &panicked);
-                self.woken = true;
-                Pause::For(AFTER_PANIC)
-            }
-        }
+        let panics = self.panics.clone();
+        panics.contain(|| self.advance_all()).unwrap_or_else(|| {
+            self.woken = true;
+            Pause::For(AFTER_PANIC)
+        })
     }
 
     /// Runs one round over all owners.
@@ -257,13 +244,12 @@ impl Rounds {
         // 2. Advance the wheels that are due or signalled. Owners that are gone fall out.
         let mut round = Round {
             shared: &self.shared,
-            on_panic: &self.on_panic,
+            panics: &self.panics,
             now_tick: self.tick.round_down(now_ns),
             again_tick: self.tick.deadline(now_ns, AFTER_PANIC),
             totals: Totals {
                 called,
-                fired: 0,
-                cascaded: 0,
+                ..Totals::default()
             },
         };
         self.owners
@@ -278,11 +264,9 @@ impl Rounds {
 
     /// Returns the rest of a grace period that is under way or begins now. Counts one that begins.
     fn grace_period(&mut self, now_ns: u64) -> Option<Duration> {
-        // Without a grace there is nothing to notice.
-        let grace = self.grace.as_mut()?;
-        let was_under_way = grace.is_under_way();
+        let was_under_way = self.grace.is_under_way();
         let called_ns = self.shared.called_ns.swap(u64::MAX, Ordering::AcqRel);
-        let wait = grace.begin_round(now_ns, called_ns)?;
+        let wait = self.grace.begin_round(now_ns, called_ns)?;
         if !was_under_way {
             self.shared.counts.lock().graces += 1;
         }
@@ -294,7 +278,7 @@ impl Rounds {
     #[cfg(feature = "tokio")]
     pub(crate) fn abandon(&mut self) {
         if self.shared.close() {
-            self.shared.close_owners(&self.on_panic);
+            self.shared.close_owners(&self.panics);
         }
     }
 
@@ -320,7 +304,7 @@ impl Rounds {
     fn take_in_owners(&mut self) -> Option<bool> {
         // Locked for a moment only: owners are attached meanwhile.
         let mut owners = self.shared.owners.lock();
-        if owners.closed {
+        if self.shared.is_closed() {
             return None;
         }
         let arrivals = std::mem::take(&mut owners.arrivals);
@@ -333,34 +317,23 @@ impl Rounds {
         Some(some_came)
     }
 
-    /// Notices a pause inside the round that ends. The next one waits, if a grace period begins.
-    fn end_round(&mut self, now_ns: u64) {
-        let Some(grace) = &mut self.grace else {
-            return;
-        };
-        if grace.end_round(now_ns) {
-            self.shared.counts.lock().graces += 1;
-        }
-    }
-
     /// Plans the next round, also for the grace: it comes when the next bucket of any shard is due.
     fn plan(&mut self, totals: Totals) -> Pause {
         // 1. The earliest tick of any shard.
         let dues = self.owners.iter().flat_map(|owner| &owner.next_due);
         let next_tick = dues.filter_map(|&due| due).min();
         let Some(next_tick) = next_tick else {
-            if let Some(grace) = &mut self.grace {
-                grace.plan_none();
-            }
+            self.grace.plan_none();
             return Pause::UntilWoken;
         };
+        // A pause inside this round is noticed: the next one waits.
         let now_ns = self.clock.now_ns();
-        self.end_round(now_ns);
+        if self.grace.end_round(now_ns) {
+            self.shared.counts.lock().graces += 1;
+        }
         // 2. There is more to do now: a budget was used up, or time went on meanwhile.
         if next_tick <= self.tick.round_down(now_ns) {
-            if let Some(grace) = &mut self.grace {
-                grace.plan(now_ns, Duration::ZERO);
-            }
+            self.grace.plan(now_ns, Duration::ZERO);
             if totals.fired > 0 && totals.cascaded > 0 {
                 return Pause::Yield;
             }
@@ -375,15 +348,12 @@ impl Rounds {
         if let Some(max) = self.clock.sleep_max() {
             wait = wait.min(max);
         }
-        if let Some(grace) = &mut self.grace {
-            wait = grace.plan(now_ns, wait);
-        }
-        Pause::For(wait)
+        Pause::For(self.grace.plan(now_ns, wait))
     }
 }
 
 /// The sums of a round.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Totals {
     /// A shard signalled earlier work, or an owner came.
     called: bool,
@@ -394,22 +364,12 @@ struct Totals {
 /// A round over all wheels.
 struct Round<'a> {
     shared: &'a Shared,
-    on_panic: &'a PanicHook,
+    /// Counts panics of an owner's code.
+    panics: &'a Panics,
     now_tick: u64,
     /// The next visit of a shard whose advance panics.
     again_tick: u64,
     totals: Totals,
-}
-
-impl Round<'_> {
-    /// Runs a part of the round in which code of an owner's may panic.
-    fn contained(&mut self, work: impl FnOnce(&mut Self)) {
-        let shared = self.shared;
-        let on_panic = self.on_panic;
-        if let Err(panicked) = contain(|| work(self)) {
-            shared.report_panic(on_panic, &panicked);
-        }
-    }
 }
 
 impl OwnerSchedule {
@@ -440,7 +400,7 @@ impl OwnerSchedule {
                 return false;
             };
             *next_due = Some(round.again_tick);
-            round.contained(|round| {
+            round.panics.contain(|| {
                 let advanced = wheels.advance(shard, round.now_tick);
                 *next_due = advanced.next_due;
                 round.totals.fired += advanced.fired as u64;
@@ -450,7 +410,7 @@ impl OwnerSchedule {
         }
         // 3. The due tasks of all its shards are handed over at once.
         if let Some(wheels) = advanced_wheels {
-            round.contained(|_| wheels.round_over());
+            round.panics.contain(|| wheels.round_over());
         }
         self.attached.is_alive()
     }
@@ -662,10 +622,10 @@ mod tests {
         let mut reaper = reaper(|driver, clock| {
             driver.clock = Arc::new(Panicking(clock, panics.clone()));
             let reported = reported.clone();
-            driver.config.on_panic = PanicHook::new(move |message| {
+            driver.executors.panics = Arc::new(Panics::new(move |message| {
                 assert_eq!(message, "the clock panics");
                 reported.fetch_add(1, Ordering::Relaxed);
-            });
+            }));
         });
         reaper.schedule(50 * MS);
         reaper.round_after(NONE);

@@ -32,7 +32,6 @@ use crate::{
     observe::TimerStats,
     sync::{AtomicU64, Late, Mutex, MutexGuard, Ordering, failpoint, is_late},
     wheel::{
-        geometry::WheelSize,
         node::{Index, TaskId},
         timing_wheel::{Advanced, TimingWheel},
     },
@@ -90,27 +89,8 @@ impl<T> ShardState for TimingWheel<T> {
     }
 }
 
-/// Hears the signals of shards: wakes the reaper, or lists the signal for a manual timer. `None` as
-/// long as there is neither.
-pub(crate) type Wake = Option<Arc<dyn Hear>>;
-
-/// See [`Wake`]. Called with nothing of the timer locked.
-pub(crate) trait Hear: Send + Sync {
-    /// Wakes the reaper.
-    fn wake(&self);
-
-    /// Hears a signal. `is_first`: none of the same 64 shards had signalled since they were last
-    /// taken.
-    fn hear(&self, _signal: &Arc<WakeSignal>, _is_first: bool) {
-        self.wake();
-    }
-}
-
-impl<F: Fn() + Send + Sync> Hear for F {
-    fn wake(&self) {
-        self();
-    }
-}
+/// Wakes the reaper; `None` without one. Called with nothing of the timer locked.
+pub(crate) type Wake = Option<Arc<dyn Fn() + Send + Sync>>;
 
 /// Wakes the reaper, and notes for it which shards of one owner have earlier work than it expects.
 /// On a manual timer, notes which shards were locked.
@@ -128,18 +108,12 @@ impl WakeSignal {
         }
     }
 
-    /// Returns true when a reaper, or a manual timer, takes what is signalled.
-    pub(super) fn is_heard(&self) -> bool {
-        self.wake.is_some()
-    }
-
-    /// Marks a shard, and wakes the reaper or lists the signal.
-    fn send(self: &Arc<Self>, shard: usize) {
+    /// Marks a shard, and wakes the reaper.
+    fn send(&self, shard: usize) {
         // The bit before the wake-up, so that the woken reaper finds it.
-        let bit = 1 << (shard % 64);
-        let before = self.words[shard / 64].fetch_or(bit, Ordering::Release);
+        self.words[shard / 64].fetch_or(1 << (shard % 64), Ordering::Release);
         if let Some(wake) = &self.wake {
-            wake.hear(self, before == 0);
+            wake();
         }
     }
 
@@ -164,62 +138,15 @@ pub struct Shards<S: ShardState> {
     /// The owner has closed, or is about to: a shard that is made from here on is closed. std's: a
     /// look at it comes with every park, and Seen orders it.
     closed: atomic::AtomicBool,
-    plan: Plan<S>,
+    /// The number of shards, a power of two.
+    count: usize,
+    /// Makes a shard from its number.
+    make: Box<dyn Fn(usize) -> S + Send + Sync>,
     pub(super) signal: Arc<WakeSignal>,
     /// Each hold of a shard's lock ends with its signal: on a manual timer.
     signals_each_hold: bool,
     /// The timer's count of tasks cancelled on wheels that are gone.
     cancelled: Arc<atomic::AtomicU64>,
-}
-
-/// What shards are made of.
-pub(super) struct Plan<S: ShardState> {
-    /// The number of shards, a power of two.
-    pub(super) count: usize,
-    pub(super) wheel_size: WheelSize,
-    /// The present of their wheels.
-    pub(super) start: u64,
-    /// The coarse buckets of each wheel are shifted by another phase.
-    pub(super) shifts: bool,
-    /// Makes a shard from its number and its wheel.
-    pub(super) make: Box<dyn MakeShard<S>>,
-}
-
-/// Makes a shard from its number and its wheel. A trait of its own, so that whether shards are
-/// `Send` does not depend on their tasks.
-pub(super) trait MakeShard<S: ShardState>: Send + Sync {
-    /// Makes it.
-    fn make(&self, number: usize, wheel: TimingWheel<S::Task>) -> S;
-}
-
-impl<S, F> MakeShard<S> for F
-where
-    S: ShardState,
-    F: Fn(usize, TimingWheel<S::Task>) -> S + Send + Sync,
-{
-    fn make(&self, number: usize, wheel: TimingWheel<S::Task>) -> S {
-        self(number, wheel)
-    }
-}
-
-impl<S: ShardState> Plan<S> {
-    /// Makes the shard of this number.
-    fn make(&self, number: usize, closed: bool) -> Box<LockedShard<S>> {
-        // Shifted, unless order matters.
-        let mut phase = 0;
-        if self.shifts {
-            phase = self.wheel_size.phase(number, self.count);
-        }
-        let wheel = TimingWheel::with_phase(self.wheel_size, self.start, phase);
-        let mut state = self.make.make(number, wheel);
-        if closed {
-            state.made_closed();
-        }
-        Box::new(CachePadded::new(Mutex::new(Shard {
-            state,
-            wake_before_tick: u64::MAX,
-        })))
-    }
 }
 
 struct Shard<S> {
@@ -229,10 +156,11 @@ struct Shard<S> {
 }
 
 impl<S: ShardState> Shards<S> {
-    /// Makes shards by a plan, whose signal `wake` hears: each hold of a shard's lock, or only
-    /// earlier work.
+    /// Plans `count` shards (a power of two), each of which `make` makes from its number. They
+    /// signal each hold of a shard's lock, or only earlier work.
     pub(super) fn new(
-        plan: Plan<S>,
+        count: usize,
+        make: impl Fn(usize) -> S + Send + Sync + 'static,
         wake: Wake,
         signals_each_hold: bool,
         cancelled: Arc<atomic::AtomicU64>,
@@ -242,7 +170,8 @@ impl<S: ShardState> Shards<S> {
             begun: std::array::from_fn(|_| AtomicU64::new(0)),
             closed: atomic::AtomicBool::new(false),
             signal: Arc::new(WakeSignal::new(wake)),
-            plan,
+            count,
+            make: Box::new(make),
             signals_each_hold,
             cancelled,
         };
@@ -266,7 +195,7 @@ impl<S: ShardState> Shards<S> {
 
     #[cold]
     fn make_places(&self) -> &[Place<S>] {
-        let places = || iter::repeat_with(Late::new).take(self.plan.count).collect();
+        let places = || iter::repeat_with(Late::new).take(self.count).collect();
         self.places.get_or_init(places)
     }
 
@@ -276,12 +205,21 @@ impl<S: ShardState> Shards<S> {
         let bit = 1 << (number % 64);
         self.begun[number / 64].fetch_or(bit, Ordering::AcqRel);
         let closed = self.is_closed() && !failpoint!(MadeLateStaysOpen);
-        place.get_or_init(|| self.plan.make(number, closed))
+        place.get_or_init(|| {
+            let mut state = (self.make)(number);
+            if closed {
+                state.made_closed();
+            }
+            Box::new(CachePadded::new(Mutex::new(Shard {
+                state,
+                wake_before_tick: u64::MAX,
+            })))
+        })
     }
 
     /// Returns the number of shards, made or not: a power of two.
     pub fn count(&self) -> usize {
-        self.plan.count
+        self.count
     }
 
     /// Returns the numbers of the shards that are made, or about to be: no other has anything (Seen).
@@ -305,7 +243,7 @@ impl<S: ShardState> Shards<S> {
         }
         let first = number / 64;
         let mut wanted = u64::MAX << (number % 64);
-        for word in first..self.plan.count.div_ceil(64) {
+        for word in first..self.count.div_ceil(64) {
             let begun = self.take_marks(word) & wanted;
             if begun != 0 {
                 return Some(64 * word + begun.trailing_zeros() as usize);
@@ -398,10 +336,6 @@ impl<S: ShardState> Drop for Shards<S> {
         self.add_to(&mut stats);
         self.cancelled
             .fetch_add(stats.cancelled, atomic::Ordering::Relaxed);
-        // A manual timer lets go of them.
-        if self.signals_each_hold {
-            self.signal.send(0);
-        }
     }
 }
 
@@ -416,7 +350,7 @@ pub struct ShardGuard<'a, S> {
 /// Sends a shard's signal when it is dropped, if the shard was given earlier work, or is a manual
 /// timer's.
 struct SignalAfter<'a> {
-    signal: &'a Arc<WakeSignal>,
+    signal: &'a WakeSignal,
     shard: usize,
     is_due: bool,
 }

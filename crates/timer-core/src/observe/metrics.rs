@@ -22,6 +22,7 @@
 
 use std::{
     collections::HashMap,
+    ops::Add,
     sync::{
         Arc, LazyLock, Weak,
         atomic::{AtomicU64, Ordering},
@@ -46,10 +47,10 @@ impl TimeHistogram {
     /// million an even share. No count is handed over twice: those that a panicking recorder did
     /// not take are lost.
     pub(super) fn hand_over(&self, published: &mut TimeHistogram, to: &Histogram) {
-        let earlier = std::mem::replace(published, self.clone());
-        let all: u64 = self.since(&earlier).map(|(count, _)| count).sum();
-        let one_in = all.div_ceil(HANDED_OVER_MAX).max(1);
-        for (count, mean_s) in self.since(&earlier) {
+        let gained = self.gained_since(published);
+        *published = self.clone();
+        let one_in = gained.count().div_ceil(HANDED_OVER_MAX).max(1);
+        for (count, mean_s) in gained.means() {
             let share = usize::try_from(count.div_ceil(one_in)).unwrap_or(usize::MAX);
             to.record_many(mean_s, share);
         }
@@ -74,24 +75,12 @@ pub struct Sample {
 enum Value {
     /// A counter: it only rises.
     Counter(u64),
-    /// The gauge shows the sum over the sources of one name.
-    Sum(f64),
-    /// The gauge shows the largest of the sources of one name.
-    Largest(f64),
+    Gauge(f64, Combine),
     Times(Box<TimeHistogram>),
 }
 
-impl Value {
-    /// Returns the beginning of a series of this type.
-    fn nothing(&self) -> Value {
-        match self {
-            Value::Counter(_) => Value::Counter(0),
-            Value::Sum(_) => Value::Sum(0.0),
-            Value::Largest(_) => Value::Largest(0.0),
-            Value::Times(_) => Value::Times(Box::default()),
-        }
-    }
-}
+/// The way in which a gauge shows several sources of one name: their sum, or the largest.
+type Combine = fn(f64, f64) -> f64;
 
 impl Sample {
     fn new(metric: &'static str, help: &'static str, value: Value) -> Self {
@@ -111,12 +100,12 @@ impl Sample {
 
     /// Declares a gauge that shows the sum of the sources of one name.
     pub fn sum(metric: &'static str, help: &'static str, value: f64) -> Self {
-        Sample::new(metric, help, Value::Sum(value))
+        Sample::new(metric, help, Value::Gauge(value, f64::add))
     }
 
     /// Declares a gauge that shows the largest of the sources of one name.
     pub fn largest(metric: &'static str, help: &'static str, value: f64) -> Self {
-        Sample::new(metric, help, Value::Largest(value))
+        Sample::new(metric, help, Value::Gauge(value, f64::max))
     }
 
     /// Declares a histogram.
@@ -150,7 +139,7 @@ impl Sample {
 }
 
 /// The label that sources of one kind have, and the name of one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceName {
     /// `timer` or `purgatory`.
     pub label: &'static str,
@@ -162,8 +151,7 @@ pub struct SourceName {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     address: usize,
-    label: &'static str,
-    name: Arc<str>,
+    of: SourceName,
 }
 
 /// The recorder at a place.
@@ -171,26 +159,17 @@ struct Place {
 struct Recorder {
     /// Distinguishes recorders that lay at one address one after the other.
     number: u64,
-    mark: Mark,
-    /// Calls that publish to it now, each of which holds the mark.
-    publishing: usize,
+    /// The value of the label that names a source, in an allocation of this recorder's alone. Each
+    /// call that publishes to it has it, too.
+    mark: Arc<str>,
+    /// False once it was found to keep no label.
+    keeps_mark: bool,
 }
 
-/// The value of the label that names a source, in an allocation of one recorder's alone.
-#[derive(Debug)]
-enum Mark {
-    /// It lives while the recorder keeps it.
-    Kept(Weak<str>),
-    /// The recorder does not keep it.
-    Held(Arc<str>),
-}
-
-impl Mark {
-    fn get(&self) -> Option<Arc<str>> {
-        match self {
-            Mark::Kept(mark) => mark.upgrade(),
-            Mark::Held(mark) => Some(mark.clone()),
-        }
+impl Recorder {
+    /// Returns true when it has dropped what it kept.
+    fn is_gone(&self) -> bool {
+        self.keeps_mark && Arc::strong_count(&self.mark) == 1
     }
 }
 
@@ -209,37 +188,24 @@ impl Publishing {
     fn begin(of: &SourceName) -> Self {
         let place = Place {
             address: with_recorder(|recorder| std::ptr::from_ref(recorder).addr()),
-            label: of.label,
-            name: of.name.clone(),
+            of: of.clone(),
         };
         let mut all = RECORDERS.lock();
-        // 1. The recorder that has been there, if it lives.
-        if let Some(known) = all.get_mut(&place) {
-            if let Some(mark) = known.mark.get() {
-                known.publishing += 1;
-                let number = known.number;
-                return Publishing {
-                    place,
-                    number,
-                    mark,
-                };
-            }
+        // 1. If there is a new one, those that are gone are forgotten.
+        if all.get(&place).is_none_or(Recorder::is_gone) {
+            all.retain(|_, known| !known.is_gone());
         }
-        // 2. Or a new one; those that are gone are forgotten.
+        // 2. The recorder that has been there, or the new one.
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
-        all.retain(|_, known| known.mark.get().is_some());
-        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let mark: Arc<str> = Arc::from(&*of.name);
-        let new = Recorder {
-            number,
-            mark: Mark::Kept(Arc::downgrade(&mark)),
-            publishing: 1,
-        };
-        all.insert(place.clone(), new);
+        let known = all.entry(place.clone()).or_insert_with(|| Recorder {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            mark: Arc::from(&*of.name),
+            keeps_mark: true,
+        });
         Publishing {
+            number: known.number,
+            mark: known.mark.clone(),
             place,
-            number,
-            mark,
         }
     }
 }
@@ -247,41 +213,30 @@ impl Publishing {
 impl Drop for Publishing {
     fn drop(&mut self) {
         let mut all = RECORDERS.lock();
-        let Some(known) = all.get_mut(&self.place) else {
-            return;
-        };
-        known.publishing -= 1;
-        // Of the last call the mark is the only one, unless the recorder has kept it.
-        if known.publishing == 0 && Arc::strong_count(&self.mark) == 1 {
-            known.mark = Mark::Held(self.mark.clone());
+        // After the last call the mark is the only one, unless the recorder has kept it.
+        self.mark = Arc::default();
+        if let Some(known) = all.get_mut(&self.place) {
+            known.keeps_mark &= Arc::strong_count(&known.mark) > 1;
         }
     }
 }
 
 /// A series of a recorder.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct SeriesKey {
-    /// The number of the recorder.
+    /// The number of the recorder, for the sources of one name.
     recorder: u64,
     metric: &'static str,
-    name: Arc<str>,
     label: ExtraLabel,
 }
 
-/// The part of a source in a series, and the recorder's end of it.
+/// The part of a source in a series: the recorder's end of it, and of a counter or histogram what
+/// was handed over.
 #[derive(Debug)]
-struct Series {
-    to: RecorderEnd,
-    /// What was handed over of a counter or histogram.
-    published: Value,
-}
-
-/// A recorder's end of a series.
-#[derive(Debug)]
-enum RecorderEnd {
-    Counter(Counter),
-    Gauge(Gauge),
-    Times(Histogram),
+enum Series {
+    Counter(Counter, u64),
+    Gauge(Gauge, Combine),
+    Times(Histogram, Box<TimeHistogram>),
 }
 
 /// The values of a gauge, by the number of each living source.
@@ -378,7 +333,7 @@ impl Published {
         let samples = read();
         // 3. To the recorder, with nothing locked.
         let publishing = Publishing::begin(of);
-        self.forget_gone(&mut handing_over.series, publishing.number);
+        self.forget_gone(&mut handing_over.series);
         for sample in samples
             .iter()
             .filter(|sample| is_in_detail || !sample.is_detail)
@@ -402,39 +357,32 @@ impl Published {
         let key = SeriesKey {
             recorder: publishing.number,
             metric: sample.metric,
-            name: of.name.clone(),
             label: sample.label,
         };
         // Registered each time: a recorder may have forgotten a series that was idle.
-        let to = sample.register(of.label, &publishing.mark);
-        let published = all.remove(&key).map(|earlier| earlier.published);
-        let series = all.entry(key.clone()).or_insert(Series {
-            to,
-            published: published.unwrap_or_else(|| sample.value.nothing()),
-        });
+        let earlier = all.remove(&key);
+        let new = sample.register(of.label, &publishing.mark, earlier);
+        let series = all.entry(key).or_insert(new);
         series.hand_over(&key, self.source, sample);
     }
 
-    /// Forgets the series of recorders that are gone, once there is a new one.
-    fn forget_gone(&self, all: &mut AllSeries, present: u64) {
-        if all.is_empty() || all.keys().any(|key| key.recorder == present) {
-            return;
-        }
-        // 1. The numbers of those that live.
+    /// Forgets the series of recorders that are gone, and this source's values in their gauges.
+    fn forget_gone(&self, all: &mut AllSeries) {
+        // The numbers of those that live.
         let mut living = Vec::new();
         for recorder in RECORDERS.lock().values() {
-            if recorder.mark.get().is_some() {
+            if !recorder.is_gone() {
                 living.push(recorder.number);
             }
         }
-        // 2. The others' series go, and this source's values in their gauges. Handles of a
-        //    recorder are dropped with nothing locked.
-        let gone = all.keys().filter(|key| !living.contains(&key.recorder));
-        let gone: Vec<_> = gone.cloned().collect();
-        for key in gone {
-            all.remove(&key);
-            take_out(&mut GAUGES.lock(), &key, self.source);
-        }
+        // Handles of a recorder are dropped with nothing locked.
+        all.retain(|key, _| {
+            let lives = living.contains(&key.recorder);
+            if !lives {
+                take_out(&mut GAUGES.lock(), key, self.source);
+            }
+            lives
+        });
     }
 
     /// Publishes for the last time, to every recorder that this was published to: what counters and
@@ -464,9 +412,12 @@ impl Published {
             let mut same = samples.iter();
             let sample = same.find(|other| other.metric == key.metric && other.label == key.label);
             // A source ends in a drop, which must not panic.
-            let _ = contain(|| match (&series.to, sample) {
-                (RecorderEnd::Gauge(_), _) => series.withdraw(&key, self.source),
-                (_, Some(sample)) => series.hand_over(&key, self.source, sample),
+            let _ = contain(|| match (&mut series, sample) {
+                (Series::Gauge(to, combine), _) => {
+                    take_out(&mut GAUGES.lock(), &key, self.source);
+                    show_gauge(to, *combine, &key);
+                }
+                (counted, Some(sample)) => counted.hand_over(&key, self.source, sample),
                 (_, None) => {}
             });
         }
@@ -474,8 +425,14 @@ impl Published {
 }
 
 impl Sample {
-    /// Registers the series with the installed recorder, of which `mark` is the source's name.
-    fn register(&self, source_label: &'static str, mark: &Arc<str>) -> RecorderEnd {
+    /// Registers the series with the installed recorder, of which `mark` is the source's name. It
+    /// goes on from an earlier registration.
+    fn register(
+        &self,
+        source_label: &'static str,
+        mark: &Arc<str>,
+        earlier: Option<Series>,
+    ) -> Series {
         // 1. The labels: the source's name, and a further one.
         let mut labels = vec![Label::new(source_label, mark.clone())];
         if let Some((label, value)) = self.label {
@@ -486,15 +443,23 @@ impl Sample {
         match self.value {
             Value::Counter(_) => {
                 describe_counter!(metric, self.unit(), self.help);
-                RecorderEnd::Counter(counter!(metric, labels))
+                let published = match earlier {
+                    Some(Series::Counter(_, published)) => published,
+                    _ => 0,
+                };
+                Series::Counter(counter!(metric, labels), published)
             }
-            Value::Sum(_) | Value::Largest(_) => {
+            Value::Gauge(_, combine) => {
                 describe_gauge!(metric, self.unit(), self.help);
-                RecorderEnd::Gauge(gauge!(metric, labels))
+                Series::Gauge(gauge!(metric, labels), combine)
             }
             Value::Times(_) => {
                 describe_histogram!(metric, self.unit(), self.help);
-                RecorderEnd::Times(histogram!(metric, labels))
+                let published = match earlier {
+                    Some(Series::Times(_, published)) => published,
+                    _ => Box::default(),
+                };
+                Series::Times(histogram!(metric, labels), published)
             }
         }
     }
@@ -503,60 +468,44 @@ impl Sample {
 impl Series {
     /// Hands over the difference of a counter or histogram, or the new value of a gauge.
     fn hand_over(&mut self, key: &SeriesKey, source: u64, sample: &Sample) {
-        // The difference to what was published last, or the combined gauge.
-        match (&self.to, &mut self.published, &sample.value) {
-            (RecorderEnd::Counter(to), Value::Counter(published), &Value::Counter(count)) => {
+        match (self, &sample.value) {
+            (Series::Counter(to, published), &Value::Counter(count)) => {
                 // Stored first, so that a recorder that panics is given nothing twice.
                 let difference = count.saturating_sub(*published);
                 *published = count.max(*published);
                 to.increment(difference);
             }
-            (RecorderEnd::Times(to), Value::Times(published), Value::Times(times)) => {
-                times.hand_over(published, to);
-            }
-            (RecorderEnd::Gauge(_), _, &(Value::Sum(value) | Value::Largest(value))) => {
+            (Series::Times(to, published), Value::Times(times)) => times.hand_over(published, to),
+            (Series::Gauge(to, combine), &Value::Gauge(value, _)) => {
                 let mut all = GAUGES.lock();
-                all.entry(key.clone()).or_default().insert(source, value);
+                all.entry(*key).or_default().insert(source, value);
                 drop(all);
-                self.show_gauge(key);
+                show_gauge(to, *combine, key);
             }
             _ => {} // a metric keeps its type
         }
     }
+}
 
-    /// Takes the source out of a gauge.
-    fn withdraw(&mut self, key: &SeriesKey, source: u64) {
-        take_out(&mut GAUGES.lock(), key, source);
-        self.show_gauge(key);
-    }
-
-    /// Shows the values of a gauge combined; 0 for one without sources.
-    ///
-    /// The recorder is called with nothing locked, so a value that another call combined later may
-    /// reach it earlier. Each call therefore combines the values again after it has set the gauge,
-    /// and sets it again if they differ: the one that sets it last has set what all have left.
-    fn show_gauge(&self, key: &SeriesKey) {
-        let RecorderEnd::Gauge(to) = &self.to else {
+/// Shows the values of a gauge combined; 0 for one without sources.
+///
+/// The recorder is called with nothing locked, so a value that another call combined later may
+/// reach it earlier. Each call therefore combines the values again after it has set the gauge,
+/// and sets it again if they differ: the one that sets it last has set what all have left.
+fn show_gauge(to: &Gauge, combine: Combine, key: &SeriesKey) {
+    let combined = || {
+        let all = GAUGES.lock();
+        let values = all.get(key).into_iter().flat_map(HashMap::values);
+        values.copied().fold(0.0, combine) // the `sum` of none is -0
+    };
+    let mut value: f64 = combined();
+    loop {
+        to.set(value);
+        let now = combined();
+        if now.to_bits() == value.to_bits() {
             return;
-        };
-        let combine = match self.published {
-            Value::Largest(_) => f64::max,
-            _ => std::ops::Add::add,
-        };
-        let combined = || {
-            let all = GAUGES.lock();
-            let values = all.get(key).into_iter().flat_map(HashMap::values);
-            values.copied().fold(0.0, combine) // the `sum` of none is -0
-        };
-        let mut value: f64 = combined();
-        loop {
-            to.set(value);
-            let now = combined();
-            if now.to_bits() == value.to_bits() {
-                return;
-            }
-            value = now;
         }
+        value = now;
     }
 }
 

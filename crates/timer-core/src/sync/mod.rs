@@ -126,20 +126,8 @@ pub mod plain {
     }
 }
 
-/// A value that an error hands back: `Sync` for every value that is `Send`.
-pub struct HandedBack<T>(plain::Mutex<T>); // never locked
-
-impl<T> HandedBack<T> {
-    /// Wraps the value.
-    pub const fn new(value: T) -> Self {
-        HandedBack(plain::Mutex::new(value))
-    }
-
-    /// Returns the value.
-    pub fn into_inner(self) -> T {
-        self.0.into_inner()
-    }
-}
+/// A value that an error hands back: `Sync` for every value that is `Send`. Never locked.
+pub type HandedBack<T> = plain::Mutex<T>;
 
 /// A value behind several reference counts, in cache lines far apart, one for some threads each.
 /// So threads that clone and drop references do not write to the same memory. Each is made as a

@@ -118,7 +118,7 @@ pub struct DelayQueue<T> {
     wake_tick: u64,
     /// The last poll was pending, so the owner waits for a value.
     is_awaited: bool,
-    grace: Option<Grace>,
+    grace: Grace,
 }
 
 /// The result of looking for due values on the wheel.
@@ -149,10 +149,10 @@ impl<T> DelayQueue<T> {
         DelayQueue {
             wheel: TimingWheel::new(driver.config.wheel_size, now),
             due: VecDeque::new(),
-            sleep: Sleep::until(timer.inner(), u64::MAX),
+            sleep: Sleep::until(timer.inner(), Moment::NEVER),
             wake_tick: u64::MAX,
             is_awaited: false,
-            grace: None,
+            grace: Grace::new(None, 0),
         }
     }
 
@@ -188,11 +188,7 @@ impl<T> DelayQueue<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn grace(mut self, bound: Duration) -> Self {
-        // Each poll would be later than a bound of zero.
-        self.grace = None;
-        if !bound.is_zero() {
-            self.grace = Some(Grace::new(bound, self.driver().now_ns()));
-        }
+        self.grace = Grace::new(Some(bound), self.driver().now_ns());
         self
     }
 
@@ -368,7 +364,7 @@ impl<T> DelayQueue<T> {
         if self.due.is_empty() {
             due = self.wheel.next_due()?;
             // With a grace it is to be polled by its wake-up, and not before the end of a period.
-            if self.grace.is_some() {
+            if self.grace.is_on() {
                 due = self.wake_tick;
             }
         }
@@ -446,22 +442,17 @@ impl<T> DelayQueue<T> {
     /// Returns the rest of a grace period that is under way or begins now.
     fn grace_rest(&mut self, now_ns: u64) -> Option<Duration> {
         // A timer that is shut down wakes nobody at its end.
-        if self.grace.is_none() || self.driver().is_closed() {
+        if self.driver().is_closed() {
             return None;
         }
         let planned_ns = self.driver().config.tick.start_ns(self.wake_tick);
-        self.grace.as_mut()?.rest(now_ns, planned_ns)
+        self.grace.rest(now_ns, planned_ns)
     }
 
     /// Returns the tick, or with a grace one that is no more than its bound away.
     fn within_bound(&self, tick: u64, now_ns: u64) -> u64 {
-        match &self.grace {
-            None => tick,
-            Some(grace) => {
-                let last = (self.driver().config.tick).deadline(now_ns, grace.bound());
-                tick.min(last)
-            }
-        }
+        let last = (self.driver().config.tick).deadline(now_ns, self.grace.bound());
+        tick.min(last)
     }
 
     /// Takes out the first value that was found due and is due still.
@@ -489,7 +480,7 @@ impl<T> DelayQueue<T> {
     fn wake_by(&mut self, due: u64) {
         if due < self.wake_tick {
             let mut due = due;
-            if self.grace.is_some() {
+            if self.grace.is_on() {
                 due = self.within_bound(due, self.sleep.now_ns());
             }
             self.sleep_until(due);

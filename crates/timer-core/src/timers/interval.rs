@@ -77,7 +77,7 @@ impl Interval {
         }
         let next_ns = later_ns(timer.driver.now_ns(), period);
         let mut interval = Interval {
-            sleep: Sleep::until(timer, next_ns),
+            sleep: Sleep::until(timer, Moment::NEVER),
             next_ns,
             period,
         };

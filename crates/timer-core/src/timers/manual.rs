@@ -72,15 +72,13 @@ impl ManualTimer {
         driver.config.tick = tick;
         driver.config.wheel_size = wheel_size;
         driver.config.manual = true;
-        let agenda = Agenda::default();
-        driver.reaper.wake = Some(agenda.marks());
         let timer = Timer::of(driver);
         timer.inner().tasks(); // attached first, they come first in a tick
         ManualTimer {
             timer,
             clock,
             target_ns: Arc::default(),
-            agenda: Arc::new(agenda),
+            agenda: Arc::default(),
         }
     }
 
@@ -265,12 +263,11 @@ impl ManualTimer {
         self.clock.advance_to(tick.start_ns(next_tick));
         let now_tick = tick.round_down(self.clock.now_ns());
         // 3. The owners' tasks run one owner after the other, unless one of them shuts the timer
-        //    down. Owners that are attached meanwhile come in the next step.
+        //    down.
         let shared = self.shared();
-        let last = self.agenda.last_owner(shared);
         let mut after = 0;
         while !shared.is_closed() {
-            let Some(owner) = self.agenda.next_due_owner(shared, after, last, now_tick) else {
+            let Some(owner) = self.agenda.next_due_owner(shared, after, now_tick) else {
                 break;
             };
             after = owner.number;

@@ -98,11 +98,6 @@ impl Shared {
     fn tasks(&self) -> Option<TaskTimer<Boxed>> {
         self.tasks.upgrade().map(|tasks| TaskTimer { tasks })
     }
-
-    fn is_inherited(&self) -> bool {
-        self.tasks()
-            .is_some_and(|tasks| tasks.driver().is_inherited())
-    }
 }
 
 impl Periodic {
@@ -167,7 +162,8 @@ impl Periodic {
     /// ```
     pub fn cancel_and_wait(&self) -> bool {
         self.cancel();
-        let is_inherited = self.shared.is_inherited();
+        let tasks = self.shared.tasks();
+        let is_inherited = tasks.is_some_and(|tasks| tasks.driver().is_inherited());
         let state = self.shared.state.lock();
         // Inside the task, or on a timer's thread, it might wait for itself. The thread of a run
         // that was under way at a fork is not in the child.
@@ -288,7 +284,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        driver::{clock::Clock, config::PanicHook, driver::Driver, shards::WheelOwner},
+        driver::{clock::Clock, config::Panics, driver::Driver, shards::WheelOwner},
         sync::plain,
         timers::task_timer::AtShutdown,
     };
@@ -314,7 +310,8 @@ mod tests {
             let mut driver = Driver::new();
             driver.clock = Arc::new(Panicking(panics.clone()));
             let hook: Arc<plain::Mutex<Vec<String>>> = reported.clone();
-            driver.config.on_panic = PanicHook::new(move |said| hook.lock().push(said.to_owned()));
+            let report = move |said: &str| hook.lock().push(said.to_owned());
+            driver.executors.panics = Arc::new(Panics::new(report));
             let tasks = TaskTimer::on(Arc::new(driver), <dyn TimerTask>::run, AtShutdown::Keep);
             let act = move || panics.store(true, SeqCst);
             let beat = start(&tasks, MS, pace, act).unwrap();

@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     driver::{
-        clock::{Moment, TickLength, Ticks, later_ns},
+        clock::{Moment, TickLength, Ticks},
         driver::Driver,
         shards::TimerHandle,
     },
@@ -78,8 +78,7 @@ use crate::{
 #[must_use = "it sleeps when polled"]
 pub struct Sleep {
     wakers: Wakers,
-    /// `u64::MAX` for never.
-    deadline_ns: u64,
+    deadline: Moment,
     registration: Registration,
 }
 
@@ -100,17 +99,17 @@ impl Sleep {
         // On a manual timer an overdue task waits for the next advance, so the first poll must
         // look.
         let now_ns = timer.driver.now_ns();
-        let mut sleep = Sleep::until(timer, later_ns(now_ns, delay));
+        let mut sleep = Sleep::until(timer, Moment::from_nanos(now_ns) + delay);
         if !timer.driver.config.manual {
             sleep.registration = Registration::Fresh { now_ns };
         }
         sleep
     }
 
-    pub(super) fn until(timer: &TimerInner, deadline_ns: u64) -> Self {
+    pub(super) fn until(timer: &TimerInner, deadline: Moment) -> Self {
         Sleep {
             wakers: timer.wakers().clone(),
-            deadline_ns,
+            deadline,
             registration: Registration::Off,
         }
     }
@@ -124,21 +123,22 @@ impl Sleep {
     /// Reschedules it to `delay` from now, earlier or later than before, over or not. If it is
     /// registered it stays so, with its waker; else the next poll registers it. O(1).
     pub fn reset(&mut self, delay: Duration) {
-        let mut deadline_ns = later_ns(self.now_ns(), delay);
+        let now_ns = self.now_ns();
+        let mut deadline = Moment::from_nanos(now_ns) + delay;
         // No time to wait: the present tick, in which a registered one is due at once.
         if delay.is_zero() {
             let tick = self.tick();
-            deadline_ns = tick.start_ns(tick.round_down(deadline_ns));
+            deadline = Moment::from_nanos(tick.start_ns(tick.round_down(now_ns)));
         }
-        self.reset_to(Moment::from_nanos(deadline_ns));
+        self.reset_to(deadline);
     }
 
     /// Resets as [`reset`](Self::reset) does, to a moment of the timer's clock; one in the past is
     /// due at once, and [`Moment::NEVER`] never. Reads no clock.
     pub fn reset_to(&mut self, deadline: Moment) {
-        self.deadline_ns = deadline.as_nanos();
+        self.deadline = deadline;
         if let Registration::On(handle) = self.registration {
-            let ticks = Ticks::without_now(self.deadline());
+            let ticks = Ticks::without_now(self.tick().deadline_at(deadline));
             if self.wakers.reschedule_at(handle, ticks) {
                 return;
             }
@@ -176,17 +176,11 @@ impl Sleep {
 
     /// Returns true when its time has come by then, to the nanosecond. The end of time never comes.
     fn is_due_at(&self, now_ns: u64) -> bool {
-        now_ns >= self.deadline_ns && self.deadline_ns != u64::MAX
+        Moment::from_nanos(now_ns) >= self.deadline && self.deadline != Moment::NEVER
     }
 
     pub(super) fn tick(&self) -> TickLength {
         self.driver().config.tick
-    }
-
-    /// Returns the first tick at or after the deadline. The end of time is never reached.
-    fn deadline(&self) -> u64 {
-        self.tick()
-            .deadline_at(Moment::from_nanos(self.deadline_ns))
     }
 
     /// Leaves this waker on the wheel. False if the sleep is no longer registered.
@@ -224,7 +218,7 @@ impl Future for Sleep {
         // 3. Early: the waker goes onto the wheel.
         let ticks = Ticks {
             now: self.tick().round_down(now_ns),
-            deadline: self.deadline(),
+            deadline: self.tick().deadline_at(self.deadline),
         };
         let waker = context.waker().clone();
         match self.wakers.tasks.insert(ticks, waker) {

@@ -6,10 +6,11 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 use crate::{
     driver::{
         clock::{Clock, TickLength},
-        config::PanicHook,
+        config::Panics,
         driver::Driver,
         executor::{Executor, Workers},
         executors::Executors,
+        home::Home,
         shards::{MAX_SHARDS, default_shards},
     },
     timers::{BuildError, timer::Timer},
@@ -70,6 +71,7 @@ impl SystemTimer {
         driver.config.shard_count = default_shards(8);
         SystemTimerBuilder {
             driver,
+            panics: Arc::default(),
             workers: Some(1),
             #[cfg(feature = "tokio")]
             runtime: None,
@@ -96,6 +98,7 @@ impl From<SystemTimer> for Timer {
 #[must_use = "starts nothing until it is built"]
 pub struct SystemTimerBuilder {
     driver: Driver,
+    panics: Arc<Panics>,
     /// `None` when jobs do not run on workers of the timer's own.
     workers: Option<usize>,
     #[cfg(feature = "tokio")]
@@ -142,7 +145,7 @@ impl SystemTimerBuilder {
 
     /// Runs expired tasks on `executor` instead of worker threads of the timer's own.
     pub fn executor(mut self, executor: impl Executor) -> Self {
-        self.driver.executors = Executors::of_timer(Arc::new(executor));
+        self.driver.executors = Executors::of_timer(Some(Arc::new(executor)));
         self.workers = None;
         self
     }
@@ -150,7 +153,7 @@ impl SystemTimerBuilder {
     /// Runs expired tasks on the reaper thread itself. A slow task then delays all others: only for
     /// a timer with a single user.
     pub fn inline(mut self) -> Self {
-        self.driver.executors = Executors::inline();
+        self.driver.executors = Executors::of_timer(None);
         self.workers = None;
         self
     }
@@ -193,7 +196,7 @@ impl SystemTimerBuilder {
     /// executor, or the clock on the reaper, on the thread that panicked, after the program's panic
     /// hook.
     pub fn on_panic(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.driver.config.on_panic = PanicHook::new(hook);
+        self.panics = Arc::new(Panics::new(hook));
         self
     }
 
@@ -250,6 +253,7 @@ impl SystemTimerBuilder {
     pub fn build(self) -> Result<SystemTimer, BuildError> {
         let SystemTimerBuilder {
             mut driver,
+            panics,
             workers,
             ..
         } = self;
@@ -263,10 +267,10 @@ impl SystemTimerBuilder {
             let workers = Workers::start(&name, count).map_err(BuildError::Thread)?;
             let workers = Arc::new(workers);
             driver.workers = Some(workers.clone());
-            driver.executors = Executors::of_timer(workers);
+            driver.executors = Executors::of_timer(Some(workers));
         }
-        driver.executors.report_to(driver.config.on_panic.clone());
-        driver.is_at_home();
+        driver.executors.panics = panics;
+        driver.executors.home = Home::here();
         // The reaper is a task, or else a thread.
         #[cfg(feature = "tokio")]
         if let Some(runtime) = self.runtime {

@@ -16,11 +16,11 @@ use std::{
 };
 
 #[cfg(feature = "metrics")]
-use crate::{driver::SourceName, observe::metrics::timer_samples};
+use crate::observe::metrics::timer_samples;
 use crate::{
     driver::{
         clock::{Moment, Ticks},
-        driver::{Driver, DriverLeft},
+        driver::Driver,
         executor::Job,
         executors::{Due, DueQueue},
         shards::{ShardLook, ShardState, Shards, TimerHandle, WheelOwner},
@@ -313,47 +313,14 @@ impl TimerInner {
 
     /// Returns all counts.
     pub(crate) fn stats(&self) -> TimerStats {
-        self.driver.stats(self.panics())
-    }
-
-    /// Hands all counts to the installed `metrics` recorder, and those of the forms on this timer.
-    /// A manual timer has none of its own.
-    #[cfg(feature = "metrics")]
-    pub(super) fn publish(&self) {
-        if !self.driver.config.manual {
-            self.publish_own();
-        }
-        self.driver.forms.publish();
-    }
-
-    #[cfg(feature = "metrics")]
-    fn publish_own(&self) {
-        let name = SourceName {
-            label: "timer",
-            name: self.driver.config.name.as_str().into(),
-        };
-        let read = || timer_samples(self.stats());
-        self.driver.published.publish(&name, read);
-    }
-
-    /// Panics of tasks and of wakers.
-    fn panics(&self) -> u64 {
         let of_tasks = self.tasks.get().map_or(0, TaskTimer::panicked);
-        of_tasks + self.of_sleepers(TaskTimer::panicked)
+        let of_wakers = self.sleepers().map_or(0, TaskTimer::panicked);
+        self.driver.stats(of_tasks + of_wakers)
     }
 
-    /// Ends the timer, and takes back its own tasks that never fired.
-    pub(crate) fn shutdown(&self, limit: Duration) -> DriverLeft<Vec<Box<dyn TimerTask>>> {
-        let tasks = || self.tasks.get().map_or_else(Vec::new, TaskTimer::shutdown);
-        self.driver.shutdown(limit, tasks)
-    }
-
-    /// Returns a number of the sleepers; 0 when there never was one.
-    pub(super) fn of_sleepers<N: Default>(&self, number: impl Fn(&TaskTimer<Waker>) -> N) -> N {
-        match self.wakers.get() {
-            Some(shares) => number(shares.value()),
-            None => N::default(),
-        }
+    /// Returns the wakers of all sleeps; `None` when there never was one.
+    pub(super) fn sleepers(&self) -> Option<&TaskTimer<Waker>> {
+        self.wakers.get().map(Shares::value)
     }
 }
 

@@ -4,6 +4,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+#[cfg(feature = "metrics")]
+use crate::{driver::SourceName, observe::metrics::timer_samples};
 use crate::{
     driver::{
         clock::{Moment, TickLength},
@@ -120,7 +122,17 @@ impl Timer {
     /// ```
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        self.inner.publish();
+        let driver = &self.inner.driver;
+        if !driver.config.manual {
+            let name = SourceName {
+                label: "timer",
+                name: driver.config.name.as_str().into(),
+            };
+            driver
+                .published
+                .publish(&name, || timer_samples(self.stats()));
+        }
+        driver.forms.publish();
     }
 
     /// Returns the inside of the timer, for owners of wheels.
@@ -165,11 +177,18 @@ impl Timer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self, limit: Duration) -> TimerLeft {
-        let left = self.inner.shutdown(limit);
-        TimerLeft {
-            unfired: left.taken,
-            threads: left.threads,
-        }
+        let mut unfired = Vec::new();
+        let take = || {
+            unfired.extend(
+                self.inner
+                    .tasks
+                    .get()
+                    .into_iter()
+                    .flat_map(TaskTimer::shutdown),
+            )
+        };
+        let threads = self.inner.driver.shutdown(limit, take);
+        TimerLeft { unfired, threads }
     }
 
     /// Runs `task` once `delay` has passed: never early, and at most one tick late on a machine
@@ -259,7 +278,7 @@ impl Timer {
     /// Sleeps as [`sleep`](Self::sleep) does, until a moment of the timer's clock; one in the past
     /// is due at once, and [`Moment::NEVER`] never. O(1); reads no clock.
     pub fn sleep_until(&self, deadline: Moment) -> Sleep {
-        Sleep::until(&self.inner, deadline.as_nanos())
+        Sleep::until(&self.inner, deadline)
     }
 
     /// Returns an interval that ticks once each `period`, first a period from this call (tokio's
@@ -317,7 +336,7 @@ impl Timer {
     /// Returns the number of registered sleeps: polled, not yet due and not dropped. Exact when
     /// idle. O(shards).
     pub fn sleepers(&self) -> usize {
-        self.inner.of_sleepers(TaskTimer::len)
+        self.inner.sleepers().map_or(0, TaskTimer::len)
     }
 }
 

@@ -237,6 +237,10 @@ pub(super) struct Buckets {
     occupied: Box<[u64]>,
     chunks: Chunks,
     last: LastBucket,
+    /// A lower bound of the tick at which the first bucket is due; exact after an advance.
+    pub(super) due_bound: u64,
+    /// Entries of all buckets.
+    pub(super) len: u32,
 }
 
 /// The coarse bucket of the last deadline that was put into one (Last bucket).
@@ -262,13 +266,9 @@ impl Buckets {
             occupied: Box::default(),
             chunks: Chunks::default(),
             last: LastBucket::default(),
+            due_bound: u64::MAX,
+            len: 0,
         }
-    }
-
-    /// Returns the last tick that has a bucket.
-    #[inline]
-    pub(super) fn last_tick(&self) -> u64 {
-        self.geometry.last_tick()
     }
 
     /// Returns the words of `occupied` a level.
@@ -294,7 +294,9 @@ impl Buckets {
         if node.place == NO_PLACE {
             return None;
         }
-        Some(self.level_and_slot(self.number_of_list(self.owner(node.place))))
+        let number = self.number_of_list(self.owner(node.place));
+        let stride = self.stride as usize;
+        Some((number / stride, number % stride))
     }
 
     /// Returns the number of the bucket of a list. O(rows).
@@ -342,36 +344,23 @@ impl Buckets {
         Some(node.deadline(self.entry(node.place).low))
     }
 
-    /// Returns level and slot of the bucket of this number.
-    fn level_and_slot(&self, number: usize) -> (usize, usize) {
-        let stride = self.stride as usize;
-        (number / stride, number % stride)
-    }
-
     /// Returns the number of levels made so far.
     pub(super) fn level_count(&self) -> usize {
         self.occupied.len() / self.words()
     }
 
     /// Puts the index of a node into the bucket of its deadline, seen from `now`. One in the past
-    /// is due at once. Beyond the last tick the node is never due, and takes no bucket.
-    ///
-    /// Lowers `due_bound` to the tick at which the bucket is due. O(levels).
+    /// is due at once. Beyond the last tick the node is never due, and takes no bucket. O(levels).
     #[inline(always)]
-    pub(super) fn put(
-        &mut self,
-        index: u32,
-        deadline: u64,
-        now: u64,
-        due_bound: &mut u64,
-    ) -> Placed {
+    pub(super) fn put(&mut self, index: u32, deadline: u64, now: u64) -> Placed {
         let low = deadline as u32;
         let deadline = deadline.max(now);
-        if deadline > self.last_tick() {
+        if deadline > self.geometry.last_tick() {
             return Placed::NEVER;
         }
         let placed = self.push(Entry { index, low }, deadline, now);
-        *due_bound = placed.due.min(*due_bound);
+        self.due_bound = placed.due.min(self.due_bound);
+        self.len += 1;
         placed
     }
 
@@ -487,6 +476,7 @@ impl Buckets {
             return false;
         }
         debug_assert_eq!(self.entry(place).index, index, "Place");
+        self.len -= 1;
         // The last entry leaves the list in any case.
         let owner = self.owner(place);
         let last = self.lists[owner]
@@ -554,6 +544,7 @@ impl Buckets {
                 break;
             };
             fired += 1;
+            self.len -= 1;
             nodes.at_mut(entry.index).place = NO_PLACE;
             sink(nodes, entry);
         }
@@ -621,9 +612,8 @@ impl Buckets {
         first.ok_or(next_due)
     }
 
-    /// Checks One round, Occupied, Owned and every Place; returns how many nodes are in buckets.
-    /// O(n + buckets).
-    pub(super) fn assert_valid<T>(&self, nodes: &Nodes<T>, now: u64) -> usize {
+    /// Checks One round, Occupied, Owned and every Place, and counts. O(n + buckets).
+    pub(super) fn assert_valid<T>(&self, nodes: &Nodes<T>, now: u64) {
         let mut count = 0;
         let mut chunks = 0;
         for (at, list) in self.lists.iter().enumerate() {
@@ -640,7 +630,7 @@ impl Buckets {
         }
         // No chunk is in use beside those that were seen.
         assert_eq!(self.chunks.len(), chunks, "Owned");
-        count
+        assert_eq!(self.len, count);
     }
 
     /// Checks the entry at a place against its node.
@@ -650,8 +640,7 @@ impl Buckets {
         let node = nodes.at(entry.index);
         let deadline = node.deadline(entry.low);
         assert_eq!(node.place, place, "Place");
-        let number = self.number_of_list(self.owner(place));
-        let (level, slot) = self.level_and_slot(number);
+        let (level, slot) = self.bucket_of(node).expect("Place");
         // The slot and the present say which unit of time the bucket holds.
         let bucket = self.geometry.bucket_at(level, slot, now);
         assert!(self.geometry.holds(bucket, deadline, now), "One round");
@@ -708,11 +697,7 @@ mod tests {
         deadline: u64,
         now: u64,
     ) -> u64 {
-        let entry = Entry {
-            index,
-            low: deadline as u32,
-        };
-        let placed = buckets.push(entry, deadline, now);
+        let placed = buckets.put(index, deadline, now);
         nodes.at_mut(index).place = placed.place;
         placed.due
     }
@@ -766,9 +751,9 @@ mod tests {
                     }
                     let mut from = now;
                     if random.u8(..) < 8 {
-                        from = now.max(buckets.last_tick() - 200);
+                        from = now.max(buckets.geometry.last_tick() - 200);
                     }
-                    let deadline = from.saturating_add(delay).min(buckets.last_tick());
+                    let deadline = from.saturating_add(delay).min(buckets.geometry.last_tick());
                     if now > deadline {
                         break;
                     }
@@ -796,7 +781,8 @@ mod tests {
         }
         let head = buckets.first_due(20, 20).unwrap();
         assert_eq!((head.level, head.expiration), (1, 20));
-        assert_eq!(buckets.assert_valid(&nodes, 20), 3);
+        buckets.assert_valid(&nodes, 20);
+        assert_eq!(buckets.len, 3);
     }
 
     #[test]
@@ -811,7 +797,8 @@ mod tests {
                 let place = nodes.at_mut(index).take_place();
                 assert!(buckets.remove(&mut nodes, index, place));
             }
-            assert_eq!(buckets.assert_valid(&nodes, 0), 1);
+            buckets.assert_valid(&nodes, 0);
+            assert_eq!(buckets.len, 1);
             assert!(
                 buckets.chunks.pages_with_memory() <= 2,
                 "a page and a spare one"

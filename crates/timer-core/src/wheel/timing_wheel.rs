@@ -53,14 +53,11 @@ use crate::wheel::{
 pub struct TimingWheel<T> {
     /// Boxed: what many wheels lie in is small.
     buckets: Box<Buckets>,
-    nodes: Nodes<T>,
+    pub(super) nodes: Nodes<T>,
     now: u64,
-    /// A lower bound of the tick at which the first bucket is due; exact after `advance`.
-    due_bound: u64,
     /// The task inserted last.
     sequence: u64,
     cancelled_count: u64,
-    scheduled_count: u32,
 }
 
 /// The place where an insertion put a task.
@@ -95,7 +92,7 @@ pub enum Fate<R> {
     Stays,
     /// It counts as cancelled, off its bucket, but stays in the wheel's keeping.
     Stopped(R),
-    /// It counts as cancelled, and its remains are dropped.
+    /// It counts as cancelled. What is left in its place is dropped.
     Gone(R),
 }
 
@@ -152,7 +149,8 @@ impl<T> DueTask<'_, T> {
 fn release_task<T>(nodes: &mut Nodes<T>, index: u32) -> T {
     let mut task = None;
     nodes.release_if(index, |node| {
-        task = Some(node.take_task());
+        task = node.task.take();
+        node.free();
         true
     });
     task.expect("Live: only a live node is released")
@@ -183,10 +181,8 @@ impl<T> TimingWheel<T> {
             buckets: Box::new(Buckets::new(geometry)),
             nodes: Nodes::default(),
             now: start,
-            due_bound: u64::MAX,
             sequence: 0,
             cancelled_count: 0,
-            scheduled_count: 0,
         }
     }
 
@@ -213,7 +209,7 @@ impl<T> TimingWheel<T> {
 
     /// Returns the number of tasks that will fall due: those in a bucket. O(1).
     pub fn scheduled_count(&self) -> usize {
-        self.scheduled_count as usize
+        self.buckets.len as usize
     }
 
     /// Returns the number of tasks that were cancelled while they were in a bucket.
@@ -245,12 +241,7 @@ impl<T> TimingWheel<T> {
     /// The task comes back when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
     #[inline(always)] // as `cancel`
     pub fn insert(&mut self, deadline: u64, task: T) -> Result<Scheduled, T> {
-        if self.is_full() {
-            return Err(task);
-        }
-        let (scheduled, place) = self.insert_place(Some(deadline));
-        *place = Some(task);
-        Ok(scheduled)
+        self.add(Some(deadline), task)
     }
 
     /// Adds a task that never falls due, until it is rescheduled. O(1).
@@ -258,18 +249,17 @@ impl<T> TimingWheel<T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn insert_unscheduled(&mut self, task: T) -> Result<TaskId, T> {
-        if self.is_full() {
-            return Err(task);
-        }
-        let (scheduled, place) = self.insert_place(None);
-        *place = Some(task);
-        Ok(scheduled.id)
+        Ok(self.add(None, task)?.id)
     }
 
-    /// Returns true when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
-    #[inline]
-    fn is_full(&self) -> bool {
-        self.nodes.len() >= MAX_TASKS as usize
+    #[inline(always)] // as `cancel`
+    fn add(&mut self, deadline: Option<u64>, task: T) -> Result<Scheduled, T> {
+        if self.nodes.len() >= MAX_TASKS as usize {
+            return Err(task);
+        }
+        let (scheduled, place) = self.insert_place(deadline);
+        *place = Some(task);
+        Ok(scheduled)
     }
 
     /// Adds a task, due at `deadline` or never, and returns the place that the caller puts it into,
@@ -284,12 +274,10 @@ impl<T> TimingWheel<T> {
         // 1. A node for it, looked up once.
         let (index, node) = self.nodes.claim_slot().expect("the wheel is not full");
         // 2. Its bucket.
-        let due_bound = &mut self.due_bound;
         let placed = match deadline {
-            Some(deadline) => self.buckets.put(index, deadline, self.now, due_bound),
+            Some(deadline) => self.buckets.put(index, deadline, self.now),
             None => Placed::NEVER,
         };
-        self.scheduled_count += u32::from(placed.place != NO_PLACE);
         // 3. The node itself.
         self.sequence += 1;
         let sequence = self.sequence;
@@ -303,18 +291,12 @@ impl<T> TimingWheel<T> {
         (scheduled, &mut node.task)
     }
 
-    /// Takes a node off the bucket that it had this place in; false if it was in none.
-    #[inline]
-    fn unlink(&mut self, index: u32, place: u32) -> bool {
-        let unlinked = self.buckets.remove(&mut self.nodes, index, place);
-        self.scheduled_count -= u32::from(unlinked);
-        unlinked
-    }
-
-    /// Takes a node off its bucket, as [`unlink`](Self::unlink) does, and counts it as cancelled.
+    /// Takes a node off the bucket that it had this place in, if it was in one, and counts it as
+    /// cancelled then.
     #[inline]
     pub(super) fn unlink_cancelled(&mut self, index: u32, place: u32) {
-        self.cancelled_count += u64::from(self.unlink(index, place));
+        let unlinked = self.buckets.remove(&mut self.nodes, index, place);
+        self.cancelled_count += u64::from(unlinked);
     }
 
     /// Returns the node of a task, if the wheel still keeps it.
@@ -337,21 +319,6 @@ impl<T> TimingWheel<T> {
         Some(node)
     }
 
-    /// Returns the node at the index of a task that the wheel keeps. O(1).
-    ///
-    /// # Panics
-    /// When it never kept one there.
-    #[inline]
-    pub(super) fn node_at(&self, index: u32) -> &Node<T> {
-        self.nodes.at(index)
-    }
-
-    /// Returns the node at an index, as [`node_at`](Self::node_at) does.
-    #[inline]
-    pub(super) fn node_at_mut(&mut self, index: u32) -> &mut Node<T> {
-        self.nodes.at_mut(index)
-    }
-
     /// Returns the task of `id`, if the wheel still keeps it. O(1).
     pub fn get(&self, id: TaskId) -> Option<&T> {
         self.node(id).map(Node::task)
@@ -372,43 +339,10 @@ impl<T> TimingWheel<T> {
     /// O(1).
     #[inline(always)] // a task that goes through memory on its way costs 50 instructions
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
-        self.end_node(id, |node| Fate::Gone(node.take_task()))
-    }
-
-    /// Looks a node up once, and does with it what `decide` says, which frees the node of a task
-    /// that is gone. Returns what `decide` took out of it.
-    #[inline(always)] // as `cancel`
-    pub(super) fn end_node<R>(
-        &mut self,
-        id: TaskId,
-        decide: impl FnOnce(&mut Node<T>) -> Fate<R>,
-    ) -> Option<R> {
-        step();
-        let mut taken = None;
-        let mut place = NO_PLACE;
-        // 1. The node, looked up once, and out of memory if its task goes.
-        self.nodes.release_if(id.index, |node| {
-            if node.sequence != id.sequence {
-                return false; // a later task's
-            }
-            match decide(node) {
-                Fate::Stays => false,
-                Fate::Stopped(of) => {
-                    taken = Some(of);
-                    place = node.take_place();
-                    false
-                }
-                Fate::Gone(of) => {
-                    taken = Some(of);
-                    place = node.take_place();
-                    true
-                }
-            }
-        });
-        let taken = taken?;
-        // 2. Off its bucket.
-        self.unlink_cancelled(id.index, place);
-        Some(taken)
+        self.end_with(id, |place| match place.take() {
+            Some(task) => Fate::Gone(task),
+            None => Fate::Stays,
+        })
     }
 
     /// Reschedules a task, earlier or later; it keeps its id. Returns when the wheel next has work
@@ -416,10 +350,8 @@ impl<T> TimingWheel<T> {
     pub fn reschedule(&mut self, id: TaskId, deadline: u64) -> Option<u64> {
         let place = self.node_mut(id)?.take_place();
         // Off the old bucket, into the new one; the node and its id stay.
-        self.unlink(id.index, place);
-        let due_bound = &mut self.due_bound;
-        let placed = self.buckets.put(id.index, deadline, self.now, due_bound);
-        self.scheduled_count += u32::from(placed.place != NO_PLACE);
+        self.buckets.remove(&mut self.nodes, id.index, place);
+        let placed = self.buckets.put(id.index, deadline, self.now);
         let node = self.nodes.at_mut(id.index);
         node.place = placed.place;
         node.high = (deadline >> 32) as u32;
@@ -437,12 +369,12 @@ impl<T> TimingWheel<T> {
             return;
         }
         // The bound may be too low, after a cancel.
-        if now >= self.due_bound {
-            self.due_bound = self.next_due().unwrap_or(u64::MAX);
+        if now >= self.buckets.due_bound {
+            self.buckets.due_bound = self.next_due().unwrap_or(u64::MAX);
         }
         // With nothing scheduled there is no bound, and not `u64::MAX` either: that is a tick like
         // any other.
-        if now < self.due_bound || self.scheduled_count == 0 {
+        if now < self.buckets.due_bound || self.buckets.len == 0 {
             self.now = now;
         }
     }
@@ -488,7 +420,7 @@ impl<T> TimingWheel<T> {
         }
         // With all of it done, the present moves on to `target`, as far as the next bucket allows.
         advanced.next_due = rest.unwrap_or_else(|| self.next_due());
-        self.due_bound = advanced.next_due.unwrap_or(u64::MAX);
+        self.buckets.due_bound = advanced.next_due.unwrap_or(u64::MAX);
         self.catch_up(target);
         advanced
     }
@@ -510,11 +442,7 @@ impl<T> TimingWheel<T> {
             return;
         }
         debug_assert!(bucket.expiration <= self.now, "Never early");
-        let scheduled = &mut self.scheduled_count;
-        let hand_over = |nodes: &mut Nodes<T>, entry| {
-            *scheduled -= 1;
-            sink(DueTask { nodes, entry });
-        };
+        let hand_over = |nodes: &mut Nodes<T>, entry| sink(DueTask { nodes, entry });
         advanced.fired += self
             .buckets
             .hand_over(&mut self.nodes, bucket, max, hand_over);
@@ -538,7 +466,7 @@ impl<T> TimingWheel<T> {
             return false;
         };
         let place = node.take_place();
-        self.unlink(id.index, place);
+        self.buckets.remove(&mut self.nodes, id.index, place);
         true
     }
 
@@ -576,7 +504,7 @@ impl<T> TimingWheel<T> {
         let index = self.nodes.first_from(index)?;
         Some(TaskId {
             index,
-            sequence: self.node_at(index).sequence,
+            sequence: self.nodes.at(index).sequence,
         })
     }
 
@@ -586,14 +514,9 @@ impl<T> TimingWheel<T> {
     /// When one does not hold.
     #[doc(hidden)]
     pub fn assert_valid(&mut self) {
-        assert_eq!(
-            self.buckets.assert_valid(&self.nodes, self.now),
-            self.scheduled_count()
-        );
-        assert!(
-            self.next_due()
-                .is_none_or(|due| due >= self.now && due >= self.due_bound)
-        );
+        self.buckets.assert_valid(&self.nodes, self.now);
+        let due = self.next_due().unwrap_or(u64::MAX);
+        assert!(due >= self.now && due >= self.buckets.due_bound);
     }
 
     /// Returns level and slot of a task in a bucket, for tests.

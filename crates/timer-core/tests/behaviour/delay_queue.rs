@@ -10,7 +10,7 @@ use std::{
 
 use timer_core::{DelayQueue, Expired, ManualTimer, Moment, TimerError};
 
-use crate::support::{HOUR, MS, Woken};
+use crate::support::{HOUR, MINUTE, MS, Woken};
 
 const NONE: Duration = Duration::ZERO;
 
@@ -149,6 +149,56 @@ fn taking_the_last_value_out_wakes_a_waiting_owner() {
         queue.remove(&key).unwrap();
         assert_eq!((task.times(), timer.sleepers()), (times + 1, 1));
     }
+}
+
+/// After an idle time the wheel is brought up to the present: a short delay takes no coarse bucket.
+#[test]
+fn a_short_delay_after_an_idle_time_wakes_once() {
+    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let mut queue = DelayQueue::new(&timer);
+    queue.insert("far", 10 * HOUR).unwrap();
+    assert!(poll(&mut queue, &task).is_pending());
+    timer.advance(HOUR / 2);
+    queue.insert("near", 50 * MS).unwrap();
+    timer.advance(49 * MS);
+    assert_eq!(task.times(), 0);
+    timer.advance(MS);
+    assert_eq!(
+        (task.times(), poll_all(&mut queue, &task)),
+        (1, vec!["near"])
+    );
+}
+
+#[test]
+fn a_removed_value_no_longer_tells_the_time_to_the_next() {
+    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let mut queue = DelayQueue::new(&timer);
+    let first = queue.insert("first", 5 * MS).unwrap();
+    queue.insert("second", 50 * MS).unwrap();
+    assert_eq!(queue.next_due_in(), Some(5 * MS));
+    queue.remove(&first);
+    assert_eq!(queue.next_due_in(), Some(50 * MS));
+    // Nor do values that were found due, once all are taken out.
+    queue.insert("third", 50 * MS).unwrap();
+    timer.pass(50 * MS);
+    assert!(poll(&mut queue, &task).is_ready());
+    queue.clear();
+    queue.insert("fourth", HOUR).unwrap();
+    let until = queue.next_due_in().unwrap();
+    assert!(until > 30 * MINUTE, "{until:?}");
+}
+
+/// It has what it waited for, and polls again by itself.
+#[test]
+fn an_owner_that_got_a_value_is_not_woken() {
+    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let mut queue = DelayQueue::new(&timer);
+    queue.insert("first", MS).unwrap();
+    let last = queue.insert("last", HOUR).unwrap();
+    assert!(poll(&mut queue, &task).is_pending());
+    timer.pass(MS); // its waker is on the timer still
+    assert!(poll(&mut queue, &task).is_ready());
+    assert_eq!((queue.remove(&last), task.times()), (Some("last"), 0));
 }
 
 #[test]
