@@ -13,8 +13,9 @@
 //! expiry serves the next.
 //!
 //! - **In turn**: only the head is served, and a newcomer that finds waiters is put behind them.
-//! - **Served**: when a shard is unlocked, no head fits, unless the shard is closed.
-//! - **Refused**: no waiter is heavier than the limit, unless that is 0.
+//! - **Served**: when a shard is unlocked, no head fits, unless the shard is closed, or a change of
+//!   the limit has yet to lock it.
+//! - **Refused**: no waiter is heavier than the limit then, unless that is 0.
 //! - **Gone**: a line without waiters, and with nothing taken, is removed, and its key with it.
 //! - **Held once**: the permits of a lease return as its entry goes, and no entry goes twice.
 //! - **Fenced**: a lease gets its number under the lock by which it gets its permits. The numbers
@@ -28,11 +29,10 @@ use crate::{
     operation::Outcome,
     permits::{
         entry::{Granted, Guard, Left, Semaphores, Wait},
-        finish::finish_left,
+        leases::{begin, wake_all},
         lines::Lines,
-        serve::{end_lease, forget_if_idle, release, serve},
     },
-    table::{BUDGET, Batch, EndedAt, Engine, Table, future::Yields, shard::Shard},
+    table::{BUDGET, Batch, Ended, EndedAt, Engine, Table, future::Yields, shard::Shard},
     watches::WatchKey,
 };
 
@@ -76,11 +76,8 @@ impl<K: WatchKey> Engine for Semaphores<K> {
                 Left::Nothing
             }
             Wait::Holds(holder) => {
-                if holder.weight > 0 {
-                    shard.records.at_mut(holder.line).taken -= holder.weight;
-                    shard.records.unsettled.push(holder.line);
-                }
-                Left::Lost(holder.watchers)
+                Self::count_returned(shard, holder.line, holder.weight);
+                holder.watchers.map_or(Left::Nothing, Left::Lost)
             }
         }
     }
@@ -92,9 +89,14 @@ impl<K: WatchKey> Engine for Semaphores<K> {
         for &line in &lines {
             // The next may fit where the head did not.
             if !failpoint!(HeadLeavesUnserved) {
-                serve(shard, line, now_ns, also);
+                self.serve(shard, line, now_ns, also);
             }
-            forget_if_idle(shard, line, also);
+            if let Some(key) = shard.records.forget_if_idle(line) {
+                also.push(Ended {
+                    waker: None,
+                    left: Left::Key(key),
+                });
+            }
         }
         lines.clear();
         lines.shrink_to(BUDGET); // without the memory of a peak
@@ -103,7 +105,12 @@ impl<K: WatchKey> Engine for Semaphores<K> {
 
     #[inline]
     fn finish(table: &Arc<Table<Self>>, left: Left<K>) {
-        finish_left(table, left);
+        match left {
+            Left::Nothing => {}
+            Left::Key(key) => table.frame.call(|| drop(key)),
+            Left::Leased(holder, time_to_live) => begin(table, holder, time_to_live),
+            Left::Lost(watchers) => wake_all(table, *watchers),
+        }
     }
 
     fn put_back(
@@ -114,12 +121,12 @@ impl<K: WatchKey> Engine for Semaphores<K> {
         also: &mut Batch<Self>,
     ) -> Option<Granted> {
         match granted {
-            Granted::Permits { weight, line } => release(shard, line, weight, now_ns, also),
+            Granted::Permits { weight, line } => Self::count_returned(shard, line, weight),
             Granted::Lease(lease) => {
-                let watchers = end_lease(shard, lease.holder, now_ns, also);
-                debug_assert!(watchers.is_none(), "nobody has had the lease");
+                shard.end(self, lease.holder, &Outcome::Completed, now_ns, also);
             }
         }
+        self.settle(shard, now_ns, also);
         None
     }
 
@@ -128,7 +135,7 @@ impl<K: WatchKey> Engine for Semaphores<K> {
             Wait::Waits(turn) => turn.line,
             Wait::Holds(holder) => holder.line,
         };
-        records.key(line).clone()
+        records.keys.key(line).clone()
     }
 
     fn key_count(shard: &Shard<Self>) -> usize {
@@ -136,7 +143,7 @@ impl<K: WatchKey> Engine for Semaphores<K> {
     }
 
     fn each_key(records: &Lines<K>, visit: &mut dyn FnMut(&K, usize)) {
-        for (key, line) in records.iter() {
+        for (key, line) in records.keys.iter() {
             if line.waiting > 0 {
                 visit(key, line.waiting as usize);
             }

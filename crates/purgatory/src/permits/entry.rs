@@ -1,17 +1,13 @@
 //! The entries of permits: requests that wait, and leases.
 
-use std::{
-    sync::{Arc, atomic::AtomicBool},
-    task::Waker,
-    time::Duration,
-};
+use std::{marker::PhantomData, sync::Arc, task::Waker, time::Duration};
 
 use timer_core::{TaskId, TimerHandle};
 
 use crate::{
     operation::CancelReason,
     reason::Reason,
-    sync::{self, AtomicU64, Mutex, Ordering::Relaxed},
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering::Relaxed},
     table::Table,
     watches::WatchKey,
 };
@@ -25,20 +21,16 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// The engine of [`Permits`](crate::Permits).
 pub(crate) struct Semaphores<K> {
-    /// Held while the limit changes in one shard after the other, or all are closed, so that two
-    /// changes do not meet.
+    /// Held while the limit changes and one shard after the other is served, so that two changes do
+    /// not meet.
     pub(super) changing: Mutex<()>,
-    /// True if the last request that read the clock had to wait. Only a hint: the next reads it at
-    /// once then, and looks at its line but once.
-    pub(super) is_crowded: AtomicBool,
-    /// The limit with which the lines of a shard begin that is first used. A change writes it before
-    /// it looks for the shards that are made, so a shard that it does not find has it (Seen, in
-    /// `driver/shards`).
+    /// The permits of each key: free, taken or used up. It is read under a shard's lock, and a
+    /// change locks each shard after it was written: those that it does not find made have it, too
+    /// (Seen, in `driver/shards`).
     pub(super) limit: AtomicU64,
-    /// The lines of a shard that is first used are closed: written as the limit is.
-    pub(super) closed: sync::AtomicBool,
-    /// Makes the one key of permits without keys.
-    pub(super) only: Option<fn() -> K>,
+    /// True once the permits were closed: written and read as the limit is.
+    pub(super) closed: AtomicBool,
+    of: PhantomData<fn() -> K>,
 }
 
 /// An entry: a request that waits, or a lease.
@@ -80,23 +72,26 @@ pub(crate) enum Left<K> {
     /// The key of a line that was idle.
     Key(K),
     /// A lease was handed over: its time to live begins.
-    Leased(TimerHandle),
+    Leased(TimerHandle, Duration),
     /// A lease has ended, and these tasks wait for that.
-    Lost(Option<Box<Watchers>>),
+    Lost(Box<Watchers>),
 }
 
 /// A guard of permits, as its future yields it.
 pub(crate) trait Guard<K: WatchKey> {
     /// Makes the guard of permits of this shard.
     fn of(table: &Arc<Table<Semaphores<K>>>, shard: usize, granted: Granted) -> Self;
+
+    /// Begins the time to live of permits that were taken at once, if they have one.
+    fn begin(&self, _time_to_live: Duration) {}
 }
 
 /// The entry of a lease.
 pub(crate) struct Holder {
     pub(super) weight: u64,
     pub(super) line: u32,
-    /// The time to live, until it begins.
-    pub(super) begins: Option<Duration>,
+    /// True once its time to live has begun.
+    pub(super) has_begun: bool,
     /// `None` until a task waits for the end of the lease.
     pub(super) watchers: Option<Box<Watchers>>,
 }
@@ -123,17 +118,6 @@ impl Turn {
     }
 }
 
-impl Holder {
-    pub(super) fn new(weight: u64, line: u32, begins: Option<Duration>) -> Self {
-        Holder {
-            weight,
-            line,
-            begins,
-            watchers: None,
-        }
-    }
-}
-
 impl Watchers {
     /// Puts a waker in the place of this number; a first poll gets one. Returns that of the poll
     /// before. O(watchers).
@@ -155,22 +139,29 @@ impl Watchers {
 }
 
 impl<K: WatchKey> Semaphores<K> {
-    pub(super) fn new(limit: u64, only: Option<fn() -> K>) -> Self {
+    pub(super) fn new(limit: u64) -> Self {
         Semaphores {
             changing: Mutex::new(()),
-            is_crowded: AtomicBool::new(false),
             limit: AtomicU64::new(limit),
-            closed: sync::AtomicBool::new(false),
-            only,
+            closed: AtomicBool::new(false),
+            of: PhantomData,
         }
     }
 
-    /// Returns true once all lines are closed: waits for a close that is under way.
+    #[inline]
+    pub(super) fn limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
+    #[inline]
     pub(super) fn is_closed(&self) -> bool {
-        let is_closed = self.closed.load(Relaxed);
-        if is_closed {
-            drop(self.changing.lock());
-        }
-        is_closed
+        self.closed.load(Relaxed)
+    }
+
+    /// Returns true if a request of this weight never fits under the limit. A limit of 0 is a
+    /// pause.
+    pub(super) fn is_too_heavy(&self, weight: u64) -> bool {
+        let limit = self.limit();
+        weight > limit && limit > 0
     }
 }

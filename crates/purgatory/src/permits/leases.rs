@@ -5,22 +5,22 @@
 //! guard's drop, by expiry or by a shutdown, and returns the permits under that lock.
 
 use std::{
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
-use timer_core::TimerHandle;
+use timer_core::{TaskId, TimerHandle};
 
 use crate::{
-    operation::opaque,
+    operation::{Outcome, Timeout, opaque},
     permits::{
-        entry::{Granted, Guard, Left, Semaphores},
-        finish::{finish, holder_mut, set_deadline},
-        serve::{end_lease, release},
+        entry::{Granted, Guard, Holder, Semaphores, Wait, Watchers},
+        limit::give_back,
     },
-    table::{Batch, Ended, Table},
+    table::{Table, shard::Shard},
     watches::WatchKey,
 };
 
@@ -89,6 +89,10 @@ impl<K: WatchKey> Guard<K> for Lease<K> {
             weight: lease.weight,
             fence: lease.fence,
         }
+    }
+
+    fn begin(&self, time_to_live: Duration) {
+        self.renew(time_to_live);
     }
 }
 
@@ -187,22 +191,10 @@ impl<K: WatchKey> Lease<K> {
 
 impl<K: WatchKey> Drop for Lease<K> {
     fn drop(&mut self) {
-        let table = &self.table;
-        let now_ns = table.frame.ending_at();
-        let mut batch = Batch::new();
-        let mut shard = table.lock(self.holder.shard());
-        if failpoint!(LostLeaseReturns) && shard.get(self.holder.id()).is_none() {
-            release(&mut shard, 0, self.weight, now_ns, &mut batch);
+        if failpoint!(LostLeaseReturns) && self.is_lost() {
+            give_back(&self.table, self.holder.shard(), 0, self.weight);
         }
-        let watchers = end_lease(&mut shard, self.holder.id(), now_ns, &mut batch);
-        drop(shard);
-        if watchers.is_some() {
-            batch.push(Ended {
-                waker: None,
-                left: Left::Lost(watchers),
-            });
-        }
-        finish(table, batch);
+        self.table.end_one(self.holder, &Outcome::Completed);
     }
 }
 
@@ -240,5 +232,53 @@ impl<K: WatchKey> Drop for Lost<K> {
         }
         drop(shard);
         self.table.frame.call(|| drop(waker));
+    }
+}
+
+/// Returns the holder of this id, unless the lease has ended.
+fn holder_mut<K: WatchKey>(shard: &mut Shard<Semaphores<K>>, id: TaskId) -> Option<&mut Holder> {
+    match shard.get_mut(id)? {
+        Wait::Holds(holder) => Some(holder),
+        Wait::Waits(_) => None,
+    }
+}
+
+/// Counts a lease's time to live from now; false if the lease has ended. With `begins`, one that
+/// was renewed since it was handed over is left as it is.
+fn set_deadline<K: WatchKey>(
+    table: &Table<Semaphores<K>>,
+    at: TimerHandle,
+    time_to_live: Duration,
+    begins: bool,
+) -> bool {
+    // A clock is user code: it is read before the lock is taken.
+    let arrival = table.arrival(Timeout::After(time_to_live));
+    let mut shard = table.lock(at.shard());
+    let Some(holder) = holder_mut(&mut shard, at.id()) else {
+        return false;
+    };
+    let has_begun = mem::replace(&mut holder.has_begun, true);
+    if !(begins && has_begun) || failpoint!(BeginOverridesRenewal) {
+        Table::schedule(&mut shard, at, arrival);
+    }
+    true
+}
+
+/// Begins the time to live of a lease that was handed over, unless it was renewed meanwhile. With
+/// nothing locked.
+pub(super) fn begin<K: WatchKey>(
+    table: &Table<Semaphores<K>>,
+    at: TimerHandle,
+    time_to_live: Duration,
+) {
+    // A panic of the clock is contained: the lease has no deadline then, until it is renewed.
+    let begin = || _ = set_deadline(table, at, time_to_live, true);
+    table.frame.call(begin);
+}
+
+/// Wakes the tasks that wait for the end of a lease, with nothing locked.
+pub(super) fn wake_all<K: WatchKey>(table: &Table<Semaphores<K>>, watchers: Watchers) {
+    for (_, waker) in watchers.wakers {
+        table.frame.call(|| waker.wake());
     }
 }

@@ -6,12 +6,10 @@ use crate::{
     operation::Outcome,
     permits::{
         entry::{CLOSED, Semaphores},
-        finish::finish,
         lines::Lines,
-        serve::{forget_if_idle, refuse_heavy, serve, serve_head, serve_others},
     },
     sync::Ordering::Relaxed,
-    table::{Batch, Table},
+    table::{Batch, EndedAt, Engine, Table, shard::Shard},
     watches::WatchKey,
 };
 
@@ -26,11 +24,12 @@ pub(super) fn give_back<K: WatchKey>(
     let now_ns = table.frame.ending_at();
     let mut shard = table.lock(shard);
     // 1. Mostly one head fits then, or none: no batch is made for it.
-    let head = serve_head(&mut shard, line, weight, now_ns);
+    let head = table.engine.serve_head(&mut shard, line, weight, now_ns);
     let mut idle = None;
     let mut others = None;
     if head.as_ref().is_some_and(|head| head.next_may_fit) {
-        others = Some(serve_others(&mut shard, line, now_ns));
+        shard.records.unsettled.push(line);
+        others = Some(settled(table, &mut shard, now_ns));
     } else {
         idle = shard.records.forget_if_idle(line);
     }
@@ -41,11 +40,23 @@ pub(super) fn give_back<K: WatchKey>(
         table.finish_in_turn(head.ended);
     }
     if let Some(others) = others {
-        finish(table, others);
+        table.finish_all(&table.frame.enter(), others);
     }
     if let Some(key) = idle {
         table.frame.call(|| drop(key));
     }
+}
+
+/// Serves the heads that fit beside the first, and forgets an idle line. O(heads served).
+#[cold]
+fn settled<K: WatchKey>(
+    table: &Table<Semaphores<K>>,
+    shard: &mut Shard<Semaphores<K>>,
+    now_ns: EndedAt,
+) -> Batch<Semaphores<K>> {
+    let mut batch = Batch::new();
+    table.engine.settle(shard, now_ns, &mut batch);
+    batch
 }
 
 /// Uses permits up that a guard held.
@@ -56,67 +67,59 @@ pub(super) fn use_up<K: WatchKey>(
     weight: u64,
 ) {
     let now_ns = table.frame.ending_at();
-    let mut batch = Batch::new();
     let mut shard = table.lock(shard);
-    let lines = &mut shard.records;
-    lines.at_mut(line).taken -= weight;
+    Semaphores::count_returned(&mut shard, line, weight);
     // The limit may have been lowered since. More were taken then, and a request of weight 0 may
     // have waited for that.
-    lines.used_up = lines.used_up.saturating_add(weight).min(lines.limit);
-    serve(&mut shard, line, now_ns, &mut batch);
+    let lines = &mut shard.records;
+    let used_up = lines.used_up.saturating_add(weight);
+    lines.used_up = used_up.min(table.engine.limit());
+    let served = settled(table, &mut shard, now_ns);
     drop(shard);
-    finish(table, batch);
+    table.finish_all(&table.frame.enter(), served);
 }
 
 impl<K: WatchKey> Semaphores<K> {
-    /// Changes the limit in all shards, refuses the waiters that are heavier now, and serves the
-    /// lines. O(keys + shards + waiters served), and O(waiters) if the limit was lowered.
-    pub(super) fn change(table: &Arc<Table<Self>>, change: impl FnOnce(&mut Lines<K>)) {
+    /// Changes the limit, refuses the waiters that are heavier now, and serves the lines. O(keys +
+    /// shards + waiters served), and O(waiters) if the limit was lowered.
+    pub(super) fn change(table: &Arc<Table<Self>>, change: impl FnOnce(&mut Lines<K>, u64) -> u64) {
         let call = table.frame.enter();
         let now_ns = table.frame.ending_at();
         let mut batch = Batch::new();
-        let changing = table.engine.changing.lock();
-        let mut change = Some(change);
-        let mut visited = Some(0);
-        while let Some(number) = visited {
-            let mut shard = table.lock(number);
-            table.begin(&mut shard.records);
-            // 1. The limit of this shard's lines: it is changed in the first, and the others take it
-            //    over, also those that are first used from here on.
-            let before = shard.records.limit;
-            match change.take() {
-                Some(change) => {
-                    change(&mut shard.records);
-                    table.engine.limit.store(shard.records.limit, Relaxed);
-                }
-                None => shard.records.limit = table.engine.limit.load(Relaxed),
-            }
-            let may_refuse = before == 0 || shard.records.limit < before;
-            // 2. Each line: those that are too heavy go, then those that fit are served.
-            let mut next = shard.records.first_from(0);
+        let engine = &table.engine;
+        let changing = engine.changing.lock();
+        // 1. The limit, under the lock of the first shard: permits without keys have no other.
+        let mut shard = table.lock(0);
+        let before = engine.limit();
+        let limit = change(&mut shard.records, before);
+        engine.limit.store(limit, Relaxed);
+        let may_refuse = before == 0 || limit < before;
+        // 2. Each line of each shard: those that are too heavy go, then those that fit are served.
+        loop {
+            let mut next = shard.records.keys.first_from(0);
             while let Some(line) = next {
                 if may_refuse {
-                    refuse_heavy(&mut shard, line, now_ns, &mut batch);
+                    engine.refuse_heavy(&mut shard, line, now_ns, &mut batch);
                 }
-                serve(&mut shard, line, now_ns, &mut batch);
-                forget_if_idle(&mut shard, line, &mut batch);
-                next = shard.records.first_from(line + 1);
+                shard.records.unsettled.push(line);
+                next = shard.records.keys.first_from(line + 1);
             }
-            visited = table.shards.made_from(number + 1);
+            engine.settle(&mut shard, now_ns, &mut batch);
+            let number = shard.number();
+            drop(shard);
+            match table.shards.made_from(number + 1) {
+                Some(number) => shard = table.lock(number),
+                None => break,
+            }
         }
         drop(changing);
         table.finish_all(&call, batch);
     }
 
-    /// Closes each shard's lines, then ends all waits. Leases stay.
+    /// Closes the lines, then ends all waits. Leases stay.
     pub(super) fn close(table: &Arc<Table<Self>>) {
         let call = table.frame.enter();
-        let changing = table.engine.changing.lock();
         table.engine.closed.store(true, Relaxed);
-        for number in table.shards.made() {
-            table.lock(number).records.is_closed = true;
-        }
-        drop(changing);
         let batch = table.end_all(&Outcome::Cancelled(CLOSED), |_| true);
         table.finish_all(&call, batch);
     }

@@ -4,7 +4,6 @@
 mod acquire;
 mod engine;
 mod entry;
-mod finish;
 mod leases;
 mod limit;
 mod lines;
@@ -68,7 +67,7 @@ use crate::{
 /// [refill](Self::refill) brings them back.
 ///
 /// # Locks
-/// One lock for each call, two if it has to wait: that of the key's shard. No user code runs under
+/// One lock for each call, two for a lease that is free: that of the key's shard. No user code runs under
 /// it but a key's `Eq` and `ToOwned`. Wakers run with nothing locked, on the threads that return
 /// permits. A return takes O(1), plus O(1) for each request that it serves.
 #[derive(Clone)]
@@ -77,21 +76,19 @@ pub struct Permits<K: WatchKey = ()> {
 }
 
 /// The settings that permits alone have.
-pub struct PermitSettings<K> {
+pub struct PermitSettings {
     limit: u64,
-    /// Makes the one key of permits without keys.
-    only: Option<fn() -> K>,
 }
 
 impl<K: WatchKey> Form for Permits<K> {
-    type Own = PermitSettings<K>;
+    type Own = PermitSettings;
 
-    fn build(mut settings: Settings, own: PermitSettings<K>) -> Result<Self, BuildError> {
-        if own.only.is_some() {
+    fn build(mut settings: Settings, own: PermitSettings) -> Result<Self, BuildError> {
+        if Lines::<K>::IS_ONE {
             settings.shard_count(|| 1)?; // one is used, but a wrong number is an error
             settings.shards = Some(1);
         }
-        let handle = Handle::new(settings, Semaphores::new(own.limit, own.only))?;
+        let handle = Handle::new(settings, Semaphores::new(own.limit))?;
         Ok(Permits { handle })
     }
 }
@@ -149,11 +146,7 @@ impl Permits {
     /// a bound on what waits. It has one shard, whatever
     /// [`shards`](Builder::shards) says.
     pub fn builder(name: impl Into<String>) -> Builder<Self> {
-        let own = PermitSettings {
-            limit: 1,
-            only: Some(|| ()),
-        };
-        Builder::new(name, own)
+        Self::keyed_builder(name)
     }
 
     /// Returns a future of `weight` permits. This call, not the first poll, takes the place in the
@@ -169,15 +162,13 @@ impl Permits {
     /// [shutdown](Waits::shutdown); Cancelled as [`Closed`](crate::CancelReason::Closed) once the
     /// permits are [closed](Self::close).
     pub fn acquire(&self, weight: u64, timeout: impl Into<Timeout>) -> WaitFuture<Permit> {
-        let request = Request::without_key(weight, None);
-        Semaphores::acquire(&self.handle, &request, timeout.into(), |_| ONLY_LINE)
+        self.acquire_for(&(), weight, timeout)
     }
 
     /// Takes `weight` permits if they are free and no request is waiting. O(1), and no allocation.
     /// After [`close`](Self::close) or a shutdown it takes none.
     pub fn try_acquire(&self, weight: u64) -> Option<Permit> {
-        let request = Request::without_key(weight, None);
-        Semaphores::try_acquire(&self.handle.table, &request, |_| ONLY_LINE)
+        self.try_acquire_for(&(), weight)
     }
 
     /// Returns a future of a [`Lease`] of `weight` permits, as [`acquire`](Self::acquire) does. It
@@ -203,18 +194,17 @@ impl Permits {
         time_to_live: Duration,
         timeout: impl Into<Timeout>,
     ) -> WaitFuture<Lease> {
-        let request = Request::without_key(weight, Some(time_to_live));
-        Semaphores::acquire(&self.handle, &request, timeout.into(), |_| ONLY_LINE)
+        self.lease_for(&(), weight, time_to_live, timeout)
     }
 
     /// Returns the number of permits that are taken. May exceed a limit that was lowered. O(1).
     pub fn taken(&self) -> u64 {
-        self.lines(|lines| lines.at(ONLY_LINE).taken)
+        self.taken_for(&())
     }
 
     /// Returns the number of permits that are free. A request for more of them may wait. O(1).
     pub fn free(&self) -> u64 {
-        self.lines(|lines| lines.present().saturating_sub(lines.at(ONLY_LINE).taken))
+        self.free_for(&())
     }
 
     /// Sets the number of free permits, then serves the requests that fit. Use it for a rate limit,
@@ -236,10 +226,11 @@ impl Permits {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn refill(&self, free: u64) {
-        Semaphores::change(&self.handle.table, |lines| {
-            let present = lines.at(ONLY_LINE).taken.saturating_add(free);
-            lines.limit = lines.limit.max(present);
-            lines.used_up = lines.limit - present;
+        Semaphores::change(&self.handle.table, |lines, limit| {
+            let present = lines.taken(&(), 0).saturating_add(free);
+            let limit = limit.max(present);
+            lines.used_up = limit - present;
+            limit
         });
     }
 }
@@ -282,11 +273,7 @@ impl<K: WatchKey> Permits<K> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn keyed_builder(name: impl Into<String>) -> Builder<Self> {
-        let own = PermitSettings {
-            limit: 1,
-            only: None,
-        };
-        Builder::new(name, own)
+        Builder::new(name, PermitSettings { limit: 1 })
     }
 
     /// Returns a future of `weight` permits of this key, as [`acquire`](Permits::acquire) does.
@@ -322,8 +309,7 @@ impl<K: WatchKey> Permits<K> {
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let request = self.request(key, weight, None);
-        let line = |lines: &mut Lines<K>| lines.find_or_add(key, request.hash);
-        Semaphores::acquire(&self.handle, &request, timeout.into(), line)
+        Semaphores::acquire(&self.handle, key, &request, timeout.into())
     }
 
     /// Takes `weight` permits of this key, as [`try_acquire`](Permits::try_acquire) does. O(1) on
@@ -347,8 +333,7 @@ impl<K: WatchKey> Permits<K> {
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let request = self.request(key, weight, None);
-        let line = |lines: &mut Lines<K>| lines.find_or_add(key, request.hash);
-        Semaphores::try_acquire(&self.handle.table, &request, line)
+        Semaphores::try_acquire(&self.handle.table, key, &request)
     }
 
     /// Returns a future of a [`Lease`] of `weight` permits of this key, as
@@ -371,8 +356,7 @@ impl<K: WatchKey> Permits<K> {
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let request = self.request(key, weight, Some(time_to_live));
-        let line = |lines: &mut Lines<K>| lines.find_or_add(key, request.hash);
-        Semaphores::acquire(&self.handle, &request, timeout.into(), line)
+        Semaphores::acquire(&self.handle, key, &request, timeout.into())
     }
 
     /// Returns the number of a key's permits that are taken. O(1) on average.
@@ -384,14 +368,9 @@ impl<K: WatchKey> Permits<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let table = &self.handle.table;
-        let hash = table.hash(key);
-        let mut shard = table.shard_of(hash);
-        table.begin(&mut shard.records);
-        match shard.records.find(key, hash) {
-            Some(line) => shard.records.at(line).taken,
-            None => 0,
-        }
+        let hash = self.hash(key);
+        let shard = self.handle.table.shard_of(hash);
+        shard.records.taken(key, hash)
     }
 
     /// Returns the number of a key's permits that are free. A request for more of them may wait.
@@ -404,16 +383,30 @@ impl<K: WatchKey> Permits<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.limit().saturating_sub(self.taken_for(key))
+        let hash = self.hash(key);
+        let table = &self.handle.table;
+        let shard = table.shard_of(hash);
+        let present = table.engine.present(&shard.records);
+        present.saturating_sub(shard.records.taken(key, hash))
     }
 
-    /// Returns a request for permits of a key. Runs the key's `Hash`, with nothing locked.
+    /// Returns the hash of a key. Runs the key's `Hash`, with nothing locked.
+    #[inline]
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        if Lines::<K>::IS_ONE {
+            return 0;
+        }
+        self.handle.table.hash(key)
+    }
+
+    /// Returns a request for permits of a key.
+    #[inline]
     fn request<Q>(&self, key: &Q, weight: u64, time_to_live: Option<Duration>) -> Request
     where
         Q: Hash + ?Sized,
     {
         Request {
-            hash: self.handle.table.hash(key),
+            hash: self.hash(key),
             weight,
             time_to_live,
         }
@@ -424,7 +417,8 @@ impl<K: WatchKey> Permits<K> {
 impl<K: WatchKey> Permits<K> {
     /// Returns the number of permits, free or taken, for each key if there are keys. O(1).
     pub fn limit(&self) -> u64 {
-        self.lines(Lines::present)
+        let table = &self.handle.table;
+        table.engine.present(&table.lock(0).records)
     }
 
     /// Changes the number of permits, then serves the requests that fit and refuses those that
@@ -452,9 +446,9 @@ impl<K: WatchKey> Permits<K> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn resize(&self, limit: u64) {
-        Semaphores::change(&self.handle.table, |lines| {
-            lines.limit = limit;
+        Semaphores::change(&self.handle.table, |lines, _| {
             lines.used_up = 0;
+            limit
         });
     }
 
@@ -471,9 +465,8 @@ impl<K: WatchKey> Permits<K> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn add(&self, permits: u64) {
-        Semaphores::change(&self.handle.table, |lines| {
-            lines.limit = lines.limit.saturating_add(permits);
-        });
+        let table = &self.handle.table;
+        Semaphores::change(table, |_, limit| limit.saturating_add(permits));
     }
 
     /// Removes permits, of each key if there are keys, and returns how many: no more than the
@@ -496,9 +489,9 @@ impl<K: WatchKey> Permits<K> {
     /// ```
     pub fn remove(&self, permits: u64) -> u64 {
         let mut removed = 0;
-        Semaphores::change(&self.handle.table, |lines| {
-            removed = permits.min(lines.present()); // alike in each shard
-            lines.limit -= removed;
+        Semaphores::change(&self.handle.table, |lines, limit| {
+            removed = permits.min(limit - lines.used_up);
+            limit - removed
         });
         removed
     }
@@ -529,7 +522,7 @@ impl<K: WatchKey> Permits<K> {
     }
 
     /// Returns true once the semaphore is [closed](Self::close) or shut down: no request gets
-    /// permits any more. O(1); waits for a [`close`](Self::close) that is under way.
+    /// permits any more. O(1), without a lock.
     pub fn is_closed(&self) -> bool {
         let table = &self.handle.table;
         table.is_closed() || table.engine.is_closed()
@@ -552,28 +545,6 @@ impl<K: WatchKey> Permits<K> {
     /// ```
     pub fn waits(&self) -> Waits<K> {
         self.handle.waits()
-    }
-
-    /// Looks at the lines of the first shard. All have the same limit.
-    fn lines<R>(&self, look: impl FnOnce(&Lines<K>) -> R) -> R {
-        let table = &self.handle.table;
-        let mut shard = table.lock(0);
-        table.begin(&mut shard.records);
-        look(&shard.records)
-    }
-}
-
-/// The number of the one line of permits without keys.
-const ONLY_LINE: u32 = 0;
-
-impl Request {
-    /// Makes a request for permits without keys.
-    fn without_key(weight: u64, time_to_live: Option<Duration>) -> Self {
-        Request {
-            hash: 0,
-            weight,
-            time_to_live,
-        }
     }
 }
 

@@ -85,8 +85,8 @@ pub enum Failpoint {
     JoinerNeedsNothing,
     /// A wait on a monitor does not check whether all keys were signalled while it was parked.
     WaitTrustsEarlierWalk,
-    /// Permits that come free between the two looks of a request are not seen by the second.
-    ReleaseBetweenLooksIsLost,
+    /// A request looks for permits under one lock hold and joins its line under the next.
+    FreeComparedUnlocked,
     /// A head that leaves its line has the next not served.
     HeadLeavesUnserved,
     /// A guard returns the permits of a lease that was lost.

@@ -169,6 +169,11 @@ impl<K, R> Keys<K, R> {
         number
     }
 
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
     /// Removes a record; returns its key, to be dropped unlocked. O(1).
     pub(crate) fn remove(&mut self, number: u32) -> K {
         let record = self.records.at_mut(number).0.take().expect(IN_USE);

@@ -349,21 +349,6 @@ impl<E: Engine> Table<E> {
         shard.handle(scheduled.id)
     }
 
-    /// Adds an entry that is no wait, as [`Shard::hold`] does, with a deadline.
-    pub(crate) fn hold(
-        &self,
-        shard: &mut LockedShard<'_, E>,
-        arrival: Arrival,
-        wait: E::Wait,
-    ) -> Option<TaskId> {
-        shard.wheel.catch_up(arrival.now_tick);
-        let scheduled = shard.hold(arrival.deadline_tick, wait)?;
-        if arrival.deadline_tick.is_some() {
-            shard.work_at(scheduled.due);
-        }
-        Some(scheduled.id)
-    }
-
     /// Counts a refusal and tells a subscriber, with nothing locked.
     #[cold]
     pub(crate) fn report_refusal(&self, reason: &WaitError) {

@@ -228,14 +228,14 @@ impl<E: Engine> Shard<E> {
         }
     }
 
-    /// Adds an entry that is no wait ([`Engine::is_wait`]). It counts nowhere, and takes no place.
-    /// `None` if the shard is full. O(levels of the wheel).
-    pub(crate) fn hold(&mut self, deadline_tick: Option<u64>, wait: E::Wait) -> Option<Scheduled> {
+    /// Adds an entry that is no wait ([`Engine::is_wait`]), without a deadline. It counts nowhere,
+    /// and takes no place. `None` if the shard is full. O(1).
+    pub(crate) fn hold(&mut self, wait: E::Wait) -> Option<TaskId> {
         if self.wheel.len() >= SHARD_MAX {
             return None;
         }
         self.held += 1;
-        Some(self.insert(deadline_tick, 0, || wait))
+        Some(self.insert(None, 0, || wait).id)
     }
 
     /// Returns the wait at an index that the records name.

@@ -21,10 +21,10 @@ fn assert_idle(permits: &Permits) {
     assert_eq!((permits.taken(), permits.waits().len()), (0, 0));
 }
 
-/// A permit is returned as another request comes: between its two looks, say.
+/// A permit is returned as another request comes.
 #[test]
 fn release_against_acquire() {
-    check(&[Failpoint::ReleaseBetweenLooksIsLost], || {
+    check(&[Failpoint::FreeComparedUnlocked], || {
         let (_timer, permits) = permits(1);
         let held = permits.try_acquire(1).unwrap();
         let returns = thread::spawn(move || drop(held));
@@ -174,28 +174,34 @@ fn late_permits() -> (ManualTimer, Permits<u64>) {
     (timer, permits.build().unwrap())
 }
 
-/// The limit changes as the shard of a key is made: the key has it, too.
+/// The limit changes as the shard of a key is made: a request that waits there is served.
 #[test]
 fn change_of_the_limit_against_the_making_of_a_shard() {
     check(&[Failpoint::LookPassesTheUnmade], || {
         let (_timer, permits) = late_permits();
         let changed = permits.clone();
         let changes = thread::spawn(move || changed.add(1));
-        drop(permits.try_acquire_for(&1, 1).expect("one is free"));
+        let held = permits.try_acquire_for(&1, 1).expect("one is free");
+        let mut next = permits.acquire_for(&1, 1, MS);
         changes.join().unwrap();
+        let next = ending(&mut next).expect("there are two");
+        drop((held, next));
         assert!(permits.try_acquire_for(&1, 2).is_some());
     });
 }
 
-/// The permits are closed as the shard of a key is made: the key's are closed, too.
+/// The permits are closed as the shard of a key is made: a request that waits there is cancelled.
 #[test]
 fn close_against_the_making_of_a_shard() {
     check(&[Failpoint::LookPassesTheUnmade], || {
         let (_timer, permits) = late_permits();
         let closed = permits.clone();
         let closes = thread::spawn(move || closed.close());
-        drop(permits.try_acquire_for(&1, 1));
+        let held = permits.try_acquire_for(&1, 1);
+        let mut next = permits.acquire_for(&1, 1, MS);
         closes.join().unwrap();
+        assert_eq!(held.is_none(), permits.taken_for(&1) == 0);
+        assert!(ending(&mut next).expect("nobody serves it").is_err());
         assert!(permits.try_acquire_for(&1, 1).is_none());
     });
 }
