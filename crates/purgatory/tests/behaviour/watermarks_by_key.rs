@@ -1,6 +1,10 @@
 //! Watermarks by key. (Beside a reference, in any order: `models/watermarks`.)
 
-use std::sync::Arc;
+use std::{
+    cell::RefCell,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use crate::support::{
     MINUTE, MS, SECOND, Woken, assert_nothing_waits, over, poll, race, requested, watermarks,
@@ -321,4 +325,39 @@ fn waits_take_borrowed_forms_of_their_key() {
     assert_eq!(ends.advance("orders-0", 6), Ok(2));
     assert_eq!(over(&mut second.unwrap()), Ok(6));
     assert_eq!(over(&mut third.unwrap()), Ok(6));
+}
+
+thread_local! {
+    /// What the next hash of a key does.
+    static AT_HASH: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+#[allow(
+    clippy::derived_hash_with_manual_eq,
+    reason = "equal keys have one hash"
+)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Acts(u32);
+
+impl Hash for Acts {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        if let Some(act) = AT_HASH.take() {
+            act();
+        }
+        self.0.hash(hasher);
+    }
+}
+
+/// The first part ends as the second one comes, which is given up where it was parked.
+#[test]
+fn a_part_that_comes_after_the_end_of_the_whole_is_given_up() {
+    let (_timer, waits, ends) = watermarks::<Acts>();
+    let closes = ends.clone();
+    // The second key's hash, behind the first one's.
+    let at_second = move || AT_HASH.set(Some(Box::new(move || _ = closes.close(&Acts(1), "gone"))));
+    AT_HASH.set(Some(Box::new(at_second)));
+    let each = ends.wait_for_each(&[(Acts(1), 1), (Acts(2), 1)], MINUTE);
+    let closed = WaitError::Cancelled(CancelReason::Closed("gone".into()));
+    assert_eq!(fails(each), closed);
+    assert_nothing_waits(&waits);
 }
