@@ -5,6 +5,7 @@ mod bytes;
 #[path = "../../../timer-core/tests/support/effort.rs"]
 mod effort;
 
+mod acting;
 mod model;
 mod oracle;
 mod permits;

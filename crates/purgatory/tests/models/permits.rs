@@ -18,7 +18,7 @@ use purgatory::{CancelReason, Lease, Permit, Permits, ReachResult, WaitError, Wa
 use timer_core::ManualTimer;
 
 use self::reference::{Counts, Reference, State};
-use crate::effort::{effort, number};
+use crate::acting::run_cases;
 
 /// Without `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
@@ -320,22 +320,11 @@ impl Model {
 
 #[test]
 fn keyed_permits_and_leases_agree_with_plain_queues() {
-    let mut made = 0;
-    let mut seed = number("MODEL_SEED").unwrap_or(0);
-    while made < effort(STEPS) {
-        let run = || {
-            let mut model = Model::new(seed);
-            for _ in 0..STEPS_A_CASE {
-                model.step();
-            }
-            model.end();
-        };
-        if let Err(panic) = std::panic::catch_unwind(run) {
-            eprintln!("MODEL_SEED={seed} fails alike at once");
-            std::panic::resume_unwind(panic);
+    run_cases("permits", STEPS, STEPS_A_CASE, |seed| {
+        let mut model = Model::new(seed);
+        for _ in 0..STEPS_A_CASE {
+            model.step();
         }
-        made += STEPS_A_CASE;
-        seed += 1;
-    }
-    println!("{made} steps of permits");
+        model.end();
+    });
 }
