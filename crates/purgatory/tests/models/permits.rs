@@ -90,11 +90,15 @@ impl Model {
         let mut random = Rng::with_seed(seed);
         let limit = random.u64(..=WEIGHT_MAX);
         let timer = ManualTimer::new();
-        let builder = Permits::keyed_builder("model").timer(&timer).limit(limit);
+        let mut builder = Permits::keyed_builder("model").timer(&timer).limit(limit);
+        let max = [None, Some(3)][random.usize(..2)];
+        if let Some(max) = max {
+            builder = builder.max_parked(max);
+        }
         Model {
             permits: builder.shards(1 << random.u32(..3)).build().unwrap(),
             timer,
-            reference: Reference::new(KEYS, limit),
+            reference: Reference::new(KEYS, limit, max),
             futures: Vec::new(),
             guards: Vec::new(),
             fences: Default::default(),

@@ -181,9 +181,10 @@ impl<V: Value> Model<V> {
         let mut random = Rng::with_seed(seed);
         let shards = [1, 2, 8][random.usize(..3)];
         let max = [None, Some(5)][random.usize(..2)];
+        let keys_max = [KEYS as usize, 3][random.usize(..2)];
         Model {
-            world: World::new(shards, max),
-            reference: Reference::new(max),
+            world: World::new(shards, max, keys_max),
+            reference: Reference::new(max, keys_max),
             steps: Steps(random),
         }
     }

@@ -59,6 +59,7 @@ pub(super) struct Reference {
     queue: VecDeque<Report>,
     pub(super) log: Vec<Saw>,
     max: Option<usize>,
+    keys_max: usize,
     stats: Stats,
 }
 
@@ -79,9 +80,10 @@ fn error(outcome: Outcome) -> WaitError {
 }
 
 impl Reference {
-    pub(super) fn new(max: Option<usize>) -> Self {
+    pub(super) fn new(max: Option<usize>, keys_max: usize) -> Self {
         Reference {
             max,
+            keys_max,
             ..Reference::default()
         }
     }
@@ -472,13 +474,23 @@ impl Reference {
         if let Some(named) = epoch.filter(|named| *named != present) {
             return Err(WaitError::OtherEpoch { named, present });
         }
-        self.values.insert(key, (value, present));
-        self.stats.events += 1;
+        self.set(key, value, present)?;
         Ok(self.in_call(|reference, nested| {
             let met = reference.meet(key);
             let count = reference.report_of(key, nested, met);
             if nested { 0 } else { count }
         }))
+    }
+
+    /// Sets a key's value and epoch, if it has some or there may be more that do.
+    fn set(&mut self, key: Key, value: u64, epoch: u64) -> Result<(), WaitError> {
+        if !self.values.contains_key(&key) && self.values.len() >= self.keys_max {
+            let limit = self.keys_max;
+            return Err(WaitError::TooManyKeys { limit });
+        }
+        self.values.insert(key, (value, epoch));
+        self.stats.events += 1;
+        Ok(())
     }
 
     /// Reports ends of a key's parts, and then those of its observers. Returns how many the first are.
@@ -528,8 +540,7 @@ impl Reference {
             let named = epoch;
             return Err(WaitError::OtherEpoch { named, present });
         }
-        self.values.insert(key, (value, epoch));
-        self.stats.events += 1;
+        self.set(key, value, epoch)?;
         Ok(self.in_call(|reference, nested| {
             let over = CancelReason::EpochOver {
                 epoch: present,

@@ -115,9 +115,10 @@ pub(super) struct World<V: Value> {
 }
 
 impl<V: Value> World<V> {
-    pub(super) fn new(shards: usize, max: Option<usize>) -> Arc<Self> {
+    pub(super) fn new(shards: usize, max: Option<usize>, keys_max: usize) -> Arc<Self> {
         let timer = ManualTimer::new();
         let mut builder = Watermarks::builder("model").timer(&timer).shards(shards);
+        builder = builder.keys_max(keys_max);
         if let Some(max) = max {
             builder = builder.max_parked(max);
         }
