@@ -9,6 +9,7 @@ mod acting;
 mod model;
 mod oracle;
 mod permits;
+mod replica_sets;
 mod replication;
 mod replies;
 mod watermarks;
