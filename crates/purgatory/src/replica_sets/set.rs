@@ -171,7 +171,6 @@ impl<M: Eq + Clone> Set<M> {
         let place = self.place_of(leader).ok_or(WaitError::NoMember)?;
         let mut next = self.clone();
         next.start = log_end;
-        next.uncounted = 0;
         for member in &mut next.members {
             member.value = member.value.min(watermark);
             member.lags_since_ns = None;

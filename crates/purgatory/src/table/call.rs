@@ -42,9 +42,8 @@ enum Stage {
 /// The calls of one thread.
 struct CallState {
     stage: Cell<Stage>,
-    /// The thread's destructors run: its queue keeps no memory any more.
-    ending: Cell<bool>,
-    /// Never dropped, so that it is there for the thread's destructors. [`QueueMemory`] frees it.
+    /// Never dropped, so that it is there for the thread's destructors. It keeps no memory once the
+    /// outermost call is over.
     queue: ManuallyDrop<RefCell<VecDeque<Work>>>,
 }
 
@@ -52,23 +51,16 @@ impl CallState {
     const fn new() -> Self {
         CallState {
             stage: Cell::new(Stage::Idle),
-            ending: Cell::new(false),
             queue: ManuallyDrop::new(RefCell::new(VecDeque::new())),
         }
     }
 
     /// Takes the first piece of work out.
     fn pop(&self) -> Option<Work> {
-        let mut queue = self.queue.borrow_mut();
-        let work = queue.pop_front();
-        let is_peak = queue.capacity() > QUEUE_BUDGET;
-        if queue.is_empty() && (is_peak || self.ending.get()) {
-            *queue = VecDeque::new(); // returns the memory
-        }
-        work
+        self.queue.borrow_mut().pop_front()
     }
 
-    /// Takes all work out. The outermost call is over if there is none.
+    /// Takes all work out, with the queue's memory. The outermost call is over if there is none.
     fn take_rest(&self) -> VecDeque<Work> {
         let rest = self.queue.take();
         self.stage.set(match rest.is_empty() {
@@ -106,26 +98,8 @@ impl CallState {
     }
 }
 
-/// Frees the memory of its thread's queue as the thread ends.
-struct QueueMemory;
-
-impl Drop for QueueMemory {
-    fn drop(&mut self) {
-        let _ = CALL_STATE.try_with(|state| {
-            state.ending.set(true);
-            // A call is under way if a callback ends the process.
-            if let Ok(mut queue) = state.queue.try_borrow_mut() {
-                if queue.is_empty() {
-                    *queue = VecDeque::new();
-                }
-            }
-        });
-    }
-}
-
 thread_local! {
     static CALL_STATE: CallState = const { CallState::new() };
-    static QUEUE_MEMORY: QueueMemory = const { QueueMemory };
 }
 
 impl JobExecutor {
@@ -216,13 +190,11 @@ pub(crate) fn in_turn(executor: &JobExecutor, work: impl FnOnce() + Send + 'stat
 /// Leaves work to the outermost call on this thread. A panic in it is contained.
 pub(crate) fn enqueue(work: impl FnOnce() + Send + 'static) {
     let work: Work = Box::new(work);
-    let _ = QUEUE_MEMORY.try_with(|_| ()); // from now on it frees the queue
     CALL_STATE.with(|state| state.push([work]));
 }
 
 /// Puts work that was handed over at the end of this thread's queue.
 fn resume(mut work: VecDeque<Work>) {
-    let _ = QUEUE_MEMORY.try_with(|_| ());
     let queued = CALL_STATE.try_with(|state| state.push(work.drain(..)));
     if queued.is_err() {
         // A platform whose thread-locals go even without a destructor.

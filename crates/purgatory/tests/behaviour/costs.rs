@@ -1,10 +1,11 @@
 //! Copies and allocations.
 #![cfg(not(loom))]
 
-use crate::support::{Counted, NEVER, Op, Park, Probe, Woken, by_hand, never, over};
+use crate::support::{Counted, HOUR, MS, NEVER, Op, Park, Probe, Woken, by_hand, never, over};
 use allocation_counter::AllocationInfo;
-use purgatory::{Outcome, Permits, Purgatory, Replies, WaitError, WaitFuture, when};
+use purgatory::{Outcome, Permits, Purgatory, Replies, WaitError, WaitFuture, Watermarks, when};
 use std::{
+    cell::RefCell,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -319,4 +320,35 @@ fn ten_thousand_purgatories_share_one_timer() {
 fn with_one_shard(timer: &Timer) -> Purgatory<u64> {
     let one = Purgatory::builder("one").timer(timer).shards(1);
     one.build().unwrap()
+}
+
+/// A wheel's present follows the clock as a wait comes, also where nothing has waited: a short
+/// time goes into a bucket of its own, and is not handed down.
+#[test]
+fn a_short_wait_after_an_idle_time_is_handed_down_nowhere() {
+    let timer = ManualTimer::new();
+    let waits: Purgatory<u32> = Purgatory::builder("waits").timer(&timer).build().unwrap();
+    let values: Watermarks<u32> = Watermarks::builder("values").timer(&timer).build().unwrap();
+    let places = Permits::builder("places").limit(1).timer(&timer);
+    let places = places.build().unwrap();
+    let parked = waits.park(never(), &[1], NEVER);
+    let waiting = values.wait_for(&1, 1, NEVER);
+    let lent = RefCell::new(None);
+    let acts: [&dyn Fn(); 5] = [
+        &|| _ = waits.park(never(), &[1], 20 * MS),
+        &|| assert!(waits.reschedule(parked, 20 * MS)),
+        &|| _ = values.park(&1, 1, 20 * MS, drop).unwrap(),
+        &|| assert!(values.waits().reschedule(waiting.id().unwrap(), 20 * MS)),
+        &|| _ = lent.replace(over(&mut places.lease(1, 20 * MS, HOUR)).ok()),
+    ];
+    for (number, act) in acts.into_iter().enumerate() {
+        timer.advance(HOUR);
+        act();
+        timer.advance(20 * MS);
+        assert_eq!(timer.stats().cascaded, 0, "act {number}");
+    }
+    assert_eq!(
+        (waits.len(), values.waits().len(), places.taken()),
+        (0, 0, 0)
+    );
 }

@@ -43,9 +43,9 @@ fn complete(waits: &Waits, ids: &Ids, number: usize) {
     }
 }
 
-#[test]
-fn conditions_that_complete_the_next_need_no_stack() {
-    on_a_small_stack(|| {
+/// Each condition comes true at its second check, and then ends the next wait.
+fn conditions_that(end: impl Fn(&Waits, &Ids, usize) + Copy + Send + 'static) {
+    on_a_small_stack(move || {
         let (_timer, waits): (_, Waits) = by_hand();
         let ids = Ids::default();
         let mut futures = Vec::new();
@@ -55,39 +55,27 @@ fn conditions_that_complete_the_next_need_no_stack() {
             let wait = waits.wait(&[number], NEVER, move || {
                 checks += 1;
                 if checks > 1 {
-                    complete(&inside, &all, number + 1);
+                    end(&inside, &all, number + 1);
                 }
                 checks > 1
             });
             ids.lock().unwrap().push(wait.id().unwrap());
             futures.push(wait);
         }
-        complete(&waits, &ids, 0);
+        end(&waits, &ids, 0);
         assert_empty(&waits);
-        let all = futures.into_iter();
-        assert!(all.map(WaitFuture::wait_blocking).all(|end| end == Ok(())));
+        assert_eq!(count_ended(futures), DEEP);
     });
 }
 
 #[test]
+fn conditions_that_complete_the_next_need_no_stack() {
+    conditions_that(complete);
+}
+
+#[test]
 fn conditions_that_signal_the_next_need_no_stack() {
-    on_a_small_stack(|| {
-        let (_timer, waits): (_, Waits) = by_hand();
-        let mut futures = Vec::new();
-        for number in 0..DEEP {
-            let inside = waits.clone();
-            let mut checks = 0;
-            futures.push(waits.wait(&[number], NEVER, move || {
-                checks += 1;
-                if checks > 1 {
-                    inside.check_and_complete(&(number + 1));
-                }
-                checks > 1
-            }));
-        }
-        waits.check_and_complete(&0);
-        assert_empty(&waits);
-    });
+    conditions_that(|waits, _, number| _ = waits.check_and_complete(&number));
 }
 
 #[test]
@@ -121,24 +109,6 @@ fn poll_by<T>(future: &mut WaitFuture<T>, act: impl Fn() + Send + Sync + 'static
     assert!(polled.is_pending());
 }
 
-#[test]
-fn wakers_that_complete_the_next_need_no_stack() {
-    on_a_small_stack(|| {
-        let (_timer, waits): (_, Waits) = by_hand();
-        let ids = Ids::default();
-        let mut futures = Vec::new();
-        for number in 0..DEEP {
-            let mut wait = waits.next_event(&[number], NEVER);
-            ids.lock().unwrap().push(wait.id().unwrap());
-            let (inside, all) = (waits.clone(), ids.clone());
-            poll_by(&mut wait, move || complete(&inside, &all, number + 1));
-            futures.push(wait);
-        }
-        complete(&waits, &ids, 0);
-        assert_empty(&waits);
-    });
-}
-
 /// Counts the results of futures that have all ended well.
 fn count_ended<T>(futures: Vec<WaitFuture<T>>) -> usize {
     let results = futures.into_iter().map(WaitFuture::try_take);
@@ -150,19 +120,45 @@ fn deep_replies<V: Send + 'static>() -> Replies<usize, V> {
     builder.build().unwrap()
 }
 
+/// Each task ends the next one's wait as it is woken.
+fn wakers_that<T>(
+    wait: impl Fn(usize) -> WaitFuture<T>,
+    end: impl Fn(usize) + Clone + Send + Sync + 'static,
+) {
+    let mut futures = Vec::new();
+    for number in 0..DEEP {
+        let mut future = wait(number);
+        let inside = end.clone();
+        poll_by(&mut future, move || inside(number + 1));
+        futures.push(future);
+    }
+    end(0);
+    assert_eq!(count_ended(futures), DEEP);
+}
+
+#[test]
+fn wakers_that_complete_the_next_need_no_stack() {
+    on_a_small_stack(|| {
+        let (_timer, waits): (_, Waits) = by_hand();
+        let (inside, ids) = (waits.clone(), Ids::default());
+        let all = ids.clone();
+        let wait = |number| {
+            let wait = waits.next_event(&[number], NEVER);
+            ids.lock().unwrap().push(wait.id().unwrap());
+            wait
+        };
+        wakers_that(wait, move |number| complete(&inside, &all, number));
+        assert_empty(&waits);
+    });
+}
+
 #[test]
 fn wakers_that_deliver_the_next_reply_need_no_stack() {
     on_a_small_stack(|| {
         let replies = deep_replies();
-        let mut futures = Vec::new();
-        for number in 0..DEEP {
-            let mut reply = replies.expect(number, NEVER).unwrap();
-            let inside = replies.clone();
-            poll_by(&mut reply, move || _ = inside.deliver(&(number + 1), ()));
-            futures.push(reply);
-        }
-        replies.deliver(&0, ()).unwrap();
-        assert_eq!(count_ended(futures), DEEP);
+        let inside = replies.clone();
+        let wait = |number| replies.expect(number, NEVER).unwrap();
+        wakers_that(wait, move |number| _ = inside.deliver(&number, ()));
     });
 }
 
@@ -170,17 +166,33 @@ fn wakers_that_deliver_the_next_reply_need_no_stack() {
 fn wakers_that_deliver_what_they_make_need_no_stack() {
     on_a_small_stack(|| {
         let replies = deep_replies();
-        let mut futures = Vec::new();
-        for number in 0..DEEP {
-            let mut reply = replies.expect(number, NEVER).unwrap();
-            let inside = replies.clone();
-            poll_by(&mut reply, move || {
-                inside.deliver_with(&(number + 1), || ());
-            });
-            futures.push(reply);
-        }
-        assert!(replies.deliver_with(&0, || ()));
-        assert_eq!(count_ended(futures), DEEP);
+        let inside = replies.clone();
+        let wait = |number| replies.expect(number, NEVER).unwrap();
+        wakers_that(wait, move |number| _ = inside.deliver_with(&number, || ()));
+    });
+}
+
+#[test]
+fn wakers_that_deliver_the_next_reply_of_a_scope_need_no_stack() {
+    on_a_small_stack(|| {
+        let builder = ReplyScope::<()>::builder("deep").timer(&ManualTimer::new());
+        let scope = Arc::new(builder.build().unwrap());
+        let inside = scope.clone();
+        let wait = |_| scope.expect(NEVER).unwrap().1;
+        wakers_that(wait, move |number| {
+            _ = inside.deliver(number as u64 + 1, ())
+        });
+    });
+}
+
+#[test]
+fn wakers_that_advance_the_next_value_need_no_stack() {
+    on_a_small_stack(|| {
+        let builder = Watermarks::<usize>::builder("deep").timer(&ManualTimer::new());
+        let values = builder.build().unwrap();
+        let inside = values.clone();
+        let wait = |number| values.wait_for(&number, 1, NEVER);
+        wakers_that(wait, move |number| _ = inside.advance(&number, 1));
     });
 }
 
@@ -207,23 +219,6 @@ fn wakers_that_deliver_to_the_next_stream_need_no_stack() {
         for mut stream in streams {
             assert_eq!(poll_stream(&mut stream, Waker::noop()), Poll::Ready(true));
         }
-    });
-}
-
-#[test]
-fn wakers_that_deliver_the_next_reply_of_a_scope_need_no_stack() {
-    on_a_small_stack(|| {
-        let builder = ReplyScope::<()>::builder("deep").timer(&ManualTimer::new());
-        let scope = Arc::new(builder.build().unwrap());
-        let mut futures = Vec::new();
-        for _ in 0..DEEP {
-            let (number, mut reply) = scope.expect(NEVER).unwrap();
-            let inside = scope.clone();
-            poll_by(&mut reply, move || _ = inside.deliver(number + 1, ()));
-            futures.push(reply);
-        }
-        scope.deliver(1, ()).unwrap();
-        assert_eq!(count_ended(futures), DEEP);
     });
 }
 
@@ -328,52 +323,69 @@ fn untaken_values_that_deliver_the_next_reply_need_no_stack() {
     });
 }
 
+/// Counts as it is dropped; what it holds follows.
+struct Holds {
+    drops: Arc<AtomicUsize>,
+    #[allow(dead_code, reason = "it is dropped")]
+    next: Option<Box<dyn Send>>,
+}
+
+impl Drop for Holds {
+    fn drop(&mut self) {
+        self.drops.fetch_add(1, SeqCst);
+    }
+}
+
+/// Makes a chain, each link of which has what holds the one before, and drops it.
+fn each_holds_the_next<L: Send + 'static>(link: impl Fn(usize, Holds) -> L, end: impl FnOnce()) {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let mut next = None::<Box<dyn Send>>;
+    for number in 0..DEEP {
+        let drops = drops.clone();
+        next = Some(Box::new(link(number, Holds { drops, next })));
+    }
+    end();
+    drop(next);
+    assert_eq!(drops.load(SeqCst), DEEP);
+}
+
 /// Each reply holds the next one's future, which has its reply by then.
 #[test]
 fn untaken_replies_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
         let replies = deep_replies();
-        let drops = Arc::new(AtomicUsize::new(0));
-        let mut next = None::<Box<dyn Send>>;
-        for number in 0..DEEP {
-            let drops = drops.clone();
+        let link = |number, holds| {
             let reply = replies.expect(number, NEVER).unwrap();
-            assert!(replies.deliver(&number, Holds { drops, next }).is_ok());
-            next = Some(Box::new(reply));
-        }
-        drop(next);
-        assert_eq!(drops.load(SeqCst), DEEP);
+            assert!(replies.deliver(&number, holds).is_ok());
+            reply
+        };
+        each_holds_the_next(link, || ());
     });
 }
 
 /// Each reply holds the next stream, which keeps one like it. The requests wait, or have ended.
-fn kept_replies_that_hold_the_next_stream(end: impl Fn(&Replies<usize, Holds>)) {
-    let replies = deep_replies();
-    let drops = Arc::new(AtomicUsize::new(0));
-    let mut next = None::<Box<dyn Send>>;
-    for number in 0..DEEP {
-        let drops = drops.clone();
-        let stream = replies.expect_many(number, 2, NEVER).unwrap();
-        assert!(replies.deliver(&number, Holds { drops, next }).is_ok());
-        next = Some(Box::new(stream));
-    }
-    end(&replies);
-    drop(next);
-    assert_eq!(drops.load(SeqCst), DEEP);
-    assert_eq!(replies.waits().len(), 0);
+fn kept_replies_that_hold_the_next_stream(end: fn(&Replies<usize, Holds>)) {
+    on_a_small_stack(move || {
+        let replies = deep_replies();
+        let link = |number, holds| {
+            let stream = replies.expect_many(number, 2, NEVER).unwrap();
+            assert!(replies.deliver(&number, holds).is_ok());
+            stream
+        };
+        each_holds_the_next(link, || end(&replies));
+        assert_eq!(replies.waits().len(), 0);
+    });
 }
 
 #[test]
 fn kept_replies_that_hold_the_next_stream_need_no_stack() {
-    on_a_small_stack(|| kept_replies_that_hold_the_next_stream(|_| {}));
+    kept_replies_that_hold_the_next_stream(|_| {});
 }
 
 #[test]
 fn kept_replies_that_hold_the_next_ended_stream_need_no_stack() {
-    on_a_small_stack(|| {
-        kept_replies_that_hold_the_next_stream(|replies| {
-            assert_eq!(replies.fail_all("over"), DEEP);
-        });
+    kept_replies_that_hold_the_next_stream(|replies| {
+        assert_eq!(replies.fail_all("over"), DEEP);
     });
 }
 
@@ -440,23 +452,6 @@ fn wakers_of_lost_leases_need_no_stack() {
     });
 }
 
-#[test]
-fn wakers_that_advance_the_next_value_need_no_stack() {
-    on_a_small_stack(|| {
-        let builder = Watermarks::<usize>::builder("deep").timer(&ManualTimer::new());
-        let values = builder.build().unwrap();
-        let mut futures = Vec::new();
-        for number in 0..DEEP {
-            let mut wait = values.wait_for(&number, 1, NEVER);
-            let inside = values.clone();
-            poll_by(&mut wait, move || _ = inside.advance(&(number + 1), 1));
-            futures.push(wait);
-        }
-        values.advance(&0, 1).unwrap();
-        assert_eq!(count_ended(futures), DEEP);
-    });
-}
-
 /// As a task that is woken drops the next one's future, and so on.
 #[test]
 fn wakers_that_drop_the_next_need_no_stack() {
@@ -481,37 +476,18 @@ fn wakers_that_drop_the_next_need_no_stack() {
     });
 }
 
-/// Counts as it is dropped; what it holds follows.
-struct Holds {
-    drops: Arc<AtomicUsize>,
-    #[allow(dead_code, reason = "it is dropped")]
-    next: Option<Box<dyn Send>>,
-}
-
-impl Drop for Holds {
-    fn drop(&mut self) {
-        self.drops.fetch_add(1, SeqCst);
-    }
-}
-
 /// Each condition holds the next wait's future.
 #[test]
 fn conditions_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
         let (_timer, waits): (_, Waits) = by_hand();
-        let drops = Arc::new(AtomicUsize::new(0));
-        let mut next = None::<Box<dyn Send>>;
-        for number in 0..DEEP {
-            let drops = drops.clone();
-            let holds = Holds { drops, next };
-            let wait = waits.wait(&[number], NEVER, move || {
+        let link = |number, holds: Holds| {
+            waits.wait(&[number], NEVER, move || {
                 let _ = &holds;
                 None::<Holds>
-            });
-            next = Some(Box::new(wait));
-        }
-        drop(next);
-        assert_eq!(drops.load(SeqCst), DEEP);
+            })
+        };
+        each_holds_the_next(link, || ());
         assert_empty(&waits);
     });
 }
@@ -521,20 +497,17 @@ fn conditions_that_hold_the_next_future_need_no_stack() {
 fn values_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
         let (_timer, waits): (_, Waits) = by_hand();
-        let drops = Arc::new(AtomicUsize::new(0));
-        let mut next = None::<Box<dyn Send>>;
-        for number in 0..DEEP {
-            let drops = drops.clone();
-            let mut holds = Some(Holds { drops, next });
+        let link = |number, holds| {
+            let mut holds = Some(holds);
             let mut checks = 0;
             let wait = waits.wait(&[number], NEVER, move || {
                 checks += 1;
                 if checks > 1 { holds.take() } else { None }
             });
-            next = Some(Box::new(wait));
             assert_eq!(waits.check_and_complete(&number), 1);
-        }
-        drop(next);
-        assert_eq!(drops.load(SeqCst), DEEP);
+            wait
+        };
+        each_holds_the_next(link, || ());
+        assert_empty(&waits);
     });
 }

@@ -126,6 +126,34 @@ fn waits_say_that_they_met_a_limit_or_a_shutdown() {
     assert_eq!(ends, [(true, false); 2]);
 }
 
+/// Each says in words of its own what it is.
+#[test]
+fn errors_of_forms_say_what_they_are() {
+    let over = CancelReason::EpochOver {
+        epoch: 0,
+        present: 1,
+    };
+    let below = CancelReason::BelowFloor {
+        members: 1,
+        floor: 2,
+    };
+    let told = [
+        WaitError::Late,
+        WaitError::NotExpected,
+        WaitError::TooManyKeys { limit: 2 },
+        WaitError::Cancelled(over),
+        WaitError::Cancelled(below),
+    ];
+    let texts = [
+        "a late reply: its request is over",
+        "no reply is expected under this number",
+        "the limit of 2 keys with a value is reached",
+        "cancelled: its epoch 0 is over: epoch 1 has begun",
+        "cancelled: too few replicas: 1, and the floor is 2",
+    ];
+    assert_eq!(told.map(|error| error.to_string()), texts);
+}
+
 /// An epoch begins once: the error does not say that the key is in another.
 #[test]
 fn an_epoch_that_begins_again_is_told_so() {

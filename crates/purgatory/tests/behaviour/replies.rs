@@ -5,7 +5,7 @@ use std::time::Duration;
 use purgatory::{Builder, Replies, WaitError, Waits};
 use timer_core::ManualTimer;
 
-use crate::support::{Counted, Later, MS, SECOND, Woken, assert_nothing_waits, over, poll};
+use crate::support::{Counted, Later, SECOND, Woken, assert_nothing_waits, over};
 
 type Texts = Replies<u64, &'static str>;
 
@@ -33,61 +33,6 @@ fn nothing_is_left(waits: &Waits<u64>, replies: &Texts) {
         assert_eq!(replies.deliver(&key, "late"), Err("late"));
         assert!(replies.expect(key, Duration::ZERO).is_ok());
     }
-}
-
-#[test]
-fn replies_come_in_any_order_and_wake_their_task() {
-    let (_timer, waits, replies) = replies();
-    let [mut one, mut two, mut three] = [1, 2, 3].map(|key| replies.expect(key, SECOND).unwrap());
-    let woken = Woken::task();
-    assert!(woken.poll(&mut one).is_pending() && woken.poll(&mut two).is_pending());
-    for (key, text, woken_before) in [(3, "three", 0), (2, "two", 0), (1, "one", 1)] {
-        assert_eq!(
-            (woken.times(), replies.deliver(&key, text)),
-            (woken_before, Ok(()))
-        );
-    }
-    assert_eq!(woken.times(), 2);
-    assert_eq!(
-        [&mut one, &mut two, &mut three].map(over),
-        [Ok("one"), Ok("two"), Ok("three")]
-    );
-    nothing_is_left(&waits, &replies);
-}
-
-/// A reply that comes twice, late or unasked is handed back, and no value is made for it.
-#[test]
-fn only_the_first_reply_in_time_counts() {
-    let (timer, waits, replies) = replies();
-    let mut reply = replies.expect(1, SECOND).unwrap();
-    let mut made = replies.expect(2, SECOND).unwrap();
-    let mut late = replies.expect(3, SECOND).unwrap();
-    let not_made = |key| replies.deliver_with(&key, || unreachable!("nothing is expected"));
-    assert_eq!(
-        (replies.deliver(&9, "unasked"), not_made(9)),
-        (Err("unasked"), false)
-    );
-    assert_eq!(replies.deliver(&1, "first"), Ok(()));
-    assert_eq!(replies.deliver(&1, "second"), Err("second"));
-    assert_eq!(
-        (replies.deliver_with(&2, || "made"), not_made(2)),
-        (true, false)
-    );
-    assert_eq!(
-        (over(&mut reply), over(&mut made)),
-        (Ok("first"), Ok("made"))
-    );
-    assert_eq!(replies.deliver(&1, "third"), Err("third"));
-    timer.advance(SECOND - MS);
-    assert!(poll(&mut late).is_pending());
-    timer.advance(MS);
-    assert_eq!(replies.deliver(&3, "late"), Err("late")); // before anything has looked
-    assert_eq!(over(&mut late), Err(WaitError::Expired));
-    assert_eq!(
-        over(&mut replies.expect(2, Duration::ZERO).unwrap()),
-        Err(WaitError::Expired)
-    );
-    nothing_is_left(&waits, &replies);
 }
 
 /// An expired reply has ended, though the executor has not run its callback yet.

@@ -195,7 +195,8 @@ fn each_form_tells_that_its_timer_was_shut_down() {
     assert_eq!(closed(), [true; 3]);
 }
 
-/// A form leaves its callbacks to the executor: those that it has not run are told of.
+/// A form leaves its callbacks to the executor. A shutdown waits for them; those that are late at
+/// its limit are told of.
 #[test]
 fn shutdown_of_a_form_counts_the_callbacks_that_are_late() {
     let (timer, later) = (ManualTimer::new(), Later::default());
@@ -206,6 +207,16 @@ fn shutdown_of_a_form_counts_the_callbacks_that_are_late() {
         values.park(&1, 10, MINUTE, drop).unwrap();
     }
     assert_eq!(waits.shutdown(Duration::ZERO), 3);
+    let (begins, begun) = mpsc::channel();
+    let closing = thread::spawn(move || {
+        begins.send(()).unwrap();
+        waits.shutdown(Duration::MAX)
+    });
+    begun.recv().unwrap();
+    for _ in 0..1000 {
+        thread::yield_now();
+        assert!(!closing.is_finished(), "a callback has not run");
+    }
     later.run();
-    assert_eq!(waits.shutdown(Duration::ZERO), 0);
+    assert_eq!(closing.join().unwrap(), 0);
 }

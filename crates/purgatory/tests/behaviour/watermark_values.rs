@@ -3,31 +3,13 @@
 use std::{
     any::type_name_of_val,
     fmt::Debug,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU32, Ordering::Relaxed},
-        mpsc,
-    },
+    sync::{OnceLock, mpsc},
     thread,
 };
 
-use crate::support::{SECOND, assert_nothing_waits, over, poll};
-use purgatory::{Outcome::Completed, WaitError, Waits, WatermarkValue, Watermarks};
+use crate::support::{SECOND, assert_nothing_waits, over};
+use purgatory::{Waits, WatermarkValue, Watermarks};
 use timer_core::ManualTimer;
-
-/// A place in a log.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Lsn(u64);
-
-impl WatermarkValue for Lsn {
-    fn to_rank(self) -> u64 {
-        self.0
-    }
-
-    fn from_rank(rank: u64) -> Self {
-        Lsn(rank)
-    }
-}
 
 /// Creates watermarks of another value on a manual timer, with their waits for inspection.
 fn watermarks<V: WatermarkValue>() -> (ManualTimer, Waits<u32>, Watermarks<u32, V>) {
@@ -71,81 +53,6 @@ fn plain_programs_have_u64_without_naming_it() {
     }
     let marks = Watermarks::new("field").unwrap();
     assert_eq!(advance(&Server { marks }.marks, 3), Some(3));
-}
-
-/// A value of 0 is above many here.
-#[test]
-fn key_never_advanced_reaches_no_negative_value() {
-    let (timer, waits, times) = watermarks::<i64>();
-    let mut below = times.wait_for(&1, -5, SECOND);
-    let mut zero = times.wait_for(&1, 0, SECOND);
-    let mut each = times.wait_for_each(&[(1, -3), (2, i64::MIN + 1)], SECOND);
-    assert!(poll(&mut below).is_pending() && poll(&mut each).is_pending());
-    assert_eq!(
-        (times.value(&1), times.lowest_waiting(&1)),
-        (None, Some(-5))
-    );
-    assert_eq!(times.lowest_waiting(&2), Some(i64::MIN + 1));
-    // The lowest of all asks for nothing.
-    assert_eq!(
-        over(&mut times.wait_for(&1, i64::MIN, SECOND)),
-        Ok(i64::MIN)
-    );
-
-    assert_eq!(times.advance(&1, -9), Ok(0));
-    assert_eq!(
-        (times.value(&1), times.lowest_waiting(&1)),
-        (Some(-9), Some(-5))
-    );
-    assert_eq!((times.advance(&1, -4), over(&mut below)), (Ok(1), Ok(-4)));
-    assert_eq!(times.advance(&1, -7), Ok(0)); // lower than before
-    assert_eq!(
-        (times.advance(&2, -1), times.advance(&1, -2)),
-        (Ok(1), Ok(1))
-    );
-    assert_eq!(over(&mut each), Ok(vec![(1, -2), (2, -1)]));
-    timer.advance(SECOND);
-    assert_eq!(over(&mut zero), Err(WaitError::Expired));
-    assert_nothing_waits(&waits);
-}
-
-#[test]
-fn every_call_takes_and_gives_the_value() {
-    let (_timer, waits, log) = watermarks::<Lsn>();
-    let seen = Arc::new(AtomicU32::new(0));
-    let counts = seen.clone();
-    let then = move |outcome| {
-        assert_eq!(outcome, Completed);
-        counts.fetch_add(1, Relaxed);
-    };
-    log.park(&1, Lsn(50), SECOND, then).unwrap();
-    assert_eq!(log.advance_in(&1, 0, Lsn(70)), Ok(1));
-    assert_eq!((seen.load(Relaxed), log.value(&1)), (1, Some(Lsn(70))));
-    let mut more = log.wait_for_in(&1, 0, Lsn(65), SECOND);
-    assert_eq!(over(&mut more), Ok(Lsn(70)));
-    let mut kept = log.wait_for(&1, Lsn(80), SECOND);
-    // It goes back.
-    assert_eq!(log.begin_epoch_and_keep(&1, 2, Lsn(40)), Ok(0));
-    let late = WaitError::OtherEpoch {
-        named: 0,
-        present: 2,
-    };
-    assert_eq!(log.advance_in(&1, 0, Lsn(90)), Err(late));
-    assert_eq!((log.value(&1), log.epoch(&1)), (Some(Lsn(40)), Some(2)));
-    assert_eq!(log.lowest_waiting(&1), Some(Lsn(80)));
-    assert_eq!(over(&mut log.wanted(&1, SECOND)), Ok(Lsn(80)));
-    let mut two = log.wait_for_each(&[(1, Lsn(60)), (3, Lsn(6))], SECOND);
-    assert_eq!(
-        (log.advance(&3, Lsn(8)), log.advance(&1, Lsn(90))),
-        (Ok(1), Ok(2))
-    );
-    assert_eq!(over(&mut two), Ok(vec![(1, Lsn(90)), (3, Lsn(8))]));
-    assert_eq!(over(&mut kept), Ok(Lsn(90)));
-    let mut cancelled = log.wait_for(&1, Lsn(100), SECOND);
-    assert_eq!(log.begin_epoch(&1, 3, Lsn(41)), Ok(1));
-    assert!(matches!(over(&mut cancelled), Err(WaitError::Cancelled(_))));
-    assert_eq!((log.remove(&1), log.keys()), (0, 1));
-    assert_nothing_waits(&waits);
 }
 
 /// Clones and handles share the values, whatever their type.

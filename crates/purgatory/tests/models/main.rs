@@ -5,9 +5,11 @@ mod bytes;
 #[path = "../../../timer-core/tests/support/effort.rs"]
 mod effort;
 
+mod acting;
 mod model;
 mod oracle;
 mod permits;
+mod replica_sets;
 mod replication;
 mod replies;
 mod watermarks;

@@ -18,7 +18,7 @@ use purgatory::{CancelReason, Lease, Permit, Permits, ReachResult, WaitError, Wa
 use timer_core::ManualTimer;
 
 use self::reference::{Counts, Reference, State};
-use crate::effort::{effort, number};
+use crate::acting::run_cases;
 
 /// Without `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
@@ -90,11 +90,15 @@ impl Model {
         let mut random = Rng::with_seed(seed);
         let limit = random.u64(..=WEIGHT_MAX);
         let timer = ManualTimer::new();
-        let builder = Permits::keyed_builder("model").timer(&timer).limit(limit);
+        let mut builder = Permits::keyed_builder("model").timer(&timer).limit(limit);
+        let max = [None, Some(3)][random.usize(..2)];
+        if let Some(max) = max {
+            builder = builder.max_parked(max);
+        }
         Model {
             permits: builder.shards(1 << random.u32(..3)).build().unwrap(),
             timer,
-            reference: Reference::new(KEYS, limit),
+            reference: Reference::new(KEYS, limit, max),
             futures: Vec::new(),
             guards: Vec::new(),
             fences: Default::default(),
@@ -320,22 +324,11 @@ impl Model {
 
 #[test]
 fn keyed_permits_and_leases_agree_with_plain_queues() {
-    let mut made = 0;
-    let mut seed = number("MODEL_SEED").unwrap_or(0);
-    while made < effort(STEPS) {
-        let run = || {
-            let mut model = Model::new(seed);
-            for _ in 0..STEPS_A_CASE {
-                model.step();
-            }
-            model.end();
-        };
-        if let Err(panic) = std::panic::catch_unwind(run) {
-            eprintln!("MODEL_SEED={seed} fails alike at once");
-            std::panic::resume_unwind(panic);
+    run_cases("permits", STEPS, STEPS_A_CASE, |seed| {
+        let mut model = Model::new(seed);
+        for _ in 0..STEPS_A_CASE {
+            model.step();
         }
-        made += STEPS_A_CASE;
-        seed += 1;
-    }
-    println!("{made} steps of permits");
+        model.end();
+    });
 }

@@ -9,16 +9,13 @@
 mod reference;
 mod world;
 
-use std::{
-    panic::{catch_unwind, resume_unwind},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use fastrand::Rng;
 use purgatory::{ReachResult, WaitError};
 
 use self::{reference::Reference, world::World};
-use crate::effort::{effort, number};
+use crate::acting::run_cases;
 
 /// Without `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
@@ -152,7 +149,7 @@ impl Model {
     /// Does a step on both sides, and compares them.
     fn act(&mut self, step: &Act) {
         self.world.act(step);
-        self.reference.seen = self.world.take_log();
+        self.reference.seen = self.world.acting.take_log();
         self.reference.act(step);
         let expected = std::mem::take(&mut self.reference.log);
         assert_eq!(self.reference.seen, expected, "{step:?}");
@@ -171,7 +168,7 @@ impl Model {
 
     /// Polls all futures: those of requests that are over, and no others, are ready.
     fn poll_all(&mut self) {
-        for (number, end) in self.world.poll_all() {
+        for (number, end) in self.world.acting.poll_all() {
             assert_eq!(end, self.reference.take_end(number), "the end of {number}");
         }
         self.compare();
@@ -189,26 +186,15 @@ impl Model {
 
 #[test]
 fn replies_agree_with_plain_lists() {
-    let mut made = 0;
-    let mut seed = number("MODEL_SEED").unwrap_or(0);
-    while made < effort(STEPS) {
-        let run = || {
-            let mut model = Model::new(seed);
-            for step in 0..STEPS_A_CASE {
-                let act = model.steps.step();
-                model.act(&act);
-                if step % 4 == 0 {
-                    model.poll_all();
-                }
+    run_cases("Replies", STEPS, STEPS_A_CASE, |seed| {
+        let mut model = Model::new(seed);
+        for step in 0..STEPS_A_CASE {
+            let act = model.steps.step();
+            model.act(&act);
+            if step % 4 == 0 {
+                model.poll_all();
             }
-            model.end();
-        };
-        catch_unwind(run).unwrap_or_else(|panic| {
-            eprintln!("MODEL_SEED={seed} fails alike at once");
-            resume_unwind(panic)
-        });
-        made += STEPS_A_CASE;
-        seed += 1;
-    }
-    println!("{made} steps of Replies");
+        }
+        model.end();
+    });
 }

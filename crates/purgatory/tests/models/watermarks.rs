@@ -1,7 +1,8 @@
 //! `Watermarks` on a manual timer against a reference of plain lists, written from the
 //! documentation: random steps, each done by the real ones first. Wakers and callbacks act, too:
 //! they advance keys, begin epochs, close and remove keys, drop and cancel other waits, and wait
-//! anew. After each step the records are compared (each wake, callback and result of a call, in
+//! anew. Some wait until a key is wanted, or is not; some are refused, as there is no
+//! place. After each step the records are compared (each wake, callback and result of a call, in
 //! order), then all values, epochs, waits by key, and counts. Values are `u64`, or an `i64` from the
 //! lowest to the highest. `TEST_EFFORT` sets the number of steps: 5000 without it, a million in CI. `MODEL_SEED`
 //! changes them.
@@ -10,10 +11,7 @@
 mod reference;
 mod world;
 
-use std::{
-    panic::{catch_unwind, resume_unwind},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use fastrand::Rng;
 use purgatory::{Outcome, ReachResult, WaitError};
@@ -22,7 +20,7 @@ use self::{
     reference::Reference,
     world::{Value, World},
 };
-use crate::effort::{effort, number};
+use crate::acting::run_cases;
 
 /// Without `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
@@ -45,6 +43,9 @@ enum Kind {
     /// In an epoch that it names.
     OneIn(u64),
     Callback,
+    /// Until a wait comes, and until none is left.
+    Wanted,
+    Unwanted,
     /// Each of several keys.
     Each,
 }
@@ -85,6 +86,8 @@ enum Saw {
     Called(usize, Outcome),
     /// A wait came, and may be over at once.
     Came(usize, bool),
+    /// A wait with a callback is refused.
+    Refused(usize, WaitError),
     Changed(Result<usize, WaitError>),
     Attempt(ReachResult),
     Rescheduled(bool),
@@ -148,10 +151,12 @@ impl Steps {
         for key in keys {
             members.push((key, self.value()));
         }
-        let kind = match self.0.u8(..4) {
+        let kind = match self.0.u8(..6) {
             0 if count == 1 => Kind::Callback,
             1 if count == 1 => Kind::OneIn(self.0.u64(..3)),
             2 if count == 1 => Kind::One,
+            3 if count == 1 => Kind::Wanted,
+            4 if count == 1 => Kind::Unwanted,
             _ => Kind::Each,
         };
         let acts = if depth > 0 { self.0.usize(..3) } else { 0 };
@@ -175,9 +180,11 @@ impl<V: Value> Model<V> {
     fn new(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
         let shards = [1, 2, 8][random.usize(..3)];
+        let max = [None, Some(5)][random.usize(..2)];
+        let keys_max = [KEYS as usize, 3][random.usize(..2)];
         Model {
-            world: World::new(shards),
-            reference: Reference::default(),
+            world: World::new(shards, max, keys_max),
+            reference: Reference::new(max, keys_max),
             steps: Steps(random),
         }
     }
@@ -190,7 +197,7 @@ impl<V: Value> Model<V> {
     /// Does a step on both sides, and compares them.
     fn act(&mut self, step: &Act) {
         self.world.act(step);
-        let seen = self.world.take_log();
+        let seen = self.world.acting.take_log();
         self.reference.act(step);
         let expected = std::mem::take(&mut self.reference.log);
         assert_eq!(seen, expected, "{step:?}");
@@ -222,24 +229,20 @@ impl<V: Value> Model<V> {
         }
         assert_eq!(watermarks.keys(), reference.values.len());
         let waits = watermarks.waits();
-        let parts: usize = waiting.iter().map(|&(_, waits)| waits).sum();
-        assert_eq!((waits.len(), waits.keys()), (parts, waiting.len()));
+        let stats = reference.stats();
+        assert_eq!(waits.stats(), stats);
+        assert_eq!(
+            (waits.len() as u64, waits.keys()),
+            (stats.parked, waiting.len())
+        );
         let mut busiest = waits.snapshot(usize::MAX).busiest;
         busiest.sort_unstable();
         assert_eq!(busiest, waiting);
-        let stats = waits.stats();
-        let ended = (
-            stats.completed,
-            stats.expired,
-            stats.cancelled,
-            stats.panics,
-        );
-        assert_eq!(ended, reference.ended());
     }
 
     /// Polls all futures: those of waits that are over, and no others, are ready.
     fn poll_all(&mut self) {
-        for (number, end) in self.world.poll_all() {
+        for (number, end) in self.world.acting.poll_all() {
             assert_eq!(end, self.reference.take_end(number), "the end of {number}");
         }
     }
@@ -267,20 +270,11 @@ fn run<V: Value>(seed: u64) {
 
 #[test]
 fn watermarks_agree_with_plain_lists() {
-    let mut made = 0;
-    let mut seed = number("MODEL_SEED").unwrap_or(0);
-    while made < effort(STEPS) {
-        let run = if seed % 2 == 0 {
-            run::<u64>
+    run_cases("Watermarks", STEPS, STEPS_A_CASE, |seed| {
+        if seed % 2 == 0 {
+            run::<u64>(seed);
         } else {
-            run::<i64>
-        };
-        catch_unwind(|| run(seed)).unwrap_or_else(|panic| {
-            eprintln!("MODEL_SEED={seed} fails alike at once");
-            resume_unwind(panic)
-        });
-        made += STEPS_A_CASE;
-        seed += 1;
-    }
-    println!("{made} steps of Watermarks");
+            run::<i64>(seed);
+        }
+    });
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::support::{Later, MINUTE, MS, Park, Probe, Waiting, by_hand, never};
-use purgatory::{BoxedOperation, Purgatory, WaitError, when};
+use purgatory::{BoxedOperation, Purgatory, ReplyScope, WaitError, when};
 use timer_core::SystemTimer;
 
 /// A timer whose executor keeps its jobs.
@@ -102,6 +102,29 @@ fn many_keys_do_not_hold_up_the_executors_queue() {
         (0, 0)
     );
     timer.shutdown(Duration::MAX);
+}
+
+/// The reaper is woken for the next request of a shard that it has visited, and for one that has
+/// moved to another shard: neither waits for ever.
+#[test]
+fn requests_of_scopes_expire_one_after_the_other_and_where_they_have_moved() {
+    let timer = SystemTimer::new().unwrap();
+    let client = ReplyScope::<u32>::on(&timer, "client").unwrap();
+    let (send, ended) = mpsc::channel();
+    thread::spawn(move || {
+        for moves in [false, false, true, true, true] {
+            let (number, reply) = client.expect(20 * MS).unwrap();
+            let other = client.another();
+            if moves {
+                _ = client.reassign(number, &other); // on a slow machine it has expired
+            }
+            send.send(reply.wait_blocking()).unwrap();
+        }
+    });
+    for _ in 0..5 {
+        let end = ended.recv_timeout(MINUTE).expect("it never expires");
+        assert_eq!(end, Err(WaitError::Expired));
+    }
 }
 
 /// Purgatories on a shared timer are closed before its shutdown returns, though no callback has run

@@ -21,7 +21,6 @@ mod guide {
     pub mod long_poll;
     pub mod one_thread;
     pub mod queue;
-    pub mod request_reply;
     pub mod retry;
     pub mod sessions;
     pub mod signal_after_unlock;
@@ -29,7 +28,6 @@ mod guide {
     pub mod stored_poll;
 }
 
-mod durations;
 mod one_at_a_time;
 mod polls;
 mod produces;

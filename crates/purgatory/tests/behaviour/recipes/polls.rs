@@ -56,7 +56,7 @@ type During = Box<dyn FnOnce() + Send>;
 
 /// A store whose read returns the bytes as of its begin.
 #[derive(Default)]
-pub(super) struct Memory {
+struct Memory {
     bytes: Mutex<Vec<u8>>,
     reads: AtomicU64,
     /// Happens while the next read is under way.
@@ -81,11 +81,11 @@ impl Store for &Memory {
 }
 
 impl Memory {
-    pub(super) fn write(&self, bytes: &[u8]) {
+    fn write(&self, bytes: &[u8]) {
         self.bytes.lock().unwrap().extend(bytes);
     }
 
-    pub(super) fn reads(&self) -> u64 {
+    fn reads(&self) -> u64 {
         self.reads.load(SeqCst)
     }
 }
@@ -130,7 +130,15 @@ fn the_end_of_the_time_yields_what_there_is() {
     timer.advance(MS);
     assert_eq!(got(&mut fetch), b"rea");
     assert_eq!(store.reads(), 3);
-    nothing_is_left(&logs.appends);
+    // A poll that may look without a pause looks once a millisecond.
+    let (timer, mut logs) = stored_logs(&store);
+    logs.look_every = Duration::ZERO;
+    let mut fetch = Box::pin(logs.fetch(1, 5, MINUTE));
+    assert!(poll(&mut fetch).is_pending());
+    assert_eq!(store.reads(), 4);
+    timer.advance(MS);
+    assert!(poll(&mut fetch).is_pending());
+    assert_eq!(store.reads(), 5);
 }
 
 #[test]

@@ -1,44 +1,14 @@
-//! Requests: over a connection, sent again, as long as their connection, until the server stops.
+//! Requests: sent again, as long as their connection, until the server stops.
 
-use std::{
-    io,
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
-    },
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
 };
-
-use purgatory::{ReplyScope, Waits};
 
 use super::{
-    guide::{
-        connection::Connection as Scope, drain::Server, request_reply::Connection, retry::Attempt,
-    },
+    guide::{connection::Connection as Scope, drain::Server, retry::Attempt},
     *,
 };
-use crate::support::assert_nothing_waits;
-
-fn connection() -> (Waits<(u64, u64)>, Connection) {
-    let requests = ReplyScope::new("client").unwrap();
-    (requests.waits(), Connection { requests })
-}
-
-#[test]
-fn a_reply_may_come_before_its_request_was_sent() {
-    let (waits, connection) = connection();
-    let early = |number| {
-        connection
-            .replied(number, "early".into())
-            .map_err(io::Error::other)
-    };
-    assert_eq!(got(&mut Box::pin(connection.ask(early))), "early");
-    let fails = connection.ask(|_| Err(io::Error::other("broken pipe")));
-    assert_eq!(
-        over(&mut Box::pin(fails)).unwrap_err().to_string(),
-        "broken pipe"
-    );
-    assert_nothing_waits(&waits);
-}
 
 const ATTEMPTS: [&str; 3] = ["attempt 0, 100ms", "attempt 1, 200ms", "attempt 2, 400ms"];
 

@@ -58,10 +58,12 @@ pub(super) struct Reference {
     pub(super) lines: Vec<Line>,
     pub(super) all: Vec<Request>,
     pub(super) counts: Counts,
+    /// The most that wait.
+    max: Option<usize>,
 }
 
 impl Reference {
-    pub(super) fn new(keys: usize, limit: u64) -> Self {
+    pub(super) fn new(keys: usize, limit: u64, max: Option<usize>) -> Self {
         Reference {
             limit,
             now_ms: 0,
@@ -69,7 +71,12 @@ impl Reference {
             lines: std::iter::repeat_with(Line::default).take(keys).collect(),
             all: Vec::new(),
             counts: Counts::default(),
+            max,
         }
+    }
+
+    fn waiting(&self) -> usize {
+        self.lines.iter().map(|line| line.queue.len()).sum()
     }
 
     fn fits(&self, key: usize, weight: u64) -> bool {
@@ -115,6 +122,8 @@ impl Reference {
             State::Failed(reason)
         } else if timeout_ms == 0 {
             State::Failed(WaitError::Expired)
+        } else if let Some(limit) = self.max.filter(|&max| self.waiting() >= max) {
+            State::Failed(WaitError::Full { limit })
         } else {
             State::Waits(self.now_ms + timeout_ms)
         };

@@ -1,12 +1,11 @@
 //! The real `Replies`, and tasks that act as they are woken.
 
 use std::{
-    collections::BTreeMap,
     future::Future,
     panic::resume_unwind,
     pin::Pin,
     sync::{Arc, Mutex},
-    task::{Context, Poll, Wake, Waker},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -16,26 +15,21 @@ use purgatory::{
 use timer_core::ManualTimer;
 
 use super::{Act, End, SCOPES, Saw, To};
+use crate::acting::{Acting, Polled, task};
 
 /// Each value holds one reference of the world's.
 type Value = Arc<()>;
 
-/// The task of a request.
-struct Task {
-    world: Arc<World>,
-    number: usize,
-    then: Arc<Vec<Act>>,
-    panics: bool,
-}
+/// The future of a request, whose value is dropped as it comes.
+pub(super) struct Reply(WaitFuture<Value>);
 
-impl Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.world.saw(Saw::Woken(self.number));
-        for act in &*self.then {
-            self.world.act(act);
-        }
-        if self.panics {
-            resume_unwind(Box::new("a waker")); // past the hook, which would print it
+impl Polled for Reply {
+    type End = End;
+
+    fn poll(&mut self, waker: &Waker) -> Option<End> {
+        match Pin::new(&mut self.0).poll(&mut Context::from_waker(waker)) {
+            Poll::Ready(end) => Some(end.map(drop)),
+            Poll::Pending => None,
         }
     }
 }
@@ -52,12 +46,7 @@ pub(super) struct World {
     /// The scopes, each with the last number that it handed out.
     scopes: Mutex<Vec<(ReplyScope<Value>, u64)>>,
     alive: Value,
-    log: Mutex<Vec<Saw>>,
-    /// Futures that are neither over nor dropped, by the numbers of their requests.
-    futures: Mutex<BTreeMap<usize, (WaitFuture<Value>, Waker)>>,
-    /// The ends of futures that are over. Their values are dropped.
-    ends: Mutex<Vec<(usize, End)>>,
-    ids: Mutex<Vec<Option<Id>>>,
+    pub(super) acting: Acting<Saw, Reply, Id>,
 }
 
 impl World {
@@ -83,19 +72,23 @@ impl World {
             scoped,
             timer,
             alive: Value::default(),
-            log: Mutex::default(),
-            futures: Mutex::default(),
-            ends: Mutex::default(),
-            ids: Mutex::default(),
+            acting: Acting::default(),
         })
     }
 
     fn saw(&self, saw: Saw) {
-        self.log.lock().unwrap().push(saw);
+        self.acting.saw(saw);
     }
 
-    pub(super) fn take_log(&self) -> Vec<Saw> {
-        std::mem::take(&mut *self.log.lock().unwrap())
+    /// The task of a request is woken.
+    fn woken(self: &Arc<Self>, number: usize, then: &[Act], panics: bool) {
+        self.saw(Saw::Woken(number));
+        for act in then {
+            self.act(act);
+        }
+        if panics {
+            resume_unwind(Box::new("a waker")); // past the hook, which would print it
+        }
     }
 
     pub(super) fn stats(&self, scoped: bool) -> Stats {
@@ -118,16 +111,6 @@ impl World {
 
     fn scope(&self, at: usize) -> (ReplyScope<Value>, u64) {
         self.scopes.lock().unwrap()[at].clone()
-    }
-
-    /// Returns the number of a request, counted back from the latest.
-    fn back(&self, back: usize) -> Option<usize> {
-        self.ids.lock().unwrap().len().checked_sub(back + 1)
-    }
-
-    fn id(&self, back: usize) -> Option<Id> {
-        let number = self.back(back)?;
-        self.ids.lock().unwrap()[number]
     }
 
     fn cancel(&self, (id, scoped): Id) -> ReachResult {
@@ -198,19 +181,15 @@ impl World {
                 let before = std::mem::replace(&mut self.scopes.lock().unwrap()[at], scope);
                 drop(before);
             }
-            Act::Drop(back) => {
-                let number = self.back(back);
-                let removed = number.and_then(|of| self.futures.lock().unwrap().remove(&of));
-                drop(removed); // with nothing locked
-            }
+            Act::Drop(back) => self.acting.drop_future(back),
             Act::Cancel(back) => {
-                if let Some(id) = self.id(back) {
+                if let Some(id) = self.acting.id(back) {
                     let ended = self.cancel(id);
                     self.saw(Saw::Attempt(ended));
                 }
             }
             Act::Reschedule(back, ms) => {
-                if let Some(id) = self.id(back) {
+                if let Some(id) = self.acting.id(back) {
                     self.saw(Saw::Rescheduled(self.reschedule(id, ms)));
                 }
             }
@@ -227,10 +206,7 @@ impl World {
 
     fn expect(self: &Arc<Self>, to: To, ms: u64, then: &Arc<Vec<Act>>, panics: bool) {
         // 1. Its number among all.
-        let mut ids = self.ids.lock().unwrap();
-        let number = ids.len();
-        ids.push(None);
-        drop(ids);
+        let number = self.acting.begin();
         // 2. Expect it.
         let timeout = Duration::from_millis(ms);
         let expected = match to {
@@ -252,38 +228,12 @@ impl World {
             Err(reason) => return self.saw(Saw::Refused(number, reason)),
         };
         // 3. Its task polls it at once, and so is woken.
-        let id = future.id();
-        self.ids.lock().unwrap()[number] = id.map(|id| (id, matches!(to, To::Scope(_))));
-        let task = Task {
-            world: self.clone(),
-            number,
-            then: then.clone(),
-            panics,
-        };
-        let is_over = self.poll(number, future, Waker::from(Arc::new(task)));
+        let id = future.id().map(|id| (id, matches!(to, To::Scope(_))));
+        self.acting.named(number, id);
+        let world = self.clone();
+        let then = then.clone();
+        let waker = task(move || world.woken(number, &then, panics));
+        let is_over = self.acting.poll(number, Reply(future), waker);
         self.saw(Saw::Came(number, is_over));
-    }
-
-    /// Polls a future, and keeps it if it is pending.
-    fn poll(&self, number: usize, mut future: WaitFuture<Value>, waker: Waker) -> bool {
-        match Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(end) => {
-                self.ends.lock().unwrap().push((number, end.map(drop)));
-                true
-            }
-            Poll::Pending => {
-                self.futures.lock().unwrap().insert(number, (future, waker));
-                false
-            }
-        }
-    }
-
-    /// Polls all futures, and returns the ends of those that are over.
-    pub(super) fn poll_all(&self) -> Vec<(usize, End)> {
-        let futures = std::mem::take(&mut *self.futures.lock().unwrap());
-        for (number, (future, waker)) in futures {
-            self.poll(number, future, waker);
-        }
-        std::mem::take(&mut *self.ends.lock().unwrap())
     }
 }

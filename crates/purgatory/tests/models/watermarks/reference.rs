@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use purgatory::{CancelReason, Outcome, ReachResult, WaitError};
+use purgatory::{CancelReason, Outcome, ReachResult, Stats, WaitError};
 
 use super::{Act, End, Key, Kind, Plan, Reached, Saw};
 
@@ -15,9 +15,19 @@ struct Part {
     wait: usize,
     member: usize,
     key: Key,
-    threshold: u64,
+    wants: Wants,
     deadline_ms: u64,
     is_waiting: bool,
+    /// Its wait knows of it: not before it is parked, and all that this ends is over.
+    is_known: bool,
+}
+
+/// The subject of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wants {
+    Value(u64),
+    /// The key is waited for, or is not.
+    Waits(bool),
 }
 
 struct Wait {
@@ -27,6 +37,8 @@ struct Wait {
     /// The values that met its parts, as they were reported.
     values: Vec<Option<u64>>,
     has_future: bool,
+    /// It has come, and its task has polled it.
+    is_here: bool,
     /// The end that its future has not taken.
     end: Option<End>,
 }
@@ -46,10 +58,9 @@ pub(super) struct Reference {
     inside: bool,
     queue: VecDeque<Report>,
     pub(super) log: Vec<Saw>,
-    completed: u64,
-    expired: u64,
-    cancelled: u64,
-    panics: u64,
+    max: Option<usize>,
+    keys_max: usize,
+    stats: Stats,
 }
 
 fn requested(reason: &'static str) -> Outcome {
@@ -69,6 +80,14 @@ fn error(outcome: Outcome) -> WaitError {
 }
 
 impl Reference {
+    pub(super) fn new(max: Option<usize>, keys_max: usize) -> Self {
+        Reference {
+            max,
+            keys_max,
+            ..Reference::default()
+        }
+    }
+
     pub(super) fn value(&self, key: Key) -> u64 {
         self.values.get(&key).map_or(0, |of| of.0)
     }
@@ -81,9 +100,15 @@ impl Reference {
         self.parts.iter().any(|part| part.is_waiting)
     }
 
-    /// Returns the counts of ends, and of panics.
-    pub(super) fn ended(&self) -> (u64, u64, u64, u64) {
-        (self.completed, self.expired, self.cancelled, self.panics)
+    fn waiting(&self) -> usize {
+        self.parts.iter().filter(|part| part.is_waiting).count()
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        let mut stats = self.stats;
+        stats.parked = self.waiting() as u64;
+        stats.watched = stats.parked;
+        stats
     }
 
     /// Takes the end of a wait whose future is over.
@@ -96,8 +121,10 @@ impl Reference {
     pub(super) fn unmet(&self, key: Key) -> Vec<(u64, usize)> {
         let mut unmet = Vec::new();
         for (number, part) in self.parts.iter().enumerate() {
-            if part.is_waiting && part.key == key {
-                unmet.push((part.threshold, number));
+            if let Wants::Value(threshold) = part.wants {
+                if part.is_waiting && part.key == key {
+                    unmet.push((threshold, number));
+                }
             }
         }
         unmet.sort_unstable();
@@ -110,7 +137,8 @@ impl Reference {
 
     /// Returns the part that has the id of a wait.
     fn parked_back(&self, back: usize) -> Option<usize> {
-        self.waits[self.wait_back(back)?].parked
+        let wait = &self.waits[self.wait_back(back)?];
+        wait.parked.filter(|_| wait.is_here)
     }
 
     pub(super) fn act(&mut self, act: &Act) {
@@ -171,44 +199,72 @@ impl Reference {
             parked: None,
             values: vec![None; plan.members.len()],
             has_future: plan.kind != Kind::Callback,
+            is_here: false,
             end: None,
         });
         for (member, &(key, threshold)) in plan.members.iter().enumerate() {
-            match self.at_once(plan.kind, key, threshold) {
+            let wants = match plan.kind {
+                Kind::Wanted => Wants::Waits(true),
+                Kind::Unwanted => Wants::Waits(false),
+                _ => Wants::Value(threshold),
+            };
+            match self.at_once(plan.kind, key, wants) {
                 Some(end) => self.end_member_at_once(number, member, end),
-                None => self.park(number, member, key, threshold),
+                None => self.park(number, member, key, wants),
             }
             if self.waits[number].end.is_some() {
                 break;
             }
         }
-        // It may be over at once.
+        // It may be over by now. A part that came after the end is given up.
         let wait = &mut self.waits[number];
+        wait.is_here = true;
         let is_over = match plan.kind {
             Kind::Callback => wait.parked.is_none(),
             _ => wait.end.is_some(),
         };
         if is_over {
-            wait.parked = None;
             wait.has_future = false;
-        }
-        self.log.push(Saw::Came(number, is_over));
-    }
-
-    /// Returns the end of a wait for a key that comes, if it does not have to wait.
-    fn at_once(&self, kind: Kind, key: Key, threshold: u64) -> Option<Result<u64, WaitError>> {
-        if self.closed.contains(&key) {
-            return Some(Err(WaitError::Cancelled(closed())));
-        }
-        let present = self.epoch(key);
-        if let Kind::OneIn(named) = kind {
-            if named != present {
-                let other = WaitError::OtherEpoch { named, present };
-                return Some(Err(other));
+            if plan.kind == Kind::Each {
+                wait.parked = None;
+                self.give_up(number);
             }
         }
-        let value = self.value(key);
-        (value >= threshold).then_some(Ok(value))
+        match self.waits[number].end.clone() {
+            Some(Err(refused)) if plan.kind == Kind::Callback => {
+                self.log.push(Saw::Refused(number, refused));
+            }
+            _ => self.log.push(Saw::Came(number, is_over)),
+        }
+    }
+
+    /// Returns the end of a wait for a key that comes, if it does not have to wait, or is refused.
+    fn at_once(&mut self, kind: Kind, key: Key, wants: Wants) -> Option<Result<u64, WaitError>> {
+        let lowest = self.unmet(key).first().map(|&(threshold, _)| threshold);
+        let end = match wants {
+            Wants::Waits(waits) if lowest.is_some() == waits => Ok(lowest.unwrap_or(0)),
+            Wants::Value(_) if self.closed.contains(&key) => Err(WaitError::Cancelled(closed())),
+            Wants::Value(threshold) => {
+                let present = self.epoch(key);
+                match kind {
+                    Kind::OneIn(named) if named != present => {
+                        return Some(Err(WaitError::OtherEpoch { named, present }));
+                    }
+                    _ if self.value(key) >= threshold => Ok(self.value(key)),
+                    _ => return self.full().map(Err),
+                }
+            }
+            Wants::Waits(_) => return self.full().map(Err),
+        };
+        self.stats.ended_at_once += 1;
+        Some(end)
+    }
+
+    /// Returns the refusal of a wait, if there is no place for it.
+    fn full(&mut self) -> Option<WaitError> {
+        let limit = self.max.filter(|&max| self.waiting() >= max)?;
+        self.stats.refused_full += 1;
+        Some(WaitError::Full { limit })
     }
 
     fn end_member_at_once(&mut self, number: usize, member: usize, end: Result<u64, WaitError>) {
@@ -216,15 +272,14 @@ impl Reference {
             let outcome = match end {
                 Ok(_) => Outcome::Completed,
                 Err(WaitError::Cancelled(reason)) => Outcome::Cancelled(reason),
-                Err(other) => panic!("{other}"),
+                refused => return self.waits[number].end = Some(refused.map(|_| Reached::new())),
             };
             self.in_call(|reference, nested| {
                 if nested {
                     // A part that never waited, to be reported.
-                    reference.park(number, member, 0, 0);
-                    let part = reference.parts.len() - 1;
+                    let part = reference.parts.len();
+                    reference.add_part(number, member, 0, Wants::Value(0));
                     reference.parts[part].is_waiting = false;
-                    reference.waits[number].parked = None;
                     reference.queue.push_back((part, outcome, 0));
                 } else {
                     reference.call_back(number, outcome);
@@ -235,17 +290,47 @@ impl Reference {
         self.member_ended(number, member, end);
     }
 
-    fn park(&mut self, wait: usize, member: usize, key: Key, threshold: u64) {
-        let part = self.parts.len();
-        self.waits[wait].parked.get_or_insert(part);
+    fn add_part(&mut self, wait: usize, member: usize, key: Key, wants: Wants) {
         self.parts.push(Part {
             wait,
             member,
             key,
-            threshold,
+            wants,
             deadline_ms: self.now_ms + self.waits[wait].plan.ms,
             is_waiting: true,
+            is_known: false,
         });
+    }
+
+    /// Parks a part. Those who wait for one are told before its wait knows of it.
+    fn park(&mut self, wait: usize, member: usize, key: Key, wants: Wants) {
+        let part = self.parts.len();
+        self.add_part(wait, member, key, wants);
+        self.stats.parked_total += 1;
+        let told = self.tell_observers(key);
+        self.report_in_call(told);
+        self.parts[part].is_known = true;
+        self.waits[wait].parked.get_or_insert(part);
+    }
+
+    /// Ends the parts that wait for what holds of a key now.
+    fn tell_observers(&mut self, key: Key) -> Vec<Report> {
+        let lowest = self.unmet(key).first().map(|&(threshold, _)| threshold);
+        let mut told = Vec::new();
+        for part in 0..self.parts.len() {
+            let Part { key: of, wants, .. } = self.parts[part];
+            let is_so = of == key && wants == Wants::Waits(lowest.is_some());
+            if is_so && self.parts[part].is_waiting {
+                self.end(part, &Outcome::Completed, lowest.unwrap_or(0));
+                told.push((part, Outcome::Completed, 0));
+            }
+        }
+        told
+    }
+
+    /// Reports ends in a call of their own.
+    fn report_in_call(&mut self, reports: Vec<Report>) {
+        self.in_call(|reference, nested| reference.report_all(nested, reports));
     }
 
     /// Records the end of one member of a wait that has a future. Returns true if the whole is over
@@ -273,34 +358,52 @@ impl Reference {
         true
     }
 
-    /// Takes the parts of a wait that still wait out.
+    /// Takes the parts of a wait that still wait out, one after the other.
     fn give_up(&mut self, number: usize) {
-        for part in &mut self.parts {
-            if part.wait == number && part.is_waiting {
-                part.is_waiting = false;
-                self.cancelled += 1;
+        for part in 0..self.parts.len() {
+            let Part {
+                wait,
+                key,
+                is_waiting,
+                is_known,
+                ..
+            } = self.parts[part];
+            if wait == number && is_waiting && is_known {
+                self.parts[part].is_waiting = false;
+                self.stats.cancelled += 1;
+                self.stats.cancelled_by_future_drop += 1;
+                let told = self.tell_observers(key);
+                self.report_in_call(told);
             }
         }
     }
 
-    /// Ends a part; it is still to be reported.
-    fn end(&mut self, part: usize, outcome: &Outcome) {
+    /// Ends a part with its key's value; it is still to be reported.
+    fn end(&mut self, part: usize, outcome: &Outcome, value: u64) {
         match outcome {
-            Outcome::Completed => self.completed += 1,
-            Outcome::Expired => self.expired += 1,
-            _ => self.cancelled += 1,
+            Outcome::Completed => self.stats.completed += 1,
+            Outcome::Expired => self.stats.expired += 1,
+            _ => self.stats.cancelled += 1,
         }
         self.parts[part].is_waiting = false;
         // A single wait has its answer at once, though its task is woken later.
         let Part { wait, key, .. } = self.parts[part];
         let kind = self.waits[wait].plan.kind;
-        if matches!(kind, Kind::One | Kind::OneIn(_)) {
+        if !matches!(kind, Kind::Callback | Kind::Each) {
             let end = match outcome {
-                Outcome::Completed => Ok(vec![(key, self.value(key))]),
+                Outcome::Completed => Ok(vec![(key, value)]),
                 other => Err(error(other.clone())),
             };
             self.waits[wait].end = Some(end);
         }
+    }
+
+    /// Ends a part for its own sake, as one that expires. Observers of its key are told first.
+    fn end_alone(&mut self, part: usize, outcome: &Outcome) -> Vec<Report> {
+        self.end(part, outcome, 0);
+        let mut ended = self.tell_observers(self.parts[part].key);
+        ended.push((part, outcome.clone(), 0));
+        ended
     }
 
     /// Does a call, nested or not. Ends inside another call are reported when that returns.
@@ -331,7 +434,7 @@ impl Reference {
         let Part { wait, member, .. } = self.parts[part];
         match self.waits[wait].plan.kind {
             Kind::Callback => return self.call_back(wait, outcome),
-            Kind::One | Kind::OneIn(_) => {}
+            Kind::One | Kind::OneIn(_) | Kind::Wanted | Kind::Unwanted => {}
             Kind::Each => {
                 let end = match outcome {
                     Outcome::Completed => Ok(value),
@@ -342,8 +445,10 @@ impl Reference {
                 }
             }
         }
-        self.log.push(Saw::Woken(wait));
-        self.then(wait);
+        if self.waits[wait].is_here {
+            self.log.push(Saw::Woken(wait));
+            self.then(wait);
+        }
     }
 
     fn call_back(&mut self, number: usize, outcome: Outcome) {
@@ -357,7 +462,7 @@ impl Reference {
         for act in &plan.then {
             self.act(act);
         }
-        self.panics += u64::from(plan.then_panics);
+        self.stats.panics += u64::from(plan.then_panics);
     }
 
     /// Changes a value, and completes what it reaches; in an epoch, if that is the key's.
@@ -369,13 +474,31 @@ impl Reference {
         if let Some(named) = epoch.filter(|named| *named != present) {
             return Err(WaitError::OtherEpoch { named, present });
         }
-        self.values.insert(key, (value, present));
+        self.set(key, value, present)?;
         Ok(self.in_call(|reference, nested| {
             let met = reference.meet(key);
-            let count = met.len();
-            reference.report_all(nested, met);
+            let count = reference.report_of(key, nested, met);
             if nested { 0 } else { count }
         }))
+    }
+
+    /// Sets a key's value and epoch, if it has some or there may be more that do.
+    fn set(&mut self, key: Key, value: u64, epoch: u64) -> Result<(), WaitError> {
+        if !self.values.contains_key(&key) && self.values.len() >= self.keys_max {
+            let limit = self.keys_max;
+            return Err(WaitError::TooManyKeys { limit });
+        }
+        self.values.insert(key, (value, epoch));
+        self.stats.events += 1;
+        Ok(())
+    }
+
+    /// Reports ends of a key's parts, and then those of its observers. Returns how many the first are.
+    fn report_of(&mut self, key: Key, nested: bool, mut ended: Vec<Report>) -> usize {
+        let count = ended.len();
+        ended.extend(self.tell_observers(key));
+        self.report_all(nested, ended);
+        count
     }
 
     /// Ends the parts that a key's value reaches, by (threshold, parking).
@@ -384,7 +507,7 @@ impl Reference {
         let mut met = Vec::new();
         for (threshold, part) in self.unmet(key) {
             if threshold <= value {
-                self.end(part, &Outcome::Completed);
+                self.end(part, &Outcome::Completed, value);
                 met.push((part, Outcome::Completed, value));
             }
         }
@@ -395,7 +518,7 @@ impl Reference {
     fn cancel_parts(&mut self, key: Key, outcome: &Outcome) -> Vec<Report> {
         let mut cancelled = Vec::new();
         for (_, part) in self.unmet(key) {
-            self.end(part, outcome);
+            self.end(part, outcome, 0);
             cancelled.push((part, outcome.clone(), 0));
         }
         cancelled
@@ -404,9 +527,7 @@ impl Reference {
     fn cancel_all(&mut self, key: Key, outcome: &Outcome) -> usize {
         self.in_call(|reference, nested| {
             let cancelled = reference.cancel_parts(key, outcome);
-            let count = cancelled.len();
-            reference.report_all(nested, cancelled);
-            count
+            reference.report_of(key, nested, cancelled)
         })
     }
 
@@ -419,7 +540,7 @@ impl Reference {
             let named = epoch;
             return Err(WaitError::OtherEpoch { named, present });
         }
-        self.values.insert(key, (value, epoch));
+        self.set(key, value, epoch)?;
         Ok(self.in_call(|reference, nested| {
             let over = CancelReason::EpochOver {
                 epoch: present,
@@ -430,16 +551,15 @@ impl Reference {
             } else {
                 reference.cancel_parts(key, &Outcome::Cancelled(over))
             };
-            let count = ended.len();
-            reference.report_all(nested, ended);
-            count
+            reference.report_of(key, nested, ended)
         }))
     }
 
     fn drop_future(&mut self, number: usize) {
-        if std::mem::take(&mut self.waits[number].has_future) {
+        let wait = &mut self.waits[number];
+        if wait.is_here && std::mem::take(&mut wait.has_future) {
+            wait.end = None;
             self.give_up(number);
-            self.waits[number].end = None;
         }
     }
 
@@ -448,10 +568,8 @@ impl Reference {
             return ReachResult::Gone;
         }
         let outcome = requested("by id");
-        self.end(part, &outcome);
-        self.in_call(|reference, nested| {
-            reference.report_all(nested, vec![(part, outcome, 0)]);
-        });
+        let ended = self.end_alone(part, &outcome);
+        self.report_in_call(ended);
         ReachResult::Reached(())
     }
 
@@ -467,8 +585,7 @@ impl Reference {
                     ..
                 } = self.parts[part];
                 if is_waiting && deadline_ms <= self.now_ms {
-                    self.end(part, &Outcome::Expired);
-                    due.push((part, Outcome::Expired, 0));
+                    due.extend(self.end_alone(part, &Outcome::Expired));
                 }
             }
             for report in due {

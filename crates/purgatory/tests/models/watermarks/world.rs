@@ -1,12 +1,11 @@
 //! The real `Watermarks`, and tasks that act as they are woken.
 
 use std::{
-    collections::BTreeMap,
     future::Future,
     panic::resume_unwind,
     pin::Pin,
-    sync::{Arc, Mutex},
-    task::{Context, Poll, Wake, Waker},
+    sync::Arc,
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -14,6 +13,7 @@ use purgatory::{OperationId, Outcome, WaitError, WaitFuture, WatermarkValue, Wat
 use timer_core::ManualTimer;
 
 use super::{Act, End, Key, Kind, Plan, Saw};
+use crate::acting::{Acting, Polled, task};
 
 /// A type of values, as it stands for the model's numbers.
 pub(super) trait Value: WatermarkValue {
@@ -64,12 +64,15 @@ impl Value for i64 {
     }
 }
 
-enum Future1<V> {
+pub(super) enum Future1<V> {
     One(Key, WaitFuture<V>),
+    Unwanted(Key, WaitFuture<()>),
     Several(WaitFuture<Vec<(Key, V)>>),
 }
 
-impl<V: Value> Future1<V> {
+impl<V: Value> Polled for Future1<V> {
+    type End = End;
+
     fn poll(&mut self, waker: &Waker) -> Option<End> {
         let mut context = Context::from_waker(waker);
         let number = |(key, value): (Key, V)| (key, value.number());
@@ -78,6 +81,10 @@ impl<V: Value> Future1<V> {
                 let key = *key;
                 let end = Pin::new(wait).poll(&mut context);
                 end.map_ok(|value| vec![number((key, value))])
+            }
+            Future1::Unwanted(key, wait) => {
+                let end = Pin::new(wait).poll(&mut context);
+                end.map_ok(|()| vec![(*key, 0)])
             }
             Future1::Several(wait) => {
                 let end = Pin::new(wait).poll(&mut context);
@@ -89,61 +96,41 @@ impl<V: Value> Future1<V> {
             Poll::Pending => None,
         }
     }
+}
 
+impl<V> Future1<V> {
     fn id(&self) -> Option<OperationId> {
         match self {
             Future1::One(_, wait) => wait.id(),
+            Future1::Unwanted(_, wait) => wait.id(),
             Future1::Several(wait) => wait.id(),
         }
-    }
-}
-
-/// The task of a wait.
-struct Task<V: Value> {
-    world: Arc<World<V>>,
-    number: usize,
-    plan: Arc<Plan>,
-}
-
-impl<V: Value> Wake for Task<V> {
-    fn wake(self: Arc<Self>) {
-        self.world.saw(Saw::Woken(self.number));
-        self.world.then(&self.plan);
     }
 }
 
 pub(super) struct World<V: Value> {
     timer: ManualTimer,
     pub(super) watermarks: Watermarks<Key, V>,
-    log: Mutex<Vec<Saw>>,
-    /// Futures that are neither over nor dropped, by the numbers of their waits.
-    futures: Mutex<BTreeMap<usize, (Future1<V>, Waker)>>,
-    /// The ends of futures that are over.
-    ends: Mutex<Vec<(usize, End)>>,
-    /// The id of each wait that was parked.
-    ids: Mutex<Vec<Option<OperationId>>>,
+    pub(super) acting: Acting<Saw, Future1<V>, OperationId>,
 }
 
 impl<V: Value> World<V> {
-    pub(super) fn new(shards: usize) -> Arc<Self> {
+    pub(super) fn new(shards: usize, max: Option<usize>, keys_max: usize) -> Arc<Self> {
         let timer = ManualTimer::new();
-        let builder = Watermarks::builder("model").timer(&timer).shards(shards);
+        let mut builder = Watermarks::builder("model").timer(&timer).shards(shards);
+        builder = builder.keys_max(keys_max);
+        if let Some(max) = max {
+            builder = builder.max_parked(max);
+        }
         Arc::new(World {
             watermarks: builder.build().unwrap().with_values(),
             timer,
-            log: Mutex::default(),
-            futures: Mutex::default(),
-            ends: Mutex::default(),
-            ids: Mutex::default(),
+            acting: Acting::default(),
         })
     }
 
     fn saw(&self, saw: Saw) {
-        self.log.lock().unwrap().push(saw);
-    }
-
-    pub(super) fn take_log(&self) -> Vec<Saw> {
-        std::mem::take(&mut *self.log.lock().unwrap())
+        self.acting.saw(saw);
     }
 
     /// Does the acts of a waker or callback.
@@ -154,16 +141,6 @@ impl<V: Value> World<V> {
         if plan.then_panics {
             resume_unwind(Box::new("a waker or callback")); // past the hook, which would print it
         }
-    }
-
-    /// The number of a wait, counted back from the latest.
-    fn wait_back(&self, back: usize) -> Option<usize> {
-        self.ids.lock().unwrap().len().checked_sub(back + 1)
-    }
-
-    fn id_back(&self, back: usize) -> Option<OperationId> {
-        let number = self.wait_back(back)?;
-        self.ids.lock().unwrap()[number]
     }
 
     pub(super) fn act(self: &Arc<Self>, act: &Act) {
@@ -191,19 +168,14 @@ impl<V: Value> World<V> {
                 let begun = watermarks.begin_epoch_and_keep(&key, epoch, V::of(value));
                 self.saw(Saw::Changed(begun));
             }
-            Act::Drop(back) => {
-                let number = self.wait_back(back);
-                let removed =
-                    number.and_then(|number| self.futures.lock().unwrap().remove(&number));
-                drop(removed); // with nothing locked
-            }
+            Act::Drop(back) => self.acting.drop_future(back),
             Act::Cancel(back) => {
-                if let Some(id) = self.id_back(back) {
+                if let Some(id) = self.acting.id(back) {
                     self.saw(Saw::Attempt(watermarks.waits().cancel(id, "by id")));
                 }
             }
             Act::Reschedule(back, ms) => {
-                if let Some(id) = self.id_back(back) {
+                if let Some(id) = self.acting.id(back) {
                     let to = Duration::from_millis(ms);
                     self.saw(Saw::Rescheduled(watermarks.waits().reschedule(id, to)));
                 }
@@ -213,12 +185,8 @@ impl<V: Value> World<V> {
     }
 
     fn wait(self: &Arc<Self>, plan: &Arc<Plan>) {
-        // 1. Its number.
-        let mut ids = self.ids.lock().unwrap();
-        let number = ids.len();
-        ids.push(None);
-        drop(ids);
-        // 2. Park it.
+        // 1. Park it.
+        let number = self.acting.begin();
         let timeout = Duration::from_millis(plan.ms);
         let mut members = Vec::new();
         for &(key, threshold) in &plan.members {
@@ -232,17 +200,19 @@ impl<V: Value> World<V> {
                 let wait = self.watermarks.wait_for_in(&key, epoch, threshold, timeout);
                 Future1::One(key, wait)
             }
+            Kind::Wanted => Future1::One(key, self.watermarks.wanted(&key, timeout)),
+            Kind::Unwanted => Future1::Unwanted(key, self.watermarks.unwanted(&key, timeout)),
             Kind::Each => Future1::Several(self.watermarks.wait_for_each(&members, timeout)),
         };
-        // 3. Its task polls it at once, and so is woken.
-        self.ids.lock().unwrap()[number] = future.id();
-        let task = Task {
-            world: self.clone(),
-            number,
-            plan: plan.clone(),
-        };
-        let waker = Waker::from(Arc::new(task));
-        let is_over = self.poll(number, future, waker);
+        // 2. Its task polls it at once, and so is woken.
+        self.acting.named(number, future.id());
+        let world = self.clone();
+        let plan = plan.clone();
+        let waker = task(move || {
+            world.saw(Saw::Woken(number));
+            world.then(&plan);
+        });
+        let is_over = self.acting.poll(number, future, waker);
         self.saw(Saw::Came(number, is_over));
     }
 
@@ -256,31 +226,12 @@ impl<V: Value> World<V> {
             world.then(&of);
         };
         let parked = self.watermarks.park(&key, V::of(threshold), timeout, then);
-        let id = parked.unwrap();
-        self.ids.lock().unwrap()[number] = id;
-        self.saw(Saw::Came(number, id.is_none()));
-    }
-
-    /// Polls a future, and keeps it if it is pending.
-    fn poll(&self, number: usize, mut future: Future1<V>, waker: Waker) -> bool {
-        match future.poll(&waker) {
-            Some(end) => {
-                self.ends.lock().unwrap().push((number, end));
-                true
+        match parked {
+            Ok(id) => {
+                self.acting.named(number, id);
+                self.saw(Saw::Came(number, id.is_none()));
             }
-            None => {
-                self.futures.lock().unwrap().insert(number, (future, waker));
-                false
-            }
+            Err(refused) => self.saw(Saw::Refused(number, refused.reason.clone())),
         }
-    }
-
-    /// Polls all futures, and returns the ends of those that are over.
-    pub(super) fn poll_all(&self) -> Vec<(usize, End)> {
-        let futures = std::mem::take(&mut *self.futures.lock().unwrap());
-        for (number, (future, waker)) in futures {
-            self.poll(number, future, waker);
-        }
-        std::mem::take(&mut *self.ends.lock().unwrap())
     }
 }

@@ -1,0 +1,211 @@
+//! `ReplicaSets` against a plain reference, written from the documentation: random calls for one
+//! group, most of them by members that come late, lag, have left or are of another epoch. After each
+//! call its result is compared, then the watermark, the epoch, the members and what waits.
+//! `TEST_EFFORT` sets the number of steps: 5000 without it, a million in CI. `MODEL_SEED` changes
+//! them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod reference;
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use fastrand::Rng;
+use purgatory::{ReplicaSets, Rule, WaitError, WaitFuture};
+use timer_core::ManualTimer;
+
+use self::reference::{Group, Reference};
+use crate::acting::run_cases;
+
+/// Without `TEST_EFFORT`.
+const STEPS: u64 = 5_000;
+const STEPS_A_CASE: u64 = 200;
+const GROUP: u32 = 7;
+const MEMBERS: u8 = 5;
+
+/// A member, and a value of it.
+type Has = (u8, u64);
+
+/// The result of a call: how many waits it ended.
+type Called = Result<usize, WaitError>;
+
+/// The rule of a set, as plain numbers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Plain {
+    /// So many of all have to report; 0 for all, `None` for a majority.
+    needed: Option<usize>,
+    floor: usize,
+}
+
+impl Plain {
+    fn rule(self) -> Rule {
+        let rule = match self.needed {
+            None => Rule::majority(),
+            Some(0) => Rule::all(),
+            Some(k) => Rule::at_least(k),
+        };
+        rule.floor(self.floor)
+    }
+}
+
+struct Model {
+    timer: ManualTimer,
+    sets: ReplicaSets<u32, u8>,
+    reference: Reference,
+    futures: Vec<Option<WaitFuture<u64>>>,
+    random: Rng,
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let timer = ManualTimer::new();
+        let builder = ReplicaSets::builder("model").timer(&timer);
+        Model {
+            sets: builder.build().unwrap(),
+            timer,
+            reference: Reference::default(),
+            futures: Vec::new(),
+            random: Rng::with_seed(seed),
+        }
+    }
+
+    /// Returns a value near the watermark.
+    fn value(&mut self) -> u64 {
+        (self.reference.reached() + self.random.u64(..6)).saturating_sub(2)
+    }
+
+    fn has(&mut self) -> Has {
+        (self.random.u8(..MEMBERS), self.value())
+    }
+
+    /// Returns an epoch near the present one.
+    fn epoch(&mut self) -> u64 {
+        (self.reference.epoch().unwrap_or(0) + self.random.u64(..3)).saturating_sub(1)
+    }
+
+    /// Makes a call on both sides, and compares them.
+    fn step(&mut self) {
+        let (member, value) = self.has();
+        let epoch = self.epoch();
+        let named = self.random.bool().then_some(epoch);
+        let call = self.random.u8(..32);
+        let sets = &self.sets;
+        let reference = &mut self.reference;
+        let (done, expected) = match call {
+            0 | 1 => self.set(epoch),
+            2 => (
+                sets.begin_epoch(&GROUP, epoch, &member, value),
+                reference.begin(epoch, (member, value)),
+            ),
+            3..15 => (
+                match named {
+                    Some(epoch) => sets.report_in(&GROUP, epoch, &member, value),
+                    None => sets.report(&GROUP, &member, value),
+                },
+                reference.change(named, |group| group.report((member, value))),
+            ),
+            15..18 => (
+                match named {
+                    Some(epoch) => sets.join_in(&GROUP, epoch, member, value),
+                    None => sets.join(&GROUP, member, value),
+                },
+                reference.change(named, |group| group.join((member, value))),
+            ),
+            18 => (
+                sets.leave(&GROUP, &member),
+                reference.change(None, |group| group.leave(member)),
+            ),
+            19 => {
+                let new = self.random.u8(..MEMBERS);
+                let replaced = sets.replace(&GROUP, &member, new, value);
+                let replace = |group: &mut Group| group.replace(member, (new, value));
+                (replaced, reference.change(None, replace))
+            }
+            20 => (
+                Ok(sets.cancel_below_floor(&GROUP)),
+                Ok(reference.cancel_below_floor()),
+            ),
+            21 if epoch % 8 == 0 => (Ok(sets.remove(&GROUP)), Ok(reference.remove())),
+            22 if epoch % 8 == 0 => (Ok(sets.close(&GROUP, "closed")), Ok(reference.close())),
+            23..28 => {
+                self.futures.push(Some(match named {
+                    Some(epoch) => sets.wait_for_in(&GROUP, epoch, value, Duration::MAX),
+                    None => sets.wait_for(&GROUP, value, Duration::MAX),
+                }));
+                reference.wait(named, value);
+                (Ok(0), Ok(0))
+            }
+            28 if !self.futures.is_empty() => {
+                let number = self.random.usize(..self.futures.len());
+                self.futures[number] = None;
+                reference.drop_future(number);
+                (Ok(0), Ok(0))
+            }
+            _ => {
+                self.look();
+                (Ok(0), Ok(0))
+            }
+        };
+        assert_eq!(done, expected, "call {call} of {member}: {value}");
+        self.compare();
+    }
+
+    fn set(&mut self, epoch: u64) -> (Called, Called) {
+        let members: Vec<_> = (0..self.random.u8(..5)).map(|_| self.has()).collect();
+        let plain = Plain {
+            needed: [None, Some(0), Some(0), Some(2)][self.random.usize(..4)],
+            floor: self.random.usize(1..4),
+        };
+        (
+            self.sets.set(&GROUP, epoch, members.clone(), plain.rule()),
+            self.reference.set(epoch, members, plain),
+        )
+    }
+
+    /// Time passes, and somebody looks who lags.
+    fn look(&mut self) {
+        let seconds = self.random.u64(..3);
+        self.timer.advance(Duration::from_secs(seconds));
+        self.reference.now_s += seconds;
+        let mut shown = Vec::new();
+        for (member, value, lagged_for) in self.sets.lagging(&GROUP) {
+            shown.push((member, value, lagged_for.as_secs()));
+        }
+        assert_eq!(shown, self.reference.lagging(), "who lags");
+    }
+
+    fn compare(&mut self) {
+        let reference = &self.reference;
+        let sets = &self.sets;
+        assert_eq!(sets.watermark(&GROUP), reference.watermark());
+        assert_eq!(sets.epoch(&GROUP), reference.epoch());
+        assert_eq!(sets.members(&GROUP), reference.members());
+        assert_eq!(sets.below_floor(&GROUP), reference.below_floor());
+        assert_eq!(sets.waits().len(), reference.waiting.len());
+        for (number, place) in self.futures.iter_mut().enumerate() {
+            let Some(future) = place else { continue };
+            let mut context = Context::from_waker(Waker::noop());
+            let end = match Pin::new(future).poll(&mut context) {
+                Poll::Ready(end) => Some(end),
+                Poll::Pending => None,
+            };
+            assert_eq!(end, reference.ends[number], "wait {number}");
+            if end.is_some() {
+                *place = None;
+            }
+        }
+    }
+}
+
+#[test]
+fn replica_sets_agree_with_plain_lists() {
+    run_cases("ReplicaSets", STEPS, STEPS_A_CASE, |seed| {
+        let mut model = Model::new(seed);
+        for _ in 0..STEPS_A_CASE {
+            model.step();
+        }
+    });
+}

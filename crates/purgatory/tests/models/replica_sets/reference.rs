@@ -1,0 +1,321 @@
+//! The reference: one group on plain lists.
+
+use purgatory::{CancelReason, WaitError};
+
+use super::{Called, Has, Plain};
+
+#[derive(Clone, Default)]
+pub(super) struct Group {
+    epoch: u64,
+    watermark: u64,
+    rule: Plain,
+    /// The leader's log end as the epoch began.
+    start: u64,
+    members: Vec<Has>,
+    /// Who was seen to lag, and when first.
+    lags: Vec<(u8, u64)>,
+}
+
+#[derive(Default)]
+pub(super) struct Reference {
+    group: Option<Group>,
+    is_closed: bool,
+    /// Waits by their numbers, with their thresholds.
+    pub(super) waiting: Vec<(usize, u64)>,
+    /// The end of each wait that is over.
+    pub(super) ends: Vec<Option<Result<u64, WaitError>>>,
+    pub(super) now_s: u64,
+}
+
+fn behind(value: u64, needed: u64) -> Result<(), WaitError> {
+    if value < needed {
+        let by = needed - value;
+        return Err(WaitError::Behind { by });
+    }
+    Ok(())
+}
+
+impl Group {
+    fn members_min(&self) -> usize {
+        self.rule.floor.max(self.rule.needed.unwrap_or(0))
+    }
+
+    fn has(&self, member: u8) -> bool {
+        self.members.iter().any(|&(name, _)| name == member)
+    }
+
+    /// Returns the highest value that enough members have reported; by a rule that is not for all,
+    /// one of this epoch.
+    fn raise(&mut self) {
+        let count = self.members.len();
+        let needed = match self.rule.needed {
+            None => count / 2 + 1,
+            Some(0) => count,
+            Some(k) => k,
+        };
+        if count < self.members_min() {
+            return;
+        }
+        for value in self.watermark + 1..=self.members.iter().map(|of| of.1).max().unwrap_or(0) {
+            let have = self.members.iter().filter(|of| of.1 >= value).count();
+            let counts = self.rule.needed == Some(0) || self.epoch == 0 || value > self.start;
+            if have >= needed && counts {
+                self.watermark = value;
+            }
+        }
+    }
+
+    fn forget(&mut self, member: u8) {
+        self.lags.retain(|&(name, _)| name != member);
+    }
+
+    pub(super) fn report(&mut self, (member, value): Has) -> Result<(), WaitError> {
+        let Some(of) = self.members.iter_mut().find(|of| of.0 == member) else {
+            return Err(WaitError::NoMember);
+        };
+        let before = std::mem::replace(&mut of.1, value);
+        // A minority may be slow.
+        if self.rule.needed == Some(0) || before >= self.watermark {
+            behind(value, self.watermark)?;
+        }
+        let highest = self.members.iter().map(|of| of.1).max();
+        if value >= self.watermark && Some(value) == highest {
+            self.forget(member);
+        }
+        Ok(())
+    }
+
+    /// Returns an error for a newcomer that is not caught up.
+    fn admits(&self, value: u64) -> Result<(), WaitError> {
+        behind(value, self.watermark.max(self.start))
+    }
+
+    pub(super) fn join(&mut self, (member, value): Has) -> Result<(), WaitError> {
+        if self.has(member) {
+            return Err(WaitError::IsMember);
+        }
+        self.admits(value)?;
+        self.members.push((member, value));
+        Ok(())
+    }
+
+    pub(super) fn leave(&mut self, member: u8) -> Result<(), WaitError> {
+        if !self.has(member) {
+            return Err(WaitError::NoMember);
+        }
+        self.members.retain(|&(name, _)| name != member);
+        self.forget(member);
+        Ok(())
+    }
+
+    pub(super) fn replace(&mut self, old: u8, (new, value): Has) -> Result<(), WaitError> {
+        if !self.has(old) {
+            return Err(WaitError::NoMember);
+        }
+        if new != old && self.has(new) {
+            return Err(WaitError::IsMember);
+        }
+        self.admits(value)?;
+        for of in &mut self.members {
+            if of.0 == old {
+                *of = (new, value);
+            }
+        }
+        self.forget(old);
+        Ok(())
+    }
+}
+
+impl Reference {
+    pub(super) fn reached(&self) -> u64 {
+        self.watermark().unwrap_or(0)
+    }
+
+    pub(super) fn watermark(&self) -> Option<u64> {
+        Some(self.group.as_ref()?.watermark)
+    }
+
+    pub(super) fn epoch(&self) -> Option<u64> {
+        Some(self.group.as_ref()?.epoch)
+    }
+
+    pub(super) fn members(&self) -> Vec<Has> {
+        let group = self.group.as_ref();
+        group.map(|group| group.members.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn below_floor(&self) -> Option<CancelReason> {
+        let group = self.group.as_ref()?;
+        let (members, floor) = (group.members.len(), group.members_min());
+        (members < floor).then_some(CancelReason::BelowFloor { members, floor })
+    }
+
+    /// Looks who has less than the one that has most.
+    pub(super) fn lagging(&mut self) -> Vec<(u8, u64, u64)> {
+        let mut shown = Vec::new();
+        let now_s = self.now_s;
+        let Some(group) = &mut self.group else {
+            return shown;
+        };
+        let highest = group.members.iter().map(|of| of.1).max();
+        for (member, value) in group.members.clone() {
+            if Some(value) == highest {
+                group.forget(member);
+                continue;
+            }
+            let seen = group.lags.iter().find(|lag| lag.0 == member).copied();
+            let (_, since_s) = seen.unwrap_or((member, now_s));
+            if seen.is_none() {
+                group.lags.push((member, now_s));
+            }
+            shown.push((member, value, now_s - since_s));
+        }
+        shown.sort_by_key(|&(_, value, _)| value);
+        shown
+    }
+
+    pub(super) fn cancel_below_floor(&mut self) -> usize {
+        match self.below_floor() {
+            Some(reason) => self.cancel(reason),
+            None => 0,
+        }
+    }
+
+    pub(super) fn remove(&mut self) -> usize {
+        self.group = None;
+        self.is_closed = false;
+        self.cancel(CancelReason::Requested("its key was removed".into()))
+    }
+
+    pub(super) fn close(&mut self) -> usize {
+        self.is_closed = true;
+        self.cancel(CancelReason::Closed("closed".into()))
+    }
+
+    pub(super) fn wait(&mut self, epoch: Option<u64>, threshold: u64) {
+        let end = self.at_once(epoch, threshold);
+        if end.is_none() {
+            self.waiting.push((self.ends.len(), threshold));
+        }
+        self.ends.push(end);
+    }
+
+    pub(super) fn drop_future(&mut self, number: usize) {
+        self.waiting.retain(|wait| wait.0 != number);
+    }
+
+    fn at_once(&self, epoch: Option<u64>, threshold: u64) -> Option<Result<u64, WaitError>> {
+        if self.is_closed {
+            let closed = CancelReason::Closed("closed".into());
+            return Some(Err(WaitError::Cancelled(closed)));
+        }
+        let present = self.epoch().unwrap_or(0);
+        if let Some(named) = epoch.filter(|&named| named != present) {
+            return Some(Err(WaitError::OtherEpoch { named, present }));
+        }
+        (self.reached() >= threshold).then(|| Ok(self.reached()))
+    }
+
+    /// Ends what waits for no more than the watermark; returns how many.
+    fn meet(&mut self) -> usize {
+        let reached = self.reached();
+        let before = self.waiting.len();
+        let ends = &mut self.ends;
+        self.waiting.retain(|&(number, threshold)| {
+            if threshold <= reached {
+                ends[number] = Some(Ok(reached));
+            }
+            threshold > reached
+        });
+        before - self.waiting.len()
+    }
+
+    fn cancel(&mut self, reason: CancelReason) -> usize {
+        let ended = std::mem::take(&mut self.waiting);
+        for &(number, _) in &ended {
+            self.ends[number] = Some(Err(WaitError::Cancelled(reason.clone())));
+        }
+        ended.len()
+    }
+
+    pub(super) fn change(
+        &mut self,
+        epoch: Option<u64>,
+        change: impl FnOnce(&mut Group) -> Result<(), WaitError>,
+    ) -> Called {
+        let group = self.group.as_mut().ok_or(WaitError::NoGroup)?;
+        if self.is_closed {
+            return Err(WaitError::KeyClosed);
+        }
+        let present = group.epoch;
+        if let Some(named) = epoch.filter(|&named| named != present) {
+            return Err(WaitError::OtherEpoch { named, present });
+        }
+        change(group)?;
+        group.raise();
+        Ok(self.meet())
+    }
+
+    pub(super) fn set(&mut self, epoch: u64, members: Vec<Has>, rule: Plain) -> Called {
+        for (place, of) in members.iter().enumerate() {
+            if members[..place].iter().any(|other| other.0 == of.0) {
+                return Err(WaitError::IsMember);
+            }
+        }
+        self.check_new(epoch)?;
+        let start = members.iter().map(|of| of.1).max().unwrap_or(0);
+        self.enter(Group {
+            epoch,
+            watermark: self.reached(),
+            rule,
+            start,
+            members,
+            lags: Vec::new(),
+        })
+    }
+
+    /// The next leader has its log, and of the others no more is known than the watermark.
+    pub(super) fn begin(&mut self, epoch: u64, (leader, end): Has) -> Called {
+        self.check_new(epoch)?;
+        let mut next = self.group.clone().ok_or(WaitError::NoGroup)?;
+        if !next.has(leader) {
+            return Err(WaitError::NoMember);
+        }
+        for of in &mut next.members {
+            of.1 = if of.0 == leader {
+                end
+            } else {
+                of.1.min(next.watermark)
+            };
+        }
+        next.epoch = epoch;
+        next.start = end;
+        next.lags.clear();
+        self.enter(next)
+    }
+
+    fn check_new(&self, named: u64) -> Result<(), WaitError> {
+        if self.is_closed {
+            return Err(WaitError::KeyClosed);
+        }
+        match self.epoch() {
+            Some(present) if named <= present => Err(WaitError::OtherEpoch { named, present }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A group enters its epoch. The first one, if it is 0, is that of the waits that are there.
+    fn enter(&mut self, mut group: Group) -> Called {
+        if !group.members.is_empty() {
+            behind(group.start, group.watermark)?;
+        }
+        let epoch = self.epoch().unwrap_or(0);
+        let present = group.epoch;
+        group.raise();
+        self.group = Some(group);
+        if present == 0 {
+            return Ok(self.meet());
+        }
+        Ok(self.cancel(CancelReason::EpochOver { epoch, present }))
+    }
+}
