@@ -42,18 +42,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         payload: O,
         mut to_release: ToRelease<K>,
     ) {
-        let outcome = Outcome::Completed;
         if self.callbacks_on_executor || call.is_nested() {
             let ended = Ended {
                 payload,
-                outcome,
+                outcome: Outcome::Completed,
                 to_release,
             };
             self.finish(call, ended);
             return;
         }
         self.release(&mut to_release);
-        self.call_back(payload, outcome, to_release);
+        // The outcome is made where it is taken: it is not moved through memory.
+        self.call_back(to_release, || {
+            self.frame.call(|| payload.on_complete(Outcome::Completed));
+        });
     }
 
     /// Finishes several, which are taken: all of them are out of every watch list before the first
@@ -136,7 +138,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if call.is_nested() {
             self.queue_callback(ended);
         } else {
-            self.call_back(ended.payload, ended.outcome, ended.to_release);
+            self.call_back_ended(ended);
         }
     }
 
@@ -144,31 +146,39 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[cold]
     fn queue_callback(self: &Arc<Self>, ended: Ended<K, O>) {
         let core = self.clone();
-        enqueue(move || core.call_back(ended.payload, ended.outcome, ended.to_release));
+        enqueue(move || core.call_back_ended(ended));
     }
 
-    /// Calls `on_complete`, with nothing locked: the only place where the engine does. Until then the
-    /// operation kept its place.
+    /// Calls an operation back.
     #[inline(always)]
-    pub(super) fn call_back(
-        self: &Arc<Self>,
-        mut payload: O,
-        outcome: Outcome,
-        to_release: ToRelease<K>,
-    ) {
+    fn call_back_ended(self: &Arc<Self>, ended: Ended<K, O>) {
+        let Ended {
+            mut payload,
+            outcome,
+            to_release,
+        } = ended;
+        let due = to_release.due;
+        // Apart, so that a panic of the first one does not keep the other from being called.
+        self.call_back(to_release, || {
+            if matches!(outcome, Outcome::Expired) {
+                self.frame.call(|| payload.expiring(&|| self.late(due)));
+            }
+            self.frame.call(|| payload.on_complete(outcome));
+        });
+    }
+
+    /// Makes the calls that end an operation, with nothing locked: the only place where the engine
+    /// does. Until then the operation kept its place.
+    #[inline(always)]
+    fn call_back(&self, to_release: ToRelease<K>, calls: impl FnOnce()) {
         // 1. What is left of it in the purgatory. A task that is woken may park again, and finds the
         //    place free.
         drop(to_release.emptied_key);
         if to_release.has_place && !failpoint!(AnsweredKeepsPlace) {
             self.return_place();
         }
-        // 2. Call back: apart, so that a panic of the first one does not keep the other from being
-        //    called.
-        if matches!(outcome, Outcome::Expired) {
-            self.frame
-                .call(|| payload.expiring(&|| self.late(to_release.due)));
-        }
-        self.frame.call(|| payload.on_complete(outcome));
+        // 2. Call back.
+        calls();
         if to_release.has_place && failpoint!(AnsweredKeepsPlace) {
             self.return_place();
         }

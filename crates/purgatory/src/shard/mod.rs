@@ -445,37 +445,46 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         handle: TimerHandle,
         take: impl FnOnce(&mut Entry<O>, &mut Counts, &mut ColdParts) -> Option<(T, u64)>,
     ) -> ReachResult<(T, ToRelease<K>)> {
-        // 1. The entry is looked up once. Only what is still needed leaves it: a whole entry would
-        //    be moved through memory.
+        // 1. The entry is looked up once. Only what is still needed leaves it, each into a place of
+        //    its own: together they would be moved through memory.
         let mut is_held = false;
-        let removed = self.wheel.end_with(handle.id(), |place| {
+        let mut taken = None;
+        let mut link = None;
+        let mut last_secondary = None;
+        let mut cold = None;
+        self.wheel.end_with(handle.id(), |place| {
             let Some(entry) = place else {
                 return Fate::Stays;
             };
-            let Some((taken, due)) = take(entry, &mut self.counts, &mut self.cold) else {
+            taken = take(entry, &mut self.counts, &mut self.cold);
+            if taken.is_none() {
                 is_held = true;
                 return Fate::Stays;
-            };
-            let to_release = ToRelease {
-                has_place: true,
-                due,
-                last_secondary: entry.last_secondary,
-                emptied_key: None,
-                cold: entry.cold.take(), // an end that was pending is the user's
-            };
-            Fate::Gone((taken, entry.link, to_release))
+            }
+            link = Some(entry.link);
+            last_secondary = entry.last_secondary;
+            cold = entry.cold.take(); // an end that was pending is the user's
+            Fate::Gone(())
         });
-        let Some((taken, link, mut to_release)) = removed else {
+        let (Some((taken, due)), Some(link)) = (taken, link) else {
             return match is_held {
                 true => ReachResult::UnderCheck,
                 false => ReachResult::Gone,
             };
         };
         // 2. Its first watch, by the link that came out of its entry.
+        let mut emptied_key = None;
         if !failpoint!(EndedStaysListed) {
-            to_release.emptied_key = self.unlink(handle.id().index(), link);
+            emptied_key = self.unlink(handle.id().index(), link);
         }
         self.entry_left();
+        let to_release = ToRelease {
+            has_place: true,
+            due,
+            last_secondary,
+            emptied_key,
+            cold,
+        };
         ReachResult::Reached((taken, to_release))
     }
 
