@@ -151,7 +151,7 @@ impl DelayedOperation for BoxedOperation {
     fn on_complete(self, outcome: Outcome) {
         match self.boxed {
             Boxed::Operation(operation) => operation.end(outcome),
-            Boxed::Wait(wait) => wait.end(outcome),
+            Boxed::Wait(wait) => wait.end(&outcome),
         }
     }
 }

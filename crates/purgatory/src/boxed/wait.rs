@@ -17,8 +17,8 @@ pub(crate) enum ConditionCheck {
 pub(crate) trait Waiting: Send + Sync {
     /// Evaluates the condition.
     fn check(&self) -> ConditionCheck;
-    /// Answers the future.
-    fn end(self: Arc<Self>, outcome: Outcome);
+    /// Answers the future. The outcome is not moved: it is mostly looked at.
+    fn end(self: Arc<Self>, outcome: &Outcome);
     /// Answers the future of an operation that is dropped without an end.
     fn lose(self: Arc<Self>);
     /// Cancels the operation of a future that was dropped, in the entry that it was parked in.
@@ -54,7 +54,7 @@ impl WaitOperation {
     }
 
     /// Answers the future.
-    pub(crate) fn end(mut self, outcome: Outcome) {
+    pub(crate) fn end(mut self, outcome: &Outcome) {
         if let Some(cell) = self.cell.take() {
             cell.end(outcome);
         }

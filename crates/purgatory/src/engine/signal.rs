@@ -11,7 +11,7 @@ use hashbrown::Equivalent;
 
 use crate::{
     engine::{
-        Core,
+        Core, LockedShard,
         check::Batch,
         trampoline::{Call, enqueue},
         walk::Waited,
@@ -74,8 +74,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut known = HashSet::new();
         let mut waiters = Vec::new();
         for key in keys {
-            if let Some(begun) = self.begin_event(key, self.versions.hash(key)) {
-                waiters.extend(self.waiters_of(begun));
+            let hash = self.versions.hash(key);
+            let shard = self.shard_of(hash);
+            if let Some(record) = self.begin_event(&shard, key, hash) {
+                waiters.extend(self.waiters_of(Waited { shard, record }));
             }
         }
         waiters.retain(|&handle| known.insert(handle));
@@ -128,29 +130,30 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         event: Event<'_>,
     ) -> usize {
         self.warn_stuck_checks();
-        let Some(mut begun) = self.begin_event(key, hash) else {
+        let mut shard = self.shard_of(hash);
+        let Some(record) = self.begin_event(&shard, key, hash) else {
             return 0;
         };
         let by_event = |held: &mut CheckedOut<O>| self.check(&mut held.payload, O::try_complete);
         match event {
             Event::All => {
                 // Most keys have one waiter: no walk is made for it.
-                if let Some(only) = begun.shard.only_here(begun.record) {
-                    let held = begun.shard.check_out_here(only);
-                    drop(begun.shard);
+                if let Some(only) = shard.only_here(record) {
+                    let held = shard.check_out_here(only);
+                    drop(shard);
                     return match held {
                         Some(held) => self.check_single(call, held, by_event),
                         None => 0,
                     };
                 }
-                self.check_waiters(call, begun, by_event)
+                self.check_waiters(call, Waited { shard, record }, by_event)
             }
-            Event::With(told) => self.check_waiters(call, begun, |held| {
+            Event::With(told) => self.check_waiters(call, Waited { shard, record }, |held| {
                 self.check(&mut held.payload, |operation| {
                     operation.try_complete_with(told)
                 })
             }),
-            Event::One => usize::from(self.check_until_one(call, begun)),
+            Event::One => usize::from(self.check_until_one(call, Waited { shard, record })),
         }
     }
 
@@ -194,17 +197,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         false
     }
 
-    /// Counts an event. `None` when nothing is to be checked.
+    /// Counts an event, under the lock of its key's shard. Returns the key's record; `None` when
+    /// nothing waits.
     #[inline]
     fn begin_event<Q: Equivalent<K> + ?Sized>(
         &self,
+        shard: &LockedShard<'_, K, O>,
         key: &Q,
         hash: u64,
-    ) -> Option<Waited<'_, K, O>> {
-        let shard = self.shard_of(hash);
+    ) -> Option<u32> {
         // The condition is true by now: a thread that parks sees that, or this count.
         self.versions.count_event(hash);
-        let record = shard.find(key, hash)?;
-        Some(Waited { shard, record })
+        shard.find(key, hash)
     }
 }

@@ -137,19 +137,19 @@ where
         ConditionCheck::CameTrue
     }
 
-    fn end(self: Arc<Self>, outcome: Outcome) {
+    fn end(self: Arc<Self>, outcome: &Outcome) {
         let has_value = self.has_value.load(Ordering::Relaxed);
         if has_value && matches!(outcome, Outcome::Completed) {
             return self.answer(Ok(()));
         }
-        self.end_without_value(outcome);
+        self.end_without_value(outcome.clone());
     }
 
     fn lose(self: Arc<Self>) {
         let core = self.origin.clone();
         in_turn(&core.frame.executor, move || {
             // The thread may be panicking; a second panic, of the waker, would abort.
-            let _ = contain(|| self.end(Outcome::Cancelled(CancelReason::Panicked)));
+            let _ = contain(|| self.end(&Outcome::Cancelled(CancelReason::Panicked)));
         });
     }
 
@@ -198,21 +198,23 @@ where
         let stage = mem::replace(&mut *self.stage.lock(), Stage::Over);
         let ended = catch_unwind(AssertUnwindSafe(|| stage.into_result(outcome)));
         // 2. Answer. A panic of the condition is passed on behind that.
-        match ended {
+        let answer = match ended {
             Ok(Ok(value)) => {
                 *self.stage.lock() = Stage::Value(value);
-                self.answer(Ok(()));
+                Ok(())
             }
-            Ok(Err(error)) => self.answer(Err(error)),
+            Ok(Err(error)) => Err(error),
             Err(panic) => {
                 // A second panic, of the waker, would abort.
                 let _ = contain(|| self.answer(Err(PANICKED)));
                 resume_unwind(panic);
             }
-        }
+        };
+        self.answer(answer);
     }
 
     /// Puts the answer in, for the operation whose last act this is, and wakes the task.
+    #[inline(always)] // the commonest answer is written where it stays
     fn answer(self: Arc<Self>, answer: Result<(), WaitError>) {
         // 1. Put it in, unless the future has gone.
         let mut slot = self.slot.lock();
