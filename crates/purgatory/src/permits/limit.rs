@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::{
-    operation::Outcome,
     permits::{
         entry::{CLOSED, Semaphores},
         lines::Lines,
@@ -118,9 +117,7 @@ impl<K: WatchKey> Semaphores<K> {
 
     /// Closes the lines, then ends all waits. Leases stay.
     pub(super) fn close(table: &Arc<Table<Self>>) {
-        let call = table.frame.enter();
         table.engine.closed.store(true, Relaxed);
-        let batch = table.end_all(&Outcome::Cancelled(CLOSED), |_| true);
-        table.finish_all(&call, batch);
+        table.cancel_all(CLOSED, |_| true);
     }
 }
