@@ -18,7 +18,7 @@ use crate::{
     operation::{Outcome, Timeout, opaque},
     permits::{
         entry::{Granted, Guard, Holder, Semaphores, Wait, Watchers},
-        limit::give_back,
+        serve::give_back,
     },
     table::{Table, shard::Shard},
     watches::WatchKey,

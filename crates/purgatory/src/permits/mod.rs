@@ -5,7 +5,6 @@ mod acquire;
 mod engine;
 mod entry;
 mod leases;
-mod limit;
 mod lines;
 mod permit;
 mod serve;

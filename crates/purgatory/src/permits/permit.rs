@@ -6,7 +6,7 @@ use crate::{
     operation::opaque,
     permits::{
         entry::{Granted, Guard, Semaphores},
-        limit::{give_back, use_up},
+        serve::{give_back, use_up},
     },
     table::Table,
     watches::WatchKey,

@@ -25,7 +25,7 @@ use crate::{
     wait::WaitFuture,
     waits::Waits,
     watches::WatchKey,
-    watermarks::{self, Begins, Callback, Mark, Values, WatermarkValue, rank},
+    watermarks::{self, Callback, Values, WatermarkValue, rank},
 };
 
 /// Groups of replicas whose members report values: log ends, flushed offsets. A write waits until
@@ -77,6 +77,10 @@ pub struct ReplicaSets<G: WatchKey, M: Send + 'static, V: WatermarkValue = u64> 
 
 /// The set of a group, beside its watermark. `None` while there are only waits.
 type Beside<M> = Option<Box<Set<M>>>;
+
+impl<M: Send + 'static> watermarks::Beside for Beside<M> {
+    const IS_BEGUN: bool = false;
+}
 
 impl<G: WatchKey + Sync, M> ReplicaSets<G, M>
 where
@@ -184,15 +188,11 @@ where
         //    waits that are there. The members of the last set, or of a refused one, are dropped
         //    unlocked.
         let mut beside = Some(Box::new(set));
-        let begins = Begins {
-            epoch,
-            first: 0,
-            keeps_waits: epoch == 0,
-        };
+        let keeps_waits = epoch == 0;
         let table = &self.handle.table;
-        table.begin_epoch(group, begins, &mut beside, |beside, _, watermark| {
-            let set = beside.as_mut().ok_or(WaitError::NoGroup)?; // never: it is there
-            set.begin(epoch, watermark)
+        table.begin_epoch(group, epoch, keeps_waits, &mut beside, |set, _, before| {
+            let set = set.as_mut().ok_or(WaitError::NoGroup)?; // never: it is there
+            set.begin(epoch, before)
         })
     }
 
@@ -242,20 +242,14 @@ where
         Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
     {
         let log_end = rank(log_end);
-        let begins = Begins {
-            epoch,
-            first: 0,
-            keeps_waits: false,
-        };
         let table = &self.handle.table;
         // The next set is made of the present one in the lock hold in which it takes its place. The
         // last one, or one that is refused, is dropped unlocked.
         let mut next = None;
-        table.begin_epoch(group, begins, &mut next, |next, present, watermark| {
-            let present = present.and_then(Option::as_ref).ok_or(WaitError::NoGroup)?;
-            let led = present.led_by(leader, log_end, watermark);
-            let set = next.insert(Box::new(led?));
-            set.begin(epoch, watermark)
+        table.begin_epoch(group, epoch, false, &mut next, |next, last, before| {
+            let last = last.and_then(Option::as_ref).ok_or(WaitError::NoGroup)?;
+            let led = last.led_by(leader, log_end, before);
+            next.insert(Box::new(led?)).begin(epoch, before)
         })
     }
 
@@ -415,7 +409,7 @@ where
             epoch = epoch.filter(|_| self.epoch(group) != epoch);
         }
         if failpoint!(SetChangedInCopy) {
-            stale = table.look(group, |mark| mark.beside().clone());
+            stale = table.look(group, |mark| mark.beside.clone());
         }
         let changed = table.change_beside(group, epoch, |beside, before| {
             if stale.is_some() {
@@ -466,7 +460,7 @@ where
         G: Borrow<Q>,
     {
         let table = &self.handle.table;
-        table.cancel_key_if(group, |beside| beside.as_ref()?.below_floor())
+        table.cancel_key(group, |mark| mark.beside.as_ref()?.below_floor())
     }
 
     /// Removes the group with its set, its epoch and its watermark, and cancels its waits; returns
@@ -502,7 +496,8 @@ where
     where
         G: Borrow<Q>,
     {
-        self.handle.table.look(group, Mark::value).map(V::from_rank)
+        let watermark = self.handle.table.look(group, |mark| mark.value);
+        watermark.map(V::from_rank)
     }
 
     /// Returns the epoch of the group; `None` without a set. O(1).
@@ -510,7 +505,7 @@ where
     where
         G: Borrow<Q>,
     {
-        self.handle.table.look(group, Mark::epoch)
+        self.handle.table.look(group, |mark| mark.epoch())
     }
 
     /// Returns [`BelowFloor`](crate::CancelReason::BelowFloor) with the numbers if the group's set has
@@ -532,8 +527,8 @@ where
     where
         G: Borrow<Q>,
     {
-        let too_few = |mark: &Mark<Beside<M>>| mark.beside().as_ref()?.below_floor();
-        self.handle.table.look(group, too_few)
+        let table = &self.handle.table;
+        table.look(group, |mark| mark.beside.as_ref()?.below_floor())
     }
 
     /// Returns the members of the group with what they have reported, in the order in which they
@@ -542,8 +537,9 @@ where
     where
         G: Borrow<Q>,
     {
-        let copied = |mark: &Mark<Beside<M>>| Some(mark.beside().as_ref()?.members());
-        let ranked = self.handle.table.look(group, copied).unwrap_or_default();
+        let table = &self.handle.table;
+        let ranked = table.look(group, |mark| Some(mark.beside.as_ref()?.members()));
+        let ranked = ranked.unwrap_or_default();
         let value = |(name, rank)| (name, V::from_rank(rank));
         ranked.into_iter().map(value).collect()
     }
@@ -575,7 +571,7 @@ where
     {
         let table = &self.handle.table;
         let now_ns = table.frame.driver().now_ns();
-        let lagging = table.look_at_beside(group, |set| Some(set.as_mut()?.lagging(now_ns)));
+        let lagging = table.look(group, |mark| Some(mark.beside.as_mut()?.lagging(now_ns)));
         let lagging = lagging.unwrap_or_default();
         let shown = |(name, rank, lagged_for)| (name, V::from_rank(rank), lagged_for);
         lagging.into_iter().map(shown).collect()

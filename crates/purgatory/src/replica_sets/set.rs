@@ -282,9 +282,14 @@ impl<M: Eq + Clone> Set<M> {
         }
     }
 
-    /// Returns the value that a member needs to come in (Caught up).
-    fn needed(&self, watermark: u64) -> u64 {
-        watermark.max(self.start)
+    /// Refuses a member that has less than it needs to come in (Caught up).
+    fn check_caught_up(&self, value: u64, watermark: u64) -> Result<(), WaitError> {
+        let needed = watermark.max(self.start);
+        if value < needed && !failpoint!(JoinerNeedsNothing) {
+            let by = needed - value;
+            return Err(WaitError::Behind { by });
+        }
+        Ok(())
     }
 
     /// Lets a member in that is caught up, and takes its `name` then. Returns the watermark that
@@ -298,11 +303,7 @@ impl<M: Eq + Clone> Set<M> {
         if self.has(name.as_ref()) {
             return Err(WaitError::IsMember);
         }
-        let needed = self.needed(watermark);
-        if value < needed && !failpoint!(JoinerNeedsNothing) {
-            let by = needed - value;
-            return Err(WaitError::Behind { by });
-        }
+        self.check_caught_up(value, watermark)?;
         self.members.extend(name.take().map(|name| Member {
             name,
             value,
@@ -337,11 +338,7 @@ impl<M: Eq + Clone> Set<M> {
         if new.as_ref() != Some(old) && self.has(new.as_ref()) {
             return Err(WaitError::IsMember);
         }
-        let needed = self.needed(watermark);
-        if value < needed {
-            let by = needed - value;
-            return Err(WaitError::Behind { by });
-        }
+        self.check_caught_up(value, watermark)?;
         let member = &mut self.members[place];
         if let Some(new) = new {
             mem::swap(&mut member.name, new);

@@ -33,21 +33,9 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Ends all waits that `is_meant`, and returns them; they are still to be finished. It is asked
-    /// under the lock.
-    pub(crate) fn end_all(
-        &self,
-        outcome: &Outcome,
-        is_meant: impl Fn(&E::Wait) -> bool,
-    ) -> Batch<E> {
-        let mut batch = Batch::new();
-        self.end_all_into(&mut batch, outcome, is_meant);
-        batch
-    }
-
-    /// Ends waits as [`end_all`](Self::end_all) does, into a batch that gets those which follow
-    /// from it, too. Returns how many ended by this.
-    fn end_all_into(
+    /// Ends all waits that `is_meant`, which is asked under the lock, into a batch that gets those
+    /// which follow from it, too. Returns how many ended by this.
+    fn end_all(
         &self,
         batch: &mut Batch<E>,
         outcome: &Outcome,
@@ -83,7 +71,7 @@ impl<E: Engine> Table<E> {
     ) -> usize {
         let call = self.frame.enter();
         let mut batch = Batch::new();
-        let count = self.end_all_into(&mut batch, &Outcome::Cancelled(reason), is_meant);
+        let count = self.end_all(&mut batch, &Outcome::Cancelled(reason), is_meant);
         self.finish_all(&call, batch);
         count
     }
@@ -94,19 +82,17 @@ impl<E: Engine> Table<E> {
         for number in self.shards.made() {
             self.lock(number).closed = !failpoint!(ShutdownClosesNoShard);
         }
-        let batch = self.end_all(&Outcome::Cancelled(reason.clone()), |_| true);
+        let mut batch = Batch::new();
+        self.end_all(&mut batch, &Outcome::Cancelled(reason.clone()), |_| true);
         trace::closed(&self.frame.name, is_first, batch.len());
         batch
     }
 
-    /// Refuses waits from now on and cancels those that are there; returns how many. Their tasks
-    /// are woken here.
-    pub(crate) fn close(self: &Arc<Self>, reason: &CancelReason) -> usize {
+    /// Refuses waits from now on and cancels those that are there. Their tasks are woken here.
+    pub(crate) fn close(self: &Arc<Self>, reason: &CancelReason) {
         let call = self.frame.enter();
         let batch = self.close_and_end(reason);
-        let count = batch.len();
         self.finish_all(&call, batch);
-        count
     }
 
     /// Closes as [`close`](Self::close) does. Tasks are woken on the executor; until then `closing`

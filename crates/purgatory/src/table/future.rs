@@ -14,7 +14,7 @@ use crate::{
     operation::{CancelReason, Outcome, Timeout},
     origin::{AnswerOrigin, Progress},
     sync::Spaced,
-    table::{Batch, Ended, Engine, Table, shard::Abandoned},
+    table::{Batch, Ended, Engine, Table, shard::EntryState},
 };
 
 /// An engine whose answers become a `T` as a future takes them.
@@ -146,40 +146,35 @@ impl<E: Engine> Table<E> {
         let mut at = at;
         let mut shard = self.lock(at.shard());
         let mut abandoned = shard.abandon(at.id(), now_ns);
-        while let Some(Abandoned::Moved(to)) = abandoned {
+        while let Some(EntryState::Moved(to)) = abandoned {
             drop(shard);
             at = to;
             shard = self.lock(at.shard());
             abandoned = shard.abandon(at.id(), now_ns);
         }
         match abandoned {
-            Some(Abandoned::Waited(taken)) => {
+            Some(EntryState::Waits { wait, waker }) => {
                 let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
-                let left = self.engine.leave(
-                    &mut shard,
-                    at.id(),
-                    taken.wait,
-                    &dropped,
-                    now_ns,
-                    &mut batch,
-                );
+                let left =
+                    self.engine
+                        .leave(&mut shard, at.id(), wait, &dropped, now_ns, &mut batch);
                 self.engine.settle(&mut shard, now_ns, &mut batch);
                 drop(shard);
                 batch.push(Ended { waker: None, left });
                 self.finish_all(&call, batch);
-                self.call_in_turn(&call, || drop(taken.waker));
+                self.call_in_turn(&call, || drop(waker));
             }
-            Some(Abandoned::Untaken(Ok(answer))) => {
+            Some(EntryState::Answered(Ok(answer))) => {
                 let untaken = self.engine.put_back(&mut shard, answer, now_ns, &mut batch);
                 drop(shard);
                 self.finish_all(&call, batch);
                 self.call_in_turn(&call, || drop(untaken));
             }
-            Some(Abandoned::Untaken(Err(error))) => {
+            Some(EntryState::Answered(Err(error))) => {
                 drop(shard);
                 self.call_in_turn(&call, || drop(error));
             }
-            Some(Abandoned::Moved(_)) | None => {}
+            Some(EntryState::Moved(_)) | None => {}
         }
     }
 }

@@ -69,7 +69,7 @@ impl<E: Engine> Table<E> {
             for handle in handles {
                 let entry = shard.wheel.get(handle.id());
                 if let Some(entry) = entry.filter(|entry| entry.wait().is_some_and(E::is_wait)) {
-                    oldest.offer(u64::MAX - entry.since_ns(), || handle);
+                    oldest.offer(u64::MAX - entry.since_ns, || handle);
                 }
             }
         }
@@ -94,7 +94,7 @@ impl<E: Engine> Table<E> {
         let tick = self.frame.driver().config.tick;
         let shard = self.lock(handle.shard());
         let entry = shard.wheel.get(handle.id())?;
-        let age_ns = now_ns.saturating_sub(entry.since_ns());
+        let age_ns = now_ns.saturating_sub(entry.since_ns);
         let key = E::key_of(&shard.records, entry.wait()?);
         let expires_in = shard.expires_in_ns(handle.id(), now_ns, tick);
         Some(Parked {

@@ -54,12 +54,6 @@ impl Numbers {
             .insert_unique(spread(hash), hashed, |hashed| spread(hashed.hash));
     }
 
-    /// Finds the number of this hash that `is_it` accepts, and removes it.
-    #[inline]
-    pub(crate) fn take(&mut self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        self.take_if(hash, is_it, |_| true)
-    }
-
     /// Finds the number of this hash that `is_it` accepts, and removes it in the same search if
     /// `goes` says so.
     #[inline]
@@ -82,7 +76,7 @@ impl Numbers {
     /// Removes a number. Runs no user code.
     #[inline]
     pub(crate) fn remove(&mut self, hash: u32, number: u32) {
-        self.take(hash, |other| other == number);
+        self.take_if(hash, |other| other == number, |_| true);
     }
 
     /// Frees the memory of a peak.

@@ -9,7 +9,7 @@ use timer_core::{
 
 use crate::{
     error::WaitError,
-    operation::Outcome,
+    operation::{CancelReason, Outcome},
     stats::{Counts, OtherEnds, Stats, Times},
     sync::{AtomicU64, Limit, Ordering},
     table::{Batch, Ended, EndedAt, Engine, LockedShard, SHARD_MAX},
@@ -17,7 +17,7 @@ use crate::{
 
 /// One wait: a task of its shard's wheel.
 pub(crate) struct Entry<E: Engine> {
-    since_ns: u64,
+    pub(super) since_ns: u64,
     pub(super) state: EntryState<E>,
 }
 
@@ -40,16 +40,6 @@ pub(crate) enum EntryState<E: Engine> {
 pub(crate) struct Taken<E: Engine> {
     pub(crate) wait: E::Wait,
     pub(crate) waker: Option<Waker>,
-}
-
-/// An entry that its future leaves.
-pub(crate) enum Abandoned<E: Engine> {
-    /// It waited.
-    Waited(Taken<E>),
-    /// Its answer was not taken.
-    Untaken(Result<E::Answer, WaitError>),
-    /// It is in another shard.
-    Moved(TimerHandle),
 }
 
 /// The state of one shard.
@@ -97,28 +87,20 @@ impl<E: Engine> ShardState for Shard<E> {
 }
 
 impl<E: Engine> EntryState<E> {
-    /// Returns the wait, unless it has ended.
+    /// Returns the wait, which has not ended.
     #[inline(always)]
-    fn into_taken(self) -> Option<Taken<E>> {
+    fn into_taken(self) -> Taken<E> {
         match self {
-            EntryState::Waits { wait, waker } => Some(Taken { wait, waker }),
-            EntryState::Answered(_) | EntryState::Moved(_) => None,
+            EntryState::Waits { wait, waker } => Taken { wait, waker },
+            other => {
+                mem::forget(other);
+                panic!("{LISTED}")
+            }
         }
     }
 }
 
 impl<E: Engine> Entry<E> {
-    /// Makes the entry of a wait.
-    #[inline(always)]
-    pub(crate) fn waits(since_ns: u64, wait: E::Wait) -> Self {
-        let state = EntryState::Waits { wait, waker: None };
-        Entry { since_ns, state }
-    }
-
-    pub(crate) fn since_ns(&self) -> u64 {
-        self.since_ns
-    }
-
     /// Returns the wait, unless it has ended.
     #[inline]
     pub(crate) fn wait(&self) -> Option<&E::Wait> {
@@ -215,7 +197,9 @@ impl<E: Engine> Shard<E> {
     ) -> Scheduled {
         self.follow_next();
         let (scheduled, place) = self.wheel.insert_place(deadline_tick);
-        mem::forget(place.replace(Entry::waits(since_ns, wait()))); // it was empty
+        let wait = wait();
+        let state = EntryState::Waits { wait, waker: None };
+        mem::forget(place.replace(Entry { since_ns, state })); // it was empty
         scheduled
     }
 
@@ -299,13 +283,7 @@ impl<E: Engine> Shard<E> {
         self.return_place();
         // 2. The answer takes the place of the wait.
         let entry = self.wheel.at_mut(index);
-        match mem::replace(&mut entry.state, EntryState::Answered(answer())) {
-            EntryState::Waits { wait, waker } => Taken { wait, waker },
-            other => {
-                mem::forget(other);
-                panic!("{LISTED}")
-            }
-        }
+        mem::replace(&mut entry.state, EntryState::Answered(answer())).into_taken()
     }
 
     /// Ends the wait of this id, which the records name, in one look-up: an entry that a future waits
@@ -347,45 +325,18 @@ impl<E: Engine> Shard<E> {
         self.return_place();
     }
 
-    /// Removes the entry of a wait that no future waits for. Returns the wait, which the caller
-    /// takes off the records. O(1).
-    #[inline]
-    pub(crate) fn remove(
-        &mut self,
-        id: TaskId,
-        outcome: &Outcome,
-        now_ns: EndedAt,
-    ) -> Option<Taken<E>> {
-        let is_wait = E::is_wait(self.get(id)?);
+    /// Removes the entry that its future leaves; returns what it was.
+    pub(crate) fn abandon(&mut self, id: TaskId, now_ns: EndedAt) -> Option<EntryState<E>> {
         let entry = self.wheel.cancel(id)?;
-        if is_wait {
-            self.count_end(outcome, entry.since_ns, now_ns);
-            self.return_place();
-        } else {
-            self.held -= 1;
-        }
-        entry.state.into_taken()
-    }
-
-    /// Removes the entry that its future leaves.
-    pub(crate) fn abandon(&mut self, id: TaskId, now_ns: EndedAt) -> Option<Abandoned<E>> {
-        let entry = self.wheel.cancel(id)?;
-        match entry.state {
-            EntryState::Waits { wait, waker } => {
-                let dropped = Outcome::Cancelled(crate::operation::CancelReason::FutureDropped);
+        match &entry.state {
+            EntryState::Waits { .. } => {
+                let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
                 self.count_end(&dropped, entry.since_ns, now_ns);
                 self.return_place();
-                Some(Abandoned::Waited(Taken { wait, waker }))
             }
-            EntryState::Answered(answer) => {
-                self.answered -= 1;
-                Some(Abandoned::Untaken(answer))
-            }
-            EntryState::Moved(to) => {
-                self.answered -= 1;
-                Some(Abandoned::Moved(to))
-            }
+            EntryState::Answered(_) | EntryState::Moved(_) => self.answered -= 1,
         }
+        Some(entry.state)
     }
 
     /// Returns the place to which a wait has moved.
@@ -456,12 +407,20 @@ impl<E: Engine> Shard<E> {
         let Some(wait) = self.get(id) else {
             return false;
         };
-        // An entry that a future waits for stays, with the answer.
+        let is_wait = E::is_wait(wait);
         let taken = if E::is_awaited(wait) {
+            // It stays, with the answer.
             let error = WaitError::of(outcome.clone());
             self.answer(id.index(), || Err(error), outcome, now_ns)
         } else {
-            self.remove(id, outcome, now_ns).expect(LISTED)
+            let entry = self.wheel.cancel(id).expect(LISTED);
+            if is_wait {
+                self.count_end(outcome, entry.since_ns, now_ns);
+                self.return_place();
+            } else {
+                self.held -= 1;
+            }
+            entry.state.into_taken()
         };
         let left = engine.leave(self, id, taken.wait, outcome, now_ns, batch);
         let waker = taken.waker;

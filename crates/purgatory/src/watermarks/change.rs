@@ -17,33 +17,7 @@ use crate::{
 /// Waits that end together without an allocation.
 const AT_ONCE: usize = 8;
 
-/// An epoch that is to begin.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Begins {
-    pub(crate) epoch: u64,
-    /// The lowest one of a key without a value.
-    pub(crate) first: u64,
-    /// True if the waits of the last one go on in it.
-    pub(crate) keeps_waits: bool,
-}
-
-impl Begins {
-    /// Refuses an epoch that has begun.
-    fn check<B>(self, mark: Option<&Mark<B>>) -> Result<(), WaitError> {
-        let named = self.epoch;
-        let present = mark.map_or(0, |mark| mark.epoch);
-        let is_begun = match mark.and_then(Mark::value) {
-            Some(_) => named <= present,
-            None => named < self.first,
-        };
-        if is_begun {
-            return Err(WaitError::OtherEpoch { named, present });
-        }
-        Ok(())
-    }
-}
-
-impl<B> Mark<B> {
+impl<B: Beside> Mark<B> {
     /// Refuses another epoch than the key's, and a closed key.
     #[inline]
     fn check(&self, epoch: Option<u64>) -> Result<(), WaitError> {
@@ -55,6 +29,18 @@ impl<B> Mark<B> {
             Some(named) if named != present => Err(WaitError::OtherEpoch { named, present }),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses an epoch that has begun.
+    fn check_next(mark: Option<&Self>, epoch: u64) -> Result<(), WaitError> {
+        let present = mark.map_or(0, |mark| mark.epoch);
+        let has_value = mark.is_some_and(|mark| mark.value.is_some());
+        let first_is_over = has_value || B::IS_BEGUN;
+        if epoch > present || (epoch == 0 && !first_is_over) {
+            return Ok(());
+        }
+        let named = epoch;
+        Err(WaitError::OtherEpoch { named, present })
     }
 }
 
@@ -192,7 +178,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     pub(crate) fn begin_epoch<Q>(
         self: &Arc<Self>,
         key: &Q,
-        begins: Begins,
+        epoch: u64,
+        keeps_waits: bool,
         beside: &mut B,
         value: impl FnOnce(&mut B, Option<&B>, u64) -> Result<u64, WaitError>,
     ) -> Result<usize, WaitError>
@@ -209,9 +196,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         if let Some(mark) = mark {
             mark.check(None)?;
         }
-        begins.check(mark)?;
+        Mark::check_next(mark, epoch)?;
         let reached = mark.map_or(0, Mark::reached);
-        let value = value(beside, mark.map(Mark::beside), reached)?;
+        let value = value(beside, mark.map(|mark| &mark.beside), reached)?;
         if failpoint!(SetChangedInCopy) {
             drop(shard);
             shard = self.shard_of(hash);
@@ -229,7 +216,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         // 2. The epoch and its value.
         shard.events += 1;
         let mark = shard.records.at_mut(record);
-        let present = begins.epoch;
+        let present = epoch;
         let epoch = mem::replace(&mut mark.epoch, present);
         mark.value = Some(value);
         mem::swap(&mut mark.beside, beside);
@@ -238,55 +225,39 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         //    over, and end in the same lock hold.
         let mut outcome = Outcome::Cancelled(CancelReason::EpochOver { epoch, present });
         let mut limit = usize::MAX;
-        if begins.keeps_waits || failpoint!(EpochAnswersLast) {
+        if keeps_waits || failpoint!(EpochAnswersLast) {
             outcome = Outcome::Completed;
             limit = BUDGET;
         }
         Ok(self.end_waits_apart(&call, shard, record, &outcome, limit, now_ns))
     }
 
-    /// Removes the key's value, its epoch and what lies beside, and cancels its waits, in one lock
-    /// hold; returns how many. O(n log n) for n waits.
+    /// Removes the key's value, its epoch and what lies beside, and cancels its waits; returns how
+    /// many. O(n log n) for n waits.
     pub(crate) fn remove_key<Q>(self: &Arc<Self>, key: &Q, reason: &CancelReason) -> usize
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let call = self.frame.enter();
-        let hash = self.hash(key);
-        let now_ns = self.frame.ending_at();
-        let mut shard = self.shard_of(hash);
-        let Some(record) = shard.records.find(key, hash) else {
-            return 0;
-        };
-        let name = shard.records.name(record);
-        let mark = shard.records.at_mut(record);
-        mark.epoch = 0;
-        if mark.value.take().is_some() {
-            self.engine.valued_keys.release(1);
-        }
-        if let Some(rare) = &mut mark.rare {
-            rare.closed = None;
-        }
-        let beside = mem::take(&mut mark.beside);
-        if failpoint!(RemovalCancelsUnlocked) {
-            drop(shard);
-            shard = self.shard_of(hash);
-            if shard.records.named(name).is_none() {
-                return 0;
+        let mut removed = B::default(); // it is dropped unlocked
+        self.cancel_key(key, |mark| {
+            mark.epoch = 0;
+            if mark.value.take().is_some() {
+                self.engine.valued_keys.release(1);
             }
-        }
-        let outcome = Outcome::Cancelled(reason.clone());
-        let ended = self.end_waits_apart(&call, shard, record, &outcome, usize::MAX, now_ns);
-        drop(beside); // with nothing locked
-        ended
+            if let Some(rare) = &mut mark.rare {
+                rare.closed = None;
+            }
+            mem::swap(&mut mark.beside, &mut removed);
+            Some(reason.clone())
+        })
     }
 
-    /// Cancels the waits of a key if `reason` gives one for what lies beside its value, in one lock
-    /// hold; returns how many. O(n) for n waits.
-    pub(crate) fn cancel_key_if<Q>(
+    /// Cancels the waits of a key if `reason` gives one, in the lock hold in which that has changed
+    /// the record; returns how many. O(n log n) for n waits.
+    pub(crate) fn cancel_key<Q>(
         self: &Arc<Self>,
         key: &Q,
-        reason: impl FnOnce(&B) -> Option<CancelReason>,
+        reason: impl FnOnce(&mut Mark<B>) -> Option<CancelReason>,
     ) -> usize
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -298,10 +269,10 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let Some(record) = shard.records.find(key, hash) else {
             return 0;
         };
-        let Some(reason) = reason(shard.records.at(record).beside()) else {
+        let name = shard.records.name(record);
+        let Some(reason) = reason(shard.records.at_mut(record)) else {
             return 0;
         };
-        let name = shard.records.name(record);
         if failpoint!(RemovalCancelsUnlocked) {
             drop(shard);
             shard = self.shard_of(hash);

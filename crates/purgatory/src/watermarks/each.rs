@@ -32,8 +32,6 @@ pub(crate) struct Each<K: WatchKey> {
 
 struct State<K> {
     keys: Vec<K>,
-    /// The first part that was parked: it names the wait, also when it has ended.
-    first: Option<TimerHandle>,
     /// The parts that are parked.
     parked: Vec<TimerHandle>,
     /// The ranks of the values that met the parts.
@@ -55,7 +53,6 @@ impl<K: WatchKey> Each<K> {
         let values = vec![None; keys.len()];
         let state = State {
             keys,
-            first: None,
             parked: Vec::new(),
             values,
             error: None,
@@ -75,9 +72,7 @@ impl<K: WatchKey> Each<K> {
 
     /// Adds a part that was parked.
     pub(crate) fn parked(&self, handle: TimerHandle) {
-        let mut state = self.state.lock();
-        state.first.get_or_insert(handle);
-        state.parked.push(handle);
+        self.state.lock().parked.push(handle);
     }
 
     /// Returns true once it has ended.
@@ -102,11 +97,6 @@ impl<K: WatchKey> Each<K> {
         drop(state);
         self.give_up();
         self.table.wake(waker);
-    }
-
-    /// Returns the handle that names it: that of its first part.
-    pub(crate) fn first(&self) -> Option<TimerHandle> {
-        self.state.lock().first
     }
 
     /// Returns its result once it has ended, and gives the other parts up.
@@ -139,20 +129,11 @@ impl<K: WatchKey> Each<K> {
     }
 }
 
-/// Ends the parts of a wait when it is dropped: a key panicked as the next part was made.
-pub(crate) struct GivenUp<K: WatchKey>(pub(crate) Option<Arc<Each<K>>>);
-
-impl<K: WatchKey> GivenUp<K> {
-    /// Leaves the parts parked.
-    pub(crate) fn disarm(mut self) {
-        self.0 = None;
-    }
-}
-
-impl<K: WatchKey> Drop for GivenUp<K> {
+/// Dropped by the last that has it, also by a panic of a key as the next part is made.
+impl<K: WatchKey> Drop for Each<K> {
     fn drop(&mut self) {
-        if let Some(each) = &self.0 {
-            each.give_up();
+        if !failpoint!(DroppedFutureLeavesOperation) {
+            self.give_up();
         }
     }
 }
@@ -175,26 +156,18 @@ impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
         progress: &mut Progress,
     ) -> Poll<Result<Vec<(K, V)>, WaitError>> {
         // A waker is cloned and dropped with nothing locked.
-        if let Some(result) = self.take() {
-            progress.finish();
-            return Poll::Ready(result);
-        }
-        let clone = waker.clone();
+        let mut unused = Some(waker.clone());
         let mut state = self.state.lock();
-        if state.is_over() {
-            drop(state);
-            return match self.take() {
-                Some(result) => {
-                    progress.finish();
-                    Poll::Ready(result)
-                }
-                None => Poll::Pending,
-            };
+        if !state.is_over() {
+            mem::swap(&mut state.waker, &mut unused);
         }
-        let last = state.waker.replace(clone);
         drop(state);
-        self.table.frame.call(|| drop(last));
-        Poll::Pending
+        self.table.frame.call(|| drop(unused));
+        let Some(result) = self.take() else {
+            return Poll::Pending;
+        };
+        progress.finish();
+        Poll::Ready(result)
     }
 
     fn abandon(&self, _: TimerHandle) {

@@ -39,9 +39,15 @@ use crate::{
 pub(crate) type Callback = Box<dyn FnOnce(Outcome) + Send>;
 
 /// What a layer above keeps beside a key's value.
-pub(crate) trait Beside: Default + Send + 'static {}
+pub(crate) trait Beside: Default + Send + 'static {
+    /// True if a key is in epoch 0 before it has a value. Otherwise epoch 0 has to begin, as any.
+    const IS_BEGUN: bool;
+}
 
-impl<B: Default + Send + 'static> Beside for B {}
+/// [`Watermarks`](crate::Watermarks) keep nothing.
+impl Beside for () {
+    const IS_BEGUN: bool = true;
+}
 
 /// The engine of values whose keys are `K`, with a `B` beside each.
 pub(crate) struct Values<K, B = ()> {
@@ -54,11 +60,11 @@ pub(crate) struct Values<K, B = ()> {
 /// A key's record.
 #[derive(Debug, Default)]
 pub(crate) struct Mark<B> {
-    pub(super) value: Option<u64>,
+    pub(crate) value: Option<u64>,
     pub(super) epoch: u64,
     pub(super) queue: Queue,
     pub(super) rare: Option<Box<Rare>>,
-    pub(super) beside: B,
+    pub(crate) beside: B,
 }
 
 /// The parts of a record that few keys have.
@@ -88,7 +94,7 @@ pub(crate) struct Wait {
 
 /// The subject of a wait.
 #[derive(Clone, Copy)]
-pub(super) enum Wants {
+pub(crate) enum Wants {
     Value(u64),
     Observed(Observed),
 }
@@ -159,28 +165,8 @@ impl Told {
     }
 }
 
-/// A wait that is not parked.
-pub(crate) enum AtOnce {
-    /// The value was reached before.
-    Met(u64),
-    /// It ended at once otherwise.
-    Ended(Outcome),
-    Refused(WaitError),
-}
-
-impl AtOnce {
-    /// Returns the result of a wait for a value.
-    pub(super) fn into_result(self) -> Result<u64, WaitError> {
-        match self {
-            AtOnce::Met(value) => Ok(value),
-            AtOnce::Ended(outcome) => Err(WaitError::of(outcome)),
-            AtOnce::Refused(reason) => Err(reason),
-        }
-    }
-}
-
-/// A wait as it was parked, or why it was not, and whom that concerns.
-pub(crate) type ForValue = Result<TimerHandle, (AtOnce, Tells)>;
+/// A wait as it was parked; or its result at once, and whom that concerns.
+pub(crate) type Waiting = Result<TimerHandle, (Result<u64, WaitError>, Tells)>;
 
 impl<K, B> Values<K, B> {
     pub(crate) fn new(keys_max: usize) -> Self {
@@ -213,7 +199,7 @@ impl<B> Mark<B> {
     }
 
     #[inline]
-    pub(super) fn closed(&self) -> Option<&Reason> {
+    pub(crate) fn closed(&self) -> Option<&Reason> {
         self.rare.as_ref()?.closed.as_ref()
     }
 
@@ -338,24 +324,13 @@ impl Tells {
 }
 
 impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
-    /// Returns what `of` says of a key's record; `None` if there is none.
+    /// Returns what `of` says of a key's record; `None` if there is none. It leaves alone what the
+    /// value follows from.
     #[inline]
-    pub(crate) fn look<Q, R>(&self, key: &Q, of: impl FnOnce(&Mark<B>) -> Option<R>) -> Option<R>
-    where
-        Q: Hash + Equivalent<K> + ?Sized,
-    {
-        let hash = self.hash(key);
-        let shard = self.shard_of(hash);
-        let record = shard.records.find(key, hash)?;
-        of(shard.records.at(record))
-    }
-
-    /// Returns what `of` makes of what lies beside a key's value; `None` if there is no record. It
-    /// leaves alone what the value follows from.
-    pub(crate) fn look_at_beside<Q, R>(
+    pub(crate) fn look<Q, R>(
         &self,
         key: &Q,
-        of: impl FnOnce(&mut B) -> Option<R>,
+        of: impl FnOnce(&mut Mark<B>) -> Option<R>,
     ) -> Option<R>
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -363,33 +338,19 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let hash = self.hash(key);
         let mut shard = self.shard_of(hash);
         let record = shard.records.find(key, hash)?;
-        of(&mut shard.records.at_mut(record).beside)
+        of(shard.records.at_mut(record))
     }
 }
 
 impl<B> Mark<B> {
-    #[inline]
-    pub(crate) fn value(&self) -> Option<u64> {
-        self.value
-    }
-
     /// Returns the epoch of a key with a value.
     #[inline]
     pub(crate) fn epoch(&self) -> Option<u64> {
         self.value.map(|_| self.epoch)
     }
 
-    /// Returns what lies beside the value.
-    pub(crate) fn beside(&self) -> &B {
-        &self.beside
-    }
-
     pub(crate) fn lowest_waiting(&self) -> Option<u64> {
         self.queue.lowest()
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed().is_some()
     }
 }
 

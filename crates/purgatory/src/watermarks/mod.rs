@@ -16,8 +16,7 @@ use timer_core::{BuildError, Timer};
 
 pub use self::value::WatermarkValue;
 pub(crate) use self::{
-    change::Begins,
-    engine::{Callback, Mark, Values},
+    engine::{Beside, Callback, Mark, Values},
     value::rank,
 };
 
@@ -193,7 +192,10 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.handle.table.look(key, Mark::value).map(V::from_rank)
+        self.handle
+            .table
+            .look(key, |mark| mark.value)
+            .map(V::from_rank)
     }
 
     /// Returns the epoch of the key's value: 0 until [one begins](Self::begin_epoch). `None`
@@ -202,7 +204,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.handle.table.look(key, Mark::epoch)
+        self.handle.table.look(key, |mark| mark.epoch())
     }
 
     /// Returns the lowest threshold that an operation waits for and that the key has not reached;
@@ -228,7 +230,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     where
         K: Borrow<Q>,
     {
-        let lowest = self.handle.table.look(key, Mark::lowest_waiting);
+        let lowest = self.handle.table.look(key, |mark| mark.lowest_waiting());
         lowest.map(V::from_rank)
     }
 
@@ -384,13 +386,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let begins = Begins {
-            epoch,
-            first: 1,
-            keeps_waits,
-        };
         let table = &self.handle.table;
-        table.begin_epoch(key, begins, &mut (), |_, _, _| Ok(value))
+        table.begin_epoch(key, epoch, keeps_waits, &mut (), |(), _, _| Ok(value))
     }
 
     /// Removes the key's value and its epoch, and cancels the waits for it; returns how many. A
@@ -459,8 +456,8 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     where
         K: Borrow<Q>,
     {
-        let closed = self.handle.table.look(key, |mark| Some(mark.is_closed()));
-        closed == Some(true)
+        let closed = |mark: &mut Mark<()>| mark.closed().cloned();
+        self.handle.table.look(key, closed).is_some()
     }
 }
 
@@ -585,7 +582,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     {
         let table = &self.handle.table;
         let parked = table.observe(key, Observed::Unwanted, timeout.into());
-        self.handle.future_of(parked, |_| ())
+        self.handle.future_of(parked, drop)
     }
 
     /// Calls `then` once the key's value is at least `threshold`, or the wait has ended otherwise.
@@ -709,28 +706,30 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
         if watermarks.is_empty() {
             return WaitFuture::ready(Err(WaitError::NoKeys));
         }
-        // 1. The future comes first: dropped by a panic of a key, it gives the parts up.
+        // 1. The cell comes first: dropped by a panic of a key, it gives the parts up.
         let table = &self.handle.table;
         let timeout = table.counted_from_now(timeout.into());
         let keys = watermarks.iter().map(|(key, _)| key.clone()).collect();
         let cell = Each::new(self.handle.share(), keys);
-        let given_up = each::GivenUp(Some(cell.clone()));
-        // 2. A part for each key, until one has ended the whole.
+        // 2. A part for each key, until one has ended the whole. The first that is parked names it.
+        let mut first = None;
         for (number, (key, threshold)) in watermarks.iter().enumerate() {
             match table.wait(key, None, rank(*threshold), timeout, cell.part(number)) {
-                Ok(handle) => cell.parked(handle),
-                Err((at_once, _part)) => cell.record(number, at_once.into_result()),
+                Ok(handle) => {
+                    first.get_or_insert(handle);
+                    cell.parked(handle);
+                }
+                Err((at_once, _part)) => cell.record(number, at_once),
             }
             if cell.is_over() {
                 break;
             }
         }
-        given_up.disarm();
         // 3. It may be over, or it waits.
         if let Some(result) = cell.take() {
             return WaitFuture::ready(result);
         }
-        match cell.first() {
+        match first {
             Some(first) => WaitFuture::at(cell, table.frame.id(first)),
             None => WaitFuture::ready(Err(WaitError::NoKeys)),
         }

@@ -12,7 +12,7 @@ use crate::{
     watches::WatchKey,
     watermarks::{
         engine::{
-            AtOnce, Beside, Callback, ForValue, Mark, Observed, Tells, Told, Values, Wait, Wants,
+            Beside, Callback, Mark, Observed, Tells, Told, Values, Wait, Waiting, Wants,
             go_if_gone, tell_observers,
         },
         value::{WatermarkValue, rank},
@@ -43,7 +43,7 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
     #[inline]
     pub(crate) fn future_of<T>(
         &self,
-        parked: ForValue,
+        parked: Waiting,
         of_rank: impl FnOnce(u64) -> T,
     ) -> WaitFuture<T>
     where
@@ -51,7 +51,7 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
     {
         match parked {
             Ok(handle) => WaitFuture::at(self.share(), self.table.frame.id(handle)),
-            Err((at_once, _future)) => WaitFuture::ready(at_once.into_result().map(of_rank)),
+            Err((at_once, _future)) => WaitFuture::ready(at_once.map(of_rank)),
         }
     }
 
@@ -70,30 +70,25 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
     {
         let table = &self.table;
         let tells = Tells::Callback(then);
-        match table.wait(key, epoch, rank(threshold), timeout, tells) {
-            Ok(handle) => Ok(Some(table.frame.id(handle))),
-            Err((AtOnce::Met(value), tells)) => {
-                table.report_at_once(tells, Outcome::Completed, value);
-                Ok(None)
-            }
-            Err((AtOnce::Ended(outcome), tells)) => {
-                table.report_at_once(tells, outcome, 0);
-                Ok(None)
-            }
-            Err((AtOnce::Refused(reason), tells)) => {
-                Err(Refused::new(tells.into_callback(), reason))
-            }
-        }
+        let parked = table.wait(key, epoch, rank(threshold), timeout, tells);
+        let (at_once, tells) = match parked {
+            Ok(handle) => return Ok(Some(table.frame.id(handle))),
+            Err(at_once) => at_once,
+        };
+        // It is refused, or called back as any other.
+        let outcome = match at_once {
+            Ok(_) => Outcome::Completed,
+            Err(WaitError::Expired) => Outcome::Expired,
+            Err(WaitError::Cancelled(reason)) => Outcome::Cancelled(reason),
+            Err(refused) => return Err(Refused::new(tells.into_callback(), refused)),
+        };
+        let told = Told { waker: None, tells };
+        table.finish_in_turn(told.of(&outcome, 0));
+        Ok(None)
     }
 }
 
 impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
-    /// Reports the end of a wait that was never parked.
-    pub(crate) fn report_at_once(self: &Arc<Self>, tells: Tells, outcome: Outcome, value: u64) {
-        let told = Told { waker: None, tells };
-        self.finish(&self.frame.enter(), told.of(&outcome, value));
-    }
-
     /// Parks a wait for a key's value, unless it ends at once. In an epoch, if one is named, that
     /// must be the key's. O(log n) for n waits of the key.
     #[inline(always)]
@@ -104,7 +99,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         threshold: u64,
         timeout: Timeout,
         tells: Tells,
-    ) -> ForValue
+    ) -> Waiting
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
@@ -127,16 +122,16 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             if let Some(reason) = mark.closed() {
                 let closed = CancelReason::Closed(reason.clone());
                 shard.count_at_once();
-                return Err((AtOnce::Ended(Outcome::Cancelled(closed)), tells));
+                return Err((Err(WaitError::Cancelled(closed)), tells));
             }
         }
         if let Some(named) = epoch.filter(|named| *named != present) {
             let other = WaitError::OtherEpoch { named, present };
-            return Err((AtOnce::Refused(other), tells));
+            return Err((Err(other), tells));
         }
         if reached >= threshold {
             shard.count_at_once();
-            return Err((AtOnce::Met(reached), tells));
+            return Err((Ok(reached), tells));
         }
         if failpoint!(ValueComparedUnlocked) {
             drop(shard);
@@ -148,7 +143,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let arrival = early.unwrap_or_else(|| self.arrival(timeout));
         if arrival.is_over {
             shard.count_at_once();
-            return Err((AtOnce::Ended(Outcome::Expired), tells));
+            return Err((Err(WaitError::Expired), tells));
         }
         let wants = Wants::Value(threshold);
         self.park_under(shard, found, (key, hash), arrival, wants, tells)
@@ -157,9 +152,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// Refuses a wait of a form that was shut down, also one whose value is reached: a loop of
     /// waits that are met at once ends, too.
     #[cold]
-    fn refuse_closed(&self, tells: Tells) -> ForValue {
+    fn refuse_closed(&self, tells: Tells) -> Waiting {
         self.report_refusal(&WaitError::Closed);
-        Err((AtOnce::Refused(WaitError::Closed), tells))
+        Err((Err(WaitError::Closed), tells))
     }
 
     /// Parks a wait under a key, whose record is made if it has none.
@@ -172,14 +167,14 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         arrival: Arrival,
         wants: Wants,
         tells: Tells,
-    ) -> ForValue
+    ) -> Waiting
     where
         Q: ToOwned<Owned = K> + ?Sized,
     {
         if let Some(reason) = shard.refuses() {
             drop(shard);
             self.report_refusal(&reason);
-            return Err((AtOnce::Refused(reason), tells));
+            return Err((Err(reason), tells));
         }
         // The key's `Clone` may panic: nothing is parked yet.
         let record = match found {
@@ -198,7 +193,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
                 drop(shard);
                 drop(emptied_key);
                 self.report_refusal(&full);
-                return Err((AtOnce::Refused(full), wait.tells));
+                return Err((Err(full), wait.tells));
             }
         };
         // Listed, in the same lock hold.
@@ -233,7 +228,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         key: &Q,
         observed: Observed,
         timeout: Timeout,
-    ) -> ForValue
+    ) -> Waiting
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
     {
@@ -251,11 +246,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         if now == observed {
             let lowest = found.and_then(|record| shard.records.at(record).queue.lowest());
             shard.count_at_once();
-            return Err((AtOnce::Met(lowest.unwrap_or(0)), Tells::Future));
+            return Err((Ok(lowest.unwrap_or(0)), Tells::Future));
         }
         if arrival.is_over {
             shard.count_at_once();
-            return Err((AtOnce::Ended(Outcome::Expired), Tells::Future));
+            return Err((Err(WaitError::Expired), Tells::Future));
         }
         let wants = Wants::Observed(observed);
         self.park_under(shard, found, (key, hash), arrival, wants, Tells::Future)

@@ -54,6 +54,19 @@ fn paused_and_used_up_permits_refuse_nothing() {
     assert_eq!(over(&mut next).unwrap().weight(), 2);
 }
 
+/// Keyed permits whose keys have one value are those without keys: a resize brings back what was used
+/// up.
+#[test]
+fn used_up_permits_of_the_one_key_come_back() {
+    let timer = ManualTimer::new();
+    let permits = Permits::<()>::keyed_builder("test").timer(&timer).limit(5);
+    let permits = permits.build().unwrap();
+    permits.try_acquire_for(&(), 5).unwrap().forget();
+    assert_eq!((permits.limit(), permits.free_for(&())), (0, 0));
+    permits.resize(2);
+    assert_eq!(permits.try_acquire_for(&(), 2).unwrap().weight(), 2);
+}
+
 /// Permits do not keep their semaphore open.
 #[test]
 fn last_handle_ends_waits_and_leases_but_no_permit() {
