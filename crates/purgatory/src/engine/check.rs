@@ -201,7 +201,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn report_missed_event(&self, handle: TimerHandle) {
         self.frame.count_rare(|rare| rare.missed_events += 1);
         trace::missed(&self.frame.name);
-        let Some(hook) = &self.on_missed else {
+        let Some(hook) = &self.rules.on_missed else {
             return;
         };
         self.frame.call(|| {

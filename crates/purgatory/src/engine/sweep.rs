@@ -54,20 +54,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.frame.run_queued(queued_ns, |call| {
                 // An executor that is closed runs the rest of a sweep inside the job that hands it
                 // over. That job goes on with it, so that it needs no stack.
+                let core = self.clone();
                 if call.is_nested() && !self.frame.executor.runs_in_place() {
-                    let core = self.clone();
-                    enqueue(move || core.sweep_in_call(sweep));
+                    enqueue(move || core.clone().sweep_on(&core.frame.enter(), sweep));
                 } else {
-                    self.clone().sweep_on(call, sweep);
+                    core.sweep_on(call, sweep);
                 }
             });
         }));
-    }
-
-    /// Goes on with a sweep that was left to the outermost call.
-    fn sweep_in_call(self: Arc<Self>, sweep: Sweep) {
-        let executor = self.frame.executor.clone();
-        self.sweep_on(&Call::enter(&executor), sweep);
     }
 
     /// Goes on with a sweep, for [`SWEPT_BY_JOB`] operations; then another job does.
