@@ -193,7 +193,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
         // 5. Otherwise this thread holds it until all keys are watched, and checks it again if an
         //    event came by meanwhile.
-        let handle = self.insert_held(&mut shard, record, &options);
+        let handle = self.insert_entry(&mut shard, record, &options, None);
         drop(shard);
         self.sweep_after(now_ns);
         self.watch_others(&call, operation, handle, place, others, event_passed)
@@ -280,16 +280,5 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let scheduled = shard.park_at(record, options, follows, payload);
         Self::work_at(shard, options, scheduled.due);
         shard.handle(scheduled.id)
-    }
-
-    /// Puts an entry for an operation that its parker holds into the shard of its first key.
-    #[inline(never)]
-    fn insert_held(
-        &self,
-        shard: &mut LockedShard<'_, K, O>,
-        record: u32,
-        options: &ParkOptions,
-    ) -> TimerHandle {
-        self.insert_entry(shard, record, options, None)
     }
 }

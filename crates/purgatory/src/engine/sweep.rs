@@ -66,6 +66,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Goes on with a sweep, for [`SWEPT_BY_JOB`] operations; then another job does.
     fn sweep_on(self: Arc<Self>, call: &Call<'_>, mut sweep: Sweep) {
+        let Some(sweeps) = &self.sweeps else { return };
+        // 1. What was parked by then has been parked for an interval.
+        let tick = self.frame.driver().config.tick;
+        let now_ns = self.frame.timed_end();
+        let every_ns = u64::try_from(sweeps.every.as_nanos()).unwrap_or(u64::MAX);
+        let parked_by_ns = now_ns
+            .unwrap_or(tick.start_ns(sweep.due_tick))
+            .saturating_sub(every_ns);
+        // 2. Check it, a batch at a time.
         let mut budget = SWEPT_BY_JOB;
         if self.frame.executor.runs_in_place() {
             budget = usize::MAX;
@@ -76,13 +85,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
             let together: Vec<_> = sweep.listed.by_ref().take(CHECK_BATCH).collect();
             if together.is_empty() {
-                if let Some(sweeps) = &self.sweeps {
-                    sweeps.ended(sweep.due_tick, self.frame.timed_end(), || self.is_idle());
-                }
+                let is_idle = || self.sum_over_shards(|shard| shard.len()) == 0;
+                sweeps.ended(sweep.due_tick, self.frame.timed_end(), is_idle);
                 return;
             }
             budget = budget.saturating_sub(together.len());
-            self.check_for_sweep(call, together, sweep.due_tick);
+            self.check_for_sweep(call, together, parked_by_ns);
         }
         self.queue_sweep(sweep);
     }
@@ -109,13 +117,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self: &Arc<Self>,
         call: &Call<'_>,
         together: Vec<TimerHandle>,
-        due_tick: u64,
+        parked_by_ns: u64,
     ) {
-        let Some(sweeps) = &self.sweeps else { return };
-        let tick = self.frame.driver().config.tick;
-        let now_ns = self.frame.timed_end().unwrap_or(tick.start_ns(due_tick));
-        let every_ns = u64::try_from(sweeps.every.as_nanos()).unwrap_or(u64::MAX);
-        let parked_by_ns = now_ns.saturating_sub(every_ns);
         // 1. Check them.
         let mut batch = Batch::with_capacity(together.len());
         self.each_in_first_shard(
@@ -135,10 +138,5 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         for ended in ended {
             self.call_back_in(call, ended);
         }
-    }
-
-    /// True while nothing is parked.
-    fn is_idle(&self) -> bool {
-        self.sum_over_shards(|shard| shard.len()) == 0
     }
 }

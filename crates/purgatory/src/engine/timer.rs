@@ -98,14 +98,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let mut emptied_keys = Vec::new();
         for job in &mut jobs {
-            let CallbackJob::Call(ended) = job else {
-                continue;
-            };
-            // Most operations have one key, so no secondary watch.
-            if ended.to_release.last_secondary.is_some() {
-                self.release_secondaries(&mut ended.to_release.last_secondary, at_once, |key| {
-                    emptied_keys.push(key);
-                });
+            if let CallbackJob::Call(ended) = job {
+                let last = &mut ended.to_release.last_secondary;
+                self.release_secondaries(last, at_once, |key| emptied_keys.push(key));
             }
         }
         // Hand the rest over. Keys are the user's, so the executor drops them, too.
@@ -117,9 +112,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }));
     }
 
-    /// Runs what was queued, on the executor, in order: each with a latch with which it is under way
-    /// until its callback is over, if there are latches. After [`RELEASED_BY_JOB`] watches another job of the
-    /// executor goes on.
+    /// Runs what was queued, on the executor, in order. A shutdown has each under way until its
+    /// callback is over. After [`RELEASED_BY_JOB`] watches another job of the executor goes on.
     fn run_jobs(
         self: Arc<Self>,
         mut jobs: VecDeque<CallbackJob<K, O>>,

@@ -7,7 +7,7 @@ use crate::{
     error::Refused,
     operation::{DelayedOperation, OperationId, Parking, Timeout},
     purgatory::Purgatory,
-    shard::Ended,
+    shard::{Ended, ToRelease},
     wait::{IntoAnswer, WaitFuture},
     watches::{IntoWatches, UnaskedChecks, WatchKey, Watches},
 };
@@ -79,7 +79,12 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
             watches.into_watches(),
             timeout.into(),
             |call, operation, outcome| {
-                core.finish(call, Ended::at_once(operation, outcome));
+                let ended = Ended {
+                    payload: operation,
+                    outcome,
+                    to_release: ToRelease::nothing(),
+                };
+                core.finish(call, ended);
             },
         );
         parked.map(Parking::id)

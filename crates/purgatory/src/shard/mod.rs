@@ -158,17 +158,6 @@ impl<K> ToRelease<K> {
 /// Several ended operations.
 pub(crate) type AllEnded<K, O> = SmallVec<[Ended<K, O>; 8]>;
 
-impl<K, O> Ended<K, O> {
-    /// An operation that was never parked.
-    pub(crate) fn at_once(payload: O, outcome: Outcome) -> Self {
-        Ended {
-            payload,
-            outcome,
-            to_release: ToRelease::nothing(),
-        }
-    }
-}
-
 impl<K, O> ShardState for Shard<K, O> {
     type Task = Entry<O>;
 
@@ -356,13 +345,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         CheckedIn::Parked
     }
 
-    /// Ends an operation whose check came true. That beats every request, so none is read.
-    #[inline(always)]
-    pub(crate) fn end_satisfied(&mut self, handle: TimerHandle, now_ns: EndedAt) -> ToRelease<K> {
-        self.counts.checks += 1;
-        self.end(handle, &Outcome::Completed, now_ns)
-    }
-
     /// Takes a parked operation out, to be answered by the caller. It has no outcome.
     pub(crate) fn take(&mut self, handle: TimerHandle) -> ReachResult<(O, ToRelease<K>)> {
         // Holder removes: no request, since the caller cannot be given the payload later.
@@ -393,9 +375,15 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.end_if(handle, outcome, u64::MAX, now_ns, claim)
     }
 
-    /// Ends an operation whose payload is out for good.
+    /// Ends an operation whose payload is out for good. No request is read: a check that came true
+    /// beats every one.
     #[inline(always)]
-    fn end(&mut self, handle: TimerHandle, outcome: &Outcome, now_ns: EndedAt) -> ToRelease<K> {
+    pub(crate) fn end(
+        &mut self,
+        handle: TimerHandle,
+        outcome: &Outcome,
+        now_ns: EndedAt,
+    ) -> ToRelease<K> {
         let ended = self.end_if(handle, outcome, u64::MAX, now_ns, |_| Some(()));
         let ((), to_release) = ended.reached().expect(HOLDER_REMOVES);
         to_release
