@@ -128,12 +128,7 @@ impl<K: WatchKey, S> Shared<K, S> {
                 keys.push(key.clone());
             }
         }
-        self.signal(&keys);
-    }
-
-    /// Signals these keys, in their order. A wait for several of them is checked once.
-    fn signal(&self, keys: &[K]) {
-        self.purgatory.core.signal_several(keys);
+        self.purgatory.core.signal_several(&keys);
     }
 }
 
@@ -298,7 +293,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// Panics as [`update`](Self::update) does.
     pub fn update_keys<R>(&self, change: impl FnOnce(&mut S) -> (R, Vec<K>)) -> R {
         let (result, keys) = self.shared.change("Monitor::update_keys called", change);
-        self.shared.signal(&keys);
+        self.shared.purgatory.core.signal_several(&keys);
         result
     }
 
@@ -365,7 +360,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         // A walk over all keys may have passed them before this wait watched them.
         let walked = self.shared.signalled_all.load(Ordering::Acquire) != before;
         if walked && !failpoint!(WaitTrustsEarlierWalk) {
-            self.shared.signal(keys);
+            self.shared.purgatory.core.signal_several(keys);
         }
         wait
     }

@@ -17,22 +17,21 @@ pub(crate) fn times(times: Times) -> Vec<Sample> {
         let help = "How long operations were parked, by outcome.";
         Sample::times("purgatory_wait_seconds", help, waited).labelled("outcome", outcome)
     };
-    let mut samples = vec![
+    vec![
         waits("completed", times.completed),
         waits("expired", times.expired).in_detail(),
         waits("cancelled", times.cancelled).in_detail(),
-    ];
-    samples.push(Sample::times(
-        "purgatory_expiry_lateness_seconds",
-        "How long after its deadline what expired was taken off the wheel.",
-        times.lateness,
-    ));
-    samples.push(Sample::times(
-        "purgatory_callback_delay_seconds",
-        "How long callbacks waited for the executor.",
-        times.callback_delay,
-    ));
-    samples
+        Sample::times(
+            "purgatory_expiry_lateness_seconds",
+            "How long after its deadline what expired was taken off the wheel.",
+            times.lateness,
+        ),
+        Sample::times(
+            "purgatory_callback_delay_seconds",
+            "How long callbacks waited for the executor.",
+            times.callback_delay,
+        ),
+    ]
 }
 
 /// The gauges of the present. Those of several sources of one name add up.

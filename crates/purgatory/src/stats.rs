@@ -165,12 +165,11 @@ impl<K: fmt::Debug> fmt::Display for Snapshot<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The counts.
         let stats = &self.stats;
-        write!(
+        writeln!(
             f,
             "{}: {} parked under {} keys",
             self.name, stats.parked, self.key_count
         )?;
-        writeln!(f)?;
         writeln!(
             f,
             "  before: {} completed, {} expired, {} cancelled, {} events missed",

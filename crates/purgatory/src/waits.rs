@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 #[cfg(feature = "metrics")]
-use crate::table::publish::PublishedForm as _;
+use crate::table::publish::PublishedForm;
 use crate::{
     operation::{CancelReason, OperationId, ReachResult, Timeout},
     reason::Reason,
@@ -46,9 +46,7 @@ trait AnyForm<K>: Send + Sync {
     fn snapshot(&self, limit: usize) -> Snapshot<K>;
     fn is_closed(&self) -> bool;
     #[cfg(feature = "metrics")]
-    fn publish(&self);
-    #[cfg(feature = "metrics")]
-    fn publish_in_detail(&self);
+    fn published(&self) -> &dyn PublishedForm;
     fn cancel(&self, id: OperationId, reason: CancelReason) -> ReachResult;
     fn cancel_all(&self, reason: CancelReason) -> usize;
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
@@ -89,13 +87,8 @@ impl<E: Engine> AnyForm<E::Key> for Handle<E> {
     }
 
     #[cfg(feature = "metrics")]
-    fn publish(&self) {
-        self.table.publish();
-    }
-
-    #[cfg(feature = "metrics")]
-    fn publish_in_detail(&self) {
-        self.table.publish_in_detail();
+    fn published(&self) -> &dyn PublishedForm {
+        &*self.table
     }
 
     fn cancel(&self, id: OperationId, reason: CancelReason) -> ReachResult {
@@ -206,7 +199,7 @@ impl<K> Waits<K> {
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn publish(&self) {
-        self.form.publish();
+        PublishedForm::publish(self.form.published());
     }
 
     /// Publishes, and has every later [`publish`](Self::publish) of this form and its timer do so
@@ -223,7 +216,7 @@ impl<K> Waits<K> {
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn publish_in_detail(&self) {
-        self.form.publish_in_detail();
+        self.form.published().publish_in_detail();
     }
 }
 

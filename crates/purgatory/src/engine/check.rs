@@ -16,7 +16,7 @@ use crate::{
         trace::{self, Checking},
         trampoline::Call,
     },
-    operation::{DelayedOperation, Verdict},
+    operation::{DelayedOperation, Outcome, Verdict},
     shard::{AllEnded, Cause, CheckedIn, CheckedOut, Ended},
     watches::WatchKey,
 };
@@ -135,7 +135,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if held.verdict == Verdict::Satisfied {
             let now_ns = self.ending_at();
             let mut first_shard = self.first_shard_of(held.handle);
-            let to_release = first_shard.end_satisfied(held.handle, now_ns);
+            first_shard.counts.checks += 1;
+            let to_release = first_shard.end(held.handle, &Outcome::Completed, now_ns);
             drop(first_shard);
             self.finish_satisfied(call, held.payload, to_release);
             return 1;
@@ -201,7 +202,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn report_missed_event(&self, handle: TimerHandle) {
         self.frame.count_rare(|rare| rare.missed_events += 1);
         trace::missed(&self.frame.name);
-        let Some(hook) = &self.on_missed else {
+        let Some(hook) = &self.rules.on_missed else {
             return;
         };
         self.frame.call(|| {

@@ -9,13 +9,9 @@ use hashbrown::Equivalent;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{
-        Core, LockedShard, Tour, trace,
-        trampoline::{Call, enqueue},
-        under_lock::must_be_unlocked,
-    },
+    engine::{Core, LockedShard, Tour, trace, trampoline::in_turn, under_lock::must_be_unlocked},
     operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
-    shard::{AllEnded, Ended, EndedAt, ParkOptions},
+    shard::{AllEnded, Ended, ParkOptions},
     watches::WatchKey,
 };
 
@@ -38,22 +34,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let call = self.frame.enter();
         let now_ns = self.ending_at();
-        let first_shard = self.first_shard_of(handle);
-        self.end_in(&call, first_shard, handle, outcome, now_ns)
-    }
-
-    /// Ends one operation in its first shard, which it unlocks.
-    #[inline]
-    fn end_in(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        mut first_shard: LockedShard<'_, K, O>,
-        handle: TimerHandle,
-        outcome: Outcome,
-        now_ns: EndedAt,
-    ) -> ReachResult {
-        let claimed = first_shard.claim(handle, &outcome, now_ns);
-        drop(first_shard);
+        let claimed = self.first_shard_of(handle).claim(handle, &outcome, now_ns);
         // One that a thread holds was left the request to end it.
         claimed.map(|(payload, to_release)| {
             let ended = Ended {
@@ -61,7 +42,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 outcome,
                 to_release,
             };
-            self.finish(call, ended);
+            self.finish(&call, ended);
         })
     }
 
@@ -101,13 +82,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Acts once the check is over that this thread is running: when the outermost call returns.
     pub(crate) fn after_check(self: &Arc<Self>, act: impl FnOnce(&Arc<Self>) + Send + 'static) {
-        let call = self.frame.enter();
-        if call.is_nested() {
-            let core = self.clone();
-            enqueue(move || act(&core));
-        } else {
-            act(self);
-        }
+        let core = self.clone();
+        in_turn(&self.frame.executor, move || act(&core));
     }
 
     /// Reschedules one operation, unless its end is decided or pending.
@@ -133,24 +109,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn end_for_key<Q: Hash + Equivalent<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
-        outcome: Outcome,
+        outcome: &Outcome,
     ) -> usize {
         let call = self.frame.enter();
         let now_ns = self.ending_at();
-        let Some(waited) = self.waited(key) else {
-            return 0;
-        };
-        // 1. Most keys have one waiter, which ends as it would by its id.
-        if let Some(only) = waited.shard.only_here(waited.record) {
-            let handle = waited.shard.handle_at(only);
-            let ended = self.end_in(&call, waited.shard, handle, outcome, now_ns);
-            return usize::from(ended == ReachResult::Reached(()));
-        }
-        // 2. Several are claimed, then finished.
         let mut claimed = AllEnded::new();
-        self.each_waiter(waited, |first_shard, handle| {
-            claimed.extend(self.claim_in(first_shard, handle, &outcome, now_ns));
-        });
+        if let Some(waited) = self.waited(key) {
+            self.each_waiter(waited, |first_shard, handle| {
+                claimed.extend(self.claim_in(first_shard, handle, outcome, now_ns));
+            });
+        }
         let count = claimed.len();
         self.finish_all(&call, &mut claimed);
         count

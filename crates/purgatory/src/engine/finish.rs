@@ -22,10 +22,10 @@ use crate::{
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes an ended operation out of the watch lists it is still on and calls it back. Returns 1
     /// if it completed.
-    pub(super) fn finish(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) -> usize {
+    pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) -> usize {
         self.release(&mut ended.to_release);
         let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
-        if self.callbacks_on_executor || ended.has_expired() {
+        if self.rules.callbacks_on_executor || matches!(ended.outcome, Outcome::Expired) {
             self.call_back_on_executor(ended);
         } else {
             self.call_back_in(call, ended);
@@ -42,7 +42,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         payload: O,
         mut to_release: ToRelease<K>,
     ) {
-        if self.callbacks_on_executor || call.is_nested() {
+        if self.rules.callbacks_on_executor || call.is_nested() {
             let ended = Ended {
                 payload,
                 outcome: Outcome::Completed,
@@ -133,20 +133,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Calls back inside the outermost call on this thread: now, or when that call gets to it.
-    #[inline(always)]
+    #[inline]
     pub(super) fn call_back_in(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
         if call.is_nested() {
-            self.queue_callback(ended);
+            let core = self.clone();
+            enqueue(move || core.call_back_ended(ended));
         } else {
             self.call_back_ended(ended);
         }
-    }
-
-    /// Leaves a callback to the outermost call.
-    #[cold]
-    fn queue_callback(self: &Arc<Self>, ended: Ended<K, O>) {
-        let core = self.clone();
-        enqueue(move || core.call_back_ended(ended));
     }
 
     /// Calls an operation back.
@@ -161,7 +155,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // Apart, so that a panic of the first one does not keep the other from being called.
         self.call_back(to_release, || {
             if matches!(outcome, Outcome::Expired) {
-                self.frame.call(|| payload.expiring(&|| self.late(due)));
+                let driver = self.frame.driver();
+                let due_ns = driver.config.tick.start_ns(due);
+                let late = || Duration::from_nanos(driver.now_ns().saturating_sub(due_ns));
+                self.frame.call(|| payload.expiring(&late));
             }
             self.frame.call(|| payload.on_complete(outcome));
         });
@@ -186,13 +183,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let Some(cold) = to_release.cold {
             self.frame.call(|| drop(cold));
         }
-    }
-
-    /// Returns the time since a deadline, a tick.
-    #[cold]
-    fn late(&self, deadline: u64) -> Duration {
-        let deadline_ns = self.frame.driver().config.tick.start_ns(deadline);
-        Duration::from_nanos(self.frame.driver().now_ns().saturating_sub(deadline_ns))
     }
 
     /// Leaves the callback of an operation to the executor.

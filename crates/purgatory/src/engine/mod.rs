@@ -38,7 +38,7 @@
 //! mod < inspect < finish < check < walk < signal, park, end < sweep, timer < publish
 //! ```
 //!
-//! [`versions`], [`watch_set`] and [`sweep_plan`] know no purgatory. What every form has is its
+//! [`versions`] and [`sweep_plan`] know no purgatory. What every form has is its
 //! [`Frame`]; tours, callbacks that call back and `tracing` are the [`table`](crate::table)'s, too.
 
 pub(crate) mod check;
@@ -54,7 +54,6 @@ mod sweep_plan;
 pub(crate) mod timer;
 pub(crate) mod versions;
 mod walk;
-mod watch_set;
 
 use std::{
     collections::BTreeSet,
@@ -100,9 +99,7 @@ type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
 /// State that all handles of a purgatory share.
 pub(crate) struct Core<K, O> {
     pub(crate) frame: Frame,
-    /// Every callback runs on the executor.
-    callbacks_on_executor: bool,
-    on_missed: Option<OnMissed<K>>,
+    rules: Rules<K>,
     /// The bound on the number of parked operations.
     pub(crate) max_parked: Option<Limit>,
     pub(crate) shards: Shards<Shard<K, O>>,
@@ -140,13 +137,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             sequence: driver.config.manual.then(|| AtomicU64::new(0)),
             due: DueQueue::new(&driver.config),
             frame: Frame::new(common.name, driver, common.executor),
-            callbacks_on_executor: rules.callbacks_on_executor,
-            on_missed: rules.on_missed,
+            rules,
             ended_at_once: Count::new(0),
             under_check: Latch::default(),
             cold: OnceLock::new(),
         });
-        let has_sweeps = |sweeps: &Arc<SweepPlan>| sweeps.attach(core.frame.driver());
+        let has_sweeps =
+            |sweeps: &Arc<SweepPlan>| core.frame.driver().attach(sweeps, &sweeps.wheel);
         if core.frame.driver().attach(&core, &core.shards)
             && core.sweeps.as_ref().is_none_or(has_sweeps)
         {

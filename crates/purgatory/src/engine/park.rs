@@ -8,22 +8,22 @@
 //!    versions; then check the payload in as any holder does. A changed version counts as an event
 //!    that found the entry held, so the holder checks again.
 
-use std::{mem::forget, slice, sync::Arc};
+use std::{collections::HashSet, mem::forget, slice, sync::Arc};
 
+use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{
-        Core, LockedShard,
-        trampoline::Call,
-        watch_set::{WatchSet, remove_repeated},
-    },
+    engine::{Core, LockedShard, trampoline::Call},
     error::{Refused, WaitError},
     operation::{DelayedOperation, Outcome, Parking, Timeout, ToPark},
-    shard::{Cause, CheckedIn, CheckedOut, Ended, ParkOptions, SecondaryId, WAITERS_MAX, Watch},
+    shard::{Cause, CheckedIn, CheckedOut, ParkOptions, SecondaryId, WAITERS_MAX, Watch},
     sync::Ordering,
     watches::{WatchKey, Watches},
 };
+
+/// Keys up to this number are compared each with each before they are put into a set.
+const FEW_KEYS: usize = 8;
 
 /// A place among `max_parked`. Dropped, when nothing is parked after all, it returns the place.
 struct PlaceGuard<'a, K: WatchKey, O: DelayedOperation> {
@@ -65,20 +65,7 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Parks an operation, unless it ends at once. A refused one is handed back with nothing locked,
-    /// counted and traced.
-    pub(crate) fn park(
-        self: &Arc<Self>,
-        operation: O,
-        watches: Watches<'_, K>,
-        timeout: Timeout,
-    ) -> Result<Parking, Refused<O>> {
-        self.park_or(operation, watches, timeout, |call, operation, outcome| {
-            self.finish(call, Ended::at_once(operation, outcome));
-        })
-    }
-
-    /// Parks the operation of a wait, as [`park`](Self::park) does. One that ends at once is not
+    /// Parks the operation of a wait, as [`park_or`](Self::park_or) does. One that ends at once is not
     /// made: `ended` gets its outcome.
     pub(crate) fn park_wait<P: ToPark<O>>(
         self: &Arc<Self>,
@@ -92,55 +79,37 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         })
     }
 
-    /// Parks an operation; `finish_now` finishes one that ends at once.
+    /// Parks an operation; `finish_now` finishes one that ends at once. A refused one is handed back
+    /// with nothing locked, counted and traced.
     #[inline(always)]
-    fn park_or<P: ToPark<O>>(
+    pub(crate) fn park_or<P: ToPark<O>>(
         self: &Arc<Self>,
         to_park: P,
         watches: Watches<'_, K>,
         timeout: Timeout,
         finish_now: impl FnOnce(&Call<'_>, P, Outcome),
     ) -> Result<Parking, Refused<O>> {
-        if let Some(reason) = self.refuses_unchecked(watches.keys) {
+        // Refused unchecked: whoever saw a shutdown return is refused also if its condition holds, so
+        // that a loop of waits ends.
+        let refusal = match watches.keys {
+            [] => Some(WaitError::NoKeys),
+            _ => self.shards.is_closed().then_some(WaitError::Closed),
+        };
+        if let Some(reason) = refusal {
             self.frame.report_refusal(&reason, false);
             return Err(Refused::new(to_park.into_operation(), reason));
         }
-        match self.try_park(to_park, watches, timeout, finish_now) {
-            Ok(parking) => Ok(parking),
-            Err(refused) => {
-                self.frame.report_refusal(&refused.reason, true);
-                Err(refused)
-            }
-        }
-    }
-
-    /// Returns why an operation is refused before its first check; `None` if it is checked. Whoever
-    /// saw a shutdown return is refused, also if its condition holds: a loop of waits ends.
-    fn refuses_unchecked(&self, keys: &[K]) -> Option<WaitError> {
-        if keys.is_empty() {
-            return Some(WaitError::NoKeys);
-        }
-        self.shards.is_closed().then_some(WaitError::Closed)
-    }
-
-    /// Parks an operation, as [`park_or`](Self::park_or) does, but for the count of a refusal.
-    #[inline]
-    fn try_park<P: ToPark<O>>(
-        self: &Arc<Self>,
-        to_park: P,
-        watches: Watches<'_, K>,
-        timeout: Timeout,
-        finish_now: impl FnOnce(&Call<'_>, P, Outcome),
-    ) -> Result<Parking, Refused<O>> {
         // The clock first, since the deadline counts from the call.
         let now_ns = self.frame.driver().now_ns();
         // Most operations have one key: no list is made for it.
-        let [key] = watches.keys else {
-            return self.park_under_several(to_park, &watches, timeout, now_ns, finish_now);
+        let parked = if let [key] = watches.keys {
+            let only = self.versions.watch(key);
+            let watch_set = slice::from_ref(&only);
+            self.park_watching(to_park, watch_set, &watches, timeout, now_ns, finish_now)
+        } else {
+            self.park_under_several(to_park, &watches, timeout, now_ns, finish_now)
         };
-        let only = self.versions.watch(key);
-        let watch_set = slice::from_ref(&only);
-        self.park_watching(to_park, watch_set, &watches, timeout, now_ns, finish_now)
+        parked.inspect_err(|refused| self.frame.report_refusal(&refused.reason, true))
     }
 
     /// Parks an operation that has several keys, each of which it watches once.
@@ -153,11 +122,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         now_ns: u64,
         finish_now: impl FnOnce(&Call<'_>, P, Outcome),
     ) -> Result<Parking, Refused<O>> {
-        let mut watch_set = WatchSet::new();
+        // 1. The watches: 28 comparisons at most tell that no two hashes are alike, as nearly always.
+        let mut watch_set = SmallVec::<[Watch<'_, K>; 4]>::new();
+        let mut differ = watches.keys.len() <= FEW_KEYS;
         for key in watches.keys {
-            watch_set.push(self.versions.watch(key));
+            let watch = self.versions.watch(key);
+            differ = differ && watch_set.iter().all(|before| before.hash != watch.hash);
+            watch_set.push(watch);
         }
-        remove_repeated(&mut watch_set);
+        // 2. Each key once, in the order of their first mention.
+        if !differ {
+            let mut known = HashSet::new();
+            watch_set.retain(|watch| known.insert(watch.key));
+        }
         self.park_watching(to_park, &watch_set, watches, timeout, now_ns, finish_now)
     }
 
@@ -216,7 +193,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
         // 5. Otherwise this thread holds it until all keys are watched, and checks it again if an
         //    event came by meanwhile.
-        let handle = self.insert_held(&mut shard, record, &options);
+        let handle = self.insert_entry(&mut shard, record, &options, None);
         drop(shard);
         self.sweep_after(now_ns);
         self.watch_others(&call, operation, handle, place, others, event_passed)
@@ -287,13 +264,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// The sequence of the operation before the next one, when order matters over several shards.
-    #[inline]
-    fn follows(&self) -> Option<u64> {
-        let sequence = self.sequence.as_ref()?;
-        Some(sequence.fetch_add(1, Ordering::Relaxed))
-    }
-
     /// Puts an operation into the shard of its first key, whose record this is, or an entry for one
     /// that its parker holds. Always inlined: most parking is this.
     #[inline(always)]
@@ -304,19 +274,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         options: &ParkOptions,
         payload: Option<O>,
     ) -> TimerHandle {
-        let scheduled = shard.park_at(record, options, self.follows(), payload);
+        // The sequence of the operation before, when order matters over several shards.
+        let sequence = self.sequence.as_ref();
+        let follows = sequence.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed));
+        let scheduled = shard.park_at(record, options, follows, payload);
         Self::work_at(shard, options, scheduled.due);
         shard.handle(scheduled.id)
-    }
-
-    /// Puts an entry for an operation that its parker holds into the shard of its first key.
-    #[inline(never)]
-    fn insert_held(
-        &self,
-        shard: &mut LockedShard<'_, K, O>,
-        record: u32,
-        options: &ParkOptions,
-    ) -> TimerHandle {
-        self.insert_entry(shard, record, options, None)
     }
 }

@@ -37,14 +37,6 @@ impl<K: WatchKey, O: DelayedOperation> PublishedForm for Core<K, O> {
         if let Some(max_parked) = &self.max_parked {
             samples.push(samples::max_parked(max_parked.max()));
         }
-        self.add_surveyed(&mut samples);
-        samples
-    }
-}
-
-impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Gauges that take a look at each operation and each key.
-    fn add_surveyed(&self, samples: &mut Vec<Sample>) {
         // 1. The largest of each, as the survey finds them.
         let now_ns = self.frame.driver().now_ns();
         let survey = self.survey(1, now_ns);
@@ -68,5 +60,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             );
             samples.push(parked.labelled("label", label));
         }
+        samples
     }
 }

@@ -54,24 +54,27 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.frame.run_queued(queued_ns, |call| {
                 // An executor that is closed runs the rest of a sweep inside the job that hands it
                 // over. That job goes on with it, so that it needs no stack.
+                let core = self.clone();
                 if call.is_nested() && !self.frame.executor.runs_in_place() {
-                    let core = self.clone();
-                    enqueue(move || core.sweep_in_call(sweep));
+                    enqueue(move || core.clone().sweep_on(&core.frame.enter(), sweep));
                 } else {
-                    self.clone().sweep_on(call, sweep);
+                    core.sweep_on(call, sweep);
                 }
             });
         }));
     }
 
-    /// Goes on with a sweep that was left to the outermost call.
-    fn sweep_in_call(self: Arc<Self>, sweep: Sweep) {
-        let executor = self.frame.executor.clone();
-        self.sweep_on(&Call::enter(&executor), sweep);
-    }
-
     /// Goes on with a sweep, for [`SWEPT_BY_JOB`] operations; then another job does.
     fn sweep_on(self: Arc<Self>, call: &Call<'_>, mut sweep: Sweep) {
+        let Some(sweeps) = &self.sweeps else { return };
+        // 1. What was parked by then has been parked for an interval.
+        let tick = self.frame.driver().config.tick;
+        let now_ns = self.frame.timed_end();
+        let every_ns = u64::try_from(sweeps.every.as_nanos()).unwrap_or(u64::MAX);
+        let parked_by_ns = now_ns
+            .unwrap_or(tick.start_ns(sweep.due_tick))
+            .saturating_sub(every_ns);
+        // 2. Check it, a batch at a time.
         let mut budget = SWEPT_BY_JOB;
         if self.frame.executor.runs_in_place() {
             budget = usize::MAX;
@@ -82,13 +85,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
             let together: Vec<_> = sweep.listed.by_ref().take(CHECK_BATCH).collect();
             if together.is_empty() {
-                if let Some(sweeps) = &self.sweeps {
-                    sweeps.ended(sweep.due_tick, self.frame.timed_end(), || self.is_idle());
-                }
+                let is_idle = || self.sum_over_shards(|shard| shard.len()) == 0;
+                sweeps.ended(sweep.due_tick, self.frame.timed_end(), is_idle);
                 return;
             }
             budget = budget.saturating_sub(together.len());
-            self.check_for_sweep(call, together, sweep.due_tick);
+            self.check_for_sweep(call, together, parked_by_ns);
         }
         self.queue_sweep(sweep);
     }
@@ -115,13 +117,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self: &Arc<Self>,
         call: &Call<'_>,
         together: Vec<TimerHandle>,
-        due_tick: u64,
+        parked_by_ns: u64,
     ) {
-        let Some(sweeps) = &self.sweeps else { return };
-        let tick = self.frame.driver().config.tick;
-        let now_ns = self.frame.timed_end().unwrap_or(tick.start_ns(due_tick));
-        let every_ns = u64::try_from(sweeps.every.as_nanos()).unwrap_or(u64::MAX);
-        let parked_by_ns = now_ns.saturating_sub(every_ns);
         // 1. Check them.
         let mut batch = Batch::with_capacity(together.len());
         self.each_in_first_shard(
@@ -141,10 +138,5 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         for ended in ended {
             self.call_back_in(call, ended);
         }
-    }
-
-    /// True while nothing is parked.
-    fn is_idle(&self) -> bool {
-        self.sum_over_shards(|shard| shard.len()) == 0
     }
 }

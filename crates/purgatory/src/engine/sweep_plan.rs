@@ -25,7 +25,7 @@ pub(crate) struct SweepPlan {
     pub(super) every: Duration,
     tick: TickLength,
     /// One wheel, with the next sweep.
-    wheel: Shards<TimingWheel<()>>,
+    pub(super) wheel: Shards<TimingWheel<()>>,
     /// A sweep is on the wheel or under way.
     planned: AtomicBool,
     /// The tick of the sweep that this round of the timer is to begin.
@@ -53,23 +53,10 @@ impl SweepPlan {
         })
     }
 
-    /// Attaches the wheel to the purgatory's timer; false after that one's shutdown.
-    pub(super) fn attach(self: &Arc<Self>, driver: &Driver) -> bool {
-        driver.attach(self, &self.wheel)
-    }
-
     /// Sees to it that a sweep comes, after an operation was parked at `now_ns`.
-    #[inline]
     pub(super) fn parked_at(&self, now_ns: u64) {
-        if !self.planned.load(Ordering::Relaxed) {
-            self.plan_first(now_ns);
-        }
-    }
-
-    /// Plans the first sweep, unless another thread does.
-    #[cold]
-    fn plan_first(&self, now_ns: u64) {
-        if !self.planned.swap(true, Ordering::AcqRel) {
+        // The first to come plans one; the others only look.
+        if !self.planned.load(Ordering::Relaxed) && !self.planned.swap(true, Ordering::AcqRel) {
             let due_tick = self.tick.deadline(now_ns, self.every);
             self.plan(self.tick.round_down(now_ns), due_tick);
         }

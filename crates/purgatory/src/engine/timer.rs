@@ -18,10 +18,7 @@ use timer_core::{
 };
 
 use crate::{
-    engine::{
-        BUDGET, Core,
-        trampoline::{Call, enqueue},
-    },
+    engine::{BUDGET, Core, trampoline::enqueue},
     operation::{CancelReason, DelayedOperation},
     shard::expire::CallbackJob,
     watches::WatchKey,
@@ -35,21 +32,13 @@ const RELEASED_AT_ONCE: usize = 16;
 /// queue, so that operations with many keys delay the others' callbacks by little.
 const RELEASED_BY_JOB: usize = 2048;
 
-/// Work for the executor, in the order in which it is to be done.
-struct QueuedJobs<K, O> {
-    jobs: VecDeque<CallbackJob<K, O>>,
-    queued_ns: Option<u64>,
-    /// A latch, with which each job is under way until its callback is over.
-    under_way: Vec<UnderWay>,
-}
-
 impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     fn advance(&self, shard: usize, now: u64) -> Advanced {
         self.warn_stuck_checks();
         // The clock is read before the lock is taken. What is found is kept until the round is over.
         let now_ns = self.ending_at();
         let budget = self.due.budget(BUDGET);
-        let last_check = self.on_missed.is_some();
+        let last_check = self.rules.on_missed.is_some();
         let mut due = self.due.lock();
         let mut shard = self.shards.lock(shard);
         let advanced = shard.expire(now, now_ns, budget, last_check, |job, order| {
@@ -109,38 +98,33 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let mut emptied_keys = Vec::new();
         for job in &mut jobs {
-            let CallbackJob::Call(ended) = job else {
-                continue;
-            };
-            // Most operations have one key, so no secondary watch.
-            if ended.to_release.last_secondary.is_some() {
-                self.release_secondaries(&mut ended.to_release.last_secondary, at_once, |key| {
-                    emptied_keys.push(key);
-                });
+            if let CallbackJob::Call(ended) = job {
+                let last = &mut ended.to_release.last_secondary;
+                self.release_secondaries(last, at_once, |key| emptied_keys.push(key));
             }
         }
         // Hand the rest over. Keys are the user's, so the executor drops them, too.
         let queued_ns = self.frame.callbacks_queued(jobs.len());
-        let queued = QueuedJobs {
-            jobs: jobs.into(),
-            queued_ns,
-            under_way,
-        };
         let core = self.clone();
         self.frame.executor.execute(Job::new(move || {
             drop(emptied_keys);
-            core.run_jobs(queued);
+            core.run_jobs(jobs.into(), queued_ns, under_way);
         }));
     }
 
-    /// Runs what was queued, on the executor. After [`RELEASED_BY_JOB`] watches another job of the
-    /// executor goes on.
-    fn run_jobs(self: Arc<Self>, mut queued: QueuedJobs<K, O>) {
+    /// Runs what was queued, on the executor, in order. A shutdown has each under way until its
+    /// callback is over. After [`RELEASED_BY_JOB`] watches another job of the executor goes on.
+    fn run_jobs(
+        self: Arc<Self>,
+        mut jobs: VecDeque<CallbackJob<K, O>>,
+        queued_ns: Option<u64>,
+        mut under_way: Vec<UnderWay>,
+    ) {
         let mut budget = RELEASED_BY_JOB;
         if self.frame.executor.runs_in_place() {
             budget = usize::MAX;
         }
-        while let Some(mut job) = queued.jobs.pop_front() {
+        while let Some(mut job) = jobs.pop_front() {
             // Release what is left of its watches first, within the budget.
             if let CallbackJob::Call(ended) = &mut job {
                 let last = &mut ended.to_release.last_secondary;
@@ -148,38 +132,29 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     budget -= self.release_secondaries(last, budget, drop);
                 }
                 if last.is_some() {
-                    queued.jobs.push_front(job);
+                    jobs.push_front(job);
                     let core = self.clone();
-                    let rest = Job::new(move || core.run_jobs(queued));
+                    let rest = Job::new(move || core.run_jobs(jobs, queued_ns, under_way));
                     self.frame.executor.execute(rest);
                     return;
                 }
             }
-            let under_way = queued.under_way.pop();
-            self.frame
-                .run_queued(queued.queued_ns, |call| self.run_job(call, job, under_way));
-        }
-    }
-
-    /// Does what one visit of the wheel left to the executor.
-    fn run_job(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        job: CallbackJob<K, O>,
-        under_way: Option<UnderWay>,
-    ) {
-        match job {
-            CallbackJob::Call(ended) => self.call_back_in(call, ended),
-            CallbackJob::LastCheck(held) => {
-                // Called back here, without a second job.
-                if let (_, Some(mut ended)) = self.check_held(held) {
-                    self.release(&mut ended.to_release);
-                    self.call_back_in(call, ended);
+            let under_way = under_way.pop();
+            self.frame.run_queued(queued_ns, |call| {
+                match job {
+                    CallbackJob::Call(ended) => self.call_back_in(call, ended),
+                    CallbackJob::LastCheck(held) => {
+                        // Called back here, without a second job.
+                        if let (_, Some(mut ended)) = self.check_held(held) {
+                            self.release(&mut ended.to_release);
+                            self.call_back_in(call, ended);
+                        }
+                    }
                 }
-            }
-        }
-        if call.is_nested() {
-            enqueue(move || drop(under_way)); // behind the callback
+                if call.is_nested() {
+                    enqueue(move || drop(under_way)); // behind the callback
+                }
+            });
         }
     }
 }

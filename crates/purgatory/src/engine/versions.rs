@@ -6,6 +6,7 @@
 
 use std::{
     hash::{BuildHasher, Hash},
+    iter,
     sync::OnceLock,
 };
 
@@ -43,16 +44,16 @@ impl Versions {
         };
         // A model does not see the cell.
         if MODEL {
-            versions.make();
+            versions.made();
         }
         versions
     }
 
-    /// Makes all of them.
-    #[cold]
-    fn make(&self) -> &[AtomicU64] {
+    /// Returns all of them, made as the first is used.
+    #[inline]
+    fn made(&self) -> &[AtomicU64] {
         let version = || AtomicU64::new(0);
-        let all = || std::iter::repeat_with(version).take(self.last + 1);
+        let all = || iter::repeat_with(version).take(self.last + 1);
         self.versions.get_or_init(|| all().collect())
     }
 
@@ -91,11 +92,7 @@ impl Versions {
 
     #[inline]
     fn of(&self, hash: u64) -> &AtomicU64 {
-        let versions = match self.versions.get() {
-            Some(versions) => versions,
-            None => self.make(),
-        };
-        &versions[self.number(hash)]
+        &self.made()[self.number(hash)]
     }
 
     /// The shard of a key of this hash.

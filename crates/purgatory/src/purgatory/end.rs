@@ -79,7 +79,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         K: Borrow<Q>,
     {
         let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
-        self.core.end_for_key(key, cancelled)
+        self.core.end_for_key(key, &cancelled)
     }
 
     /// Cancels all parked operations with this reason; returns how many this call ended. The
@@ -172,7 +172,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.end_for_key(key, Outcome::Completed)
+        self.core.end_for_key(key, &Outcome::Completed)
     }
 
     /// Completes all parked operations without a check; returns how many this call ended. The

@@ -81,12 +81,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     pub(crate) fn from_core(core: Arc<Core<K, O>>) -> Self {
         #[cfg(feature = "metrics")]
         core.publish_with_timer();
-        let count = core
-            .frame
-            .driver()
-            .config
-            .shard_count
-            .min(core.shards.count());
+        let config = &core.frame.driver().config;
+        let count = config.shard_count.min(core.shards.count());
         let shares = Shares::new(core.clone(), count);
         Purgatory {
             closes_on_drop: Arc::new(ClosesOnDrop { shares }),

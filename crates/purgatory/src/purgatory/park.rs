@@ -7,6 +7,7 @@ use crate::{
     error::Refused,
     operation::{DelayedOperation, OperationId, Parking, Timeout},
     purgatory::Purgatory,
+    shard::{Ended, ToRelease},
     wait::{IntoAnswer, WaitFuture},
     watches::{IntoWatches, UnaskedChecks, WatchKey, Watches},
 };
@@ -72,9 +73,21 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         watches: impl IntoWatches<'a, K>,
         timeout: impl Into<Timeout>,
     ) -> Result<Option<OperationId>, Refused<O>> {
-        self.core
-            .park(operation, watches.into_watches(), timeout.into())
-            .map(Parking::id)
+        let core = &self.core;
+        let parked = core.park_or(
+            operation,
+            watches.into_watches(),
+            timeout.into(),
+            |call, operation, outcome| {
+                let ended = Ended {
+                    payload: operation,
+                    outcome,
+                    to_release: ToRelease::nothing(),
+                };
+                core.finish(call, ended);
+            },
+        );
+        parked.map(Parking::id)
     }
 }
 

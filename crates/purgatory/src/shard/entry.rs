@@ -138,15 +138,6 @@ impl<O> Entry<O> {
         now_ns.saturating_sub(self.parked_ns) // the clock may have been read before it parked
     }
 
-    /// Stores the secondary watches. `event_passed` says that one of the keys saw an event since
-    /// the parker checked. Only the parker, which holds the entry, calls this.
-    #[inline]
-    pub(super) fn watched(&mut self, last_secondary: Option<SecondaryId>, event_passed: bool) {
-        self.last_secondary = last_secondary;
-        // A version that moved counts as an event that found the entry held.
-        self.check_asked |= event_passed;
-    }
-
     /// Leaves the holder of a held entry a request to check again.
     pub(crate) fn request_check(&mut self) {
         if !failpoint!(EventLeavesNoRequest) {
@@ -342,7 +333,7 @@ mod tests {
     #[test]
     fn a_check_that_was_seen_is_another_than_the_next_one() {
         let mut entry = entry(None);
-        entry.watched(None, true);
+        entry.request_check();
         assert_eq!(entry.check_seen_ns(3), Some(3));
         assert_eq!(entry.check_seen_ns(5), Some(3));
         assert!(entry.take_request());

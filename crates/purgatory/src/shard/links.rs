@@ -4,6 +4,7 @@
 
 use std::num::NonZeroU32;
 
+use smallvec::SmallVec;
 use timer_core::{
     TimerHandle,
     driver::{PageSlot, Pages},
@@ -118,6 +119,9 @@ impl PageSlot for SecondaryWatch {
         }
     }
 }
+
+/// Waiters that a walk has found: most keys have one.
+pub(crate) type Waiters = SmallVec<[TimerHandle; 4]>;
 
 /// Names a walk that is under way in a shard. Never reused there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

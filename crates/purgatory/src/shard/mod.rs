@@ -37,8 +37,7 @@ use crate::{
 };
 
 pub(crate) use entry::{Cause, CheckedOut, Entry, ParkOptions};
-pub(crate) use links::{SecondaryId, WAITERS_MAX, WalkId};
-pub(crate) use watchers::Waiters;
+pub(crate) use links::{SecondaryId, WAITERS_MAX, Waiters, WalkId};
 
 /// Why an entry is found.
 const HOLDER_REMOVES: &str = "Holder removes: the entry of a payload is there";
@@ -57,7 +56,7 @@ pub(crate) struct Shard<K, O> {
 }
 
 /// The parts that an operation with one key that completes does not touch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ColdParts {
     secondary: SecondaryWatches,
     /// The walks under way. A shard seldom has any.
@@ -159,24 +158,6 @@ impl<K> ToRelease<K> {
 /// Several ended operations.
 pub(crate) type AllEnded<K, O> = SmallVec<[Ended<K, O>; 8]>;
 
-impl<K, O> Ended<K, O> {
-    /// True if its time was up.
-    #[inline]
-    pub(crate) fn has_expired(&self) -> bool {
-        // Not by `==`, which would compare reasons.
-        matches!(self.outcome, Outcome::Expired)
-    }
-
-    /// An operation that was never parked.
-    pub(crate) fn at_once(payload: O, outcome: Outcome) -> Self {
-        Ended {
-            payload,
-            outcome,
-            to_release: ToRelease::nothing(),
-        }
-    }
-}
-
 impl<K, O> ShardState for Shard<K, O> {
     type Task = Entry<O>;
 
@@ -191,21 +172,12 @@ impl<K, O> ShardState for Shard<K, O> {
 
 impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<O>>) -> Self {
-        let cold = ColdParts {
-            secondary: SecondaryWatches::default(),
-            walks: Vec::new(),
-            walks_begun: 0,
-            emptied: None,
-            taken: 0,
-            other_ends: OtherEnds::default(),
-            times: None,
-        };
         Shard {
             wheel,
             number: number as u8, // below `MAX_SHARDS`
             closed: false,
             keys: Keys::new(),
-            cold: Box::new(cold),
+            cold: Box::default(),
             counts: Counts::default(),
         }
     }
@@ -274,7 +246,11 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.counts.parked += 1;
         // Holder removes: the entry is there, whatever has happened meanwhile.
         if let Some(entry) = self.get_mut(handle) {
-            entry.watched(last_secondary, event_passed);
+            entry.last_secondary = last_secondary;
+            // A version that moved counts as an event that found the entry held.
+            if event_passed {
+                entry.request_check();
+            }
         }
     }
 
@@ -369,13 +345,6 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         CheckedIn::Parked
     }
 
-    /// Ends an operation whose check came true. That beats every request, so none is read.
-    #[inline(always)]
-    pub(crate) fn end_satisfied(&mut self, handle: TimerHandle, now_ns: EndedAt) -> ToRelease<K> {
-        self.counts.checks += 1;
-        self.end(handle, &Outcome::Completed, now_ns)
-    }
-
     /// Takes a parked operation out, to be answered by the caller. It has no outcome.
     pub(crate) fn take(&mut self, handle: TimerHandle) -> ReachResult<(O, ToRelease<K>)> {
         // Holder removes: no request, since the caller cannot be given the payload later.
@@ -406,9 +375,15 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.end_if(handle, outcome, u64::MAX, now_ns, claim)
     }
 
-    /// Ends an operation whose payload is out for good.
+    /// Ends an operation whose payload is out for good. No request is read: a check that came true
+    /// beats every one.
     #[inline(always)]
-    fn end(&mut self, handle: TimerHandle, outcome: &Outcome, now_ns: EndedAt) -> ToRelease<K> {
+    pub(crate) fn end(
+        &mut self,
+        handle: TimerHandle,
+        outcome: &Outcome,
+        now_ns: EndedAt,
+    ) -> ToRelease<K> {
         let ended = self.end_if(handle, outcome, u64::MAX, now_ns, |_| Some(()));
         let ((), to_release) = ended.reached().expect(HOLDER_REMOVES);
         to_release

@@ -14,7 +14,6 @@
 use std::{hint, mem};
 
 use hashbrown::Equivalent;
-use smallvec::SmallVec;
 use timer_core::{Scheduled, TimerHandle, TimingWheel};
 
 use super::{
@@ -22,7 +21,7 @@ use super::{
     entry::{Entry, ParkOptions},
     links::{
         Ends, Link, NONE, SLOT, SecondaryId, SecondaryWatch, SecondaryWatches, WAITERS_MAX,
-        WalkCursor, WalkId,
+        Waiters, WalkCursor, WalkId,
     },
 };
 
@@ -32,9 +31,6 @@ const LARGE: usize = if cfg!(test) { 4 } else { 256 };
 
 /// Links that are read ahead from each end of a list, and entries around which links are.
 pub(super) const READ_AHEAD: usize = 32;
-
-/// Waiters that a walk has found: most keys have one.
-pub(crate) type Waiters = SmallVec<[TimerHandle; 4]>;
 
 /// The links of a shard, in entries and in secondary watches.
 pub(super) struct Links<'a, O> {
@@ -373,11 +369,10 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     pub(crate) fn assert_valid(&mut self) {
         // 1. The watches of each key.
         self.keys.assert_valid();
-        let numbers: Vec<_> = self.keys.iter().map(|(number, _)| number).collect();
         let mut lists = Vec::new();
-        for number in numbers {
+        for (number, record) in self.keys.iter() {
             let watches = self.assert_list(number);
-            assert_eq!(self.keys.at(number).waiters as usize, watches.len());
+            assert_eq!(record.waiters as usize, watches.len());
             lists.push(watches);
         }
         // 2. Place: each walk is over a part of one list.
