@@ -229,25 +229,28 @@ fn a_waker_that_panics_loses_no_value() {
 
 #[test]
 fn poll_hands_down_a_bounded_number_of_values() {
-    let (timer, task) = (ManualTimer::new(), Woken::task());
-    let mut queue = DelayQueue::new(&timer);
-    for value in 0..1000 {
-        queue.insert(value, HOUR + MS * (value % 50)).unwrap();
-    }
-    timer.advance(HOUR - MS);
-    let mut polls = 0;
-    loop {
-        let woken = task.times();
-        let polled = queue.poll_expired(&mut Context::from_waker(&task.clone().into()));
-        assert!(polled.is_pending());
-        if task.times() == woken {
-            break;
+    // Late, and at the very tick at which a bucket is to be handed down.
+    for (delay, advanced) in [(HOUR, HOUR - MS), (4100 * MS, 4096 * MS)] {
+        let (timer, task) = (ManualTimer::new(), Woken::task());
+        let mut queue = DelayQueue::new(&timer);
+        for value in 0..1000 {
+            queue.insert(value, delay + MS * (value % 50)).unwrap();
         }
-        polls += 1;
+        timer.advance(advanced);
+        let mut polls = 0;
+        loop {
+            let woken = task.times();
+            let polled = queue.poll_expired(&mut Context::from_waker(&task.clone().into()));
+            assert!(polled.is_pending());
+            if task.times() == woken {
+                break;
+            }
+            polls += 1;
+        }
+        assert!(polls >= 1000 / 64, "{polls} polls");
+        timer.advance(HOUR);
+        assert_eq!(poll_all(&mut queue, &task).len(), 1000);
     }
-    assert!(polls >= 1000 / 64, "{polls} polls");
-    timer.advance(HOUR);
-    assert_eq!(poll_all(&mut queue, &task).len(), 1000);
 }
 
 #[test]
