@@ -376,6 +376,7 @@ fn after_a_pause_due_values_wait_one_bound() {
     assert_eq!(graced.values_after(MS), (vec![], 0));
     // While it waits its owner looks at the clock at least once each bound.
     assert_eq!(graced.values_after(100 * MS), (vec![], 1));
+    assert_eq!(graced.values_after(100 * MS), (vec![], 2));
     assert_eq!(graced.values_after_pause(1600 * MS), [""; 0]);
     assert_eq!(graced.queue.next_due_in(), Some(100 * MS));
     // The heartbeat that came meanwhile is read. Another poll does not shorten the rest.
@@ -408,12 +409,27 @@ fn a_poll_within_the_bound_yields_at_once() {
         graced.queue.insert("due", 50 * MS).unwrap();
         assert_eq!(graced.values_after(NONE), (vec![], 0));
         assert_eq!(graced.values_after_pause(150 * MS), ["due"]);
+        // It is empty then, and wakes nobody.
+        let woken = graced.owner.times();
+        assert_eq!(graced.values_after(HOUR), (vec![], woken));
     }
     // A bound of zero is none.
     let mut graced = Graced::new();
     graced.queue = graced.queue.grace(NONE);
     graced.queue.insert("due", 50 * MS).unwrap();
     assert_eq!(graced.values_after_pause(HOUR), ["due"]);
+}
+
+#[test]
+fn an_owner_is_late_from_its_last_poll_on() {
+    let mut graced = Graced::new();
+    for (value, due) in [("first", 50 * MS), ("second", 155 * MS)] {
+        graced.queue.insert(value, due).unwrap();
+    }
+    assert_eq!(graced.values_after(NONE), (vec![], 0));
+    graced.timer.pass(140 * MS);
+    assert!(poll(&mut graced.queue, &graced.owner).is_ready());
+    assert_eq!(graced.values_after_pause(20 * MS), ["second"]);
 }
 
 #[test]
