@@ -386,8 +386,8 @@ impl<T: Send + 'static> Tasks<T> {
         for tasks in due.into_jobs(self.driver.executors.parallelism()) {
             let run = self.run.clone();
             let driver = self.driver.clone();
-            self.driver
-                .execute(Job::new(move || run.all(tasks, &driver)));
+            let job = Job::new(move || run.all(tasks, &driver));
+            self.driver.executors.execute(job);
         }
     }
 }

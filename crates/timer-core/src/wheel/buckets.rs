@@ -265,12 +265,6 @@ impl Buckets {
         }
     }
 
-    /// Returns the last tick that has a bucket.
-    #[inline]
-    pub(super) fn last_tick(&self) -> u64 {
-        self.geometry.last_tick()
-    }
-
     /// Returns the words of `occupied` a level.
     #[inline]
     fn words(&self) -> usize {
@@ -363,7 +357,7 @@ impl Buckets {
     ) -> Placed {
         let low = deadline as u32;
         let deadline = deadline.max(now);
-        if deadline > self.last_tick() {
+        if deadline > self.geometry.last_tick() {
             return Placed::NEVER;
         }
         let placed = self.push(Entry { index, low }, deadline, now);
@@ -761,9 +755,9 @@ mod tests {
                     }
                     let mut from = now;
                     if random.u8(..) < 8 {
-                        from = now.max(buckets.last_tick() - 200);
+                        from = now.max(buckets.geometry.last_tick() - 200);
                     }
-                    let deadline = from.saturating_add(delay).min(buckets.last_tick());
+                    let deadline = from.saturating_add(delay).min(buckets.geometry.last_tick());
                     if now > deadline {
                         break;
                     }

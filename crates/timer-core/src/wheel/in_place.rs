@@ -73,20 +73,17 @@ impl<T> TimingWheel<T> {
             if node.sequence != id.sequence {
                 return false; // a later task's
             }
-            match decide(&mut node.task) {
-                Fate::Stays => false,
-                Fate::Stopped(made) => {
-                    ended = Some(made);
-                    place = node.take_place();
-                    false
-                }
-                Fate::Gone(made) => {
-                    ended = Some(made);
-                    place = node.take_place();
-                    node.free();
-                    true
-                }
+            let fate = decide(&mut node.task);
+            // Freed before what was made is moved: it may panic.
+            let is_gone = matches!(fate, Fate::Gone(_));
+            if is_gone {
+                node.free();
             }
+            if let Fate::Stopped(made) | Fate::Gone(made) = fate {
+                ended = Some(made);
+                place = node.take_place();
+            }
+            is_gone
         });
         let ended = ended?;
         // 2. Off its bucket.

@@ -415,11 +415,7 @@ impl<T> TimingWheel<T> {
     ) -> Advanced {
         // A bucket at a time, as long as the budget lasts.
         let target = now.max(self.now);
-        let mut advanced = Advanced {
-            fired: 0,
-            cascaded: 0,
-            next_due: None,
-        };
+        let mut advanced = Advanced::default();
         let mut rest = None;
         while advanced.fired + advanced.cascaded < budget {
             let bucket = match self.buckets.first_due(target, self.now) {
