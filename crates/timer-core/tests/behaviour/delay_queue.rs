@@ -173,6 +173,10 @@ fn a_short_delay_after_an_idle_time_wakes_once() {
         assert_eq!(task.times(), times + 1);
         assert_eq!(poll_all(&mut queue, &task), ["near"]);
     }
+    // A new queue begins at the present.
+    let mut queue = DelayQueue::new(&timer);
+    queue.insert_at("near", timer.now() + 50 * MS).unwrap();
+    assert_eq!(queue.next_due_in(), Some(50 * MS));
 }
 
 #[test]
