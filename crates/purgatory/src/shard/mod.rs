@@ -446,10 +446,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         // 1. The entry is looked up once. Only what is still needed leaves it: a whole entry would
         //    be moved through memory.
         let mut is_held = false;
-        let removed = self.entries.wheel.end_with(handle.id(), |place| {
-            let Some(entry) = place else {
-                return Fate::Stays;
-            };
+        let removed = self.entries.wheel.end_with(handle.id(), |entry| {
             let Some((taken, due)) = take(entry, &mut self.counts, &mut self.cold) else {
                 is_held = true;
                 return Fate::Stays;

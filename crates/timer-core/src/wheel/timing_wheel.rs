@@ -95,7 +95,7 @@ pub enum Fate<R> {
     Stays,
     /// It counts as cancelled, off its bucket, but stays in the wheel's keeping.
     Stopped(R),
-    /// It counts as cancelled. What is left in its place is dropped.
+    /// It counts as cancelled, and its remains are dropped.
     Gone(R),
 }
 
@@ -152,8 +152,7 @@ impl<T> DueTask<'_, T> {
 fn release_task<T>(nodes: &mut Nodes<T>, index: u32) -> T {
     let mut task = None;
     nodes.release_if(index, |node| {
-        task = node.task.take();
-        node.free();
+        task = Some(node.take_task());
         true
     });
     task.expect("Live: only a live node is released")
@@ -352,10 +351,43 @@ impl<T> TimingWheel<T> {
     /// O(1).
     #[inline(always)] // a task that goes through memory on its way costs 50 instructions
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
-        self.end_with(id, |place| match place.take() {
-            Some(task) => Fate::Gone(task),
-            None => Fate::Stays,
-        })
+        self.end_node(id, |node| Fate::Gone(node.take_task()))
+    }
+
+    /// Looks a node up once, and does with it what `decide` says, which frees the node of a task
+    /// that is gone. Returns what `decide` took out of it.
+    #[inline(always)] // as `cancel`
+    pub(super) fn end_node<R>(
+        &mut self,
+        id: TaskId,
+        decide: impl FnOnce(&mut Node<T>) -> Fate<R>,
+    ) -> Option<R> {
+        step();
+        let mut taken = None;
+        let mut place = NO_PLACE;
+        // 1. The node, looked up once, and out of memory if its task goes.
+        self.nodes.release_if(id.index, |node| {
+            if node.sequence != id.sequence {
+                return false; // a later task's
+            }
+            match decide(node) {
+                Fate::Stays => false,
+                Fate::Stopped(of) => {
+                    taken = Some(of);
+                    place = node.take_place();
+                    false
+                }
+                Fate::Gone(of) => {
+                    taken = Some(of);
+                    place = node.take_place();
+                    true
+                }
+            }
+        });
+        let taken = taken?;
+        // 2. Off its bucket.
+        self.unlink_cancelled(id.index, place);
+        Some(taken)
     }
 
     /// Reschedules a task, earlier or later; it keeps its id. Returns when the wheel next has work
