@@ -93,7 +93,7 @@ impl Executors {
 
     /// Returns true when jobs run on the thread that hands them in.
     pub fn run_in_place(&self) -> bool {
-        self.executor().is_none()
+        self.of_owner.is_none() && self.of_timer.is_none()
     }
 }
 
