@@ -350,7 +350,7 @@ pub struct ShardGuard<'a, S> {
 /// Sends a shard's signal when it is dropped, if the shard was given earlier work, or is a manual
 /// timer's.
 struct SignalAfter<'a> {
-    signal: &'a WakeSignal,
+    signal: &'a Arc<WakeSignal>,
     shard: usize,
     is_due: bool,
 }
