@@ -183,7 +183,7 @@ fn shutdown_against_schedule() {
 /// handed back.
 #[test]
 fn shutdown_against_the_making_of_a_shard() {
-    check("MadeLateStaysOpen", || {
+    check("LookPassesTheUnmade", || {
         make_late();
         let builder = SystemTimer::builder().clock(Still).shards(2).inline();
         let timer = builder.build().unwrap();

@@ -427,10 +427,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         let mut link = None;
         let mut last_secondary = None;
         let mut cold = None;
-        self.wheel.end_with(handle.id(), |place| {
-            let Some(entry) = place else {
-                return Fate::Stays;
-            };
+        self.wheel.end_with(handle.id(), |entry| {
             taken = take(entry, &mut self.counts, &mut self.cold);
             if taken.is_none() {
                 is_held = true;

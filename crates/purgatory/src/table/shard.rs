@@ -2,10 +2,7 @@
 
 use std::{mem, sync::Arc, task::Waker};
 
-use timer_core::{
-    Scheduled, TaskId, TickLength, TimerHandle, TimingWheel,
-    driver::{Fate, ShardState},
-};
+use timer_core::{Scheduled, TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
 
 use crate::{
     error::WaitError,
@@ -304,22 +301,23 @@ impl<E: Engine> Shard<E> {
     ) {
         let mut since_ns = None;
         let mut is_answered = false;
-        self.wheel.end_with(id, |place| {
-            let entry = place.as_mut().expect(LISTED);
-            since_ns = Some(entry.since_ns);
-            let EntryState::Waits { wait, waker } = &mut entry.state else {
-                panic!("{LISTED}");
-            };
-            is_answered = E::is_awaited(wait);
-            end(wait, waker); // takes all that is to be dropped
-            if is_answered {
-                let answered = EntryState::Answered(answer());
-                mem::forget(mem::replace(&mut entry.state, answered));
-                return Fate::Stopped(());
-            }
-            mem::forget(place.take());
-            Fate::Gone(())
-        });
+        self.wheel.stop_or_cancel(
+            id,
+            |entry| {
+                since_ns = Some(entry.since_ns);
+                let EntryState::Waits { wait, waker } = &mut entry.state else {
+                    panic!("{LISTED}");
+                };
+                is_answered = E::is_awaited(wait);
+                end(wait, waker);
+                if is_answered {
+                    let answered = EntryState::Answered(answer());
+                    mem::forget(mem::replace(&mut entry.state, answered)); // `end` has taken all
+                }
+                is_answered
+            },
+            mem::forget,
+        );
         self.answered += u32::from(is_answered);
         self.count_end(outcome, since_ns.expect(LISTED), now_ns);
         self.return_place();
@@ -382,14 +380,8 @@ impl<E: Engine> Shard<E> {
         let is_answered = |entry: &mut Entry<E>| matches!(entry.state, EntryState::Answered(_));
         // It goes into `answer` from where it lies: each step on a way back copies it.
         let mut answer = None;
-        self.wheel
-            .end_with(id, |place| match place.take_if(is_answered) {
-                Some(entry) => {
-                    answer = entry.into_answer();
-                    Fate::Gone(())
-                }
-                None => Fate::Stays,
-            })?;
+        let take = |entry: Entry<E>| answer = entry.into_answer();
+        self.wheel.cancel_if(id, is_answered, take)?;
         self.answered -= 1;
         answer
     }

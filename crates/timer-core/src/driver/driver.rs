@@ -213,18 +213,13 @@ impl Driver {
         &self.executors
     }
 
-    /// Runs a job on the timer's executor, where expired tasks run.
-    pub fn execute(&self, job: Job) {
-        self.executors.execute(job);
-    }
-
     /// Drops a reference to an owner after a round.
     ///
     /// If the last handle went during the round, the owner ends here, and its pending tasks with
     /// it. User code drops them, so that is a job, not the reaper's work.
     pub fn release<T: Send + Sync + 'static>(&self, owner: Arc<T>) {
         if let Some(owner) = Arc::into_inner(owner) {
-            self.execute(Job::new(move || drop(owner)));
+            self.executors.execute(Job::new(move || drop(owner)));
         }
     }
 

@@ -93,7 +93,7 @@ impl Executors {
 
     /// Returns true when jobs run on the thread that hands them in.
     pub fn run_in_place(&self) -> bool {
-        self.executor().is_none()
+        self.of_owner.is_none() && self.of_timer.is_none()
     }
 }
 
@@ -103,40 +103,31 @@ impl Executors {
 pub struct Due<T> {
     tasks: Vec<T>,
     /// Deadline and sequence of each, where order matters.
-    order: Vec<(u64, u64)>,
-    in_order: bool,
-}
-
-impl<T> Default for Due<T> {
-    fn default() -> Self {
-        Due::new(false)
-    }
+    order: Option<Vec<(u64, u64)>>,
 }
 
 impl<T> FromIterator<T> for Due<T> {
     fn from_iter<I: IntoIterator<Item = T>>(tasks: I) -> Self {
-        Due {
-            tasks: tasks.into_iter().collect(),
-            ..Due::default()
-        }
+        let tasks = tasks.into_iter().collect();
+        Due { tasks, order: None }
     }
 }
 
 impl<T> Due<T> {
     fn new(in_order: bool) -> Self {
-        Due {
-            tasks: Vec::new(),
-            order: Vec::new(),
-            in_order,
+        let mut due = Due::from_iter([]);
+        if in_order {
+            due.order = Some(Vec::new());
         }
+        due
     }
 
     /// Adds a task with its deadline and its place in the order of insertion.
     #[inline]
     pub fn push(&mut self, task: T, order: (u64, u64)) {
         self.tasks.push(task);
-        if self.in_order {
-            self.order.push(order);
+        if let Some(all) = &mut self.order {
+            all.push(order);
         }
     }
 
@@ -144,8 +135,8 @@ impl<T> Due<T> {
     #[inline]
     pub(crate) fn push_due(&mut self, task: DueTask<'_, T>) {
         // Looked up only where order matters.
-        if self.in_order {
-            self.order.push((task.deadline(), task.id().sequence()));
+        if let Some(all) = &mut self.order {
+            all.push((task.deadline(), task.id().sequence()));
         }
         self.tasks.push(task.take());
     }
@@ -155,8 +146,8 @@ impl<T> Due<T> {
     pub fn into_jobs(self, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
         // Where order matters, the shards' tasks are sorted together.
         let mut tasks = self.tasks;
-        if self.in_order {
-            tasks = sorted(tasks, &self.order);
+        if let Some(order) = &self.order {
+            tasks = sorted(tasks, order);
         }
         // As many jobs as threads, unless that would make a job too long.
         let size = tasks.len().div_ceil(parallelism.max(1)).clamp(1, JOB_TASKS);
@@ -221,14 +212,14 @@ mod tests {
     #[test]
     fn due_tasks_are_split_among_the_threads() {
         let sizes = |count: u32, parallelism| -> Vec<usize> {
-            let due: Due<u32> = (0..count).collect();
+            let due = Due::from_iter(0..count);
             due.into_jobs(parallelism).map(|job| job.len()).collect()
         };
         assert_eq!(sizes(0, 4), []);
         assert_eq!(sizes(3, 8), [1, 1, 1]);
         assert_eq!(sizes(10, 4), [3, 3, 3, 1]);
         assert_eq!(sizes(130, 1), [64, 64, 2]);
-        let due: Due<u32> = (0..200).collect();
+        let due = Due::from_iter(0..200);
         assert!(due.into_jobs(2).flatten().eq(0..200));
     }
 

@@ -204,7 +204,7 @@ impl<S: ShardState> Shards<S> {
         // Before others can lock it, and before a look whether the owner has closed (Seen).
         let bit = 1 << (number % 64);
         self.begun[number / 64].fetch_or(bit, Ordering::AcqRel);
-        let closed = self.is_closed() && !failpoint!(MadeLateStaysOpen);
+        let closed = self.is_closed();
         place.get_or_init(|| {
             let mut state = (self.make)(number);
             if closed {
@@ -350,7 +350,7 @@ pub struct ShardGuard<'a, S> {
 /// Sends a shard's signal when it is dropped, if the shard was given earlier work, or is a manual
 /// timer's.
 struct SignalAfter<'a> {
-    signal: &'a WakeSignal,
+    signal: &'a Arc<WakeSignal>,
     shard: usize,
     is_due: bool,
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    driver::clock::{Moment, later_ns},
+    driver::clock::Moment,
     timers::{TimerError, periodic::Pace, sleep::Sleep, task_timer::TimerInner},
 };
 
@@ -66,7 +66,7 @@ use crate::{
 pub struct Interval {
     sleep: Sleep,
     /// The moment at which the next tick is due.
-    next_ns: u64,
+    next: Moment,
     period: Duration,
 }
 
@@ -75,10 +75,9 @@ impl Interval {
         if period.is_zero() {
             return Err(TimerError::ZeroPeriod);
         }
-        let next_ns = later_ns(timer.driver.now_ns(), period);
         let mut interval = Interval {
             sleep: Sleep::until(timer, Moment::NEVER),
-            next_ns,
+            next: Moment::from_nanos(timer.driver.now_ns()) + period,
             period,
         };
         interval.sleep_until_next();
@@ -89,13 +88,13 @@ impl Interval {
     /// nanosecond yields once in a tick of the timer, and does not keep its task from waiting.
     fn sleep_until_next(&mut self) {
         let tick = self.sleep.tick();
-        let due = tick.deadline_at(Moment::from_nanos(self.next_ns));
+        let due = tick.deadline_at(self.next);
         self.sleep.reset_to(Moment::from_nanos(tick.start_ns(due)));
     }
 
     /// Begins a new beat: the next tick is due a period from now.
     pub fn reset(&mut self) {
-        self.next_ns = later_ns(self.sleep.now_ns(), self.period);
+        self.next = Moment::from_nanos(self.sleep.now_ns()) + self.period;
         self.sleep_until_next();
     }
 
@@ -118,9 +117,10 @@ impl Interval {
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<Moment, TimerError>> {
         ready!(Pin::new(&mut self.sleep).poll(context))?;
         // Ticks that have passed meanwhile are skipped.
-        let due_ns = self.next_ns;
-        self.next_ns = Pace::Rate(self.period).next_ns(due_ns, self.sleep.now_ns());
+        let due = self.next;
+        let pace = Pace::Rate(self.period);
+        self.next = Moment::from_nanos(pace.next_ns(due.as_nanos(), self.sleep.now_ns()));
         self.sleep_until_next();
-        Poll::Ready(Ok(Moment::from_nanos(due_ns)))
+        Poll::Ready(Ok(due))
     }
 }

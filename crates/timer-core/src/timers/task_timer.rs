@@ -23,7 +23,7 @@ use crate::{
         driver::Driver,
         executor::Job,
         executors::{Due, DueQueue},
-        shards::{ShardLook, ShardState, Shards, TimerHandle, WheelOwner},
+        shards::{ShardLook, Shards, TimerHandle, WheelOwner},
     },
     observe::TimerStats,
     panics::contain,
@@ -71,7 +71,7 @@ pub struct TaskTimer<T> {
 }
 
 pub(super) struct Tasks<T> {
-    shards: Shards<Shard<T>>,
+    shards: Shards<TimingWheel<T>>,
     driver: Arc<Driver>,
     run: Arc<Run<T>>,
     at_shutdown: AtShutdown,
@@ -85,24 +85,6 @@ pub(crate) enum AtShutdown {
     Keep,
     /// They run early.
     Run,
-}
-
-/// A shard, under its lock.
-struct Shard<T> {
-    wheel: TimingWheel<T>,
-    closed: bool,
-}
-
-impl<T> ShardState for Shard<T> {
-    type Task = T;
-
-    fn wheel(&mut self) -> &mut TimingWheel<T> {
-        &mut self.wheel
-    }
-
-    fn made_closed(&mut self) {
-        self.closed = true;
-    }
 }
 
 /// The handler and the count of its panics, which jobs hold without the wheels.
@@ -120,10 +102,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     ) -> Self {
         // Wheels, the queue of a round, and the handler, which jobs hold alone.
         let tasks = Arc::new(Tasks {
-            shards: driver.shards(driver.config.shard_count, |_, wheel| Shard {
-                wheel,
-                closed: false,
-            }),
+            shards: driver.shards(driver.config.shard_count, |_, wheel| wheel),
             due: DueQueue::new(&driver.config),
             at_shutdown,
             run: Arc::new(Run {
@@ -162,11 +141,7 @@ impl<T: Send + 'static> TaskTimer<T> {
 
     /// Takes a pending task back; `None` if it is no longer pending. O(1).
     pub fn cancel(&self, handle: TimerHandle) -> Option<T> {
-        self.tasks
-            .shards
-            .lock(handle.shard())
-            .wheel
-            .cancel(handle.id())
+        self.tasks.shards.lock(handle.shard()).cancel(handle.id())
     }
 
     /// Cancels a pending task and drops it; true if that kept it from running. O(1).
@@ -189,7 +164,7 @@ impl<T: Send + 'static> TaskTimer<T> {
         // Unused, it is dropped after unlocking.
         let mut reach = Some(reach);
         let mut shard = self.tasks.shards.lock(handle.shard());
-        let task = shard.wheel.get_mut(handle.id())?;
+        let task = shard.get_mut(handle.id())?;
         reach.take().map(|reach| reach(task))
     }
 
@@ -201,17 +176,13 @@ impl<T: Send + 'static> TaskTimer<T> {
 
     /// Returns true until the task falls due or is cancelled. O(1).
     pub fn is_pending(&self, handle: TimerHandle) -> bool {
-        self.tasks
-            .shards
-            .lock(handle.shard())
-            .wheel
-            .get(handle.id())
-            .is_some()
+        let shard = self.tasks.shards.lock(handle.shard());
+        shard.get(handle.id()).is_some()
     }
 
     /// Returns the number of pending tasks. Exact when idle. O(shards).
     pub fn len(&self) -> usize {
-        self.tasks.shards.sum(|shard| shard.wheel.len())
+        self.tasks.shards.sum(TimingWheel::len)
     }
 
     /// Returns true when no task is pending. O(shards).
@@ -234,9 +205,9 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// Reschedules a pending task to another tick. False if it is not pending.
     pub(super) fn reschedule_at(&self, handle: TimerHandle, ticks: Ticks) -> bool {
         let mut shard = self.tasks.shards.lock(handle.shard());
-        shard.wheel.catch_up(ticks.now);
+        shard.catch_up(ticks.now);
         // Earlier or later, the task keeps its node.
-        let Some(due) = shard.wheel.reschedule(handle.id(), ticks.deadline) else {
+        let Some(due) = shard.reschedule(handle.id(), ticks.deadline) else {
             return false;
         };
         shard.work_at(due);
@@ -338,13 +309,13 @@ impl<T: Send + 'static> Tasks<T> {
     pub(super) fn insert(&self, ticks: Ticks, task: T) -> Result<TimerHandle, ScheduleError<T>> {
         // Each thread has a shard of its own, as long as there are enough.
         let mut shard = self.shards.lock(thread_slot());
-        if shard.closed {
+        if self.shards.is_closed() {
             drop(shard);
             return Err(self.refuse(task));
         }
         // After an idle time the wheel lags behind the present.
-        shard.wheel.catch_up(ticks.now);
-        let scheduled = shard.wheel.insert(ticks.deadline, task).map_err(|task| {
+        shard.catch_up(ticks.now);
+        let scheduled = shard.insert(ticks.deadline, task).map_err(|task| {
             let reason = TimerError::Full {
                 limit: MAX_TASKS as usize,
             };
@@ -353,7 +324,7 @@ impl<T: Send + 'static> Tasks<T> {
         // Earlier work than the reaper expects wakes it, after unlocking (Wake before).
         if shard.work_at(scheduled.due) && self.driver.is_inherited() {
             // No thread wakes in a child of `fork`: this one is refused, and all that follow.
-            if let Some(task) = shard.wheel.cancel(scheduled.id) {
+            if let Some(task) = shard.cancel(scheduled.id) {
                 drop(shard);
                 self.close();
                 return Err(self.refuse(task));
@@ -373,40 +344,39 @@ impl<T: Send + 'static> Tasks<T> {
     }
 
     /// Closes all shards. Pending tasks can still be taken back.
+    ///
+    /// A thread that locks a shard from here on finds it closed: by the lock that is taken here, or
+    /// by the mark of a shard that is made later (Seen).
     fn close(&self) {
-        self.shards.close();
+        if !failpoint!(ShutdownClosesNoShard) {
+            self.shards.close();
+        }
         for number in self.shards.made() {
-            self.shards.lock(number).closed = true;
+            drop(self.shards.lock(number));
         }
     }
 
     /// Closes all shards and takes the pending tasks out.
     fn close_and_drain(&self) -> Vec<T> {
         // A bounded number under one lock hold: others wait for no large shard.
+        self.close();
         let mut unfired = Vec::new();
-        self.shards.close();
         for number in self.shards.made() {
             let mut from = Some(0);
             while let Some(start) = from {
-                from = self.close_and_drain_some(number, start, &mut unfired);
+                from = self.drain_some(number, start, &mut unfired);
             }
         }
         unfired
     }
 
     /// Takes out up to `BUDGET` tasks of a shard under one lock hold; returns where to go on.
-    fn close_and_drain_some(
-        &self,
-        number: usize,
-        mut from: u32,
-        unfired: &mut Vec<T>,
-    ) -> Option<u32> {
+    fn drain_some(&self, number: usize, mut from: u32, unfired: &mut Vec<T>) -> Option<u32> {
         let mut shard = self.shards.lock(number);
-        shard.closed = !failpoint!(ShutdownClosesNoShard);
         for _ in 0..BUDGET {
-            let id = shard.wheel.first_from(from)?;
+            let id = shard.first_from(from)?;
             from = id.index();
-            unfired.extend(shard.wheel.cancel(id));
+            unfired.extend(shard.cancel(id));
         }
         Some(from)
     }
@@ -416,8 +386,8 @@ impl<T: Send + 'static> Tasks<T> {
         for tasks in due.into_jobs(self.driver.executors.parallelism()) {
             let run = self.run.clone();
             let driver = self.driver.clone();
-            self.driver
-                .execute(Job::new(move || run.all(tasks, &driver)));
+            let job = Job::new(move || run.all(tasks, &driver));
+            self.driver.executors.execute(job);
         }
     }
 }
@@ -428,9 +398,7 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
         let budget = self.due.budget(BUDGET);
         let mut due = self.due.lock();
         let mut shard = self.shards.lock(number);
-        let advanced = shard
-            .wheel
-            .advance(now_tick, budget, |task| due.push_due(task));
+        let advanced = shard.advance(now_tick, budget, |task| due.push_due(task));
         shard.advanced(advanced.next_due);
         advanced
     }

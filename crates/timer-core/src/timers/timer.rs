@@ -179,13 +179,9 @@ impl Timer {
     pub fn shutdown(&self, limit: Duration) -> TimerLeft {
         let mut unfired = Vec::new();
         let take = || {
-            unfired.extend(
-                self.inner
-                    .tasks
-                    .get()
-                    .into_iter()
-                    .flat_map(TaskTimer::shutdown),
-            )
+            if let Some(tasks) = self.inner.tasks.get() {
+                unfired = tasks.shutdown();
+            }
         };
         let threads = self.inner.driver.shutdown(limit, take);
         TimerLeft { unfired, threads }

@@ -237,10 +237,6 @@ pub(super) struct Buckets {
     occupied: Box<[u64]>,
     chunks: Chunks,
     last: LastBucket,
-    /// A lower bound of the tick at which the first bucket is due; exact after an advance.
-    pub(super) due_bound: u64,
-    /// Entries of all buckets.
-    pub(super) len: u32,
 }
 
 /// The coarse bucket of the last deadline that was put into one (Last bucket).
@@ -266,8 +262,6 @@ impl Buckets {
             occupied: Box::default(),
             chunks: Chunks::default(),
             last: LastBucket::default(),
-            due_bound: u64::MAX,
-            len: 0,
         }
     }
 
@@ -350,17 +344,24 @@ impl Buckets {
     }
 
     /// Puts the index of a node into the bucket of its deadline, seen from `now`. One in the past
-    /// is due at once. Beyond the last tick the node is never due, and takes no bucket. O(levels).
+    /// is due at once. Beyond the last tick the node is never due, and takes no bucket.
+    ///
+    /// Lowers `due_bound` to the tick at which the bucket is due. O(levels).
     #[inline(always)]
-    pub(super) fn put(&mut self, index: u32, deadline: u64, now: u64) -> Placed {
+    pub(super) fn put(
+        &mut self,
+        index: u32,
+        deadline: u64,
+        now: u64,
+        due_bound: &mut u64,
+    ) -> Placed {
         let low = deadline as u32;
         let deadline = deadline.max(now);
         if deadline > self.geometry.last_tick() {
             return Placed::NEVER;
         }
         let placed = self.push(Entry { index, low }, deadline, now);
-        self.due_bound = placed.due.min(self.due_bound);
-        self.len += 1;
+        *due_bound = placed.due.min(*due_bound);
         placed
     }
 
@@ -476,7 +477,6 @@ impl Buckets {
             return false;
         }
         debug_assert_eq!(self.entry(place).index, index, "Place");
-        self.len -= 1;
         // The last entry leaves the list in any case.
         let owner = self.owner(place);
         let last = self.lists[owner]
@@ -544,7 +544,6 @@ impl Buckets {
                 break;
             };
             fired += 1;
-            self.len -= 1;
             nodes.at_mut(entry.index).place = NO_PLACE;
             sink(nodes, entry);
         }
@@ -612,8 +611,9 @@ impl Buckets {
         first.ok_or(next_due)
     }
 
-    /// Checks One round, Occupied, Owned and every Place, and counts. O(n + buckets).
-    pub(super) fn assert_valid<T>(&self, nodes: &Nodes<T>, now: u64) {
+    /// Checks One round, Occupied, Owned and every Place; returns how many nodes are in buckets.
+    /// O(n + buckets).
+    pub(super) fn assert_valid<T>(&self, nodes: &Nodes<T>, now: u64) -> usize {
         let mut count = 0;
         let mut chunks = 0;
         for (at, list) in self.lists.iter().enumerate() {
@@ -630,7 +630,7 @@ impl Buckets {
         }
         // No chunk is in use beside those that were seen.
         assert_eq!(self.chunks.len(), chunks, "Owned");
-        assert_eq!(self.len, count);
+        count
     }
 
     /// Checks the entry at a place against its node.
@@ -697,7 +697,11 @@ mod tests {
         deadline: u64,
         now: u64,
     ) -> u64 {
-        let placed = buckets.put(index, deadline, now);
+        let entry = Entry {
+            index,
+            low: deadline as u32,
+        };
+        let placed = buckets.push(entry, deadline, now);
         nodes.at_mut(index).place = placed.place;
         placed.due
     }
@@ -781,8 +785,7 @@ mod tests {
         }
         let head = buckets.first_due(20, 20).unwrap();
         assert_eq!((head.level, head.expiration), (1, 20));
-        buckets.assert_valid(&nodes, 20);
-        assert_eq!(buckets.len, 3);
+        assert_eq!(buckets.assert_valid(&nodes, 20), 3);
     }
 
     #[test]
@@ -797,8 +800,7 @@ mod tests {
                 let place = nodes.at_mut(index).take_place();
                 assert!(buckets.remove(&mut nodes, index, place));
             }
-            buckets.assert_valid(&nodes, 0);
-            assert_eq!(buckets.len, 1);
+            assert_eq!(buckets.assert_valid(&nodes, 0), 1);
             assert!(
                 buckets.chunks.pages_with_memory() <= 2,
                 "a page and a spare one"

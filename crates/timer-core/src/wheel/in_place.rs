@@ -4,8 +4,7 @@
 //! These methods are no part of the documented interface: see [`driver`](crate::driver).
 
 use crate::wheel::{
-    node::{NO_PLACE, TaskId},
-    step,
+    node::TaskId,
     timing_wheel::{Fate, TimingWheel},
 };
 
@@ -55,42 +54,57 @@ impl<T> TimingWheel<T> {
         self.unlink_cancelled(index, place);
     }
 
-    /// Looks a task up once, and does with it what `decide` says, which is given the place of the
-    /// task: it may take the task out of there if it says that the task is gone. Returns what
-    /// `decide` made of it; `None` if the task stays, or is gone already. O(1).
+    /// Looks a task up once, calls `visit` with it, and takes it out as [`cancel`](Self::cancel)
+    /// does if that returns true. Returns what `keep` keeps of it; `None` if the task stays, or is
+    /// gone already. O(1).
     #[doc(hidden)]
     #[inline(always)] // as `cancel`
-    pub fn end_with<R>(
+    pub fn cancel_if<R>(
         &mut self,
         id: TaskId,
-        decide: impl FnOnce(&mut Option<T>) -> Fate<R>,
+        visit: impl FnOnce(&mut T) -> bool,
+        keep: impl FnOnce(T) -> R,
     ) -> Option<R> {
-        step();
-        let mut ended = None;
-        let mut place = NO_PLACE;
-        // 1. The node, looked up once, and out of memory if its task goes.
-        self.nodes.release_if(id.index, |node| {
-            if node.sequence != id.sequence {
-                return false; // a later task's
+        self.end_node(id, |node| {
+            if visit(node.task_mut()) {
+                Fate::Gone(keep(node.take_task()))
+            } else {
+                Fate::Stays
             }
-            match decide(&mut node.task) {
-                Fate::Stays => false,
-                Fate::Stopped(made) => {
-                    ended = Some(made);
-                    place = node.take_place();
-                    false
-                }
-                Fate::Gone(made) => {
-                    ended = Some(made);
-                    place = node.take_place();
-                    node.free();
-                    true
-                }
+        })
+    }
+
+    /// Looks a task up once, and calls `stays` with it. If that returns true, stops the task as
+    /// [`stop_at`](Self::stop_at) does; otherwise takes it out as [`cancel`](Self::cancel) does, and
+    /// calls `keep` with it. Does nothing if the task is gone. O(1).
+    #[doc(hidden)]
+    #[inline(always)] // as `cancel`
+    pub fn stop_or_cancel(
+        &mut self,
+        id: TaskId,
+        stays: impl FnOnce(&mut T) -> bool,
+        keep: impl FnOnce(T),
+    ) {
+        self.end_node(id, |node| {
+            if stays(node.task_mut()) {
+                return Fate::Stopped(());
             }
+            keep(node.take_task());
+            Fate::Gone(())
         });
-        let ended = ended?;
-        // 2. Off its bucket.
-        self.unlink_cancelled(id.index, place);
-        Some(ended)
+    }
+
+    /// Looks a task up once, and does with it what `decide` says. Returns what `decide` took out of
+    /// it; `None` if the task stays, or is gone already. O(1).
+    #[doc(hidden)]
+    #[inline(always)] // as `cancel`
+    pub fn end_with<R>(&mut self, id: TaskId, decide: impl FnOnce(&mut T) -> Fate<R>) -> Option<R> {
+        self.end_node(id, |node| {
+            let fate = decide(node.task_mut());
+            if matches!(fate, Fate::Gone(_)) {
+                node.free();
+            }
+            fate
+        })
     }
 }

@@ -92,7 +92,14 @@ impl<T> Node<T> {
             .expect("Live: an index in a bucket names a live node")
     }
 
-    /// Drops the task, if it was not taken out. The node is free then.
+    /// Takes the task out. The node is free then.
+    #[inline]
+    pub(super) fn take_task(&mut self) -> T {
+        self.sequence = 0;
+        self.task.take().expect("Live: only a live node is removed")
+    }
+
+    /// Drops the task. The node is free then.
     #[inline]
     pub(super) fn free(&mut self) {
         self.sequence = 0;

@@ -55,9 +55,12 @@ pub struct TimingWheel<T> {
     buckets: Box<Buckets>,
     pub(super) nodes: Nodes<T>,
     now: u64,
+    /// A lower bound of the tick at which the first bucket is due; exact after `advance`.
+    due_bound: u64,
     /// The task inserted last.
     sequence: u64,
     cancelled_count: u64,
+    scheduled_count: u32,
 }
 
 /// The place where an insertion put a task.
@@ -92,7 +95,7 @@ pub enum Fate<R> {
     Stays,
     /// It counts as cancelled, off its bucket, but stays in the wheel's keeping.
     Stopped(R),
-    /// It counts as cancelled. What is left in its place is dropped.
+    /// It counts as cancelled, and its remains are dropped.
     Gone(R),
 }
 
@@ -149,8 +152,7 @@ impl<T> DueTask<'_, T> {
 fn release_task<T>(nodes: &mut Nodes<T>, index: u32) -> T {
     let mut task = None;
     nodes.release_if(index, |node| {
-        task = node.task.take();
-        node.free();
+        task = Some(node.take_task());
         true
     });
     task.expect("Live: only a live node is released")
@@ -181,8 +183,10 @@ impl<T> TimingWheel<T> {
             buckets: Box::new(Buckets::new(geometry)),
             nodes: Nodes::default(),
             now: start,
+            due_bound: u64::MAX,
             sequence: 0,
             cancelled_count: 0,
+            scheduled_count: 0,
         }
     }
 
@@ -209,7 +213,7 @@ impl<T> TimingWheel<T> {
 
     /// Returns the number of tasks that will fall due: those in a bucket. O(1).
     pub fn scheduled_count(&self) -> usize {
-        self.buckets.len as usize
+        self.scheduled_count as usize
     }
 
     /// Returns the number of tasks that were cancelled while they were in a bucket.
@@ -274,10 +278,12 @@ impl<T> TimingWheel<T> {
         // 1. A node for it, looked up once.
         let (index, node) = self.nodes.claim_slot().expect("the wheel is not full");
         // 2. Its bucket.
+        let due_bound = &mut self.due_bound;
         let placed = match deadline {
-            Some(deadline) => self.buckets.put(index, deadline, self.now),
+            Some(deadline) => self.buckets.put(index, deadline, self.now, due_bound),
             None => Placed::NEVER,
         };
+        self.scheduled_count += u32::from(placed.place != NO_PLACE);
         // 3. The node itself.
         self.sequence += 1;
         let sequence = self.sequence;
@@ -291,12 +297,18 @@ impl<T> TimingWheel<T> {
         (scheduled, &mut node.task)
     }
 
-    /// Takes a node off the bucket that it had this place in, if it was in one, and counts it as
-    /// cancelled then.
+    /// Takes a node off the bucket that it had this place in; false if it was in none.
+    #[inline]
+    fn unlink(&mut self, index: u32, place: u32) -> bool {
+        let unlinked = self.buckets.remove(&mut self.nodes, index, place);
+        self.scheduled_count -= u32::from(unlinked);
+        unlinked
+    }
+
+    /// Takes a node off its bucket, as [`unlink`](Self::unlink) does, and counts it as cancelled.
     #[inline]
     pub(super) fn unlink_cancelled(&mut self, index: u32, place: u32) {
-        let unlinked = self.buckets.remove(&mut self.nodes, index, place);
-        self.cancelled_count += u64::from(unlinked);
+        self.cancelled_count += u64::from(self.unlink(index, place));
     }
 
     /// Returns the node of a task, if the wheel still keeps it.
@@ -339,10 +351,43 @@ impl<T> TimingWheel<T> {
     /// O(1).
     #[inline(always)] // a task that goes through memory on its way costs 50 instructions
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
-        self.end_with(id, |place| match place.take() {
-            Some(task) => Fate::Gone(task),
-            None => Fate::Stays,
-        })
+        self.end_node(id, |node| Fate::Gone(node.take_task()))
+    }
+
+    /// Looks a node up once, and does with it what `decide` says, which frees the node of a task
+    /// that is gone. Returns what `decide` took out of it.
+    #[inline(always)] // as `cancel`
+    pub(super) fn end_node<R>(
+        &mut self,
+        id: TaskId,
+        decide: impl FnOnce(&mut Node<T>) -> Fate<R>,
+    ) -> Option<R> {
+        step();
+        let mut taken = None;
+        let mut place = NO_PLACE;
+        // 1. The node, looked up once, and out of memory if its task goes.
+        self.nodes.release_if(id.index, |node| {
+            if node.sequence != id.sequence {
+                return false; // a later task's
+            }
+            match decide(node) {
+                Fate::Stays => false,
+                Fate::Stopped(of) => {
+                    taken = Some(of);
+                    place = node.take_place();
+                    false
+                }
+                Fate::Gone(of) => {
+                    taken = Some(of);
+                    place = node.take_place();
+                    true
+                }
+            }
+        });
+        let taken = taken?;
+        // 2. Off its bucket.
+        self.unlink_cancelled(id.index, place);
+        Some(taken)
     }
 
     /// Reschedules a task, earlier or later; it keeps its id. Returns when the wheel next has work
@@ -350,8 +395,10 @@ impl<T> TimingWheel<T> {
     pub fn reschedule(&mut self, id: TaskId, deadline: u64) -> Option<u64> {
         let place = self.node_mut(id)?.take_place();
         // Off the old bucket, into the new one; the node and its id stay.
-        self.buckets.remove(&mut self.nodes, id.index, place);
-        let placed = self.buckets.put(id.index, deadline, self.now);
+        self.unlink(id.index, place);
+        let due_bound = &mut self.due_bound;
+        let placed = self.buckets.put(id.index, deadline, self.now, due_bound);
+        self.scheduled_count += u32::from(placed.place != NO_PLACE);
         let node = self.nodes.at_mut(id.index);
         node.place = placed.place;
         node.high = (deadline >> 32) as u32;
@@ -369,12 +416,12 @@ impl<T> TimingWheel<T> {
             return;
         }
         // The bound may be too low, after a cancel.
-        if now >= self.buckets.due_bound {
-            self.buckets.due_bound = self.next_due().unwrap_or(u64::MAX);
+        if now >= self.due_bound {
+            self.due_bound = self.next_due().unwrap_or(u64::MAX);
         }
         // With nothing scheduled there is no bound, and not `u64::MAX` either: that is a tick like
         // any other.
-        if now < self.buckets.due_bound || self.buckets.len == 0 {
+        if now < self.due_bound || self.scheduled_count == 0 {
             self.now = now;
         }
     }
@@ -400,11 +447,7 @@ impl<T> TimingWheel<T> {
     ) -> Advanced {
         // A bucket at a time, as long as the budget lasts.
         let target = now.max(self.now);
-        let mut advanced = Advanced {
-            fired: 0,
-            cascaded: 0,
-            next_due: None,
-        };
+        let mut advanced = Advanced::default();
         let mut rest = None;
         while advanced.fired + advanced.cascaded < budget {
             let bucket = match self.buckets.first_due(target, self.now) {
@@ -420,7 +463,7 @@ impl<T> TimingWheel<T> {
         }
         // With all of it done, the present moves on to `target`, as far as the next bucket allows.
         advanced.next_due = rest.unwrap_or_else(|| self.next_due());
-        self.buckets.due_bound = advanced.next_due.unwrap_or(u64::MAX);
+        self.due_bound = advanced.next_due.unwrap_or(u64::MAX);
         self.catch_up(target);
         advanced
     }
@@ -442,7 +485,11 @@ impl<T> TimingWheel<T> {
             return;
         }
         debug_assert!(bucket.expiration <= self.now, "Never early");
-        let hand_over = |nodes: &mut Nodes<T>, entry| sink(DueTask { nodes, entry });
+        let scheduled = &mut self.scheduled_count;
+        let hand_over = |nodes: &mut Nodes<T>, entry| {
+            *scheduled -= 1;
+            sink(DueTask { nodes, entry });
+        };
         advanced.fired += self
             .buckets
             .hand_over(&mut self.nodes, bucket, max, hand_over);
@@ -466,7 +513,7 @@ impl<T> TimingWheel<T> {
             return false;
         };
         let place = node.take_place();
-        self.buckets.remove(&mut self.nodes, id.index, place);
+        self.unlink(id.index, place);
         true
     }
 
@@ -514,9 +561,14 @@ impl<T> TimingWheel<T> {
     /// When one does not hold.
     #[doc(hidden)]
     pub fn assert_valid(&mut self) {
-        self.buckets.assert_valid(&self.nodes, self.now);
-        let due = self.next_due().unwrap_or(u64::MAX);
-        assert!(due >= self.now && due >= self.buckets.due_bound);
+        assert_eq!(
+            self.buckets.assert_valid(&self.nodes, self.now),
+            self.scheduled_count()
+        );
+        assert!(
+            self.next_due()
+                .is_none_or(|due| due >= self.now && due >= self.due_bound)
+        );
     }
 
     /// Returns level and slot of a task in a bucket, for tests.

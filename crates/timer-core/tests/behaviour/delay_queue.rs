@@ -158,15 +158,25 @@ fn a_short_delay_after_an_idle_time_wakes_once() {
     let mut queue = DelayQueue::new(&timer);
     queue.insert("far", 10 * HOUR).unwrap();
     assert!(poll(&mut queue, &task).is_pending());
-    timer.advance(HOUR / 2);
-    queue.insert("near", 50 * MS).unwrap();
-    timer.advance(49 * MS);
-    assert_eq!(task.times(), 0);
-    timer.advance(MS);
-    assert_eq!(
-        (task.times(), poll_all(&mut queue, &task)),
-        (1, vec!["near"])
-    );
+    for (times, by_delay) in [true, false].into_iter().enumerate() {
+        timer.advance(HOUR / 2);
+        if by_delay {
+            queue.insert("near", 50 * MS).unwrap();
+        } else {
+            // This reads no clock: a poll has brought the wheel up.
+            assert!(poll(&mut queue, &task).is_pending());
+            queue.insert_at("near", timer.now() + 50 * MS).unwrap();
+        }
+        timer.advance(49 * MS);
+        assert_eq!(task.times(), times);
+        timer.advance(MS);
+        assert_eq!(task.times(), times + 1);
+        assert_eq!(poll_all(&mut queue, &task), ["near"]);
+    }
+    // A new queue begins at the present.
+    let mut queue = DelayQueue::new(&timer);
+    queue.insert_at("near", timer.now() + 50 * MS).unwrap();
+    assert_eq!(queue.next_due_in(), Some(50 * MS));
 }
 
 #[test]
@@ -223,25 +233,28 @@ fn a_waker_that_panics_loses_no_value() {
 
 #[test]
 fn poll_hands_down_a_bounded_number_of_values() {
-    let (timer, task) = (ManualTimer::new(), Woken::task());
-    let mut queue = DelayQueue::new(&timer);
-    for value in 0..1000 {
-        queue.insert(value, HOUR + MS * (value % 50)).unwrap();
-    }
-    timer.advance(HOUR - MS);
-    let mut polls = 0;
-    loop {
-        let woken = task.times();
-        let polled = queue.poll_expired(&mut Context::from_waker(&task.clone().into()));
-        assert!(polled.is_pending());
-        if task.times() == woken {
-            break;
+    // Late, and at the very tick at which a bucket is to be handed down.
+    for (delay, advanced) in [(HOUR, HOUR - MS), (4100 * MS, 4096 * MS)] {
+        let (timer, task) = (ManualTimer::new(), Woken::task());
+        let mut queue = DelayQueue::new(&timer);
+        for value in 0..1000 {
+            queue.insert(value, delay + MS * (value % 50)).unwrap();
         }
-        polls += 1;
+        timer.advance(advanced);
+        let mut polls = 0;
+        loop {
+            let woken = task.times();
+            let polled = queue.poll_expired(&mut Context::from_waker(&task.clone().into()));
+            assert!(polled.is_pending());
+            if task.times() == woken {
+                break;
+            }
+            polls += 1;
+        }
+        assert!(polls >= 1000 / 64, "{polls} polls");
+        timer.advance(HOUR);
+        assert_eq!(poll_all(&mut queue, &task).len(), 1000);
     }
-    assert!(polls >= 1000 / 64, "{polls} polls");
-    timer.advance(HOUR);
-    assert_eq!(poll_all(&mut queue, &task).len(), 1000);
 }
 
 #[test]
@@ -367,6 +380,7 @@ fn after_a_pause_due_values_wait_one_bound() {
     assert_eq!(graced.values_after(MS), (vec![], 0));
     // While it waits its owner looks at the clock at least once each bound.
     assert_eq!(graced.values_after(100 * MS), (vec![], 1));
+    assert_eq!(graced.values_after(100 * MS), (vec![], 2));
     assert_eq!(graced.values_after_pause(1600 * MS), [""; 0]);
     assert_eq!(graced.queue.next_due_in(), Some(100 * MS));
     // The heartbeat that came meanwhile is read. Another poll does not shorten the rest.
@@ -399,12 +413,27 @@ fn a_poll_within_the_bound_yields_at_once() {
         graced.queue.insert("due", 50 * MS).unwrap();
         assert_eq!(graced.values_after(NONE), (vec![], 0));
         assert_eq!(graced.values_after_pause(150 * MS), ["due"]);
+        // It is empty then, and wakes nobody.
+        let woken = graced.owner.times();
+        assert_eq!(graced.values_after(HOUR), (vec![], woken));
     }
     // A bound of zero is none.
     let mut graced = Graced::new();
     graced.queue = graced.queue.grace(NONE);
     graced.queue.insert("due", 50 * MS).unwrap();
     assert_eq!(graced.values_after_pause(HOUR), ["due"]);
+}
+
+#[test]
+fn an_owner_is_late_from_its_last_poll_on() {
+    let mut graced = Graced::new();
+    for (value, due) in [("first", 50 * MS), ("second", 155 * MS)] {
+        graced.queue.insert(value, due).unwrap();
+    }
+    assert_eq!(graced.values_after(NONE), (vec![], 0));
+    graced.timer.pass(140 * MS);
+    assert!(poll(&mut graced.queue, &graced.owner).is_ready());
+    assert_eq!(graced.values_after_pause(20 * MS), ["second"]);
 }
 
 #[test]
