@@ -10,38 +10,6 @@ fn permits(limit: u64) -> (ManualTimer, Permits) {
     (timer, permits.unwrap())
 }
 
-#[test]
-fn four_of_four_large_requests_are_served() {
-    let (_timer, permits) = permits(4);
-    let mut out: Vec<_> = (0..4).map(|_| permits.try_acquire(1).unwrap()).collect();
-    let mut waiting = Vec::new();
-    for number in 0..40 {
-        let weight = if number % 10 == 0 { 4 } else { 1 };
-        waiting.push((weight, permits.acquire(weight, MINUTE)));
-    }
-    let mut large = 0;
-    for (weight, mut wait) in waiting {
-        while poll_ready(&mut out, &permits, weight) {}
-        let permit = over(&mut wait).unwrap();
-        large += u64::from(permit.weight() == 4);
-        out.push(permit);
-    }
-    assert_eq!(large, 4);
-    drop(out);
-    assert_eq!(permits.free(), 4);
-    assert_nothing_waits(&permits.waits());
-}
-
-/// Returns the oldest permit while the next request does not fit.
-fn poll_ready(out: &mut Vec<purgatory::Permit>, permits: &Permits, weight: u64) -> bool {
-    let taken: u64 = out.iter().map(|permit| permit.weight()).sum();
-    if taken + weight <= permits.limit() {
-        return false;
-    }
-    drop(out.remove(0));
-    true
-}
-
 /// What was used up comes back by a refill or a limit alone, and goes to the first in line.
 #[test]
 fn refill_serves_those_that_wait_in_order() {
