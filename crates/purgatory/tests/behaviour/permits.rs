@@ -1,6 +1,6 @@
 //! [`Permits`], on a manual timer. (Beside a reference: `models/permits`.)
 
-use crate::support::{MINUTE, SECOND, assert_nothing_waits, over, poll};
+use crate::support::{MINUTE, SECOND, Woken, assert_nothing_waits, over, poll};
 use purgatory::{CancelReason, Permits, WaitError};
 use timer_core::ManualTimer;
 
@@ -21,8 +21,10 @@ fn refill_serves_those_that_wait_in_order() {
     let mut heavy = permits.acquire(2, MINUTE);
     let mut light = permits.acquire(1, MINUTE);
     permits.refill(1);
-    assert!(poll(&mut heavy).is_pending() && poll(&mut light).is_pending());
+    let task = Woken::task();
+    assert!(task.poll(&mut heavy).is_pending() && task.poll(&mut light).is_pending());
     permits.refill(2);
+    assert_eq!(task.times(), 1);
     let held = over(&mut heavy).unwrap();
     assert!(poll(&mut light).is_pending());
     // Those that are held stay taken, and a higher limit is kept.
@@ -38,6 +40,16 @@ fn refill_serves_those_that_wait_in_order() {
     assert!(poll(&mut nothing).is_pending());
     used.forget();
     assert!(poll(&mut nothing).is_ready());
+    // A new limit counts all, and none as used up.
+    permits.resize(5);
+    assert_eq!((permits.limit(), permits.free()), (5, 5));
+    // What waits for more is woken by a close.
+    let held = permits.try_acquire(5).unwrap();
+    let mut waits = permits.acquire(1, MINUTE);
+    assert!(task.poll(&mut waits).is_pending());
+    permits.close();
+    assert_eq!(task.times(), 2);
+    drop(held);
 }
 
 /// Permits without keys are those of the one key that their type has.
