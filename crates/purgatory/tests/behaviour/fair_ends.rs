@@ -7,38 +7,8 @@ use std::{
     thread,
 };
 
-use crate::support::{MS, Probe, SECOND, Waiting, assert_empty, by_hand, over, poll, waiting};
-use purgatory::{BoxedOperation, Outcome, Purgatory, WaitFuture};
-
-/// The deadline has passed, and the reaper has not come by: the event completes.
-#[test]
-fn an_event_after_the_deadline_completes() {
-    let events: [fn(&Waiting); 3] = [
-        |waits| assert_eq!(waits.check_and_complete(&"a"), 1),
-        |waits| assert_eq!(waits.check_and_complete(&"b"), 1),
-        |waits| assert!(waits.check_and_complete_one(&"a")),
-    ];
-    for event in events {
-        let (timer, waits) = waiting();
-        let watches = &["a", "b"];
-        let probe = Probe::parked(&waits, watches, MS);
-        timer.pass(SECOND);
-        assert_eq!(waits.check_and_complete(&"a"), 0); // its check decides, as ever
-        probe.make_ready();
-        event(&waits);
-        assert_eq!(probe.endings(), [Outcome::Completed]);
-        timer.advance(SECOND);
-        assert_eq!(probe.endings(), [Outcome::Completed]);
-        assert_empty(&waits);
-        let late = Probe::parked(&waits, watches, MS);
-        timer.advance(MS);
-        late.make_ready();
-        assert_eq!(
-            (waits.check_and_complete(&"a"), late.endings()),
-            (0, vec![Outcome::Expired])
-        );
-    }
-}
+use crate::support::{SECOND, assert_empty, by_hand, over, poll};
+use purgatory::{BoxedOperation, Purgatory, WaitFuture};
 
 /// One turn at a time: a wait takes it, and its guard passes it on when dropped.
 #[derive(Clone)]

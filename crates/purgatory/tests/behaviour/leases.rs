@@ -10,29 +10,8 @@ fn permits(limit: u64) -> (ManualTimer, Permits) {
     (timer, permits.unwrap())
 }
 
-fn keyed(limit: u64) -> (ManualTimer, Permits<u32>) {
-    let timer = ManualTimer::new();
-    let permits = Permits::keyed_builder("test").timer(&timer).limit(limit);
-    (timer, permits.build().unwrap())
-}
-
 fn too_heavy(weight: u64, limit: u64) -> WaitError {
     WaitError::TooHeavy { weight, limit }
-}
-
-#[test]
-fn keys_have_permits_of_their_own_and_leave_nothing() {
-    let (_timer, permits) = keyed(1);
-    let held = permits.try_acquire_for(&1, 1).unwrap();
-    let mut next = permits.acquire_for(&1, 1, MINUTE);
-    let other = permits.try_acquire_for(&2, 1).unwrap();
-    assert!(permits.try_acquire_for(&1, 1).is_none());
-    assert_eq!((permits.taken_for(&1), permits.free_for(&3)), (1, 1));
-    assert_eq!(permits.waits().snapshot(9).busiest, [(1, 1)]);
-    drop((held, other));
-    drop(over(&mut next));
-    assert_eq!((permits.taken_for(&1), permits.taken_for(&2)), (0, 0));
-    assert_nothing_waits(&permits.waits());
 }
 
 /// A limit of 0 is a pause; what was used up may return.
@@ -130,25 +109,6 @@ fn time_to_live_begins_as_the_task_is_woken() {
     assert!(next.is_lost());
 }
 
-/// Leases are no waits: they take no place, and no cancel or close ends them.
-#[test]
-fn lease_outlives_cancels_and_a_close() {
-    let timer = ManualTimer::new();
-    let builder = Permits::builder("test").timer(&timer).max_parked(1);
-    let permits = builder.limit(2).build().unwrap();
-    let lease = over(&mut permits.lease(1, SECOND, MINUTE)).unwrap();
-    let mut waits = permits.acquire(2, MINUTE);
-    assert_eq!(permits.waits().len(), 1);
-    assert_eq!(permits.waits().snapshot(9).oldest.len(), 1);
-    assert_eq!(permits.waits().cancel_all("all"), 1);
-    permits.close();
-    assert!(over(&mut waits).is_err() && !lease.is_lost());
-    timer.advance(SECOND);
-    assert!(lease.is_lost());
-    assert_eq!(permits.taken(), 0);
-    assert_nothing_waits(&permits.waits());
-}
-
 #[test]
 fn shutdown_ends_leases() {
     let (_timer, permits) = permits(1);
@@ -158,21 +118,4 @@ fn shutdown_ends_leases() {
     permits.waits().shutdown(SECOND);
     assert!(poll(&mut lost).is_ready() && lease.is_lost());
     assert_eq!(permits.free(), 1);
-}
-
-/// The numbers of a key rise, though nothing of it stays in between.
-#[test]
-fn fencing_numbers_rise_for_a_key_that_was_gone() {
-    let (_timer, permits) = keyed(1);
-    let mut last = 0;
-    for round in 0..100 {
-        for key in [7, round] {
-            let lease = over(&mut permits.lease_for(&key, 1, SECOND, SECOND)).unwrap();
-            if key == 7 {
-                assert!(lease.fencing() > last);
-                last = lease.fencing();
-            }
-        }
-        assert_eq!(permits.taken_for(&7), 0);
-    }
 }

@@ -1,6 +1,6 @@
 //! [`Permits`], on a manual timer. (Beside a reference: `models/permits`.)
 
-use crate::support::{MINUTE, SECOND, assert_nothing_waits, over, poll};
+use crate::support::{MINUTE, SECOND, Woken, assert_nothing_waits, over, poll};
 use purgatory::{CancelReason, Permits, WaitError};
 use timer_core::ManualTimer;
 
@@ -8,38 +8,6 @@ fn permits(limit: u64) -> (ManualTimer, Permits) {
     let timer = ManualTimer::new();
     let permits = Permits::builder("test").timer(&timer).limit(limit).build();
     (timer, permits.unwrap())
-}
-
-#[test]
-fn four_of_four_large_requests_are_served() {
-    let (_timer, permits) = permits(4);
-    let mut out: Vec<_> = (0..4).map(|_| permits.try_acquire(1).unwrap()).collect();
-    let mut waiting = Vec::new();
-    for number in 0..40 {
-        let weight = if number % 10 == 0 { 4 } else { 1 };
-        waiting.push((weight, permits.acquire(weight, MINUTE)));
-    }
-    let mut large = 0;
-    for (weight, mut wait) in waiting {
-        while poll_ready(&mut out, &permits, weight) {}
-        let permit = over(&mut wait).unwrap();
-        large += u64::from(permit.weight() == 4);
-        out.push(permit);
-    }
-    assert_eq!(large, 4);
-    drop(out);
-    assert_eq!(permits.free(), 4);
-    assert_nothing_waits(&permits.waits());
-}
-
-/// Returns the oldest permit while the next request does not fit.
-fn poll_ready(out: &mut Vec<purgatory::Permit>, permits: &Permits, weight: u64) -> bool {
-    let taken: u64 = out.iter().map(|permit| permit.weight()).sum();
-    if taken + weight <= permits.limit() {
-        return false;
-    }
-    drop(out.remove(0));
-    true
 }
 
 /// What was used up comes back by a refill or a limit alone, and goes to the first in line.
@@ -53,8 +21,10 @@ fn refill_serves_those_that_wait_in_order() {
     let mut heavy = permits.acquire(2, MINUTE);
     let mut light = permits.acquire(1, MINUTE);
     permits.refill(1);
-    assert!(poll(&mut heavy).is_pending() && poll(&mut light).is_pending());
+    let task = Woken::task();
+    assert!(task.poll(&mut heavy).is_pending() && task.poll(&mut light).is_pending());
     permits.refill(2);
+    assert_eq!(task.times(), 1);
     let held = over(&mut heavy).unwrap();
     assert!(poll(&mut light).is_pending());
     // Those that are held stay taken, and a higher limit is kept.
@@ -70,6 +40,16 @@ fn refill_serves_those_that_wait_in_order() {
     assert!(poll(&mut nothing).is_pending());
     used.forget();
     assert!(poll(&mut nothing).is_ready());
+    // A new limit counts all, and none as used up.
+    permits.resize(5);
+    assert_eq!((permits.limit(), permits.free()), (5, 5));
+    // What waits for more is woken by a close.
+    let held = permits.try_acquire(5).unwrap();
+    let mut waits = permits.acquire(1, MINUTE);
+    assert!(task.poll(&mut waits).is_pending());
+    permits.close();
+    assert_eq!(task.times(), 2);
+    drop(held);
 }
 
 /// Permits without keys are those of the one key that their type has.

@@ -40,53 +40,6 @@ impl DelayedOperation for Waiter {
     }
 }
 
-#[test]
-fn a_waiter_is_updated_removed_and_dumped() {
-    let (_timer, waits): (_, Purgatory<&str, Waiter>) = by_hand();
-    let (answers, answered) = mpsc::channel();
-    let waiter = |transaction, holder| Waiter {
-        transaction,
-        holder,
-        answers: answers.clone(),
-    };
-    let first = waits.park(waiter(1, 10), &["row"], MINUTE);
-    let second = waits.park(waiter(2, 10), &["row", "table"], MINUTE);
-    waits.park(waiter(3, 10), &["other"], MINUTE);
-
-    // Update: the lock has passed to another transaction.
-    assert_eq!(
-        waits.with(first, |waiter| waiter.holder = 11),
-        ReachResult::Reached(())
-    );
-
-    // Dump.
-    let mut dump = Vec::new();
-    waits.for_each(|_, keys, waiter| {
-        let waiter = waiter.unwrap();
-        dump.push((waiter.transaction, waiter.holder, keys.to_vec()));
-    });
-    dump.sort_unstable();
-    let expected = [
-        (1, 11, vec!["row"]),
-        (2, 10, vec!["row", "table"]),
-        (3, 10, vec!["other"]),
-    ];
-    assert_eq!(dump, expected);
-
-    // Remove, and answer it here.
-    let removed = waits.take(second).reached().unwrap();
-    assert_eq!((waits.waiters(&"row"), waits.waiters(&"table")), (1, 0));
-    assert!(answered.try_recv().is_err(), "no callback");
-    removed.on_complete(Outcome::Completed);
-    assert_eq!(answered.try_recv(), Ok((2, Outcome::Completed)));
-    assert!(matches!(waits.take(second), ReachResult::Gone));
-    assert_eq!(waits.with(second, |_| ()), ReachResult::Gone);
-
-    assert_eq!(waits.cancel_all("over"), 2);
-    assert_eq!(waits.stats().taken, 1);
-    assert_empty(&waits);
-}
-
 /// Its future knows the first id alone.
 #[test]
 fn a_wait_parked_again_is_like_any_other() {

@@ -195,8 +195,24 @@ fn each_form_tells_that_its_timer_was_shut_down() {
     assert_eq!(closed(), [true; 3]);
 }
 
-/// A form leaves its callbacks to the executor. A shutdown waits for them; those that are late at
-/// its limit are told of.
+/// A shutdown waits for callbacks that the executor has; those that are late at its limit are told
+/// of.
+fn waits_for_late_callbacks(later: &Later, shutdown: impl Fn(Duration) -> usize + Send + 'static) {
+    assert_eq!(shutdown(Duration::ZERO), 3);
+    let (begins, begun) = mpsc::channel();
+    let closing = thread::spawn(move || {
+        begins.send(()).unwrap();
+        shutdown(Duration::MAX)
+    });
+    begun.recv().unwrap();
+    for _ in 0..1000 {
+        thread::yield_now();
+        assert!(!closing.is_finished(), "a callback has not run");
+    }
+    later.run();
+    assert_eq!(closing.join().unwrap(), 0);
+}
+
 #[test]
 fn shutdown_of_a_form_counts_the_callbacks_that_are_late() {
     let (timer, later) = (ManualTimer::new(), Later::default());
@@ -206,17 +222,16 @@ fn shutdown_of_a_form_counts_the_callbacks_that_are_late() {
     for _ in 0..3 {
         values.park(&1, 10, MINUTE, drop).unwrap();
     }
-    assert_eq!(waits.shutdown(Duration::ZERO), 3);
-    let (begins, begun) = mpsc::channel();
-    let closing = thread::spawn(move || {
-        begins.send(()).unwrap();
-        waits.shutdown(Duration::MAX)
-    });
-    begun.recv().unwrap();
-    for _ in 0..1000 {
-        thread::yield_now();
-        assert!(!closing.is_finished(), "a callback has not run");
+    waits_for_late_callbacks(&later, move |limit| waits.shutdown(limit));
+}
+
+#[test]
+fn shutdown_counts_the_callbacks_that_are_late() {
+    let later = Later::default();
+    let (_timer, purgatory): (_, Waiting) =
+        by_hand_with(|builder| builder.executor(later.clone()).callbacks_on_executor());
+    for _ in 0..3 {
+        Probe::parked(&purgatory, &["a"], MINUTE);
     }
-    later.run();
-    assert_eq!(closing.join().unwrap(), 0);
+    waits_for_late_callbacks(&later, move |limit| purgatory.shutdown(limit));
 }

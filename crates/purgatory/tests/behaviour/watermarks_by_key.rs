@@ -12,7 +12,7 @@ use crate::support::{
 use purgatory::{
     CancelReason,
     Outcome::{Cancelled, Completed, Expired},
-    WaitError, WaitFuture, Watermarks,
+    Timeout, WaitError, WaitFuture, Watermarks,
 };
 
 /// `str` is the borrowed form of both, and `String` is what it makes.
@@ -90,6 +90,7 @@ fn refused_wait_hands_its_callback_back() {
     let refused = watermarks.park(&1, 5, SECOND, move |outcome| told.send(outcome).unwrap());
     let refused = refused.unwrap_err();
     assert_eq!(refused.reason, WaitError::Closed);
+    assert_eq!(waits.stats().refused_closed, 1);
     refused.into_inner()(Expired);
     assert_eq!(ended.try_recv(), Ok(Expired));
     // Values need no open purgatory; waits do, also for one that is reached.
@@ -118,6 +119,9 @@ fn wait_for_each_ends_with_the_last_or_the_first_failure() {
     let mut later = watermarks.wait_for_each(&levels, SECOND);
     assert!(later.reschedule(2 * SECOND));
     timer.advance(SECOND);
+    assert!(poll(&mut later).is_pending());
+    assert!(later.reschedule(Timeout::Never));
+    timer.advance(MINUTE);
     assert!(poll(&mut later).is_pending());
     for (key, _) in levels {
         watermarks.advance(&key, 6).unwrap();

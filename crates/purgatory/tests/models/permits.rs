@@ -271,14 +271,19 @@ impl Model {
         assert_eq!(self.permits.limit(), reference.limit);
         assert_eq!(self.permits.is_closed(), reference.is_closed);
         let mut waiting = 0;
-        let mut busy = 0;
+        let mut busy = Vec::new();
         for (key, line) in reference.lines.iter().enumerate() {
             assert_eq!(self.permits.taken_for(&key), line.taken, "of {key}");
             waiting += line.queue.len();
-            busy += usize::from(!line.queue.is_empty());
+            if !line.queue.is_empty() {
+                busy.push((key, line.queue.len()));
+            }
         }
         let waits = self.permits.waits();
-        assert_eq!((waits.len(), waits.keys()), (waiting, busy));
+        assert_eq!((waits.len(), waits.keys()), (waiting, busy.len()));
+        let mut busiest = waits.snapshot(usize::MAX).busiest;
+        busiest.sort_unstable();
+        assert_eq!(busiest, busy);
         let stats = waits.stats();
         let counts = Counts {
             parked: stats.parked_total,

@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::support::{Later, MINUTE, MS, Park, Probe, Waiting, by_hand, never};
-use purgatory::{BoxedOperation, Purgatory, ReplyScope, WaitError, when};
+use purgatory::{BoxedOperation, Permits, Purgatory, ReplyScope, WaitError, when};
 use timer_core::SystemTimer;
 
 /// A timer whose executor keeps its jobs.
@@ -124,6 +124,18 @@ fn requests_of_scopes_expire_one_after_the_other_and_where_they_have_moved() {
     for _ in 0..5 {
         let end = ended.recv_timeout(MINUTE).expect("it never expires");
         assert_eq!(end, Err(WaitError::Expired));
+    }
+}
+
+/// The reaper is woken for a lease, though nothing waits beside it.
+#[test]
+fn a_lease_alone_runs_out_on_a_thread() {
+    let timer = SystemTimer::new().unwrap();
+    let builder = Permits::builder("places").limit(1).timer(&timer);
+    let places = builder.build().unwrap();
+    let held = places.lease(1, 20 * MS, MINUTE).wait_blocking().unwrap();
+    while !held.is_lost() {
+        thread::yield_now(); // for ever, if no one came for it
     }
 }
 
