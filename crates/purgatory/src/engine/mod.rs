@@ -45,7 +45,7 @@ pub(crate) mod check;
 pub(crate) mod end;
 pub(crate) mod finish;
 mod inspect;
-pub(crate) mod park;
+mod park;
 #[cfg(feature = "metrics")]
 mod publish;
 pub(crate) mod signal;
