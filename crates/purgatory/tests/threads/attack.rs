@@ -31,7 +31,7 @@ use timer_core::{Clock, Executor, Job, SystemTimer};
 
 use crate::{
     effort::effort,
-    support::{Later, MINUTE, MS, Park, assert_empty, assert_nothing_waits, race},
+    support::{Later, MINUTE, MS, Park, assert_all_ended, assert_empty, race},
 };
 
 const THREADS: u64 = 4;
@@ -216,7 +216,7 @@ fn attack_watermarks<K: WatchKey + Send + Sync>(key: fn(u32) -> K) {
     waits.shutdown(Duration::ZERO);
     books.close(|| ());
     assert_eq!(waits.shutdown(MINUTE), 0);
-    assert_nothing_waits(&waits);
+    assert_all_ended(&waits);
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn replies_reach_their_own_request_or_come_back() {
     });
     let waits = replies.waits();
     assert_eq!(waits.shutdown(MINUTE), 0);
-    assert_nothing_waits(&waits);
+    assert_all_ended(&waits);
     assert_eq!(waits.stats().completed, delivered.load(SeqCst));
 }
 

@@ -14,7 +14,7 @@ use timer_core::ManualTimer;
 
 use crate::{
     effort::effort,
-    support::{MINUTE, MS, assert_nothing_waits, race},
+    support::{MINUTE, MS, assert_all_ended, race},
 };
 
 const THREADS: usize = 8;
@@ -80,7 +80,7 @@ fn nobody_is_overtaken() {
     });
     assert_eq!(line.overtakings.load(SeqCst), 0);
     assert_eq!(permits.free(), 1);
-    assert_nothing_waits(&permits.waits());
+    assert_all_ended(&permits.waits());
     println!("{hand_overs} hand-overs");
 }
 
@@ -116,7 +116,7 @@ fn each_of_many_is_served_within_one_round() {
             others.fetch_sub(1, SeqCst);
         }
     });
-    assert_nothing_waits(&permits.waits());
+    assert_all_ended(&permits.waits());
 }
 
 /// Some requests are dropped or expire: the limit holds, and nothing is lost.
@@ -144,7 +144,7 @@ fn permits_of_all_sizes_come_back() {
         }
     });
     assert_eq!(permits.free(), LIMIT);
-    assert_nothing_waits(&permits.waits());
+    assert_all_ended(&permits.waits());
 }
 
 /// Leases expire as they are returned, renewed and asked for.
@@ -196,6 +196,6 @@ fn fencing_numbers_never_repeat() {
         assert_eq!(numbers.len(), count, "a number came twice");
         assert_eq!(keys.taken_for(&key), 0);
     }
-    assert_nothing_waits(&keys.waits());
+    assert_all_ended(&keys.waits());
     println!("{} leases were lost", lost.into_inner());
 }
