@@ -113,7 +113,7 @@ impl Shared {
         all.filter_map(|owner| owner.wheels.upgrade()).collect()
     }
 
-    /// Takes the owners that the reaper, or the manual timer, has not seen yet.
+    /// Takes the owners that a manual timer has not seen yet.
     pub(super) fn take_arrivals(&self) -> Vec<Attached> {
         std::mem::take(&mut self.owners.lock().arrivals)
     }
@@ -302,10 +302,13 @@ impl Rounds {
 
     /// Takes in new owners; true when there are some, `None` when the timer was closed.
     fn take_in_owners(&mut self) -> Option<bool> {
+        // Locked for a moment only: owners are attached meanwhile.
+        let mut owners = self.shared.owners.lock();
         if self.shared.is_closed() {
             return None;
         }
-        let arrivals = self.shared.take_arrivals();
+        let arrivals = std::mem::take(&mut owners.arrivals);
+        drop(owners);
         let some_came = !arrivals.is_empty();
         for attached in arrivals {
             let next_due = vec![None; attached.shard_count];
