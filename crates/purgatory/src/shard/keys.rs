@@ -1,7 +1,8 @@
 //! The keys of one shard that have waiters: how a key's *record* is found, and what it holds.
 //!
-//! Most records are *near*: they lie in the first page, at the place that the key's hash names. A
-//! hash table finds the others, the *distant* ones.
+//! Most records are *near*: they lie in the first page, at the place that the key's hash names among
+//! those that are made: one at first, then 4, then all. A hash table finds the others, the *distant*
+//! ones. A record keeps its number, so one that was near may be distant once there are more places.
 //!
 //! - **Gone**: a record without waiters does not exist, so a key used once leaves nothing behind.
 
@@ -43,7 +44,8 @@ impl<K> PageSlot for RecordSlot<K> {
     }
 }
 
-/// The first key of each `hash % NEAR` is near: as many as a page has slots.
+/// The most near places, of which each has the first key whose hash names it: as many as a page has
+/// slots.
 pub(super) const NEAR: usize = 16;
 
 /// The records of a shard's keys.
@@ -68,7 +70,7 @@ impl<K: Eq> Keys<K> {
     #[inline(always)]
     pub(super) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
         // 1. The place that the hash names.
-        let near = near(hash as u32);
+        let near = self.near(hash as u32);
         if let Some(RecordSlot(Some(record))) = self.records.get(near) {
             if record.is_of(key, hash) {
                 return Some(near);
@@ -120,16 +122,59 @@ impl<K: Eq> Keys<K> {
             watches: Ends::EMPTY,
         };
         // The near place, if it is free.
-        let near = near(hash as u32);
+        let near = self.near(record.hash);
         if let Some(slot) = self.records.claim_near(near) {
             slot.0 = Some(record);
             return near;
         }
+        self.add_elsewhere(record)
+    }
+
+    /// Adds a record whose near place is not free: near after all, once there are more places, or
+    /// distant.
+    #[inline(never)]
+    fn add_elsewhere(&mut self, record: Record<K>) -> u32 {
+        while self.records.first_len() < NEAR {
+            self.make_near_places();
+            let near = self.near(record.hash);
+            if let Some(slot) = self.records.claim_near(near) {
+                slot.0 = Some(record);
+                return near;
+            }
+        }
         self.add_distant(record)
     }
 
+    /// Makes more near places.
+    fn make_near_places(&mut self) {
+        let places = match self.records.first_len() {
+            0 => 1,
+            1 => 4,
+            _ => NEAR,
+        };
+        self.records.grow_first_to(places);
+        // Some are distant from here on, and some not any more.
+        self.distant = None;
+        for number in 0..places as u32 {
+            match self.records.at(number) {
+                RecordSlot(Some(Record { hash, .. })) if self.near(*hash) != number => {
+                    let hash = *hash;
+                    self.distant.get_or_insert_default().insert(hash, number);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns the near place for a key of this hash, beyond all if there is none. The bits used are
+    /// not those that name its shard.
+    #[inline(always)]
+    fn near(&self, hash: u32) -> u32 {
+        // Their number is a power of two, or 0.
+        hash & (self.records.first_len() as u32).wrapping_sub(1)
+    }
+
     /// Adds a record at any other place, which the table then finds.
-    #[inline(never)]
     fn add_distant(&mut self, record: Record<K>) -> u32 {
         let hash = record.hash;
         let (number, slot) = self.records.claim_slot().expect("fewer keys than slots");
@@ -162,7 +207,7 @@ impl<K: Eq> Keys<K> {
         });
         // Gone: so is its number, if it was distant.
         let record: Record<K> = removed?;
-        if number != near(record.hash) {
+        if number != self.near(record.hash) {
             if let Some(numbers) = &mut self.distant {
                 numbers.remove(record.hash, number);
             }
@@ -189,12 +234,6 @@ impl<K: Eq> Keys<K> {
             assert!(record.waiters > 0, "Gone");
         }
     }
-}
-
-/// Returns the near place for a key of this hash. The bits used are not those that name its shard.
-#[inline]
-fn near(hash: u32) -> u32 {
-    hash % NEAR as u32
 }
 
 #[cfg(test)]
@@ -229,11 +268,41 @@ mod tests {
     #[test]
     fn the_first_key_in_each_place_needs_no_table() {
         let mut keys = Keys::new();
-        for key in 0..NEAR as u64 {
-            keys.add(key, 7 * key);
+        assert_eq!(keys.find(&7, 7), None);
+        let mut places = Vec::new();
+        for key in [0_u64, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 5] {
+            keys.add(key, key);
+            places.push(keys.records.first_len());
         }
+        assert_eq!(places[..5], [1, 4, 4, 4, NEAR]);
         assert!(keys.distant.is_none());
         keys.add(16, 16);
         assert!(keys.distant.is_some());
+    }
+
+    /// Keys that come and go while there are few are found, wherever their places are by then.
+    #[test]
+    fn keys_are_found_as_their_places_become_more() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for _ in 0..2_000 {
+            let mut keys = Keys::new();
+            let mut there = Vec::new();
+            for key in 0..12_u64 {
+                let hash = random.u64(..32);
+                let record = keys.add(key, hash);
+                keys.at_mut(record).waiters = 1;
+                there.push((key, hash, record));
+                if random.bool() {
+                    let (key, hash, record) = there.swap_remove(random.usize(..there.len()));
+                    assert_eq!(keys.find(&key, hash), Some(record));
+                    assert_eq!(keys.remove_waiter(record, |_| ()), Some(key));
+                    assert_eq!(keys.find(&key, hash), None);
+                }
+                keys.assert_valid();
+            }
+            let is_found =
+                |&(key, hash, record): &(u64, u64, u32)| keys.find(&key, hash) == Some(record);
+            assert!(there.iter().all(is_found) && keys.waited_count() == there.len());
+        }
     }
 }

@@ -52,8 +52,11 @@ pub(crate) struct Shard<K, O> {
     closed: bool,
     pub(crate) counts: Counts,
     keys: Keys<K>,
-    cold: Box<ColdParts>,
+    cold: Cold,
 }
+
+/// The cold parts, made when the first one is used.
+type Cold = Option<Box<ColdParts>>;
 
 /// The parts that an operation with one key that completes does not touch.
 #[derive(Debug, Default)]
@@ -177,7 +180,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             number: number as u8, // below `MAX_SHARDS`
             closed: false,
             keys: Keys::new(),
-            cold: Box::default(),
+            cold: None,
             counts: Counts::default(),
         }
     }
@@ -185,21 +188,23 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Returns the number of watches here: one for each operation, its first, and the secondary
     /// ones. A watch that was taken counts until its operation has ended.
     pub(crate) fn watched(&self) -> usize {
-        self.len() + self.cold.secondary.len()
+        self.len() + self.cold.as_ref().map_or(0, |cold| cold.secondary.len())
     }
 
     /// Adds what the shard holds and has counted to `stats`.
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         stats.parked += self.len() as u64;
         stats.watched += self.watched() as u64;
-        stats.taken += self.cold.taken;
         self.counts.add_to(stats);
-        self.cold.other_ends.add_to(stats);
+        if let Some(cold) = &self.cold {
+            stats.taken += cold.taken;
+            cold.other_ends.add_to(stats);
+        }
     }
 
     /// Returns the times that the shard has recorded, if there are any.
     pub(crate) fn times(&self) -> Option<&Times> {
-        self.cold.times.as_deref()
+        self.cold.as_ref()?.times.as_deref()
     }
 
     /// Returns the entry of an operation that has not ended.
@@ -231,8 +236,9 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// under way until the last of them has left.
     pub(crate) fn close(&mut self, under_check: &Latch) {
         self.closed = !failpoint!(ShutdownClosesNoShard);
-        if self.len() > 0 && self.cold.emptied.is_none() {
-            self.cold.emptied = Some(under_check.begin());
+        if self.len() > 0 {
+            let cold = self.cold.get_or_insert_default();
+            cold.emptied.get_or_insert_with(|| under_check.begin());
         }
     }
 
@@ -350,7 +356,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         // Holder removes: no request, since the caller cannot be given the payload later.
         self.remove_if(handle, |entry, _, cold| {
             let payload = entry.payload.take()?;
-            cold.taken += 1;
+            cold.get_or_insert_default().taken += 1;
             Some((payload, u64::MAX))
         })
     }
@@ -403,8 +409,15 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.remove_if(handle, |entry, counts, cold| {
             let due = due.min(entry.due());
             let taken = take(entry)?;
-            cold.other_ends.ended(counts, outcome);
+            match outcome {
+                Outcome::Completed => counts.completed += 1,
+                _ => {
+                    let other_ends = &mut cold.get_or_insert_default().other_ends;
+                    other_ends.ended(counts, outcome);
+                }
+            }
             if let Some(at) = now_ns {
+                let cold = cold.get_or_insert_default();
                 cold.time_end(outcome, entry, due, at);
             }
             Some((taken, due))
@@ -418,7 +431,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     fn remove_if<T>(
         &mut self,
         handle: TimerHandle,
-        take: impl FnOnce(&mut Entry<O>, &mut Counts, &mut ColdParts) -> Option<(T, u64)>,
+        take: impl FnOnce(&mut Entry<O>, &mut Counts, &mut Cold) -> Option<(T, u64)>,
     ) -> ReachResult<(T, ToRelease<K>)> {
         // 1. The entry is looked up once. Only what is still needed leaves it, each into a place of
         //    its own: together they would be moved through memory.
@@ -469,7 +482,9 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     #[inline]
     fn entry_left(&mut self) {
         if self.closed && self.len() == 0 {
-            self.cold.emptied = None;
+            if let Some(cold) = &mut self.cold {
+                cold.emptied = None;
+            }
         }
     }
 

@@ -17,11 +17,11 @@ use hashbrown::Equivalent;
 use timer_core::{Scheduled, TimerHandle, TimingWheel};
 
 use super::{
-    ColdParts, Shard, Watch,
+    Cold, ColdParts, Shard, Watch,
     entry::{Entry, ParkOptions},
     links::{
-        Ends, Link, NONE, SLOT, SecondaryId, SecondaryWatch, SecondaryWatches, WAITERS_MAX,
-        Waiters, WalkCursor, WalkId,
+        Ends, Link, NONE, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, Waiters, WalkCursor,
+        WalkId,
     },
 };
 
@@ -32,26 +32,29 @@ const LARGE: usize = if cfg!(test) { 4 } else { 256 };
 /// Links that are read ahead from each end of a list, and entries around which links are.
 pub(super) const READ_AHEAD: usize = 32;
 
+/// Why there are secondary watches.
+const LINKED: &str = "Linked: a secondary watch that is named is there";
+
 /// The links of a shard, in entries and in secondary watches.
 pub(super) struct Links<'a, O> {
     wheel: &'a mut TimingWheel<Entry<O>>,
-    secondary: &'a mut SecondaryWatches,
+    cold: &'a mut Cold,
 }
 
 impl<'a, O> Links<'a, O> {
     #[inline]
-    pub(super) fn new(wheel: &'a mut TimingWheel<Entry<O>>, cold: &'a mut ColdParts) -> Self {
-        Links {
-            wheel,
-            secondary: &mut cold.secondary,
-        }
+    pub(super) fn new(wheel: &'a mut TimingWheel<Entry<O>>, cold: &'a mut Cold) -> Self {
+        Links { wheel, cold }
     }
 
     #[inline]
     pub(super) fn at_mut(&mut self, at: u32) -> &mut Link {
         match at & SLOT {
             0 => &mut self.wheel.at_mut(at).link,
-            _ => &mut self.secondary.at_mut(at & !SLOT).link,
+            _ => {
+                let cold = self.cold.as_mut().expect(LINKED);
+                &mut cold.secondary.at_mut(at & !SLOT).link
+            }
         }
     }
 
@@ -130,15 +133,16 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         handle: TimerHandle,
         before: Option<SecondaryId>,
     ) -> Option<SecondaryId> {
-        if self.cold.secondary.len() >= WAITERS_MAX {
+        let cold = self.cold.get_or_insert_default();
+        if cold.secondary.len() >= WAITERS_MAX {
             return None;
         }
         // The key's `Eq` and `Clone` may panic: they run before anything is claimed.
         let record = self.record_of(watch);
-        let slot = self.cold.secondary.claim()?;
+        let (slot, secondary) = self.cold.as_mut()?.secondary.claim_slot()?;
         let key = self.keys.at_mut(record);
         key.waiters += 1;
-        *self.cold.secondary.at_mut(slot) = SecondaryWatch {
+        *secondary = SecondaryWatch {
             handle: Some(handle),
             link: Link::new(record, key.watches.tail),
             before,
@@ -152,8 +156,10 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     #[inline]
     pub(super) fn unlink(&mut self, at: u32, link: Link) -> Option<K> {
         // 1. Place: walks that stand on it move along.
-        if !self.cold.walks.is_empty() {
-            self.cold.move_walks(at, link);
+        if let Some(cold) = &mut self.cold {
+            if !cold.walks.is_empty() {
+                cold.move_walks(at, link);
+            }
         }
         // 2. Off its list. Gone: with its last watch the key goes.
         let mut links = Links::new(&mut self.wheel, &mut self.cold);
@@ -168,11 +174,12 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     pub(crate) fn unwatch(&mut self, secondary: SecondaryId) -> (Option<SecondaryId>, Option<K>) {
         let slot = secondary.slot();
         // 1. The slot is free from here on.
-        let watch = self.cold.secondary.at_mut(slot);
+        let secondary = &mut self.cold.as_mut().expect(LINKED).secondary;
+        let watch = secondary.at_mut(slot);
         watch.handle = None;
         let before = watch.before;
         let link = mem::replace(&mut watch.link, Link::NOWHERE);
-        self.cold.secondary.release(slot);
+        secondary.release(slot);
         // 2. Off its key.
         (before, self.unlink(slot | SLOT, link))
     }
@@ -201,7 +208,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         secondary: SecondaryId,
         handle: TimerHandle,
     ) -> Option<(K, Option<SecondaryId>)> {
-        let watch = self.cold.secondary.get(secondary.slot())?;
+        let watch = self.cold.as_ref()?.secondary.get(secondary.slot())?;
         if watch.handle != Some(handle) {
             return None; // the slot is free, or another operation's by now
         }
@@ -231,9 +238,10 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         }
         // 3. A cursor for the rest. It ends at the tail of now: watches that come later are not of
         //    this walk.
-        self.cold.walks_begun += 1;
-        let id = WalkId(self.cold.walks_begun);
-        self.cold.walks.push(WalkCursor {
+        let cold = self.cold.get_or_insert_default();
+        cold.walks_begun += 1;
+        let id = WalkId(cold.walks_begun);
+        cold.walks.push(WalkCursor {
             id,
             next,
             last: ends.tail,
@@ -287,10 +295,16 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         TimerHandle::new(self.number as usize, self.wheel.id_at(index))
     }
 
+    /// Returns the secondary watch of a link.
+    fn secondary(&self, at: u32) -> &SecondaryWatch {
+        let cold = self.cold.as_ref().expect(LINKED);
+        cold.secondary.at(at & !SLOT)
+    }
+
     fn link_at(&self, at: u32) -> &Link {
         match at & SLOT {
             0 => &self.wheel.at(at).link,
-            _ => &self.cold.secondary.at(at & !SLOT).link,
+            _ => &self.secondary(at).link,
         }
     }
 
@@ -303,20 +317,23 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         found: &mut Waiters,
     ) -> Option<WalkId> {
         // A search: a shard seldom has more than one walk under way.
-        let at = self.cold.walks.iter().position(|walk| walk.id == id)?;
-        let WalkCursor { next, last, .. } = self.cold.walks[at];
+        let walks = &self.cold.as_ref()?.walks;
+        let at = walks.iter().position(|walk| walk.id == id)?;
+        let WalkCursor { next, last, .. } = walks[at];
         let next = self.visit(next, last, limit, found);
         if next == NONE {
-            self.cold.walks.swap_remove(at);
+            self.cold.as_mut()?.walks.swap_remove(at);
             return None;
         }
-        self.cold.walks[at].next = next;
+        self.cold.as_mut()?.walks[at].next = next;
         Some(id)
     }
 
     /// Forgets a walk.
     pub(crate) fn end_walk(&mut self, id: WalkId) {
-        self.cold.walks.retain(|walk| walk.id != id);
+        if let Some(cold) = &mut self.cold {
+            cold.walks.retain(|walk| walk.id != id);
+        }
     }
 
     /// Visits up to `limit` waiters from a link on, to `last` at most. Returns the link to go on
@@ -331,7 +348,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
                 found.push(self.handle_at(at));
                 self.wheel.at(at).link.next
             } else {
-                let watch = self.cold.secondary.at(at & !SLOT);
+                let watch = self.secondary(at);
                 if let Some(handle) = watch.handle {
                     found.push(handle);
                 }
@@ -376,7 +393,8 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             lists.push(watches);
         }
         // 2. Place: each walk is over a part of one list.
-        for walk in self.cold.walks.iter().filter(|walk| walk.next != NONE) {
+        let walks = self.cold.iter().flat_map(|cold| &cold.walks);
+        for walk in walks.filter(|walk| walk.next != NONE) {
             let is_on = |list: &Vec<u32>| {
                 let find = |at| list.iter().position(|&other| other == at);
                 find(walk.next).is_some_and(|next| find(walk.last) >= Some(next))
@@ -400,7 +418,10 @@ impl<K: Eq + Clone, O> Shard<K, O> {
             }
             next = wheel.first_from(id.index() + 1);
         }
-        let secondary = &self.cold.secondary;
+        let Some(cold) = &self.cold else {
+            return linked;
+        };
+        let secondary = &cold.secondary;
         let mut next = secondary.first_from(0);
         while let Some(slot) = next {
             if !secondary.at(slot).link.is_nowhere() {

@@ -252,13 +252,10 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         (index, &mut self.pages.first[index as usize])
     }
 
-    /// Takes a slot of the first page into use: `None` if it is in use already. O(1), but for the
-    /// growing of the page.
+    /// Takes a slot of the first page into use: `None` if it is in use already, or not made. O(1).
     #[inline]
     pub fn claim_near(&mut self, index: u32) -> Option<&mut N> {
-        if index as usize >= self.pages.first.len() {
-            self.grow_to(index);
-        }
+        let slot = self.pages.first.get_mut(index as usize)?;
         let page = &mut self.pages.first_record;
         let bit = 1 << index;
         // An early return, not `len += u32::from(is_free)`: with that form an optimised build of
@@ -268,26 +265,30 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
         }
         page.free ^= bit;
         self.len += 1;
-        self.pages.first.get_mut(index as usize)
+        Some(slot)
     }
 
-    /// Grows the first page until it has this slot.
-    #[cold]
-    fn grow_to(&mut self, index: u32) {
-        while self.pages.first.len() <= index as usize {
-            self.grow_first();
-        }
+    /// Returns the number of slots of the first page that are made.
+    #[inline]
+    pub fn first_len(&self) -> usize {
+        self.pages.first.len()
     }
 
-    /// Grows the first page, which is not whole, by half, and by one slot at least. It is on
-    /// `partial` then.
+    /// Grows the first page, which is not whole, by half, and by one slot at least.
     fn grow_first(&mut self) {
-        // 1. More slots, in one block; those that are there are moved.
         let before = self.pages.first.len();
         let mut len = before + (before / 2).max(1);
         if len + len / 4 > SIZE {
             len = SIZE;
         }
+        self.grow_first_to(len);
+    }
+
+    /// Grows the first page, which has fewer slots, to this number of them, at most a page's. It is
+    /// on `partial` then.
+    pub fn grow_first_to(&mut self, len: usize) {
+        // 1. More slots, in one block; those that are there are moved.
+        let before = self.pages.first.len();
         let mut slots = mem::take(&mut self.pages.first).into_vec();
         slots.reserve_exact(len - before);
         slots.resize_with(len, N::vacant);
@@ -573,8 +574,11 @@ mod tests {
     fn a_first_page_that_grows_keeps_what_is_in_use() {
         // Filled from both ends, so that it is grown while it is on the list and while it is not.
         let mut pages = Pages::<Slot, 16>::default();
+        pages.grow_first_to(4);
         assert!(pages.claim_near(0).is_some() && pages.claim_near(3).is_some());
         assert_eq!((pages.claim(), pages.claim()), (Some(1), Some(2)));
+        assert!(pages.claim_near(6).is_none());
+        pages.grow_first_to(9);
         assert!(pages.claim_near(6).is_some());
         let others: Vec<_> = (0..12).map(|_| pages.claim().unwrap()).collect();
         assert_eq!(others, [4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
@@ -615,6 +619,7 @@ mod tests {
     #[test]
     fn a_near_slot_is_claimed_once() {
         let mut pages = Pages::<Slot, 16>::default();
+        pages.grow_first_to(7);
         let mut claims = |index| pages.claim_near(index).is_some();
         assert!(claims(5) && !claims(5) && claims(6));
         let others: Vec<_> = (0..14).map(|_| pages.claim().unwrap()).collect();
