@@ -33,6 +33,9 @@ pub(crate) struct Frame {
     pub(crate) executor: JobExecutor,
     /// Set once the program has asked for times.
     timed: AtomicBool,
+    /// Set as the last handle goes: nothing is published any more.
+    #[cfg(feature = "metrics")]
+    is_withdrawn: AtomicBool,
     /// Not the model's atomic: nothing depends on it.
     callbacks_waiting: Count,
     /// Callbacks of operations that a shutdown with a limit ended.
@@ -66,6 +69,8 @@ impl Frame {
             number: NUMBERS.fetch_add(1, Relaxed),
             executor: JobExecutor::new(driver, executor),
             timed: AtomicBool::new(false),
+            #[cfg(feature = "metrics")]
+            is_withdrawn: AtomicBool::new(false),
             callbacks_waiting: Count::new(0),
             closing: Latch::default(),
             cold: OnceLock::new(),
@@ -208,10 +213,25 @@ impl Frame {
         times
     }
 
-    /// The part of this form in the recorder's series.
+    /// Returns the part of this form in the recorder's series, unless it is published no more.
     #[cfg(feature = "metrics")]
-    pub(super) fn published(&self) -> &timer_core::driver::Published {
-        &self.cold().published
+    pub(super) fn published(&self) -> Option<&timer_core::driver::Published> {
+        let published = &self.cold().published;
+        // Written, too, though nothing changes: so either this sees that the last handle went, or
+        // whoever dropped it sees that there is a part to be withdrawn.
+        let is_withdrawn = self
+            .is_withdrawn
+            .fetch_or(false, std::sync::atomic::Ordering::AcqRel);
+        (!is_withdrawn).then_some(published)
+    }
+
+    /// Ends the publishing of this form. Returns its part in the recorder's series; `None` if it was
+    /// never published.
+    #[cfg(feature = "metrics")]
+    pub(super) fn withdraw(&self) -> Option<&timer_core::driver::Published> {
+        self.is_withdrawn
+            .fetch_or(true, std::sync::atomic::Ordering::AcqRel);
+        Some(&self.cold.get()?.published)
     }
 
     /// Returns the cold parts, to be used.

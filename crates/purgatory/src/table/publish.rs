@@ -33,19 +33,23 @@ pub(crate) trait PublishedForm: Publishes + 'static {
     }
 
     fn publish(&self) {
-        let published = self.frame().published();
-        published.publish(&self.source(), || self.samples());
+        if let Some(published) = self.frame().published() {
+            published.publish(&self.source(), || self.samples());
+        }
     }
 
     fn publish_in_detail(&self) {
-        let published = self.frame().published();
-        published.publish_in_detail(&self.source(), || self.samples());
+        if let Some(published) = self.frame().published() {
+            published.publish_in_detail(&self.source(), || self.samples());
+        }
     }
 
     /// Publishes counters and times for the last time, and takes the gauges away. Its timer
     /// publishes it no more, though a future may keep it.
     fn withdraw(&self) {
-        self.frame().published().withdraw(|| self.totals());
+        if let Some(published) = self.frame().withdraw() {
+            published.withdraw(|| self.totals());
+        }
     }
 
     fn source(&self) -> SourceName {
