@@ -78,7 +78,13 @@ impl Queue {
                 let below = self.below.get_or_insert_default();
                 below.insert(item.place(), item.index);
             }
-            _ => self.run.push_back(item),
+            _ => {
+                // Most keys have one wait at a time: the first takes no more than its own place.
+                if self.run.capacity() == 0 {
+                    self.run.reserve_exact(1);
+                }
+                self.run.push_back(item);
+            }
         }
     }
 
