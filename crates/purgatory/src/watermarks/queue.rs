@@ -79,13 +79,18 @@ impl Queue {
                 below.insert(item.place(), item.index);
             }
             _ => {
-                // Most keys have one wait at a time: the first takes no more than its own place.
                 if self.run.capacity() == 0 {
-                    self.run.reserve_exact(1);
+                    self.make_run();
                 }
                 self.run.push_back(item);
             }
         }
+    }
+
+    /// Makes the run. Most keys have one wait at a time: the first takes no more than its own place.
+    #[cold]
+    fn make_run(&mut self) {
+        self.run.reserve_exact(1);
     }
 
     /// Returns the lowest threshold. O(1) in a run.
