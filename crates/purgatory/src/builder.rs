@@ -278,7 +278,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// [`shutdown`](Self::shutdown) of this purgatory leaves the timer as it is.
     ///
     /// It takes 0.5 KB until it is first used. Then it has 64 [shards](Builder::shards) for each
-    /// processor: on two processors 128, for which it takes 10 KB, and 600 bytes for each that is used.
+    /// processor: on two processors 128, for which it takes 10 KB, and 350 bytes for each that is used.
     ///
     /// # Errors
     /// [`BuildError::Thread`] if no thread can be spawned for the shared timer. The next call tries

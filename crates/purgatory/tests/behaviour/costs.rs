@@ -123,18 +123,18 @@ fn signals_for_one_leave_nothing_behind() {
 
 /// A client library has thousands of them, one a connection.
 #[test]
-fn idle_purgatory_takes_720_bytes() {
+fn idle_purgatory_takes_576_bytes() {
     let timer = ManualTimer::new();
     let measured = sixth_purgatory(&timer);
-    assert!(measured.bytes_current <= 720, "{measured:?}");
-    assert!(measured.count_total <= 5, "{measured:?}");
+    assert!(measured.bytes_current <= 576, "{measured:?}");
+    assert!(measured.count_total <= 4, "{measured:?}");
 
     // A reaper takes the list of new purgatories when it wakes, at any time: the sixth may have to
     // make the list anew, or to double its four places of 24 bytes.
     let timer = SystemTimer::new().unwrap();
     let measured = sixth_purgatory(&timer);
-    assert!(measured.bytes_current <= 720 + 96, "{measured:?}");
-    assert!(measured.count_total <= 6, "{measured:?}");
+    assert!(measured.bytes_current <= 576 + 96, "{measured:?}");
+    assert!(measured.count_total <= 5, "{measured:?}");
 }
 
 #[test]
@@ -149,9 +149,9 @@ fn idle_purgatory_of_many_shards_takes_no_more() {
         let looked = allocation_counter::measure(|| assert!(idle.is_empty() && idle.keys() == 0));
         assert_eq!(looked.count_total, 0);
         let dropped = allocation_counter::measure(|| drop(idle));
-        // No shard is made to be closed. With the feature `metrics` it has to know that it publishes
-        // no more, and a manual timer hears of the end.
-        assert!(dropped.count_total <= 2, "{dropped:?}");
+        // No shard is made to be closed, and what was never published has nothing to withdraw. A
+        // manual timer hears of the end.
+        assert!(dropped.count_total <= 1, "{dropped:?}");
         (
             measured.bytes_current,
             measured.count_total,
@@ -190,22 +190,26 @@ fn idle_permits_make_no_shard() {
     drop(replies);
 }
 
-/// A page of 64 entries and whole levels of buckets for each shard were some hundred kilobytes.
+/// A page of 64 entries and whole levels of buckets for each shard were some hundred kilobytes. How
+/// many shards have one is left to the hashes, which vary from run to run.
 #[test]
-fn a_hundred_waits_in_32_shards_take_64_kilobytes_beside_themselves() {
-    let measured = waits_in_shards(100, 32);
-    assert!(measured.bytes_current <= 25_000 + 65_536, "{measured:?}");
+fn a_hundred_waits_take_little_beside_themselves() {
+    for (shards, bytes) in [(32, 45_000), (128, 58_000)] {
+        let measured = waits_in_shards(100, shards);
+        assert!(measured.bytes_current <= 25_000 + bytes, "{measured:?}");
+    }
 }
 
-/// Shards in which nothing waits are not made.
+/// Shards in which nothing waits are not made. Nor has a shard with one wait any bucket, or a second
+/// place for a key.
 #[test]
 fn one_wait_in_256_shards_makes_one_of_them() {
     let in_few = waits_in_shards(1, 32).bytes_current;
     let in_many = waits_in_shards(1, 256).bytes_current;
-    // The places and versions of the others, and a page of keys, which may be larger in one of them.
-    // Each of the others would take 600 bytes more.
+    assert!(in_few <= 3_500, "{in_few}");
+    // The places and versions of the others. Each would take 350 bytes more.
     let others = 224 * (16 + 64);
-    assert!(in_many <= in_few + others + 640, "{in_many}, {in_few}");
+    assert!(in_many <= in_few + others, "{in_many}, {in_few}");
 }
 
 /// Nor are they made to be closed.
@@ -301,7 +305,7 @@ fn ten_thousand_purgatories_share_one_timer() {
             purgatories.push(with_one_shard(&timer));
         }
     });
-    assert!(measured.bytes_current <= 10_000 * 1520, "{measured:?}");
+    assert!(measured.bytes_current <= 10_000 * 704, "{measured:?}");
 
     let endings = Arc::new(AtomicUsize::new(0));
     for purgatory in &purgatories {
