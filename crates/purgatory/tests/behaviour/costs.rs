@@ -47,7 +47,9 @@ fn watches_of_up_to_four_keys_take_no_allocation() {
     let allocations = |keys| {
         let once =
             || _ = waits.complete(waits.park(never(), &["a", "b", "c", "d", "e"][..keys], NEVER));
-        once(); // what the shards keep
+        for _ in 0..3 {
+            once(); // what the shards keep: two of the keys may meet in one, in places that grow
+        }
         allocation_counter::measure(|| {
             for _ in 0..100 {
                 once();

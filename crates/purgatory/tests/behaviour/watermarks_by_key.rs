@@ -142,6 +142,7 @@ fn wait_for_each_ends_with_the_last_or_the_first_failure() {
 fn waits_take_borrowed_forms_of_their_key() {
     let (_timer, _, ends) = watermarks::<String>();
     let mut first = ends.wait_for("orders-0", 5, SECOND);
+    drop(ends.wait_for("orders-0", 5, SECOND)); // the key has room for more than one
     let (send, ended) = std::sync::mpsc::channel();
     let then = move |outcome| send.send(outcome).unwrap();
     ends.park("orders-0", 4, SECOND, then).unwrap();
