@@ -125,17 +125,17 @@ fn signals_for_one_leave_nothing_behind() {
 
 /// A client library has thousands of them, one a connection.
 #[test]
-fn idle_purgatory_takes_576_bytes() {
+fn idle_purgatory_takes_592_bytes() {
     let timer = ManualTimer::new();
     let measured = sixth_purgatory(&timer);
-    assert!(measured.bytes_current <= 576, "{measured:?}");
+    assert!(measured.bytes_current <= 592, "{measured:?}");
     assert!(measured.count_total <= 4, "{measured:?}");
 
     // A reaper takes the list of new purgatories when it wakes, at any time: the sixth may have to
     // make the list anew, or to double its four places of 24 bytes.
     let timer = SystemTimer::new().unwrap();
     let measured = sixth_purgatory(&timer);
-    assert!(measured.bytes_current <= 576 + 96, "{measured:?}");
+    assert!(measured.bytes_current <= 592 + 96, "{measured:?}");
     assert!(measured.count_total <= 5, "{measured:?}");
 }
 
@@ -307,7 +307,7 @@ fn ten_thousand_purgatories_share_one_timer() {
             purgatories.push(with_one_shard(&timer));
         }
     });
-    assert!(measured.bytes_current <= 10_000 * 704, "{measured:?}");
+    assert!(measured.bytes_current <= 10_000 * 720, "{measured:?}");
 
     let endings = Arc::new(AtomicUsize::new(0));
     for purgatory in &purgatories {
