@@ -129,14 +129,14 @@ fn idle_purgatory_takes_592_bytes() {
     let timer = ManualTimer::new();
     let measured = sixth_purgatory(&timer);
     assert!(measured.bytes_current <= 592, "{measured:?}");
-    assert!(measured.count_total <= 4, "{measured:?}");
+    assert!(measured.count_total <= 5, "{measured:?}");
 
     // A reaper takes the list of new purgatories when it wakes, at any time: the sixth may have to
     // make the list anew, or to double its four places of 24 bytes.
     let timer = SystemTimer::new().unwrap();
     let measured = sixth_purgatory(&timer);
     assert!(measured.bytes_current <= 592 + 96, "{measured:?}");
-    assert!(measured.count_total <= 5, "{measured:?}");
+    assert!(measured.count_total <= 6, "{measured:?}");
 }
 
 #[test]
@@ -196,20 +196,20 @@ fn idle_permits_make_no_shard() {
 /// many shards have one is left to the hashes, which vary from run to run.
 #[test]
 fn a_hundred_waits_take_little_beside_themselves() {
-    for (shards, bytes) in [(32, 45_000), (128, 58_000)] {
+    for (shards, bytes) in [(32, 57_000), (128, 94_000)] {
         let measured = waits_in_shards(100, shards);
         assert!(measured.bytes_current <= 25_000 + bytes, "{measured:?}");
     }
 }
 
-/// Shards in which nothing waits are not made. Nor has a shard with one wait any bucket, or a second
-/// place for a key.
+/// Shards in which nothing waits are not made. Nor has a shard with one wait a second place for a
+/// key.
 #[test]
 fn one_wait_in_256_shards_makes_one_of_them() {
     let in_few = waits_in_shards(1, 32).bytes_current;
     let in_many = waits_in_shards(1, 256).bytes_current;
-    assert!(in_few <= 3_500, "{in_few}");
-    // The places and versions of the others. Each would take 350 bytes more.
+    assert!(in_few <= 3_900, "{in_few}");
+    // The places and versions of the others. Each would take 600 bytes more.
     let others = 224 * (16 + 64);
     assert!(in_many <= in_few + others, "{in_many}, {in_few}");
 }
