@@ -116,14 +116,12 @@ fn loom_is_known_to_sync_alone() {
 
 /// The wrappers at the crate's root hand the call on to the operation that they wrap.
 #[test]
-fn every_ending_is_called_back_in_one_place() {
+fn every_ending_is_called_back_in_one_file() {
     let mut found = Vec::new();
     for (name, text) in sources("purgatory") {
-        let calls = code(&text)
-            .filter(|line| line.contains(".on_complete("))
-            .count();
-        if name.contains('/') {
-            found.extend(vec![name; calls]);
+        let calls_back = code(&text).any(|line| line.contains(".on_complete("));
+        if name.contains('/') && calls_back {
+            found.push(name);
         }
     }
     assert_eq!(found, ["engine/finish"]);
