@@ -123,8 +123,13 @@ impl<N, const SIZE: usize> PageTable<N, SIZE> {
     /// See [`slot`](Self::slot).
     #[inline]
     fn slot_mut(&mut self, index: u32) -> Option<&mut N> {
-        let (slot, _) = self.slot_and_record(index)?;
-        Some(slot)
+        if (index as usize) < self.first.len() {
+            return Some(&mut self.first[index as usize]);
+        }
+        let number = index / SIZE as u32;
+        let group = self.groups.get_mut(group_of(number))?;
+        let slots = group.slots[place_of(number)].as_deref_mut()?;
+        Some(&mut slots[offset_of::<SIZE>(index)])
     }
 
     /// Returns a slot for which there is memory, with its page's record.
