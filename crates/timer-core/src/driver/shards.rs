@@ -293,7 +293,7 @@ impl<S: ShardState> Shards<S> {
             unlocked: SignalAfter {
                 signal: &self.signal,
                 shard: number,
-                is_due: self.signals_each_hold,
+                due: self.signals_each_hold.then_some(&self.signal),
             },
         }
     }
@@ -352,14 +352,18 @@ pub struct ShardGuard<'a, S> {
 struct SignalAfter<'a> {
     signal: &'a Arc<WakeSignal>,
     shard: usize,
-    is_due: bool,
+    /// The signal if it is to be sent. A word, as the other fields: a guard is moved by words, and
+    /// one that was written in part is waited for.
+    due: Option<&'a Arc<WakeSignal>>,
 }
 
 impl Drop for SignalAfter<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.is_due && !failpoint!(EarlierWorkSendsNoSignal) {
-            self.signal.send(self.shard);
+        if let Some(signal) = self.due {
+            if !failpoint!(EarlierWorkSendsNoSignal) {
+                signal.send(self.shard);
+            }
         }
     }
 }
@@ -398,7 +402,7 @@ impl<S> ShardGuard<'_, S> {
         let is_earlier = due_tick < self.guard.wake_before_tick;
         if is_earlier {
             self.guard.wake_before_tick = due_tick;
-            self.unlocked.is_due = true;
+            self.unlocked.due = Some(self.unlocked.signal);
         }
         is_earlier
     }
