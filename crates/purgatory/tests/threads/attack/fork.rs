@@ -85,7 +85,8 @@ fn use_timer_in_child(timer: &SystemTimer, running: &Periodic, workers: &Workers
         assert_eq!(refused.reason, TimerError::Forked);
     }
     assert!(TimerError::Forked.to_string().contains("forked"));
-    let mut sleep = timer.sleep(MS);
+    // One whose time has come by its poll is over.
+    let mut sleep = timer.sleep(MINUTE * 120);
     assert_eq!(over(&mut sleep), Err(TimerError::Forked));
     let tasks = timer.with_handler(|_: u32| ());
     let refused = tasks.schedule(MS, 7).unwrap_err();
