@@ -53,9 +53,9 @@ use crate::{
 ///
 /// # Locks
 /// All closures run under the monitor's lock: those of `update` and `read`, and the conditions of
-/// waits. **They must be short**: for long reads keep the state in an `Arc`. A closure deadlocks if it takes a lock that another thread holds
-/// while that thread calls this monitor; another monitor counts as a lock, too. Wakers run with
-/// nothing locked.
+/// waits. **They must be short**: for long reads keep the state in an `Arc`. A closure deadlocks if
+/// it takes a lock that another thread holds while that thread calls this monitor; another monitor
+/// counts as a lock, too. Wakers run with nothing locked.
 ///
 /// # Panics
 /// Calling the same monitor inside a closure would deadlock, so it panics. A panic in a condition

@@ -240,10 +240,10 @@ impl<K> Waits<K> {
         self.form.reschedule(id, timeout.into())
     }
 
-    /// Cancels all waits ([`Shutdown`](CancelReason::Shutdown)), refuses later ones,
-    /// also those that would end at once, and waits until the tasks are woken, for at most `limit`; returns how many it did
-    /// not wait for, zero if none. The timer goes on. Blocks as
-    /// [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
+    /// Cancels all waits ([`Shutdown`](CancelReason::Shutdown)), refuses later ones, also those that
+    /// would end at once, and waits until their tasks are woken, for at most `limit`. Returns how
+    /// many it did not wait for, zero if none; tasks of waits that had expired before are not among
+    /// them. The timer goes on. Blocks as [`Purgatory::shutdown`](crate::Purgatory::shutdown) does.
     pub fn shutdown(&self, limit: Duration) -> usize {
         self.form.shutdown(limit)
     }

@@ -23,9 +23,9 @@ use crate::{
 /// true and before it walks. A thread that parks reads the version, checks, and compares under the
 /// lock as it watches. Equal: no event came in between. Changed: check again.
 ///
-/// Versions are made together, as the first is read, and never moved or reset. Keys that share one cost each other a needless check
-/// now and then. The versions of one shard are neighbours, so that events in different shards
-/// seldom write to one cache line.
+/// Versions are made together, as the first is read, and never moved or reset. Keys that share one
+/// cost each other a needless check now and then. The versions of one shard are neighbours, so that
+/// events in different shards seldom write to one cache line.
 #[derive(Debug)]
 pub(crate) struct Versions {
     versions: OnceLock<Box<[AtomicU64]>>,

@@ -5,7 +5,10 @@ use std::{borrow::Borrow, hash::Hash, sync::Arc, time::Duration};
 use crate::{
     error::WaitError,
     operation::Timeout,
-    permits::entry::{CLOSED, Granted, Guard, Semaphores, Turn, Wait},
+    permits::{
+        entry::{CLOSED, Granted, Guard, Semaphores, Turn, Wait},
+        serve::fits,
+    },
     table::{Arrival, LockedShard, Table, handle::Handle, shard::Shard},
     wait::WaitFuture,
     watches::WatchKey,
@@ -31,15 +34,14 @@ impl<K: WatchKey> Semaphores<K> {
         if in_line.waiting > 0 || !is_open {
             return None;
         }
-        let taken = in_line.taken.checked_add(weight)?;
-        if taken > present {
+        if !fits(present, in_line.taken, weight) {
             return None;
         }
         if request.time_to_live.is_some() {
             let lease = Self::lease(shard, line, weight)?;
             return Some(Granted::Lease(Box::new(lease)));
         }
-        in_line.taken = taken;
+        in_line.taken += weight;
         Some(Granted::Permits { weight, line })
     }
 

@@ -66,9 +66,10 @@ use crate::{
 /// [refill](Self::refill) brings them back.
 ///
 /// # Locks
-/// One lock for each call, two for a lease that is free: that of the key's shard. No user code runs under
-/// it but a key's `Eq` and `ToOwned`. Wakers run with nothing locked, on the threads that return
-/// permits. A return takes O(1), plus O(1) for each request that it serves.
+/// A call locks the key's shard once; one that gets a free lease locks it twice, as the time of that
+/// begins. No user code runs under the lock but a key's `Eq` and `ToOwned`. Wakers run with nothing
+/// locked, on the threads that return permits. A return takes O(1), plus O(1) for each request that
+/// it serves.
 #[derive(Clone)]
 pub struct Permits<K: WatchKey = ()> {
     handle: Handle<Semaphores<K>>,

@@ -26,7 +26,7 @@ pub(super) struct Served<K: WatchKey> {
 
 /// Returns true if permits of this weight are free beside those that are taken.
 #[inline]
-fn fits(present: u64, taken: u64, weight: u64) -> bool {
+pub(super) fn fits(present: u64, taken: u64, weight: u64) -> bool {
     let taken = taken.checked_add(weight);
     taken.is_some_and(|taken| taken <= present)
 }

@@ -301,8 +301,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// An operation under check is ended by the thread that checks it. Callbacks run on the
     /// executor, or here if the executor runs jobs in place (a
     /// [`ManualTimer`](timer_core::ManualTimer), an inline timer, or one that was shut down); the
-    /// limit does not apply to those. The timer goes on. Inside a check, a callback or a timer's task this does not wait, nor in async code
-    /// that it [would block](crate::WaitError::MustNotBlock).
+    /// limit does not apply to those. The timer goes on. Inside a check, a callback or a timer's task
+    /// this does not wait, nor in async code that it [would block](crate::WaitError::MustNotBlock).
     ///
     /// O(parked + shards). With a limit this blocks: in async code, call it from `spawn_blocking`.
     /// A server of tasks calls `shutdown(Duration::ZERO)` in place, then awaits the tasks.

@@ -3,8 +3,9 @@
 //! around each call, and no user code runs in here.
 //!
 //! An entry is *parked*, with its payload in it, or *held*: a thread took the payload out, to check
-//! it or because it still watches its keys (the engine's head draws the whole life of an operation). These are the only two states of an operation that has not ended. An entry queued
-//! for its last check counts as held: its payload travels with the queued job.
+//! it or because it still watches its keys (the engine's head draws the whole life of an
+//! operation). These are the only two states of an operation that has not ended. An entry queued for
+//! its last check counts as held: its payload travels with the queued job.
 //!
 //! - **Holder removes**: while an entry is held, only its holder ends or removes it. Every other
 //!   thread leaves its holder a *request*: to check again (an event or a sweep came by), or to end
