@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use timer_core::{
     MAX_TASKS, TickLength, TimerHandle, TimingWheel,
     driver::{
-        Fate, ShardState,
+        ShardState,
         sync::{Latch, UnderWay},
     },
 };
@@ -440,16 +440,18 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         let mut link = None;
         let mut last_secondary = None;
         let mut cold = None;
-        self.wheel.end_with(handle.id(), |entry| {
+        self.wheel.end_with(handle.id(), |place| {
+            let entry = place.as_mut()?;
             taken = take(entry, &mut self.counts, &mut self.cold);
             if taken.is_none() {
                 is_held = true;
-                return Fate::Stays;
+                return None;
             }
             link = Some(entry.link);
             last_secondary = entry.last_secondary;
             cold = entry.cold.take(); // an end that was pending is the user's
-            Fate::Gone(())
+            *place = None;
+            Some(())
         });
         let (Some((taken, due)), Some(link)) = (taken, link) else {
             return match is_held {

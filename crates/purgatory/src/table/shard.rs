@@ -301,23 +301,23 @@ impl<E: Engine> Shard<E> {
     ) {
         let mut since_ns = None;
         let mut is_answered = false;
-        self.wheel.stop_or_cancel(
-            id,
-            |entry| {
-                since_ns = Some(entry.since_ns);
-                let EntryState::Waits { wait, waker } = &mut entry.state else {
-                    panic!("{LISTED}");
-                };
-                is_answered = E::is_awaited(wait);
-                end(wait, waker);
-                if is_answered {
-                    let answered = EntryState::Answered(answer());
-                    mem::forget(mem::replace(&mut entry.state, answered)); // `end` has taken all
-                }
-                is_answered
-            },
-            mem::forget,
-        );
+        self.wheel.end_with(id, |place| {
+            let entry = place.as_mut()?;
+            since_ns = Some(entry.since_ns);
+            let EntryState::Waits { wait, waker } = &mut entry.state else {
+                panic!("{LISTED}");
+            };
+            is_answered = E::is_awaited(wait);
+            // `end` takes all that is to be dropped: what is left is forgotten.
+            end(wait, waker);
+            if is_answered {
+                let answered = EntryState::Answered(answer());
+                mem::forget(mem::replace(&mut entry.state, answered));
+            } else {
+                mem::forget(place.take());
+            }
+            Some(())
+        });
         self.answered += u32::from(is_answered);
         self.count_end(outcome, since_ns.expect(LISTED), now_ns);
         self.return_place();
@@ -377,11 +377,13 @@ impl<E: Engine> Shard<E> {
     /// Takes the answer of a wait that has ended, and its entry away. O(1).
     #[inline(always)]
     pub(super) fn take_answer(&mut self, id: TaskId) -> Option<Result<E::Answer, WaitError>> {
-        let is_answered = |entry: &mut Entry<E>| matches!(entry.state, EntryState::Answered(_));
         // It goes into `answer` from where it lies: each step on a way back copies it.
         let mut answer = None;
-        let take = |entry: Entry<E>| answer = entry.into_answer();
-        self.wheel.cancel_if(id, is_answered, take)?;
+        self.wheel.end_with(id, |place| {
+            let entry = place.take_if(|entry| matches!(entry.state, EntryState::Answered(_)))?;
+            answer = entry.into_answer();
+            Some(())
+        })?;
         self.answered -= 1;
         answer
     }

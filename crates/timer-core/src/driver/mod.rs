@@ -76,11 +76,7 @@ pub use self::tokio::{must_yield, runs_tasks_here, spend_budget};
 #[cfg(feature = "metrics")]
 pub use crate::observe::metrics::{Forms, Published, Publishes, Sample, SourceName};
 pub use crate::panics::contain;
-pub use crate::wheel::{
-    node::Index,
-    pages::{PageSlot, Pages},
-    timing_wheel::Fate,
-};
+pub use crate::wheel::pages::{PageSlot, Pages};
 
 /// Returns false: without the feature `tokio` no thread is known to run a runtime's tasks.
 #[cfg(not(feature = "tokio"))]

@@ -21,6 +21,7 @@
 
 use std::{
     iter,
+    num::NonZeroU32,
     ops::{Deref, DerefMut},
     sync::{Arc, OnceLock, atomic},
     thread,
@@ -32,7 +33,7 @@ use crate::{
     observe::TimerStats,
     sync::{AtomicU64, Late, Mutex, MutexGuard, Ordering, failpoint, is_late},
     wheel::{
-        node::{Index, TaskId},
+        node::TaskId,
         timing_wheel::{Advanced, TimingWheel},
     },
 };
@@ -448,7 +449,8 @@ pub struct TimerHandle {
     high: u32,
     /// The 32 lower bits of the sequence.
     low: u32,
-    index: Index,
+    /// One above the index, so that an `Option` of a handle costs nothing.
+    above_index: NonZeroU32,
 }
 
 impl TimerHandle {
@@ -458,7 +460,7 @@ impl TimerHandle {
         TimerHandle {
             high: (shard as u32) << SHARD_AT | (id.sequence() >> 32) as u32,
             low: id.sequence() as u32,
-            index: Index::new(id.index()),
+            above_index: NonZeroU32::MIN.saturating_add(id.index()),
         }
     }
 
@@ -471,7 +473,7 @@ impl TimerHandle {
     /// Returns the index of the task on that shard's wheel: that of its [`id`](Self::id).
     #[inline]
     pub fn index(self) -> u32 {
-        self.index.get()
+        self.above_index.get() - 1
     }
 
     /// Returns the task's name on that shard's wheel.
@@ -486,7 +488,9 @@ impl TimerHandle {
     /// Returns the handle as a number. From the top: shard (8 bits), sequence (56), and one above
     /// the index (32).
     pub fn to_bits(self) -> u128 {
-        u128::from(self.high) << 64 | u128::from(self.low) << 32 | u128::from(self.index.above())
+        u128::from(self.high) << 64
+            | u128::from(self.low) << 32
+            | u128::from(self.above_index.get())
     }
 }
 

@@ -344,35 +344,20 @@ impl Buckets {
     }
 
     /// Puts the index of a node into the bucket of its deadline, seen from `now`. One in the past
-    /// is due at once. Beyond the last tick the node is never due, and takes no bucket.
-    ///
-    /// Lowers `due_bound` to the tick at which the bucket is due. O(levels).
+    /// is due at once. Beyond the last tick the node is never due, and takes no bucket. O(levels).
     #[inline(always)]
-    pub(super) fn put(
-        &mut self,
-        index: u32,
-        deadline: u64,
-        now: u64,
-        due_bound: &mut u64,
-    ) -> Placed {
+    pub(super) fn put(&mut self, index: u32, deadline: u64, now: u64) -> Placed {
         let low = deadline as u32;
+        let entry = Entry { index, low };
         let deadline = deadline.max(now);
-        if deadline > self.geometry.last_tick() {
-            return Placed::NEVER;
-        }
-        let placed = self.push(Entry { index, low }, deadline, now);
-        *due_bound = placed.due.min(*due_bound);
-        placed
-    }
-
-    /// Puts an entry into the bucket of `deadline`, which is not before `now`. O(levels).
-    #[inline(always)] // as `push_to`
-    fn push(&mut self, entry: Entry, deadline: u64, now: u64) -> Placed {
         let last = &self.last;
         if deadline.wrapping_sub(last.from) < last.ticks && now <= last.now_max {
             let due = last.due;
             let place = self.push_at(last.number, last.list, entry);
             return Placed { place, due };
+        }
+        if deadline > self.geometry.last_tick() {
+            return Placed::NEVER;
         }
         // The lowest level that reaches the deadline. It may be a new one.
         let bucket = self.geometry.bucket(deadline, now);
@@ -394,8 +379,8 @@ impl Buckets {
         let Some(now_max) = self.geometry.now_max(bucket) else {
             return;
         };
-        // A distance from its first tick may not wrap around.
-        if from.checked_add(ticks).is_none() {
+        // All of its ticks have a place.
+        if from > self.geometry.last_tick().saturating_sub(ticks) {
             return;
         }
         let number = self.number(bucket);
@@ -697,11 +682,7 @@ mod tests {
         deadline: u64,
         now: u64,
     ) -> u64 {
-        let entry = Entry {
-            index,
-            low: deadline as u32,
-        };
-        let placed = buckets.push(entry, deadline, now);
+        let placed = buckets.put(index, deadline, now);
         nodes.at_mut(index).place = placed.place;
         placed.due
     }

@@ -4,8 +4,9 @@
 //! These methods are no part of the documented interface: see [`driver`](crate::driver).
 
 use crate::wheel::{
-    node::TaskId,
-    timing_wheel::{Fate, TimingWheel},
+    node::{NO_PLACE, TaskId},
+    step,
+    timing_wheel::TimingWheel,
 };
 
 impl<T> TimingWheel<T> {
@@ -54,57 +55,37 @@ impl<T> TimingWheel<T> {
         self.unlink_cancelled(index, place);
     }
 
-    /// Looks a task up once, calls `visit` with it, and takes it out as [`cancel`](Self::cancel)
-    /// does if that returns true. Returns what `keep` keeps of it; `None` if the task stays, or is
-    /// gone already. O(1).
+    /// Looks a task up once, and ends it as `decide` says, which sees it where it lies: always
+    /// `Some`. If `decide` takes it out, it is gone, as after [`cancel`](Self::cancel). If it leaves
+    /// it and returns something, it is stopped, as by [`stop_at`](Self::stop_at). Else it stays.
+    /// Returns what `decide` returned; `None` also if the task is gone already. O(1).
     #[doc(hidden)]
     #[inline(always)] // as `cancel`
-    pub fn cancel_if<R>(
+    pub fn end_with<R>(
         &mut self,
         id: TaskId,
-        visit: impl FnOnce(&mut T) -> bool,
-        keep: impl FnOnce(T) -> R,
+        decide: impl FnOnce(&mut Option<T>) -> Option<R>,
     ) -> Option<R> {
-        self.end_node(id, |node| {
-            if visit(node.task_mut()) {
-                Fate::Gone(keep(node.take_task()))
-            } else {
-                Fate::Stays
+        step();
+        let mut taken = None;
+        let mut place = NO_PLACE;
+        // 1. The node, looked up once, and out of memory if its task goes.
+        self.nodes.release_if(id.index, |node| {
+            if node.sequence != id.sequence {
+                return false; // a later task's
             }
-        })
-    }
-
-    /// Looks a task up once, and calls `stays` with it. If that returns true, stops the task as
-    /// [`stop_at`](Self::stop_at) does; otherwise takes it out as [`cancel`](Self::cancel) does, and
-    /// calls `keep` with it. Does nothing if the task is gone. O(1).
-    #[doc(hidden)]
-    #[inline(always)] // as `cancel`
-    pub fn stop_or_cancel(
-        &mut self,
-        id: TaskId,
-        stays: impl FnOnce(&mut T) -> bool,
-        keep: impl FnOnce(T),
-    ) {
-        self.end_node(id, |node| {
-            if stays(node.task_mut()) {
-                return Fate::Stopped(());
+            taken = decide(&mut node.task);
+            let is_gone = node.task.is_none();
+            if is_gone || taken.is_some() {
+                place = node.take_place();
             }
-            keep(node.take_task());
-            Fate::Gone(())
+            if is_gone {
+                node.sequence = 0;
+            }
+            is_gone
         });
-    }
-
-    /// Looks a task up once, and does with it what `decide` says. Returns what `decide` took out of
-    /// it; `None` if the task stays, or is gone already. O(1).
-    #[doc(hidden)]
-    #[inline(always)] // as `cancel`
-    pub fn end_with<R>(&mut self, id: TaskId, decide: impl FnOnce(&mut T) -> Fate<R>) -> Option<R> {
-        self.end_node(id, |node| {
-            let fate = decide(node.task_mut());
-            if matches!(fate, Fate::Gone(_)) {
-                node.free();
-            }
-            fate
-        })
+        // 2. Off its bucket.
+        self.unlink_cancelled(id.index, place);
+        taken
     }
 }

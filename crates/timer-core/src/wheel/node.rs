@@ -5,8 +5,6 @@
 //! given out twice. So an old id never finds another task, whatever uses the node's memory by then,
 //! and sequences are the order of insertion.
 
-use std::num::NonZeroU32;
-
 use crate::wheel::pages::{PageSlot, Pages};
 
 /// The most tasks that one wheel holds: 2^26, about 67 million.
@@ -40,29 +38,8 @@ impl TaskId {
     }
 }
 
-/// An index below `u32::MAX`, kept as one above it, so that an `Option` of it costs nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Index(NonZeroU32);
-
-impl Index {
-    /// Keeps an index; `u32::MAX` counts as the one before.
-    #[inline]
-    pub const fn new(index: u32) -> Index {
-        Index(NonZeroU32::MIN.saturating_add(index))
-    }
-
-    /// Returns the index.
-    #[inline]
-    pub const fn get(self) -> u32 {
-        self.0.get() - 1
-    }
-
-    /// Returns one above the index: never 0.
-    #[inline]
-    pub const fn above(self) -> u32 {
-        self.0.get()
-    }
-}
+/// Why a node has a task: it is free only between two tasks.
+pub(super) const LIVE: &str = "Live: an index in a bucket, or of an id, names a live node";
 
 /// The node is in no bucket.
 pub(super) const NO_PLACE: u32 = u32::MAX;
@@ -81,29 +58,11 @@ pub(crate) struct Node<T> {
 
 impl<T> Node<T> {
     pub(super) fn task(&self) -> &T {
-        self.task
-            .as_ref()
-            .expect("Live: an index in a bucket names a live node")
+        self.task.as_ref().expect(LIVE)
     }
 
     pub(super) fn task_mut(&mut self) -> &mut T {
-        self.task
-            .as_mut()
-            .expect("Live: an index in a bucket names a live node")
-    }
-
-    /// Takes the task out. The node is free then.
-    #[inline]
-    pub(super) fn take_task(&mut self) -> T {
-        self.sequence = 0;
-        self.task.take().expect("Live: only a live node is removed")
-    }
-
-    /// Drops the task. The node is free then.
-    #[inline]
-    pub(super) fn free(&mut self) {
-        self.sequence = 0;
-        self.task = None;
+        self.task.as_mut().expect(LIVE)
     }
 
     /// Forgets its position, and returns it.

@@ -108,30 +108,6 @@ impl<N, const SIZE: usize> PageTable<N, SIZE> {
         }
     }
 
-    /// Returns a slot, unless there is no memory for it.
-    #[inline]
-    fn slot(&self, index: u32) -> Option<&N> {
-        if let Some(slot) = self.first.get(index as usize) {
-            return Some(slot);
-        }
-        let number = index / SIZE as u32;
-        let group = self.groups.get(group_of(number))?;
-        let slots = group.slots[place_of(number)].as_deref()?;
-        Some(&slots[offset_of::<SIZE>(index)])
-    }
-
-    /// See [`slot`](Self::slot).
-    #[inline]
-    fn slot_mut(&mut self, index: u32) -> Option<&mut N> {
-        if (index as usize) < self.first.len() {
-            return Some(&mut self.first[index as usize]);
-        }
-        let number = index / SIZE as u32;
-        let group = self.groups.get_mut(group_of(number))?;
-        let slots = group.slots[place_of(number)].as_deref_mut()?;
-        Some(&mut slots[offset_of::<SIZE>(index)])
-    }
-
     /// Returns a slot for which there is memory, with its page's record.
     #[inline]
     fn slot_and_record(&mut self, index: u32) -> Option<(&mut N, &mut PageRecord)> {
@@ -368,13 +344,21 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
     /// Returns the slot at `index`, in use or not, unless its page has no memory.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&N> {
-        self.pages.slot(index)
+        let pages = &self.pages;
+        if let Some(slot) = pages.first.get(index as usize) {
+            return Some(slot);
+        }
+        let number = index / SIZE as u32;
+        let group = pages.groups.get(group_of(number))?;
+        let slots = group.slots[place_of(number)].as_deref()?;
+        Some(&slots[offset_of::<SIZE>(index)])
     }
 
     /// See [`get`](Self::get).
     #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut N> {
-        self.pages.slot_mut(index)
+        let (slot, _) = self.pages.slot_and_record(index)?;
+        Some(slot)
     }
 
     /// Returns the slot at an index that is in use.

@@ -18,7 +18,7 @@
 use crate::wheel::{
     buckets::{Buckets, Entry, Placed},
     geometry::{DueBucket, Geometry, WheelSize},
-    node::{MAX_TASKS, NO_PLACE, Node, Nodes, TaskId},
+    node::{LIVE, MAX_TASKS, NO_PLACE, Node, Nodes, TaskId},
     step,
 };
 
@@ -87,18 +87,6 @@ pub struct Advanced {
     pub next_due: Option<u64>,
 }
 
-/// A decision on a task that [`TimingWheel::end_with`] looks up.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate<R> {
-    /// It stays as it is.
-    Stays,
-    /// It counts as cancelled, off its bucket, but stays in the wheel's keeping.
-    Stopped(R),
-    /// It counts as cancelled, and its remains are dropped.
-    Gone(R),
-}
-
 /// A task whose time has come, offered to the sink of [`TimingWheel::advance`].
 ///
 /// [`take`](Self::take) removes it. Left alone it stays in the wheel's keeping, off every bucket,
@@ -152,10 +140,11 @@ impl<T> DueTask<'_, T> {
 fn release_task<T>(nodes: &mut Nodes<T>, index: u32) -> T {
     let mut task = None;
     nodes.release_if(index, |node| {
-        task = Some(node.take_task());
+        node.sequence = 0;
+        task = node.task.take();
         true
     });
-    task.expect("Live: only a live node is released")
+    task.expect(LIVE)
 }
 
 impl<T> TimingWheel<T> {
@@ -278,11 +267,11 @@ impl<T> TimingWheel<T> {
         // 1. A node for it, looked up once.
         let (index, node) = self.nodes.claim_slot().expect("the wheel is not full");
         // 2. Its bucket.
-        let due_bound = &mut self.due_bound;
         let placed = match deadline {
-            Some(deadline) => self.buckets.put(index, deadline, self.now, due_bound),
+            Some(deadline) => self.buckets.put(index, deadline, self.now),
             None => Placed::NEVER,
         };
+        self.due_bound = placed.due.min(self.due_bound);
         self.scheduled_count += u32::from(placed.place != NO_PLACE);
         // 3. The node itself.
         self.sequence += 1;
@@ -324,11 +313,9 @@ impl<T> TimingWheel<T> {
     #[inline]
     fn node_mut(&mut self, id: TaskId) -> Option<&mut Node<T>> {
         step();
-        let node = self.nodes.get_mut(id.index)?;
-        if node.sequence != id.sequence {
-            return None; // a later task's
-        }
-        Some(node)
+        self.nodes
+            .get_mut(id.index)
+            .filter(|node| node.sequence == id.sequence)
     }
 
     /// Returns the task of `id`, if the wheel still keeps it. O(1).
@@ -351,43 +338,7 @@ impl<T> TimingWheel<T> {
     /// O(1).
     #[inline(always)] // a task that goes through memory on its way costs 50 instructions
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
-        self.end_node(id, |node| Fate::Gone(node.take_task()))
-    }
-
-    /// Looks a node up once, and does with it what `decide` says, which frees the node of a task
-    /// that is gone. Returns what `decide` took out of it.
-    #[inline(always)] // as `cancel`
-    pub(super) fn end_node<R>(
-        &mut self,
-        id: TaskId,
-        decide: impl FnOnce(&mut Node<T>) -> Fate<R>,
-    ) -> Option<R> {
-        step();
-        let mut taken = None;
-        let mut place = NO_PLACE;
-        // 1. The node, looked up once, and out of memory if its task goes.
-        self.nodes.release_if(id.index, |node| {
-            if node.sequence != id.sequence {
-                return false; // a later task's
-            }
-            match decide(node) {
-                Fate::Stays => false,
-                Fate::Stopped(of) => {
-                    taken = Some(of);
-                    place = node.take_place();
-                    false
-                }
-                Fate::Gone(of) => {
-                    taken = Some(of);
-                    place = node.take_place();
-                    true
-                }
-            }
-        });
-        let taken = taken?;
-        // 2. Off its bucket.
-        self.unlink_cancelled(id.index, place);
-        Some(taken)
+        self.end_with(id, Option::take)
     }
 
     /// Reschedules a task, earlier or later; it keeps its id. Returns when the wheel next has work
@@ -396,8 +347,8 @@ impl<T> TimingWheel<T> {
         let place = self.node_mut(id)?.take_place();
         // Off the old bucket, into the new one; the node and its id stay.
         self.unlink(id.index, place);
-        let due_bound = &mut self.due_bound;
-        let placed = self.buckets.put(id.index, deadline, self.now, due_bound);
+        let placed = self.buckets.put(id.index, deadline, self.now);
+        self.due_bound = placed.due.min(self.due_bound);
         self.scheduled_count += u32::from(placed.place != NO_PLACE);
         let node = self.nodes.at_mut(id.index);
         node.place = placed.place;
@@ -549,10 +500,7 @@ impl<T> TimingWheel<T> {
     /// ```
     pub fn first_from(&self, index: u32) -> Option<TaskId> {
         let index = self.nodes.first_from(index)?;
-        Some(TaskId {
-            index,
-            sequence: self.nodes.at(index).sequence,
-        })
+        Some(self.id_at(index))
     }
 
     /// Walks every link and checks every invariant, for tests. O(n + buckets).
