@@ -1,7 +1,7 @@
 //! Publishing through the `metrics` facade (feature `metrics`), as
 //! [every form](crate::table::publish) does.
 
-use timer_core::driver::{Publishes, Sample};
+use timer_core::driver::Sample;
 
 use crate::{
     engine::Core,
@@ -11,12 +11,6 @@ use crate::{
     table::{frame::Frame, publish::PublishedForm},
     watches::WatchKey,
 };
-
-impl<K: WatchKey, O: DelayedOperation> Publishes for Core<K, O> {
-    fn publish(&self) {
-        PublishedForm::publish(self);
-    }
-}
 
 impl<K: WatchKey, O: DelayedOperation> PublishedForm for Core<K, O> {
     fn frame(&self) -> &Frame {

@@ -74,6 +74,11 @@ impl<E: Engine> WheelOwner for Table<E> {
         self.shards.add_to(stats);
     }
 
+    #[cfg(feature = "metrics")]
+    fn publish(&self) {
+        crate::table::publish::PublishedForm::publish(self);
+    }
+
     fn timer_closed(self: Arc<Self>) {
         self.close_on_executor(&CancelReason::Shutdown);
     }

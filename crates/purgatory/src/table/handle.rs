@@ -38,8 +38,6 @@ impl<E: Engine> Handle<E> {
     /// Makes a form of these settings, and its first handle.
     pub(crate) fn new(settings: Settings, engine: E) -> Result<Self, BuildError> {
         let table = Table::new(settings, engine)?;
-        #[cfg(feature = "metrics")]
-        table.publish_with_timer();
         let config = &table.frame.driver().config;
         let count = config.shard_count.min(table.shards.count());
         let shares = Shares::new(table.clone(), count);

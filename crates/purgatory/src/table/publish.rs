@@ -4,9 +4,9 @@
 //! differences to the installed recorder. How forms of one name share their series:
 //! [`Published`](timer_core::driver::Published).
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use timer_core::driver::{Publishes, Sample, SourceName};
+use timer_core::driver::{Sample, SourceName};
 
 use crate::{
     samples,
@@ -15,22 +15,13 @@ use crate::{
 };
 
 /// A form, as it is published.
-pub(crate) trait PublishedForm: Publishes + 'static {
+pub(crate) trait PublishedForm {
     fn frame(&self) -> &Frame;
     fn stats(&self) -> Stats;
     /// The first call begins to time.
     fn times(&self) -> Times;
     /// The present. Of several forms of one name, numbers add up, and of ages the largest is shown.
     fn gauges(&self) -> Vec<Sample>;
-
-    /// Has this published with its timer.
-    fn publish_with_timer(self: &Arc<Self>)
-    where
-        Self: Sized,
-    {
-        let form: Weak<dyn Publishes> = Arc::downgrade(self) as _;
-        self.frame().driver().forms.add(form);
-    }
 
     fn publish(&self) {
         if let Some(published) = self.frame().published() {
@@ -71,12 +62,6 @@ pub(crate) trait PublishedForm: Publishes + 'static {
         let mut samples = samples::totals(&self.stats());
         samples.extend(samples::times(self.times()));
         samples
-    }
-}
-
-impl<E: Engine> Publishes for Table<E> {
-    fn publish(&self) {
-        PublishedForm::publish(self);
     }
 }
 

@@ -49,9 +49,6 @@ pub struct Driver {
     pub(crate) workers: Option<Arc<Workers>>,
     #[cfg(feature = "metrics")]
     pub(crate) published: crate::observe::metrics::Published,
-    /// Those that are published with the timer.
-    #[cfg(feature = "metrics")]
-    pub forms: crate::observe::metrics::Forms,
 }
 
 impl fmt::Debug for Driver {
@@ -87,8 +84,6 @@ impl Driver {
             workers: None,
             #[cfg(feature = "metrics")]
             published: Default::default(),
-            #[cfg(feature = "metrics")]
-            forms: Default::default(),
         }
     }
 

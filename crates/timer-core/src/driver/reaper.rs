@@ -107,7 +107,7 @@ impl Shared {
     }
 
     /// Returns all owners, in the order in which they were attached.
-    fn owners(&self) -> Vec<Arc<dyn WheelOwner>> {
+    pub(crate) fn owners(&self) -> Vec<Arc<dyn WheelOwner>> {
         let owners = self.owners.lock();
         let all = owners.all.iter();
         all.filter_map(|owner| owner.wheels.upgrade()).collect()

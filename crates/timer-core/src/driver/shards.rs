@@ -56,6 +56,11 @@ pub trait WheelOwner: Send + Sync + 'static {
     /// Adds the counts of pending and of cancelled tasks; nothing by default. O(shards).
     fn add_to(&self, _stats: &mut TimerStats) {}
 
+    /// Hands what it counts to the installed recorder, with the timer; nothing by default. Called
+    /// with nothing locked.
+    #[cfg(feature = "metrics")]
+    fn publish(&self) {}
+
     /// Closes the wheels after the timer's shutdown: nothing expires any more. User code that
     /// follows from it runs where jobs do. Called with nothing locked.
     fn timer_closed(self: Arc<Self>);

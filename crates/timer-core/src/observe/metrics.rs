@@ -7,8 +7,8 @@
 //! - **Counters go on.** A source adds what it has counted since it published last. So the counters
 //!   of one name add up, and stay when a source is gone.
 //! - **Gauges are combined.** A series of a gauge shows the sum of its living sources, or, for
-//!   ages, the largest. So each source leaves its value in a table of the process, and takes it out
-//!   when it is gone.
+//!   ages, the largest. So each source leaves its value with the recorder, and takes it out when it
+//!   is gone.
 //!
 //! Each is kept for each recorder apart: a program may publish before it installs one, and each
 //! test may have its own.
@@ -24,8 +24,8 @@ use std::{
     collections::HashMap,
     ops::Add,
     sync::{
-        Arc, LazyLock, Weak,
-        atomic::{AtomicU64, Ordering},
+        Arc, LazyLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -63,9 +63,8 @@ type ExtraLabel = Option<(&'static str, &'static str)>;
 /// The present value of one series of a source.
 #[derive(Debug)]
 pub struct Sample {
-    metric: &'static str,
+    name: SeriesName,
     help: &'static str,
-    label: ExtraLabel,
     value: Value,
     /// It is published only by a source that publishes in detail.
     is_detail: bool,
@@ -85,9 +84,11 @@ type Combine = fn(f64, f64) -> f64;
 impl Sample {
     fn new(metric: &'static str, help: &'static str, value: Value) -> Self {
         Sample {
-            metric,
+            name: SeriesName {
+                metric,
+                label: None,
+            },
             help,
-            label: None,
             value,
             is_detail: false,
         }
@@ -114,23 +115,19 @@ impl Sample {
     }
 
     /// Declares the same for the series that has a further label.
-    pub fn labelled(self, label: &'static str, value: &'static str) -> Self {
-        Sample {
-            label: Some((label, value)),
-            ..self
-        }
+    pub fn labelled(mut self, label: &'static str, value: &'static str) -> Self {
+        self.name.label = Some((label, value));
+        self
     }
 
     /// Declares the same for a source that [publishes in detail](Published::publish_in_detail).
-    pub fn in_detail(self) -> Self {
-        Sample {
-            is_detail: true,
-            ..self
-        }
+    pub fn in_detail(mut self) -> Self {
+        self.is_detail = true;
+        self
     }
 
     fn unit(&self) -> Unit {
-        if self.metric.ends_with("_seconds") {
+        if self.name.metric.ends_with("_seconds") {
             Unit::Seconds
         } else {
             Unit::Count
@@ -147,113 +144,141 @@ pub struct SourceName {
     pub name: Arc<str>,
 }
 
-/// A recorder's place, for the sources of one name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
-    address: usize,
-    of: SourceName,
+/// A series of a recorder, beside the label that names the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct SeriesName {
+    metric: &'static str,
+    label: ExtraLabel,
 }
 
-/// The recorder at a place.
+/// A recorder, as the sources of one name know it.
 #[derive(Debug)]
 struct Recorder {
-    /// Distinguishes recorders that lay at one address one after the other.
-    number: u64,
     /// The value of the label that names a source, in an allocation of this recorder's alone. Each
     /// call that publishes to it has it, too.
     mark: Arc<str>,
     /// False once it was found to keep no label.
-    keeps_mark: bool,
+    keeps_mark: AtomicBool,
+    /// The values of its gauges, by the number of each living source. Never locked while a recorder
+    /// is called.
+    gauges: Mutex<HashMap<SeriesName, HashMap<u64, f64>>>,
 }
+
+/// Recorders, by their addresses and the names of their sources.
+type Recorders = HashMap<(usize, SourceName), Arc<Recorder>>;
+
+/// The recorders that were published to and live. Locked to look whether one is gone, and never
+/// while a recorder is called.
+static RECORDERS: LazyLock<Mutex<Recorders>> = LazyLock::new(Mutex::default);
 
 impl Recorder {
     /// Returns true when it has dropped what it kept.
     fn is_gone(&self) -> bool {
-        self.keeps_mark && Arc::strong_count(&self.mark) == 1
+        self.keeps_mark.load(Ordering::Relaxed) && Arc::strong_count(&self.mark) == 1
+    }
+
+    /// Sets the value of a source in a gauge, or takes it out, and shows the values combined; 0 for a
+    /// gauge without sources.
+    ///
+    /// The recorder is called with nothing locked, so a value that another call combined later may
+    /// reach it earlier. Each call therefore combines the values again after it has set the gauge,
+    /// and sets it again if they differ: the one that sets it last has set what all have left.
+    fn show(
+        &self,
+        to: &Gauge,
+        combine: Combine,
+        name: SeriesName,
+        source: u64,
+        value: Option<f64>,
+    ) {
+        // 1. The value of this source.
+        let mut all = self.gauges.lock();
+        let values = all.entry(name).or_default();
+        match value {
+            Some(value) => values.insert(source, value),
+            None => values.remove(&source),
+        };
+        drop(all);
+        // 2. Those of all, until they are shown as they are.
+        let combined = || {
+            let all = self.gauges.lock();
+            let values = all.get(&name).into_iter().flat_map(HashMap::values);
+            values.copied().fold(0.0, combine) // the `sum` of none is -0
+        };
+        let mut value: f64 = combined();
+        loop {
+            to.set(value);
+            let now = combined();
+            if now.to_bits() == value.to_bits() {
+                return;
+            }
+            value = now;
+        }
     }
 }
 
-/// All recorders that were published to and live. Never locked while a recorder is called.
-static RECORDERS: LazyLock<Mutex<HashMap<Place, Recorder>>> = LazyLock::new(Mutex::default);
-
 /// A call that publishes to the installed recorder, which is known until its end.
 struct Publishing {
-    place: Place,
-    number: u64,
+    recorder: Arc<Recorder>,
     mark: Arc<str>,
 }
 
 impl Publishing {
     /// Finds out which recorder is installed. O(1), but O(recorders) for one that is new.
     fn begin(of: &SourceName) -> Self {
-        let place = Place {
-            address: with_recorder(|recorder| std::ptr::from_ref(recorder).addr()),
-            of: of.clone(),
-        };
+        let address = with_recorder(|recorder| std::ptr::from_ref(recorder).addr());
+        let place = (address, of.clone());
         let mut all = RECORDERS.lock();
         // 1. If there is a new one, those that are gone are forgotten.
-        if all.get(&place).is_none_or(Recorder::is_gone) {
+        if all.get(&place).is_none_or(|known| known.is_gone()) {
             all.retain(|_, known| !known.is_gone());
         }
         // 2. The recorder that has been there, or the new one.
-        static NUMBERS: AtomicU64 = AtomicU64::new(0);
-        let known = all.entry(place.clone()).or_insert_with(|| Recorder {
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
-            mark: Arc::from(&*of.name),
-            keeps_mark: true,
+        let known = all.entry(place).or_insert_with(|| {
+            Arc::new(Recorder {
+                mark: Arc::from(&*of.name),
+                keeps_mark: AtomicBool::new(true),
+                gauges: Mutex::default(),
+            })
         });
         Publishing {
-            number: known.number,
             mark: known.mark.clone(),
-            place,
+            recorder: known.clone(),
         }
     }
 }
 
 impl Drop for Publishing {
     fn drop(&mut self) {
-        let mut all = RECORDERS.lock();
+        let _all = RECORDERS.lock();
         // After the last call the mark is the only one, unless the recorder has kept it.
         self.mark = Arc::default();
-        if let Some(known) = all.get_mut(&self.place) {
-            known.keeps_mark &= Arc::strong_count(&known.mark) > 1;
+        if Arc::strong_count(&self.recorder.mark) == 1 {
+            self.recorder.keeps_mark.store(false, Ordering::Relaxed);
         }
     }
 }
 
-/// A series of a recorder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct SeriesKey {
-    /// The number of the recorder, for the sources of one name.
-    recorder: u64,
-    metric: &'static str,
-    label: ExtraLabel,
-}
-
-/// The part of a source in a series: the recorder's end of it, and of a counter or histogram what
-/// was handed over.
+/// The part of a source in a series, and of a counter or histogram what was handed over.
 #[derive(Debug)]
-enum Series {
-    Counter(Counter, u64),
+struct Series {
+    recorder: Arc<Recorder>,
+    /// The recorder's end of it.
+    to: Handle,
+    counted: u64,
+    timed: Option<Box<TimeHistogram>>,
+}
+
+/// A recorder's end of a series.
+#[derive(Clone, Debug)]
+enum Handle {
+    Counter(Counter),
     Gauge(Gauge, Combine),
-    Times(Histogram, Box<TimeHistogram>),
+    Times(Histogram),
 }
 
-/// The values of a gauge, by the number of each living source.
-type GaugeValues = HashMap<u64, f64>;
-
-/// All gauges of the process. Never locked while a recorder is called.
-static GAUGES: LazyLock<Mutex<HashMap<SeriesKey, GaugeValues>>> = LazyLock::new(Mutex::default);
-
-/// Takes the value of a source out of a gauge. One without sources is forgotten.
-fn take_out(all: &mut HashMap<SeriesKey, GaugeValues>, key: &SeriesKey, source: u64) {
-    if let Some(values) = all.get_mut(key) {
-        values.remove(&source);
-        if values.is_empty() {
-            all.remove(key);
-        }
-    }
-}
+/// The series that a source has published, by the addresses of their recorders and their names.
+type AllSeries = HashMap<(usize, SeriesName), Series>;
 
 /// The part that one source has in the recorders' series.
 #[derive(Debug)]
@@ -262,9 +287,6 @@ pub struct Published {
     source: u64,
     state: Mutex<State>,
 }
-
-/// The series that a source has published.
-type AllSeries = HashMap<SeriesKey, Series>;
 
 /// Locked for a moment, never while a recorder is called.
 #[derive(Debug)]
@@ -333,12 +355,11 @@ impl Published {
         let samples = read();
         // 3. To the recorder, with nothing locked.
         let publishing = Publishing::begin(of);
-        self.forget_gone(&mut handing_over.series);
-        for sample in samples
-            .iter()
-            .filter(|sample| is_in_detail || !sample.is_detail)
-        {
-            self.publish_one(&mut handing_over.series, of, &publishing, sample);
+        forget_gone(&mut handing_over.series);
+        for sample in &samples {
+            if is_in_detail || !sample.is_detail {
+                self.publish_one(&mut handing_over.series, of, &publishing, sample);
+            }
         }
         drop(publishing);
         drop(handing_over);
@@ -354,35 +375,18 @@ impl Published {
         publishing: &Publishing,
         sample: &Sample,
     ) {
-        let key = SeriesKey {
-            recorder: publishing.number,
-            metric: sample.metric,
-            label: sample.label,
-        };
         // Registered each time: a recorder may have forgotten a series that was idle.
-        let earlier = all.remove(&key);
-        let new = sample.register(of.label, &publishing.mark, earlier);
-        let series = all.entry(key).or_insert(new);
-        series.hand_over(&key, self.source, sample);
-    }
-
-    /// Forgets the series of recorders that are gone, and this source's values in their gauges.
-    fn forget_gone(&self, all: &mut AllSeries) {
-        // The numbers of those that live.
-        let mut living = Vec::new();
-        for recorder in RECORDERS.lock().values() {
-            if !recorder.is_gone() {
-                living.push(recorder.number);
-            }
-        }
-        // Handles of a recorder are dropped with nothing locked.
-        all.retain(|key, _| {
-            let lives = living.contains(&key.recorder);
-            if !lives {
-                take_out(&mut GAUGES.lock(), key, self.source);
-            }
-            lives
+        let to = sample.register(of.label, &publishing.mark);
+        let recorder = &publishing.recorder;
+        let key = (Arc::as_ptr(recorder).addr(), sample.name);
+        let series = all.entry(key).or_insert_with(|| Series {
+            recorder: recorder.clone(),
+            to: to.clone(),
+            counted: 0,
+            timed: None,
         });
+        series.to = to;
+        series.hand_over(self.source, sample);
     }
 
     /// Publishes for the last time, to every recorder that this was published to: what counters and
@@ -408,58 +412,54 @@ impl Published {
         }
         // 2. The last state of the counters; the gauges only go.
         let samples = read();
-        for (key, mut series) in all {
-            let mut same = samples.iter();
-            let sample = same.find(|other| other.metric == key.metric && other.label == key.label);
+        for ((_, name), mut series) in all {
+            let sample = samples.iter().find(|sample| sample.name == name);
             // A source ends in a drop, which must not panic.
-            let _ = contain(|| match (&mut series, sample) {
-                (Series::Gauge(to, combine), _) => {
-                    take_out(&mut GAUGES.lock(), &key, self.source);
-                    show_gauge(to, *combine, &key);
+            let _ = contain(|| match (&series.to, sample) {
+                (Handle::Gauge(to, combine), _) => {
+                    series.recorder.show(to, *combine, name, self.source, None);
                 }
-                (counted, Some(sample)) => counted.hand_over(&key, self.source, sample),
+                (_, Some(sample)) => series.hand_over(self.source, sample),
                 (_, None) => {}
             });
         }
     }
 }
 
+/// Forgets the series of recorders that are gone.
+fn forget_gone(all: &mut AllSeries) {
+    let recorders = RECORDERS.lock();
+    let each = std::mem::take(all).into_iter();
+    let (gone, living): (AllSeries, AllSeries) =
+        each.partition(|(_, series)| series.recorder.is_gone());
+    *all = living;
+    // Handles of a recorder are dropped with nothing locked.
+    drop(recorders);
+    drop(gone);
+}
+
 impl Sample {
-    /// Registers the series with the installed recorder, of which `mark` is the source's name. It
-    /// goes on from an earlier registration.
-    fn register(
-        &self,
-        source_label: &'static str,
-        mark: &Arc<str>,
-        earlier: Option<Series>,
-    ) -> Series {
+    /// Registers the series with the installed recorder, of which `mark` is the source's name.
+    fn register(&self, source_label: &'static str, mark: &Arc<str>) -> Handle {
         // 1. The labels: the source's name, and a further one.
+        let SeriesName { metric, label } = self.name;
         let mut labels = vec![Label::new(source_label, mark.clone())];
-        if let Some((label, value)) = self.label {
+        if let Some((label, value)) = label {
             labels.push(Label::new(label, value));
         }
         // 2. The help text and the series itself, by type.
-        let metric = self.metric;
         match self.value {
             Value::Counter(_) => {
                 describe_counter!(metric, self.unit(), self.help);
-                let published = match earlier {
-                    Some(Series::Counter(_, published)) => published,
-                    _ => 0,
-                };
-                Series::Counter(counter!(metric, labels), published)
+                Handle::Counter(counter!(metric, labels))
             }
             Value::Gauge(_, combine) => {
                 describe_gauge!(metric, self.unit(), self.help);
-                Series::Gauge(gauge!(metric, labels), combine)
+                Handle::Gauge(gauge!(metric, labels), combine)
             }
             Value::Times(_) => {
                 describe_histogram!(metric, self.unit(), self.help);
-                let published = match earlier {
-                    Some(Series::Times(_, published)) => published,
-                    _ => Box::default(),
-                };
-                Series::Times(histogram!(metric, labels), published)
+                Handle::Times(histogram!(metric, labels))
             }
         }
     }
@@ -467,76 +467,21 @@ impl Sample {
 
 impl Series {
     /// Hands over the difference of a counter or histogram, or the new value of a gauge.
-    fn hand_over(&mut self, key: &SeriesKey, source: u64, sample: &Sample) {
-        match (self, &sample.value) {
-            (Series::Counter(to, published), &Value::Counter(count)) => {
+    fn hand_over(&mut self, source: u64, sample: &Sample) {
+        match (&self.to, &sample.value) {
+            (Handle::Counter(to), &Value::Counter(count)) => {
                 // Stored first, so that a recorder that panics is given nothing twice.
-                let difference = count.saturating_sub(*published);
-                *published = count.max(*published);
+                let difference = count.saturating_sub(self.counted);
+                self.counted += difference;
                 to.increment(difference);
             }
-            (Series::Times(to, published), Value::Times(times)) => times.hand_over(published, to),
-            (Series::Gauge(to, combine), &Value::Gauge(value, _)) => {
-                let mut all = GAUGES.lock();
-                all.entry(*key).or_default().insert(source, value);
-                drop(all);
-                show_gauge(to, *combine, key);
+            (Handle::Times(to), Value::Times(times)) => {
+                times.hand_over(self.timed.get_or_insert_default(), to);
+            }
+            (Handle::Gauge(to, combine), &Value::Gauge(value, _)) => {
+                (self.recorder).show(to, *combine, sample.name, source, Some(value));
             }
             _ => {} // a metric keeps its type
-        }
-    }
-}
-
-/// Shows the values of a gauge combined; 0 for one without sources.
-///
-/// The recorder is called with nothing locked, so a value that another call combined later may
-/// reach it earlier. Each call therefore combines the values again after it has set the gauge,
-/// and sets it again if they differ: the one that sets it last has set what all have left.
-fn show_gauge(to: &Gauge, combine: Combine, key: &SeriesKey) {
-    let combined = || {
-        let all = GAUGES.lock();
-        let values = all.get(key).into_iter().flat_map(HashMap::values);
-        values.copied().fold(0.0, combine) // the `sum` of none is -0
-    };
-    let mut value: f64 = combined();
-    loop {
-        to.set(value);
-        let now = combined();
-        if now.to_bits() == value.to_bits() {
-            return;
-        }
-        value = now;
-    }
-}
-
-/// A form on a timer, which is published with it.
-pub trait Publishes: Send + Sync {
-    /// Hands what it counts to the installed recorder.
-    fn publish(&self);
-}
-
-/// The forms on a timer. One that is dropped goes by itself.
-#[derive(Default)]
-pub struct Forms(Mutex<Vec<Weak<dyn Publishes>>>);
-
-impl Forms {
-    /// Adds a form. O(1) on average.
-    pub fn add(&self, form: Weak<dyn Publishes>) {
-        let mut forms = self.0.lock();
-        // Those that are gone make room before more is asked for.
-        if forms.len() == forms.capacity() {
-            forms.retain(|form| form.strong_count() > 0);
-        }
-        forms.push(form);
-    }
-
-    /// Publishes each form, with nothing locked.
-    pub(crate) fn publish(&self) {
-        let forms = self.0.lock().clone();
-        for form in forms {
-            if let Some(form) = form.upgrade() {
-                form.publish();
-            }
         }
     }
 }

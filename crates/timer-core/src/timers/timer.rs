@@ -132,7 +132,9 @@ impl Timer {
                 .published
                 .publish(&name, || timer_samples(self.stats()));
         }
-        driver.forms.publish();
+        for owner in driver.reaper.shared.owners() {
+            owner.publish();
+        }
     }
 
     /// Returns the inside of the timer, for owners of wheels.
