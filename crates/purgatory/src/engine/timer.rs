@@ -37,9 +37,9 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         self.warn_stuck_checks();
         // The clock is read before the lock is taken. What is found is kept until the round is over.
         let now_ns = self.ending_at();
-        let budget = self.due.budget(BUDGET);
         let last_check = self.rules.on_missed.is_some();
         let mut due = self.due.lock();
+        let budget = due.budget(BUDGET);
         let mut shard = self.shards.lock(shard);
         let advanced = shard.expire(now, now_ns, budget, last_check, |job, order| {
             due.push(job, order);

@@ -19,7 +19,7 @@ use std::{
 
 use timer_core::{
     Job,
-    driver::{Driver, contain},
+    driver::{contain, on_timer_thread},
 };
 
 use crate::{sync::thread_local, table::executor::JobExecutor};
@@ -106,7 +106,7 @@ impl JobExecutor {
     /// Returns true where the end of a blocking wait may itself wait for the calling thread.
     pub(crate) fn must_not_block(&self) -> bool {
         let in_call = CALL_STATE.try_with(|state| state.stage.get() != Stage::Idle);
-        in_call.unwrap_or(false) || Driver::on_timer_thread() || self.needs_this_thread()
+        in_call.unwrap_or(false) || on_timer_thread() || self.needs_this_thread()
     }
 }
 

@@ -26,7 +26,7 @@ impl<E: Engine> WheelOwner for Table<E> {
 
         // 2. The wheel shows each due entry without its neighbours, so the ends come after.
         let mut expired: SmallVec<[(u64, TaskId); BUDGET]> = SmallVec::new();
-        let budget = self.due.budget(BUDGET);
+        let budget = due.budget(BUDGET);
         let advanced = shard.wheel.advance(now_tick, budget, |task| {
             expired.push((task.deadline(), task.id()));
         });

@@ -4,8 +4,8 @@
 //! settles. So it keeps the answers, and asks a shard only after that was locked:
 //!
 //! - **Marked**: each hold of a shard's lock on a manual timer ends with the shard's signal, which
-//!   sets the shard's bit. So an answer that is kept holds as long as its bit is not set. Bits that
-//!   were set before the owner was attached are taken as it is taken in.
+//!   sets the shard's bit. So an answer that is kept holds as long as its bit is not set. A shard
+//!   that was never locked has nothing, which is what is kept of it from the beginning.
 
 use std::{fmt, sync::Arc};
 
@@ -23,17 +23,14 @@ pub(crate) struct Agenda(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// In the order in which they were attached, which is that of their numbers.
+    /// In the order in which they were attached.
     owners: Vec<Owner>,
-    /// The number of the owner attached last. They are counted from 1.
-    last: u64,
     /// How often a shard was found changed, or an owner gone.
     changes: u64,
 }
 
 /// An owner of wheels, and the answers of its shards.
 struct Owner {
-    number: u64,
     attached: Attached,
     shards: Vec<ShardLook>,
     /// The earliest of their next ticks.
@@ -46,7 +43,6 @@ type Upgraded = Vec<Arc<dyn WheelOwner>>;
 
 /// An owner with shards that are due.
 pub(crate) struct DueOwner {
-    pub(crate) number: u64,
     pub(crate) wheels: Arc<dyn WheelOwner>,
     pub(crate) shards: Vec<usize>,
 }
@@ -66,17 +62,11 @@ impl Agenda {
         self.up_to_date(shared, |known| known.changes)
     }
 
-    /// Returns the first owner after number `after` that has shards due at `now_tick`.
-    pub(crate) fn next_due_owner(
-        &self,
-        shared: &Shared,
-        after: u64,
-        now_tick: u64,
-    ) -> Option<DueOwner> {
+    /// Returns the first owner that has shards due at `now_tick`. O(owners), and the marked shards.
+    pub(crate) fn first_due(&self, shared: &Shared, now_tick: u64) -> Option<DueOwner> {
         self.up_to_date(shared, |known| {
-            let first = known.owners.partition_point(|owner| owner.number <= after);
-            let mut later = known.owners[first..].iter();
-            later.find_map(|owner| owner.due_at(now_tick))
+            let mut owners = known.owners.iter();
+            owners.find_map(|owner| owner.due_at(now_tick))
         })
     }
 
@@ -84,11 +74,25 @@ impl Agenda {
     fn up_to_date<T>(&self, shared: &Shared, read: impl FnOnce(&Known) -> T) -> T {
         let mut upgraded = Upgraded::new();
         let mut known = self.0.lock();
+        // 1. New owners: what they have lies on shards that were marked.
         for attached in shared.take_arrivals() {
-            known.take_in(attached, &mut upgraded);
+            known.owners.push(Owner {
+                shards: vec![ShardLook::default(); attached.shard_count],
+                next_due: None,
+                attached,
+            });
         }
-        known.ask_marked(&mut upgraded);
-        // All answers hold.
+        // 2. The marked shards of each owner are asked; those that were dropped go.
+        let Known { owners, changes } = &mut *known;
+        owners.retain_mut(|owner| {
+            let is_alive = owner.attached.is_alive();
+            *changes += match is_alive {
+                true => owner.ask_marked(&mut upgraded),
+                false => 1,
+            };
+            is_alive
+        });
+        // 3. All answers hold.
         let answer = read(&known);
         drop(known);
         drop(upgraded);
@@ -96,42 +100,14 @@ impl Agenda {
     }
 }
 
-impl Known {
-    /// Takes in a new owner, and asks all its shards.
-    fn take_in(&mut self, attached: Attached, upgraded: &mut Upgraded) {
-        self.last += 1;
-        let mut owner = Owner {
-            number: self.last,
-            shards: vec![ShardLook::default(); attached.shard_count],
-            next_due: None,
-            attached,
-        };
-        self.changes += owner.ask(u64::MAX, upgraded);
-        self.owners.push(owner);
-    }
-
-    /// Asks the marked shards of each owner, and lets those go that were dropped.
-    fn ask_marked(&mut self, upgraded: &mut Upgraded) {
-        let changes = &mut self.changes;
-        self.owners.retain_mut(|owner| {
-            if !owner.attached.is_alive() {
-                *changes += 1;
-                return false;
-            }
-            *changes += owner.ask(0, upgraded);
-            true
-        });
-    }
-}
-
 impl Owner {
-    /// Asks the shards that were marked, and of each 64 those of `besides`; returns how many have
-    /// changed. None of an owner that was dropped.
-    fn ask(&mut self, besides: u64, upgraded: &mut Upgraded) -> u64 {
+    /// Asks the shards that were marked; returns how many have changed. None of an owner that was
+    /// dropped.
+    fn ask_marked(&mut self, upgraded: &mut Upgraded) -> u64 {
         // The bits are taken before the shards are asked (Marked).
         let mut changed = 0;
         for (word, shards) in self.shards.chunks_mut(64).enumerate() {
-            let mut marked = self.attached.signal.take(word) | besides;
+            let mut marked = self.attached.signal.take(word);
             if marked == 0 {
                 continue;
             }
@@ -161,7 +137,6 @@ impl Owner {
         }
         let shards = 0..self.shards.len();
         Some(DueOwner {
-            number: self.number,
             wheels: self.attached.wheels.upgrade()?,
             shards: shards
                 .filter(|&shard| is_due(self.shards[shard].next_due))

@@ -25,13 +25,6 @@ use crate::{
     wheel::{geometry::WheelSize, timing_wheel::TimingWheel},
 };
 
-/// The thread or task that advances the wheels; a manual timer has none.
-pub(crate) struct Reaper {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) wake: Wake,
-    threads: Threads,
-}
-
 /// The inside of [`SystemTimer`](crate::SystemTimer) and [`ManualTimer`](crate::ManualTimer): a
 /// clock, the reaper that advances wheels, and the executor of the tasks that fall due.
 ///
@@ -43,8 +36,13 @@ pub struct Driver {
     pub(crate) clock: Arc<dyn Clock>,
     /// True if the clock is this crate's, so that no code of the user's runs as it is read.
     pub has_own_clock: bool,
-    pub(crate) reaper: Reaper,
-    pub(crate) executors: Executors,
+    pub(crate) shared: Arc<Shared>,
+    /// Wakes the thread or task that advances the wheels.
+    pub(crate) wake: Wake,
+    /// The thread that advances the wheels, if it is one.
+    threads: Threads,
+    /// The timer's executors, for owners of wheels that have none of their own.
+    pub executors: Executors,
     /// The timer's executor again, when it is the timer's own to close.
     pub(crate) workers: Option<Arc<Workers>>,
     #[cfg(feature = "metrics")]
@@ -75,12 +73,10 @@ impl Driver {
             },
             clock: Arc::new(SystemClock::new()),
             has_own_clock: true,
-            reaper: Reaper {
-                shared: Shared::new(),
-                wake: None,
-                threads: Threads::new(),
-            },
-            executors: Executors::of_timer(None),
+            shared: Shared::new(),
+            wake: None,
+            threads: Threads::new(),
+            executors: Executors::in_place(),
             workers: None,
             #[cfg(feature = "metrics")]
             published: Default::default(),
@@ -90,7 +86,7 @@ impl Driver {
     /// Makes the rounds of a thread or task.
     pub(super) fn rounds(&self) -> Rounds {
         let panics = self.executors.panics.clone();
-        let shared = self.reaper.shared.clone();
+        let shared = self.shared.clone();
         Rounds::new(shared, self.clock.clone(), panics, &self.config)
     }
 
@@ -101,7 +97,7 @@ impl Driver {
             return Some(Arc::new(wake));
         }
         // Not all of what is shared: that has the wake signals, and they have this function.
-        let called_ns = self.reaper.shared.called_ns.clone();
+        let called_ns = self.shared.called_ns.clone();
         let clock = self.clock.clone();
         Some(Arc::new(move || {
             // Without a time, of a clock that panics, it is only woken.
@@ -117,10 +113,10 @@ impl Driver {
         // A signal unparks the thread.
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
-        self.reaper.wake = self.waker(move || unparker.unpark());
+        self.wake = self.waker(move || unparker.unpark());
         let rounds = self.rounds();
         let name = format!("{}-reaper", self.config.name);
-        self.reaper.threads.start(&name, move || rounds.run(parker))
+        self.threads.start(&name, move || rounds.run(parker))
     }
 
     /// Returns the present, in nanoseconds since its clock's origin.
@@ -149,7 +145,7 @@ impl Driver {
     /// Returns true after shutdown.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        self.reaper.shared.is_closed()
+        self.shared.is_closed()
     }
 
     /// Plans `count` shards (a power of two), each made from its number and a wheel, still to be
@@ -176,8 +172,8 @@ impl Driver {
             make(number, TimingWheel::with_phase(wheel_size, start, phase))
         };
         // Their signal wakes this driver's reaper.
-        let cancelled = self.reaper.shared.cancelled.clone();
-        let wake = self.reaper.wake.clone();
+        let cancelled = self.shared.cancelled.clone();
+        let wake = self.wake.clone();
         Shards::new(count, make_from, wake, manual, cancelled)
     }
 
@@ -190,22 +186,11 @@ impl Driver {
         }
         let wheels: Weak<dyn WheelOwner> = Arc::downgrade(owner) as _;
         // A reaper learns of the owner by its first signal.
-        self.reaper.shared.attach(Attached {
+        self.shared.attach(Attached {
             wheels,
             shard_count: shards.count(),
             signal: shards.signal.clone(),
         })
-    }
-
-    /// Returns true on a reaper or worker of any timer, and in a runtime's task while it does their
-    /// work. No code there may wait for such a thread, which may be waiting for this one.
-    pub fn on_timer_thread() -> bool {
-        on_timer_thread()
-    }
-
-    /// Returns the timer's executors, for an owner of wheels that has none of its own.
-    pub fn executors(&self) -> &Executors {
-        &self.executors
     }
 
     /// Drops a reference to an owner after a round.
@@ -225,7 +210,7 @@ impl Driver {
 
     /// Returns the counts of all wheels and of the reaper; `panics` are those of tasks.
     pub(crate) fn stats(&self, panics: u64) -> TimerStats {
-        let mut stats = self.reaper.shared.stats();
+        let mut stats = self.shared.stats();
         stats.panics = panics + self.executors.panics.count();
         stats.executor_queue = self.executors.queued();
         stats
@@ -233,8 +218,8 @@ impl Driver {
 
     /// Ends the rounds of the reaper, and attaches no more owners.
     fn close(&self) {
-        self.reaper.shared.close();
-        if let Some(wake) = &self.reaper.wake {
+        self.shared.close();
+        if let Some(wake) = &self.wake {
             wake();
         }
     }
@@ -252,14 +237,14 @@ impl Driver {
         let end = clock.now() + limit;
         // 1. No owner is attached any more, the rounds end, and the owners close.
         self.close();
-        self.reaper.shared.close_owners(&self.executors.panics);
+        self.shared.close_owners(&self.executors.panics);
         // Jobs of what the closing ended are queued by now; the workers finish those.
         take();
         if let Some(workers) = &self.workers {
             workers.close();
         }
         // 2. Wait for the threads, the reaper first: it may still hand jobs over.
-        let mut threads = self.reaper.threads.join(end.since(clock.now()));
+        let mut threads = self.threads.join(end.since(clock.now()));
         if let Some(workers) = &self.workers {
             threads += workers.join(end.since(clock.now()));
         }

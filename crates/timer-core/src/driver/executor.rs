@@ -269,11 +269,27 @@ impl Drop for Workers {
 thread_local! {
     #[allow(clippy::missing_const_for_thread_local, reason = "a model's cannot be")]
     /// True on a timer's own threads, and on others in the parts that do its work.
-    pub(super) static OF_A_TIMER: Cell<bool> = Cell::new(false);
+    static OF_A_TIMER: Cell<bool> = Cell::new(false);
 }
 
-/// Returns true on a timer's thread: see [`Driver::on_timer_thread`](crate::driver::Driver).
-pub(crate) fn on_timer_thread() -> bool {
+/// Marks the thread as a timer's while `work` runs, on a thread of a runtime, say.
+pub(super) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
+    /// Restores the mark, also when `work` panics.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let _ = OF_A_TIMER.try_with(|of_a_timer| of_a_timer.set(self.0));
+        }
+    }
+    // A thread that ends has no mark any more, and counts as a timer's.
+    let before = OF_A_TIMER.try_with(|of_a_timer| of_a_timer.replace(true));
+    let _restore = Restore(before.unwrap_or(true));
+    work()
+}
+
+/// Returns true on a reaper or worker of any timer, and in a runtime's task while it does their
+/// work. No code there may wait for such a thread, which may be waiting for this one.
+pub fn on_timer_thread() -> bool {
     OF_A_TIMER.try_with(Cell::get).unwrap_or(true)
 }
 

@@ -19,7 +19,7 @@ use crate::{
 /// jobs that are handed over, are contained, counted by the timer, and reported to its hook.
 #[derive(Clone, Debug)]
 pub struct Executors {
-    of_timer: Option<Arc<dyn Executor>>,
+    pub(crate) of_timer: Option<Arc<dyn Executor>>,
     of_owner: Option<Arc<dyn Executor>>,
     /// True on a thread that advances the timer's wheels between two of its tasks.
     pub(super) advances_here: fn() -> bool,
@@ -30,10 +30,10 @@ pub struct Executors {
 }
 
 impl Executors {
-    /// Makes the executors of a timer whose tasks run on `executor`, or in place.
-    pub(crate) fn of_timer(executor: Option<Arc<dyn Executor>>) -> Self {
+    /// Makes the executors of a timer whose tasks run in place.
+    pub(crate) fn in_place() -> Self {
         Executors {
-            of_timer: executor,
+            of_timer: None,
             of_owner: None,
             advances_here: || false,
             home: Home::default(),
@@ -77,7 +77,7 @@ impl Executors {
 
     /// Returns true when no wheel is advanced, or no job run, while the calling thread blocks; in a
     /// child of `fork` none ever is.
-    pub fn need_this_thread(&self) -> bool {
+    pub fn needs_this_thread(&self) -> bool {
         if self.home.is_elsewhere() {
             return true;
         }
@@ -92,7 +92,7 @@ impl Executors {
     }
 
     /// Returns true when jobs run on the thread that hands them in.
-    pub fn run_in_place(&self) -> bool {
+    pub fn runs_in_place(&self) -> bool {
         self.of_owner.is_none() && self.of_timer.is_none()
     }
 }
@@ -128,6 +128,16 @@ impl<T> Due<T> {
         self.tasks.push(task);
         if let Some(all) = &mut self.order {
             all.push(order);
+        }
+    }
+
+    /// Returns how many tasks to take off a wheel under one lock hold: `budget`, but without a
+    /// bound where order matters, which needs the whole tick.
+    pub fn budget(&self, budget: usize) -> usize {
+        if self.order.is_some() {
+            usize::MAX
+        } else {
+            budget
         }
     }
 
@@ -173,35 +183,24 @@ fn sorted<T>(tasks: Vec<T>, order: &[(u64, u64)]) -> Vec<T> {
 /// [`round_over`](super::WheelOwner::round_over) takes it and [releases](super::Driver::release)
 /// itself.
 #[derive(Debug)]
-pub struct DueQueue<T> {
-    due: Mutex<Due<T>>,
-    in_order: bool,
-}
+pub struct DueQueue<T>(Mutex<Due<T>>);
 
 impl<T> DueQueue<T> {
     /// Makes an empty queue. Order matters on a manual timer.
     pub fn new(config: &Config) -> Self {
-        let in_order = config.manual;
-        DueQueue {
-            due: Mutex::new(Due::new(in_order)),
-            in_order,
-        }
-    }
-
-    /// Returns how many tasks to take off a wheel under one lock hold: `budget`, but without a
-    /// bound where order matters, which needs the whole tick.
-    pub fn budget(&self, budget: usize) -> usize {
-        if self.in_order { usize::MAX } else { budget }
+        DueQueue(Mutex::new(Due::new(config.manual)))
     }
 
     /// Locks the queue, to push tasks while a wheel is advanced.
     pub fn lock(&self) -> MutexGuard<'_, Due<T>> {
-        self.due.lock()
+        self.0.lock()
     }
 
     /// Takes what the round found due.
     pub fn take(&self) -> Due<T> {
-        std::mem::replace(&mut *self.due.lock(), Due::new(self.in_order))
+        let mut due = self.0.lock();
+        let empty = Due::new(due.order.is_some());
+        std::mem::replace(&mut *due, empty)
     }
 }
 

@@ -69,6 +69,7 @@ pub(crate) mod tokio;
 
 pub use self::config::Config;
 pub use self::driver::Driver;
+pub use self::executor::on_timer_thread;
 pub use self::executors::{Due, DueQueue, Executors};
 pub use self::shards::{ShardGuard, ShardLook, ShardState, Shards, WheelOwner, default_shards};
 #[cfg(feature = "tokio")]

@@ -18,6 +18,7 @@ use crate::{
     driver::{
         clock::{Clock, TickLength},
         config::{Config, Panics},
+        executor::inside_timer,
         grace::Grace,
         shards::{WakeSignal, WheelOwner},
     },
@@ -113,7 +114,7 @@ impl Shared {
         all.filter_map(|owner| owner.wheels.upgrade()).collect()
     }
 
-    /// Takes the owners that a manual timer has not seen yet.
+    /// Takes the owners that the reaper, or a manual timer, has not seen yet.
     pub(super) fn take_arrivals(&self) -> Vec<Attached> {
         std::mem::take(&mut self.owners.lock().arrivals)
     }
@@ -233,9 +234,15 @@ impl Rounds {
     /// Runs one round over all owners.
     fn advance_all(&mut self) -> Pause {
         // 1. Take in new owners.
-        let Some(called) = self.take_in_owners() else {
+        if self.shared.is_closed() {
             return Pause::Over;
-        };
+        }
+        let arrivals = self.shared.take_arrivals();
+        let called = !arrivals.is_empty();
+        for attached in arrivals {
+            let next_due = vec![None; attached.shard_count];
+            self.owners.push(OwnerSchedule { attached, next_due });
+        }
         let now_ns = self.clock.now_ns();
         // After a pause of the process, due tasks wait a while longer.
         if let Some(wait) = self.grace_period(now_ns) {
@@ -243,21 +250,17 @@ impl Rounds {
         }
         // 2. Advance the wheels that are due or signalled. Owners that are gone fall out.
         let mut round = Round {
-            shared: &self.shared,
-            panics: &self.panics,
             now_tick: self.tick.round_down(now_ns),
             again_tick: self.tick.deadline(now_ns, AFTER_PANIC),
-            totals: Totals {
-                called,
-                ..Totals::default()
-            },
+            called,
+            fired: 0,
+            cascaded: 0,
         };
         self.owners
-            .retain_mut(|owner| owner.advance_due(&mut round));
+            .retain_mut(|owner| owner.advance_due(&self.shared, &self.panics, &mut round));
         // 3. Count the work, and plan the next round.
-        let totals = round.totals;
-        self.count(totals, now_ns);
-        let pause = self.plan(totals);
+        self.count(&round, now_ns);
+        let pause = self.plan(&round);
         self.woken = !matches!(pause, Pause::None | Pause::Yield);
         pause
     }
@@ -274,51 +277,25 @@ impl Rounds {
         Some(wait)
     }
 
-    /// Closes the timer and its owners, though no handle did: the rounds end.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn abandon(&mut self) {
-        if self.shared.close() {
-            self.shared.close_owners(&self.panics);
-        }
-    }
-
     /// Counts a round and its work.
-    fn count(&self, totals: Totals, began_ns: u64) {
+    fn count(&self, round: &Round, began_ns: u64) {
         // A round without work counts as a wake-up alone.
-        let worked = totals.fired + totals.cascaded > 0;
         let mut counts = self.shared.counts.lock();
         counts.wake_ups += u64::from(self.woken);
-        if !worked {
-            counts.spurious_wake_ups += u64::from(self.woken && !totals.called);
+        if round.fired + round.cascaded == 0 {
+            counts.spurious_wake_ups += u64::from(self.woken && !round.called);
             return;
         }
-        counts.fired += totals.fired;
-        counts.cascaded += totals.cascaded;
+        counts.fired += round.fired;
+        counts.cascaded += round.cascaded;
         drop(counts);
         // The clock is read, and may panic, with nothing locked. Then the round is not timed.
         let took_ns = self.clock.now_ns().saturating_sub(began_ns);
         self.shared.counts.lock().turns.record(took_ns);
     }
 
-    /// Takes in new owners; true when there are some, `None` when the timer was closed.
-    fn take_in_owners(&mut self) -> Option<bool> {
-        // Locked for a moment only: owners are attached meanwhile.
-        let mut owners = self.shared.owners.lock();
-        if self.shared.is_closed() {
-            return None;
-        }
-        let arrivals = std::mem::take(&mut owners.arrivals);
-        drop(owners);
-        let some_came = !arrivals.is_empty();
-        for attached in arrivals {
-            let next_due = vec![None; attached.shard_count];
-            self.owners.push(OwnerSchedule { attached, next_due });
-        }
-        Some(some_came)
-    }
-
     /// Plans the next round, also for the grace: it comes when the next bucket of any shard is due.
-    fn plan(&mut self, totals: Totals) -> Pause {
+    fn plan(&mut self, round: &Round) -> Pause {
         // 1. The earliest tick of any shard.
         let dues = self.owners.iter().flat_map(|owner| &owner.next_due);
         let next_tick = dues.filter_map(|&due| due).min();
@@ -334,7 +311,7 @@ impl Rounds {
         // 2. There is more to do now: a budget was used up, or time went on meanwhile.
         if next_tick <= self.tick.round_down(now_ns) {
             self.grace.plan(now_ns, Duration::ZERO);
-            if totals.fired > 0 && totals.cascaded > 0 {
+            if round.fired > 0 && round.cascaded > 0 {
                 return Pause::Yield;
             }
             return Pause::None;
@@ -352,33 +329,33 @@ impl Rounds {
     }
 }
 
-/// The sums of a round.
-#[derive(Clone, Copy, Default)]
-struct Totals {
+impl Drop for Rounds {
+    /// Closes the timer and its owners, if no handle did: a runtime that ends drops the rounds.
+    fn drop(&mut self) {
+        if !self.shared.is_closed() && self.shared.close() {
+            inside_timer(|| self.shared.close_owners(&self.panics));
+        }
+    }
+}
+
+/// A round over all wheels, and the sums of its work.
+struct Round {
+    now_tick: u64,
+    /// The next visit of a shard whose advance panics.
+    again_tick: u64,
     /// A shard signalled earlier work, or an owner came.
     called: bool,
     fired: u64,
     cascaded: u64,
 }
 
-/// A round over all wheels.
-struct Round<'a> {
-    shared: &'a Shared,
-    /// Counts panics of an owner's code.
-    panics: &'a Panics,
-    now_tick: u64,
-    /// The next visit of a shard whose advance panics.
-    again_tick: u64,
-    totals: Totals,
-}
-
 impl OwnerSchedule {
     /// Advances the shards that are due or signalled. False when their owner is gone.
     ///
     /// A shard whose advance panics is visited again later; the others go on.
-    fn advance_due(&mut self, round: &mut Round<'_>) -> bool {
+    fn advance_due(&mut self, shared: &Shared, panics: &Panics, round: &mut Round) -> bool {
         // A task that runs in place may have shut the timer down in this round.
-        if round.shared.is_closed() {
+        if shared.is_closed() {
             return true;
         }
         let mut signalled = 0;
@@ -387,7 +364,7 @@ impl OwnerSchedule {
             // 1. The signal has a bit for each shard, 64 a word.
             if shard % 64 == 0 {
                 signalled = self.attached.signal.take(shard / 64);
-                round.totals.called |= signalled != 0;
+                round.called |= signalled != 0;
             }
             let has_earlier_work = signalled & 1 == 1;
             // The next shard's bit.
@@ -400,17 +377,17 @@ impl OwnerSchedule {
                 return false;
             };
             *next_due = Some(round.again_tick);
-            round.panics.contain(|| {
+            panics.contain(|| {
                 let advanced = wheels.advance(shard, round.now_tick);
                 *next_due = advanced.next_due;
-                round.totals.fired += advanced.fired as u64;
-                round.totals.cascaded += advanced.cascaded as u64;
+                round.fired += advanced.fired as u64;
+                round.cascaded += advanced.cascaded as u64;
             });
             advanced_wheels = Some(wheels);
         }
         // 3. The due tasks of all its shards are handed over at once.
         if let Some(wheels) = advanced_wheels {
-            round.panics.contain(|| wheels.round_over());
+            panics.contain(|| wheels.round_over());
         }
         self.attached.is_alive()
     }
@@ -447,7 +424,7 @@ mod tests {
         configure(&mut driver, clock.clone());
         let wakes = Arc::new(AtomicUsize::new(0));
         let woken = wakes.clone();
-        driver.reaper.wake = driver.waker(move || _ = woken.fetch_add(1, Ordering::Relaxed));
+        driver.wake = driver.waker(move || _ = woken.fetch_add(1, Ordering::Relaxed));
         let driver = Arc::new(driver);
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = runs.clone();
@@ -502,7 +479,7 @@ mod tests {
             drop(other());
         }
         // The one that lives, and as many that are gone as make no sweep worth it.
-        let owners = reaper.driver.reaper.shared.owners.lock();
+        let owners = reaper.driver.shared.owners.lock();
         assert!(owners.all.len() <= 20, "{} owners", owners.all.len());
         assert!(owners.arrivals.len() <= 20, "{}", owners.arrivals.len());
         drop(owners);

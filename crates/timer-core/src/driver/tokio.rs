@@ -22,28 +22,11 @@ use crate::{
     driver::{
         clock::{Clock, Moment},
         driver::Driver,
-        executor::{Executor, Job, OF_A_TIMER},
+        executor::{Executor, Job, inside_timer},
         reaper::{Pause, Rounds},
     },
     panics::contain,
 };
-
-/// Marks the thread as a timer's while `work` runs, which is a part of a runtime's task.
-fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
-    /// Restores the mark, also when `work` panics.
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            let _ = OF_A_TIMER.try_with(|of_a_timer| of_a_timer.set(self.0));
-        }
-    }
-    // A thread that ends has no mark any more, and counts as a timer's.
-    let before = OF_A_TIMER
-        .try_with(|of_a_timer| of_a_timer.replace(true))
-        .unwrap_or(true);
-    let _restore = Restore(before);
-    work()
-}
 
 /// A job that runs when it is dropped, with its runtime entered.
 struct JobInRuntime {
@@ -192,28 +175,17 @@ pub(crate) fn start_reaper(driver: &mut Driver, runtime: &Handle) -> bool {
     let called = Arc::new(Notify::new());
     let notify = called.clone();
     driver.executors.advances_here = runs_tasks_here;
-    driver.reaper.wake = driver.waker(move || notify.notify_one());
+    driver.wake = driver.waker(move || notify.notify_one());
     // From here on the rounds are the runtime's; dropping them closes the timer. A runtime that has
     // been shut down drops them at once.
     let rounds = driver.rounds();
-    drop(runtime.spawn(run(Task { rounds }, called)));
+    drop(runtime.spawn(run(rounds, called)));
     true
 }
 
-/// The rounds of a reaper that is a task. When the runtime drops it, the timer is closed.
-struct Task {
-    rounds: Rounds,
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        inside_timer(|| self.rounds.abandon());
-    }
-}
-
-async fn run(mut reaper: Task, called: Arc<Notify>) {
+async fn run(mut rounds: Rounds, called: Arc<Notify>) {
     loop {
-        match inside_timer(|| reaper.rounds.round()) {
+        match inside_timer(|| rounds.round()) {
             Pause::None | Pause::Yield => task::yield_now().await,
             Pause::For(wait) => drop(timeout(wait, called.notified()).await),
             Pause::UntilWoken => called.notified().await,

@@ -14,24 +14,14 @@ use std::{
     time::Duration,
 };
 
-/// std's `thread_local!` over the model's, which knows no `const` initialisers.
+/// std's `thread_local!` of one static over the model's, which knows no `const` initialisers.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! model_thread_local {
-    () => {};
-    ($(#[$attribute:meta])* $visibility:vis static $name:ident: $of:ty = const $first:block;
-     $($rest:tt)*) => {
+    ($(#[$attribute:meta])* $visibility:vis static $name:ident: $of:ty = $first:expr;) => {
         $crate::driver::sync::lazy_thread_local! {
             $(#[$attribute])* $visibility static $name: $of = $first;
         }
-        $crate::model_thread_local! { $($rest)* }
-    };
-    ($(#[$attribute:meta])* $visibility:vis static $name:ident: $of:ty = $first:expr;
-     $($rest:tt)*) => {
-        $crate::driver::sync::lazy_thread_local! {
-            $(#[$attribute])* $visibility static $name: $of = $first;
-        }
-        $crate::model_thread_local! { $($rest)* }
     };
 }
 pub use model_thread_local as thread_local;

@@ -21,10 +21,7 @@ use std::{
 use crate::{
     driver::{clock::Moment, driver::Driver, grace::Grace},
     timers::{ScheduleError, TimerError, sleep::Sleep, timer::Timer},
-    wheel::{
-        node::{MAX_TASKS, TaskId},
-        timing_wheel::TimingWheel,
-    },
+    wheel::{node::TaskId, timing_wheel::TimingWheel},
 };
 
 /// Values found due, or handed down to a finer level, by one advance of the wheel.
@@ -199,7 +196,7 @@ impl<T> DelayQueue<T> {
     ///
     /// # Errors
     /// [`ScheduleError`] hands the value back after the timer's shutdown
-    /// ([`TimerError::Closed`]), and when the queue holds [`MAX_TASKS`] values
+    /// ([`TimerError::Closed`]), and when the queue holds [`MAX_TASKS`](crate::MAX_TASKS) values
     /// ([`TimerError::Full`]).
     #[inline]
     pub fn insert(&mut self, value: T, delay: Duration) -> Result<TaskId, ScheduleError<T>> {
@@ -237,10 +234,10 @@ impl<T> DelayQueue<T> {
         if self.driver().is_closed() {
             return Err(ScheduleError::new(value, TimerError::Closed));
         }
-        let scheduled = self.wheel.insert(deadline, value).map_err(|value| {
-            let limit = MAX_TASKS as usize;
-            ScheduleError::new(value, TimerError::Full { limit })
-        })?;
+        let scheduled = self
+            .wheel
+            .insert(deadline, value)
+            .map_err(ScheduleError::full)?;
         self.wake_by(scheduled.due);
         Ok(scheduled.id)
     }

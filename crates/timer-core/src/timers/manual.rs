@@ -213,7 +213,7 @@ impl ManualTimer {
 
     /// Returns what its owners of wheels share.
     fn shared(&self) -> &Shared {
-        &self.timer.inner().driver.reaper.shared
+        &self.timer.inner().driver.shared
     }
 
     /// Yields until nothing of this timer has changed for a while.
@@ -248,7 +248,8 @@ impl ManualTimer {
         }
     }
 
-    /// Advances to one tick that has work, or over the last stretch to the goal; false when there.
+    /// Does the work of one owner at the next tick that has any, or moves on to the goal; false when
+    /// there.
     fn step(&self) -> bool {
         // 1. The next tick with work, if it is not beyond the goal.
         let Some(target_ns) = *self.target_ns.lock() else {
@@ -262,15 +263,8 @@ impl ManualTimer {
         // 2. While its tasks run, the clock shows their tick.
         self.clock.advance_to(tick.start_ns(next_tick));
         let now_tick = tick.round_down(self.clock.now_ns());
-        // 3. The owners' tasks run one owner after the other, unless one of them shuts the timer
-        //    down.
-        let shared = self.shared();
-        let mut after = 0;
-        while !shared.is_closed() {
-            let Some(owner) = self.agenda.next_due_owner(shared, after, now_tick) else {
-                break;
-            };
-            after = owner.number;
+        // 3. The first owner that is due runs its tasks. The next step goes on with the others.
+        if let Some(owner) = self.agenda.first_due(self.shared(), now_tick) {
             self.advance_owner(owner, now_tick);
         }
         true

@@ -3,7 +3,7 @@
 
 use std::{error::Error, fmt, io};
 
-use crate::{driver::shards::MAX_SHARDS, sync::HandedBack};
+use crate::{driver::shards::MAX_SHARDS, sync::HandedBack, wheel::node::MAX_TASKS};
 
 pub(crate) mod delay_queue;
 pub(crate) mod interval;
@@ -118,6 +118,12 @@ impl<T> ScheduleError<T> {
             task: HandedBack::new(task),
             reason,
         }
+    }
+
+    /// Hands a task back that a wheel has no place for.
+    pub(crate) fn full(task: T) -> Self {
+        let limit = MAX_TASKS as usize;
+        ScheduleError::new(task, TimerError::Full { limit })
     }
 
     /// Returns the task.

@@ -63,9 +63,7 @@ impl Timer {
 
 /// Returns the timer of a runtime, unless it was shut down.
 fn find(timers: &[(Id, Timer)], runtime: Id) -> Option<Timer> {
-    let of_runtime = |(id, timer): &&(Id, Timer)| *id == runtime && timer.is_served();
-    timers
-        .iter()
-        .find(of_runtime)
-        .map(|(_, timer)| timer.clone())
+    let mut timers = timers.iter();
+    let (_, timer) = timers.find(|(id, timer)| *id == runtime && timer.is_served())?;
+    Some(timer.clone())
 }

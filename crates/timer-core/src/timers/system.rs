@@ -9,7 +9,6 @@ use crate::{
         config::Panics,
         driver::Driver,
         executor::{Executor, Workers},
-        executors::Executors,
         home::Home,
         shards::{MAX_SHARDS, default_shards},
     },
@@ -71,7 +70,6 @@ impl SystemTimer {
         driver.config.shard_count = default_shards(8);
         SystemTimerBuilder {
             driver,
-            panics: Arc::default(),
             workers: Some(1),
             #[cfg(feature = "tokio")]
             runtime: None,
@@ -98,7 +96,6 @@ impl From<SystemTimer> for Timer {
 #[must_use = "starts nothing until it is built"]
 pub struct SystemTimerBuilder {
     driver: Driver,
-    panics: Arc<Panics>,
     /// `None` when jobs do not run on workers of the timer's own.
     workers: Option<usize>,
     #[cfg(feature = "tokio")]
@@ -145,7 +142,7 @@ impl SystemTimerBuilder {
 
     /// Runs expired tasks on `executor` instead of worker threads of the timer's own.
     pub fn executor(mut self, executor: impl Executor) -> Self {
-        self.driver.executors = Executors::of_timer(Some(Arc::new(executor)));
+        self.driver.executors.of_timer = Some(Arc::new(executor));
         self.workers = None;
         self
     }
@@ -153,7 +150,7 @@ impl SystemTimerBuilder {
     /// Runs expired tasks on the reaper thread itself. A slow task then delays all others: only for
     /// a timer with a single user.
     pub fn inline(mut self) -> Self {
-        self.driver.executors = Executors::of_timer(None);
+        self.driver.executors.of_timer = None;
         self.workers = None;
         self
     }
@@ -187,8 +184,7 @@ impl SystemTimerBuilder {
     /// # Ok::<(), timer_core::BuildError>(())
     /// ```
     pub fn grace(mut self, bound: Duration) -> Self {
-        // Each round would be later than a bound of zero, and begin another period.
-        self.driver.config.grace = Some(bound).filter(|bound| !bound.is_zero());
+        self.driver.config.grace = Some(bound);
         self
     }
 
@@ -196,7 +192,7 @@ impl SystemTimerBuilder {
     /// executor, or the clock on the reaper, on the thread that panicked, after the program's panic
     /// hook.
     pub fn on_panic(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.panics = Arc::new(Panics::new(hook));
+        self.driver.executors.panics = Arc::new(Panics::new(hook));
         self
     }
 
@@ -253,7 +249,6 @@ impl SystemTimerBuilder {
     pub fn build(self) -> Result<SystemTimer, BuildError> {
         let SystemTimerBuilder {
             mut driver,
-            panics,
             workers,
             ..
         } = self;
@@ -267,9 +262,8 @@ impl SystemTimerBuilder {
             let workers = Workers::start(&name, count).map_err(BuildError::Thread)?;
             let workers = Arc::new(workers);
             driver.workers = Some(workers.clone());
-            driver.executors = Executors::of_timer(Some(workers));
+            driver.executors.of_timer = Some(workers);
         }
-        driver.executors.panics = panics;
         driver.executors.home = Home::here();
         // The reaper is a task, or else a thread.
         #[cfg(feature = "tokio")]

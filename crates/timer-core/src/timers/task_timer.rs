@@ -29,10 +29,7 @@ use crate::{
     panics::contain,
     sync::{Share, Shares, failpoint, thread_slot},
     timers::{ScheduleError, TimerError, TimerTask},
-    wheel::{
-        node::MAX_TASKS,
-        timing_wheel::{Advanced, TimingWheel},
-    },
+    wheel::timing_wheel::{Advanced, TimingWheel},
 };
 
 /// Tasks taken off the wheel under one lock hold.
@@ -256,13 +253,12 @@ pub(super) type Wakers = Share<TaskTimer<Waker>>;
 
 impl TimerInner {
     /// Makes the inside of a new timer.
-    pub(crate) fn new(driver: Driver) -> Arc<Self> {
-        let driver = Arc::new(driver);
-        Arc::new(TimerInner {
+    pub(crate) fn new(driver: Arc<Driver>) -> Self {
+        TimerInner {
             driver,
             tasks: OnceLock::new(),
             wakers: OnceLock::new(),
-        })
+        }
     }
 
     /// Returns the timer's own tasks, which are made by the first call.
@@ -315,12 +311,9 @@ impl<T: Send + 'static> Tasks<T> {
         }
         // After an idle time the wheel lags behind the present.
         shard.catch_up(ticks.now);
-        let scheduled = shard.insert(ticks.deadline, task).map_err(|task| {
-            let reason = TimerError::Full {
-                limit: MAX_TASKS as usize,
-            };
-            ScheduleError::new(task, reason)
-        })?;
+        let scheduled = shard
+            .insert(ticks.deadline, task)
+            .map_err(ScheduleError::full)?;
         // Earlier work than the reaper expects wakes it, after unlocking (Wake before).
         if shard.work_at(scheduled.due) && self.driver.is_inherited() {
             // No thread wakes in a child of `fork`: this one is refused, and all that follow.
@@ -395,8 +388,8 @@ impl<T: Send + 'static> Tasks<T> {
 impl<T: Send + 'static> WheelOwner for Tasks<T> {
     fn advance(&self, number: usize, now_tick: u64) -> Advanced {
         // The due tasks are kept until the round is over.
-        let budget = self.due.budget(BUDGET);
         let mut due = self.due.lock();
+        let budget = due.budget(BUDGET);
         let mut shard = self.shards.lock(number);
         let advanced = shard.advance(now_tick, budget, |task| due.push_due(task));
         shard.advanced(advanced.next_due);

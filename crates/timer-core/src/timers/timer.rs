@@ -75,7 +75,7 @@ impl Timer {
     /// Makes the handle of a new timer, whose driver is complete.
     pub(super) fn of(driver: Driver) -> Timer {
         Timer {
-            inner: TimerInner::new(driver),
+            inner: Arc::new(TimerInner::new(Arc::new(driver))),
         }
     }
 
@@ -132,7 +132,7 @@ impl Timer {
                 .published
                 .publish(&name, || timer_samples(self.stats()));
         }
-        for owner in driver.reaper.shared.owners() {
+        for owner in driver.shared.owners() {
             owner.publish();
         }
     }

@@ -115,7 +115,7 @@ fn panics_of_executors_are_counted_and_reported() {
         assert_eq!(fired.recv().unwrap(), number);
     }
     timer.shutdown(Duration::MAX); // the reaper is done counting
-    assert!(!timer.driver().executors().need_this_thread());
+    assert!(!timer.driver().executors.needs_this_thread());
     let said: Vec<_> = said.try_iter().collect();
     assert_eq!(
         said,
@@ -129,7 +129,7 @@ fn panics_of_executors_are_counted_and_reported() {
 fn panics_of_jobs_are_counted_once() {
     let panics = || Job::new(|| panic!("a job that contains nothing"));
     let manual = ManualTimer::new();
-    manual.driver().executors().execute(panics());
+    manual.driver().executors.execute(panics());
     assert_eq!(manual.stats().panics, 1);
 
     let later = Later::default();
@@ -137,7 +137,7 @@ fn panics_of_jobs_are_counted_once() {
         .executor(later.clone())
         .build()
         .unwrap();
-    timer.driver().executors().execute(panics());
+    timer.driver().executors.execute(panics());
     assert_eq!(later.run(), 1);
     assert_eq!(timer.stats().panics, 1);
 
@@ -145,7 +145,7 @@ fn panics_of_jobs_are_counted_once() {
     let workers = Workers::start("workers", 1).unwrap();
     let timer = SystemTimer::new().unwrap();
     workers.execute(panics());
-    timer.driver().executors().execute(panics());
+    timer.driver().executors.execute(panics());
     workers.close();
     workers.execute(panics()); // closed: it runs here
     workers.join(Duration::MAX);

@@ -3,7 +3,7 @@
 
 use std::{task::Poll, time::Duration};
 
-use timer_core::{BuildError, DelayQueue, SystemTimer, Timer, TimerError, driver::Driver};
+use timer_core::{BuildError, DelayQueue, SystemTimer, Timer, TimerError, driver::on_timer_thread};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::{mpsc::unbounded_channel, oneshot},
@@ -173,15 +173,11 @@ async fn what_expires_is_told_apart_from_other_tasks() {
     let timer = here();
     let (send, told) = oneshot::channel();
     timer
-        .schedule(MS, || send.send(Driver::on_timer_thread()).unwrap())
+        .schedule(MS, || send.send(on_timer_thread()).unwrap())
         .unwrap();
     assert!(told.await.unwrap());
-    assert!(!Driver::on_timer_thread());
-    assert!(
-        !tokio::spawn(async { Driver::on_timer_thread() })
-            .await
-            .unwrap()
-    );
+    assert!(!on_timer_thread());
+    assert!(!tokio::spawn(async { on_timer_thread() }).await.unwrap());
 }
 
 /// A task of another runtime, whose clock is behind or ahead, schedules by the timer's own.
