@@ -57,17 +57,6 @@ pub struct TimeHistogram {
 
 const BUCKETS: usize = TimeHistogram::BOUNDS_S.len() + 1;
 
-/// The bounds again, in nanoseconds.
-const BOUNDS_NS: [u64; BUCKETS - 1] = {
-    let mut bounds = [0; BUCKETS - 1];
-    let mut at = 0;
-    while at < bounds.len() {
-        bounds[at] = (TimeHistogram::BOUNDS_S[at] * 1e9 + 0.5) as u64;
-        at += 1;
-    }
-    bounds
-};
-
 impl TimeHistogram {
     /// The upper bound of each bucket but the last, which has none; in seconds. A recorder of
     /// histograms that is configured with these shows all that is counted;
@@ -95,9 +84,16 @@ impl TimeHistogram {
     /// Counts a duration in nanoseconds.
     #[inline]
     pub fn record(&mut self, took_ns: u64) {
-        let bucket = BOUNDS_NS.partition_point(|&bound| bound < took_ns);
+        let bucket = TimeHistogram::bucket_of(took_ns);
         self.buckets[bucket] += 1;
         self.sums_ns[bucket] += u128::from(took_ns);
+    }
+
+    /// Returns the bucket of a duration. The quotient of a bound is that very bound: both are rounded
+    /// from the same fraction.
+    fn bucket_of(took_ns: u64) -> usize {
+        let took_s = took_ns as f64 / 1e9;
+        TimeHistogram::BOUNDS_S.partition_point(|&bound_s| bound_s < took_s)
     }
 
     /// Returns the counts of the buckets; the last one has no upper bound.
@@ -183,7 +179,7 @@ mod tests {
     impl TimeHistogram {
         /// Counts `count` that took this many nanoseconds each.
         fn record_many(&mut self, took_ns: u64, count: u64) {
-            let bucket = BOUNDS_NS.partition_point(|&bound| bound < took_ns);
+            let bucket = TimeHistogram::bucket_of(took_ns);
             self.buckets[bucket] += count;
             self.sums_ns[bucket] += u128::from(took_ns) * u128::from(count);
         }

@@ -115,11 +115,10 @@ impl<T> FromIterator<T> for Due<T> {
 
 impl<T> Due<T> {
     fn new(in_order: bool) -> Self {
-        let mut due = Due::from_iter([]);
-        if in_order {
-            due.order = Some(Vec::new());
+        Due {
+            tasks: Vec::new(),
+            order: in_order.then(Vec::new),
         }
-        due
     }
 
     /// Adds a task with its deadline and its place in the order of insertion.
@@ -156,8 +155,10 @@ impl<T> Due<T> {
     pub fn into_jobs(self, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
         // Where order matters, the shards' tasks are sorted together.
         let mut tasks = self.tasks;
-        if let Some(order) = &self.order {
-            tasks = sorted(tasks, order);
+        if let Some(order) = self.order {
+            let mut keyed: Vec<_> = order.into_iter().zip(tasks).collect();
+            keyed.sort_by_key(|&(order, _)| order);
+            tasks = keyed.into_iter().map(|(_, task)| task).collect();
         }
         // As many jobs as threads, unless that would make a job too long.
         let size = tasks.len().div_ceil(parallelism.max(1)).clamp(1, JOB_TASKS);
@@ -167,14 +168,6 @@ impl<T> Due<T> {
             if job.is_empty() { None } else { Some(job) }
         })
     }
-}
-
-/// Returns the tasks, sorted by the key of each.
-fn sorted<T>(tasks: Vec<T>, order: &[(u64, u64)]) -> Vec<T> {
-    // By deadline, then by insertion.
-    let mut keyed: Vec<_> = order.iter().zip(tasks).collect();
-    keyed.sort_by_key(|&(order, _)| *order);
-    keyed.into_iter().map(|(_, task)| task).collect()
 }
 
 /// The tasks that fell due in the round under way, of one owner of wheels.

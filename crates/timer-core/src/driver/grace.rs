@@ -52,11 +52,7 @@ impl Grace {
     /// Ends a round in which something is left. Returns true when a period begins, as the round
     /// took longer than the bound: the process was paused inside it.
     pub(super) fn end_round(&mut self, now_ns: u64) -> bool {
-        let is_late = self.is_late(now_ns, self.planned_ns);
-        if is_late {
-            self.until_ns = Some(later_ns(now_ns, self.bound));
-        }
-        is_late
+        self.begins(now_ns, self.planned_ns)
     }
 
     /// Plans no round: nothing is pending.
@@ -95,15 +91,16 @@ impl Grace {
             return None;
         }
         // 2. None is: the caller is in time, or so late that one begins.
-        if !self.is_late(now_ns, planned_ns) {
-            return None;
-        }
-        self.until_ns = Some(later_ns(now_ns, self.bound));
-        Some(self.bound)
+        self.begins(now_ns, planned_ns).then_some(self.bound)
     }
 
-    /// Returns true when it is more than `bound` later than the caller meant to come.
-    fn is_late(&self, now_ns: u64, planned_ns: u64) -> bool {
-        now_ns > later_ns(planned_ns, self.bound)
+    /// Begins a period, and returns true, when it is more than `bound` later than the caller meant to
+    /// come.
+    fn begins(&mut self, now_ns: u64, planned_ns: u64) -> bool {
+        let is_late = now_ns > later_ns(planned_ns, self.bound);
+        if is_late {
+            self.until_ns = Some(later_ns(now_ns, self.bound));
+        }
+        is_late
     }
 }

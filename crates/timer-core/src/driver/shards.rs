@@ -101,19 +101,14 @@ pub(crate) type Wake = Option<Arc<dyn Fn() + Send + Sync>>;
 /// Wakes the reaper, and notes for it which shards of one owner have earlier work than it expects.
 /// On a manual timer, notes which shards were locked.
 pub(crate) struct WakeSignal {
-    /// A bit for each shard, 64 a word.
-    words: [AtomicU64; MAX_SHARDS / 64],
+    words: Marks,
     wake: Wake,
 }
 
-impl WakeSignal {
-    fn new(wake: Wake) -> Self {
-        WakeSignal {
-            words: std::array::from_fn(|_| AtomicU64::new(0)),
-            wake,
-        }
-    }
+/// A bit for each shard, 64 a word.
+type Marks = [AtomicU64; MAX_SHARDS / 64];
 
+impl WakeSignal {
     /// Marks a shard, and wakes the reaper.
     fn send(&self, shard: usize) {
         // The bit before the wake-up, so that the woken reaper finds it.
@@ -140,7 +135,7 @@ pub struct Shards<S: ShardState> {
     /// Made as the first shard is locked.
     places: Late<Box<[Place<S>]>>,
     /// A bit for each shard that is made, or about to be (Seen).
-    begun: [AtomicU64; MAX_SHARDS / 64],
+    begun: Marks,
     /// The owner has closed, or is about to: a shard that is made from here on is closed. std's: a
     /// look at it comes with every park, and Seen orders it.
     closed: atomic::AtomicBool,
@@ -173,9 +168,12 @@ impl<S: ShardState> Shards<S> {
     ) -> Self {
         let shards = Shards {
             places: Late::new(),
-            begun: std::array::from_fn(|_| AtomicU64::new(0)),
+            begun: Marks::default(),
             closed: atomic::AtomicBool::new(false),
-            signal: Arc::new(WakeSignal::new(wake)),
+            signal: Arc::new(WakeSignal {
+                words: Marks::default(),
+                wake,
+            }),
             count,
             make: Box::new(make),
             signals_each_hold,

@@ -28,20 +28,6 @@ use crate::{
     panics::contain,
 };
 
-/// A job that runs when it is dropped, with its runtime entered.
-struct JobInRuntime {
-    runtime: Handle,
-    job: Option<Job>,
-}
-
-impl Drop for JobInRuntime {
-    fn drop(&mut self) {
-        let _entered = self.runtime.enter();
-        // Dropping the job runs it.
-        inside_timer(|| drop(self.job.take()));
-    }
-}
-
 /// (Feature `tokio`.) A runtime's handle is an [`Executor`], for
 /// [`SystemTimerBuilder::executor`](crate::SystemTimerBuilder::executor) and wherever an executor
 /// is taken. Its jobs may call `tokio::spawn`, start tokio's timers and use its sockets.
@@ -69,12 +55,13 @@ impl Drop for JobInRuntime {
 /// ```
 impl Executor for Handle {
     fn execute(&self, job: Job) {
-        // A runtime that takes no task drops this, which runs the job.
-        let job = JobInRuntime {
-            runtime: self.clone(),
-            job: Some(job),
-        };
-        drop(self.spawn(async move { drop(job) }));
+        // A job that is dropped, as by a runtime that takes no task, runs with the runtime entered.
+        let runtime = self.clone();
+        let inside = Job::new(move || {
+            let _entered = runtime.enter();
+            inside_timer(|| job.run());
+        });
+        drop(self.spawn(async move { inside.run() }));
     }
 
     fn parallelism(&self) -> usize {

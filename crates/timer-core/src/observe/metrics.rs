@@ -23,6 +23,7 @@
 use std::{
     collections::HashMap,
     ops::Add,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc, LazyLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -176,49 +177,12 @@ impl Recorder {
     fn is_gone(&self) -> bool {
         self.keeps_mark.load(Ordering::Relaxed) && Arc::strong_count(&self.mark) == 1
     }
-
-    /// Sets the value of a source in a gauge, or takes it out, and shows the values combined; 0 for a
-    /// gauge without sources.
-    ///
-    /// The recorder is called with nothing locked, so a value that another call combined later may
-    /// reach it earlier. Each call therefore combines the values again after it has set the gauge,
-    /// and sets it again if they differ: the one that sets it last has set what all have left.
-    fn show(
-        &self,
-        to: &Gauge,
-        combine: Combine,
-        name: SeriesName,
-        source: u64,
-        value: Option<f64>,
-    ) {
-        // 1. The value of this source.
-        let mut all = self.gauges.lock();
-        let values = all.entry(name).or_default();
-        match value {
-            Some(value) => values.insert(source, value),
-            None => values.remove(&source),
-        };
-        drop(all);
-        // 2. Those of all, until they are shown as they are.
-        let combined = || {
-            let all = self.gauges.lock();
-            let values = all.get(&name).into_iter().flat_map(HashMap::values);
-            values.copied().fold(0.0, combine) // the `sum` of none is -0
-        };
-        let mut value: f64 = combined();
-        loop {
-            to.set(value);
-            let now = combined();
-            if now.to_bits() == value.to_bits() {
-                return;
-            }
-            value = now;
-        }
-    }
 }
 
 /// A call that publishes to the installed recorder, which is known until its end.
 struct Publishing {
+    /// The label that names its sources.
+    label: &'static str,
     recorder: Arc<Recorder>,
     mark: Arc<str>,
 }
@@ -242,6 +206,7 @@ impl Publishing {
             })
         });
         Publishing {
+            label: of.label,
             mark: known.mark.clone(),
             recorder: known.clone(),
         }
@@ -262,6 +227,9 @@ impl Drop for Publishing {
 /// The part of a source in a series, and of a counter or histogram what was handed over.
 #[derive(Debug)]
 struct Series {
+    /// The number of the source.
+    source: u64,
+    name: SeriesName,
     recorder: Arc<Recorder>,
     /// The recorder's end of it.
     to: Handle,
@@ -313,19 +281,6 @@ impl Default for Published {
     }
 }
 
-/// The series of a source, which one call hands over. It puts them back, also if a recorder panics.
-struct HandingOver<'a> {
-    published: &'a Published,
-    series: AllSeries,
-}
-
-impl Drop for HandingOver<'_> {
-    fn drop(&mut self) {
-        let series = std::mem::take(&mut self.series);
-        self.published.state.lock().series = Some(series);
-    }
-}
-
 impl Published {
     /// Publishes in detail, and has every later call do so: also the samples that were declared
     /// [in detail](Sample::in_detail).
@@ -342,51 +297,48 @@ impl Published {
         if state.is_withdrawn {
             return;
         }
-        let Some(series) = state.series.take() else {
+        let Some(mut series) = state.series.take() else {
             return;
         };
         let is_in_detail = state.is_in_detail;
         drop(state);
-        let mut handing_over = HandingOver {
-            published: self,
-            series,
-        };
-        // 2. Read now: read before, samples might be older than those published last.
-        let samples = read();
-        // 3. To the recorder, with nothing locked.
-        let publishing = Publishing::begin(of);
-        forget_gone(&mut handing_over.series);
-        for sample in &samples {
-            if is_in_detail || !sample.is_detail {
-                self.publish_one(&mut handing_over.series, of, &publishing, sample);
+        // 2. Read now: read before, samples might be older than those published last. Then to the
+        //    recorder, with nothing locked.
+        let handed_over = catch_unwind(AssertUnwindSafe(|| {
+            let samples = read();
+            let publishing = Publishing::begin(of);
+            forget_gone(&mut series);
+            for sample in &samples {
+                if is_in_detail || !sample.is_detail {
+                    self.publish_one(&mut series, &publishing, sample);
+                }
             }
-        }
-        drop(publishing);
-        drop(handing_over);
-        // 4. A source that has ended meanwhile has left its last publishing to this call.
+        }));
+        // 3. They go back, also if the recorder panics. A source that has ended meanwhile has left
+        //    its last publishing to this call.
+        self.state.lock().series = Some(series);
         self.withdraw_if_ended(&read);
+        if let Err(panicked) = handed_over {
+            resume_unwind(panicked);
+        }
     }
 
     /// Hands one sample over.
-    fn publish_one(
-        &self,
-        all: &mut AllSeries,
-        of: &SourceName,
-        publishing: &Publishing,
-        sample: &Sample,
-    ) {
+    fn publish_one(&self, all: &mut AllSeries, publishing: &Publishing, sample: &Sample) {
         // Registered each time: a recorder may have forgotten a series that was idle.
-        let to = sample.register(of.label, &publishing.mark);
+        let to = sample.register(publishing);
         let recorder = &publishing.recorder;
         let key = (Arc::as_ptr(recorder).addr(), sample.name);
         let series = all.entry(key).or_insert_with(|| Series {
+            source: self.source,
+            name: sample.name,
             recorder: recorder.clone(),
             to: to.clone(),
             counted: 0,
             timed: None,
         });
         series.to = to;
-        series.hand_over(self.source, sample);
+        series.hand_over(&sample.value);
     }
 
     /// Publishes for the last time, to every recorder that this was published to: what counters and
@@ -412,14 +364,12 @@ impl Published {
         }
         // 2. The last state of the counters; the gauges only go.
         let samples = read();
-        for ((_, name), mut series) in all {
-            let sample = samples.iter().find(|sample| sample.name == name);
+        for mut series in all.into_values() {
+            let sample = samples.iter().find(|sample| sample.name == series.name);
             // A source ends in a drop, which must not panic.
             let _ = contain(|| match (&series.to, sample) {
-                (Handle::Gauge(to, combine), _) => {
-                    series.recorder.show(to, *combine, name, self.source, None);
-                }
-                (_, Some(sample)) => series.hand_over(self.source, sample),
+                (Handle::Gauge(to, combine), _) => series.show(to, *combine, None),
+                (_, Some(sample)) => series.hand_over(&sample.value),
                 (_, None) => {}
             });
         }
@@ -439,11 +389,11 @@ fn forget_gone(all: &mut AllSeries) {
 }
 
 impl Sample {
-    /// Registers the series with the installed recorder, of which `mark` is the source's name.
-    fn register(&self, source_label: &'static str, mark: &Arc<str>) -> Handle {
+    /// Registers the series with the installed recorder.
+    fn register(&self, publishing: &Publishing) -> Handle {
         // 1. The labels: the source's name, and a further one.
         let SeriesName { metric, label } = self.name;
-        let mut labels = vec![Label::new(source_label, mark.clone())];
+        let mut labels = vec![Label::new(publishing.label, publishing.mark.clone())];
         if let Some((label, value)) = label {
             labels.push(Label::new(label, value));
         }
@@ -467,8 +417,8 @@ impl Sample {
 
 impl Series {
     /// Hands over the difference of a counter or histogram, or the new value of a gauge.
-    fn hand_over(&mut self, source: u64, sample: &Sample) {
-        match (&self.to, &sample.value) {
+    fn hand_over(&mut self, value: &Value) {
+        match (&self.to, value) {
             (Handle::Counter(to), &Value::Counter(count)) => {
                 // Stored first, so that a recorder that panics is given nothing twice.
                 let difference = count.saturating_sub(self.counted);
@@ -479,9 +429,41 @@ impl Series {
                 times.hand_over(self.timed.get_or_insert_default(), to);
             }
             (Handle::Gauge(to, combine), &Value::Gauge(value, _)) => {
-                (self.recorder).show(to, *combine, sample.name, source, Some(value));
+                self.show(to, *combine, Some(value));
             }
             _ => {} // a metric keeps its type
+        }
+    }
+
+    /// Sets the value of the source in a gauge, or takes it out, and shows the values of all sources
+    /// combined; 0 for a gauge without sources.
+    ///
+    /// The recorder is called with nothing locked, so a value that another call combined later may
+    /// reach it earlier. Each call therefore combines the values again after it has set the gauge,
+    /// and sets it again if they differ: the one that sets it last has set what all have left.
+    fn show(&self, to: &Gauge, combine: Combine, value: Option<f64>) {
+        // 1. The value of this source.
+        let mut all = self.recorder.gauges.lock();
+        let values = all.entry(self.name).or_default();
+        match value {
+            Some(value) => values.insert(self.source, value),
+            None => values.remove(&self.source),
+        };
+        drop(all);
+        // 2. Those of all, until they are shown as they are.
+        let combined = || {
+            let all = self.recorder.gauges.lock();
+            let values = all.get(&self.name).into_iter().flat_map(HashMap::values);
+            values.copied().fold(0.0, combine) // the `sum` of none is -0
+        };
+        let mut value: f64 = combined();
+        loop {
+            to.set(value);
+            let now = combined();
+            if now.to_bits() == value.to_bits() {
+                return;
+            }
+            value = now;
         }
     }
 }

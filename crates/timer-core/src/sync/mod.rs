@@ -151,15 +151,6 @@ pub struct Spaced<T> {
     _room: [u64; 13],
 }
 
-impl<T> Spaced<T> {
-    fn new(value: T) -> Self {
-        Spaced {
-            value,
-            _room: [0; 13],
-        }
-    }
-}
-
 impl<T> Deref for Spaced<T> {
     type Target = T;
 
@@ -195,7 +186,12 @@ impl<T: Clone> Shares<T> {
     fn make(&self, number: usize) -> &Share<T> {
         let places = || iter::repeat_with(OnceLock::new).take(self.last + 1);
         let shares = self.shares.get_or_init(|| places().collect());
-        shares[number].get_or_init(|| Arc::new(Spaced::new(self.value.clone())))
+        shares[number].get_or_init(|| {
+            Arc::new(Spaced {
+                value: self.value.clone(),
+                _room: [0; 13],
+            })
+        })
     }
 }
 

@@ -439,7 +439,7 @@ impl<T> DelayQueue<T> {
     /// Returns the rest of a grace period that is under way or begins now.
     fn grace_rest(&mut self, now_ns: u64) -> Option<Duration> {
         // A timer that is shut down wakes nobody at its end.
-        if !self.grace.is_on() || self.driver().is_closed() {
+        if self.driver().is_closed() {
             return None;
         }
         let planned_ns = self.driver().config.tick.start_ns(self.wake_tick);
@@ -448,9 +448,6 @@ impl<T> DelayQueue<T> {
 
     /// Returns the tick, or with a grace one that is no more than its bound away.
     fn within_bound(&self, tick: u64, now_ns: u64) -> u64 {
-        if !self.grace.is_on() {
-            return tick;
-        }
         let last = (self.driver().config.tick).deadline(now_ns, self.grace.bound());
         tick.min(last)
     }

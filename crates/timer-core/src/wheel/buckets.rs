@@ -551,15 +551,15 @@ impl Buckets {
         let words = self.words();
         loop {
             step();
-            let occupied = &mut self.occupied[level * words..][..words];
+            let occupied = &self.occupied[level * words..][..words];
             let slot = first_from(occupied, self.geometry.slot_now(level, now))?;
             // A bit is only set for a list that is made.
-            let number = self.rows[(level * words * 64 + slot) / ROW] as usize * ROW + slot % ROW;
-            if !self.lists[number].is_empty() {
+            let number = level * self.stride as usize + slot;
+            if !self.lists[self.list_number(number)].is_empty() {
                 return Some(self.geometry.bucket_at(level, slot, now));
             }
             // It has emptied since its bit was set: now the bit goes (Occupied).
-            occupied[slot / 64] &= !(1 << (slot % 64));
+            self.occupied[number / 64] &= !(1 << (number % 64));
         }
     }
 

@@ -95,21 +95,11 @@ impl WheelSize {
 
     /// Returns the phase of one of `count` wheels: a fraction of a bucket of levels 1 to 3 each.
     pub(crate) fn phase(self, number: usize, count: usize) -> u64 {
+        // The same fraction of a bucket of each level: `number` of `count` parts. No product is too
+        // large: a bucket of level 3 has at most 2^45 ticks, and there are at most 256 wheels.
         let slots = u64::from(self.slots);
-        let number = number as u64;
-        let count = count as u64;
-        // The same fraction of a bucket of each level: `number` of `count` parts.
-        let mut span = slots;
-        let mut phase = 0;
-        for _level in 1..=3 {
-            // `span * number / count`, in two parts so that it does not overflow.
-            phase += span / count * number + span % count * number / count;
-            let Some(next) = span.checked_mul(slots) else {
-                break;
-            };
-            span = next;
-        }
-        phase
+        let part = |level| slots.pow(level) * number as u64 / count as u64;
+        part(1) + part(2) + part(3)
     }
 }
 
@@ -252,11 +242,7 @@ impl Geometry {
     /// Returns the first tick of a unit.
     #[inline]
     fn start(&self, level: usize, unit: u64) -> u64 {
-        let shifted = match &self.scale {
-            Scale::Bits(bits) => unit << (bits * level as u32),
-            Scale::Ticks(ticks) => unit * ticks[level],
-        };
-        shifted.saturating_sub(self.phase)
+        (unit * self.bucket_ticks(level)).saturating_sub(self.phase)
     }
 
     /// Returns the slot of a unit: `unit` modulo the ring.

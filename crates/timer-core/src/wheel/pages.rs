@@ -68,15 +68,6 @@ struct PageGroup<N, const SIZE: usize> {
     records: [PageRecord; GROUP],
 }
 
-impl<N, const SIZE: usize> PageGroup<N, SIZE> {
-    fn without_memory() -> Self {
-        PageGroup {
-            slots: [const { None }; GROUP],
-            records: [PageRecord::WITHOUT_MEMORY; GROUP],
-        }
-    }
-}
-
 /// All pages, by their numbers.
 ///
 /// The first lies here: most owners never need another, whose look-up is one comparison then, and
@@ -90,13 +81,6 @@ struct PageTable<N, const SIZE: usize> {
 }
 
 impl<N, const SIZE: usize> PageTable<N, SIZE> {
-    /// Adds a page without memory; its number is that of the pages before.
-    fn add(&mut self, number: u32) {
-        if number as usize >= self.groups.len() * GROUP {
-            self.groups.push(PageGroup::without_memory());
-        }
-    }
-
     /// Returns the number of slots for which a page has memory.
     fn made(&self, number: u32) -> usize {
         if number == 0 {
@@ -326,8 +310,13 @@ impl<N: PageSlot, const SIZE: usize> Pages<N, SIZE> {
             return None;
         }
         if self.vacant == END {
-            self.pages.add(number);
             self.page_count += 1;
+            if number as usize >= self.pages.groups.len() * GROUP {
+                self.pages.groups.push(PageGroup {
+                    slots: [const { None }; GROUP],
+                    records: [PageRecord::WITHOUT_MEMORY; GROUP],
+                });
+            }
         }
         // All of its slots are made at once, in one block.
         let made: Box<[N]> = iter::repeat_with(N::vacant).take(SIZE).collect();
