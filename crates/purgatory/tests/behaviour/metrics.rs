@@ -3,9 +3,10 @@
 
 use std::{
     collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -269,6 +270,52 @@ fn recorder_that_keeps_no_labels_is_given_nothing_twice() {
         purgatory.publish();
         assert_eq!(counted.load(SeqCst), first);
     });
+}
+
+/// A recorder that panics as a series is registered anew, and goes on, has been given its count.
+#[test]
+fn recorder_that_panics_once_is_given_nothing_twice() {
+    let counted = Arc::new(AtomicU64::new(0));
+    let panics = AtomicBool::new(false);
+    let recorder = PanicsOnce(
+        Forgetful {
+            counted: counted.clone(),
+        },
+        &panics,
+    );
+    let purgatory = eventful(&ManualTimer::new());
+    metrics::with_local_recorder(&recorder, || {
+        purgatory.publish();
+        let first = counted.load(SeqCst);
+        panics.store(true, SeqCst);
+        assert!(catch_unwind(AssertUnwindSafe(|| purgatory.publish())).is_err());
+        purgatory.publish();
+        assert_eq!(counted.load(SeqCst), first);
+    });
+}
+
+/// A recorder that panics, once it was told to, as a counter of what was parked is registered.
+struct PanicsOnce<'a>(Forgetful, &'a AtomicBool);
+
+impl Recorder for PanicsOnce<'_> {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
+        if key.name() == "purgatory_parked_total" && self.1.swap(false, SeqCst) {
+            resume_unwind(Box::new("this recorder panics")); // no report on standard error
+        }
+        self.0.register_counter(key, metadata)
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
 }
 
 /// A recorder with one counter, which has all series.

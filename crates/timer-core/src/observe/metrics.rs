@@ -26,7 +26,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc, LazyLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
@@ -160,9 +160,9 @@ struct Recorder {
     mark: Arc<str>,
     /// False once it was found to keep no label.
     keeps_mark: AtomicBool,
-    /// The values of its gauges, by the number of each living source. Never locked while a recorder
+    /// The values of its gauges, by the address of each living source. Never locked while a recorder
     /// is called.
-    gauges: Mutex<HashMap<SeriesName, HashMap<u64, f64>>>,
+    gauges: Mutex<HashMap<SeriesName, HashMap<usize, f64>>>,
 }
 
 /// Recorders, by their addresses and the names of their sources.
@@ -227,8 +227,8 @@ impl Drop for Publishing {
 /// The part of a source in a series, and of a counter or histogram what was handed over.
 #[derive(Debug)]
 struct Series {
-    /// The number of the source.
-    source: u64,
+    /// The address of the source.
+    source: usize,
     name: SeriesName,
     recorder: Arc<Recorder>,
     /// The recorder's end of it.
@@ -248,44 +248,28 @@ enum Handle {
 /// The series that a source has published, by the addresses of their recorders and their names.
 type AllSeries = HashMap<(usize, SeriesName), Series>;
 
-/// The part that one source has in the recorders' series.
-#[derive(Debug)]
-pub struct Published {
-    /// Distinguishes sources of one name.
-    source: u64,
-    state: Mutex<State>,
-}
+/// The part that one source has in the recorders' series. Its address distinguishes sources of one
+/// name: it does not move once it was published.
+#[derive(Debug, Default)]
+pub struct Published(Mutex<State>);
 
 /// Locked for a moment, never while a recorder is called.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
-    /// `None` while a call hands them over.
-    series: Option<AllSeries>,
+    series: AllSeries,
+    /// A call has the series, and hands them over.
+    is_publishing: bool,
     /// Set as the source ends: nothing is published any more.
     is_withdrawn: bool,
     /// Set for good by the first call that publishes in detail.
     is_in_detail: bool,
 }
 
-impl Default for Published {
-    fn default() -> Self {
-        static SOURCES: AtomicU64 = AtomicU64::new(0);
-        Published {
-            source: SOURCES.fetch_add(1, Ordering::Relaxed),
-            state: Mutex::new(State {
-                series: Some(HashMap::new()),
-                is_withdrawn: false,
-                is_in_detail: false,
-            }),
-        }
-    }
-}
-
 impl Published {
     /// Publishes in detail, and has every later call do so: also the samples that were declared
     /// [in detail](Sample::in_detail).
     pub fn publish_in_detail(&self, of: &SourceName, read: impl Fn() -> Vec<Sample>) {
-        self.state.lock().is_in_detail = true;
+        self.0.lock().is_in_detail = true;
         self.publish(of, read);
     }
 
@@ -293,13 +277,12 @@ impl Published {
     /// doing so, which may be further up this stack.
     pub fn publish(&self, of: &SourceName, read: impl Fn() -> Vec<Sample>) {
         // 1. The series are this call's alone until it is over.
-        let mut state = self.state.lock();
-        if state.is_withdrawn {
+        let mut state = self.0.lock();
+        if state.is_withdrawn || state.is_publishing {
             return;
         }
-        let Some(mut series) = state.series.take() else {
-            return;
-        };
+        state.is_publishing = true;
+        let mut series = std::mem::take(&mut state.series);
         let is_in_detail = state.is_in_detail;
         drop(state);
         // 2. Read now: read before, samples might be older than those published last. Then to the
@@ -316,7 +299,10 @@ impl Published {
         }));
         // 3. They go back, also if the recorder panics. A source that has ended meanwhile has left
         //    its last publishing to this call.
-        self.state.lock().series = Some(series);
+        let mut state = self.0.lock();
+        state.series = series;
+        state.is_publishing = false;
+        drop(state);
         self.withdraw_if_ended(&read);
         if let Err(panicked) = handed_over {
             resume_unwind(panicked);
@@ -330,7 +316,7 @@ impl Published {
         let recorder = &publishing.recorder;
         let key = (Arc::as_ptr(recorder).addr(), sample.name);
         let series = all.entry(key).or_insert_with(|| Series {
-            source: self.source,
+            source: std::ptr::from_ref(self).addr(),
             name: sample.name,
             recorder: recorder.clone(),
             to: to.clone(),
@@ -345,19 +331,17 @@ impl Published {
     /// histograms have counted since, and gauges without this source. Nothing is published later;
     /// a call that is publishing now does this as it ends.
     pub fn withdraw(&self, read: impl Fn() -> Vec<Sample>) {
-        self.state.lock().is_withdrawn = true;
+        self.0.lock().is_withdrawn = true;
         self.withdraw_if_ended(&read);
     }
 
     fn withdraw_if_ended(&self, read: &impl Fn() -> Vec<Sample>) {
         // 1. Once, by the call that takes the series.
-        let mut state = self.state.lock();
-        if !state.is_withdrawn {
+        let mut state = self.0.lock();
+        if !state.is_withdrawn || state.is_publishing {
             return;
         }
-        let Some(all) = state.series.take() else {
-            return;
-        };
+        let all = std::mem::take(&mut state.series);
         drop(state);
         if all.is_empty() {
             return;
