@@ -21,6 +21,8 @@ pub(crate) struct Grace {
     planned_ns: u64,
     /// The end of the period under way.
     until_ns: Option<u64>,
+    /// The number of periods that have begun.
+    pub(super) count: u64,
 }
 
 impl Grace {
@@ -32,6 +34,7 @@ impl Grace {
             bound: bound.unwrap_or(Duration::MAX),
             planned_ns: now_ns,
             until_ns: None,
+            count: 0,
         }
     }
 
@@ -45,24 +48,16 @@ impl Grace {
         self.bound
     }
 
-    pub(super) fn is_under_way(&self) -> bool {
-        self.until_ns.is_some()
-    }
-
-    /// Ends a round in which something is left. Returns true when a period begins, as the round
-    /// took longer than the bound: the process was paused inside it.
-    pub(super) fn end_round(&mut self, now_ns: u64) -> bool {
-        self.begins(now_ns, self.planned_ns)
-    }
-
     /// Plans no round: nothing is pending.
     pub(super) fn plan_none(&mut self) {
         self.planned_ns = u64::MAX;
     }
 
-    /// Plans the next round, at most `bound` from now so that a pause of any task is noticed;
-    /// returns how long to sleep.
+    /// Ends a round in which something is left, and plans the next, at most `bound` from now so that a
+    /// pause of any task is noticed; returns how long to sleep. A period begins if the round took
+    /// longer than the bound: the process was paused inside it.
     pub(super) fn plan(&mut self, now_ns: u64, wait: Duration) -> Duration {
+        self.begin_if_late(now_ns, self.planned_ns);
         let wait = wait.min(self.bound);
         self.planned_ns = later_ns(now_ns, wait);
         wait
@@ -91,16 +86,17 @@ impl Grace {
             return None;
         }
         // 2. None is: the caller is in time, or so late that one begins.
-        self.begins(now_ns, planned_ns).then_some(self.bound)
+        self.begin_if_late(now_ns, planned_ns)
     }
 
-    /// Begins a period, and returns true, when it is more than `bound` later than the caller meant to
-    /// come.
-    fn begins(&mut self, now_ns: u64, planned_ns: u64) -> bool {
-        let is_late = now_ns > later_ns(planned_ns, self.bound);
-        if is_late {
-            self.until_ns = Some(later_ns(now_ns, self.bound));
+    /// Begins a period, and returns its length, when it is more than `bound` later than the caller
+    /// meant to come.
+    fn begin_if_late(&mut self, now_ns: u64, planned_ns: u64) -> Option<Duration> {
+        if now_ns <= later_ns(planned_ns, self.bound) {
+            return None;
         }
-        is_late
+        self.until_ns = Some(later_ns(now_ns, self.bound));
+        self.count += 1;
+        Some(self.bound)
     }
 }

@@ -265,14 +265,11 @@ impl Rounds {
         pause
     }
 
-    /// Returns the rest of a grace period that is under way or begins now. Counts one that begins.
+    /// Returns the rest of a grace period that is under way or begins now.
     fn grace_period(&mut self, now_ns: u64) -> Option<Duration> {
-        let was_under_way = self.grace.is_under_way();
         let called_ns = self.shared.called_ns.swap(u64::MAX, Ordering::AcqRel);
         let wait = self.grace.begin_round(now_ns, called_ns)?;
-        if !was_under_way {
-            self.shared.counts.lock().graces += 1;
-        }
+        self.shared.counts.lock().graces = self.grace.count;
         self.woken = true;
         Some(wait)
     }
@@ -281,6 +278,7 @@ impl Rounds {
     fn count(&self, round: &Round, began_ns: u64) {
         // A round without work counts as a wake-up alone.
         let mut counts = self.shared.counts.lock();
+        counts.graces = self.grace.count;
         counts.wake_ups += u64::from(self.woken);
         if round.fired + round.cascaded == 0 {
             counts.spurious_wake_ups += u64::from(self.woken && !round.called);
@@ -294,7 +292,8 @@ impl Rounds {
         self.shared.counts.lock().turns.record(took_ns);
     }
 
-    /// Plans the next round, also for the grace: it comes when the next bucket of any shard is due.
+    /// Plans the next round, which comes when the next bucket of any shard is due. A pause inside this
+    /// one is noticed: the next one waits.
     fn plan(&mut self, round: &Round) -> Pause {
         // 1. The earliest tick of any shard.
         let dues = self.owners.iter().flat_map(|owner| &owner.next_due);
@@ -303,11 +302,7 @@ impl Rounds {
             self.grace.plan_none();
             return Pause::UntilWoken;
         };
-        // A pause inside this round is noticed: the next one waits.
         let now_ns = self.clock.now_ns();
-        if self.grace.end_round(now_ns) {
-            self.shared.counts.lock().graces += 1;
-        }
         // 2. There is more to do now: a budget was used up, or time went on meanwhile.
         if next_tick <= self.tick.round_down(now_ns) {
             self.grace.plan(now_ns, Duration::ZERO);

@@ -39,6 +39,12 @@ mod real {
         true
     }
 
+    /// Returns false: no fault is planted in a build that ships.
+    #[inline(always)]
+    pub const fn is_planted(_fault: &str) -> bool {
+        false
+    }
+
     /// Starts a thread of this name.
     ///
     /// # Errors
@@ -72,22 +78,11 @@ pub use self::model::*;
 pub use self::real::*;
 
 /// True when the running model has planted this fault.
-#[cfg(loom)]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! failpoint {
     ($fault:ident) => {
         $crate::driver::sync::is_planted(stringify!($fault))
-    };
-}
-
-/// No fault is planted in a build that ships.
-#[cfg(not(loom))]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! failpoint {
-    ($fault:ident) => {
-        false
     };
 }
 
@@ -170,23 +165,12 @@ impl<T: Clone> Shares<T> {
         }
     }
 
-    /// Returns the calling thread's share.
+    /// Returns the calling thread's share, made if it is not.
     #[inline]
     pub fn of_this_thread(&self) -> &Share<T> {
-        let number = thread_slot() & self.last;
-        let made = self.shares.get().and_then(|shares| shares[number].get());
-        match made {
-            Some(share) => share,
-            None => self.make(number),
-        }
-    }
-
-    /// Makes a share.
-    #[cold]
-    fn make(&self, number: usize) -> &Share<T> {
         let places = || iter::repeat_with(OnceLock::new).take(self.last + 1);
         let shares = self.shares.get_or_init(|| places().collect());
-        shares[number].get_or_init(|| {
+        shares[thread_slot() & self.last].get_or_init(|| {
             Arc::new(Spaced {
                 value: self.value.clone(),
                 _room: [0; 13],

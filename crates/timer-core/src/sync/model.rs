@@ -10,7 +10,7 @@ pub use loom::{
 };
 use std::{
     cell::{Cell, RefCell},
-    sync::Arc,
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
@@ -65,22 +65,19 @@ pub fn spawn(_: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<J
     Ok(loom::thread::spawn(work))
 }
 
-/// crossbeam's parker over the model's lock. No time passes: only an unpark wakes.
+/// crossbeam's parker over the model's. No time passes: only an unpark wakes.
 #[derive(Debug)]
 pub struct Parker(Unparker);
 
 /// Wakes a [`Parker`].
 #[derive(Clone, Debug)]
-pub struct Unparker(Arc<(Mutex<bool>, loom::sync::Condvar)>);
+pub struct Unparker(Arc<loom::sync::Notify>);
 
 impl Parker {
     /// Makes a parker without a token.
     #[expect(clippy::new_without_default, reason = "as crossbeam's")]
     pub fn new() -> Self {
-        Parker(Unparker(Arc::new((
-            Mutex::new(false),
-            loom::sync::Condvar::new(),
-        ))))
+        Parker(Unparker(Arc::default()))
     }
 
     /// Its waker.
@@ -90,14 +87,7 @@ impl Parker {
 
     /// Sleeps until the token is there, and takes it.
     pub fn park(&self) {
-        let (token, arrived) = &*self.0.0;
-        let mut there = token.lock();
-        while !*there {
-            there = arrived
-                .wait(there)
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
-        }
-        *there = false;
+        self.0.0.wait();
     }
 
     /// Parks the thread, as `park` does.
@@ -109,9 +99,7 @@ impl Parker {
 impl Unparker {
     /// Makes the token available.
     pub fn unpark(&self) {
-        let (token, arrived) = &*self.0;
-        *token.lock() = true;
-        arrived.notify_one();
+        self.0.notify();
     }
 }
 
@@ -127,16 +115,12 @@ impl<T> Mutex<T> {
 
     /// Returns the value to be changed: nobody else has the mutex.
     pub fn get_mut(&mut self) -> &mut T {
-        self.0
-            .get_mut()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks; a panicking holder does not poison.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.0
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -173,6 +157,9 @@ impl<T> Late<T> {
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if !is_late() {
             return self.value.get_or_init(make);
+        }
+        if let Some(value) = self.get() {
+            return value;
         }
         let _gate = self.gate.lock();
         let value = self.value.get_or_init(make);

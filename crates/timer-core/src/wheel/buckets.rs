@@ -670,7 +670,7 @@ mod tests {
     fn buckets() -> (Nodes<()>, Buckets) {
         (
             Nodes::default(),
-            Buckets::new(Geometry::new(WheelSize::KAFKA)),
+            Buckets::new(Geometry::new(WheelSize::KAFKA, 1, 0)),
         )
     }
 
@@ -719,7 +719,7 @@ mod tests {
         for slots in [2, 20, 64] {
             let size = WheelSize::new(slots).unwrap();
             for phase in [0, 3, 1 << 40] {
-                let geometry = || Geometry::with_double_ring(size, phase);
+                let geometry = || Geometry::new(size, 2, phase);
                 let mut buckets = Buckets::new(geometry());
                 let mut nodes = Nodes::default();
                 let mut now: u64 = 0;

@@ -149,8 +149,8 @@ enum Scale {
 }
 
 impl Geometry {
-    /// Makes a geometry whose rings have `size` slots each.
-    pub(crate) fn new(size: WheelSize) -> Self {
+    /// Makes a geometry whose rings have `size` slots `rings` times, once or twice, shifted by a phase.
+    pub(super) fn new(size: WheelSize, rings: u32, phase: u64) -> Self {
         let slots = size.slots() as u64;
         // Most sizes are powers of two, for which a shift divides.
         let scale = if slots.is_power_of_two() {
@@ -162,18 +162,9 @@ impl Geometry {
         let size = u32::from(size.slots);
         Geometry {
             size,
-            ring: size,
-            phase: 0,
-            scale,
-        }
-    }
-
-    /// Makes a geometry with a double ring a level, shifted by a phase.
-    pub(super) fn with_double_ring(size: WheelSize, phase: u64) -> Self {
-        Geometry {
-            ring: 2 * u32::from(size.slots),
+            ring: rings * size,
             phase,
-            ..Geometry::new(size)
+            scale,
         }
     }
 

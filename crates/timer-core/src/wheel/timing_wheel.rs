@@ -150,7 +150,7 @@ fn release_task<T>(nodes: &mut Nodes<T>, index: u32) -> T {
 impl<T> TimingWheel<T> {
     /// Makes an empty wheel whose present is the tick `start`.
     pub fn new(size: WheelSize, start: u64) -> Self {
-        TimingWheel::on(Geometry::new(size), start)
+        TimingWheel::on(Geometry::new(size, 1, 0), start)
     }
 
     /// Makes an empty wheel as the shards of a timer have it; its present is the tick `start`. It
@@ -164,7 +164,7 @@ impl<T> TimingWheel<T> {
     ///   and their cascades do not fall on one tick. The last `phase` ticks of `u64` mean "never"
     ///   to such a wheel.
     pub fn with_phase(size: WheelSize, start: u64, phase: u64) -> Self {
-        TimingWheel::on(Geometry::with_double_ring(size, phase), start)
+        TimingWheel::on(Geometry::new(size, 2, phase), start)
     }
 
     fn on(geometry: Geometry, start: u64) -> Self {
