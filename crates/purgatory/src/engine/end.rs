@@ -3,16 +3,15 @@
 //! Each *claims* operations under their first shards' locks, then finishes them with nothing
 //! locked. An operation that a thread holds is left a request to end, on which its holder acts.
 
-use std::{hash::Hash, sync::Arc};
+use std::sync::Arc;
 
-use hashbrown::Equivalent;
 use timer_core::TimerHandle;
 
 use crate::{
     engine::{Core, LockedShard, Tour, trace, trampoline::in_turn, under_lock::must_be_unlocked},
     operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
     shard::{AllEnded, Ended, ParkOptions},
-    watches::WatchKey,
+    watches::{KeyRef, WatchKey},
 };
 
 /// The result of cancelling the operation of a future that was dropped.
@@ -106,7 +105,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Ends every operation parked under `key`; returns how many this call ended. All are claimed
     /// before the first is called back, so operations that callbacks park stay.
-    pub(crate) fn end_for_key<Q: Hash + Equivalent<K> + ?Sized>(
+    pub(crate) fn end_for_key<Q: KeyRef<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         outcome: &Outcome,

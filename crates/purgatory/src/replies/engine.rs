@@ -8,9 +8,7 @@
 //!   requests before it from those after it.
 
 use std::{
-    borrow::Borrow,
     cell::Cell,
-    hash::Hash,
     marker::PhantomData,
     sync::{Arc, atomic},
 };
@@ -33,7 +31,7 @@ use crate::{
         shard::{LISTED, Shard, Taken},
     },
     wait::WaitFuture,
-    watches::WatchKey,
+    watches::{KeyRef, WatchKey},
 };
 
 /// The engine of replies: what all shards share.
@@ -228,15 +226,15 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
 
     /// Delivers a value to the waiter of a key; hands it back if there is none.
     #[inline]
-    pub(super) fn deliver<Q>(self: &Arc<Self>, key: &Q, value: V) -> Result<(), V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    pub(super) fn deliver<Q: KeyRef<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        value: V,
+    ) -> Result<(), V> {
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
-        let is_it = |key_of: &K| key_of.borrow() == key;
+        let is_it = |key_of: &K| key.is(key_of);
         let Some(found) = find_to_end(&mut shard, hash as u32, is_it) else {
             return Err(value);
         };
@@ -265,11 +263,11 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
     }
 
     /// Delivers the value that is made if a key has a waiter. See `Replies::deliver_with`.
-    pub(super) fn deliver_with<Q>(self: &Arc<Self>, key: &Q, make: impl FnOnce() -> V) -> bool
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    pub(super) fn deliver_with<Q: KeyRef<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        make: impl FnOnce() -> V,
+    ) -> bool {
         // 1. The value is made for the request that waits now.
         let hash = self.hash(key);
         let shard = self.shard_of(hash);
@@ -401,13 +399,16 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
 
 /// Finds the request that waits under a key. Runs the key's `Eq`, under the lock. O(1).
 #[inline(always)]
-fn find<K, V, Q>(shard: &Shard<Requests<K, V>>, hash: u64, key: &Q) -> Option<u32>
+fn find<K, V, Q: KeyRef<K> + ?Sized>(
+    shard: &Shard<Requests<K, V>>,
+    hash: u64,
+    key: &Q,
+) -> Option<u32>
 where
-    K: WatchKey + Borrow<Q>,
+    K: WatchKey,
     V: Send + 'static,
-    Q: Eq + ?Sized,
 {
-    let is_it = |index| shard.wait(index).key.borrow() == key;
+    let is_it = |index| key.is(&shard.wait(index).key);
     shard.records.find(hash as u32, is_it)
 }
 

@@ -12,7 +12,10 @@ use super::{
     entry::{Cause, CheckedOut, Entry},
     watchers::READ_AHEAD,
 };
-use crate::operation::{DelayedOperation, Outcome};
+use crate::{
+    operation::{DelayedOperation, Outcome},
+    watches::WatchKey,
+};
 
 /// Expired operations that are kept without an allocation, as many as are due at a time as a rule.
 const AT_ONCE: usize = 64;
@@ -57,7 +60,7 @@ fn visit<K, O>(
     }
 }
 
-impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
+impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     /// Advances the wheel to the tick `now`, and calls `report` with the work that this makes, in no
     /// order: each with its deadline and, if the wheel keeps order, its sequence. With `last_check`
     /// each operation is checked once more when its time is up. O(budget).

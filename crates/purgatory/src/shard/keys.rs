@@ -8,11 +8,13 @@
 
 use std::iter;
 
-use hashbrown::Equivalent;
 use timer_core::driver::{PageSlot, Pages};
 
 use super::links::{Ends, WAITERS_MAX};
-use crate::table::keys::Numbers;
+use crate::{
+    table::keys::Numbers,
+    watches::{KeyRef, WatchKey},
+};
 
 /// A key that has waiters.
 #[derive(Debug)]
@@ -27,8 +29,8 @@ pub(super) struct Record<K> {
 impl<K> Record<K> {
     /// True if it is a key's. Runs the key's `Eq`.
     #[inline]
-    fn is_of<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> bool {
-        self.hash == hash as u32 && key.equivalent(&self.key)
+    fn is_of<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> bool {
+        self.hash == hash as u32 && key.is(&self.key)
     }
 }
 
@@ -58,7 +60,7 @@ pub(super) struct Keys<K> {
     distant: Option<Box<Numbers>>,
 }
 
-impl<K: Eq> Keys<K> {
+impl<K: WatchKey> Keys<K> {
     pub(super) fn new() -> Self {
         Keys {
             records: Records::default(),
@@ -68,7 +70,7 @@ impl<K: Eq> Keys<K> {
 
     /// Returns the number of a key's record. Runs the key's `Eq`.
     #[inline(always)]
-    pub(super) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
+    pub(super) fn find<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
         // 1. The place that the hash names.
         let near = self.near(hash as u32);
         if let Some(RecordSlot(Some(record))) = self.records.get(near) {
@@ -84,7 +86,7 @@ impl<K: Eq> Keys<K> {
     }
 
     #[inline(never)]
-    fn find_distant<Q: Equivalent<K> + ?Sized>(
+    fn find_distant<Q: KeyRef<K> + ?Sized>(
         &self,
         numbers: &Numbers,
         key: &Q,

@@ -34,6 +34,7 @@ use crate::{
     error::WaitError,
     operation::{DelayedOperation, Outcome, ReachResult},
     stats::{Counts, OtherEnds, Stats, Times},
+    watches::WatchKey,
 };
 
 pub(crate) use entry::{Cause, CheckedOut, Entry, ParkOptions};
@@ -173,7 +174,7 @@ impl<K, O> ShardState for Shard<K, O> {
     }
 }
 
-impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
+impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<O>>) -> Self {
         Shard {
             wheel,

@@ -13,7 +13,6 @@
 
 use std::{hint, mem};
 
-use hashbrown::Equivalent;
 use timer_core::{Scheduled, TimerHandle, TimingWheel};
 
 use super::{
@@ -24,6 +23,7 @@ use super::{
         WalkId,
     },
 };
+use crate::watches::{KeyRef, WatchKey};
 
 /// The number of entries from which on a shard's links are seldom in cache. Smaller in tests, so
 /// that they reach it.
@@ -81,7 +81,7 @@ impl<'a, O> Links<'a, O> {
     }
 }
 
-impl<K: Eq + Clone, O> Shard<K, O> {
+impl<K: WatchKey, O> Shard<K, O> {
     /// Returns the record of a key that is about to be watched, in this lock hold. Runs the key's
     /// `Eq`, and `Clone` when the key is new; a panic of theirs changes nothing. Call it while the
     /// operation is still where it is dropped after the unlock.
@@ -186,7 +186,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
 
     /// Returns the record of a key that has waiters. Runs the key's `Eq`.
     #[inline]
-    pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
+    pub(crate) fn find<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
         self.keys.find(key, hash)
     }
 
@@ -196,7 +196,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     }
 
     /// Clones a key that has waiters, as it was stored. Runs the key's `Eq` and `Clone`.
-    pub(crate) fn stored<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<K> {
+    pub(crate) fn stored<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<K> {
         let record = self.find(key, hash)?;
         Some(self.keys.at(record).key.clone())
     }
@@ -378,7 +378,7 @@ impl ColdParts {
 /// The check of the invariants, for models: see [`Purgatory::assert_valid`].
 ///
 /// [`Purgatory::assert_valid`]: crate::Purgatory::assert_valid
-impl<K: Eq + Clone, O> Shard<K, O> {
+impl<K: WatchKey, O> Shard<K, O> {
     /// Walks every link. O(n log n).
     ///
     /// # Panics

@@ -7,8 +7,10 @@
 
 use std::iter;
 
-use hashbrown::{Equivalent, HashTable};
+use hashbrown::HashTable;
 use timer_core::driver::{PageSlot, Pages};
+
+use crate::watches::KeyRef;
 
 /// The capacity up to which a table keeps its memory.
 const KEPT: usize = 512;
@@ -141,10 +143,9 @@ const IN_USE: &str = "Gone: a record that is named is there";
 impl<K, R> Keys<K, R> {
     /// Finds a key's record. Runs the key's `Eq`. O(1).
     #[inline]
-    pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
-        self.numbers.find(hash as u32, |number| {
-            key.equivalent(&self.record(number).key)
-        })
+    pub(crate) fn find<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
+        self.numbers
+            .find(hash as u32, |number| key.is(&self.record(number).key))
     }
 
     /// Adds a key that has no record. O(1).

@@ -1,8 +1,7 @@
 //! Values that change: advances, epochs, removals, and the waits that end with them.
 
-use std::{hash::Hash, mem, sync::Arc};
+use std::{mem, sync::Arc};
 
-use hashbrown::Equivalent;
 use smallvec::SmallVec;
 
 use crate::{
@@ -10,7 +9,7 @@ use crate::{
     operation::{CancelReason, Outcome},
     reason::Reason,
     table::{BUDGET, EndedAt, LockedShard, Table, call::Call},
-    watches::WatchKey,
+    watches::{KeyRef, ToKey, WatchKey},
     watermarks::engine::{Beside, Mark, Told, Values, end_listed, go_if_gone, tell_observers},
 };
 
@@ -49,15 +48,12 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// many, or 0 inside a callback. In an epoch, if one is named, that must be the key's. O(r log
     /// n) for r reached of n.
     #[inline]
-    pub(crate) fn change<Q>(
+    pub(crate) fn change<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         epoch: Option<u64>,
         to: impl FnOnce(u64) -> u64,
-    ) -> Result<usize, WaitError>
-    where
-        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> Result<usize, WaitError> {
         // 1. The key, in its epoch. The clock is read before the lock is taken.
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
@@ -93,15 +89,12 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// that is not lower. Otherwise like [`change`](Self::change). A key without a value has
     /// nothing beside it: it is no group.
     #[inline]
-    pub(crate) fn change_beside<Q>(
+    pub(crate) fn change_beside<Q: KeyRef<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         epoch: Option<u64>,
         change: impl FnOnce(&mut B, u64) -> Result<u64, WaitError>,
-    ) -> Result<usize, WaitError>
-    where
-        Q: Hash + Equivalent<K> + ?Sized,
-    {
+    ) -> Result<usize, WaitError> {
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
@@ -143,20 +136,17 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
 
     /// Counts a key that is to get its first value against `keys_max`. Returns its record.
     #[inline(never)]
-    fn record_for_value<'a, Q>(
+    fn record_for_value<'a, Q: ToKey<K> + ?Sized>(
         &self,
         mut shard: LockedShard<'a, Values<K, B>>,
         found: Option<u32>,
         key: &Q,
         hash: u64,
-    ) -> Result<(LockedShard<'a, Values<K, B>>, u32), WaitError>
-    where
-        Q: ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> Result<(LockedShard<'a, Values<K, B>>, u32), WaitError> {
         // The key's `Clone` may panic: it runs before anything is changed.
         let mut copy = None;
         if found.is_none() {
-            copy = Some(key.to_owned());
+            copy = Some(key.to_key());
         }
         let limit = self.engine.keys_max;
         if !self.engine.valued_keys.acquire(1, limit as u64) {
@@ -175,17 +165,14 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// beside that; `beside` is to lie there, and is what lay there then, to be dropped unlocked.
     /// Finishes the waits that this ends; returns how many. All are cancelled, since the value is
     /// one of the new epoch, unless they are to be kept. O(n) under the lock for n waits.
-    pub(crate) fn begin_epoch<Q>(
+    pub(crate) fn begin_epoch<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         epoch: u64,
         keeps_waits: bool,
         beside: &mut B,
         value: impl FnOnce(&mut B, Option<&B>, u64) -> Result<u64, WaitError>,
-    ) -> Result<usize, WaitError>
-    where
-        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> Result<usize, WaitError> {
         // 1. An epoch is begun once.
         let call = self.frame.enter();
         let hash = self.hash(key);
@@ -234,10 +221,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
 
     /// Removes the key's value, its epoch and what lies beside, and cancels its waits; returns how
     /// many. O(n log n) for n waits.
-    pub(crate) fn remove_key<Q>(self: &Arc<Self>, key: &Q, reason: &CancelReason) -> usize
-    where
-        Q: Hash + Equivalent<K> + ?Sized,
-    {
+    pub(crate) fn remove_key<Q: KeyRef<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        reason: &CancelReason,
+    ) -> usize {
         let mut removed = B::default(); // it is dropped unlocked
         self.cancel_key(key, |mark| {
             mark.epoch = 0;
@@ -254,14 +242,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
 
     /// Cancels the waits of a key if `reason` gives one, in the lock hold in which that has changed
     /// the record; returns how many. O(n log n) for n waits.
-    pub(crate) fn cancel_key<Q>(
+    pub(crate) fn cancel_key<Q: KeyRef<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         reason: impl FnOnce(&mut Mark<B>) -> Option<CancelReason>,
-    ) -> usize
-    where
-        Q: Hash + Equivalent<K> + ?Sized,
-    {
+    ) -> usize {
         let call = self.frame.enter();
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
@@ -286,17 +271,18 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
 
     /// Closes a key: cancels its waits, and refuses later ones with the same reason. Returns how
     /// many this ended.
-    pub(crate) fn close_key<Q>(self: &Arc<Self>, key: &Q, reason: &Reason) -> usize
-    where
-        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
-    {
+    pub(crate) fn close_key<Q: ToKey<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        reason: &Reason,
+    ) -> usize {
         let call = self.frame.enter();
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
         let record = match shard.records.find(key, hash) {
             Some(record) => record,
-            None => shard.records.add(key.to_owned(), hash, Mark::default()),
+            None => shard.records.add(key.to_key(), hash, Mark::default()),
         };
         let rare = shard.records.at_mut(record).rare.get_or_insert_default();
         let closed = rare.closed.get_or_insert_with(|| reason.clone()).clone();

@@ -15,14 +15,12 @@
 //! [`Beside`]. A key without a value has none.
 
 use std::{
-    hash::Hash,
     marker::PhantomData,
     mem,
     sync::{Arc, Weak},
     task::Waker,
 };
 
-use hashbrown::Equivalent;
 use timer_core::{TaskId, TimerHandle};
 
 use crate::{
@@ -31,7 +29,7 @@ use crate::{
     reason::Reason,
     sync::Places,
     table::{Batch, Ended, EndedAt, Engine, Table, future::Yields, keys::Keys, shard::Shard},
-    watches::WatchKey,
+    watches::{KeyRef, WatchKey},
     watermarks::{queue::Queue, value::WatermarkValue},
 };
 
@@ -327,14 +325,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// Returns what `of` says of a key's record; `None` if there is none. It leaves alone what the
     /// value follows from.
     #[inline]
-    pub(crate) fn look<Q, R>(
+    pub(crate) fn look<Q: KeyRef<K> + ?Sized, R>(
         &self,
         key: &Q,
         of: impl FnOnce(&mut Mark<B>) -> Option<R>,
-    ) -> Option<R>
-    where
-        Q: Hash + Equivalent<K> + ?Sized,
-    {
+    ) -> Option<R> {
         let hash = self.hash(key);
         let mut shard = self.shard_of(hash);
         let record = shard.records.find(key, hash)?;
