@@ -521,3 +521,28 @@ impl<V: Send + 'static> Drop for ReplyScope<V> {
 }
 
 opaque!([V: Send + 'static] ReplyScope<V>, scope: scope.number);
+
+#[cfg(test)]
+mod tests {
+    use timer_core::ManualTimer;
+
+    use super::*;
+
+    /// Most of these scopes are in other shards, where their requests have entries of their own.
+    #[test]
+    fn request_that_moved_leaves_no_entry_behind() {
+        let timer = ManualTimer::new();
+        let lost = ReplyScope::on(&timer, "client").unwrap();
+        for _ in 0..20 {
+            let next = lost.another();
+            let (number, reply) = lost.expect(Timeout::Never).unwrap();
+            let again = lost.reassign(number, &next).unwrap();
+            next.deliver(again, 7).unwrap();
+            assert_eq!(reply.wait_blocking(), Ok(7));
+        }
+        let table = lost.table();
+        for number in table.shards.made() {
+            assert_eq!(table.lock(number).wheel.len(), 0);
+        }
+    }
+}

@@ -113,8 +113,12 @@ impl<E: Engine> Table<E> {
     /// Polls until a clone of the waker is left, or the answer is there: follows a wait that has
     /// moved.
     #[cold]
-    fn poll_again(&self, at: TimerHandle, waker: &Waker) -> Option<Result<E::Answer, WaitError>> {
-        let mut at = at;
+    fn poll_again(
+        self: &Arc<Self>,
+        first: TimerHandle,
+        waker: &Waker,
+    ) -> Option<Result<E::Answer, WaitError>> {
+        let mut at = first;
         let mut unused = Some(waker.clone());
         let answer = loop {
             let mut shard = self.lock(at.shard());
@@ -133,6 +137,9 @@ impl<E: Engine> Table<E> {
             }
         };
         self.frame.call(|| drop(unused));
+        if answer.is_some() {
+            self.abandon(first); // the entries that name its next place
+        }
         answer
     }
 
