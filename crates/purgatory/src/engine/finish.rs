@@ -128,7 +128,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(crate) fn return_place(&self) {
         if let Some(max_parked) = &self.max_parked {
-            max_parked.release(1);
+            max_parked.release();
         }
     }
 

@@ -203,8 +203,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     fn take_place(&self) -> Result<PlaceGuard<'_, K, O>, WaitError> {
         if let Some(max_parked) = &self.max_parked {
-            if !max_parked.acquire(1) {
-                let limit = max_parked.max() as usize;
+            if !max_parked.acquire() {
+                let limit = max_parked.max();
                 return Err(WaitError::Full { limit });
             }
         }

@@ -75,20 +75,16 @@ pub struct Permits<K: WatchKey = ()> {
     handle: Handle<Semaphores<K>>,
 }
 
-/// The settings that permits alone have.
-pub struct PermitSettings {
-    limit: u64,
-}
-
 impl<K: WatchKey> Form for Permits<K> {
-    type Own = PermitSettings;
+    /// The number of permits of each key.
+    type Own = u64;
 
-    fn build(mut settings: Settings, own: PermitSettings) -> Result<Self, BuildError> {
+    fn build(mut settings: Settings, limit: u64) -> Result<Self, BuildError> {
         if Lines::<K>::IS_ONE {
             settings.shard_count(|| 1)?; // one is used, but a wrong number is an error
             settings.shards = Some(1);
         }
-        let handle = Handle::new(settings, Semaphores::new(own.limit))?;
+        let handle = Handle::new(settings, Semaphores::new(limit))?;
         Ok(Permits { handle })
     }
 }
@@ -107,7 +103,7 @@ impl<K: WatchKey> Builder<Permits<K>> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn limit(mut self, limit: u64) -> Self {
-        self.own.limit = limit;
+        self.own = limit;
         self
     }
 }
@@ -273,7 +269,7 @@ impl<K: WatchKey> Permits<K> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn keyed_builder(name: impl Into<String>) -> Builder<Self> {
-        Builder::new(name, PermitSettings { limit: 1 })
+        Builder::new(name, 1)
     }
 
     /// Returns a future of `weight` permits of this key, as [`acquire`](Permits::acquire) does.

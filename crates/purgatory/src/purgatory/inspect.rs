@@ -75,7 +75,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn max_parked(&self) -> Option<u64> {
-        self.core.max_parked.as_ref().map(|limit| limit.max())
+        self.core
+            .max_parked
+            .as_ref()
+            .map(|limit| limit.max() as u64)
     }
 
     /// Returns the counts of the purgatory. O(shards); shards are locked one after another.

@@ -424,7 +424,7 @@ impl<E: Engine> Shard<E> {
     fn return_place(&self) {
         if let Some(max_parked) = &self.max_parked {
             if !failpoint!(AnsweredKeepsPlace) {
-                max_parked.release(1);
+                max_parked.release();
             }
         }
     }

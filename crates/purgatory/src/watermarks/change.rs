@@ -148,10 +148,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         if found.is_none() {
             copy = Some(key.to_key());
         }
-        let limit = self.engine.keys_max;
-        if !self.engine.valued_keys.acquire(1, limit as u64) {
+        let valued_keys = &self.engine.valued_keys;
+        if !valued_keys.acquire() {
             drop(shard);
             drop(copy); // with nothing locked
+            let limit = valued_keys.max();
             return Err(WaitError::TooManyKeys { limit });
         }
         let record = match (found, copy) {
@@ -230,7 +231,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         self.cancel_key(key, |mark| {
             mark.epoch = 0;
             if mark.value.take().is_some() {
-                self.engine.valued_keys.release(1);
+                self.engine.valued_keys.release();
             }
             if let Some(rare) = &mut mark.rare {
                 rare.closed = None;

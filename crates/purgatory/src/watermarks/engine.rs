@@ -27,7 +27,7 @@ use crate::{
     error::WaitError,
     operation::Outcome,
     reason::Reason,
-    sync::Places,
+    sync::Limit,
     table::{Batch, Ended, EndedAt, Engine, Table, future::Yields, keys::Keys, shard::Shard},
     watches::{KeyRef, WatchKey},
     watermarks::{queue::Queue, value::WatermarkValue},
@@ -50,8 +50,7 @@ impl Beside for () {
 /// The engine of values whose keys are `K`, with a `B` beside each.
 pub(crate) struct Values<K, B = ()> {
     /// The keys that have a value.
-    pub(crate) valued_keys: Places,
-    pub(crate) keys_max: usize,
+    pub(crate) valued_keys: Limit,
     of: PhantomData<fn() -> (K, B)>,
 }
 
@@ -169,8 +168,7 @@ pub(crate) type Waiting = Result<TimerHandle, (Result<u64, WaitError>, Tells)>;
 impl<K, B> Values<K, B> {
     pub(crate) fn new(keys_max: usize) -> Self {
         Values {
-            valued_keys: Places::new(),
-            keys_max,
+            valued_keys: Limit::new(keys_max),
             of: PhantomData,
         }
     }

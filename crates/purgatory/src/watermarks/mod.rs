@@ -111,7 +111,7 @@ impl<K: WatchKey> Watermarks<K> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn builder(name: impl Into<String>) -> Builder<Self> {
-        Builder::new(name, WatermarkRules::default())
+        Builder::new(name, usize::MAX)
     }
 
     /// Takes values of another type: a signed integer, or a [`WatermarkValue`] of your own. Call it
@@ -145,25 +145,13 @@ pub(crate) fn removed() -> CancelReason {
     CancelReason::Requested("its key was removed".into())
 }
 
-/// The settings that [`Watermarks`] alone have.
-pub struct WatermarkRules {
-    keys_max: usize,
-}
-
-impl Default for WatermarkRules {
-    fn default() -> Self {
-        WatermarkRules {
-            keys_max: usize::MAX,
-        }
-    }
-}
-
 impl<K: WatchKey> Form for Watermarks<K> {
-    type Own = WatermarkRules;
+    /// The most keys that have a value at a time.
+    type Own = usize;
 
-    fn build(settings: Settings, own: WatermarkRules) -> Result<Self, BuildError> {
+    fn build(settings: Settings, keys_max: usize) -> Result<Self, BuildError> {
         Ok(Watermarks {
-            handle: Handle::new(settings, Values::new(own.keys_max))?,
+            handle: Handle::new(settings, Values::new(keys_max))?,
             values: PhantomData,
         })
     }
@@ -174,7 +162,7 @@ impl<K: WatchKey> Builder<Watermarks<K>> {
     /// Limits the keys that have a value at a time. Waits under a key without a value do not count;
     /// [`max_parked`](Self::max_parked) limits those. Off by default.
     pub fn keys_max(mut self, keys_max: usize) -> Self {
-        self.own.keys_max = keys_max;
+        self.own = keys_max;
         self
     }
 }
@@ -227,7 +215,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
 
     /// Returns the number of keys that have a value. Exact when idle. O(1).
     pub fn keys(&self) -> usize {
-        self.handle.table.engine.valued_keys.taken() as usize
+        self.handle.table.engine.valued_keys.taken()
     }
 
     /// Advances the key's value and completes the waits that it reaches, lowest threshold first;

@@ -157,31 +157,23 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         wants: Wants,
         tells: Tells,
     ) -> Waiting {
-        if let Some(reason) = shard.refuses() {
-            drop(shard);
-            self.report_refusal(&reason);
-            return Err((Err(reason), tells));
-        }
-        // The key's `Clone` may panic: nothing is parked yet.
+        // The key's `Clone` may panic: no place is taken yet.
         let record = match found {
             Some(record) => record,
             None => shard.records.add(key.to_key(), hash, Mark::default()),
         };
-        let wait = Wait {
+        if let Some(reason) = shard.refuses().or_else(|| self.take_place()) {
+            let emptied_key = go_if_gone(&mut shard, record);
+            drop(shard);
+            drop(emptied_key);
+            self.report_refusal(&reason);
+            return Err((Err(reason), tells));
+        }
+        let handle = self.park_in_place(&mut shard, arrival, || Wait {
             record,
             wants,
             tells,
-        };
-        let handle = match self.park(&mut shard, arrival, wait) {
-            Ok(handle) => handle,
-            Err((wait, full)) => {
-                let emptied_key = go_if_gone(&mut shard, record);
-                drop(shard);
-                drop(emptied_key);
-                self.report_refusal(&full);
-                return Err((Err(full), wait.tells));
-            }
-        };
+        });
         // Listed, in the same lock hold.
         let mark = shard.records.at_mut(record);
         match wants {
