@@ -12,7 +12,6 @@
 
 mod entry;
 pub(crate) mod expire;
-mod keys;
 mod links;
 mod watchers;
 
@@ -27,13 +26,13 @@ use timer_core::{
 
 use self::{
     entry::ColdState,
-    keys::Keys,
-    links::{Ends, SLOT, SecondaryWatches, WalkCursor},
+    links::{Ends, SLOT, SecondaryWatches, WalkCursor, Watched},
 };
 use crate::{
     error::WaitError,
     operation::{DelayedOperation, Outcome, ReachResult},
     stats::{Counts, OtherEnds, Stats, Times},
+    table::keys::Keys,
     watches::WatchKey,
 };
 
@@ -52,7 +51,7 @@ pub(crate) struct Shard<K, O> {
     /// Set before the entries leave for good, tested before one is put in.
     closed: bool,
     pub(crate) counts: Counts,
-    keys: Keys<K>,
+    keys: Keys<K, Watched>,
     cold: Cold,
 }
 
@@ -180,7 +179,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
             wheel,
             number: number as u8, // below `MAX_SHARDS`
             closed: false,
-            keys: Keys::new(),
+            keys: Keys::default(),
             cold: None,
             counts: Counts::default(),
         }
@@ -297,14 +296,14 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
 
     /// Returns the number of keys that have waiters.
     pub(crate) fn key_count(&self) -> usize {
-        self.keys.waited_count()
+        self.keys.len()
     }
 
     /// Returns each key with the number of its waiters.
     pub(crate) fn waiters_by_key(&self) -> impl Iterator<Item = (&K, usize)> {
         self.keys
             .iter()
-            .map(|(_, record)| (&record.key, record.waiters as usize))
+            .map(|(key, watched)| (key, watched.waiters as usize))
     }
 
     /// Checks an operation out for an event. If it is held, its holder is left a request.
@@ -365,7 +364,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     /// Returns the entry of an operation that has not ended, with its first key.
     pub(crate) fn show(&mut self, handle: TimerHandle) -> Option<(&mut Entry<O>, &K)> {
         let entry = self.wheel.get_mut(handle.id())?;
-        let first_key = &self.keys.at(entry.link.record()).key;
+        let first_key = self.keys.key(entry.link.record());
         Some((entry, first_key))
     }
 
