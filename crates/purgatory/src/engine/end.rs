@@ -8,7 +8,7 @@ use std::sync::Arc;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, LockedShard, Tour, trace, trampoline::in_turn, under_lock::must_be_unlocked},
+    engine::{Core, LockedShard, Tour, trace, under_lock::must_be_unlocked},
     operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
     shard::{AllEnded, Ended, ParkOptions},
     watches::{KeyRef, WatchKey},
@@ -77,12 +77,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.finish(&call, ended);
         }
         CancelledWait::Ended
-    }
-
-    /// Acts once the check is over that this thread is running: when the outermost call returns.
-    pub(crate) fn after_check(self: &Arc<Self>, act: impl FnOnce(&Arc<Self>) + Send + 'static) {
-        let core = self.clone();
-        in_turn(&self.frame.executor, move || act(&core));
     }
 
     /// Reschedules one operation, unless its end is decided or pending.

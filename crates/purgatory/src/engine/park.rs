@@ -65,20 +65,6 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Parks the operation of a wait, as [`park_or`](Self::park_or) does. One that ends at once is not
-    /// made: `ended` gets its outcome.
-    pub(crate) fn park_wait<P: ToPark<O>>(
-        self: &Arc<Self>,
-        to_park: P,
-        watches: Watches<'_, K>,
-        timeout: Timeout,
-        ended: impl FnOnce(P, Outcome),
-    ) -> Result<Parking, Refused<O>> {
-        self.park_or(to_park, watches, timeout, |_, to_park, outcome| {
-            self.frame.call(|| ended(to_park, outcome));
-        })
-    }
-
     /// Parks an operation; `finish_now` finishes one that ends at once. A refused one is handed back
     /// with nothing locked, counted and traced.
     #[inline(always)]

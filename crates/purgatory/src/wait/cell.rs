@@ -156,13 +156,13 @@ where
     fn cancel_deserted(self: Arc<Self>) {
         let core = self.origin.clone();
         // The thread is checking it: not before that check is over.
-        core.after_check(move |core| {
+        in_turn(&core.clone().frame.executor, move || {
             let left = match *self.slot.lock() {
                 Slot::Left(handle) => Some(handle),
                 Slot::Waiting(_) | Slot::Answered(_) => None,
             };
             if let Some(handle) = left {
-                self.cancel(core, handle);
+                self.cancel(&core, handle);
             }
         });
     }
