@@ -55,7 +55,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 // An executor that is closed runs the rest of a sweep inside the job that hands it
                 // over. That job goes on with it, so that it needs no stack.
                 let core = self.clone();
-                if call.is_nested() && !self.frame.executor.runs_in_place() {
+                if call.is_nested() && !self.frame.executor.run_in_place() {
                     enqueue(move || core.clone().sweep_on(&core.frame.enter(), sweep));
                 } else {
                     core.sweep_on(call, sweep);
@@ -76,7 +76,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             .saturating_sub(every_ns);
         // 2. Check it, a batch at a time.
         let mut budget = SWEPT_BY_JOB;
-        if self.frame.executor.runs_in_place() {
+        if self.frame.executor.run_in_place() {
             budget = usize::MAX;
         }
         while budget > 0 {

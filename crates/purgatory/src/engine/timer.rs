@@ -121,7 +121,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         mut under_way: Vec<UnderWay>,
     ) {
         let mut budget = RELEASED_BY_JOB;
-        if self.frame.executor.runs_in_place() {
+        if self.frame.executor.run_in_place() {
             budget = usize::MAX;
         }
         while let Some(mut job) = jobs.pop_front() {

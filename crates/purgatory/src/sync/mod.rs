@@ -7,7 +7,7 @@
 
 mod hash;
 
-pub(crate) use self::hash::KeyHasher;
+pub(crate) use self::hash::{KeyHasher, mixed};
 pub(crate) use timer_core::driver::sync::{
     AtomicBool, AtomicU64, HandedBack, Mutex, Ordering, Share, Shares, Spaced, plain, thread_local,
 };

@@ -106,7 +106,7 @@ impl JobExecutor {
     /// Returns true where the end of a blocking wait may itself wait for the calling thread.
     pub(crate) fn must_not_block(&self) -> bool {
         let in_call = CALL_STATE.try_with(|state| state.stage.get() != Stage::Idle);
-        in_call.unwrap_or(false) || Driver::on_timer_thread() || self.needs_this_thread()
+        in_call.unwrap_or(false) || Driver::on_timer_thread() || self.need_this_thread()
     }
 }
 
@@ -135,7 +135,7 @@ impl<'a> Call<'a> {
     /// Runs queued work, and the work that it queues, until the queue is empty or has moved.
     #[cold]
     fn work_off_queue(&self) {
-        let budget = match self.executor.runs_in_place() {
+        let budget = match self.executor.run_in_place() {
             false => QUEUE_BUDGET,
             true => usize::MAX,
         };

@@ -49,7 +49,7 @@ use std::{
 
 use smallvec::SmallVec;
 use timer_core::{
-    BuildError, MAX_TASKS, Moment, TaskId, TimerHandle,
+    BuildError, MAX_SHARDS, MAX_TASKS, Moment, TaskId, TimerHandle,
     driver::{DueQueue, ShardGuard, Shards},
 };
 
@@ -57,7 +57,7 @@ use crate::{
     error::WaitError,
     operation::{Outcome, Timeout},
     settings::Settings,
-    sync::{AtomicU64, KeyHasher, Limit, MODEL, default_shards},
+    sync::{AtomicU64, KeyHasher, Limit, MODEL, default_shards, mixed},
     table::{call::Call, frame::Frame, shard::Shard, under_lock::must_be_unlocked},
     watches::WatchKey,
 };
@@ -239,18 +239,15 @@ impl<E: Engine> Table<E> {
         let last = self.shards.count() - 1;
         let one = shard_number(one) & last;
         let other = shard_number(other) & last;
-        match one.cmp(&other) {
-            std::cmp::Ordering::Equal => (self.lock(one), None),
-            std::cmp::Ordering::Less => {
-                let first = self.lock(one);
-                let second = self.lock(other);
-                (first, Some(second))
-            }
-            std::cmp::Ordering::Greater => {
-                let second = self.lock(other);
-                let first = self.lock(one);
-                (first, Some(second))
-            }
+        let lower = self.lock(one.min(other));
+        if one == other {
+            return (lower, None);
+        }
+        let higher = self.lock(one.max(other));
+        if one < other {
+            (lower, Some(higher))
+        } else {
+            (higher, Some(lower))
         }
     }
 
@@ -404,16 +401,10 @@ impl<E: Engine> Table<E> {
     }
 }
 
-/// Returns the shard of a hash; numbers beyond the last wrap around. With some seeds the hashes of
-/// neighbouring numbers, such as partitions, are alike in many of their bits, so all bits choose.
+/// Returns the shard of a hash; numbers beyond the last wrap around.
 #[inline]
 fn shard_number(hash: u64) -> usize {
-    // A model's hasher names the shard itself.
-    if MODEL {
-        return (hash >> 32) as usize;
-    }
-    // 2^64 over the golden ratio. The upper bits of the product depend on all lower ones.
-    (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as usize
+    mixed(hash, MAX_SHARDS)
 }
 
 /// The most entries of one shard.
