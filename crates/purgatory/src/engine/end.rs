@@ -32,7 +32,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return ReachResult::Gone;
         };
         let call = self.frame.enter();
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let claimed = self.first_shard_of(handle).claim(handle, &outcome, now_ns);
         // One that a thread holds was left the request to end it.
         claimed.map(|(payload, to_release)| {
@@ -56,7 +56,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> CancelledWait {
         let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
         let call = self.frame.enter();
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let mut first_shard = self.first_shard_of(handle);
         let Some(entry) = first_shard.get_mut(handle) else {
             return CancelledWait::Elsewhere;
@@ -105,7 +105,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         outcome: &Outcome,
     ) -> usize {
         let call = self.frame.enter();
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let mut claimed = AllEnded::new();
         if let Some(waited) = self.waited(key) {
             self.each_waiter(waited, |first_shard, handle| {
@@ -151,7 +151,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut ended = AllEnded::new();
         let mut tour = Tour::default();
         // The clock is read before a lock is taken.
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         while let Some((mut shard, handles)) = tour.next(&self.shards) {
             for handle in handles {
                 ended.extend(self.claim_in(&mut shard, handle, outcome, now_ns));

@@ -228,7 +228,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         // 2. Check in, as any holder does.
         let last_secondary = arriving.arrived();
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let mut first_shard = self.first_shard_of(handle);
         first_shard.arrived(handle, last_secondary, event_passed);
         let held = CheckedOut::new(handle, operation, Cause::Event);

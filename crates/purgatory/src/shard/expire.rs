@@ -5,15 +5,16 @@
 //! [`CallbackJob`], for the executor.
 
 use smallvec::SmallVec;
-use timer_core::{Advanced, DueTask, TimerHandle};
+use timer_core::{Advanced, DueTask, TickLength, TimerHandle};
 
 use super::{
-    Ended, EndedAt, HOLDER_REMOVES, Shard,
+    Ended, HOLDER_REMOVES, Shard,
     entry::{Cause, CheckedOut, Entry},
     watchers::READ_AHEAD,
 };
 use crate::{
     operation::{DelayedOperation, Outcome},
+    table::EndedAt,
     watches::WatchKey,
 };
 
@@ -41,6 +42,7 @@ fn visit<K, O>(
     mut task: DueTask<'_, Entry<O>>,
     shard: usize,
     last_check: bool,
+    tick: TickLength,
     expired: &mut Expired,
     mut report: impl FnMut(CallbackJob<K, O>, Order),
 ) {
@@ -52,7 +54,7 @@ fn visit<K, O>(
         return;
     }
     // Whoever holds it ends it (Holder removes). With a last check that is the job of this check.
-    if let Some(payload) = entry.expire_held(deadline) {
+    if let Some(payload) = entry.expire_held(tick.start_ns(deadline)) {
         let held = CheckedOut::new(handle, payload, Cause::NoEvent);
         report(CallbackJob::LastCheck(held), order);
     } else if failpoint!(ExpiryRemovesCheckedOut) {
@@ -70,13 +72,14 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
         now_ns: EndedAt,
         budget: usize,
         last_check: bool,
+        tick: TickLength,
         mut report: impl FnMut(CallbackJob<K, O>, Order),
     ) -> Advanced {
         // 1. Visit what is due.
         let shard = self.number as usize;
         let mut expired = Expired::new();
         let advanced = self.wheel.advance(now, budget, |task| {
-            visit(task, shard, last_check, &mut expired, &mut report);
+            visit(task, shard, last_check, tick, &mut expired, &mut report);
         });
         // 2. Take what is over off the wheel and its keys' lists.
         for together in expired.chunks(READ_AHEAD) {
@@ -84,7 +87,8 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
             for &(handle, order) in together {
                 let outcome = Outcome::Expired;
                 let take = |entry: &mut Entry<O>| entry.payload.take();
-                let ended = self.end_if(handle, &outcome, order.0, now_ns, take);
+                let due_ns = tick.start_ns(order.0);
+                let ended = self.end_if(handle, &outcome, due_ns, now_ns, take);
                 let (payload, to_release) = ended.reached().expect(HOLDER_REMOVES);
                 let ended = Ended {
                     payload,
