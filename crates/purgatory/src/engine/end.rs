@@ -14,17 +14,6 @@ use crate::{
     watches::{KeyRef, WatchKey},
 };
 
-/// The result of cancelling the operation of a future that was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CancelledWait {
-    /// It has ended.
-    Ended,
-    /// A thread holds the operation of the entry, and checks it again.
-    LeftToHolder,
-    /// It is not in that entry.
-    Elsewhere,
-}
-
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends one operation.
     pub(crate) fn end(self: &Arc<Self>, id: OperationId, outcome: Outcome) -> ReachResult {
@@ -47,28 +36,29 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Cancels the operation of a future that was dropped, if `is_own` finds it in this entry. If a
     /// thread holds what is there, that is left a request to be checked again, and `desert` tells the
-    /// operation, under the lock: its check asks for this once more.
+    /// operation, under the lock: its check asks for this once more. Returns false if the operation
+    /// is elsewhere.
     pub(crate) fn cancel_wait(
         self: &Arc<Self>,
         handle: TimerHandle,
         is_own: impl Fn(&O) -> bool,
         desert: impl FnOnce(),
-    ) -> CancelledWait {
+    ) -> bool {
         let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
         let call = self.frame.enter();
         let now_ns = self.frame.ending_at();
         let mut first_shard = self.first_shard_of(handle);
         let Some(entry) = first_shard.get_mut(handle) else {
-            return CancelledWait::Elsewhere;
+            return false;
         };
         // 1. A holder may have the operation or, if they changed places, another one.
         let Some(payload) = &entry.payload else {
             desert();
             entry.request_check();
-            return CancelledWait::LeftToHolder;
+            return true;
         };
         if !is_own(payload) {
-            return CancelledWait::Elsewhere;
+            return false;
         }
         // 2. It is there: it ends now.
         let claimed = self.claim_in(&mut first_shard, handle, &dropped, now_ns);
@@ -76,7 +66,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let Some(ended) = claimed {
             self.finish(&call, ended);
         }
-        CancelledWait::Ended
+        true
     }
 
     /// Reschedules one operation, unless its end is decided or pending.

@@ -120,22 +120,16 @@ impl<E: Engine> Table<E> {
     ) -> Option<Result<E::Answer, WaitError>> {
         let mut at = first;
         let mut unused = Some(waker.clone());
-        let answer = loop {
-            let mut shard = self.lock(at.shard());
-            if let Some(answer) = shard.take_answer(at.id()) {
-                break Some(answer);
-            }
-            match shard.moved_to(at.id()) {
-                Some(_) if failpoint!(PollStaysBehind) => break None,
-                Some(to) => at = to,
-                None => {
-                    if let Some(last) = shard.waker_mut(at.id()) {
-                        mem::swap(last, &mut unused);
-                    }
-                    break None;
-                }
-            }
+        let mut shard = if failpoint!(PollStaysBehind) {
+            self.lock(at.shard())
+        } else {
+            self.lock_moved(&mut at)
         };
+        let answer = shard.take_answer(at.id());
+        if let Some(last) = shard.waker_mut(at.id()) {
+            mem::swap(last, &mut unused);
+        }
+        drop(shard);
         self.frame.call(|| drop(unused));
         if answer.is_some() {
             self.abandon(first); // the entries that name its next place

@@ -116,23 +116,6 @@ impl<E: Engine> Entry<E> {
             EntryState::Answered(_) | EntryState::Moved(_) => None,
         }
     }
-
-    #[inline]
-    pub(crate) fn moved_to(&self) -> Option<TimerHandle> {
-        match &self.state {
-            EntryState::Moved(to) => Some(*to),
-            EntryState::Waits { .. } | EntryState::Answered(_) => None,
-        }
-    }
-
-    /// Returns the answer of a wait that has ended.
-    #[inline(always)]
-    pub(crate) fn into_answer(self) -> Option<Result<E::Answer, WaitError>> {
-        match self.state {
-            EntryState::Answered(answer) => Some(answer),
-            EntryState::Waits { .. } | EntryState::Moved(_) => None,
-        }
-    }
 }
 
 impl<E: Engine> Shard<E> {
@@ -333,7 +316,10 @@ impl<E: Engine> Shard<E> {
     /// Returns the place to which a wait has moved.
     #[inline]
     pub(crate) fn moved_to(&self, id: TaskId) -> Option<TimerHandle> {
-        self.wheel.get(id)?.moved_to()
+        match &self.wheel.get(id)?.state {
+            EntryState::Moved(to) => Some(*to),
+            EntryState::Waits { .. } | EntryState::Answered(_) => None,
+        }
     }
 
     /// Moves the wait at an index that the records name to another shard, which does not
@@ -373,7 +359,11 @@ impl<E: Engine> Shard<E> {
         let is_answered = |entry: &mut Entry<E>| matches!(entry.state, EntryState::Answered(_));
         // It goes into `answer` from where it lies: each step on a way back copies it.
         let mut answer = None;
-        let take = |entry: Entry<E>| answer = entry.into_answer();
+        let take = |entry: Entry<E>| {
+            if let EntryState::Answered(taken) = entry.state {
+                answer = Some(taken);
+            }
+        };
         self.wheel.cancel_if(id, is_answered, take)?;
         self.answered -= 1;
         answer

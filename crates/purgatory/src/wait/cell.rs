@@ -22,7 +22,7 @@ use crate::{
         BoxedOperation,
         wait::{ConditionCheck, WaitOperation, Waiting},
     },
-    engine::{Core, end::CancelledWait},
+    engine::Core,
     error::WaitError,
     operation::{CancelReason, Outcome, Timeout, ToPark},
     origin::{AnswerOrigin, PANICKED, Progress},
@@ -233,10 +233,9 @@ impl<K: WatchKey, C: Condition> Cell<K, C> {
             operation.as_wait().is_some_and(|wait| wait.is_at(address))
         };
         let desert = || self.is_deserted.store(true, Ordering::Relaxed);
-        match core.cancel_wait(handle, is_own, desert) {
-            CancelledWait::Ended | CancelledWait::LeftToHolder => {}
+        if !core.cancel_wait(handle, is_own, desert) {
             // It was taken out, or changed places. There it goes on without its future.
-            CancelledWait::Elsewhere => self.is_deserted.store(false, Ordering::Relaxed),
+            self.is_deserted.store(false, Ordering::Relaxed);
         }
     }
 }
