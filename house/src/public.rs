@@ -57,6 +57,8 @@ const PUBLIC: [Public; 3] = [
             "DelayedOperation",
             "IntoAnswer",
             "IntoWatches",
+            "KeyRef",
+            "ToKey",
             "WatchKey",
             "WatermarkValue",
         ],

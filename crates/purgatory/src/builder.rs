@@ -112,7 +112,7 @@ impl<F: Form> Builder<F> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn max_parked(mut self, max: usize) -> Self {
-        self.settings.max_parked = Some(Limit::new(max as u64));
+        self.settings.max_parked = Some(Limit::new(max));
         self
     }
 

@@ -173,7 +173,7 @@ pub use stats::{Parked, Snapshot, Stats, Times};
 pub use timer_core;
 pub use wait::{IntoAnswer, WaitFuture};
 pub use waits::Waits;
-pub use watches::{IntoWatches, WatchKey, Watches};
+pub use watches::{IntoWatches, KeyRef, ToKey, WatchKey, Watches};
 pub use watermarks::{WatermarkValue, Watermarks};
 
 /// Tests the programs in the README.

@@ -7,8 +7,6 @@
 //! own keys.
 
 use std::{
-    borrow::Borrow,
-    hash::Hash,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
     thread,
@@ -21,7 +19,7 @@ use crate::{
     purgatory::Purgatory,
     sync::{AtomicU64, Mutex, Ordering, thread_local},
     wait::{IntoAnswer, WaitFuture},
-    watches::WatchKey,
+    watches::{KeyRef, WatchKey},
 };
 
 /// Shared state that requests wait on: a *monitor*, or a condition variable for async code.
@@ -219,14 +217,11 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     ///
     /// # Panics
     /// Panics as [`update`](Self::update) does.
-    pub fn update_key<Q: Hash + Eq + ?Sized, R>(
+    pub fn update_key<Q: KeyRef<K> + ?Sized, R>(
         &self,
         key: &Q,
         change: impl FnOnce(&mut S) -> R,
-    ) -> R
-    where
-        K: Borrow<Q>,
-    {
+    ) -> R {
         let result = self.shared.change("Monitor::update_key called", change);
         self.shared.purgatory.check_and_complete(key);
         result
@@ -255,14 +250,11 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     ///
     /// # Panics
     /// Panics as [`update`](Self::update) does.
-    pub fn update_one<Q: Hash + Eq + ?Sized, R>(
+    pub fn update_one<Q: KeyRef<K> + ?Sized, R>(
         &self,
         key: &Q,
         change: impl FnOnce(&mut S) -> R,
-    ) -> R
-    where
-        K: Borrow<Q>,
-    {
+    ) -> R {
         let result = self.shared.change("Monitor::update_one called", change);
         self.shared.purgatory.check_and_complete_one(key);
         result

@@ -84,21 +84,10 @@ impl Reason {
     }
 }
 
-impl From<&'static str> for Reason {
-    fn from(text: &'static str) -> Self {
-        Reason::text(text)
-    }
-}
-
-impl From<String> for Reason {
-    fn from(text: String) -> Self {
+/// Makes a reason of a text: a `&'static str`, a `String` or a `Cow` of both.
+impl<T: Into<Cow<'static, str>>> From<T> for Reason {
+    fn from(text: T) -> Self {
         Reason(Parts::Text(text.into()))
-    }
-}
-
-impl From<Cow<'static, str>> for Reason {
-    fn from(text: Cow<'static, str>) -> Self {
-        Reason(Parts::Text(text))
     }
 }
 

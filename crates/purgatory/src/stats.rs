@@ -239,15 +239,18 @@ pub(crate) struct Counts {
     pub(crate) checks: u64,
 }
 
-/// The counts that one shard keeps of operations that ended, but did not complete.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// The counts that one shard keeps of operations that ended, but did not complete, and the times of
+/// all that ended.
+#[derive(Debug, Default)]
 pub(crate) struct OtherEnds {
-    pub(crate) expired: u64,
-    pub(crate) cancelled: u64,
-    pub(crate) cancelled_by_future_drop: u64,
-    pub(crate) cancelled_by_shutdown: u64,
-    pub(crate) cancelled_by_drop: u64,
-    pub(crate) cancelled_by_panic: u64,
+    expired: u64,
+    cancelled: u64,
+    cancelled_by_future_drop: u64,
+    cancelled_by_shutdown: u64,
+    cancelled_by_drop: u64,
+    cancelled_by_panic: u64,
+    /// `None` until an end was timed.
+    times: Option<Box<Times>>,
 }
 
 impl Counts {
@@ -270,14 +273,30 @@ impl OtherEnds {
         stats.cancelled_by_panic += self.cancelled_by_panic;
     }
 
-    /// Counts the end of an operation. One that completed is counted in `counts`.
-    #[inline]
-    pub(crate) fn ended(&mut self, counts: &mut Counts, outcome: &Outcome) {
+    /// Counts the end of an operation, and how long it waited, if that is timed. One that completed is
+    /// counted in `counts`.
+    #[inline(never)]
+    pub(crate) fn ended(&mut self, counts: &mut Counts, outcome: &Outcome, waited_ns: Option<u64>) {
         match outcome {
             Outcome::Completed => counts.completed += 1,
             Outcome::Expired => self.expired += 1,
             Outcome::Cancelled(reason) => self.cancelled(reason),
         }
+        if let Some(waited_ns) = waited_ns {
+            self.times.get_or_insert_default().ended(outcome, waited_ns);
+        }
+    }
+
+    /// Records how late an operation has expired whose end was timed.
+    pub(crate) fn expired_late(&mut self, late_ns: u64) {
+        if let Some(times) = &mut self.times {
+            times.lateness.record(late_ns);
+        }
+    }
+
+    /// Returns the times, if an end was timed.
+    pub(crate) fn times(&self) -> Option<&Times> {
+        self.times.as_deref()
     }
 
     fn cancelled(&mut self, reason: &CancelReason) {

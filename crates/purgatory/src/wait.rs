@@ -104,8 +104,9 @@ impl<K: WatchKey> Purgatory<K> {
         let mut future = None;
         let mut result = None;
         let arriving = Arriving::new(condition, self.share(), &mut future);
-        let parked = core.park_wait(arriving, watches, timeout, |arriving, outcome| {
-            result = Some(arriving.into_result(outcome));
+        let parked = core.park_or(arriving, watches, timeout, |_, arriving, outcome| {
+            let ended = || result = Some(arriving.into_result(outcome));
+            core.frame.call(ended);
         });
         match parked {
             Ok(Parking::Parked(id) | Parking::Ended(id)) => {

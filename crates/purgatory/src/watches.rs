@@ -1,6 +1,7 @@
-//! Keys that an operation is parked under: [`WatchKey`] and [`Watches`].
+//! Keys that an operation is parked under: [`WatchKey`] and [`Watches`]; and keys as calls name
+//! them: [`KeyRef`] and [`ToKey`].
 
-use std::hash::Hash;
+use std::{borrow::Borrow, hash::Hash};
 
 use crate::operation::opaque;
 
@@ -29,6 +30,67 @@ use crate::operation::opaque;
 pub trait WatchKey: Hash + Eq + Clone + Send + 'static {}
 
 impl<K: Hash + Eq + Clone + Send + 'static> WatchKey for K {}
+
+/// A key as a call names it: by reference, as itself or in a borrowed form, `str` for `String`.
+///
+/// As in std's maps, the forms are those that the key type [borrows](Borrow) as, and that hash and
+/// compare as it does. No key is made of one. A call that may have to make one takes [`ToKey`].
+///
+/// ```
+/// use purgatory::{KeyRef, Purgatory};
+///
+/// fn is_waited_for(fetches: &Purgatory<String>, key: &(impl KeyRef<String> + ?Sized)) -> bool {
+///     fetches.waiters(key) > 0
+/// }
+///
+/// let fetches = Purgatory::new("fetch")?;
+/// assert!(!is_waited_for(&fetches, "orders-0"));
+/// assert!(!is_waited_for(&fetches, &String::from("orders-0")));
+/// # Ok::<(), purgatory::timer_core::BuildError>(())
+/// ```
+pub trait KeyRef<K>: Hash {
+    /// Returns true if it names this key. Runs the key's `Eq`.
+    #[doc(hidden)]
+    fn is(&self, key: &K) -> bool;
+}
+
+impl<K: Borrow<Q>, Q: Hash + Eq + ?Sized> KeyRef<K> for Q {
+    #[inline]
+    fn is(&self, key: &K) -> bool {
+        self == key.borrow()
+    }
+}
+
+/// A key as a call names it that adds the key if it is not there: a [`KeyRef`] whose
+/// [`ToOwned`] is the key.
+///
+/// That is the key type itself, `str` for `String`, `[T]` for `Vec<T>`. A key whose borrowed form has
+/// another `ToOwned`, such as `Arc<str>`, is passed as `&key`.
+///
+/// ```
+/// use purgatory::{ToKey, Watermarks};
+///
+/// fn append(ends: &Watermarks<String>, log: &(impl ToKey<String> + ?Sized)) {
+///     ends.add(log, 1).expect("the log is open");
+/// }
+///
+/// let ends = Watermarks::new("log-end")?;
+/// append(&ends, "orders-0");
+/// assert_eq!(ends.value("orders-0"), Some(1));
+/// # Ok::<(), purgatory::timer_core::BuildError>(())
+/// ```
+pub trait ToKey<K>: KeyRef<K> {
+    /// Makes the key. Runs its `ToOwned`.
+    #[doc(hidden)]
+    fn to_key(&self) -> K;
+}
+
+impl<K: Borrow<Q>, Q: Hash + Eq + ToOwned<Owned = K> + ?Sized> ToKey<K> for Q {
+    #[inline]
+    fn to_key(&self) -> K {
+        self.to_owned()
+    }
+}
 
 /// The keys that one operation watches, and a label.
 ///

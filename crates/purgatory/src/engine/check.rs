@@ -91,7 +91,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         loop {
             let verdict = held.verdict;
             // The clock is read before the lock is taken.
-            let now_ns = self.ending_at();
+            let now_ns = self.frame.ending_at();
             let mut first_shard = self.first_shard_of(held.handle);
             match first_shard.check_in(held, now_ns) {
                 CheckedIn::Parked => return (verdict, None),
@@ -133,7 +133,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         held.verdict = check(&mut held);
         // The common case apart: what ended goes straight to its finish.
         if held.verdict == Verdict::Satisfied {
-            let now_ns = self.ending_at();
+            let now_ns = self.frame.ending_at();
             let mut first_shard = self.first_shard_of(held.handle);
             first_shard.counts.checks += 1;
             let to_release = first_shard.end(held.handle, &Outcome::Completed, now_ns);
@@ -161,7 +161,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         // 2. Check them in.
         let mut ended = AllEnded::new();
         let mut check_again = Vec::new();
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         self.each_in_first_shard(
             None,
             batch.drain(..),

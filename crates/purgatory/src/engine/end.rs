@@ -3,28 +3,16 @@
 //! Each *claims* operations under their first shards' locks, then finishes them with nothing
 //! locked. An operation that a thread holds is left a request to end, on which its holder acts.
 
-use std::{hash::Hash, sync::Arc};
+use std::sync::Arc;
 
-use hashbrown::Equivalent;
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::{Core, LockedShard, Tour, trace, trampoline::in_turn, under_lock::must_be_unlocked},
+    engine::{Core, LockedShard, Tour, trace, under_lock::must_be_unlocked},
     operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
     shard::{AllEnded, Ended, ParkOptions},
-    watches::WatchKey,
+    watches::{KeyRef, WatchKey},
 };
-
-/// The result of cancelling the operation of a future that was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CancelledWait {
-    /// It has ended.
-    Ended,
-    /// A thread holds the operation of the entry, and checks it again.
-    LeftToHolder,
-    /// It is not in that entry.
-    Elsewhere,
-}
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends one operation.
@@ -33,7 +21,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return ReachResult::Gone;
         };
         let call = self.frame.enter();
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let claimed = self.first_shard_of(handle).claim(handle, &outcome, now_ns);
         // One that a thread holds was left the request to end it.
         claimed.map(|(payload, to_release)| {
@@ -48,28 +36,29 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Cancels the operation of a future that was dropped, if `is_own` finds it in this entry. If a
     /// thread holds what is there, that is left a request to be checked again, and `desert` tells the
-    /// operation, under the lock: its check asks for this once more.
+    /// operation, under the lock: its check asks for this once more. Returns false if the operation
+    /// is elsewhere.
     pub(crate) fn cancel_wait(
         self: &Arc<Self>,
         handle: TimerHandle,
         is_own: impl Fn(&O) -> bool,
         desert: impl FnOnce(),
-    ) -> CancelledWait {
+    ) -> bool {
         let dropped = Outcome::Cancelled(CancelReason::FutureDropped);
         let call = self.frame.enter();
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let mut first_shard = self.first_shard_of(handle);
         let Some(entry) = first_shard.get_mut(handle) else {
-            return CancelledWait::Elsewhere;
+            return false;
         };
         // 1. A holder may have the operation or, if they changed places, another one.
         let Some(payload) = &entry.payload else {
             desert();
             entry.request_check();
-            return CancelledWait::LeftToHolder;
+            return true;
         };
         if !is_own(payload) {
-            return CancelledWait::Elsewhere;
+            return false;
         }
         // 2. It is there: it ends now.
         let claimed = self.claim_in(&mut first_shard, handle, &dropped, now_ns);
@@ -77,13 +66,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let Some(ended) = claimed {
             self.finish(&call, ended);
         }
-        CancelledWait::Ended
-    }
-
-    /// Acts once the check is over that this thread is running: when the outermost call returns.
-    pub(crate) fn after_check(self: &Arc<Self>, act: impl FnOnce(&Arc<Self>) + Send + 'static) {
-        let core = self.clone();
-        in_turn(&self.frame.executor, move || act(&core));
+        true
     }
 
     /// Reschedules one operation, unless its end is decided or pending.
@@ -106,13 +89,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Ends every operation parked under `key`; returns how many this call ended. All are claimed
     /// before the first is called back, so operations that callbacks park stay.
-    pub(crate) fn end_for_key<Q: Hash + Equivalent<K> + ?Sized>(
+    pub(crate) fn end_for_key<Q: KeyRef<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         outcome: &Outcome,
     ) -> usize {
         let call = self.frame.enter();
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let mut claimed = AllEnded::new();
         if let Some(waited) = self.waited(key) {
             self.each_waiter(waited, |first_shard, handle| {
@@ -158,7 +141,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut ended = AllEnded::new();
         let mut tour = Tour::default();
         // The clock is read before a lock is taken.
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         while let Some((mut shard, handles)) = tour.next(&self.shards) {
             for handle in handles {
                 ended.extend(self.claim_in(&mut shard, handle, outcome, now_ns));

@@ -15,7 +15,8 @@ use crate::{
         trampoline::{Call, enqueue},
     },
     operation::{DelayedOperation, Outcome},
-    shard::{AllEnded, Ended, EndedAt, SecondaryId, Shard, ToRelease},
+    shard::{AllEnded, Ended, SecondaryId, Shard, ToRelease},
+    table::EndedAt,
     watches::WatchKey,
 };
 
@@ -128,7 +129,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(crate) fn return_place(&self) {
         if let Some(max_parked) = &self.max_parked {
-            max_parked.release(1);
+            max_parked.release();
         }
     }
 
@@ -151,12 +152,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             outcome,
             to_release,
         } = ended;
-        let due = to_release.due;
+        let due_ns = to_release.due_ns;
         // Apart, so that a panic of the first one does not keep the other from being called.
         self.call_back(to_release, || {
             if matches!(outcome, Outcome::Expired) {
                 let driver = self.frame.driver();
-                let due_ns = driver.config.tick.start_ns(due);
                 let late = || Duration::from_nanos(driver.now_ns().saturating_sub(due_ns));
                 self.frame.call(|| payload.expiring(&late));
             }

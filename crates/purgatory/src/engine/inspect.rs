@@ -103,20 +103,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let age_ns = entry.age_ns(now_ns);
         let label = entry.label();
         let check_seen_ns = entry.check_seen_ns(now_ns);
-        let deadline = first_shard.deadline(handle);
+        let tick = self.frame.driver().config.tick;
+        let expires_in = first_shard.expires_in_ns(handle, now_ns, tick);
         drop(first_shard);
 
         // 2. Its keys.
         let keys = self.keys_of(handle)?;
-        let tick = self.frame.driver().config.tick;
-        let left_ns = |deadline| tick.start_ns(deadline).saturating_sub(now_ns);
         let known = |seen_ns| Duration::from_micros(now_ns.saturating_sub(seen_ns) / 1000);
         Some(Parked {
             id: self.frame.id(handle),
             label,
             keys,
             age: Duration::from_micros(age_ns / 1000),
-            expires_in: deadline.map(|deadline| Duration::from_nanos(left_ns(deadline))),
+            expires_in: expires_in.map(Duration::from_nanos),
             under_check: check_seen_ns.map(known),
         })
     }

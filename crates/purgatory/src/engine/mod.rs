@@ -70,7 +70,7 @@ use crate::{
     engine::{sweep_plan::SweepPlan, under_lock::must_be_unlocked, versions::Versions},
     operation::{DelayedOperation, Timeout},
     settings::Settings,
-    shard::{EndTime, EndedAt, ParkOptions, Shard, expire::CallbackJob},
+    shard::{ParkOptions, Shard, expire::CallbackJob},
     stats::Parked,
     sync::{AtomicU64, Limit, default_shards, plain},
     table::frame::Frame,
@@ -230,14 +230,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if options.deadline_tick.is_some() {
             shard.work_at(due);
         }
-    }
-
-    /// The time of an end, if ends are timed. Read before the lock under which an operation ends.
-    #[inline]
-    fn ending_at(&self) -> EndedAt {
-        let now_ns = self.frame.ending_at()?;
-        let tick = self.frame.driver().config.tick;
-        Some(EndTime { now_ns, tick })
     }
 }
 

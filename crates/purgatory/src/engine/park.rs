@@ -65,20 +65,6 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Parks the operation of a wait, as [`park_or`](Self::park_or) does. One that ends at once is not
-    /// made: `ended` gets its outcome.
-    pub(crate) fn park_wait<P: ToPark<O>>(
-        self: &Arc<Self>,
-        to_park: P,
-        watches: Watches<'_, K>,
-        timeout: Timeout,
-        ended: impl FnOnce(P, Outcome),
-    ) -> Result<Parking, Refused<O>> {
-        self.park_or(to_park, watches, timeout, |_, to_park, outcome| {
-            self.frame.call(|| ended(to_park, outcome));
-        })
-    }
-
     /// Parks an operation; `finish_now` finishes one that ends at once. A refused one is handed back
     /// with nothing locked, counted and traced.
     #[inline(always)]
@@ -203,8 +189,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     fn take_place(&self) -> Result<PlaceGuard<'_, K, O>, WaitError> {
         if let Some(max_parked) = &self.max_parked {
-            if !max_parked.acquire(1) {
-                let limit = max_parked.max() as usize;
+            if !max_parked.acquire() {
+                let limit = max_parked.max();
                 return Err(WaitError::Full { limit });
             }
         }
@@ -242,7 +228,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         // 2. Check in, as any holder does.
         let last_secondary = arriving.arrived();
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let mut first_shard = self.first_shard_of(handle);
         first_shard.arrived(handle, last_secondary, event_passed);
         let held = CheckedOut::new(handle, operation, Cause::Event);

@@ -29,7 +29,7 @@ impl<K: WatchKey, O: DelayedOperation> PublishedForm for Core<K, O> {
         let mut samples = samples::present(&Core::stats(self), self.keys());
         // The bounds add up as the numbers do that they bound.
         if let Some(max_parked) = &self.max_parked {
-            samples.push(samples::max_parked(max_parked.max()));
+            samples.push(samples::max_parked(max_parked.max() as u64));
         }
         // 1. The largest of each, as the survey finds them.
         let now_ns = self.frame.driver().now_ns();

@@ -5,9 +5,7 @@
 //! locked, and checks the batch in. Then the callbacks of what ended run. Most entries are in the
 //! key's own shard: they are checked out in the lock hold that finds them.
 
-use std::{any::Any, collections::HashSet, hash::Hash, sync::Arc};
-
-use hashbrown::Equivalent;
+use std::{any::Any, collections::HashSet, sync::Arc};
 
 use crate::{
     engine::{
@@ -19,7 +17,7 @@ use crate::{
     operation::{DelayedOperation, Verdict},
     shard::CheckedOut,
     sync::CHECK_BATCH,
-    watches::WatchKey,
+    watches::{KeyRef, WatchKey},
 };
 
 /// A signal on a key.
@@ -37,7 +35,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Signals a key; returns how many operations this call completed. Inside a callback the signal
     /// waits for the outermost call.
     #[inline]
-    pub(crate) fn signal<Q: Hash + Equivalent<K> + ?Sized>(
+    pub(crate) fn signal<Q: KeyRef<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         event: Event<'_>,
@@ -100,12 +98,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Leaves a signal inside a check or callback to the outermost call. If nothing waits for its
     /// key, it only counts as an event, at once.
     #[cold]
-    fn queue_signal<Q: Equivalent<K> + ?Sized>(
-        self: &Arc<Self>,
-        key: &Q,
-        hash: u64,
-        event: Event<'_>,
-    ) {
+    fn queue_signal<Q: KeyRef<K> + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event<'_>) {
         let shard = self.shard_of(hash);
         let Some(key) = shard.stored(key, hash) else {
             self.versions.count_event(hash);
@@ -122,7 +115,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     #[inline(always)]
-    fn signal_now<Q: Equivalent<K> + ?Sized>(
+    fn signal_now<Q: KeyRef<K> + ?Sized>(
         self: &Arc<Self>,
         call: &Call<'_>,
         key: &Q,
@@ -200,7 +193,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Counts an event, under the lock of its key's shard. Returns the key's record; `None` when
     /// nothing waits.
     #[inline]
-    fn begin_event<Q: Equivalent<K> + ?Sized>(
+    fn begin_event<Q: KeyRef<K> + ?Sized>(
         &self,
         shard: &LockedShard<'_, K, O>,
         key: &Q,

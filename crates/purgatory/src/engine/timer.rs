@@ -36,12 +36,13 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     fn advance(&self, shard: usize, now: u64) -> Advanced {
         self.warn_stuck_checks();
         // The clock is read before the lock is taken. What is found is kept until the round is over.
-        let now_ns = self.ending_at();
+        let now_ns = self.frame.ending_at();
         let last_check = self.rules.on_missed.is_some();
+        let tick = self.frame.driver().config.tick;
         let mut due = self.due.lock();
         let budget = due.budget(BUDGET);
         let mut shard = self.shards.lock(shard);
-        let advanced = shard.expire(now, now_ns, budget, last_check, |job, order| {
+        let advanced = shard.expire(now, now_ns, budget, last_check, tick, |job, order| {
             due.push(job, order);
         });
         shard.advanced(advanced.next_due);

@@ -14,7 +14,7 @@ use timer_core::MAX_SHARDS;
 
 use crate::{
     shard::Watch,
-    sync::{AtomicU64, KeyHasher, MODEL, Ordering, VERSIONS_PER_SHARD},
+    sync::{AtomicU64, KeyHasher, MODEL, Ordering, VERSIONS_PER_SHARD, mixed},
 };
 
 /// The number of events on the keys of each hash, and the shard of each key.
@@ -110,25 +110,9 @@ impl Versions {
     /// The version of a key of this hash. The upper bits of that are the shard's number.
     #[inline]
     fn number(&self, hash: u64) -> usize {
-        mixed(hash) as usize & self.last
+        mixed(hash, MAX_SHARDS * VERSIONS_PER_SHARD) & self.last
     }
 }
-
-/// Returns bits that depend on all bits of a hash. With some seeds the hashes of neighbouring
-/// numbers, such as partitions, are alike in many of their bits: such keys would share a few
-/// shards.
-#[inline]
-fn mixed(hash: u64) -> u64 {
-    // A model's hasher names the shard itself.
-    if MODEL {
-        return hash >> 32;
-    }
-    // 2^64 over the golden ratio. The upper bits of the product depend on all lower ones.
-    hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - VERSION_BITS)
-}
-
-/// The most versions are 2 to the power of this.
-const VERSION_BITS: u32 = (MAX_SHARDS * VERSIONS_PER_SHARD).trailing_zeros();
 
 #[cfg(test)]
 mod tests {

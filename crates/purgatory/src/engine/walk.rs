@@ -4,23 +4,20 @@
 //! those that have left before it came to them. It goes a bounded number of waiters at a time;
 //! nothing is locked in between.
 
-use std::hash::Hash;
-
-use hashbrown::Equivalent;
 use timer_core::TimerHandle;
 
 use crate::{
     engine::{Core, LockedShard},
     operation::DelayedOperation,
     shard::{Waiters, WalkId},
-    watches::WatchKey,
+    watches::{KeyRef, WatchKey},
 };
 
 /// Waiters that are found under one lock hold where nothing is checked.
 const LIST_BATCH: usize = 128;
 
 /// A key that has waiters. Its shard is locked.
-pub(crate) struct Waited<'a, K: Eq + Clone, O> {
+pub(crate) struct Waited<'a, K: WatchKey, O> {
     pub(crate) shard: LockedShard<'a, K, O>,
     pub(crate) record: u32,
 }
@@ -81,10 +78,7 @@ impl<K: WatchKey, O: DelayedOperation> Drop for WaiterWalk<'_, K, O> {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Finds a key that has waiters, and locks its shard. Runs the key's `Hash` and `Eq`.
     #[inline]
-    pub(crate) fn waited<Q: Hash + Equivalent<K> + ?Sized>(
-        &self,
-        key: &Q,
-    ) -> Option<Waited<'_, K, O>> {
+    pub(crate) fn waited<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> Option<Waited<'_, K, O>> {
         let hash = self.versions.hash(key);
         let shard = self.shard_of(hash);
         let record = shard.find(key, hash)?;

@@ -1,6 +1,6 @@
 //! Requests: they take permits that are free, or join the line of their key.
 
-use std::{borrow::Borrow, hash::Hash, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     error::WaitError,
@@ -11,7 +11,7 @@ use crate::{
     },
     table::{Arrival, LockedShard, Table, handle::Handle, shard::Shard},
     wait::WaitFuture,
-    watches::WatchKey,
+    watches::{ToKey, WatchKey},
 };
 
 /// A request that comes.
@@ -75,15 +75,11 @@ impl<K: WatchKey> Semaphores<K> {
 
     /// Takes permits if they are free and nobody waits.
     #[inline]
-    pub(super) fn try_acquire<Q, G: Guard<K>>(
+    pub(super) fn try_acquire<Q: ToKey<K> + ?Sized, G: Guard<K>>(
         table: &Arc<Table<Self>>,
         key: &Q,
         request: &Request,
-    ) -> Option<G>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> Option<G> {
         let mut shard = table.shard_of(request.hash);
         let line = shard.records.find_or_add(key, request.hash);
         let granted = table.engine.take(&mut shard, line, request);
@@ -93,16 +89,12 @@ impl<K: WatchKey> Semaphores<K> {
 
     /// Makes the future of permits: takes them if they are free, or joins their line.
     #[inline]
-    pub(super) fn acquire<Q, G: Guard<K>>(
+    pub(super) fn acquire<Q: ToKey<K> + ?Sized, G: Guard<K>>(
         handle: &Handle<Self>,
         key: &Q,
         request: &Request,
         timeout: Timeout,
-    ) -> WaitFuture<G>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> WaitFuture<G> {
         // Permits that are free need no clock: a clock of ours is read once the request has to wait,
         // under the lock; the user's is read before it.
         let table = &handle.table;

@@ -1,12 +1,9 @@
 //! Lines: the permits of each key, the number that is taken, and the requests that wait, in order.
 
-use std::borrow::Borrow;
-use std::hash::Hash;
-
 use crate::{
     permits::entry::{NONE, Semaphores, Turn, Wait},
     table::{keys::Keys, shard::Shard},
-    watches::WatchKey,
+    watches::{KeyRef, ToKey, WatchKey},
 };
 
 /// The permits of one key: those that are taken, and the requests that wait.
@@ -62,11 +59,7 @@ impl<K: WatchKey> Lines<K> {
 
     /// Returns the line of a key, if it is in use. Runs the key's `Eq`.
     #[inline]
-    pub(super) fn find<Q>(&self, key: &Q, hash: u64) -> Option<u32>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    pub(super) fn find<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
         if Self::IS_ONE {
             return (!self.keys.is_empty()).then_some(0);
         }
@@ -74,25 +67,17 @@ impl<K: WatchKey> Lines<K> {
     }
 
     /// Returns the number of a key's permits that are taken. Runs the key's `Eq`.
-    pub(super) fn taken<Q>(&self, key: &Q, hash: u64) -> u64
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    pub(super) fn taken<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> u64 {
         self.find(key, hash)
             .map_or(0, |line| self.keys.at(line).taken)
     }
 
     /// Returns the line of a key, or makes one. Runs the key's `Eq` and `ToOwned`.
     #[inline]
-    pub(super) fn find_or_add<Q>(&mut self, key: &Q, hash: u64) -> u32
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    pub(super) fn find_or_add<Q: ToKey<K> + ?Sized>(&mut self, key: &Q, hash: u64) -> u32 {
         match self.find(key, hash) {
             Some(line) => line,
-            None => self.keys.add(key.to_owned(), hash, Line::IDLE),
+            None => self.keys.add(key.to_key(), hash, Line::IDLE),
         }
     }
 
@@ -102,11 +87,8 @@ impl<K: WatchKey> Lines<K> {
         if Self::IS_ONE {
             return None;
         }
-        let Line { taken, waiting, .. } = self.keys.at(line);
-        if *taken > 0 || *waiting > 0 {
-            return None;
-        }
-        Some(self.keys.remove(line))
+        self.keys
+            .remove_if(line, |line| line.taken == 0 && line.waiting == 0)
     }
 
     /// Returns the fencing number of the next lease.

@@ -9,7 +9,7 @@ mod lines;
 mod permit;
 mod serve;
 
-use std::{borrow::Borrow, hash::Hash, time::Duration};
+use std::{hash::Hash, time::Duration};
 
 use timer_core::{BuildError, Timer};
 
@@ -22,7 +22,7 @@ use crate::{
     table::handle::Handle,
     wait::WaitFuture,
     waits::Waits,
-    watches::WatchKey,
+    watches::{KeyRef, ToKey, WatchKey},
 };
 
 /// A semaphore, or one for each key: a number of permits, and requests that wait for some of them
@@ -75,20 +75,16 @@ pub struct Permits<K: WatchKey = ()> {
     handle: Handle<Semaphores<K>>,
 }
 
-/// The settings that permits alone have.
-pub struct PermitSettings {
-    limit: u64,
-}
-
 impl<K: WatchKey> Form for Permits<K> {
-    type Own = PermitSettings;
+    /// The number of permits of each key.
+    type Own = u64;
 
-    fn build(mut settings: Settings, own: PermitSettings) -> Result<Self, BuildError> {
+    fn build(mut settings: Settings, limit: u64) -> Result<Self, BuildError> {
         if Lines::<K>::IS_ONE {
             settings.shard_count(|| 1)?; // one is used, but a wrong number is an error
             settings.shards = Some(1);
         }
-        let handle = Handle::new(settings, Semaphores::new(own.limit))?;
+        let handle = Handle::new(settings, Semaphores::new(limit))?;
         Ok(Permits { handle })
     }
 }
@@ -107,7 +103,7 @@ impl<K: WatchKey> Builder<Permits<K>> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn limit(mut self, limit: u64) -> Self {
-        self.own.limit = limit;
+        self.own = limit;
         self
     }
 }
@@ -273,7 +269,7 @@ impl<K: WatchKey> Permits<K> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn keyed_builder(name: impl Into<String>) -> Builder<Self> {
-        Builder::new(name, PermitSettings { limit: 1 })
+        Builder::new(name, 1)
     }
 
     /// Returns a future of `weight` permits of this key, as [`acquire`](Permits::acquire) does.
@@ -298,16 +294,12 @@ impl<K: WatchKey> Permits<K> {
     ///
     /// # Panics
     /// Panics only if the key's own `Hash`, `Eq` or `ToOwned` panics. Then nothing was changed.
-    pub fn acquire_for<Q>(
+    pub fn acquire_for<Q: ToKey<K> + ?Sized>(
         &self,
         key: &Q,
         weight: u64,
         timeout: impl Into<Timeout>,
-    ) -> WaitFuture<Permit<K>>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> WaitFuture<Permit<K>> {
         let request = self.request(key, weight, None);
         Semaphores::acquire(&self.handle, key, &request, timeout.into())
     }
@@ -327,11 +319,7 @@ impl<K: WatchKey> Permits<K> {
     /// assert!(clients.try_acquire_for(&8, 1).is_some());
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
-    pub fn try_acquire_for<Q>(&self, key: &Q, weight: u64) -> Option<Permit<K>>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    pub fn try_acquire_for<Q: ToKey<K> + ?Sized>(&self, key: &Q, weight: u64) -> Option<Permit<K>> {
         let request = self.request(key, weight, None);
         Semaphores::try_acquire(&self.handle.table, key, &request)
     }
@@ -344,17 +332,13 @@ impl<K: WatchKey> Permits<K> {
     ///
     /// # Panics
     /// As [`acquire_for`](Self::acquire_for).
-    pub fn lease_for<Q>(
+    pub fn lease_for<Q: ToKey<K> + ?Sized>(
         &self,
         key: &Q,
         weight: u64,
         time_to_live: Duration,
         timeout: impl Into<Timeout>,
-    ) -> WaitFuture<Lease<K>>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> WaitFuture<Lease<K>> {
         let request = self.request(key, weight, Some(time_to_live));
         Semaphores::acquire(&self.handle, key, &request, timeout.into())
     }
@@ -363,11 +347,7 @@ impl<K: WatchKey> Permits<K> {
     ///
     /// # Panics
     /// Panics only if the key's own `Hash` or `Eq` panics.
-    pub fn taken_for<Q>(&self, key: &Q) -> u64
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    pub fn taken_for<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> u64 {
         let hash = self.hash(key);
         let shard = self.handle.table.shard_of(hash);
         shard.records.taken(key, hash)
@@ -378,11 +358,7 @@ impl<K: WatchKey> Permits<K> {
     ///
     /// # Panics
     /// As [`taken_for`](Self::taken_for).
-    pub fn free_for<Q>(&self, key: &Q) -> u64
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    pub fn free_for<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> u64 {
         let hash = self.hash(key);
         let table = &self.handle.table;
         let shard = table.shard_of(hash);

@@ -1,7 +1,7 @@
 //! Ending operations from outside, and giving them new deadlines: by id, by key, or all; and the
 //! shutdown.
 
-use std::{borrow::Borrow, hash::Hash, time::Duration};
+use std::time::Duration;
 
 use timer_core::{Clock, SystemClock};
 
@@ -10,7 +10,7 @@ use crate::{
     operation::{CancelReason, DelayedOperation, OperationId, Outcome, ReachResult, Timeout},
     purgatory::Purgatory,
     reason::Reason,
-    watches::WatchKey,
+    watches::{KeyRef, WatchKey},
 };
 
 /// Cancelling.
@@ -74,10 +74,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// # Panics
     /// Panics as [`check_and_complete`](Self::check_and_complete) does.
-    pub fn cancel_for_key<Q: Hash + Eq + ?Sized>(&self, key: &Q, reason: impl Into<Reason>) -> usize
-    where
-        K: Borrow<Q>,
-    {
+    pub fn cancel_for_key<Q: KeyRef<K> + ?Sized>(
+        &self,
+        key: &Q,
+        reason: impl Into<Reason>,
+    ) -> usize {
         let cancelled = Outcome::Cancelled(CancelReason::Requested(reason.into()));
         self.core.end_for_key(key, &cancelled)
     }
@@ -168,10 +169,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// # Panics
     /// Panics as [`check_and_complete`](Self::check_and_complete) does.
-    pub fn complete_for_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
-    where
-        K: Borrow<Q>,
-    {
+    pub fn complete_for_key<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> usize {
         self.core.end_for_key(key, &Outcome::Completed)
     }
 
@@ -263,14 +261,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// # Panics
     /// Panics only if the key's own `Hash` or `Eq` panics.
-    pub fn reschedule_for_key<Q: Hash + Eq + ?Sized>(
+    pub fn reschedule_for_key<Q: KeyRef<K> + ?Sized>(
         &self,
         key: &Q,
         timeout: impl Into<Timeout>,
-    ) -> usize
-    where
-        K: Borrow<Q>,
-    {
+    ) -> usize {
         let now_ns = self.core.frame.driver().now_ns();
         let options = self.core.park_options(now_ns, timeout.into());
         let mut rescheduled = 0;

@@ -1,14 +1,12 @@
 //! Looking at a purgatory as a whole: its counts, times and snapshots.
 
-use std::{borrow::Borrow, hash::Hash};
-
 #[cfg(feature = "metrics")]
 use crate::table::publish::PublishedForm as _;
 use crate::{
     operation::DelayedOperation,
     purgatory::Purgatory,
     stats::{Snapshot, Stats, Times},
-    watches::WatchKey,
+    watches::{KeyRef, WatchKey},
 };
 
 /// Counts, times and snapshots.
@@ -54,10 +52,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// Do not use it to decide whether to signal the key: a thread that has checked its operation
     /// and does not watch the key yet is not counted, and would miss the event.
-    pub fn waiters<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
-    where
-        K: Borrow<Q>,
-    {
+    pub fn waiters<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> usize {
         let hash = self.core.versions.hash(key);
         let shard = self.core.shard_of(hash);
         shard
@@ -80,7 +75,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn max_parked(&self) -> Option<u64> {
-        self.core.max_parked.as_ref().map(|limit| limit.max())
+        self.core
+            .max_parked
+            .as_ref()
+            .map(|limit| limit.max() as u64)
     }
 
     /// Returns the counts of the purgatory. O(shards); shards are locked one after another.

@@ -9,8 +9,6 @@
 //! holds is not there to be reached, and the caller is told so.
 
 use std::{
-    borrow::Borrow,
-    hash::Hash,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     slice, thread,
 };
@@ -25,7 +23,7 @@ use crate::{
         tour::{Handles, Tour},
         under_lock::UnderLock,
     },
-    watches::WatchKey,
+    watches::{KeyRef, WatchKey},
 };
 
 /// Runs the user's code while a shard is locked. Its panic is the caller's to resume, unlocked.
@@ -110,10 +108,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Panics
     /// Panics only if the key's own `Hash` or `Eq` panics.
     #[must_use = "the operations in it are unanswered"]
-    pub fn take_for_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> (Vec<O>, Vec<OperationId>)
-    where
-        K: Borrow<Q>,
-    {
+    pub fn take_for_key<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> (Vec<O>, Vec<OperationId>) {
         // 1. Take each out under its first shard's lock.
         let mut operations = Vec::new();
         let mut to_release = Vec::new();
@@ -222,14 +217,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Resumes a panic of `reach`, or of the key's own `Hash` or `Eq`. The operations stay parked;
     /// results are dropped.
     #[must_use = "operations may be under check, and were not reached then"]
-    pub fn with_for_key<Q: Hash + Eq + ?Sized, R>(
+    pub fn with_for_key<Q: KeyRef<K> + ?Sized, R>(
         &self,
         key: &Q,
         mut reach: impl FnMut(&mut O) -> R,
-    ) -> (Vec<R>, Vec<OperationId>)
-    where
-        K: Borrow<Q>,
-    {
+    ) -> (Vec<R>, Vec<OperationId>) {
         let mut results = Vec::new();
         let mut under_check = Vec::new();
         let Some(waited) = self.core.waited(key) else {

@@ -1,9 +1,12 @@
 //! Signalling a key: [`check_and_complete`](Purgatory::check_and_complete) and its kin.
 
-use std::{any::Any, borrow::Borrow, hash::Hash};
+use std::any::Any;
 
 use crate::{
-    engine::signal::Event, operation::DelayedOperation, purgatory::Purgatory, watches::WatchKey,
+    engine::signal::Event,
+    operation::DelayedOperation,
+    purgatory::Purgatory,
+    watches::{KeyRef, WatchKey},
 };
 
 /// Signalling.
@@ -38,10 +41,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Panics
     /// Panics only if the key's own `Hash`, `Eq` or `Clone` panics. Panics of checks and callbacks
     /// are contained, and the remaining operations are checked.
-    pub fn check_and_complete<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
-    where
-        K: Borrow<Q>,
-    {
+    pub fn check_and_complete<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> usize {
         self.core.signal(key, Event::All)
     }
 
@@ -84,10 +84,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// # Panics
     /// Panics as [`check_and_complete`](Self::check_and_complete) does.
-    pub fn check_and_complete_one<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
+    pub fn check_and_complete_one<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> bool {
         self.core.signal(key, Event::One) > 0
     }
 
@@ -138,14 +135,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// # Panics
     /// Panics as [`check_and_complete`](Self::check_and_complete) does.
-    pub fn check_and_complete_with<Q: Hash + Eq + ?Sized, E: Any>(
+    pub fn check_and_complete_with<Q: KeyRef<K> + ?Sized, E: Any>(
         &self,
         key: &Q,
         event: &E,
-    ) -> usize
-    where
-        K: Borrow<Q>,
-    {
+    ) -> usize {
         self.core.signal(key, Event::With(event))
     }
 }

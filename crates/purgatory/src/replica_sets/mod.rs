@@ -9,7 +9,7 @@
 
 mod set;
 
-use std::{borrow::Borrow, hash::Hash, marker::PhantomData, time::Duration};
+use std::{marker::PhantomData, time::Duration};
 
 use timer_core::{BuildError, Timer};
 
@@ -24,7 +24,7 @@ use crate::{
     table::handle::Handle,
     wait::WaitFuture,
     waits::Waits,
-    watches::WatchKey,
+    watches::{KeyRef, ToKey, WatchKey},
     watermarks::{self, Callback, Values, WatermarkValue, rank},
 };
 
@@ -167,17 +167,13 @@ where
     /// - [`IsMember`](WaitError::IsMember) if a member comes twice.
     ///
     /// Nothing was changed then.
-    pub fn set<Q>(
+    pub fn set<Q: ToKey<G> + ?Sized>(
         &self,
         group: &Q,
         epoch: u64,
         members: impl IntoIterator<Item = (M, V)>,
         rule: Rule,
-    ) -> Result<usize, WaitError>
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    ) -> Result<usize, WaitError> {
         // 1. The user's types run before anything is locked.
         let mut ranked = Vec::new();
         for (member, value) in members {
@@ -230,17 +226,13 @@ where
     ///   was acknowledged.
     ///
     /// Nothing was changed then.
-    pub fn begin_epoch<Q>(
+    pub fn begin_epoch<Q: ToKey<G> + ?Sized>(
         &self,
         group: &Q,
         epoch: u64,
         leader: &M,
         log_end: V,
-    ) -> Result<usize, WaitError>
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    ) -> Result<usize, WaitError> {
         let log_end = rank(log_end);
         let table = &self.handle.table;
         // The next set is made of the present one in the lock hold in which it takes its place. The
@@ -262,11 +254,12 @@ where
     /// # Errors
     /// [`Behind`](WaitError::Behind), and by how much, below the watermark or the start of the
     /// epoch; [`IsMember`](WaitError::IsMember), [`NoGroup`](WaitError::NoGroup).
-    pub fn join<Q>(&self, group: &Q, member: M, value: V) -> Result<usize, WaitError>
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    pub fn join<Q: ToKey<G> + ?Sized>(
+        &self,
+        group: &Q,
+        member: M,
+        value: V,
+    ) -> Result<usize, WaitError> {
         let value = rank(value);
         let mut member = Some(member); // a refused one is dropped unlocked
         self.change(group, None, |set, watermark| {
@@ -290,11 +283,13 @@ where
     ///
     /// # Errors
     /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch. Otherwise as [`join`](Self::join).
-    pub fn join_in<Q>(&self, group: &Q, epoch: u64, member: M, value: V) -> Result<usize, WaitError>
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    pub fn join_in<Q: ToKey<G> + ?Sized>(
+        &self,
+        group: &Q,
+        epoch: u64,
+        member: M,
+        value: V,
+    ) -> Result<usize, WaitError> {
         let value = rank(value);
         let mut member = Some(member); // a refused one is dropped unlocked
         self.change(group, Some(epoch), |set, watermark| {
@@ -315,11 +310,7 @@ where
     ///
     /// # Errors
     /// [`NoMember`](WaitError::NoMember), [`NoGroup`](WaitError::NoGroup).
-    pub fn leave<Q>(&self, group: &Q, member: &M) -> Result<usize, WaitError>
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    pub fn leave<Q: ToKey<G> + ?Sized>(&self, group: &Q, member: &M) -> Result<usize, WaitError> {
         let mut gone = None; // it is dropped unlocked
         self.change(group, None, |set, watermark| {
             set.leave(member, &mut gone, watermark)
@@ -332,11 +323,13 @@ where
     /// # Errors
     /// As [`leave`](Self::leave) for the one and [`join`](Self::join) for the other. Nothing was
     /// changed then.
-    pub fn replace<Q>(&self, group: &Q, old: &M, new: M, value: V) -> Result<usize, WaitError>
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    pub fn replace<Q: ToKey<G> + ?Sized>(
+        &self,
+        group: &Q,
+        old: &M,
+        new: M,
+        value: V,
+    ) -> Result<usize, WaitError> {
         let value = rank(value);
         let mut new = Some(new); // and then the old one, which is dropped unlocked
         self.change(group, None, |set, watermark| {
@@ -356,11 +349,12 @@ where
     /// the rule asks for [all](Rule::all): it has lost what was acknowledged. It counts as it says, so
     /// nothing more is acknowledged by all before it has left or caught up. A minority that is slow
     /// is no error.
-    pub fn report<Q>(&self, group: &Q, member: &M, value: V) -> Result<usize, WaitError>
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    pub fn report<Q: ToKey<G> + ?Sized>(
+        &self,
+        group: &Q,
+        member: &M,
+        value: V,
+    ) -> Result<usize, WaitError> {
         let value = rank(value);
         self.change(group, None, |set, watermark| {
             set.report(member, value, watermark)
@@ -372,17 +366,13 @@ where
     ///
     /// # Errors
     /// [`OtherEpoch`](WaitError::OtherEpoch) in another epoch. Otherwise as [`report`](Self::report).
-    pub fn report_in<Q>(
+    pub fn report_in<Q: ToKey<G> + ?Sized>(
         &self,
         group: &Q,
         epoch: u64,
         member: &M,
         value: V,
-    ) -> Result<usize, WaitError>
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    ) -> Result<usize, WaitError> {
         let value = rank(value);
         self.change(group, Some(epoch), |set, watermark| {
             set.report(member, value, watermark)
@@ -391,16 +381,12 @@ where
 
     /// Changes a set by what it makes of the watermark, and advances that in the same lock hold.
     #[inline]
-    fn change<Q>(
+    fn change<Q: ToKey<G> + ?Sized>(
         &self,
         group: &Q,
         epoch: Option<u64>,
         change: impl FnOnce(&mut Set<M>, u64) -> Result<u64, WaitError>,
-    ) -> Result<usize, WaitError>
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    ) -> Result<usize, WaitError> {
         let table = &self.handle.table;
         let mut epoch = epoch;
         let mut stale = None;
@@ -455,10 +441,7 @@ where
     /// assert_eq!(produce.wait_blocking(), Err(WaitError::Cancelled(below)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn cancel_below_floor<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> usize
-    where
-        G: Borrow<Q>,
-    {
+    pub fn cancel_below_floor<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> usize {
         let table = &self.handle.table;
         table.cancel_key(group, |mark| mark.beside.as_ref()?.below_floor())
     }
@@ -466,22 +449,14 @@ where
     /// Removes the group with its set, its epoch and its watermark, and cancels its waits; returns
     /// how many. Afterwards a report that comes late finds no group. What was acknowledged is
     /// forgotten here: a later [`set`](Self::set) starts anew.
-    pub fn remove<Q>(&self, group: &Q) -> usize
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    pub fn remove<Q: ToKey<G> + ?Sized>(&self, group: &Q) -> usize {
         self.handle.table.remove_key(group, &watermarks::removed())
     }
 
     /// Closes the group: its waits are cancelled, and later ones end at once, with the same reason.
     /// Returns how many this ended. From now on reports and changes of the set are refused as
     /// [`KeyClosed`](WaitError::KeyClosed). See [`Watermarks::close`](crate::Watermarks::close).
-    pub fn close<Q>(&self, group: &Q, reason: impl Into<Reason>) -> usize
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    pub fn close<Q: ToKey<G> + ?Sized>(&self, group: &Q, reason: impl Into<Reason>) -> usize {
         self.handle.table.close_key(group, &reason.into())
     }
 }
@@ -492,19 +467,13 @@ where
     M: Eq + Clone + Send + Sync + 'static,
 {
     /// Returns the watermark of the group: what is acknowledged. `None` without a set. O(1).
-    pub fn watermark<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Option<V>
-    where
-        G: Borrow<Q>,
-    {
+    pub fn watermark<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Option<V> {
         let watermark = self.handle.table.look(group, |mark| mark.value);
         watermark.map(V::from_rank)
     }
 
     /// Returns the epoch of the group; `None` without a set. O(1).
-    pub fn epoch<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Option<u64>
-    where
-        G: Borrow<Q>,
-    {
+    pub fn epoch<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Option<u64> {
         self.handle.table.look(group, |mark| mark.epoch())
     }
 
@@ -523,20 +492,14 @@ where
     /// assert_eq!(logs.below_floor(&"orders-0"), Some(too_few));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn below_floor<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Option<CancelReason>
-    where
-        G: Borrow<Q>,
-    {
+    pub fn below_floor<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Option<CancelReason> {
         let table = &self.handle.table;
         table.look(group, |mark| mark.beside.as_ref()?.below_floor())
     }
 
     /// Returns the members of the group with what they have reported, in the order in which they
     /// came. O(members).
-    pub fn members<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Vec<(M, V)>
-    where
-        G: Borrow<Q>,
-    {
+    pub fn members<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Vec<(M, V)> {
         let table = &self.handle.table;
         let ranked = table.look(group, |mark| Some(mark.beside.as_ref()?.members()));
         let ranked = ranked.unwrap_or_default();
@@ -565,10 +528,7 @@ where
     /// assert_eq!(logs.lagging(&"orders-0"), [("a", 40, Duration::from_secs(5))]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn lagging<Q: Hash + Eq + ?Sized>(&self, group: &Q) -> Vec<(M, V, Duration)>
-    where
-        G: Borrow<Q>,
-    {
+    pub fn lagging<Q: KeyRef<G> + ?Sized>(&self, group: &Q) -> Vec<(M, V, Duration)> {
         let table = &self.handle.table;
         let now_ns = table.frame.driver().now_ns();
         let lagging = table.look(group, |mark| Some(mark.beside.as_mut()?.lagging(now_ns)));
@@ -598,27 +558,24 @@ where
     ///
     /// # Errors
     /// The future yields a [`WaitError`](crate::WaitError).
-    pub fn wait_for<Q>(&self, group: &Q, threshold: V, timeout: impl Into<Timeout>) -> WaitFuture<V>
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    pub fn wait_for<Q: ToKey<G> + ?Sized>(
+        &self,
+        group: &Q,
+        threshold: V,
+        timeout: impl Into<Timeout>,
+    ) -> WaitFuture<V> {
         self.handle.wait_for(group, None, threshold, timeout.into())
     }
 
     /// Returns a future as [`wait_for`](Self::wait_for) does, of this epoch: that in which the
     /// record was appended. See [`Watermarks::wait_for_in`](crate::Watermarks::wait_for_in).
-    pub fn wait_for_in<Q>(
+    pub fn wait_for_in<Q: ToKey<G> + ?Sized>(
         &self,
         group: &Q,
         epoch: u64,
         threshold: V,
         timeout: impl Into<Timeout>,
-    ) -> WaitFuture<V>
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    ) -> WaitFuture<V> {
         self.handle
             .wait_for(group, Some(epoch), threshold, timeout.into())
     }
@@ -628,17 +585,13 @@ where
     ///
     /// # Errors
     /// Returns an error as [`Watermarks::park`](crate::Watermarks::park) does; `then` is not called.
-    pub fn park<Q>(
+    pub fn park<Q: ToKey<G> + ?Sized>(
         &self,
         group: &Q,
         threshold: V,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<Option<OperationId>, Refused<Callback>>
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    ) -> Result<Option<OperationId>, Refused<Callback>> {
         let then = Box::new(then);
         self.handle
             .call_at(group, None, threshold, timeout.into(), then)
@@ -650,18 +603,14 @@ where
     /// # Errors
     /// Returns an error as [`Watermarks::park_in`](crate::Watermarks::park_in) does; `then` is not
     /// called.
-    pub fn park_in<Q>(
+    pub fn park_in<Q: ToKey<G> + ?Sized>(
         &self,
         group: &Q,
         epoch: u64,
         threshold: V,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<Option<OperationId>, Refused<Callback>>
-    where
-        G: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = G> + ?Sized,
-    {
+    ) -> Result<Option<OperationId>, Refused<Callback>> {
         let then = Box::new(then);
         self.handle
             .call_at(group, Some(epoch), threshold, timeout.into(), then)

@@ -8,9 +8,6 @@
 //!   requests before it from those after it.
 
 use std::{
-    borrow::Borrow,
-    cell::Cell,
-    hash::Hash,
     marker::PhantomData,
     sync::{Arc, atomic},
 };
@@ -21,7 +18,7 @@ use crate::{
     error::{Refused, WaitError},
     operation::{CancelReason, Outcome, Timeout},
     replies::{
-        many::{Buffer, Pushed},
+        many::Buffer,
         member::{Member, Members},
     },
     sync::{AtomicU64, Ordering},
@@ -30,10 +27,10 @@ use crate::{
         future::Yields,
         handle::Handle,
         keys::Numbers,
-        shard::{LISTED, Shard, Taken},
+        shard::{LISTED, Shard},
     },
     wait::WaitFuture,
-    watches::WatchKey,
+    watches::{KeyRef, WatchKey},
 };
 
 /// The engine of replies: what all shards share.
@@ -183,7 +180,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         }
         // 2. One waiter for each key.
         let mut refused = shard.refuses();
-        if refused.is_none() && find(&shard, hash, &key).is_some() {
+        if refused.is_none() && find(&shard, hash as u32, |_, of| *of == key).is_some() {
             refused = Some(WaitError::AlreadyExpected);
         }
         if refused.is_none() {
@@ -228,52 +225,81 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
 
     /// Delivers a value to the waiter of a key; hands it back if there is none.
     #[inline]
-    pub(super) fn deliver<Q>(self: &Arc<Self>, key: &Q, value: V) -> Result<(), V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    pub(super) fn deliver<Q: KeyRef<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        value: V,
+    ) -> Result<(), V> {
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
-        let mut shard = self.shard_of(hash);
-        let is_it = |key_of: &K| key_of.borrow() == key;
-        let Some(found) = find_to_end(&mut shard, hash as u32, is_it) else {
-            return Err(value);
-        };
-        self.hand_over_found(shard, found, value, now_ns);
-        Ok(())
+        let shard = self.shard_of(hash);
+        let is_it = |_, key_of: &K| key.is(key_of);
+        self.hand_over(shard, hash as u32, is_it, value, now_ns)
     }
 
-    /// Hands a value to a request that was found to end with it, and wakes its task.
+    /// Hands a value to the request of this hash that `is_it` accepts by its index and key, and wakes
+    /// its task. Hands the value back if there is none. O(1).
     #[inline(always)]
-    pub(super) fn hand_over_found<'a>(
+    pub(super) fn hand_over<'a>(
         self: &'a Arc<Self>,
         mut shard: Locked<'a, K, V>,
-        found: Found,
+        hash: u32,
+        is_it: impl Fn(u32, &K) -> bool,
         value: V,
         now_ns: EndedAt,
-    ) {
-        let index = found.index;
-        if !found.is_off {
-            return self.hand_over(shard, index, value, now_ns);
+    ) -> Result<(), V> {
+        if failpoint!(HandsOverInTwoHolds) {
+            let is_there = find(&shard, hash, &is_it).is_some();
+            let number = shard.number();
+            drop(shard);
+            shard = self.lock(number);
+            if is_there && find(&shard, hash, &is_it).is_none() {
+                return Ok(());
+            }
         }
+        // 1. Find the request. The same search takes it off the table, unless it waits for more:
+        //    then the value goes into its buffer.
+        let Shard { wheel, records, .. } = &mut *shard;
+        let request = |index| wheel.at(index).wait().expect(LISTED);
+        let mut value = Some(value);
+        let is_last = |index| match &request(index).buffer {
+            Some(buffer) => buffer.keep_unless_last(&mut value),
+            None => true,
+        };
+        let found = records.take_if(hash, |index| is_it(index, &request(index).key), is_last);
+        let Some(index) = found else {
+            return value.map_or(Ok(()), Err);
+        };
+        // 2. One that waits for more keeps its place.
+        let Some(value) = value else {
+            let waker = shard.wheel.at_mut(index).waker_mut().and_then(Option::take);
+            drop(shard);
+            if let Some(waker) = waker {
+                self.call_in_turn(&self.frame.enter(), || waker.wake());
+            }
+            return Ok(());
+        };
+        // 3. Otherwise the value is the answer. It lies where its future finds it.
         let taken = shard.answer(index, || Ok(value), &Outcome::Completed, now_ns);
         let left = take_off_scope(&mut shard, taken.wait);
         drop(shard);
         let waker = taken.waker;
         self.finish_in_turn(Ended { waker, left });
+        Ok(())
     }
 
     /// Delivers the value that is made if a key has a waiter. See `Replies::deliver_with`.
-    pub(super) fn deliver_with<Q>(self: &Arc<Self>, key: &Q, make: impl FnOnce() -> V) -> bool
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
+    pub(super) fn deliver_with<Q: KeyRef<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        make: impl FnOnce() -> V,
+    ) -> bool {
         // 1. The value is made for the request that waits now.
         let hash = self.hash(key);
         let shard = self.shard_of(hash);
-        let Some(index) = find(&shard, hash, key) else {
+        let hash = hash as u32;
+        let is_key = |_, key_of: &K| key.is(key_of);
+        let Some(index) = find(&shard, hash, is_key) else {
             return false;
         };
         let at = shard.handle(shard.wheel.id_at(index));
@@ -286,16 +312,14 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         // 3. That request has it, whatever is expected under the key by now.
         let now_ns = self.frame.ending_at();
         let shard = self.lock(at.shard());
-        let index = if failpoint!(MadeValueGoesToKey) {
-            find(&shard, hash, key)
-        } else {
-            let is_there = shard.get(at.id()).is_some() || failpoint!(EndedIsFoundAgain);
-            is_there.then(|| at.id().index())
-        };
+        let mut index = shard.get(at.id()).map(|_| at.index());
+        if failpoint!(MadeValueGoesToKey) {
+            index = find(&shard, hash, is_key);
+        }
         match (index, made) {
             (Some(index), Some(value)) => {
-                self.hand_over(shard, index, value, now_ns);
-                true
+                let is_it = |other, _: &K| other == index;
+                self.hand_over(shard, hash, is_it, value, now_ns).is_ok()
             }
             (Some(index), None) => {
                 self.end_panicked(shard, index, now_ns);
@@ -304,7 +328,7 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
             (None, made) => {
                 drop(shard);
                 self.call_in_turn(&self.frame.enter(), || drop(made));
-                false
+                failpoint!(EndedIsFoundAgain)
             }
         }
     }
@@ -315,54 +339,6 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
         let outcome = Outcome::Cancelled(CancelReason::Panicked);
         let error = || Err(WaitError::of(outcome.clone()));
         let taken = shard.answer(index, error, &outcome, now_ns);
-        self.finish_one(shard, index, taken);
-    }
-
-    /// Hands a value to the request at an index that the table names, and wakes its task.
-    fn hand_over<'a>(
-        self: &'a Arc<Self>,
-        mut shard: Locked<'a, K, V>,
-        index: u32,
-        value: V,
-        now_ns: EndedAt,
-    ) {
-        if failpoint!(HandsOverInTwoHolds) {
-            let at = shard.handle(shard.wheel.id_at(index));
-            drop(shard);
-            shard = self.lock(at.shard());
-            if shard.get(at.id()).is_none() {
-                return;
-            }
-        }
-        // 1. A request that waits for more keeps its place.
-        let mut value = value;
-        if let Some(buffer) = &shard.wait(index).buffer {
-            match buffer.push(value) {
-                Pushed::Last(last) => value = last,
-                Pushed::Kept => {
-                    let entry = shard.wheel.at_mut(index);
-                    let waker = entry.waker_mut().and_then(Option::take);
-                    drop(shard);
-                    if let Some(waker) = waker {
-                        self.call_in_turn(&self.frame.enter(), || waker.wake());
-                    }
-                    return;
-                }
-            }
-        }
-        // 2. The value is the answer. It lies where its future finds it.
-        let taken = shard.answer(index, || Ok(value), &Outcome::Completed, now_ns);
-        self.finish_one(shard, index, taken);
-    }
-
-    /// Takes a request that was answered off the table, unlocks, and wakes its task.
-    #[inline(always)]
-    fn finish_one(
-        self: &Arc<Self>,
-        mut shard: Locked<'_, K, V>,
-        index: u32,
-        taken: Taken<Requests<K, V>>,
-    ) {
         let left = take_off(&mut shard, index, taken.wait);
         drop(shard);
         let waker = taken.waker;
@@ -399,44 +375,15 @@ impl<K: WatchKey, V: Send + 'static> Table<Requests<K, V>> {
     }
 }
 
-/// Finds the request that waits under a key. Runs the key's `Eq`, under the lock. O(1).
+/// Finds the request of this hash that `is_it` accepts by its index and key. O(1).
 #[inline(always)]
-fn find<K, V, Q>(shard: &Shard<Requests<K, V>>, hash: u64, key: &Q) -> Option<u32>
-where
-    K: WatchKey + Borrow<Q>,
-    V: Send + 'static,
-    Q: Eq + ?Sized,
-{
-    let is_it = |index| shard.wait(index).key.borrow() == key;
-    shard.records.find(hash as u32, is_it)
-}
-
-/// A request that was found by its key.
-pub(super) struct Found {
-    index: u32,
-    /// It is off the table, since the next reply is its last.
-    is_off: bool,
-}
-
-/// Finds the request that waits under a key, for a reply. One that has no other is off the table
-/// then, in the same search: the caller answers it in this lock hold. Runs the key's `Eq`, under the
-/// lock. O(1).
-#[inline(always)]
-pub(super) fn find_to_end<K: WatchKey, V: Send + 'static>(
-    shard: &mut Shard<Requests<K, V>>,
+pub(super) fn find<K: WatchKey, V: Send + 'static>(
+    shard: &Shard<Requests<K, V>>,
     hash: u32,
-    is_key: impl Fn(&K) -> bool,
-) -> Option<Found> {
-    let Shard { wheel, records, .. } = shard;
-    let is_off = Cell::new(false);
-    let is_it = |index| {
-        let wait = wheel.at(index).wait().expect(LISTED);
-        is_off.set(wait.buffer.is_none() && !failpoint!(HandsOverInTwoHolds));
-        is_key(&wait.key)
-    };
-    let index = records.take_if(hash, is_it, |_| is_off.get())?;
-    let is_off = is_off.get();
-    Some(Found { index, is_off })
+    is_it: impl Fn(u32, &K) -> bool,
+) -> Option<u32> {
+    let is_it = |index| is_it(index, &shard.wait(index).key);
+    shard.records.find(hash, is_it)
 }
 
 /// Returns the future of a request that waits there; without a place it had no time to wait.

@@ -37,14 +37,6 @@ struct Buffered<V> {
     left: usize,
 }
 
-/// The fate of a reply.
-pub(super) enum Pushed<V> {
-    /// It is in the buffer, and more may come.
-    Kept,
-    /// It is the last, and handed back.
-    Last(V),
-}
-
 impl<V: Send + 'static> Buffer<V> {
     /// Makes the buffer of a request that may have `count` replies.
     pub(super) fn new(count: usize, executor: &JobExecutor) -> Self {
@@ -57,15 +49,15 @@ impl<V: Send + 'static> Buffer<V> {
         }
     }
 
-    /// Adds a reply, unless it is the last. Called under the lock of the request's shard.
-    pub(super) fn push(&self, reply: V) -> Pushed<V> {
+    /// Takes a reply, unless it is the last; true if it is. Called under the lock of the request's
+    /// shard.
+    pub(super) fn keep_unless_last(&self, reply: &mut Option<V>) -> bool {
         let mut buffered = self.buffered.lock();
         buffered.left = buffered.left.saturating_sub(1);
-        if buffered.left == 0 {
-            return Pushed::Last(reply);
+        if buffered.left > 0 {
+            buffered.replies.extend(reply.take());
         }
-        buffered.replies.push_back(reply);
-        Pushed::Kept
+        buffered.left == 0
     }
 
     fn pop(&self) -> Option<V> {

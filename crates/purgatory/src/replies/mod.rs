@@ -6,7 +6,7 @@ mod many;
 mod member;
 mod scope;
 
-use std::{borrow::Borrow, hash::Hash, sync::Arc};
+use std::sync::Arc;
 
 use timer_core::{BuildError, Timer};
 
@@ -23,7 +23,7 @@ use crate::{
     table::handle::Handle,
     wait::WaitFuture,
     waits::Waits,
-    watches::WatchKey,
+    watches::{KeyRef, WatchKey},
 };
 
 pub use self::{many::ReplyStream, scope::ReplyScope};
@@ -206,10 +206,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// # Panics
     /// Panics only if the key's own `Hash` or `Eq` panics. Then nothing was delivered, and the
     /// value is dropped.
-    pub fn deliver<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: V) -> Result<(), V>
-    where
-        K: Borrow<Q>,
-    {
+    pub fn deliver<Q: KeyRef<K> + ?Sized>(&self, key: &Q, value: V) -> Result<(), V> {
         self.handle.table.deliver(key, value)
     }
 
@@ -236,10 +233,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// # Panics
     /// Panics as [`deliver`](Self::deliver) does. A panic in `value` is contained and counted; the
     /// reply ends as [`Panicked`](CancelReason::Panicked).
-    pub fn deliver_with<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: impl FnOnce() -> V) -> bool
-    where
-        K: Borrow<Q>,
-    {
+    pub fn deliver_with<Q: KeyRef<K> + ?Sized>(&self, key: &Q, value: impl FnOnce() -> V) -> bool {
         self.handle.table.deliver_with(key, value)
     }
 

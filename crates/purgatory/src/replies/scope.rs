@@ -13,7 +13,7 @@ use crate::{
     operation::{CancelReason, Outcome, Timeout, opaque},
     reason::Reason,
     replies::{
-        engine::{Expected, Locked, Requested, Requests, find_to_end, future},
+        engine::{Expected, Locked, Requested, Requests, find, future},
         many::{Buffer, ReplyStream},
         member::Scope,
     },
@@ -228,23 +228,21 @@ impl<V: Send + 'static> ReplyScope<V> {
     /// ever did, else [`NotExpected`](WaitError::NotExpected). Neither is counted as refused.
     pub fn deliver(&self, number: u64, value: V) -> Result<(), Refused<V>> {
         let now_ns = self.table().frame.ending_at();
-        let mut shard = self.lock();
+        let shard = self.lock();
+        let last_number = self.scope.last_number();
         let id = self.id(number);
-        match find_to_end(&mut shard, self.scope.hash_of(number), |key| *key == id) {
-            Some(found) => {
-                self.table().hand_over_found(shard, found, value, now_ns);
-                Ok(())
-            }
-            None => {
-                let was_asked = (1..=self.scope.last_number()).contains(&number);
-                let reason = if was_asked {
-                    WaitError::Late
-                } else {
-                    WaitError::NotExpected
-                };
-                Err(Refused::new(value, reason))
-            }
-        }
+        let is_it = |_, key: &RequestId| *key == id;
+        let hash = self.scope.hash_of(number);
+        let table = self.table();
+        let delivered = table.hand_over(shard, hash, is_it, value, now_ns);
+        delivered.map_err(|value| {
+            let reason = if (1..=last_number).contains(&number) {
+                WaitError::Late
+            } else {
+                WaitError::NotExpected
+            };
+            Refused::new(value, reason)
+        })
     }
 
     /// Delivers this value to each request with this number or a lower one that waits, as one
@@ -354,7 +352,8 @@ impl<V: Send + 'static> ReplyScope<V> {
         assert!(is_same, "the scopes are not of the same client");
         // 1. Both shards stay locked, so that the request is in one of the scopes at any time.
         let (mut from, other) = table.lock_two(self.scope.hash, to.scope.hash);
-        let index = self.find(&from, number);
+        let id = self.id(number);
+        let index = find(&from, self.scope.hash_of(number), |_, key| *key == id);
         let Some(index) = index.filter(|&index| !table.is_failing(from.wait(index))) else {
             return Err(WaitError::NotExpected);
         };
@@ -467,14 +466,6 @@ impl<V: Send + 'static> ReplyScope<V> {
         count
     }
 
-    /// Finds the request with this number that waits. O(1).
-    #[inline(always)]
-    fn find(&self, shard: &Locked<'_, RequestId, V>, number: u64) -> Option<u32> {
-        let id = self.id(number);
-        let is_it = |index| shard.wait(index).key == id;
-        shard.records.find(self.scope.hash_of(number), is_it)
-    }
-
     /// Returns the name of a request.
     fn id(&self, number: u64) -> RequestId {
         (self.scope.number, number)
@@ -521,3 +512,28 @@ impl<V: Send + 'static> Drop for ReplyScope<V> {
 }
 
 opaque!([V: Send + 'static] ReplyScope<V>, scope: scope.number);
+
+#[cfg(test)]
+mod tests {
+    use timer_core::ManualTimer;
+
+    use super::*;
+
+    /// Most of these scopes are in other shards, where their requests have entries of their own.
+    #[test]
+    fn request_that_moved_leaves_no_entry_behind() {
+        let timer = ManualTimer::new();
+        let lost = ReplyScope::on(&timer, "client").unwrap();
+        for _ in 0..20 {
+            let next = lost.another();
+            let (number, reply) = lost.expect(Timeout::Never).unwrap();
+            let again = lost.reassign(number, &next).unwrap();
+            next.deliver(again, 7).unwrap();
+            assert_eq!(reply.wait_blocking(), Ok(7));
+        }
+        let table = lost.table();
+        for number in table.shards.made() {
+            assert_eq!(table.lock(number).wheel.len(), 0);
+        }
+    }
+}

@@ -78,8 +78,8 @@ pub(crate) struct Entry<O> {
 pub(crate) struct ColdState {
     /// The pending end. Only a held entry has one.
     end: Option<Outcome>,
-    /// The tick at which its time was up while it was held; `u64::MAX` if it was not.
-    due: u64,
+    /// The deadline that passed while it was held, in nanoseconds.
+    due_ns: Option<u64>,
     label: Option<&'static str>,
     /// When a snapshot first saw the check that is under way; `u64::MAX` if none did.
     check_seen_ns: u64,
@@ -89,7 +89,7 @@ impl ColdState {
     fn new(label: Option<&'static str>) -> Box<Self> {
         Box::new(ColdState {
             end: None,
-            due: u64::MAX,
+            due_ns: None,
             label,
             check_seen_ns: u64::MAX,
         })
@@ -129,9 +129,9 @@ impl<O> Entry<O> {
         self.cold.as_ref()?.label
     }
 
-    /// Returns the tick at which its time was up while it was held; `u64::MAX` if it was not.
-    pub(crate) fn due(&self) -> u64 {
-        self.cold.as_ref().map_or(u64::MAX, |cold| cold.due)
+    /// Returns the deadline that passed while it was held, in nanoseconds.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        self.cold.as_ref()?.due_ns
     }
 
     /// Returns for how long it has been parked, in nanoseconds.
@@ -177,12 +177,12 @@ impl<O> Entry<O> {
         }
     }
 
-    /// Leaves its holder the request to end it, since its time was up at the tick `deadline`. Returns
+    /// Leaves its holder the request to end it, since its time was up at `due_ns`. Returns
     /// the payload if it has no holder yet: the job of its last check is to hold it.
-    pub(super) fn expire_held(&mut self, deadline: u64) -> Option<O> {
+    pub(super) fn expire_held(&mut self, due_ns: u64) -> Option<O> {
         let payload = self.payload.take();
         if payload.is_some() || !failpoint!(ExpiryLeavesNoRequest) {
-            self.request_end(&Outcome::Expired).due = deadline; // the wheel knows that no more
+            self.request_end(&Outcome::Expired).due_ns = Some(due_ns); // the wheel knows that no more
         }
         payload
     }
@@ -327,7 +327,7 @@ mod tests {
         entry.unasked = UnaskedChecks::Last;
         assert!(entry.has_last_check(false));
         assert_eq!(entry.expire_held(10), Some(7));
-        assert_eq!(entry.due(), 10);
+        assert_eq!(entry.due_ns(), Some(10));
         assert!(entry.is_held() && entry.is_ending());
     }
 

@@ -5,14 +5,18 @@
 //! [`CallbackJob`], for the executor.
 
 use smallvec::SmallVec;
-use timer_core::{Advanced, DueTask, TimerHandle};
+use timer_core::{Advanced, DueTask, TickLength, TimerHandle};
 
 use super::{
-    Ended, EndedAt, HOLDER_REMOVES, Shard,
+    Ended, HOLDER_REMOVES, Shard,
     entry::{Cause, CheckedOut, Entry},
     watchers::READ_AHEAD,
 };
-use crate::operation::{DelayedOperation, Outcome};
+use crate::{
+    operation::{DelayedOperation, Outcome},
+    table::EndedAt,
+    watches::WatchKey,
+};
 
 /// Expired operations that are kept without an allocation, as many as are due at a time as a rule.
 const AT_ONCE: usize = 64;
@@ -38,6 +42,7 @@ fn visit<K, O>(
     mut task: DueTask<'_, Entry<O>>,
     shard: usize,
     last_check: bool,
+    tick: TickLength,
     expired: &mut Expired,
     mut report: impl FnMut(CallbackJob<K, O>, Order),
 ) {
@@ -49,7 +54,7 @@ fn visit<K, O>(
         return;
     }
     // Whoever holds it ends it (Holder removes). With a last check that is the job of this check.
-    if let Some(payload) = entry.expire_held(deadline) {
+    if let Some(payload) = entry.expire_held(tick.start_ns(deadline)) {
         let held = CheckedOut::new(handle, payload, Cause::NoEvent);
         report(CallbackJob::LastCheck(held), order);
     } else if failpoint!(ExpiryRemovesCheckedOut) {
@@ -57,7 +62,7 @@ fn visit<K, O>(
     }
 }
 
-impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
+impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     /// Advances the wheel to the tick `now`, and calls `report` with the work that this makes, in no
     /// order: each with its deadline and, if the wheel keeps order, its sequence. With `last_check`
     /// each operation is checked once more when its time is up. O(budget).
@@ -67,13 +72,14 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         now_ns: EndedAt,
         budget: usize,
         last_check: bool,
+        tick: TickLength,
         mut report: impl FnMut(CallbackJob<K, O>, Order),
     ) -> Advanced {
         // 1. Visit what is due.
         let shard = self.number as usize;
         let mut expired = Expired::new();
         let advanced = self.wheel.advance(now, budget, |task| {
-            visit(task, shard, last_check, &mut expired, &mut report);
+            visit(task, shard, last_check, tick, &mut expired, &mut report);
         });
         // 2. Take what is over off the wheel and its keys' lists.
         for together in expired.chunks(READ_AHEAD) {
@@ -81,7 +87,8 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             for &(handle, order) in together {
                 let outcome = Outcome::Expired;
                 let take = |entry: &mut Entry<O>| entry.payload.take();
-                let ended = self.end_if(handle, &outcome, order.0, now_ns, take);
+                let due_ns = tick.start_ns(order.0);
+                let ended = self.end_if(handle, &outcome, due_ns, now_ns, take);
                 let (payload, to_release) = ended.reached().expect(HOLDER_REMOVES);
                 let ended = Ended {
                     payload,

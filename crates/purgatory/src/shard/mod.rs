@@ -12,7 +12,6 @@
 
 mod entry;
 pub(crate) mod expire;
-mod keys;
 mod links;
 mod watchers;
 
@@ -27,13 +26,14 @@ use timer_core::{
 
 use self::{
     entry::ColdState,
-    keys::Keys,
-    links::{Ends, SLOT, SecondaryWatches, WalkCursor},
+    links::{Ends, SLOT, SecondaryWatches, WalkCursor, Watched},
 };
 use crate::{
     error::WaitError,
     operation::{DelayedOperation, Outcome, ReachResult},
     stats::{Counts, OtherEnds, Stats, Times},
+    table::{EndedAt, keys::Keys},
+    watches::WatchKey,
 };
 
 pub(crate) use entry::{Cause, CheckedOut, Entry, ParkOptions};
@@ -51,7 +51,7 @@ pub(crate) struct Shard<K, O> {
     /// Set before the entries leave for good, tested before one is put in.
     closed: bool,
     pub(crate) counts: Counts,
-    keys: Keys<K>,
+    keys: Keys<K, Watched>,
     cold: Cold,
 }
 
@@ -70,36 +70,7 @@ struct ColdParts {
     /// Operations that were taken out, to be answered by the caller.
     taken: u64,
     other_ends: OtherEnds,
-    /// Present once an end was timed.
-    times: Option<Box<Times>>,
 }
-
-impl ColdParts {
-    /// Records how long an operation waited that ends and, if it expired at the tick `due`, how
-    /// late.
-    #[cold]
-    fn time_end<O>(&mut self, outcome: &Outcome, entry: &Entry<O>, due: u64, at: EndTime) {
-        let times = self.times.get_or_insert_default();
-        times.ended(outcome, entry.age_ns(at.now_ns));
-        // Lateness counts from the deadline, not from the wheel's visit.
-        if matches!(outcome, Outcome::Expired) {
-            let due_ns = at.tick.start_ns(due);
-            times.lateness.record(at.now_ns.saturating_sub(due_ns));
-        }
-    }
-}
-
-/// The time at which an operation ends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EndTime {
-    /// The nanosecond of the timer's clock.
-    pub(crate) now_ns: u64,
-    /// The length of the timer's ticks, in which deadlines count.
-    pub(crate) tick: TickLength,
-}
-
-/// The time at which an operation ends, if that is timed. It is read before the lock is taken.
-pub(crate) type EndedAt = Option<EndTime>;
 
 /// A watch to be set.
 #[derive(Clone, Copy, Debug)]
@@ -134,8 +105,8 @@ pub(crate) struct Ended<K, O> {
 pub(crate) struct ToRelease<K> {
     /// Its place among `max_parked` is still to be returned.
     pub(crate) has_place: bool,
-    /// The tick at which its time was up, if that came while it was parked; else `u64::MAX`.
-    pub(crate) due: u64,
+    /// The deadline, in nanoseconds, if it passed while it was parked; else `u64::MAX`.
+    pub(crate) due_ns: u64,
     /// The last of its secondary watches, still to be released.
     pub(crate) last_secondary: Option<SecondaryId>,
     /// Its first key, if no watch of that is left.
@@ -150,7 +121,7 @@ impl<K> ToRelease<K> {
     pub(crate) fn nothing() -> Self {
         ToRelease {
             has_place: false,
-            due: u64::MAX,
+            due_ns: u64::MAX,
             last_secondary: None,
             emptied_key: None,
             cold: None,
@@ -173,13 +144,13 @@ impl<K, O> ShardState for Shard<K, O> {
     }
 }
 
-impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
+impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<O>>) -> Self {
         Shard {
             wheel,
             number: number as u8, // below `MAX_SHARDS`
             closed: false,
-            keys: Keys::new(),
+            keys: Keys::default(),
             cold: None,
             counts: Counts::default(),
         }
@@ -204,7 +175,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
 
     /// Returns the times that the shard has recorded, if there are any.
     pub(crate) fn times(&self) -> Option<&Times> {
-        self.cold.as_ref()?.times.as_deref()
+        self.cold.as_ref()?.other_ends.times()
     }
 
     /// Returns the entry of an operation that has not ended.
@@ -213,11 +184,19 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.wheel.get_mut(handle.id())
     }
 
-    /// Returns the tick at which an operation's time is up, or was; `None` for never, or if it has
-    /// ended.
-    pub(crate) fn deadline(&self, handle: TimerHandle) -> Option<u64> {
-        let was_due = || Some(self.wheel.get(handle.id())?.due()).filter(|&due| due != u64::MAX);
-        self.wheel.deadline(handle.id()).or_else(was_due)
+    /// Returns the time until an operation expires, in nanoseconds: 0 if its time was up; `None` for
+    /// never, or if it has ended.
+    pub(crate) fn expires_in_ns(
+        &self,
+        handle: TimerHandle,
+        now_ns: u64,
+        tick: TickLength,
+    ) -> Option<u64> {
+        let due_ns = match self.wheel.deadline(handle.id()) {
+            Some(deadline) => tick.start_ns(deadline),
+            None => self.wheel.get(handle.id())?.due_ns()?,
+        };
+        Some(due_ns.saturating_sub(now_ns))
     }
 
     /// Returns why the shard takes no operation now, or `None` if it takes one.
@@ -296,14 +275,14 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
 
     /// Returns the number of keys that have waiters.
     pub(crate) fn key_count(&self) -> usize {
-        self.keys.waited_count()
+        self.keys.len()
     }
 
     /// Returns each key with the number of its waiters.
     pub(crate) fn waiters_by_key(&self) -> impl Iterator<Item = (&K, usize)> {
         self.keys
             .iter()
-            .map(|(_, record)| (&record.key, record.waiters as usize))
+            .map(|(key, watched)| (key, watched.waiters as usize))
     }
 
     /// Checks an operation out for an event. If it is held, its holder is left a request.
@@ -364,7 +343,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
     /// Returns the entry of an operation that has not ended, with its first key.
     pub(crate) fn show(&mut self, handle: TimerHandle) -> Option<(&mut Entry<O>, &K)> {
         let entry = self.wheel.get_mut(handle.id())?;
-        let first_key = &self.keys.at(entry.link.record()).key;
+        let first_key = self.keys.key(entry.link.record());
         Some((entry, first_key))
     }
 
@@ -395,32 +374,33 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         to_release
     }
 
-    /// Ends an operation, unless `take` returns `None`: counts the end, and removes the entry. `due`
-    /// is the tick at which its time is up, if it expires here; else `u64::MAX`.
+    /// Ends an operation, unless `take` returns `None`: counts the end, and removes the entry. `due_ns`
+    /// is the deadline in nanoseconds, if it expires here; else `u64::MAX`.
     #[inline(always)]
     fn end_if<T>(
         &mut self,
         handle: TimerHandle,
         outcome: &Outcome,
-        due: u64,
+        due_ns: u64,
         now_ns: EndedAt,
         take: impl FnOnce(&mut Entry<O>) -> Option<T>,
     ) -> ReachResult<(T, ToRelease<K>)> {
         self.remove_if(handle, |entry, counts, cold| {
-            let due = due.min(entry.due());
+            let due_ns = entry.due_ns().unwrap_or(due_ns);
             let taken = take(entry)?;
-            match outcome {
-                Outcome::Completed => counts.completed += 1,
+            match (outcome, now_ns) {
+                (Outcome::Completed, None) => counts.completed += 1,
                 _ => {
-                    let other_ends = &mut cold.get_or_insert_default().other_ends;
-                    other_ends.ended(counts, outcome);
+                    let ends = &mut cold.get_or_insert_default().other_ends;
+                    let waited_ns = now_ns.map(|now_ns| entry.age_ns(now_ns));
+                    ends.ended(counts, outcome, waited_ns);
+                    // Lateness counts from the deadline, not from the wheel's visit.
+                    if let (Outcome::Expired, Some(now_ns)) = (outcome, now_ns) {
+                        ends.expired_late(now_ns.saturating_sub(due_ns));
+                    }
                 }
             }
-            if let Some(at) = now_ns {
-                let cold = cold.get_or_insert_default();
-                cold.time_end(outcome, entry, due, at);
-            }
-            Some((taken, due))
+            Some((taken, due_ns))
         })
     }
 
@@ -453,7 +433,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
             *place = None;
             Some(())
         });
-        let (Some((taken, due)), Some(link)) = (taken, link) else {
+        let (Some((taken, due_ns)), Some(link)) = (taken, link) else {
             return match is_held {
                 true => ReachResult::UnderCheck,
                 false => ReachResult::Gone,
@@ -467,7 +447,7 @@ impl<K: Eq + Clone, O: DelayedOperation> Shard<K, O> {
         self.entry_left();
         let to_release = ToRelease {
             has_place: true,
-            due,
+            due_ns,
             last_secondary,
             emptied_key,
             cold,

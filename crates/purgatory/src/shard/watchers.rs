@@ -13,7 +13,6 @@
 
 use std::{hint, mem};
 
-use hashbrown::Equivalent;
 use timer_core::{Scheduled, TimerHandle, TimingWheel};
 
 use super::{
@@ -21,9 +20,10 @@ use super::{
     entry::{Entry, ParkOptions},
     links::{
         Ends, Link, NONE, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, Waiters, WalkCursor,
-        WalkId,
+        WalkId, Watched,
     },
 };
+use crate::watches::{KeyRef, WatchKey};
 
 /// The number of entries from which on a shard's links are seldom in cache. Smaller in tests, so
 /// that they reach it.
@@ -81,7 +81,7 @@ impl<'a, O> Links<'a, O> {
     }
 }
 
-impl<K: Eq + Clone, O> Shard<K, O> {
+impl<K: WatchKey, O> Shard<K, O> {
     /// Returns the record of a key that is about to be watched, in this lock hold. Runs the key's
     /// `Eq`, and `Clone` when the key is new; a panic of theirs changes nothing. Call it while the
     /// operation is still where it is dropped after the unlock.
@@ -89,7 +89,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     pub(crate) fn record_of(&mut self, watch: &Watch<'_, K>) -> u32 {
         match self.keys.find(watch.key, watch.hash) {
             Some(record) => record,
-            None => self.keys.add(watch.key.clone(), watch.hash),
+            None => self.keys.add(watch.key.clone(), watch.hash, Watched::NEW),
         }
     }
 
@@ -163,8 +163,10 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         }
         // 2. Off its list. Gone: with its last watch the key goes.
         let mut links = Links::new(&mut self.wheel, &mut self.cold);
-        self.keys.remove_waiter(link.record(), |record| {
-            links.unlink(&mut record.watches, link.prev, link.next);
+        self.keys.remove_if(link.record(), |key| {
+            links.unlink(&mut key.watches, link.prev, link.next);
+            key.waiters -= 1;
+            key.waiters == 0
         })
     }
 
@@ -186,7 +188,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
 
     /// Returns the record of a key that has waiters. Runs the key's `Eq`.
     #[inline]
-    pub(crate) fn find<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
+    pub(crate) fn find<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
         self.keys.find(key, hash)
     }
 
@@ -196,9 +198,9 @@ impl<K: Eq + Clone, O> Shard<K, O> {
     }
 
     /// Clones a key that has waiters, as it was stored. Runs the key's `Eq` and `Clone`.
-    pub(crate) fn stored<Q: Equivalent<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<K> {
+    pub(crate) fn stored<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<K> {
         let record = self.find(key, hash)?;
-        Some(self.keys.at(record).key.clone())
+        Some(self.keys.key(record).clone())
     }
 
     /// Clones the key of a secondary watch, and returns it with the watch of the same operation that
@@ -212,7 +214,7 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         if watch.handle != Some(handle) {
             return None; // the slot is free, or another operation's by now
         }
-        let key = &self.keys.at(watch.link.record()).key;
+        let key = self.keys.key(watch.link.record());
         Some((key.clone(), watch.before))
     }
 
@@ -378,7 +380,7 @@ impl ColdParts {
 /// The check of the invariants, for models: see [`Purgatory::assert_valid`].
 ///
 /// [`Purgatory::assert_valid`]: crate::Purgatory::assert_valid
-impl<K: Eq + Clone, O> Shard<K, O> {
+impl<K: WatchKey, O> Shard<K, O> {
     /// Walks every link. O(n log n).
     ///
     /// # Panics
@@ -387,9 +389,10 @@ impl<K: Eq + Clone, O> Shard<K, O> {
         // 1. The watches of each key.
         self.keys.assert_valid();
         let mut lists = Vec::new();
-        for (number, record) in self.keys.iter() {
+        for number in self.keys.numbers() {
             let watches = self.assert_list(number);
-            assert_eq!(record.waiters as usize, watches.len());
+            assert_eq!(self.waiters(number), watches.len());
+            assert!(!watches.is_empty(), "Gone");
             lists.push(watches);
         }
         // 2. Place: each walk is over a part of one list.

@@ -1,5 +1,19 @@
 //! The hash of a key: [`KeyHasher`], which a model replaces by one that it knows.
 
+/// Returns a number below `count`, a power of two, that depends on all bits of a hash. With some
+/// seeds the hashes of neighbouring numbers, such as partitions, are alike in many of their bits:
+/// such keys would share a few shards.
+#[inline]
+pub(crate) fn mixed(hash: u64, count: usize) -> usize {
+    // A model's hasher names the shard itself.
+    if cfg!(loom) {
+        return (hash >> 32) as usize;
+    }
+    // 2^64 over the golden ratio. The upper bits of the product depend on all lower ones.
+    let bits = count.trailing_zeros();
+    (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - bits)) as usize
+}
+
 /// Hashes keys, with a new seed for each purgatory.
 #[cfg(not(loom))]
 pub(crate) type KeyHasher = rapidhash::fast::RandomState;

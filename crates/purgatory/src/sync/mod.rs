@@ -7,7 +7,7 @@
 
 mod hash;
 
-pub(crate) use self::hash::KeyHasher;
+pub(crate) use self::hash::{KeyHasher, mixed};
 pub(crate) use timer_core::driver::sync::{
     AtomicBool, AtomicU64, HandedBack, Mutex, Ordering, Share, Shares, Spaced, plain, thread_local,
 };
@@ -127,69 +127,44 @@ pub(crate) fn default_shards() -> usize {
     timer_core::driver::default_shards(64)
 }
 
-/// A number of places, or of keys, that is taken now.
-#[derive(Debug)]
-pub(crate) struct Places(AtomicU64);
-
-impl Places {
-    /// Makes a count of 0.
-    pub(crate) fn new() -> Self {
-        Places(AtomicU64::new(0))
-    }
-
-    /// Takes `count`, unless more than `max` would be taken then. Returns whether it did.
-    #[inline]
-    #[must_use = "what was taken has to be released"]
-    pub(crate) fn acquire(&self, count: u64, max: u64) -> bool {
-        // Checked, so that no count wraps around.
-        let more = |taken: u64| taken.checked_add(count).filter(|&taken| taken <= max);
-        self.0
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, more)
-            .is_ok()
-    }
-
-    /// Returns the number taken.
-    #[inline]
-    pub(crate) fn taken(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Returns `count` that was taken.
-    #[inline]
-    pub(crate) fn release(&self, count: u64) {
-        self.0.fetch_sub(count, Ordering::AcqRel);
-    }
-}
-
-/// A bound on the operations that are parked at a time.
+/// A bound on what is there at a time: operations that are parked, keys that have a value.
 #[derive(Debug)]
 pub(crate) struct Limit {
-    max: u64,
-    places: Places,
+    max: usize,
+    taken: AtomicU64,
 }
 
 impl Limit {
     /// Makes a bound of which nothing is taken yet.
-    pub(crate) fn new(max: u64) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         Limit {
             max,
-            places: Places::new(),
+            taken: AtomicU64::new(0),
         }
     }
 
     /// Returns the bound.
-    pub(crate) fn max(&self) -> u64 {
+    pub(crate) fn max(&self) -> usize {
         self.max
     }
 
-    /// Takes `count`, unless more than `max` would be taken then. Returns whether it did.
-    #[must_use = "what was taken has to be released"]
-    pub(crate) fn acquire(&self, count: u64) -> bool {
-        self.places.acquire(count, self.max)
+    /// Returns the number taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed) as usize
     }
 
-    /// Returns `count` to the bound.
-    pub(crate) fn release(&self, count: u64) {
-        self.places.release(count);
+    /// Takes one, unless all are taken. Returns whether it did.
+    #[must_use = "what was taken has to be released"]
+    pub(crate) fn acquire(&self) -> bool {
+        let more = |taken: u64| (taken < self.max as u64).then(|| taken + 1);
+        let taken = &self.taken;
+        taken
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    /// Returns one that was taken.
+    pub(crate) fn release(&self) {
+        self.taken.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -23,6 +23,7 @@ impl JobExecutor {
     }
 }
 
+/// It executes jobs as that executor does.
 impl Deref for JobExecutor {
     type Target = Executors;
 

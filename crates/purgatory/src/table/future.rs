@@ -113,26 +113,27 @@ impl<E: Engine> Table<E> {
     /// Polls until a clone of the waker is left, or the answer is there: follows a wait that has
     /// moved.
     #[cold]
-    fn poll_again(&self, at: TimerHandle, waker: &Waker) -> Option<Result<E::Answer, WaitError>> {
-        let mut at = at;
+    fn poll_again(
+        self: &Arc<Self>,
+        first: TimerHandle,
+        waker: &Waker,
+    ) -> Option<Result<E::Answer, WaitError>> {
+        let mut at = first;
         let mut unused = Some(waker.clone());
-        let answer = loop {
-            let mut shard = self.lock(at.shard());
-            if let Some(answer) = shard.take_answer(at.id()) {
-                break Some(answer);
-            }
-            match shard.moved_to(at.id()) {
-                Some(_) if failpoint!(PollStaysBehind) => break None,
-                Some(to) => at = to,
-                None => {
-                    if let Some(last) = shard.waker_mut(at.id()) {
-                        mem::swap(last, &mut unused);
-                    }
-                    break None;
-                }
-            }
+        let mut shard = if failpoint!(PollStaysBehind) {
+            self.lock(at.shard())
+        } else {
+            self.lock_moved(&mut at)
         };
+        let answer = shard.take_answer(at.id());
+        if let Some(last) = shard.waker_mut(at.id()) {
+            mem::swap(last, &mut unused);
+        }
+        drop(shard);
         self.frame.call(|| drop(unused));
+        if answer.is_some() {
+            self.abandon(first); // the entries that name its next place
+        }
         answer
     }
 

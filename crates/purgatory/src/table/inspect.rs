@@ -31,7 +31,7 @@ impl<E: Engine> Table<E> {
 
     /// Returns the bound on what waits, if there is one.
     pub(crate) fn max_parked(&self) -> Option<u64> {
-        self.max_parked.as_ref().map(|limit| limit.max())
+        self.max_parked.as_ref().map(|limit| limit.max() as u64)
     }
 
     /// Adds up all counts. O(shards).

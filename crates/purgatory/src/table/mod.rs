@@ -49,7 +49,7 @@ use std::{
 
 use smallvec::SmallVec;
 use timer_core::{
-    BuildError, MAX_TASKS, Moment, TaskId, TimerHandle,
+    BuildError, MAX_SHARDS, MAX_TASKS, Moment, TaskId, TimerHandle,
     driver::{DueQueue, ShardGuard, Shards},
 };
 
@@ -57,7 +57,7 @@ use crate::{
     error::WaitError,
     operation::{Outcome, Timeout},
     settings::Settings,
-    sync::{AtomicU64, KeyHasher, Limit, MODEL, default_shards},
+    sync::{AtomicU64, KeyHasher, Limit, MODEL, default_shards, mixed},
     table::{call::Call, frame::Frame, shard::Shard, under_lock::must_be_unlocked},
     watches::WatchKey,
 };
@@ -239,18 +239,15 @@ impl<E: Engine> Table<E> {
         let last = self.shards.count() - 1;
         let one = shard_number(one) & last;
         let other = shard_number(other) & last;
-        match one.cmp(&other) {
-            std::cmp::Ordering::Equal => (self.lock(one), None),
-            std::cmp::Ordering::Less => {
-                let first = self.lock(one);
-                let second = self.lock(other);
-                (first, Some(second))
-            }
-            std::cmp::Ordering::Greater => {
-                let second = self.lock(other);
-                let first = self.lock(one);
-                (first, Some(second))
-            }
+        let lower = self.lock(one.min(other));
+        if one == other {
+            return (lower, None);
+        }
+        let higher = self.lock(one.max(other));
+        if one < other {
+            (lower, Some(higher))
+        } else {
+            (higher, Some(lower))
         }
     }
 
@@ -305,29 +302,14 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Parks a wait in a shard that does not [refuse](Shard::refuses) it. Hands it back if there is
-    /// no place. O(levels of the wheel).
-    #[inline(always)]
-    pub(crate) fn park(
-        &self,
-        shard: &mut LockedShard<'_, E>,
-        arrival: Arrival,
-        wait: E::Wait,
-    ) -> Result<TimerHandle, (E::Wait, WaitError)> {
-        match self.take_place() {
-            Some(reason) => Err((wait, reason)),
-            None => Ok(self.park_in_place(shard, arrival, || wait)),
-        }
-    }
-
     /// Takes one of the places of what waits; returns why not, if there is none.
     #[inline]
     pub(crate) fn take_place(&self) -> Option<WaitError> {
         let max_parked = self.max_parked.as_ref()?;
-        if max_parked.acquire(1) {
+        if max_parked.acquire() {
             return None;
         }
-        let limit = max_parked.max() as usize;
+        let limit = max_parked.max();
         Some(WaitError::Full { limit })
     }
 
@@ -419,16 +401,10 @@ impl<E: Engine> Table<E> {
     }
 }
 
-/// Returns the shard of a hash; numbers beyond the last wrap around. With some seeds the hashes of
-/// neighbouring numbers, such as partitions, are alike in many of their bits, so all bits choose.
+/// Returns the shard of a hash; numbers beyond the last wrap around.
 #[inline]
 fn shard_number(hash: u64) -> usize {
-    // A model's hasher names the shard itself.
-    if MODEL {
-        return (hash >> 32) as usize;
-    }
-    // 2^64 over the golden ratio. The upper bits of the product depend on all lower ones.
-    (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as usize
+    mixed(hash, MAX_SHARDS)
 }
 
 /// The most entries of one shard.

@@ -57,15 +57,8 @@ pub(crate) struct Shard<E: Engine> {
     max_parked: Option<Arc<Limit>>,
     /// Numbers the entries, where their order matters over the shards.
     sequence: Option<Arc<AtomicU64>>,
-    cold: Option<Box<ColdCounts>>,
-}
-
-/// The counts that few shards have.
-#[derive(Default)]
-struct ColdCounts {
-    ends: OtherEnds,
-    /// `None` until an end was timed.
-    times: Option<Times>,
+    /// Made with the first of them: few shards have some.
+    other_ends: Option<Box<OtherEnds>>,
 }
 
 /// Why a wait is found at an index that the records name.
@@ -123,23 +116,6 @@ impl<E: Engine> Entry<E> {
             EntryState::Answered(_) | EntryState::Moved(_) => None,
         }
     }
-
-    #[inline]
-    pub(crate) fn moved_to(&self) -> Option<TimerHandle> {
-        match &self.state {
-            EntryState::Moved(to) => Some(*to),
-            EntryState::Waits { .. } | EntryState::Answered(_) => None,
-        }
-    }
-
-    /// Returns the answer of a wait that has ended.
-    #[inline(always)]
-    pub(crate) fn into_answer(self) -> Option<Result<E::Answer, WaitError>> {
-        match self.state {
-            EntryState::Answered(answer) => Some(answer),
-            EntryState::Waits { .. } | EntryState::Moved(_) => None,
-        }
-    }
 }
 
 impl<E: Engine> Shard<E> {
@@ -162,7 +138,7 @@ impl<E: Engine> Shard<E> {
             number: number as u8,
             max_parked,
             sequence,
-            cold: None,
+            other_ends: None,
         }
     }
 
@@ -340,7 +316,10 @@ impl<E: Engine> Shard<E> {
     /// Returns the place to which a wait has moved.
     #[inline]
     pub(crate) fn moved_to(&self, id: TaskId) -> Option<TimerHandle> {
-        self.wheel.get(id)?.moved_to()
+        match &self.wheel.get(id)?.state {
+            EntryState::Moved(to) => Some(*to),
+            EntryState::Waits { .. } | EntryState::Answered(_) => None,
+        }
     }
 
     /// Moves the wait at an index that the records name to another shard, which does not
@@ -381,7 +360,9 @@ impl<E: Engine> Shard<E> {
         let mut answer = None;
         self.wheel.end_with(id, |place| {
             let entry = place.take_if(|entry| matches!(entry.state, EntryState::Answered(_)))?;
-            answer = entry.into_answer();
+            if let EntryState::Answered(taken) = entry.state {
+                answer = Some(taken);
+            }
             Some(())
         })?;
         self.answered -= 1;
@@ -426,7 +407,7 @@ impl<E: Engine> Shard<E> {
     fn return_place(&self) {
         if let Some(max_parked) = &self.max_parked {
             if !failpoint!(AnsweredKeepsPlace) {
-                max_parked.release(1);
+                max_parked.release();
             }
         }
     }
@@ -443,28 +424,23 @@ impl<E: Engine> Shard<E> {
 
     #[inline(never)]
     fn count_other_end(&mut self, outcome: &Outcome, since_ns: u64, now_ns: EndedAt) {
-        let cold = self.cold.get_or_insert_default();
-        cold.ends.ended(&mut self.counts, outcome);
-        if let Some(now_ns) = now_ns {
-            let times = cold.times.get_or_insert_default();
-            times.ended(outcome, now_ns.saturating_sub(since_ns));
-        }
+        let ends = self.other_ends.get_or_insert_default();
+        let waited_ns = now_ns.map(|now_ns| now_ns.saturating_sub(since_ns));
+        ends.ended(&mut self.counts, outcome, waited_ns);
     }
 
     /// Records how late a wait has expired.
     pub(crate) fn count_lateness(&mut self, late_ns: u64) {
-        if let Some(cold) = &mut self.cold {
-            if let Some(times) = &mut cold.times {
-                times.lateness.record(late_ns);
-            }
+        if let Some(ends) = &mut self.other_ends {
+            ends.expired_late(late_ns);
         }
     }
 
     /// Adds this shard's counts to the totals.
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         self.counts.add_to(stats);
-        if let Some(cold) = &self.cold {
-            cold.ends.add_to(stats);
+        if let Some(ends) = &self.other_ends {
+            ends.add_to(stats);
         }
         stats.parked += self.waiting() as u64;
         stats.watched += self.waiting() as u64;
@@ -474,8 +450,7 @@ impl<E: Engine> Shard<E> {
 
     /// Adds this shard's times to the totals.
     pub(crate) fn add_times_to(&self, times: &mut Times) {
-        let of_shard = self.cold.as_ref().and_then(|cold| cold.times.as_ref());
-        if let Some(of_shard) = of_shard {
+        if let Some(of_shard) = self.other_ends.as_ref().and_then(|ends| ends.times()) {
             times.add(of_shard);
         }
     }

@@ -22,36 +22,32 @@ use crate::{
         BoxedOperation,
         wait::{ConditionCheck, WaitOperation, Waiting},
     },
-    engine::{Core, end::CancelledWait},
+    engine::Core,
     error::WaitError,
     operation::{CancelReason, Outcome, Timeout, ToPark},
     origin::{AnswerOrigin, PANICKED, Progress},
     sync::{AtomicBool, Mutex, Ordering, Share, plain},
     table::call::in_turn,
-    wait::condition::IntoAnswer,
+    wait::condition::Condition,
     watches::WatchKey,
 };
 
 /// The condition of a wait, and then its value.
-enum Stage<C, T> {
+enum Stage<C: Condition> {
     Waits(C),
     /// The condition is dropped.
-    Value(T),
+    Value(C::Value),
     Over,
 }
 
-impl<C, R, T> Stage<C, T>
-where
-    C: FnMut() -> R,
-    R: IntoAnswer<Answer = T>,
-{
+impl<C: Condition> Stage<C> {
     /// Evaluates the condition. Once it has given its value, this is true.
     #[inline]
     fn check(&mut self) -> bool {
         let Stage::Waits(condition) = self else {
             return true;
         };
-        let Some(value) = condition().into_answer() else {
+        let Some(value) = condition.value() else {
             return false;
         };
         // The condition goes before the task runs, which may rely on that.
@@ -60,7 +56,7 @@ where
     }
 
     /// Returns the value, which was given.
-    fn into_value(self) -> Result<T, WaitError> {
+    fn into_value(self) -> Result<C::Value, WaitError> {
         match self {
             Stage::Value(value) => Ok(value),
             Stage::Waits(_) | Stage::Over => Err(PANICKED),
@@ -68,12 +64,12 @@ where
     }
 
     /// Returns the result of a wait that ends. The condition is dropped before that.
-    fn into_result(self, outcome: Outcome) -> Result<T, WaitError> {
+    fn into_result(self, outcome: Outcome) -> Result<C::Value, WaitError> {
         match (self, outcome) {
             (Stage::Value(value), Outcome::Completed) => Ok(value),
             // A call completes it without a check: it may have a value by now.
             (Stage::Waits(mut condition), Outcome::Completed) => {
-                let value = condition().into_answer();
+                let value = condition.value();
                 drop(condition);
                 value.ok_or_else(|| WaitError::of(Outcome::Completed))
             }
@@ -96,9 +92,9 @@ enum Slot {
 }
 
 /// A wait that an operation and a future share.
-struct Cell<K: WatchKey, C, T> {
+struct Cell<K: WatchKey, C: Condition> {
     /// Locked by the holder of the operation, and by whoever takes the answer once it is there.
-    stage: plain::Mutex<Stage<C, T>>,
+    stage: plain::Mutex<Stage<C>>,
     slot: Mutex<Slot>,
     /// The last check came true. The holder's alone, so not the model's.
     has_value: atomic::AtomicBool,
@@ -108,13 +104,7 @@ struct Cell<K: WatchKey, C, T> {
     origin: Share<Arc<Core<K, BoxedOperation>>>,
 }
 
-impl<K, C, R, T> Waiting for Cell<K, C, T>
-where
-    K: WatchKey,
-    C: FnMut() -> R + Send + 'static,
-    R: IntoAnswer<Answer = T>,
-    T: Send + 'static,
-{
+impl<K: WatchKey, C: Condition> Waiting for Cell<K, C> {
     fn check(&self) -> ConditionCheck {
         if self.is_deserted() {
             return ConditionCheck::Deserted;
@@ -156,25 +146,19 @@ where
     fn cancel_deserted(self: Arc<Self>) {
         let core = self.origin.clone();
         // The thread is checking it: not before that check is over.
-        core.after_check(move |core| {
+        in_turn(&core.clone().frame.executor, move || {
             let left = match *self.slot.lock() {
                 Slot::Left(handle) => Some(handle),
                 Slot::Waiting(_) | Slot::Answered(_) => None,
             };
             if let Some(handle) = left {
-                self.cancel(core, handle);
+                self.cancel(&core, handle);
             }
         });
     }
 }
 
-impl<K, C, R, T> Cell<K, C, T>
-where
-    K: WatchKey,
-    C: FnMut() -> R + Send + 'static,
-    R: IntoAnswer<Answer = T>,
-    T: Send + 'static,
-{
+impl<K: WatchKey, C: Condition> Cell<K, C> {
     fn is_deserted(&self) -> bool {
         self.is_deserted.load(Ordering::Relaxed)
     }
@@ -236,7 +220,7 @@ where
     }
 
     /// Takes the value of an answer that has one.
-    fn taken(&self, answer: Result<(), WaitError>) -> Result<T, WaitError> {
+    fn taken(&self, answer: Result<(), WaitError>) -> Result<C::Value, WaitError> {
         answer?;
         let stage = mem::replace(&mut *self.stage.lock(), Stage::Over);
         stage.into_value()
@@ -249,27 +233,20 @@ where
             operation.as_wait().is_some_and(|wait| wait.is_at(address))
         };
         let desert = || self.is_deserted.store(true, Ordering::Relaxed);
-        match core.cancel_wait(handle, is_own, desert) {
-            CancelledWait::Ended | CancelledWait::LeftToHolder => {}
+        if !core.cancel_wait(handle, is_own, desert) {
             // It was taken out, or changed places. There it goes on without its future.
-            CancelledWait::Elsewhere => self.is_deserted.store(false, Ordering::Relaxed),
+            self.is_deserted.store(false, Ordering::Relaxed);
         }
     }
 }
 
-impl<K, C, R, T> AnswerOrigin<T> for Cell<K, C, T>
-where
-    K: WatchKey,
-    C: FnMut() -> R + Send + 'static,
-    R: IntoAnswer<Answer = T>,
-    T: Send + 'static,
-{
+impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
     fn poll(
         &self,
         handle: TimerHandle,
         waker: &Waker,
         progress: &mut Progress,
-    ) -> Poll<Result<T, WaitError>> {
+    ) -> Poll<Result<C::Value, WaitError>> {
         // 1. A waker is cloned before the lock is taken, and dropped after that: wakers are user
         //    code. To compare two of them is not.
         let mut clone = None;
@@ -311,7 +288,7 @@ where
         true
     }
 
-    fn into_answer(self: Arc<Self>) -> Result<T, WaitError> {
+    fn into_answer(self: Arc<Self>) -> Result<C::Value, WaitError> {
         let mut cell = Arc::into_inner(self).ok_or(PANICKED)?;
         match mem::replace(cell.slot.get_mut(), Slot::Waiting(None)) {
             Slot::Answered(answer) => {
@@ -346,24 +323,18 @@ where
 }
 
 /// A wait that comes to be parked. Its cell is made only if it has to wait.
-pub(super) struct Arriving<'a, K: WatchKey, C, T> {
-    stage: Stage<C, T>,
+pub(super) struct Arriving<'a, K: WatchKey, C: Condition> {
+    stage: Stage<C>,
     origin: &'a Share<Arc<Core<K, BoxedOperation>>>,
     /// The future's view of the cell, once that is made.
-    future: &'a mut Option<Arc<dyn AnswerOrigin<T>>>,
+    future: &'a mut Option<Arc<dyn AnswerOrigin<C::Value>>>,
 }
 
-impl<'a, K, C, R, T> Arriving<'a, K, C, T>
-where
-    K: WatchKey,
-    C: FnMut() -> R + Send + 'static,
-    R: IntoAnswer<Answer = T>,
-    T: Send + 'static,
-{
+impl<'a, K: WatchKey, C: Condition> Arriving<'a, K, C> {
     pub(super) fn new(
         condition: C,
         origin: &'a Share<Arc<Core<K, BoxedOperation>>>,
-        future: &'a mut Option<Arc<dyn AnswerOrigin<T>>>,
+        future: &'a mut Option<Arc<dyn AnswerOrigin<C::Value>>>,
     ) -> Self {
         Arriving {
             stage: Stage::Waits(condition),
@@ -373,18 +344,12 @@ where
     }
 
     /// Returns the result of a wait that is not parked.
-    pub(super) fn into_result(self, outcome: Outcome) -> Result<T, WaitError> {
+    pub(super) fn into_result(self, outcome: Outcome) -> Result<C::Value, WaitError> {
         self.stage.into_result(outcome)
     }
 }
 
-impl<K, C, R, T> ToPark<BoxedOperation> for Arriving<'_, K, C, T>
-where
-    K: WatchKey,
-    C: FnMut() -> R + Send + 'static,
-    R: IntoAnswer<Answer = T>,
-    T: Send + 'static,
-{
+impl<K: WatchKey, C: Condition> ToPark<BoxedOperation> for Arriving<'_, K, C> {
     #[inline(always)]
     fn check(&mut self) -> bool {
         self.stage.check()

@@ -30,3 +30,24 @@ impl IntoAnswer for bool {
         if self { Some(()) } else { None }
     }
 }
+
+/// A condition, whatever it gives.
+pub(super) trait Condition: Send + 'static {
+    type Value: Send + 'static;
+
+    /// Evaluates it.
+    fn value(&mut self) -> Option<Self::Value>;
+}
+
+impl<C, R> Condition for C
+where
+    C: FnMut() -> R + Send + 'static,
+    R: IntoAnswer<Answer: Send + 'static>,
+{
+    type Value = R::Answer;
+
+    #[inline]
+    fn value(&mut self) -> Option<R::Answer> {
+        self().into_answer()
+    }
+}

@@ -1,17 +1,16 @@
 //! Values that change: advances, epochs, removals, and the waits that end with them.
 
-use std::{hash::Hash, mem, sync::Arc};
+use std::{mem, sync::Arc};
 
-use hashbrown::Equivalent;
 use smallvec::SmallVec;
 
 use crate::{
     error::WaitError,
     operation::{CancelReason, Outcome},
     reason::Reason,
-    table::{BUDGET, EndedAt, LockedShard, Table, call::Call},
-    watches::WatchKey,
-    watermarks::engine::{Beside, Mark, Told, Values, end_listed, go_if_gone, tell_observers},
+    table::{BUDGET, EndedAt, LockedShard, Table, call::Call, keys::Keys},
+    watches::{KeyRef, ToKey, WatchKey},
+    watermarks::engine::{Beside, Mark, Told, Values, end_listed, tell_observers},
 };
 
 /// Waits that end together without an allocation.
@@ -49,15 +48,12 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// many, or 0 inside a callback. In an epoch, if one is named, that must be the key's. O(r log
     /// n) for r reached of n.
     #[inline]
-    pub(crate) fn change<Q>(
+    pub(crate) fn change<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         epoch: Option<u64>,
         to: impl FnOnce(u64) -> u64,
-    ) -> Result<usize, WaitError>
-    where
-        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> Result<usize, WaitError> {
         // 1. The key, in its epoch. The clock is read before the lock is taken.
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
@@ -86,22 +82,20 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             }
         };
         let value = to(shard.records.at(record).reached());
-        Ok(self.store(shard, record, value, now_ns))
+        let find = |keys: &Keys<K, Mark<B>>| keys.find(key, hash);
+        Ok(self.store(shard, record, value, now_ns, find))
     }
 
     /// Changes what lies beside a key's value, and the value to what `change` returns for it: one
     /// that is not lower. Otherwise like [`change`](Self::change). A key without a value has
     /// nothing beside it: it is no group.
     #[inline]
-    pub(crate) fn change_beside<Q>(
+    pub(crate) fn change_beside<Q: KeyRef<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         epoch: Option<u64>,
         change: impl FnOnce(&mut B, u64) -> Result<u64, WaitError>,
-    ) -> Result<usize, WaitError>
-    where
-        Q: Hash + Equivalent<K> + ?Sized,
-    {
+    ) -> Result<usize, WaitError> {
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
@@ -117,7 +111,8 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         if value == before {
             return Ok(0); // Unmet
         }
-        Ok(self.store(shard, record, value, now_ns))
+        let find = |keys: &Keys<K, Mark<B>>| keys.find(key, hash);
+        Ok(self.store(shard, record, value, now_ns, find))
     }
 
     /// Stores a key's value and finishes the waits that it reaches, as [`change`](Self::change)
@@ -129,6 +124,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         record: u32,
         value: u64,
         now_ns: EndedAt,
+        find: impl Fn(&Keys<K, Mark<B>>) -> Option<u32>,
     ) -> usize {
         shard.events += 1;
         let mark = shard.records.at_mut(record);
@@ -137,31 +133,29 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             return 0;
         }
         let call = self.frame.enter();
-        let met = self.end_waits(&call, shard, record, &Outcome::Completed, BUDGET, now_ns);
+        let met = self.end_waits(&call, shard, record, &Outcome::Completed, now_ns, find);
         if call.is_nested() { 0 } else { met }
     }
 
     /// Counts a key that is to get its first value against `keys_max`. Returns its record.
     #[inline(never)]
-    fn record_for_value<'a, Q>(
+    fn record_for_value<'a, Q: ToKey<K> + ?Sized>(
         &self,
         mut shard: LockedShard<'a, Values<K, B>>,
         found: Option<u32>,
         key: &Q,
         hash: u64,
-    ) -> Result<(LockedShard<'a, Values<K, B>>, u32), WaitError>
-    where
-        Q: ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> Result<(LockedShard<'a, Values<K, B>>, u32), WaitError> {
         // The key's `Clone` may panic: it runs before anything is changed.
         let mut copy = None;
         if found.is_none() {
-            copy = Some(key.to_owned());
+            copy = Some(key.to_key());
         }
-        let limit = self.engine.keys_max;
-        if !self.engine.valued_keys.acquire(1, limit as u64) {
+        let valued_keys = &self.engine.valued_keys;
+        if !valued_keys.acquire() {
             drop(shard);
             drop(copy); // with nothing locked
+            let limit = valued_keys.max();
             return Err(WaitError::TooManyKeys { limit });
         }
         let record = match (found, copy) {
@@ -175,17 +169,14 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// beside that; `beside` is to lie there, and is what lay there then, to be dropped unlocked.
     /// Finishes the waits that this ends; returns how many. All are cancelled, since the value is
     /// one of the new epoch, unless they are to be kept. O(n) under the lock for n waits.
-    pub(crate) fn begin_epoch<Q>(
+    pub(crate) fn begin_epoch<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         epoch: u64,
         keeps_waits: bool,
         beside: &mut B,
         value: impl FnOnce(&mut B, Option<&B>, u64) -> Result<u64, WaitError>,
-    ) -> Result<usize, WaitError>
-    where
-        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> Result<usize, WaitError> {
         // 1. An epoch is begun once.
         let call = self.frame.enter();
         let hash = self.hash(key);
@@ -224,25 +215,25 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         // 3. Waits that are kept may be reached by the value. Others belong to the epoch that is
         //    over, and end in the same lock hold.
         let mut outcome = Outcome::Cancelled(CancelReason::EpochOver { epoch, present });
-        let mut limit = usize::MAX;
         if keeps_waits || failpoint!(EpochAnswersLast) {
             outcome = Outcome::Completed;
-            limit = BUDGET;
         }
-        Ok(self.end_waits_apart(&call, shard, record, &outcome, limit, now_ns))
+        let find = |keys: &Keys<K, Mark<B>>| keys.find(key, hash);
+        Ok(self.end_waits_apart(&call, shard, record, &outcome, now_ns, find))
     }
 
     /// Removes the key's value, its epoch and what lies beside, and cancels its waits; returns how
     /// many. O(n log n) for n waits.
-    pub(crate) fn remove_key<Q>(self: &Arc<Self>, key: &Q, reason: &CancelReason) -> usize
-    where
-        Q: Hash + Equivalent<K> + ?Sized,
-    {
+    pub(crate) fn remove_key<Q: KeyRef<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        reason: &CancelReason,
+    ) -> usize {
         let mut removed = B::default(); // it is dropped unlocked
         self.cancel_key(key, |mark| {
             mark.epoch = 0;
             if mark.value.take().is_some() {
-                self.engine.valued_keys.release(1);
+                self.engine.valued_keys.release();
             }
             if let Some(rare) = &mut mark.rare {
                 rare.closed = None;
@@ -254,54 +245,58 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
 
     /// Cancels the waits of a key if `reason` gives one, in the lock hold in which that has changed
     /// the record; returns how many. O(n log n) for n waits.
-    pub(crate) fn cancel_key<Q>(
+    pub(crate) fn cancel_key<Q: KeyRef<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         reason: impl FnOnce(&mut Mark<B>) -> Option<CancelReason>,
-    ) -> usize
-    where
-        Q: Hash + Equivalent<K> + ?Sized,
-    {
+    ) -> usize {
         let call = self.frame.enter();
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
-        let Some(record) = shard.records.find(key, hash) else {
+        let find = |keys: &Keys<K, Mark<B>>| keys.find(key, hash);
+        let Some(mut record) = find(&shard.records) else {
             return 0;
         };
-        let name = shard.records.name(record);
         let Some(reason) = reason(shard.records.at_mut(record)) else {
             return 0;
         };
         if failpoint!(RemovalCancelsUnlocked) {
             drop(shard);
             shard = self.shard_of(hash);
-            if shard.records.named(name).is_none() {
-                return 0;
-            }
+            record = match find(&shard.records) {
+                Some(record) => record,
+                None => return 0,
+            };
         }
         let outcome = Outcome::Cancelled(reason);
-        self.end_waits_apart(&call, shard, record, &outcome, usize::MAX, now_ns)
+        self.end_waits_apart(&call, shard, record, &outcome, now_ns, find)
     }
 
     /// Closes a key: cancels its waits, and refuses later ones with the same reason. Returns how
     /// many this ended.
-    pub(crate) fn close_key<Q>(self: &Arc<Self>, key: &Q, reason: &Reason) -> usize
-    where
-        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
-    {
+    pub(crate) fn close_key<Q: ToKey<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        reason: &Reason,
+    ) -> usize {
         let call = self.frame.enter();
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
         let record = match shard.records.find(key, hash) {
             Some(record) => record,
-            None => shard.records.add(key.to_owned(), hash, Mark::default()),
+            None => shard.records.add(key.to_key(), hash, Mark::default()),
         };
         let rare = shard.records.at_mut(record).rare.get_or_insert_default();
         let closed = rare.closed.get_or_insert_with(|| reason.clone()).clone();
         let outcome = Outcome::Cancelled(CancelReason::Closed(closed));
-        self.end_waits_apart(&call, shard, record, &outcome, BUDGET, now_ns)
+        // A key that was removed meanwhile is open: its later waits go on.
+        let find = |keys: &Keys<K, Mark<B>>| {
+            let is_closed = |record: &u32| keys.at(*record).closed().is_some();
+            keys.find(key, hash).filter(is_closed)
+        };
+        self.end_waits_apart(&call, shard, record, &outcome, now_ns, find)
     }
 
     /// Ends the waits of a key as [`end_waits`](Self::end_waits) does, for calls that are rare.
@@ -312,15 +307,16 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         shard: LockedShard<'a, Values<K, B>>,
         record: u32,
         outcome: &Outcome,
-        limit: usize,
         now_ns: EndedAt,
+        find: impl Fn(&Keys<K, Mark<B>>) -> Option<u32>,
     ) -> usize {
-        self.end_waits(call, shard, record, outcome, limit, now_ns)
+        self.end_waits(call, shard, record, outcome, now_ns, find)
     }
 
     /// Ends the waits of a key, lowest threshold first: as Completed those that its value reaches,
-    /// otherwise all. At most `limit` in one lock hold; each time they are finished with nothing
-    /// locked. Returns how many.
+    /// otherwise all. Those of the past end in one lock hold, so that no later value meets one of
+    /// them; others in several, each time finished with nothing locked, and `find` finds the key
+    /// again. Returns how many.
     #[inline(always)] // an advance, whose outcome is known, takes half of the steps
     fn end_waits<'a>(
         self: &'a Arc<Self>,
@@ -328,13 +324,16 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         mut shard: LockedShard<'a, Values<K, B>>,
         mut record: u32,
         outcome: &Outcome,
-        limit: usize,
         now_ns: EndedAt,
+        find: impl Fn(&Keys<K, Mark<B>>) -> Option<u32>,
     ) -> usize {
+        let limit = match outcome {
+            Outcome::Completed | Outcome::Cancelled(CancelReason::Closed(_)) => BUDGET,
+            _ => usize::MAX,
+        };
         let mut ended = 0;
         loop {
-            // 1. Take some off the key. If there are more, its record is looked up again by a name
-            //    that no other record has.
+            // 1. Take some off the key.
             let mut told: SmallVec<[Told; AT_ONCE]> = SmallVec::new();
             let value = shard.records.at(record).reached();
             let up_to = match outcome {
@@ -349,12 +348,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
                 end_listed(&mut shard, id, outcome, value, now_ns, keep);
             }
             ended += told.len();
-            let name = shard.records.name(record);
             let has_more = shard.records.at(record).meets(up_to);
             let mut emptied_key = None;
             if !has_more {
                 tell_observers(&mut shard, record, now_ns, |observer| told.push(observer));
-                emptied_key = go_if_gone(&mut shard, record);
+                emptied_key = shard.records.remove_if(record, |mark| mark.is_gone());
             }
             let number = shard.number();
             drop(shard);
@@ -378,7 +376,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             // 3. Go on with the rest, unless the key went meanwhile. If another thread took the
             //    rest, there is nothing left to take.
             shard = self.lock(number);
-            match shard.records.named(name) {
+            match find(&shard.records) {
                 Some(same) => record = same,
                 None => return ended,
             }

@@ -15,23 +15,21 @@
 //! [`Beside`]. A key without a value has none.
 
 use std::{
-    hash::Hash,
     marker::PhantomData,
     mem,
     sync::{Arc, Weak},
     task::Waker,
 };
 
-use hashbrown::Equivalent;
 use timer_core::{TaskId, TimerHandle};
 
 use crate::{
     error::WaitError,
     operation::Outcome,
     reason::Reason,
-    sync::Places,
+    sync::Limit,
     table::{Batch, Ended, EndedAt, Engine, Table, future::Yields, keys::Keys, shard::Shard},
-    watches::WatchKey,
+    watches::{KeyRef, WatchKey},
     watermarks::{queue::Queue, value::WatermarkValue},
 };
 
@@ -52,8 +50,7 @@ impl Beside for () {
 /// The engine of values whose keys are `K`, with a `B` beside each.
 pub(crate) struct Values<K, B = ()> {
     /// The keys that have a value.
-    pub(crate) valued_keys: Places,
-    pub(crate) keys_max: usize,
+    pub(crate) valued_keys: Limit,
     of: PhantomData<fn() -> (K, B)>,
 }
 
@@ -171,8 +168,7 @@ pub(crate) type Waiting = Result<TimerHandle, (Result<u64, WaitError>, Tells)>;
 impl<K, B> Values<K, B> {
     pub(crate) fn new(keys_max: usize) -> Self {
         Values {
-            valued_keys: Places::new(),
-            keys_max,
+            valued_keys: Limit::new(keys_max),
             of: PhantomData,
         }
     }
@@ -190,8 +186,9 @@ impl<B> Mark<B> {
         self.queue.lowest().is_some_and(|lowest| lowest <= value)
     }
 
+    /// True if nothing needs it (Gone).
     #[inline]
-    fn is_gone(&self) -> bool {
+    pub(super) fn is_gone(&self) -> bool {
         let observed = |rare: &Rare| rare.closed.is_some() || !rare.observers.is_empty();
         self.value.is_none()
             && self.queue.is_empty()
@@ -249,7 +246,7 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
             }
         }
         Left {
-            emptied_key: go_if_gone(shard, wait.record),
+            emptied_key: shard.records.remove_if(wait.record, |mark| mark.is_gone()),
             tells: wait.tells,
             outcome: outcome.clone(),
             value: 0,
@@ -327,14 +324,11 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// Returns what `of` says of a key's record; `None` if there is none. It leaves alone what the
     /// value follows from.
     #[inline]
-    pub(crate) fn look<Q, R>(
+    pub(crate) fn look<Q: KeyRef<K> + ?Sized, R>(
         &self,
         key: &Q,
         of: impl FnOnce(&mut Mark<B>) -> Option<R>,
-    ) -> Option<R>
-    where
-        Q: Hash + Equivalent<K> + ?Sized,
-    {
+    ) -> Option<R> {
         let hash = self.hash(key);
         let mut shard = self.shard_of(hash);
         let record = shard.records.find(key, hash)?;
@@ -410,18 +404,5 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
     });
     for id in over {
         end_listed(shard, id, &Outcome::Completed, lowest, now_ns, &mut told);
-    }
-}
-
-/// Removes a key's record if nothing needs it. Returns the key, to be dropped unlocked.
-#[inline]
-pub(super) fn go_if_gone<K: WatchKey, B: Beside>(
-    shard: &mut Shard<Values<K, B>>,
-    record: u32,
-) -> Option<K> {
-    if shard.records.at(record).is_gone() {
-        Some(shard.records.remove(record))
-    } else {
-        None
     }
 }

@@ -10,7 +10,7 @@ mod park;
 mod queue;
 mod value;
 
-use std::{borrow::Borrow, hash::Hash, marker::PhantomData};
+use std::marker::PhantomData;
 
 use timer_core::{BuildError, Timer};
 
@@ -30,7 +30,7 @@ use crate::{
     table::handle::Handle,
     wait::WaitFuture,
     waits::Waits,
-    watches::WatchKey,
+    watches::{KeyRef, ToKey, WatchKey},
 };
 
 /// Keeps a value for each key that only rises, and waits for values: the high
@@ -111,7 +111,7 @@ impl<K: WatchKey> Watermarks<K> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn builder(name: impl Into<String>) -> Builder<Self> {
-        Builder::new(name, WatermarkRules::default())
+        Builder::new(name, usize::MAX)
     }
 
     /// Takes values of another type: a signed integer, or a [`WatermarkValue`] of your own. Call it
@@ -145,25 +145,13 @@ pub(crate) fn removed() -> CancelReason {
     CancelReason::Requested("its key was removed".into())
 }
 
-/// The settings that [`Watermarks`] alone have.
-pub struct WatermarkRules {
-    keys_max: usize,
-}
-
-impl Default for WatermarkRules {
-    fn default() -> Self {
-        WatermarkRules {
-            keys_max: usize::MAX,
-        }
-    }
-}
-
 impl<K: WatchKey> Form for Watermarks<K> {
-    type Own = WatermarkRules;
+    /// The most keys that have a value at a time.
+    type Own = usize;
 
-    fn build(settings: Settings, own: WatermarkRules) -> Result<Self, BuildError> {
+    fn build(settings: Settings, keys_max: usize) -> Result<Self, BuildError> {
         Ok(Watermarks {
-            handle: Handle::new(settings, Values::new(own.keys_max))?,
+            handle: Handle::new(settings, Values::new(keys_max))?,
             values: PhantomData,
         })
     }
@@ -174,7 +162,7 @@ impl<K: WatchKey> Builder<Watermarks<K>> {
     /// Limits the keys that have a value at a time. Waits under a key without a value do not count;
     /// [`max_parked`](Self::max_parked) limits those. Off by default.
     pub fn keys_max(mut self, keys_max: usize) -> Self {
-        self.own.keys_max = keys_max;
+        self.own = keys_max;
         self
     }
 }
@@ -188,10 +176,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     }
 
     /// Returns the key's value; `None` if it was never advanced, or was removed. O(1).
-    pub fn value<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
-    where
-        K: Borrow<Q>,
-    {
+    pub fn value<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> Option<V> {
         self.handle
             .table
             .look(key, |mark| mark.value)
@@ -200,10 +185,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
 
     /// Returns the epoch of the key's value: 0 until [one begins](Self::begin_epoch). `None`
     /// without a value. O(1).
-    pub fn epoch<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u64>
-    where
-        K: Borrow<Q>,
-    {
+    pub fn epoch<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> Option<u64> {
         self.handle.table.look(key, |mark| mark.epoch())
     }
 
@@ -226,17 +208,14 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// assert_eq!(log_ends.lowest_waiting(&"orders-0"), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn lowest_waiting<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
-    where
-        K: Borrow<Q>,
-    {
+    pub fn lowest_waiting<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> Option<V> {
         let lowest = self.handle.table.look(key, |mark| mark.lowest_waiting());
         lowest.map(V::from_rank)
     }
 
     /// Returns the number of keys that have a value. Exact when idle. O(1).
     pub fn keys(&self) -> usize {
-        self.handle.table.engine.valued_keys.taken() as usize
+        self.handle.table.engine.valued_keys.taken()
     }
 
     /// Advances the key's value and completes the waits that it reaches, lowest threshold first;
@@ -262,11 +241,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// Panics only if the key's own `Hash`, `Eq` or `ToOwned` panics, or the value's
     /// [`to_rank`](WatermarkValue::to_rank). Then nothing was changed: the key is looked up once,
     /// and the waits that the value reaches are found without it.
-    pub fn advance<Q>(&self, key: &Q, value: V) -> Result<usize, WaitError>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    pub fn advance<Q: ToKey<K> + ?Sized>(&self, key: &Q, value: V) -> Result<usize, WaitError> {
         let to = rank(value);
         let table = &self.handle.table;
         table.change(key, None, |before| before.max(to))
@@ -282,11 +257,12 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Panics
     /// Panics as [`advance`](Self::advance) does.
-    pub fn advance_in<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, WaitError>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    pub fn advance_in<Q: ToKey<K> + ?Sized>(
+        &self,
+        key: &Q,
+        epoch: u64,
+        value: V,
+    ) -> Result<usize, WaitError> {
         let to = rank(value);
         let table = &self.handle.table;
         table.change(key, Some(epoch), |before| before.max(to))
@@ -335,11 +311,12 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Panics
     /// Panics as [`advance`](Self::advance) does.
-    pub fn begin_epoch<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, WaitError>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    pub fn begin_epoch<Q: ToKey<K> + ?Sized>(
+        &self,
+        key: &Q,
+        epoch: u64,
+        value: V,
+    ) -> Result<usize, WaitError> {
         self.begin(key, epoch, rank(value), false)
     }
 
@@ -367,25 +344,22 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Panics
     /// Panics as [`advance`](Self::advance) does.
-    pub fn begin_epoch_and_keep<Q>(&self, key: &Q, epoch: u64, value: V) -> Result<usize, WaitError>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    pub fn begin_epoch_and_keep<Q: ToKey<K> + ?Sized>(
+        &self,
+        key: &Q,
+        epoch: u64,
+        value: V,
+    ) -> Result<usize, WaitError> {
         self.begin(key, epoch, rank(value), true)
     }
 
-    fn begin<Q>(
+    fn begin<Q: ToKey<K> + ?Sized>(
         &self,
         key: &Q,
         epoch: u64,
         value: u64,
         keeps_waits: bool,
-    ) -> Result<usize, WaitError>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> Result<usize, WaitError> {
         let table = &self.handle.table;
         table.begin_epoch(key, epoch, keeps_waits, &mut (), |(), _, _| Ok(value))
     }
@@ -413,10 +387,7 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Panics
     /// Panics only if the key's own `Hash` or `Eq` panics. Then nothing was changed.
-    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
-    where
-        K: Borrow<Q>,
-    {
+    pub fn remove<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> usize {
         self.handle.table.remove_key(key, &removed())
     }
 
@@ -443,19 +414,12 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Panics
     /// Panics only if the key's own `Hash`, `Eq` or `ToOwned` panics. Then nothing was changed.
-    pub fn close<Q>(&self, key: &Q, reason: impl Into<Reason>) -> usize
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    pub fn close<Q: ToKey<K> + ?Sized>(&self, key: &Q, reason: impl Into<Reason>) -> usize {
         self.handle.table.close_key(key, &reason.into())
     }
 
     /// Returns true if the key was [closed](Self::close). O(1).
-    pub fn is_closed<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
+    pub fn is_closed<Q: KeyRef<K> + ?Sized>(&self, key: &Q) -> bool {
         let closed = |mark: &mut Mark<()>| mark.closed().cloned();
         self.handle.table.look(key, closed).is_some()
     }
@@ -479,11 +443,12 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// # Panics
     /// Panics only if the key's own `Hash`, `Eq` or `ToOwned` panics, or the value's
     /// [`to_rank`](WatermarkValue::to_rank). Then nothing was parked.
-    pub fn wait_for<Q>(&self, key: &Q, threshold: V, timeout: impl Into<Timeout>) -> WaitFuture<V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    pub fn wait_for<Q: ToKey<K> + ?Sized>(
+        &self,
+        key: &Q,
+        threshold: V,
+        timeout: impl Into<Timeout>,
+    ) -> WaitFuture<V> {
         self.handle.wait_for(key, None, threshold, timeout.into())
     }
 
@@ -512,17 +477,13 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Panics
     /// Panics as [`wait_for`](Self::wait_for) does.
-    pub fn wait_for_in<Q>(
+    pub fn wait_for_in<Q: ToKey<K> + ?Sized>(
         &self,
         key: &Q,
         epoch: u64,
         threshold: V,
         timeout: impl Into<Timeout>,
-    ) -> WaitFuture<V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> WaitFuture<V> {
         self.handle
             .wait_for(key, Some(epoch), threshold, timeout.into())
     }
@@ -554,11 +515,11 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Panics
     /// Panics as [`wait_for`](Self::wait_for) does.
-    pub fn wanted<Q>(&self, key: &Q, timeout: impl Into<Timeout>) -> WaitFuture<V>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    pub fn wanted<Q: ToKey<K> + ?Sized>(
+        &self,
+        key: &Q,
+        timeout: impl Into<Timeout>,
+    ) -> WaitFuture<V> {
         let table = &self.handle.table;
         let parked = table.observe(key, Observed::Wanted, timeout.into());
         self.handle.future_of(parked, V::from_rank)
@@ -575,11 +536,11 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Panics
     /// Panics as [`wait_for`](Self::wait_for) does.
-    pub fn unwanted<Q>(&self, key: &Q, timeout: impl Into<Timeout>) -> WaitFuture<()>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    pub fn unwanted<Q: ToKey<K> + ?Sized>(
+        &self,
+        key: &Q,
+        timeout: impl Into<Timeout>,
+    ) -> WaitFuture<()> {
         let table = &self.handle.table;
         let parked = table.observe(key, Observed::Unwanted, timeout.into());
         self.handle.future_of(parked, drop)
@@ -610,17 +571,13 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     /// Panics as [`wait_for`](Self::wait_for) does; `then` is dropped without a call. A panic of
     /// `then` is contained and counted.
     #[inline]
-    pub fn park<Q>(
+    pub fn park<Q: ToKey<K> + ?Sized>(
         &self,
         key: &Q,
         threshold: V,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<Option<OperationId>, Refused<Callback>>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> Result<Option<OperationId>, Refused<Callback>> {
         let then = Box::new(then);
         self.handle
             .call_at(key, None, threshold, timeout.into(), then)
@@ -648,18 +605,14 @@ impl<K: WatchKey, V: WatermarkValue> Watermarks<K, V> {
     ///
     /// # Panics
     /// Panics as [`park`](Self::park) does.
-    pub fn park_in<Q>(
+    pub fn park_in<Q: ToKey<K> + ?Sized>(
         &self,
         key: &Q,
         epoch: u64,
         threshold: V,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<Option<OperationId>, Refused<Callback>>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> Result<Option<OperationId>, Refused<Callback>> {
         let then = Box::new(then);
         self.handle
             .call_at(key, Some(epoch), threshold, timeout.into(), then)
@@ -759,11 +712,7 @@ impl<K: WatchKey> Watermarks<K> {
     ///
     /// # Panics
     /// Panics as [`advance`](Self::advance) does.
-    pub fn add<Q>(&self, key: &Q, by: u64) -> Result<usize, WaitError>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    pub fn add<Q: ToKey<K> + ?Sized>(&self, key: &Q, by: u64) -> Result<usize, WaitError> {
         let table = &self.handle.table;
         table.change(key, None, |before| before.saturating_add(by))
     }
@@ -776,11 +725,12 @@ impl<K: WatchKey> Watermarks<K> {
     ///
     /// # Panics
     /// Panics as [`advance`](Self::advance) does.
-    pub fn add_in<Q>(&self, key: &Q, epoch: u64, by: u64) -> Result<usize, WaitError>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
+    pub fn add_in<Q: ToKey<K> + ?Sized>(
+        &self,
+        key: &Q,
+        epoch: u64,
+        by: u64,
+    ) -> Result<usize, WaitError> {
         let table = &self.handle.table;
         table.change(key, Some(epoch), |before| before.saturating_add(by))
     }

@@ -1,19 +1,17 @@
 //! Waits that come: compared and parked under one lock.
 
-use std::{hash::Hash, sync::Arc};
-
-use hashbrown::Equivalent;
+use std::sync::Arc;
 
 use crate::{
     error::{Refused, WaitError},
     operation::{CancelReason, OperationId, Outcome, Timeout},
     table::{Arrival, Batch, LockedShard, Table, future::Yields, handle::Handle},
     wait::WaitFuture,
-    watches::WatchKey,
+    watches::{ToKey, WatchKey},
     watermarks::{
         engine::{
             Beside, Callback, Mark, Observed, Tells, Told, Values, Wait, Waiting, Wants,
-            go_if_gone, tell_observers,
+            tell_observers,
         },
         value::{WatermarkValue, rank},
     },
@@ -22,16 +20,13 @@ use crate::{
 impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
     /// Parks a wait of an epoch, or of the present one; returns its future.
     #[inline]
-    pub(crate) fn wait_for<Q, V: WatermarkValue>(
+    pub(crate) fn wait_for<Q: ToKey<K> + ?Sized, V: WatermarkValue>(
         &self,
         key: &Q,
         epoch: Option<u64>,
         threshold: V,
         timeout: Timeout,
-    ) -> WaitFuture<V>
-    where
-        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> WaitFuture<V> {
         let threshold = rank(threshold);
         let parked = self
             .table
@@ -57,17 +52,14 @@ impl<K: WatchKey, B: Beside> Handle<Values<K, B>> {
 
     /// Parks a wait of an epoch, or of the present one, that calls `then`.
     #[inline]
-    pub(crate) fn call_at<Q, V: WatermarkValue>(
+    pub(crate) fn call_at<Q: ToKey<K> + ?Sized, V: WatermarkValue>(
         &self,
         key: &Q,
         epoch: Option<u64>,
         threshold: V,
         timeout: Timeout,
         then: Callback,
-    ) -> Result<Option<OperationId>, Refused<Callback>>
-    where
-        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> Result<Option<OperationId>, Refused<Callback>> {
         let table = &self.table;
         let tells = Tells::Callback(then);
         let parked = table.wait(key, epoch, rank(threshold), timeout, tells);
@@ -92,17 +84,14 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     /// Parks a wait for a key's value, unless it ends at once. In an epoch, if one is named, that
     /// must be the key's. O(log n) for n waits of the key.
     #[inline(always)]
-    pub(crate) fn wait<Q>(
+    pub(crate) fn wait<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         epoch: Option<u64>,
         threshold: u64,
         timeout: Timeout,
         tells: Tells,
-    ) -> Waiting
-    where
-        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> Waiting {
         // 1. Compare. A value that is reached needs no clock: a clock of ours is read below, under
         //    the lock; the user's is read before it.
         let hash = self.hash(key);
@@ -159,7 +148,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
 
     /// Parks a wait under a key, whose record is made if it has none.
     #[inline(always)] // a call moves seven arguments through memory
-    fn park_under<Q>(
+    fn park_under<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
         mut shard: LockedShard<'_, Values<K, B>>,
         found: Option<u32>,
@@ -167,35 +156,24 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         arrival: Arrival,
         wants: Wants,
         tells: Tells,
-    ) -> Waiting
-    where
-        Q: ToOwned<Owned = K> + ?Sized,
-    {
-        if let Some(reason) = shard.refuses() {
+    ) -> Waiting {
+        // The key's `Clone` may panic: no place is taken yet.
+        let record = match found {
+            Some(record) => record,
+            None => shard.records.add(key.to_key(), hash, Mark::default()),
+        };
+        if let Some(reason) = shard.refuses().or_else(|| self.take_place()) {
+            let emptied_key = shard.records.remove_if(record, |mark| mark.is_gone());
             drop(shard);
+            drop(emptied_key);
             self.report_refusal(&reason);
             return Err((Err(reason), tells));
         }
-        // The key's `Clone` may panic: nothing is parked yet.
-        let record = match found {
-            Some(record) => record,
-            None => shard.records.add(key.to_owned(), hash, Mark::default()),
-        };
-        let wait = Wait {
+        let handle = self.park_in_place(&mut shard, arrival, || Wait {
             record,
             wants,
             tells,
-        };
-        let handle = match self.park(&mut shard, arrival, wait) {
-            Ok(handle) => handle,
-            Err((wait, full)) => {
-                let emptied_key = go_if_gone(&mut shard, record);
-                drop(shard);
-                drop(emptied_key);
-                self.report_refusal(&full);
-                return Err((Err(full), wait.tells));
-            }
-        };
+        });
         // Listed, in the same lock hold.
         let mark = shard.records.at_mut(record);
         match wants {
@@ -223,15 +201,12 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     }
 
     /// Parks an observer of a key, unless what it waits for holds.
-    pub(crate) fn observe<Q>(
+    pub(crate) fn observe<Q: ToKey<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         observed: Observed,
         timeout: Timeout,
-    ) -> Waiting
-    where
-        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
-    {
+    ) -> Waiting {
         let hash = self.hash(key);
         let arrival = self.arrival(timeout);
         let mut shard = self.shard_of(hash);
