@@ -149,7 +149,7 @@ impl<K: WatchKey> Cell for Each<K> {
 }
 
 impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
-    fn poll(
+    fn poll_first(
         &self,
         _: TimerHandle,
         waker: &Waker,
