@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     driver::{
-        clock::{Clock, SystemClock, TickLength, Ticks},
+        clock::{Clock, DriverClock, SystemClock, TickLength, Ticks},
         config::Config,
         executor::{Job, Threads, Workers, on_timer_thread},
         executors::Executors,
@@ -40,9 +40,7 @@ pub(crate) struct Reaper {
 pub struct Driver {
     /// The settings that the timer was built with.
     pub config: Config,
-    pub(crate) clock: Arc<dyn Clock>,
-    /// True if the clock is this crate's, so that no code of the user's runs as it is read.
-    pub has_own_clock: bool,
+    pub(crate) clock: DriverClock,
     pub(crate) reaper: Reaper,
     pub(crate) executors: Executors,
     /// The timer's executor again, when it is the timer's own to close.
@@ -76,8 +74,7 @@ impl Driver {
                 name: "timer".to_owned(),
                 grace: None,
             },
-            clock: Arc::new(SystemClock::new()),
-            has_own_clock: true,
+            clock: DriverClock::Machine(SystemClock::new()),
             reaper: Reaper {
                 shared: Shared::new(),
                 wake: None,
@@ -126,6 +123,12 @@ impl Driver {
         let rounds = self.rounds();
         let name = format!("{}-reaper", self.config.name);
         self.reaper.threads.start(&name, move || rounds.run(parker))
+    }
+
+    /// Returns true if the clock is this crate's, so that no code of the user's runs as it is read.
+    #[inline]
+    pub fn has_own_clock(&self) -> bool {
+        !matches!(self.clock, DriverClock::User(_))
     }
 
     /// Returns the present, in nanoseconds since its clock's origin.

@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     driver::{
-        clock::{Clock, TickLength},
+        clock::{Clock, DriverClock, TickLength},
         config::{Config, Panics},
         grace::Grace,
         shards::{WakeSignal, WheelOwner},
@@ -154,7 +154,7 @@ impl Shared {
 /// The state of the reaper's thread or task.
 pub(super) struct Rounds {
     shared: Arc<Shared>,
-    clock: Arc<dyn Clock>,
+    clock: DriverClock,
     tick: TickLength,
     panics: Arc<Panics>,
     grace: Grace,
@@ -192,7 +192,7 @@ const AFTER_PANIC: Duration = Duration::from_millis(100);
 impl Rounds {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        clock: Arc<dyn Clock>,
+        clock: DriverClock,
         panics: Arc<Panics>,
         config: &Config,
     ) -> Self {
@@ -422,7 +422,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        driver::{clock::ManualClock, driver::Driver},
+        driver::{
+            clock::{DriverClock, ManualClock},
+            driver::Driver,
+        },
         timers::task_timer::{AtShutdown, TaskTimer},
     };
 
@@ -443,7 +446,7 @@ mod tests {
     fn reaper(configure: impl FnOnce(&mut Driver, ManualClock)) -> Reaper {
         let clock = ManualClock::default();
         let mut driver = Driver::new();
-        driver.clock = Arc::new(clock.clone());
+        driver.clock = DriverClock::Own(Arc::new(clock.clone()));
         configure(&mut driver, clock.clone());
         let wakes = Arc::new(AtomicUsize::new(0));
         let woken = wakes.clone();
@@ -605,7 +608,7 @@ mod tests {
         let panics = Arc::new(AtomicUsize::new(0));
         let mut reaper = reaper(|driver, clock| {
             driver.config.grace = Some(100 * MS);
-            driver.clock = Arc::new(Panicking(clock, panics.clone()));
+            driver.clock = DriverClock::User(Arc::new(Panicking(clock, panics.clone())));
         });
         reaper.schedule(1000 * MS);
         reaper.round_after(NONE);
@@ -620,7 +623,7 @@ mod tests {
         let panics = Arc::new(AtomicUsize::new(0));
         let reported = Arc::new(AtomicUsize::new(0));
         let mut reaper = reaper(|driver, clock| {
-            driver.clock = Arc::new(Panicking(clock, panics.clone()));
+            driver.clock = DriverClock::User(Arc::new(Panicking(clock, panics.clone())));
             let reported = reported.clone();
             driver.executors.panics = Arc::new(Panics::new(move |message| {
                 assert_eq!(message, "the clock panics");
