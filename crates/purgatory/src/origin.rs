@@ -52,7 +52,7 @@ pub(crate) trait AnswerOrigin<T>: Send + Sync {
     /// way, it would be copied.
     fn poll_first(
         &self,
-        handle: TimerHandle,
+        handle: &TimerHandle,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>>;
@@ -60,7 +60,7 @@ pub(crate) trait AnswerOrigin<T>: Send + Sync {
     /// is as the first.
     fn poll_later(
         &self,
-        handle: TimerHandle,
+        handle: &TimerHandle,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>> {
@@ -121,9 +121,9 @@ impl<T> PendingAnswer<T> {
             return Poll::Ready(alone.into_answer());
         }
         if is_first {
-            origin.poll_first(self.id.handle, waker, &mut self.progress)
+            origin.poll_first(&self.id.handle, waker, &mut self.progress)
         } else {
-            origin.poll_later(self.id.handle, waker, &mut self.progress)
+            origin.poll_later(&self.id.handle, waker, &mut self.progress)
         }
     }
 

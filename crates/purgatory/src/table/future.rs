@@ -91,13 +91,13 @@ impl<E: Engine> Table<E> {
 impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
     fn poll_first(
         &self,
-        handle: TimerHandle,
+        handle: &TimerHandle,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>> {
         // 1. A waker is cloned before the lock is taken, and dropped after that.
         let mut unused = Some(waker.clone());
-        let mut at = handle;
+        let mut at = *handle;
         let mut shard = self.lock(at.shard());
         if let Some(last) = shard.waker_mut(at.id()) {
             if !failpoint!(PollLeavesNoWaker) {
@@ -110,10 +110,10 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
             return Poll::Pending;
         }
         // 2. It has ended, or is elsewhere.
-        while let Some(to) = shard
-            .moved_to(at.id())
-            .filter(|_| !failpoint!(PollStaysBehind))
-        {
+        while let Some(to) = shard.moved_to(at.id()) {
+            if failpoint!(PollStaysBehind) {
+                break;
+            }
             drop(shard);
             at = to;
             shard = self.lock(at.shard());
@@ -129,14 +129,14 @@ impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
 
     fn poll_later(
         &self,
-        handle: TimerHandle,
+        handle: &TimerHandle,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>> {
         let mut shard = self.lock(handle.shard());
         if let Some(answer) = shard.take_answer(handle.id()) {
             drop(shard);
-            return self.polled(handle, Some(answer), progress);
+            return self.polled(*handle, Some(answer), progress);
         }
         let is_known = match shard.waker_mut(handle.id()) {
             Some(_) if failpoint!(PollLeavesNoWaker) => true,

@@ -266,7 +266,7 @@ where
 {
     fn poll_first(
         &self,
-        handle: TimerHandle,
+        handle: &TimerHandle,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>> {
@@ -285,7 +285,7 @@ where
             return Poll::Pending;
         }
         // 2. The answer is there.
-        let before = mem::replace(&mut *slot, Slot::Left(handle));
+        let before = mem::replace(&mut *slot, Slot::Left(*handle));
         drop(slot);
         self.origin.frame.call(|| drop(unused));
         progress.finish();
@@ -297,7 +297,7 @@ where
 
     fn poll_later(
         &self,
-        handle: TimerHandle,
+        handle: &TimerHandle,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>> {
