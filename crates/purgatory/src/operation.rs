@@ -349,13 +349,14 @@ impl Timeout {
     /// has no time to wait.
     #[inline]
     pub(crate) fn at_once(self, first: Verdict, now_ns: u64) -> Option<Outcome> {
-        match (first, self) {
-            (Verdict::Satisfied, _) => Some(Outcome::Completed),
-            (Verdict::Panicked, _) => Some(Outcome::Cancelled(CancelReason::Panicked)),
-            (_, Timeout::After(delay)) if delay.is_zero() => Some(Outcome::Expired),
-            (_, Timeout::At(deadline)) if deadline.as_nanos() <= now_ns => Some(Outcome::Expired),
-            _ => None,
-        }
+        let is_over = match (first, self) {
+            (Verdict::Satisfied, _) => return Some(Outcome::Completed),
+            (Verdict::Panicked, _) => return Some(Outcome::Cancelled(CancelReason::Panicked)),
+            (Verdict::Unsatisfied, Timeout::After(delay)) => delay.is_zero(),
+            (Verdict::Unsatisfied, Timeout::At(deadline)) => deadline.as_nanos() <= now_ns,
+            (Verdict::Unsatisfied, Timeout::Never) => false,
+        };
+        is_over.then_some(Outcome::Expired)
     }
 }
 

@@ -47,14 +47,25 @@ impl Progress {
 /// The place that a future's answer comes from, whatever the keys and operations there. It does not
 /// keep the purgatory open.
 pub(crate) trait AnswerOrigin<T>: Send + Sync {
-    /// Takes the answer, which finishes the progress, or leaves the waker. What it returns is what
-    /// the future returns: looked at on the way, it would be copied.
-    fn poll(
+    /// Polls for a task that has not polled last: leaves a clone of its waker, or takes the answer,
+    /// which finishes the progress. What it returns is what the future returns: looked at on the
+    /// way, it would be copied.
+    fn poll_first(
         &self,
-        handle: TimerHandle,
+        handle: &TimerHandle,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>>;
+    /// Polls again: keeps the waker of the last poll if this one wakes the same task. Otherwise it
+    /// is as the first.
+    fn poll_later(
+        &self,
+        handle: &TimerHandle,
+        waker: &Waker,
+        progress: &mut Progress,
+    ) -> Poll<Result<T, WaitError>> {
+        self.poll_first(handle, waker, progress)
+    }
     /// Returns true if the answer lies in the origin, which then is the future's alone once it has
     /// that.
     fn keeps_answer(&self) -> bool {
@@ -98,17 +109,22 @@ impl<T> PendingAnswer<T> {
     ///
     /// # Panics
     /// When a poll has taken the answer.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<T, WaitError>> {
         assert!(self.progress != Progress::Over, "{OVER}");
         let origin = self.origin.as_ref().expect(OVER);
+        let is_first = self.progress.begin();
         // To read the count is cheap. Once it is 1, nobody else can clone the origin.
-        if Arc::strong_count(origin) == 1 && origin.keeps_answer() {
+        if !is_first && Arc::strong_count(origin) == 1 && origin.keeps_answer() {
             let alone = self.origin.take().expect(OVER);
             self.progress.finish();
             return Poll::Ready(alone.into_answer());
         }
-        origin.poll(self.id.handle, waker, &mut self.progress)
+        if is_first {
+            origin.poll_first(&self.id.handle, waker, &mut self.progress)
+        } else {
+            origin.poll_later(&self.id.handle, waker, &mut self.progress)
+        }
     }
 
     /// Returns the origin, so that the future is not alone with it.

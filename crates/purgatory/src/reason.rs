@@ -3,7 +3,7 @@
 use std::{
     any::{Any, type_name},
     borrow::Cow,
-    fmt,
+    fmt, ptr,
     sync::Arc,
 };
 
@@ -11,7 +11,7 @@ use std::{
 /// protocol's error code. It is in [`CancelReason::Requested`](crate::CancelReason::Requested).
 ///
 /// Every cancel takes a `&'static str` or a `String` for it. With a value,
-/// [`with`](Self::with) makes one. Clones share the value.
+/// [`with`](Self::with) makes one. Clones share text and value.
 ///
 /// Two reasons are equal if their texts are equal and they share their value or have none: values
 /// are not compared. `Display` writes the text; `Debug` adds the type of the value.
@@ -38,48 +38,61 @@ use std::{
 #[derive(Clone)]
 pub struct Reason(Parts);
 
-/// The reason takes no more bytes than the text alone.
+/// As small as a `&str`: each end moves an outcome, and most have no reason.
 #[derive(Clone)]
 enum Parts {
-    Text(Cow<'static, str>),
-    Typed(Arc<Typed<dyn Any + Send + Sync>>),
+    Text(&'static str),
+    Made(Arc<Made>),
 }
 
-/// A text with a value.
-struct Typed<T: ?Sized> {
+/// A text that was made as the program runs, or has a value.
+struct Made {
     text: Cow<'static, str>,
+    typed: Option<Typed>,
+}
+
+/// A value of the program's.
+struct Typed {
     type_name: &'static str,
-    value: T,
+    value: Box<dyn Any + Send + Sync>,
 }
 
 impl Reason {
     /// Makes a reason of a text that is known at compile time.
     pub const fn text(text: &'static str) -> Self {
-        Reason(Parts::Text(Cow::Borrowed(text)))
+        Reason(Parts::Text(text))
     }
 
-    /// Makes a reason of a text and a value. One allocation.
+    /// Makes a reason of a text and a value. Two allocations.
     pub fn with<T: Any + Send + Sync>(text: impl Into<Cow<'static, str>>, value: T) -> Self {
-        Reason(Parts::Typed(Arc::new(Typed {
-            text: text.into(),
+        let typed = Typed {
             type_name: type_name::<T>(),
-            value,
-        })))
+            value: Box::new(value),
+        };
+        Self::made(text.into(), Some(typed))
+    }
+
+    fn made(text: Cow<'static, str>, typed: Option<Typed>) -> Self {
+        Reason(Parts::Made(Arc::new(Made { text, typed })))
     }
 
     /// Returns the text.
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Parts::Text(text) => text,
-            Parts::Typed(typed) => &typed.text,
+            Parts::Made(made) => &made.text,
         }
     }
 
     /// Returns the value, if there is one of this type.
     pub fn value<T: Any>(&self) -> Option<&T> {
+        self.typed()?.value.downcast_ref()
+    }
+
+    fn typed(&self) -> Option<&Typed> {
         match &self.0 {
             Parts::Text(_) => None,
-            Parts::Typed(typed) => typed.value.downcast_ref(),
+            Parts::Made(made) => made.typed.as_ref(),
         }
     }
 }
@@ -87,16 +100,19 @@ impl Reason {
 /// Makes a reason of a text: a `&'static str`, a `String` or a `Cow` of both.
 impl<T: Into<Cow<'static, str>>> From<T> for Reason {
     fn from(text: T) -> Self {
-        Reason(Parts::Text(text.into()))
+        match text.into() {
+            Cow::Borrowed(text) => Reason::text(text),
+            made => Reason::made(made, None),
+        }
     }
 }
 
 impl PartialEq for Reason {
     fn eq(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Parts::Text(text), Parts::Text(of_other)) => text == of_other,
+        match (self.typed(), other.typed()) {
+            (None, None) => self.as_str() == other.as_str(),
             // The same value has the same text.
-            (Parts::Typed(typed), Parts::Typed(of_other)) => Arc::ptr_eq(typed, of_other),
+            (Some(typed), Some(of_other)) => ptr::eq(typed, of_other),
             _ => false,
         }
     }
@@ -107,7 +123,7 @@ impl Eq for Reason {}
 impl fmt::Debug for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.as_str(), f)?;
-        if let Parts::Typed(typed) = &self.0 {
+        if let Some(typed) = self.typed() {
             write!(f, " with {}", typed.type_name)?;
         }
         Ok(())
@@ -123,15 +139,14 @@ impl fmt::Display for Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::Outcome;
+    use crate::{error::WaitError, operation::Outcome};
 
     /// Each thread that ends an operation moves an outcome.
     #[test]
     fn reasons_and_outcomes_are_small() {
-        assert_eq!(size_of::<Reason>(), size_of::<String>());
-        assert_eq!(
-            size_of::<Outcome>(),
-            size_of::<String>() + size_of::<usize>()
-        );
+        let text = size_of::<&str>();
+        assert_eq!(size_of::<Reason>(), text);
+        assert_eq!(size_of::<Outcome>(), text + size_of::<usize>());
+        assert_eq!(size_of::<WaitError>(), size_of::<Outcome>());
     }
 }

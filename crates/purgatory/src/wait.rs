@@ -69,7 +69,7 @@ impl<T> Future for WaitFuture<T> {
     type Output = Result<T, WaitError>;
 
     /// A task of tokio that has used up its cooperative budget yields first (feature `tokio`).
-    #[inline]
+    #[inline(always)] // what it returns is copied on each way back
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if must_yield(context.waker()) {
             return Poll::Pending;

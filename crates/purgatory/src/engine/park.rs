@@ -95,7 +95,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         } else {
             self.park_under_several(to_park, &watches, timeout, now_ns, finish_now)
         };
-        parked.inspect_err(|refused| self.frame.report_refusal(&refused.reason, true))
+        if let Err(refused) = &parked {
+            self.frame.report_refusal(&refused.reason, true);
+        }
+        parked
     }
 
     /// Parks an operation that has several keys, each of which it watches once.

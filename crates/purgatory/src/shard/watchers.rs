@@ -119,7 +119,7 @@ impl<K: WatchKey, O> Shard<K, O> {
         key.waiters += 1;
         let link = Link::new(record, key.watches.tail);
         let (scheduled, place) = self.wheel.insert_place(options.deadline_tick);
-        *place = Some(Entry::new(payload, options, link));
+        mem::forget(place.replace(Entry::new(payload, options, link))); // it was empty
         let mut links = Links::new(&mut self.wheel, &mut self.cold);
         links.name_last(&mut key.watches, scheduled.id.index());
         scheduled

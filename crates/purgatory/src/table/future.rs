@@ -24,40 +24,6 @@ pub(crate) trait Yields<T>: Engine {
 }
 
 impl<E: Engine> Table<E> {
-    /// Polls for the first time: leaves a clone of the waker, or takes an answer that came before.
-    #[inline(never)] // a later poll saves and restores none of its registers
-    fn poll_first<T>(
-        self: &Arc<Self>,
-        at: TimerHandle,
-        waker: &Waker,
-        progress: &mut Progress,
-    ) -> Poll<Result<T, WaitError>>
-    where
-        E: Yields<T>,
-    {
-        // 1. A waker is cloned before the lock is taken, and dropped after that.
-        let mut unused = Some(waker.clone());
-        let mut shard = self.lock(at.shard());
-        if let Some(last) = shard.waker_mut(at.id()) {
-            if !failpoint!(PollLeavesNoWaker) {
-                mem::swap(last, &mut unused);
-            }
-            drop(shard);
-            if unused.is_some() {
-                self.frame.call(|| drop(unused));
-            }
-            return Poll::Pending;
-        }
-        // 2. It has ended, or is elsewhere.
-        let mut answer = shard.take_answer(at.id());
-        drop(shard);
-        self.frame.call(|| drop(unused));
-        if answer.is_none() {
-            answer = self.poll_again(at, waker);
-        }
-        self.polled(at, answer, progress)
-    }
-
     /// Makes what the future yields.
     #[inline(always)]
     fn polled<T>(
@@ -77,64 +43,6 @@ impl<E: Engine> Table<E> {
             Ok(answer) => Poll::Ready(Ok(E::yielded(self, at, answer))),
             Err(error) => Poll::Ready(Err(error)),
         }
-    }
-
-    /// Polls once more: takes the answer, unless the wait goes on. A waker that is not that of the
-    /// last poll is another task's.
-    #[inline(never)] // as `poll_first`
-    fn poll_later<T>(
-        self: &Arc<Self>,
-        at: TimerHandle,
-        waker: &Waker,
-        progress: &mut Progress,
-    ) -> Poll<Result<T, WaitError>>
-    where
-        E: Yields<T>,
-    {
-        let mut shard = self.lock(at.shard());
-        if let Some(answer) = shard.take_answer(at.id()) {
-            drop(shard);
-            return self.polled(at, Some(answer), progress);
-        }
-        let is_known = match shard.waker_mut(at.id()) {
-            Some(_) if failpoint!(PollLeavesNoWaker) => true,
-            Some(_) if failpoint!(FirstWakerStays) => true,
-            Some(Some(last)) => last.will_wake(waker),
-            Some(None) | None => false,
-        };
-        drop(shard);
-        if is_known {
-            return Poll::Pending;
-        }
-        let answer = self.poll_again(at, waker);
-        self.polled(at, answer, progress)
-    }
-
-    /// Polls until a clone of the waker is left, or the answer is there: follows a wait that has
-    /// moved.
-    #[cold]
-    fn poll_again(
-        self: &Arc<Self>,
-        first: TimerHandle,
-        waker: &Waker,
-    ) -> Option<Result<E::Answer, WaitError>> {
-        let mut at = first;
-        let mut unused = Some(waker.clone());
-        let mut shard = if failpoint!(PollStaysBehind) {
-            self.lock(at.shard())
-        } else {
-            self.lock_moved(&mut at)
-        };
-        let answer = shard.take_answer(at.id());
-        if let Some(last) = shard.waker_mut(at.id()) {
-            mem::swap(last, &mut unused);
-        }
-        drop(shard);
-        self.frame.call(|| drop(unused));
-        if answer.is_some() {
-            self.abandon(first); // the entries that name its next place
-        }
-        answer
     }
 
     /// Ends the wait of a future that is dropped, or takes its answer back. What is dropped with it is
@@ -181,18 +89,69 @@ impl<E: Engine> Table<E> {
 }
 
 impl<E: Yields<T>, T> AnswerOrigin<T> for Spaced<Arc<Table<E>>> {
-    #[inline]
-    fn poll(
+    fn poll_first(
         &self,
-        handle: TimerHandle,
+        handle: &TimerHandle,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<T, WaitError>> {
-        if progress.begin() {
-            self.poll_first(handle, waker, progress)
-        } else {
-            self.poll_later(handle, waker, progress)
+        // 1. A waker is cloned before the lock is taken, and dropped after that.
+        let mut unused = Some(waker.clone());
+        let mut at = *handle;
+        let mut shard = self.lock(at.shard());
+        if let Some(last) = shard.waker_mut(at.id()) {
+            if !failpoint!(PollLeavesNoWaker) {
+                mem::swap(last, &mut unused);
+            }
+            drop(shard);
+            if unused.is_some() {
+                self.frame.call(|| drop(unused));
+            }
+            return Poll::Pending;
         }
+        // 2. It has ended, or is elsewhere.
+        while let Some(to) = shard.moved_to(at.id()) {
+            if failpoint!(PollStaysBehind) {
+                break;
+            }
+            drop(shard);
+            at = to;
+            shard = self.lock(at.shard());
+        }
+        let answer = shard.take_answer(at.id());
+        if let Some(last) = shard.waker_mut(at.id()) {
+            mem::swap(last, &mut unused);
+        }
+        drop(shard);
+        self.frame.call(|| drop(unused));
+        if answer.is_some() && at != *handle {
+            Table::abandon(self, *handle); // the entries that name its next place
+        }
+        self.polled(at, answer, progress)
+    }
+
+    fn poll_later(
+        &self,
+        handle: &TimerHandle,
+        waker: &Waker,
+        progress: &mut Progress,
+    ) -> Poll<Result<T, WaitError>> {
+        let mut shard = self.lock(handle.shard());
+        if let Some(answer) = shard.take_answer(handle.id()) {
+            drop(shard);
+            return self.polled(*handle, Some(answer), progress);
+        }
+        let is_known = match shard.waker_mut(handle.id()) {
+            Some(_) if failpoint!(PollLeavesNoWaker) => true,
+            Some(_) if failpoint!(FirstWakerStays) => true,
+            Some(Some(last)) => last.will_wake(waker),
+            Some(None) | None => false,
+        };
+        drop(shard);
+        if is_known {
+            return Poll::Pending;
+        }
+        self.poll_first(handle, waker, progress)
     }
 
     fn abandon(&self, handle: TimerHandle) {

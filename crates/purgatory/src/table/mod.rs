@@ -284,7 +284,7 @@ impl<E: Engine> Table<E> {
     /// user's runs under a lock. A clock of ours is read once the wait has to wait.
     #[inline]
     pub(crate) fn early_arrival(&self, timeout: Timeout) -> Option<Arrival> {
-        if self.frame.driver().has_own_clock {
+        if self.frame.driver().has_own_clock() {
             None
         } else {
             Some(self.arrival(timeout))

@@ -241,47 +241,54 @@ impl<K: WatchKey, C: Condition> Cell<K, C> {
 }
 
 impl<K: WatchKey, C: Condition> AnswerOrigin<C::Value> for Cell<K, C> {
-    fn poll(
+    fn poll_first(
         &self,
-        handle: TimerHandle,
+        handle: &TimerHandle,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<C::Value, WaitError>> {
         // 1. A waker is cloned before the lock is taken, and dropped after that: wakers are user
-        //    code. To compare two of them is not.
-        let mut clone = None;
-        if progress.begin() {
-            clone = Some(waker.clone());
-        }
-        loop {
-            let mut slot = self.slot.lock();
-            match &mut *slot {
-                Slot::Waiting(_) if failpoint!(PollLeavesNoWaker) => return Poll::Pending,
-                Slot::Waiting(Some(_)) if failpoint!(FirstWakerStays) => return Poll::Pending,
-                Slot::Waiting(last) if clone.is_some() => {
-                    mem::swap(last, &mut clone);
-                    drop(slot);
-                    if clone.is_some() {
-                        self.origin.frame.call(|| drop(clone));
-                    }
-                    return Poll::Pending;
-                }
-                Slot::Waiting(Some(last)) if last.will_wake(waker) => return Poll::Pending,
-                Slot::Waiting(_) => {}
-                Slot::Answered(_) | Slot::Left(_) => {
-                    let before = mem::replace(&mut *slot, Slot::Left(handle));
-                    drop(slot);
-                    progress.finish();
-                    return match before {
-                        Slot::Answered(answer) => Poll::Ready(self.taken(answer)),
-                        Slot::Waiting(_) | Slot::Left(_) => Poll::Ready(Err(PANICKED)),
-                    };
-                }
+        //    code.
+        let mut unused = Some(waker.clone());
+        let mut slot = self.slot.lock();
+        if let Slot::Waiting(last) = &mut *slot {
+            if !failpoint!(PollLeavesNoWaker) {
+                mem::swap(last, &mut unused);
             }
-            // 2. Another task polls than before.
             drop(slot);
-            clone = Some(waker.clone());
+            if unused.is_some() {
+                self.origin.frame.call(|| drop(unused));
+            }
+            return Poll::Pending;
         }
+        // 2. The answer is there.
+        let before = mem::replace(&mut *slot, Slot::Left(*handle));
+        drop(slot);
+        self.origin.frame.call(|| drop(unused));
+        progress.finish();
+        match before {
+            Slot::Answered(answer) => Poll::Ready(self.taken(answer)),
+            Slot::Waiting(_) | Slot::Left(_) => Poll::Ready(Err(PANICKED)),
+        }
+    }
+
+    fn poll_later(
+        &self,
+        handle: &TimerHandle,
+        waker: &Waker,
+        progress: &mut Progress,
+    ) -> Poll<Result<C::Value, WaitError>> {
+        // To compare two wakers is no user code.
+        let is_known = match &*self.slot.lock() {
+            Slot::Waiting(_) if failpoint!(PollLeavesNoWaker) => true,
+            Slot::Waiting(Some(_)) if failpoint!(FirstWakerStays) => true,
+            Slot::Waiting(Some(last)) => last.will_wake(waker),
+            Slot::Waiting(None) | Slot::Answered(_) | Slot::Left(_) => false,
+        };
+        if is_known {
+            return Poll::Pending;
+        }
+        self.poll_first(handle, waker, progress)
     }
 
     fn keeps_answer(&self) -> bool {

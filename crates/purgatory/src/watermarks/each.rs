@@ -149,9 +149,9 @@ impl<K: WatchKey> Cell for Each<K> {
 }
 
 impl<K: WatchKey, V: WatermarkValue> AnswerOrigin<Vec<(K, V)>> for Each<K> {
-    fn poll(
+    fn poll_first(
         &self,
-        _: TimerHandle,
+        _: &TimerHandle,
         waker: &Waker,
         progress: &mut Progress,
     ) -> Poll<Result<Vec<(K, V)>, WaitError>> {

@@ -66,7 +66,7 @@ impl Queue {
     }
 
     /// Adds a wait. O(1) at the end, O(log n) elsewhere.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, threshold: u64, id: TaskId) {
         let item = Item {
             threshold,
@@ -74,10 +74,7 @@ impl Queue {
             index: id.index(),
         };
         match self.run.back() {
-            Some(last) if last.threshold > threshold => {
-                let below = self.below.get_or_insert_default();
-                below.insert(item.place(), item.index);
-            }
+            Some(last) if last.threshold > threshold => self.push_below(item),
             _ => {
                 if self.run.capacity() == 0 {
                     self.make_run();
@@ -85,6 +82,12 @@ impl Queue {
                 self.run.push_back(item);
             }
         }
+    }
+
+    #[inline(never)]
+    fn push_below(&mut self, item: Item) {
+        let below = self.below.get_or_insert_default();
+        below.insert(item.place(), item.index);
     }
 
     /// Makes the run. Most keys have one wait at a time: the first takes no more than its own place.
@@ -117,11 +120,13 @@ impl Queue {
             }
         }
         // 2. The front of the run.
-        let front = self.run.front().filter(|item| item.threshold <= value)?;
-        let id = TaskId::from_parts(front.index, front.sequence);
-        self.run.pop_front();
+        let front = self.run.pop_front()?;
+        if front.threshold > value {
+            self.run.push_front(front);
+            return None;
+        }
         self.drop_gaps();
-        Some(id)
+        Some(TaskId::from_parts(front.index, front.sequence))
     }
 
     /// Removes the lowest wait below the run, if it comes before the run's and is at most `value`.

@@ -103,3 +103,17 @@ fn reasons_are_equal_by_text_and_shared_value() {
         "Cancelled(Requested(\"deadlock\"))"
     );
 }
+
+/// A cancel of many copies no text.
+#[test]
+fn cancelled_operations_share_a_text() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let mut fetched = [(); 2].map(|()| waits.wait(&["orders"], NEVER, || None::<u32>));
+    waits.cancel_all(format!("broker {} stopped", 7));
+    let texts = fetched.each_mut().map(|fetch| match over(fetch) {
+        Err(WaitError::Cancelled(CancelReason::Requested(reason))) => reason,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(texts[0].as_str(), "broker 7 stopped");
+    assert_eq!(texts[0].as_str().as_ptr(), texts[1].as_str().as_ptr());
+}

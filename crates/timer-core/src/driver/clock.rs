@@ -225,6 +225,7 @@ impl SystemClock {
     /// assert!(fired.recv()? >= until);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn moment(&self, instant: Instant) -> Moment {
         let since = instant.saturating_duration_since(self.origin);
         Moment(whole_ns(since))
@@ -236,6 +237,7 @@ impl SystemClock {
     reason = "the one place that reads the time"
 )]
 impl Clock for SystemClock {
+    #[inline]
     fn now_ns(&self) -> u64 {
         self.moment(Instant::now()).as_nanos()
     }
@@ -265,6 +267,34 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now_ns(&self) -> u64 {
         self.now_ns.load(Ordering::Acquire)
+    }
+}
+
+/// The clock of a driver.
+#[derive(Clone, Debug)]
+pub(crate) enum DriverClock {
+    /// The machine's, by which most timers go: read without a call through a table.
+    Machine(SystemClock),
+    /// Another one of this crate's.
+    Own(Arc<dyn Clock>),
+    /// A program's: code of the user's runs as it is read.
+    User(Arc<dyn Clock>),
+}
+
+impl Clock for DriverClock {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        match self {
+            DriverClock::Machine(clock) => clock.now_ns(),
+            DriverClock::Own(clock) | DriverClock::User(clock) => clock.now_ns(),
+        }
+    }
+
+    fn sleep_max(&self) -> Option<Duration> {
+        match self {
+            DriverClock::Machine(clock) => clock.sleep_max(),
+            DriverClock::Own(clock) | DriverClock::User(clock) => clock.sleep_max(),
+        }
     }
 }
 

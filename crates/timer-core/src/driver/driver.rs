@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     driver::{
-        clock::{Clock, SystemClock, TickLength, Ticks},
+        clock::{Clock, DriverClock, SystemClock, TickLength, Ticks},
         config::Config,
         executor::{Job, Threads, Workers, on_timer_thread},
         executors::Executors,
@@ -33,9 +33,7 @@ use crate::{
 pub struct Driver {
     /// The settings that the timer was built with.
     pub config: Config,
-    pub(crate) clock: Arc<dyn Clock>,
-    /// True if the clock is this crate's, so that no code of the user's runs as it is read.
-    pub has_own_clock: bool,
+    pub(crate) clock: DriverClock,
     pub(crate) shared: Arc<Shared>,
     /// Wakes the thread or task that advances the wheels.
     pub(crate) wake: Wake,
@@ -71,8 +69,7 @@ impl Driver {
                 name: "timer".to_owned(),
                 grace: None,
             },
-            clock: Arc::new(SystemClock::new()),
-            has_own_clock: true,
+            clock: DriverClock::Machine(SystemClock::new()),
             shared: Shared::new(),
             wake: None,
             threads: Threads::new(),
@@ -117,6 +114,12 @@ impl Driver {
         let rounds = self.rounds();
         let name = format!("{}-reaper", self.config.name);
         self.threads.start(&name, move || rounds.run(parker))
+    }
+
+    /// Returns true if the clock is this crate's, so that no code of the user's runs as it is read.
+    #[inline]
+    pub fn has_own_clock(&self) -> bool {
+        !matches!(self.clock, DriverClock::User(_))
     }
 
     /// Returns the present, in nanoseconds since its clock's origin.

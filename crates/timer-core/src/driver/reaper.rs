@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     driver::{
-        clock::{Clock, TickLength},
+        clock::{Clock, DriverClock, TickLength},
         config::{Config, Panics},
         executor::inside_timer,
         grace::Grace,
@@ -155,7 +155,7 @@ impl Shared {
 /// The state of the reaper's thread or task.
 pub(super) struct Rounds {
     shared: Arc<Shared>,
-    clock: Arc<dyn Clock>,
+    clock: DriverClock,
     tick: TickLength,
     panics: Arc<Panics>,
     grace: Grace,
@@ -193,7 +193,7 @@ const AFTER_PANIC: Duration = Duration::from_millis(100);
 impl Rounds {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        clock: Arc<dyn Clock>,
+        clock: DriverClock,
         panics: Arc<Panics>,
         config: &Config,
     ) -> Self {
@@ -394,7 +394,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        driver::{clock::ManualClock, driver::Driver},
+        driver::{
+            clock::{DriverClock, ManualClock},
+            driver::Driver,
+        },
         timers::task_timer::{AtShutdown, TaskTimer},
     };
 
@@ -415,7 +418,7 @@ mod tests {
     fn reaper(configure: impl FnOnce(&mut Driver, ManualClock)) -> Reaper {
         let clock = ManualClock::default();
         let mut driver = Driver::new();
-        driver.clock = Arc::new(clock.clone());
+        driver.clock = DriverClock::Own(Arc::new(clock.clone()));
         configure(&mut driver, clock.clone());
         let wakes = Arc::new(AtomicUsize::new(0));
         let woken = wakes.clone();
@@ -577,7 +580,7 @@ mod tests {
         let panics = Arc::new(AtomicUsize::new(0));
         let mut reaper = reaper(|driver, clock| {
             driver.config.grace = Some(100 * MS);
-            driver.clock = Arc::new(Panicking(clock, panics.clone()));
+            driver.clock = DriverClock::User(Arc::new(Panicking(clock, panics.clone())));
         });
         reaper.schedule(1000 * MS);
         reaper.round_after(NONE);
@@ -592,7 +595,7 @@ mod tests {
         let panics = Arc::new(AtomicUsize::new(0));
         let reported = Arc::new(AtomicUsize::new(0));
         let mut reaper = reaper(|driver, clock| {
-            driver.clock = Arc::new(Panicking(clock, panics.clone()));
+            driver.clock = DriverClock::User(Arc::new(Panicking(clock, panics.clone())));
             let reported = reported.clone();
             driver.executors.panics = Arc::new(Panics::new(move |message| {
                 assert_eq!(message, "the clock panics");

@@ -13,7 +13,7 @@ use std::{
 use crate::{
     driver::{
         agenda::{Agenda, DueOwner},
-        clock::{Clock, ManualClock, TickLength, later_ns},
+        clock::{Clock, DriverClock, ManualClock, TickLength, later_ns},
         driver::Driver,
         reaper::Shared,
     },
@@ -68,7 +68,7 @@ impl ManualTimer {
         // A new driver's jobs run in place: on the advancing thread, before `advance` returns.
         let clock = ManualClock::default();
         let mut driver = Driver::new();
-        driver.clock = Arc::new(clock.clone());
+        driver.clock = DriverClock::Own(Arc::new(clock.clone()));
         driver.config.tick = tick;
         driver.config.wheel_size = wheel_size;
         driver.config.manual = true;

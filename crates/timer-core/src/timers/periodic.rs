@@ -284,7 +284,12 @@ mod tests {
 
     use super::*;
     use crate::{
-        driver::{clock::Clock, config::Panics, driver::Driver, shards::WheelOwner},
+        driver::{
+            clock::{Clock, DriverClock},
+            config::Panics,
+            driver::Driver,
+            shards::WheelOwner,
+        },
         sync::plain,
         timers::task_timer::AtShutdown,
     };
@@ -308,7 +313,7 @@ mod tests {
             let panics = Arc::new(AtomicBool::new(false));
             let reported = Arc::new(plain::Mutex::default());
             let mut driver = Driver::new();
-            driver.clock = Arc::new(Panicking(panics.clone()));
+            driver.clock = DriverClock::User(Arc::new(Panicking(panics.clone())));
             let hook: Arc<plain::Mutex<Vec<String>>> = reported.clone();
             let report = move |said: &str| hook.lock().push(said.to_owned());
             driver.executors.panics = Arc::new(Panics::new(report));

@@ -5,7 +5,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 
 use crate::{
     driver::{
-        clock::{Clock, TickLength},
+        clock::{Clock, DriverClock, TickLength},
         config::Panics,
         driver::Driver,
         executor::{Executor, Workers},
@@ -127,8 +127,7 @@ impl SystemTimerBuilder {
     /// Sets another clock. The reaper sleeps in real time: a clock that the program advances does
     /// not wake it. For such a clock use a [`ManualTimer`](crate::ManualTimer).
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.driver.clock = Arc::new(clock);
-        self.driver.has_own_clock = false;
+        self.driver.clock = DriverClock::User(Arc::new(clock));
         self
     }
 
@@ -235,8 +234,8 @@ impl SystemTimerBuilder {
     /// ```
     #[cfg(feature = "tokio")]
     pub fn tokio(mut self, runtime: tokio::runtime::Handle) -> Self {
-        self.driver.clock = Arc::new(crate::driver::tokio::TokioClock::new(runtime.clone()));
-        self.driver.has_own_clock = true;
+        let clock = crate::driver::tokio::TokioClock::new(runtime.clone());
+        self.driver.clock = DriverClock::Own(Arc::new(clock));
         self.runtime = Some(runtime.clone());
         self.executor(runtime)
     }

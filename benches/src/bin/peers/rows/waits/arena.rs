@@ -219,6 +219,8 @@ pub(super) async fn complete_all<W: Waits>(
 }
 
 /// Polls once, in the current task.
-pub(super) async fn poll_once<F: Future + ?Sized>(mut future: Pin<&mut F>) -> Poll<F::Output> {
-    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+pub(super) fn poll_once<F: Future + ?Sized>(
+    mut future: Pin<&mut F>,
+) -> impl Future<Output = Poll<F::Output>> {
+    poll_fn(move |context| Poll::Ready(future.as_mut().poll(context)))
 }
