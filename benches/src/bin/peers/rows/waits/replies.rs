@@ -3,9 +3,6 @@
 //! (`2t`) one thread asks and awaits, the other answers, at most 512 requests behind and 64 at a
 //! time. Each request is a task, polled again only once its reply wakes it; a thread sleeps while
 //! it has nothing to do. The row needs two free processors.
-//!
-//! `replies-bytes`: the heap in use while a million requests are unanswered, divided by their
-//! number. A future counts in its box, as in a task of its own, but without the task.
 
 use std::{
     future::poll_fn,
@@ -36,7 +33,6 @@ use super::{
 };
 use crate::{
     contender::{Peer, contenders},
-    heap::counted,
     results::OURS,
     rows::row::Run,
 };
@@ -276,33 +272,4 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
         run.each(id, "ns", &contenders, asking)?;
     }
     Ok(())
-}
-
-/// Measures bytes of heap per unanswered request; then answers all.
-fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
-    let arena = Arena::<A>::open(1)?;
-    let asks = &*arena.waits;
-    // The list of pending replies is not counted, so it must not grow meanwhile.
-    let mut asked = Asked {
-        replies: Pending::with_capacity(requests as usize),
-        next: 0,
-    };
-    let counted = counted(|| {
-        arena.block_on(async {
-            for number in 0..requests {
-                asked.ask(asks, number).await;
-            }
-        });
-    });
-    // All must have waited, and can be answered.
-    answer(asks, 0..requests);
-    arena.block_on(asked.until(0));
-    arena.check_empty()?;
-    Ok(counted.bytes / requests as f64)
-}
-
-pub(in crate::rows) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let contenders =
-        contenders!(bytes_each, Peer: Replies<u64, u64>, Oneshots, Slots<()>, Slots<Instant>);
-    run.each(id, "bytes", &contenders, run.sizes.one_m as u64)
 }

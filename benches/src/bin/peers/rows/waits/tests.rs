@@ -3,7 +3,7 @@
 use std::{future::poll_fn, task::Poll, time::Duration};
 
 use super::{
-    operations::{Parked, bytes_parked, hot_key},
+    operations::{bytes_parked, hot_key},
     park::{Work, park},
 };
 use crate::{
@@ -54,17 +54,12 @@ fn noticed<W: Waits>() -> [bool; 3] {
     let work = Work {
         threads: 1,
         keys: 1,
-        apart: false,
         others: 0,
         operations: 8,
     };
-    let parked = Parked {
-        requests: 8,
-        keys: 1,
-    };
     [
         park::<W>(work).is_err(),
-        bytes_parked::<W>(parked).is_err(),
+        bytes_parked::<W>(8).is_err(),
         hot_key::<W>(8).is_err(),
     ]
 }
