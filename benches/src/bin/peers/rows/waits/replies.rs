@@ -233,20 +233,13 @@ async fn answerer<A: Asks>(asks: Arc<A>, waiting: mpsc::Receiver<Range<u64>>) {
     }
 }
 
-/// The requests of a round, and on how many threads: one or two.
-#[derive(Clone, Copy)]
-struct Asking {
-    threads: usize,
-    requests: u64,
-}
-
-/// Measures nanoseconds per request.
-fn time_each<A: Asks>(asking: Asking) -> anyhow::Result<f64> {
+/// Measures nanoseconds per request: of these many, on one thread or on two.
+fn time_each<A: Asks>((requests, threads): (u64, usize)) -> anyhow::Result<f64> {
     let arena = Arena::<A>::open(1)?;
-    warmed_up(asking.requests, |first, requests| {
+    warmed_up(requests, |first, requests| {
         // On two threads the first tells the second what waits.
         let asks = arena.waits.clone();
-        let ns = if asking.threads == 1 {
+        let ns = if threads == 1 {
             arena.join(arena.spawn(ask_alone(asks, first, requests)))?
         } else {
             let (asked, waiting) = mpsc::channel();
@@ -261,10 +254,8 @@ fn time_each<A: Asks>(asking: Asking) -> anyhow::Result<f64> {
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let asking = Asking {
-        threads: if id.ends_with("-2t") { 2 } else { 1 },
-        requests: run.sizes.operations as u64,
-    };
+    let threads = if id.ends_with("-2t") { 2 } else { 1 };
+    let asking = (run.sizes.operations as u64, threads);
     // Twice the rounds, as they are short.
     for _ in 0..2 * run.sizes.rounds {
         let contenders =
