@@ -33,14 +33,12 @@ MANY = 20480
 # Runs of which the median counts.
 RUNS = 3
 
-# What a row does with N operations a round: `park`, `queue-insert-remove` and `queue-poll-idle` warm up with as
-# many; `queue-expire` does not; the others warm up with an eighth, and have two rounds for each that is asked for.
-# Each of two threads parks N.
+# What a row does with N operations a round: `park` and `queue-insert-remove` warm up with as many; the others warm up
+# with an eighth, and have two rounds for each that is asked for. Each of two threads parks N.
 PARK = 2.0
 PARK_TWO = 2 * PARK
 OTHERS = 2 * (1 + 1 / 8)
 QUEUE = 2.0
-ONCE = 1.0
 
 # The measure, its factor, and its contenders.
 ROWS = [
@@ -49,18 +47,11 @@ ROWS = [
     ("park-complete-3keys-callback", PARK, ["ours", "dashmap-oneshot"]),
     ("acks-all-1t-callback", OTHERS, ["ours", "btree-map"]),
     ("acks-all-1t-future", OTHERS, ["ours", "dashmap-oneshot"]),
-    ("watermark-advance", OTHERS, ["ours", "btree-map"]),
     ("replica-set-3", OTHERS, ["ours", "btree-map"]),
-    ("quorum-2-of-3-callback", OTHERS, ["ours", "btree-map"]),
-    ("quorum-2-of-3-future", OTHERS, ["ours", "btree-oneshot"]),
-    ("quorum-all-of-8-callback", OTHERS, ["ours", "btree-map"]),
-    ("quorum-all-of-8-future", OTHERS, ["ours", "btree-oneshot"]),
     ("replies-1t", OTHERS, ["ours", "dashmap-oneshot"]),
     ("permits-free", OTHERS, ["ours", "tokio-semaphore"]),
     ("permits-queue", OTHERS, ["ours", "tokio-semaphore"]),
     ("queue-insert-remove", QUEUE, ["ours", "delay-queue"]),
-    ("queue-poll-idle", QUEUE, ["ours", "delay-queue"]),
-    ("queue-expire", ONCE, ["ours", "delay-queue"]),
 ]
 
 # What waits as a future under one key, and for a reply, beside the best by hand.

@@ -8,9 +8,14 @@ use crate::tree::{files, modules, none, root, text};
 
 #[test]
 fn every_module_introduces_itself() {
+    // A recipe is a doc test, which an inner comment would keep from being built with the others.
+    let head = |path: &str| match path.contains("/guide/recipes/") {
+        true => "// ",
+        false => "//! ",
+    };
     let unintroduced = files(".rs")
         .into_iter()
-        .filter(|(_, text)| !text.starts_with("//! "));
+        .filter(|(path, text)| !text.starts_with(head(path)));
     none(unintroduced.map(|(path, _)| path).collect());
 }
 

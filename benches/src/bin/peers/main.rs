@@ -17,9 +17,6 @@
 mod calls;
 mod contender;
 mod heap;
-mod produces;
-mod queues;
-mod quorums;
 mod request;
 mod results;
 mod rows;

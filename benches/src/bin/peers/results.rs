@@ -125,13 +125,9 @@ impl Entry {
 
     /// Returns the least and the greatest value.
     fn range(&self) -> (f64, f64) {
-        let least = self.values.iter().copied().fold(f64::INFINITY, f64::min);
-        let greatest = self
-            .values
-            .iter()
-            .copied()
-            .fold(f64::NEG_INFINITY, f64::max);
-        (least, greatest)
+        let mut sorted = self.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        (sorted[0], sorted[sorted.len() - 1])
     }
 }
 

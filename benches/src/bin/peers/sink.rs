@@ -20,8 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Sink {
-    clock: SystemClock,
-    expected: u64,
+    /// The clock of all moments recorded here.
+    pub(crate) clock: SystemClock,
+    /// The number of timers that are to fire.
+    pub(crate) expected: u64,
     fired: AtomicU64,
     lateness: Mutex<Lateness>,
     done: Mutex<bool>,
@@ -53,16 +55,6 @@ impl Sink {
         }))
     }
 
-    /// Creates a sink for timers that must not fire.
-    pub(crate) fn for_none() -> &'static Sink {
-        Sink::leaked(0)
-    }
-
-    /// Returns the clock of all moments recorded here.
-    pub(crate) fn clock(&self) -> SystemClock {
-        self.clock
-    }
-
     /// Records that a timer has fired that was due at `due_ns`.
     pub(crate) fn fired(&self, due_ns: u64) {
         let now = self.clock.now_ns();
@@ -91,10 +83,6 @@ impl Sink {
         } else {
             None
         }
-    }
-
-    pub(crate) fn expected(&self) -> u64 {
-        self.expected
     }
 
     pub(crate) fn count(&self) -> u64 {

@@ -81,7 +81,7 @@ impl Timer for Ours {
 
     fn start(sink: &'static Sink) -> anyhow::Result<Self> {
         Ok(Ours {
-            timer: SystemTimer::builder().clock(sink.clock()).build()?,
+            timer: SystemTimer::builder().clock(sink.clock).build()?,
             sink,
         })
     }
@@ -272,7 +272,7 @@ impl Timer for QueueThread {
             }
         };
         Ok(QueueThread {
-            delays: Delays::start(sink.clock(), fire)?,
+            delays: Delays::start(sink.clock, fire)?,
             sink,
         })
     }
@@ -282,7 +282,7 @@ impl Timer for QueueThread {
     }
 
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> (u64, u64) {
-        let due = local.sink.clock().now_ns() + delay.as_nanos() as u64;
+        let due = local.sink.clock.now_ns() + delay.as_nanos() as u64;
         (due, local.delays.add(due, due_ns))
     }
 

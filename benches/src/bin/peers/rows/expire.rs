@@ -1,10 +1,8 @@
-//! `lateness-1m-per-s` and `uniform-1m`: a million timers that fire, in real time.
-//!
-//! In the first row eight threads schedule all timers before the first is due; a round in which they
-//! were too slow is discarded and repeated with twice the lead. `lateness-1m-per-s-cpu` is the
-//! processor time of the process from the last timer scheduled until the last one fired. It includes
-//! the sink: a clock read, a lock and a record for each timer. In `uniform-1m` two threads schedule
-//! the timers over a second, each half a second ahead, so that timers start and fire continuously.
+//! `lateness-1m-per-s`: a million timers that fire, in real time. Eight threads schedule all timers
+//! before the first is due; a round in which they were too slow is discarded and repeated with twice
+//! the lead. `lateness-1m-per-s-cpu` is the processor time of the process from the last timer
+//! scheduled until the last one fired. It includes the sink: a clock read, a lock and a record for
+//! each timer.
 //!
 //! Contenders differ in what they do when a timer fires: ours runs and frees the caller's boxed
 //! closure on a worker thread, the future wakes and frees a waker, the others hand over eight bytes
@@ -13,7 +11,7 @@
 //! `expire-operations` is `lateness-1m-per-s` with a purgatory of operations that nothing
 //! completes, beside the bare timers of the peers.
 
-use std::{thread, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use fastrand::Rng;
@@ -33,11 +31,8 @@ const THREADS: usize = 8;
 /// The least and the greatest lead: timers are scheduled this long before the first is due.
 const LEAD: Duration = Duration::from_millis(250);
 const LEAD_MAX: Duration = Duration::from_secs(30);
-const UNIFORM_THREADS: usize = 2;
 /// The keys of `expire-operations`.
 const EXPIRING_KEYS: u64 = 100_000;
-/// In `uniform-1m` a thread reads the clock after scheduling this many timers.
-const STEP: usize = 64;
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)];
 
 #[derive(Clone, Copy)]
@@ -74,7 +69,7 @@ fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Ex
     let timer = T::start(sink)?;
 
     // Schedule on all threads at once.
-    let base_ns = sink.clock().now_ns() + lead.as_nanos() as u64;
+    let base_ns = sink.clock.now_ns() + lead.as_nanos() as u64;
     let schedule = |thread| {
         let mut random = Rng::with_seed(thread);
         let mut local = timer.local();
@@ -82,7 +77,7 @@ fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Ex
         // Each is due at a random moment of the window, and not within a millisecond.
         let one = |_| {
             let due_ns = base_ns + random.u64(window.clone());
-            let delay = due_ns.saturating_sub(sink.clock().now_ns()).max(1_000_000);
+            let delay = due_ns.saturating_sub(sink.clock.now_ns()).max(1_000_000);
             T::schedule_firing(&mut local, Duration::from_nanos(delay), due_ns)
         };
         (0..share).map(one).collect()
@@ -90,19 +85,14 @@ fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Ex
     let handles: Vec<Vec<T::Handle>> = on_threads(THREADS, schedule);
 
     // Only if that was fast enough, timers fire under no other load.
-    if sink.clock().now_ns() > base_ns {
+    if sink.clock.now_ns() > base_ns {
         return Ok(None);
     }
-    let cpu_ns = all_fired::<T>(&timer, sink)?;
-    drop(handles);
-    Ok(Some(Expired { sink, cpu_ns }))
-}
 
-/// Waits until each timer has fired once; returns the processor time meanwhile, in nanoseconds.
-fn all_fired<T: Timer>(timer: &T, sink: &Sink) -> anyhow::Result<u64> {
+    // Wait until each has fired once.
     let cpu_ns = sink.wait();
     let fired = sink.count();
-    let expected = sink.expected();
+    let expected = sink.expected;
     let fired_of = || format!("{}: {fired} fired of {expected}", T::NAME);
     let cpu_ns = cpu_ns.with_context(fired_of)?;
     ensure!(fired == expected, fired_of());
@@ -113,41 +103,8 @@ fn all_fired<T: Timer>(timer: &T, sink: &Sink) -> anyhow::Result<u64> {
         "{}: {pending} pending, though all have fired",
         T::NAME
     );
-    Ok(cpu_ns)
-}
-
-/// Schedules timers with one timeout at a steady rate over a window; returns their sink.
-fn steady<T: Timer>(timers_and_window: (usize, Duration)) -> anyhow::Result<&'static Sink> {
-    let (timers, window) = timers_and_window;
-    let share = timers / UNIFORM_THREADS;
-    let sink = Sink::leaked((share * UNIFORM_THREADS) as u64);
-    let timer = T::start(sink)?;
-    let clock = sink.clock();
-    let timeout = window / 2;
-
-    // Each thread schedules its share, no faster than the rate.
-    let begin_ns = clock.now_ns();
-    let schedule = |_| {
-        let mut local = timer.local();
-        let one = |at: usize| {
-            // Sleep while ahead of the rate, with one clock read per step.
-            let moment = window.mul_f64(at as f64 / share as f64);
-            let moment_ns = begin_ns + moment.as_nanos() as u64;
-            while at.is_multiple_of(STEP) && clock.now_ns() < moment_ns {
-                let ahead_ns = moment_ns.saturating_sub(clock.now_ns());
-                thread::park_timeout(Duration::from_nanos(ahead_ns));
-            }
-            let due_ns = clock.now_ns() + timeout.as_nanos() as u64;
-            T::schedule_firing(&mut local, timeout, due_ns)
-        };
-        (0..share).map(one).collect()
-    };
-    let handles: Vec<Vec<T::Handle>> = on_threads(UNIFORM_THREADS, schedule);
-
-    // Handles may be the timers, so they live until all have fired.
-    all_fired::<T>(&timer, sink)?;
     drop(handles);
-    Ok(sink)
+    Ok(Some(Expired { sink, cpu_ns }))
 }
 
 pub(super) fn lateness(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
@@ -183,16 +140,6 @@ fn measure_lateness(
     Ok(())
 }
 
-pub(super) fn uniform(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let all = (run.sizes.one_m, run.sizes.window);
-    for _ in 0..run.sizes.rounds {
-        run.turns(&timers!(steady), all, |run, name, sink| {
-            run.quantiles_ms(id, name, &sink.lateness().ns, &QUANTILES);
-        })?;
-    }
-    Ok(())
-}
-
 /// Operations that nothing completes, as timers. Each is parked under a random key of many, so that
 /// no list is long.
 struct Parked {
@@ -206,7 +153,7 @@ impl Timer for Parked {
     type Local<'a> = (&'a Self, Rng);
 
     fn start(sink: &'static Sink) -> anyhow::Result<Self> {
-        let timer = SystemTimer::builder().clock(sink.clock()).build()?;
+        let timer = SystemTimer::builder().clock(sink.clock).build()?;
         let purgatory = Purgatory::builder("ours").timer(&timer).build()?;
         Ok(Parked {
             purgatory,
@@ -252,6 +199,5 @@ mod tests {
             window: Duration::ZERO,
         });
         assert!(expired.is_err());
-        assert!(steady::<Broken>((8, Duration::from_millis(1))).is_err());
     }
 }

@@ -1,42 +1,117 @@
-//! Rows of queues of delayed values, which one owner polls.
-//!
-//! `queue-insert-remove`: the cost of a value that is removed before it is due, while 100 000 are
-//! pending that are due in one to two hours. The owner polls after each 16 values.
-//!
-//! `queue-poll-idle`: the same with a poll while each value waits, which finds nothing due. So does
-//! a server at each request, when it polls its queue beside its socket.
-//!
-//! `queue-expire`: the cost of polling a value out, of many that fell due within 16 ms. Filling the
-//! queue is not measured (`benches/instructions.py` counts it, too).
+//! `queue-insert-remove`: the cost of a value that is removed from a queue of delayed values, which
+//! one owner polls, before it is due, while 100 000 are pending that are due in one to two hours. The
+//! owner polls after each 16 values.
 
-use std::{hint::black_box, time::Duration};
+use std::{
+    hint::black_box,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context as _, ensure};
 use fastrand::Rng;
-use timer_core::{Clock, SystemClock};
+use timer_core::{Clock, DelayQueue, SystemClock, SystemTimer, TaskId};
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::time::{DelayQueue as TokioQueue, delay_queue::Key};
 
-use super::{
-    row::Run,
-    timers::{far, wait},
-};
-use crate::{
-    contender::contenders,
-    queues::{DelayedValues, Ours, TokioUtil},
-};
+use super::{row::Run, timers::far};
+use crate::{contender::contenders, results::OURS};
 
 /// The timeout of a value that is removed.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The time within which all values of `queue-expire` fall due, in milliseconds.
-const WINDOW_MS: u64 = 16;
+/// Values that become available after a delay each, in a queue that one owner polls.
+trait DelayedValues: Sized {
+    /// The name in the output.
+    const NAME: &'static str;
+    /// Names a value in the queue.
+    type Key;
+
+    fn start() -> anyhow::Result<Self>;
+
+    fn insert(&mut self, value: u64, delay: Duration) -> Self::Key;
+
+    fn remove(&mut self, key: Self::Key) -> Option<u64>;
+
+    /// Polls once, as an owner does that then waits for something else.
+    fn poll_once(&mut self) -> Option<u64>;
+}
+
+/// Ours, on a timer with a thread.
+struct Ours(DelayQueue<u64>);
+
+impl DelayedValues for Ours {
+    const NAME: &'static str = OURS;
+    type Key = TaskId;
+
+    fn start() -> anyhow::Result<Self> {
+        let timer = SystemTimer::new()?;
+        Ok(Ours(DelayQueue::new(&timer)))
+    }
+
+    fn insert(&mut self, value: u64, delay: Duration) -> TaskId {
+        let key = self.0.insert(value, delay);
+        key.expect("an open timer with a free slot")
+    }
+
+    fn remove(&mut self, key: TaskId) -> Option<u64> {
+        self.0.remove(&key)
+    }
+
+    fn poll_once(&mut self) -> Option<u64> {
+        match self.0.poll_expired(&mut context()) {
+            Poll::Ready(expired) => Some(expired?.ok()?.value),
+            Poll::Pending => None,
+        }
+    }
+}
+
+/// tokio-util's, on the runtime of the task that polls it.
+struct TokioUtil {
+    runtime: Runtime,
+    queue: TokioQueue<u64>,
+}
+
+impl DelayedValues for TokioUtil {
+    const NAME: &'static str = "delay-queue";
+    type Key = Key;
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(TokioUtil {
+            runtime: Builder::new_current_thread().enable_time().build()?,
+            queue: TokioQueue::new(),
+        })
+    }
+
+    fn insert(&mut self, value: u64, delay: Duration) -> Key {
+        // Its first insertion makes a sleep, which takes a runtime.
+        let _entered = self.runtime.enter();
+        self.queue.insert(value, delay)
+    }
+
+    fn remove(&mut self, key: Key) -> Option<u64> {
+        let _entered = self.runtime.enter();
+        Some(self.queue.try_remove(&key)?.into_inner())
+    }
+
+    fn poll_once(&mut self) -> Option<u64> {
+        let _entered = self.runtime.enter();
+        match self.queue.poll_expired(&mut context()) {
+            Poll::Ready(expired) => Some(expired?.into_inner()),
+            Poll::Pending => None,
+        }
+    }
+}
+
+fn context() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}
 
 /// The work on one queue.
 #[derive(Clone, Copy)]
 struct Work {
     pending: usize,
     operations: usize,
-    /// The owner polls at each operation.
-    polls_each: bool,
 }
 
 /// Measures nanoseconds per value that is inserted and removed.
@@ -59,9 +134,6 @@ fn insert_remove<Q: DelayedValues>(of: Work) -> anyhow::Result<f64> {
             ensure!(queue.poll_once().is_none(), "{}: early", Q::NAME);
         }
         let key = queue.insert(operation as u64, TIMEOUT);
-        if of.polls_each {
-            ensure!(queue.poll_once().is_none(), "{}: early", Q::NAME);
-        }
         sum += queue.remove(black_box(key)).context("a value is gone")?;
     }
     let spent_ns = clock.now_ns() - begin_ns;
@@ -73,44 +145,11 @@ fn insert_remove<Q: DelayedValues>(of: Work) -> anyhow::Result<f64> {
     Ok(spent_ns as f64 / of.operations as f64)
 }
 
-/// Measures nanoseconds per value that is polled out.
-fn expire<Q: DelayedValues>(of: Work) -> anyhow::Result<f64> {
-    let mut queue = Q::start()?;
-    let mut random = Rng::with_seed(1);
-    for value in 0..of.operations as u64 {
-        queue.insert(value, Duration::from_millis(random.u64(1..=WINDOW_MS)));
-    }
-    wait(Duration::from_millis(WINDOW_MS + 2));
-
-    let clock = SystemClock::new();
-    let mut fired = 0;
-    let mut sum = 0;
-    queue.expire_all(|value| {
-        fired += 1;
-        sum += value;
-    });
-    let spent_ns = clock.now_ns();
-
-    // Number and sum show that each came out once.
-    let values = of.operations as u64;
-    let right = fired == values && black_box(sum) == values * (values - 1) / 2;
-    ensure!(right, "{}: {fired} came out", Q::NAME);
-    Ok(spent_ns as f64 / values as f64)
-}
-
 pub(super) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    // What the row measures, and beside how many values that stay.
-    let (pending, contenders) = match id {
-        "queue-expire" => (0, contenders!(expire, DelayedValues: Ours, TokioUtil)),
-        _ => (
-            run.sizes.hundred_k,
-            contenders!(insert_remove, DelayedValues: Ours, TokioUtil),
-        ),
-    };
+    let contenders = contenders!(insert_remove, DelayedValues: Ours, TokioUtil);
     let of = Work {
-        pending,
+        pending: run.sizes.hundred_k,
         operations: run.sizes.operations,
-        polls_each: id == "queue-poll-idle",
     };
     for _ in 0..run.sizes.rounds {
         run.each(id, "ns", &contenders, of)?;

@@ -9,13 +9,7 @@
 //! caller's handle is not counted, unless it is the timer. Ours includes a pointer of 16 bytes to
 //! the task; the peers, except tokio, include a payload of 8 bytes.
 
-use std::{
-    sync::{
-        Barrier,
-        mpsc::{self, RecvTimeoutError},
-    },
-    time::Duration,
-};
+use std::{sync::Barrier, time::Duration};
 
 use anyhow::ensure;
 use fastrand::Rng;
@@ -64,7 +58,7 @@ pub(super) fn on_threads<R: Send>(threads: usize, work: impl Fn(u64) -> R + Sync
 
 /// Measures nanoseconds per operation of the slowest thread.
 fn churn<T: Timer>(of: Churn) -> anyhow::Result<f64> {
-    let sink = Sink::for_none();
+    let sink = Sink::leaked(0);
     let timer = T::start(sink)?;
     let together = Barrier::new(of.threads);
     let spent = on_threads(of.threads, |thread| member(&timer, of, thread, &together));
@@ -149,15 +143,9 @@ pub(super) fn schedule(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()
     Ok(())
 }
 
-/// Blocks for `time`.
-pub(super) fn wait(time: Duration) {
-    let (_open, nothing) = mpsc::channel::<()>();
-    assert_eq!(nothing.recv_timeout(time), Err(RecvTimeoutError::Timeout));
-}
-
 /// Measures bytes of heap per pending timer.
 fn bytes_each<T: Timer>(timers: usize) -> anyhow::Result<f64> {
-    let timer = T::start(Sink::for_none())?;
+    let timer = T::start(Sink::leaked(0))?;
     let mut local = timer.local();
     let mut random = Rng::with_seed(1);
     let mut handles = Vec::with_capacity(timers);

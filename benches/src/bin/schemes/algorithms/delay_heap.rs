@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use foldhash::HashSet;
 
-use super::scheme::{Claim, Refused, Scheme, Task};
+use super::scheme::{Claim, Scheme, Task};
 
 /// A smaller heap is not worth a purge.
 const SMALL: usize = 64;
@@ -29,7 +29,7 @@ impl Scheme for DelayHeap {
     const CLAIM: Claim = ["O(log n)", "O(1)", "O(1)", "O(log n)"];
     type Handle = u64;
 
-    fn start(&mut self, delay: u64, task: Task) -> Result<u64, Refused> {
+    fn start(&mut self, delay: u64, task: Task) -> anyhow::Result<u64> {
         self.started += 1;
         self.heap.push(Reverse((
             self.now.saturating_add(delay.max(1)),

@@ -2,7 +2,7 @@
 
 use super::{
     rings::{Handle, Rings},
-    scheme::{Claim, Refused, Scheme, Task},
+    scheme::{Claim, Scheme, Task},
 };
 
 /// A wheel of `N` slots at index `i`. A delay `d` waits in slot `(i + d) mod N` with the number of
@@ -50,7 +50,7 @@ impl<const SLOTS: usize> Scheme for HashedWheel<SLOTS> {
     const EXPIRES_MAX: usize = if SLOTS == 1 { 1_000 } else { usize::MAX };
     type Handle = Handle;
 
-    fn start(&mut self, delay: u64, task: Task) -> Result<Handle, Refused> {
+    fn start(&mut self, delay: u64, task: Task) -> anyhow::Result<Handle> {
         let delay = delay.max(1);
         Ok(self
             .rounds

@@ -2,7 +2,7 @@
 
 use timer_core::{TaskId, TimingWheel, WheelSize};
 
-use super::scheme::{Claim, Refused, Scheme, Task};
+use super::scheme::{Claim, Scheme, Task};
 
 /// [`TimingWheel`]: levels of 64 slots, each slot as long as the level below. A deadline goes to
 /// the lowest level that reaches it, levels are created on demand, and time jumps from one bucket
@@ -29,7 +29,7 @@ impl Scheme for HierarchicalWheel {
     const CLAIM: Claim = ["O(levels)", "O(1)", "O(1)", "O(levels)"];
     type Handle = TaskId;
 
-    fn start(&mut self, delay: u64, task: Task) -> Result<TaskId, Refused> {
+    fn start(&mut self, delay: u64, task: Task) -> anyhow::Result<TaskId> {
         let deadline = self.wheel.now().saturating_add(delay.max(1));
         Ok(self
             .wheel

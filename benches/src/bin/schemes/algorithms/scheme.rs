@@ -1,6 +1,6 @@
 //! The interface of a timer algorithm: [`Scheme`].
 
-use std::{error::Error, fmt};
+use std::fmt::Debug;
 
 /// The value that a timer yields when it fires.
 pub(crate) type Task = u64;
@@ -18,11 +18,14 @@ pub(crate) trait Scheme: Default {
     /// The greatest number of pending timers that fires in 10 s.
     const EXPIRES_MAX: usize = usize::MAX;
     /// Names a timer; never reused.
-    type Handle: Copy + fmt::Debug;
+    type Handle: Copy + Debug;
 
     /// Starts a timer that fires on the `delay`-th tick from now. The present tick is over, so a
     /// delay of 0 counts as 1. A deadline beyond `u64::MAX` counts as that.
-    fn start(&mut self, delay: u64, task: Task) -> Result<Self::Handle, Refused>;
+    ///
+    /// # Errors
+    /// When the delay is too long for the scheme.
+    fn start(&mut self, delay: u64, task: Task) -> anyhow::Result<Self::Handle>;
 
     /// Stops a timer; false when it has fired or was stopped before.
     fn stop(&mut self, handle: Self::Handle) -> bool;
@@ -48,29 +51,3 @@ pub(crate) trait Scheme: Default {
 /// The claimed cost of each measure: a start, a stop, a tick in which nothing is due or handed
 /// down, and the expiry of one timer, from its start on, without the empty ticks.
 pub(crate) type Claim = [&'static str; 4];
-
-/// The error of a delay that is too long for the scheme. It hands the task back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub(crate) struct Refused {
-    pub(crate) delay: u64,
-    /// The longest delay that is accepted: MaxInterval.
-    pub(crate) delay_max: u64,
-    pub(crate) task: Task,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refused {
-            delay,
-            delay_max,
-            task,
-        } = self;
-        write!(
-            f,
-            "task {task}: a delay of {delay} ticks where at most {delay_max} are accepted"
-        )
-    }
-}
-
-impl Error for Refused {}

@@ -2,7 +2,7 @@
 
 use super::{
     rings::{Handle, Rings},
-    scheme::{Claim, Refused, Scheme, Task},
+    scheme::{Claim, Scheme, Task},
 };
 
 /// A list in order of absolute deadlines: nothing is counted down, and a tick checks the first
@@ -22,7 +22,7 @@ impl Scheme for SortedList {
     const STARTS_MAX: usize = 1_000;
     type Handle = Handle;
 
-    fn start(&mut self, delay: u64, task: Task) -> Result<Handle, Refused> {
+    fn start(&mut self, delay: u64, task: Task) -> anyhow::Result<Handle> {
         let deadline = self.now.saturating_add(delay.max(1));
         Ok(self.deadlines.insert_sorted(0, deadline, task))
     }

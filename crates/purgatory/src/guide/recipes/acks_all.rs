@@ -1,5 +1,5 @@
-//! Produces of one partition that are answered once every in-sync replica has their record. The
-//! set changes while they wait, and so does the leader.
+// Produces of one partition that are answered once every in-sync replica has their record. The
+// set changes while they wait, and so does the leader.
 
 use std::time::Duration;
 

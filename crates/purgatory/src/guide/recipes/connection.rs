@@ -1,4 +1,4 @@
-//! The requests of a connection, which end with it.
+// The requests of a connection, which end with it.
 
 use std::{
     sync::{

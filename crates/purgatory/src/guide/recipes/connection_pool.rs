@@ -1,4 +1,4 @@
-//! A pool of connections, of which only a number is open: clients wait for one in turn.
+// A pool of connections, of which only a number is open: clients wait for one in turn.
 
 use std::{
     sync::{Arc, Mutex},

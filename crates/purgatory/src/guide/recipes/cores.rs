@@ -1,5 +1,5 @@
-//! A purgatory for each core: one thread parks, checks, expires and calls back. Other threads send
-//! it messages.
+// A purgatory for each core: one thread parks, checks, expires and calls back. Other threads send
+// it messages.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;

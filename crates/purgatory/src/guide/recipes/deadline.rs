@@ -1,4 +1,4 @@
-//! A produce that waits twice, for a place and for its replicas, within one deadline.
+// A produce that waits twice, for a place and for its replicas, within one deadline.
 
 use std::time::Duration;
 

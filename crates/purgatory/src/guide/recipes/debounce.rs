@@ -1,4 +1,4 @@
-//! Documents that are saved once they have been left alone for two seconds.
+// Documents that are saved once they have been left alone for two seconds.
 
 use std::{
     sync::{Arc, Mutex},

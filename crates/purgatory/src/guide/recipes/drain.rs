@@ -1,4 +1,4 @@
-//! Requests that are counted until they are answered, so that a server knows when it may stop.
+// Requests that are counted until they are answered, so that a server knows when it may stop.
 
 use std::{
     sync::{

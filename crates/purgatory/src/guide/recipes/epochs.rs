@@ -1,4 +1,4 @@
-//! Log ends of topics that may be deleted and made again, and whose leader may cut the log back.
+// Log ends of topics that may be deleted and made again, and whose leader may cut the log back.
 
 use std::time::Duration;
 

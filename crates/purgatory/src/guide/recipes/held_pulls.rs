@@ -1,4 +1,4 @@
-//! Pulls that are held until a message of their tag is stored, and answered when the broker stops.
+// Pulls that are held until a message of their tag is stored, and answered when the broker stops.
 
 use std::{
     any::Any,

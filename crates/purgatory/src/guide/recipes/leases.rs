@@ -1,5 +1,5 @@
-//! Leases on shards: one holder at a time, first come, first served. A holder that stalls loses its
-//! lease, and the store refuses what it writes late.
+// Leases on shards: one holder at a time, first come, first served. A holder that stalls loses its
+// lease, and the store refuses what it writes late.
 
 use std::{collections::HashMap, sync::Mutex, time::Duration};
 

@@ -1,4 +1,4 @@
-//! A cache in which each value is loaded once, however many ask for it meanwhile.
+// A cache in which each value is loaded once, however many ask for it meanwhile.
 
 use std::{
     collections::{HashMap, hash_map},

@@ -1,4 +1,4 @@
-//! Transactions that wait for the lock of a row: listed with the holder, or ended with a chain.
+// Transactions that wait for the lock of a row: listed with the holder, or ended with a chain.
 
 use std::{
     collections::HashMap,

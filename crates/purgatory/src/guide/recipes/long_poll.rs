@@ -1,4 +1,4 @@
-//! Fetches over several partitions that wait for enough bytes, but not for ever.
+// Fetches over several partitions that wait for enough bytes, but not for ever.
 
 use std::{
     sync::{

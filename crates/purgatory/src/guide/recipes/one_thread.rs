@@ -1,4 +1,4 @@
-//! A log and the fetches that wait for it, all on one thread, whose loop advances the timer.
+// A log and the fetches that wait for it, all on one thread, whose loop advances the timer.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 

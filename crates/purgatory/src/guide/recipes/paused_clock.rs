@@ -1,4 +1,4 @@
-//! An hour's timeout in a test that takes no time: the runtime's clock is paused.
+// An hour's timeout in a test that takes no time: the runtime's clock is paused.
 
 use std::time::Duration;
 use purgatory::{Purgatory, WaitError, timer_core::Timer};

@@ -1,4 +1,4 @@
-//! A queue whose jobs go to one worker each, and back if that worker goes without doing them.
+// A queue whose jobs go to one worker each, and back if that worker goes without doing them.
 
 use std::{
     collections::VecDeque,

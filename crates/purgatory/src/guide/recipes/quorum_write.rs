@@ -1,4 +1,4 @@
-//! Writes that are committed when a majority of the replicas has them.
+// Writes that are committed when a majority of the replicas has them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Requests over one connection, and the replies that come back over it.
+// Requests over one connection, and the replies that come back over it.
 
 use std::{error::Error, io, time::Duration};
 

@@ -1,4 +1,4 @@
-//! A request that is sent again when no answer comes: up to three times, with twice the time.
+// A request that is sent again when no answer comes: up to three times, with twice the time.
 
 use std::{
     sync::{Arc, OnceLock, mpsc},

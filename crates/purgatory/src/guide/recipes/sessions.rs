@@ -1,4 +1,4 @@
-//! Sessions of members, each gone when no heartbeat has come for 30 seconds.
+// Sessions of members, each gone when no heartbeat has come for 30 seconds.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! Accounts under one lock: a change collects the keys, and signals them after the unlock.
+// Accounts under one lock: a change collects the keys, and signals them after the unlock.
 
 use std::{
     collections::HashMap,

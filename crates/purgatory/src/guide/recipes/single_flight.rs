@@ -1,4 +1,4 @@
-//! Values that one task loads for all that ask. If it fails or goes, another one takes over.
+// Values that one task loads for all that ask. If it fails or goes, another one takes over.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! A long poll over a store that is read asynchronously, and that others write to, too.
+// A long poll over a store that is read asynchronously, and that others write to, too.
 
 use std::{error::Error, io, time::Duration};
 

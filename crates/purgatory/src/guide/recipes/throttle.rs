@@ -1,4 +1,4 @@
-//! Clients that are let in at a fixed rate, first come, first served.
+// Clients that are let in at a fixed rate, first come, first served.
 
 use std::time::Duration;
 

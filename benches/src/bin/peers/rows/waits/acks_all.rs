@@ -4,45 +4,166 @@
 //! the time from the first produce until the last has ended, divided by their number. Rounds are
 //! many and short, each with a new contender.
 //!
-//! On one thread (`1t`) a batch is parked, then completed. On two (`2t`) one thread produces and
-//! awaits, the other advances, a window of 64 or a little more at a time. Each produce is a task,
-//! polled again only once it was woken; a thread sleeps while it has nothing to do. The row needs
-//! two free processors.
-//!
-//! `watermark-advance`: advances of one high watermark, by one offset each, while nothing waits. The
-//! figure is for one advance.
+//! On one thread (`1t`) a batch is parked, then completed.
 
 use std::{
-    ops::Range,
-    sync::{Arc, mpsc},
+    collections::BTreeMap, future::poll_fn, ops::Range, sync::Arc, task::Poll, time::Duration,
 };
 
+use crossbeam_utils::CachePadded;
 use fastrand::Rng;
+use parking_lot::Mutex;
+use purgatory::{Outcome, Watermarks};
+use smallvec::SmallVec;
 use timer_core::{Clock, SystemClock};
 
-use super::{
-    arena::{Arena, Pending, TIMEOUT, begin, check_counts, warmed_up},
-    tasks::{Tasks, run_until, run_woken},
-};
+use super::arena::{Arena, Pending, TIMEOUT, begin, check_counts, warmed_up};
 use crate::{
-    produces::{PARTITIONS, Produces, produces},
-    request::{Progress, Request},
+    contender::{Awaited, Peer, contenders},
+    request::{Progress, Request, Wait},
+    results::OURS,
     rows::row::Run,
+    waits::{Oneshots, Waits},
 };
+
+/// The number of partitions.
+const PARTITIONS: usize = 64;
+
+/// A contender in which produces wait until the high watermark of their partition has reached their
+/// offset. A produce is a [`Request`] that requires an offset.
+///
+/// They come in two forms: a callback is called by the thread that advances the high watermark, a
+/// future is awaited.
+trait Produces: Peer {
+    /// Parks a produce to a partition. It waits once the future was polled, and [`Request::end`] is
+    /// called before the future ends. In the callback form the future is ready at once.
+    fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait;
+
+    /// Completes what waits, now that the high watermark of a partition has advanced.
+    fn advance(&self, partition: usize, high_watermark: u64);
+}
+
+/// The high watermarks of partitions.
+impl Peer for Watermarks<u64> {
+    const NAME: &'static str = OURS;
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Watermarks::new("ours")?)
+    }
+
+    fn remaining(&self) -> usize {
+        let waits = self.waits();
+        waits.len() + waits.keys()
+    }
+}
+
+impl Produces for Watermarks<u64> {
+    fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait {
+        let then = move |outcome| produce.end(outcome == Outcome::Completed);
+        _ = self
+            .park(&(partition as u64), produce.required, timeout, then)
+            .expect("a free slot");
+        poll_fn(|_| Poll::Ready(()))
+    }
+
+    fn advance(&self, partition: usize, high_watermark: u64) {
+        _ = self
+            .advance(&(partition as u64), high_watermark)
+            .expect("a place for its value");
+    }
+}
+
+impl Produces for Awaited<Watermarks<u64>> {
+    fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait {
+        let wait = (self.0).wait_for(&(partition as u64), produce.required, timeout);
+        async move { produce.end(wait.await.is_ok()) }
+    }
+
+    fn advance(&self, partition: usize, high_watermark: u64) {
+        Produces::advance(&self.0, partition, high_watermark);
+    }
+}
+
+/// Produces that the high watermark has reached, to be ended after the lock is released.
+type Reached = SmallVec<[Request; 8]>;
+
+/// The produces that wait for one partition, by offset and a number that makes the key unique.
+#[derive(Default)]
+struct Waiting {
+    produces: BTreeMap<(u64, u64), Request>,
+    number: u64,
+    high_watermark: u64,
+}
+
+/// The hand-written callback: for each partition a mutex over a `BTreeMap` of what waits and the
+/// high watermark. It calls back without the lock. It has no timeouts, which favours it. It is
+/// inlined, wherever the compiler puts the rows.
+struct Locked(Box<[CachePadded<Mutex<Waiting>>]>);
+
+impl Peer for Locked {
+    const NAME: &'static str = "btree-map";
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Locked(
+            (0..PARTITIONS).map(|_| CachePadded::default()).collect(),
+        ))
+    }
+
+    fn remaining(&self) -> usize {
+        let produces = |partition: &CachePadded<Mutex<Waiting>>| partition.lock().produces.len();
+        self.0.iter().map(produces).sum()
+    }
+}
+
+impl Produces for Locked {
+    #[inline]
+    fn park(&self, partition: usize, _: Duration, produce: Request) -> impl Wait {
+        // A produce below the high watermark need not wait, and ends without the lock.
+        let mut waiting = self.0[partition].lock();
+        if produce.required > waiting.high_watermark {
+            waiting.number += 1;
+            let key = (produce.required, waiting.number);
+            waiting.produces.insert(key, produce);
+        } else {
+            drop(waiting);
+            produce.end(true);
+        }
+        poll_fn(|_| Poll::Ready(()))
+    }
+
+    #[inline]
+    fn advance(&self, partition: usize, high_watermark: u64) {
+        // Under the lock: take off what is reached.
+        let mut reached = Reached::new();
+        let mut waiting = self.0[partition].lock();
+        waiting.high_watermark = waiting.high_watermark.max(high_watermark);
+        while let Some(first) = waiting.produces.first_entry()
+            && first.key().0 <= high_watermark
+        {
+            reached.push(first.remove());
+        }
+        drop(waiting);
+
+        // Without the lock: call back.
+        for produce in reached {
+            produce.end(true);
+        }
+    }
+}
+
+/// A partition's list is taken off whole: nothing waits beyond the high watermark.
+impl Produces for Oneshots {
+    fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait {
+        Waits::park(self, [partition as u64], timeout, produce)
+    }
+
+    fn advance(&self, partition: usize, _: u64) {
+        self.signal(partition as u64);
+    }
+}
 
 /// The maximum number of produces in a batch.
 const BATCH_MAX: u64 = 8;
-/// The number of produces that are parked, at least, before the other thread learns of them.
-const WINDOW: u64 = 64;
-/// The number of produces that may be pending while a thread goes on beside the other.
-const AHEAD_MAX: usize = 512;
-
-/// The produces of a round, and on how many threads: one or two.
-#[derive(Clone, Copy)]
-struct Producing {
-    threads: usize,
-    produces: u64,
-}
 
 /// The logs of all partitions, to which batches are appended.
 struct Logs {
@@ -114,69 +235,16 @@ async fn produce<P: Produces>(
     clock.now_ns()
 }
 
-/// Parks and awaits produces, on the first of two threads; returns the time at the end. Each window
-/// of batches that wait is told to the other thread.
-async fn produce_ahead<P: Produces>(
-    waits: Arc<P>,
-    partitions: &'static [Progress],
-    mut logs: Logs,
-    appended: mpsc::Sender<Vec<Batch>>,
-) -> u64 {
-    let mut tasks = Tasks::new();
-    let clock = SystemClock::new();
-    while logs.remaining > 0 {
-        // Start a window of tasks.
-        let mut window = Vec::new();
-        let until = logs.remaining.saturating_sub(WINDOW);
-        while logs.remaining > until
-            && let Some(batch) = logs.append()
-        {
-            let progress = &partitions[batch.partition];
-            for required in batch.offsets.clone() {
-                let produce = Request { progress, required };
-                tasks.push(waits.park(batch.partition, TIMEOUT, produce));
-            }
-            window.push(batch);
-        }
-        // A task parks its produce when it is first polled; then it may be completed.
-        run_woken(&mut tasks).await;
-        appended.send(window).expect("the other thread advances");
-        run_until(&mut tasks, AHEAD_MAX).await;
-    }
-    run_until(&mut tasks, 0).await;
-    clock.now_ns()
-}
-
-/// Advances high watermarks, on the second of two threads; sleeps while nothing is appended.
-async fn advance<P: Produces>(
-    waits: Arc<P>,
-    partitions: &'static [Progress],
-    appended: mpsc::Receiver<Vec<Batch>>,
-) {
-    for batch in appended.iter().flatten() {
-        batch.advance(&*waits, partitions);
-    }
-}
-
 /// Measures nanoseconds per produce, after a warm-up.
-fn acks_all<P: Produces>(of: Producing) -> anyhow::Result<f64> {
+fn acks_all<P: Produces>(produces: u64) -> anyhow::Result<f64> {
     let arena = Arena::<P>::open(1)?;
-    warmed_up(of.produces, |log_end, produces| {
+    warmed_up(produces, |log_end, produces| {
         // Leaked, as requests of all contenders refer to it.
         let partitions: Box<[Progress]> = (0..PARTITIONS).map(|_| Progress::default()).collect();
         let partitions: &[Progress] = Box::leak(partitions);
         let waits = arena.waits.clone();
         let logs = Logs::new(log_end, produces);
-        let ns = if of.threads == 1 {
-            arena.join(arena.spawn(produce(waits, partitions, logs)))?
-        } else {
-            let (appended, waiting) = mpsc::channel();
-            let advances = arena.thread(advance(waits.clone(), partitions, waiting));
-            let producer = arena.thread(produce_ahead(waits, partitions, logs, appended));
-            let ns = arena.join(producer)?;
-            arena.join(advances)?;
-            ns
-        };
+        let ns = arena.join(arena.spawn(produce(waits, partitions, logs)))?;
 
         let completed = partitions.iter().map(Progress::completed).sum();
         let ended = partitions.iter().map(Progress::ended).sum();
@@ -187,43 +255,13 @@ fn acks_all<P: Produces>(of: Producing) -> anyhow::Result<f64> {
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let of = Producing {
-        threads: if id.ends_with("-2t") { 2 } else { 1 },
-        produces: run.sizes.operations as u64,
-    };
+    let count = run.sizes.operations as u64;
     // Twice the rounds, as they are short.
     for _ in 0..2 * run.sizes.rounds {
-        for (form, contenders) in produces!(acks_all) {
-            // On two threads a produce is a task, and a callback is none.
-            if of.threads == 1 || form == "future" {
-                run.each(&format!("{id}-{form}"), "ns", &contenders, of)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Measures nanoseconds per advance of one partition's high watermark, after a warm-up.
-fn advances<P: Produces>(advances: u64) -> anyhow::Result<f64> {
-    let arena = Arena::<P>::open(1)?;
-    warmed_up(advances, |first, advances| {
-        let clock = SystemClock::new();
-        for offset in first..first + advances {
-            arena.waits.advance(0, offset + 1);
-        }
-        Ok(clock.now_ns())
-    })
-}
-
-pub(in crate::rows) fn run_advances(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let count = run.sizes.operations as u64;
-    for _ in 0..2 * run.sizes.rounds {
-        // The form of the waits makes no difference while there are none.
-        for (form, contenders) in produces!(advances) {
-            if form == "callback" {
-                run.each(id, "ns", &contenders, count)?;
-            }
-        }
+        let callbacks = contenders!(acks_all, Peer: Watermarks<u64>, Locked);
+        run.each(&format!("{id}-callback"), "ns", &callbacks, count)?;
+        let futures = contenders!(acks_all, Peer: Awaited<Watermarks<u64>>, Oneshots);
+        run.each(&format!("{id}-future"), "ns", &futures, count)?;
     }
     Ok(())
 }

@@ -184,8 +184,8 @@ pub(super) async fn begin<'a, T>(
     }
 }
 
-/// Parks requests that stay, each under `K` random keys, which begin with `first`.
-pub(super) async fn park_all<'a, W: Waits, const K: usize>(
+/// Parks requests that stay, each under one random key, of those that begin with `first`.
+pub(super) async fn park_all<'a, W: Waits>(
     waits: &'a W,
     request: Request,
     first: u64,
@@ -194,7 +194,7 @@ pub(super) async fn park_all<'a, W: Waits, const K: usize>(
 ) {
     let mut keys = Keys::new(1, first);
     for _ in 0..requests {
-        let wait = waits.park(keys.next::<K>(), HOUR, request);
+        let wait = waits.park(keys.next::<1>(), HOUR, request);
         begin(Box::pin(wait), pending).await;
     }
 }
@@ -208,7 +208,7 @@ pub(super) async fn complete_all<W: Waits>(
     requests: usize,
 ) -> anyhow::Result<()> {
     request.progress.reach(request.required);
-    // Each request waits under one of these keys at least.
+    // Each request waits under one of these keys.
     for key in first..first + KEYS {
         waits.signal(key);
     }

@@ -1,9 +1,9 @@
 //! `hot-key`: a signal to a key under which 10 000 requests wait, none of them ready. It ends when
 //! each was checked and waits again. A future that the signal wakes checks in a task of its own.
 //!
-//! `bytes-per-parked-…`: heap in use while a million requests of 16 bytes are parked under one or
-//! three random keys of a thousand, divided by their number. A future counts in its box, as in a
-//! task of its own, but without the task.
+//! `bytes-per-parked-1key`: heap in use while a million requests of 16 bytes are parked under one
+//! random key of a thousand each, divided by their number. A future counts in its box, as in a task
+//! of its own, but without the task.
 
 use std::sync::Arc;
 
@@ -91,8 +91,8 @@ pub(in crate::rows) fn hot_keys(id: &'static str, run: &mut Run<'_>) -> anyhow::
     Ok(())
 }
 
-/// Measures bytes of heap per request under `K` keys.
-fn bytes_each<W: Waits, const K: usize>(requests: usize) -> anyhow::Result<f64> {
+/// Measures bytes of heap per request.
+pub(super) fn bytes_parked<W: Waits>(requests: usize) -> anyhow::Result<f64> {
     let arena = Arena::<W>::open(1)?;
     let request = Request {
         progress: Progress::leaked(),
@@ -102,7 +102,7 @@ fn bytes_each<W: Waits, const K: usize>(requests: usize) -> anyhow::Result<f64> 
     let mut pending = Pending::with_capacity(requests);
     let waits = &*arena.waits;
     let counted = counted(|| {
-        arena.block_on(park_all::<W, K>(waits, request, 0, &mut pending, requests));
+        arena.block_on(park_all(waits, request, 0, &mut pending, requests));
     });
     let ended = request.progress.ended();
     ensure!(ended == 0, "{}: {ended} ended while parked", W::NAME);
@@ -113,29 +113,14 @@ fn bytes_each<W: Waits, const K: usize>(requests: usize) -> anyhow::Result<f64> 
     Ok(counted.bytes / requests as f64)
 }
 
-/// The requests of `bytes-per-parked-…`, and under how many keys each is parked: one or three.
-#[derive(Clone, Copy)]
-pub(super) struct Parked {
-    pub(super) requests: usize,
-    pub(super) keys: usize,
-}
-
-/// Measures bytes of heap per request.
-pub(super) fn bytes_parked<W: Waits>(parked: Parked) -> anyhow::Result<f64> {
-    if parked.keys == 1 {
-        bytes_each::<W, 1>(parked.requests)
-    } else {
-        bytes_each::<W, 3>(parked.requests)
-    }
-}
-
 pub(in crate::rows) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let parked = Parked {
-        requests: run.sizes.one_m,
-        keys: if id.ends_with("-3keys") { 3 } else { 1 },
-    };
     for (form, contenders) in waits!(bytes_parked) {
-        run.each(&format!("{id}-{form}"), "bytes", &contenders, parked)?;
+        run.each(
+            &format!("{id}-{form}"),
+            "bytes",
+            &contenders,
+            run.sizes.one_m,
+        )?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `park-complete-…`: the cost of a request that has to wait and is completed by a signal. It waits
 //! under one or three random keys of a thousand; in `1m` a million other requests wait under other
-//! keys. The rows of two threads give the cost per thread and need two free processors: each thread
-//! has keys of its own (`other-keys`), or both have the same (`same-keys`).
+//! keys. The row of two threads gives the cost per thread and needs two free processors: each thread
+//! has keys of its own (`other-keys`).
 //!
 //! `…-callback` compares callbacks, `…-future` awaited futures.
 //!
@@ -52,8 +52,6 @@ pub(super) struct Work {
     pub(super) threads: usize,
     /// The number of keys under which a request waits: one or three.
     pub(super) keys: usize,
-    /// Whether each thread has keys of its own.
-    pub(super) apart: bool,
     /// Requests that stay parked, under one key each.
     pub(super) others: usize,
     /// Requests of each thread.
@@ -78,7 +76,7 @@ fn with_others<W: Waits, const K: usize>(work: Work) -> anyhow::Result<f64> {
         required: 1,
     };
     let mut pending = Pending::new();
-    let parks = park_all::<W, 1>(waits, others, OTHERS, &mut pending, work.others);
+    let parks = park_all(waits, others, OTHERS, &mut pending, work.others);
     arena.block_on(parks);
 
     // The first time warms up.
@@ -97,8 +95,7 @@ fn together<W: Waits, const K: usize>(arena: &Arena<W>, of: Work) -> anyhow::Res
 
     // A thread's clock starts when all are there.
     let member = |thread: usize| {
-        let first = if of.apart { thread as u64 * KEYS } else { 0 };
-        let keys = Keys::new(of.operations + thread as u64, first);
+        let keys = Keys::new(of.operations + thread as u64, thread as u64 * KEYS);
         let mut member = Member::<W, K> {
             waits: arena.waits.clone(),
             progress: Progress::leaked(),
@@ -219,7 +216,6 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     let work = Work {
         threads: if id.contains("-2t-") { 2 } else { 1 },
         keys: if id.ends_with("-3keys") { 3 } else { 1 },
-        apart: id.contains("-other-"),
         others: if id.contains("-1m-") {
             run.sizes.one_m
         } else {

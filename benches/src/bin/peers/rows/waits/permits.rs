@@ -121,19 +121,12 @@ async fn take_queued<P: OnePermit>(permits: Arc<P>, requests: u64) -> u64 {
     clock.now_ns()
 }
 
-/// The requests of a round, and whether they find the permit free.
-#[derive(Clone, Copy)]
-struct Asking {
-    is_free: bool,
-    requests: u64,
-}
-
-/// Measures nanoseconds per request.
-fn time_each<P: OnePermit>(asking: Asking) -> anyhow::Result<f64> {
+/// Measures nanoseconds per request: of these many, which find the permit free or do not.
+fn time_each<P: OnePermit>((requests, is_free): (u64, bool)) -> anyhow::Result<f64> {
     let arena = Arena::<P>::open(1)?;
-    warmed_up(asking.requests, |_, requests| {
+    warmed_up(requests, |_, requests| {
         let permits = arena.waits.clone();
-        let ns = if asking.is_free {
+        let ns = if is_free {
             arena.join(arena.thread(take_free(permits, requests)))?
         } else {
             arena.join(arena.thread(take_queued(permits, requests)))?
@@ -145,10 +138,7 @@ fn time_each<P: OnePermit>(asking: Asking) -> anyhow::Result<f64> {
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let asking = Asking {
-        is_free: id.ends_with("-free"),
-        requests: run.sizes.operations as u64,
-    };
+    let asking = (run.sizes.operations as u64, id.ends_with("-free"));
     // Twice the rounds, as they are short.
     for _ in 0..2 * run.sizes.rounds {
         let contenders = contenders!(time_each, Peer: Permits, TokioSemaphore);

@@ -1,116 +1,141 @@
-//! `quorum-…`: a write that waits until some of the members of its group have reported it.
-//! Writes go to random groups of 64, at increasing offsets, each with a timeout of 30 s. On one
-//! thread a write is parked, then every member reports it, also those that are not needed. The
-//! figure is the time from the first write until the last has ended, divided by their number.
-//!
-//! `replica-set-3`: the same reports of three members, all of which are needed, while nothing
-//! waits. The figure is for one report.
+//! `replica-set-3`: reports of the three members of a group, all of which are needed, one after the
+//! other, while nothing waits. The figure is for one report.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use fastrand::Rng;
+use anyhow::Context;
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+use purgatory::{ReplicaSets, Rule};
+use smallvec::SmallVec;
 use timer_core::{Clock, SystemClock};
 
-use super::arena::{Arena, Pending, TIMEOUT, begin, check_counts, warmed_up};
+use super::arena::{Arena, warmed_up};
 use crate::{
-    quorums::{GROUPS, Of, Quorums, quorums},
-    request::{Progress, Request},
+    contender::{Peer, contenders},
+    request::Request,
+    results::OURS,
     rows::row::Run,
 };
 
-/// The groups of a round, and the number of writes.
-#[derive(Clone, Copy)]
-struct Round {
-    of: Of,
-    writes: u64,
+/// The number of members of the group.
+const MEMBERS: u64 = 3;
+
+/// The number of groups.
+const GROUPS: usize = 64;
+
+/// A contender in which the members of a group report offsets.
+trait Quorums: Peer {
+    /// Makes a group whose members have reported nothing, and all of which have to report. It is
+    /// called once for each group.
+    fn set(&self, group: usize, members: usize);
+
+    /// Records what a member has, and completes the writes that enough members have.
+    fn report(&self, group: usize, member: usize, has: u64);
 }
 
-/// Parks writes and reports each by all members; returns the time at the end.
-async fn write<Q: Quorums>(
-    waits: Arc<Q>,
-    progress: &'static Progress,
-    of: Of,
-    first: u64,
-    writes: u64,
-) -> u64 {
-    let mut random = Rng::with_seed(1);
-    let mut pending = Pending::new();
-    let mut ends = [first; GROUPS];
-    let clock = SystemClock::new();
-    for _ in 0..writes {
-        // A write at the end of a group's log waits ...
-        let group = random.usize(0..GROUPS);
-        ends[group] += 1;
-        let required = ends[group];
-        let write = waits.park(group, TIMEOUT, Request { progress, required });
-        begin(Box::pin(write), &mut pending).await;
-        // ... until enough members have reported it.
-        for member in 0..of.members {
-            waits.report(group, member, required);
+/// The groups.
+impl Peer for ReplicaSets<u64, usize> {
+    const NAME: &'static str = OURS;
+
+    fn start() -> anyhow::Result<Self> {
+        ReplicaSets::new("ours").context("a timer")
+    }
+
+    fn remaining(&self) -> usize {
+        let waits = self.waits();
+        waits.len() + waits.keys()
+    }
+}
+
+impl Quorums for ReplicaSets<u64, usize> {
+    fn set(&self, group: usize, members: usize) {
+        // In its first epoch all values count.
+        let of = (0..members).map(|member| (member, 0));
+        let begun = self.set(&(group as u64), 0, of, Rule::at_least(members));
+        _ = begun.expect("a group that is new");
+    }
+
+    fn report(&self, group: usize, member: usize, has: u64) {
+        // A member that reports after the others have completed the write has no less than they.
+        let reported = self.report(&(group as u64), &member, has);
+        _ = reported.expect("a member of the group");
+    }
+}
+
+/// A hand-written group: its waiting writes, by offset and a number that makes the key unique; the
+/// offsets that its members have, and how many are needed.
+#[derive(Default)]
+struct Group {
+    writes: BTreeMap<(u64, u64), Request>,
+    has: Vec<u64>,
+    needed: usize,
+}
+
+impl Group {
+    /// Returns the highest offset that enough members have.
+    #[inline]
+    fn reported(&self) -> u64 {
+        let mut values: SmallVec<[u64; 8]> = self.has.iter().copied().collect();
+        values.sort_unstable();
+        values[values.len() - self.needed]
+    }
+
+    /// Records what a member has; returns the writes that enough members have.
+    #[inline]
+    fn report(&mut self, member: usize, has: u64) -> SmallVec<[Request; 8]> {
+        self.has[member] = has;
+        let reported = self.reported();
+        let mut reached = SmallVec::new();
+        while let Some(first) = self.writes.first_entry()
+            && first.key().0 <= reported
+        {
+            reached.push(first.remove());
         }
-        for wait in pending.drain(..) {
-            wait.await;
+        reached
+    }
+}
+
+/// The hand-written version, called back without the lock: for each group a mutex over what its
+/// members have and a `BTreeMap` of what waits. It has no timeouts, which favours it. It is inlined,
+/// wherever the compiler puts the row.
+struct Locked(Box<[CachePadded<Mutex<Group>>]>);
+
+impl Peer for Locked {
+    const NAME: &'static str = "btree-map";
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Locked(
+            (0..GROUPS).map(|_| CachePadded::default()).collect(),
+        ))
+    }
+
+    fn remaining(&self) -> usize {
+        let writes = |group: &CachePadded<Mutex<Group>>| group.lock().writes.len();
+        self.0.iter().map(writes).sum()
+    }
+}
+
+impl Quorums for Locked {
+    fn set(&self, group: usize, members: usize) {
+        let mut group = self.0[group].lock();
+        group.has = vec![0; members];
+        group.needed = members;
+    }
+
+    #[inline]
+    fn report(&self, group: usize, member: usize, has: u64) {
+        let reached = self.0[group].lock().report(member, has);
+        for write in reached {
+            write.end(true);
         }
     }
-    clock.now_ns()
 }
 
-/// Measures nanoseconds per write, after a warm-up.
-fn quorum<Q: Quorums>(round: Round) -> anyhow::Result<f64> {
-    let Round { of, writes } = round;
-    let arena = Arena::<Q>::open(1)?;
-    for group in 0..GROUPS {
-        arena.waits.set(group, of);
-    }
-    warmed_up(writes, |first, writes| {
-        let waits = arena.waits.clone();
-        let progress = Progress::leaked();
-        let ns = arena.join(arena.spawn(write(waits, progress, of, first, writes)))?;
-        check_counts::<Q>(progress.completed(), progress.ended(), writes)?;
-        arena.check_empty()?;
-        Ok(ns)
-    })
-}
-
-pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    // The last of the row's name tells: 2 of 3, or all of 8.
-    let of = if id.ends_with("-2-of-3") {
-        Of {
-            needed: 2,
-            members: 3,
-        }
-    } else {
-        Of {
-            needed: 8,
-            members: 8,
-        }
-    };
-    let writes = run.sizes.operations as u64;
-    for _ in 0..2 * run.sizes.rounds {
-        for (form, contenders) in quorums!(quorum) {
-            run.each(
-                &format!("{id}-{form}"),
-                "ns",
-                &contenders,
-                Round { of, writes },
-            )?;
-        }
-    }
-    Ok(())
-}
-
-/// Measures nanoseconds per report of a group of three, after a warm-up.
+/// Measures nanoseconds per report, after a warm-up.
 fn report<Q: Quorums>(reports: u64) -> anyhow::Result<f64> {
-    const MEMBERS: u64 = 3;
     let arena = Arena::<Q>::open(1)?;
-    let members = MEMBERS as usize;
-    arena.waits.set(
-        0,
-        Of {
-            needed: members,
-            members,
-        },
-    );
+    arena.waits.set(0, MEMBERS as usize);
     warmed_up(reports, |first, reports| {
         let clock = SystemClock::new();
         for report in first..first + reports {
@@ -122,15 +147,10 @@ fn report<Q: Quorums>(reports: u64) -> anyhow::Result<f64> {
     })
 }
 
-pub(in crate::rows) fn run_reports(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let reports = run.sizes.operations as u64;
+pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let contenders = contenders!(report, Peer: ReplicaSets<u64, usize>, Locked);
     for _ in 0..2 * run.sizes.rounds {
-        // The form of the waits makes no difference while there are none.
-        for (form, contenders) in quorums!(report) {
-            if form == "callback" {
-                run.each(id, "ns", &contenders, reports)?;
-            }
-        }
+        run.each(id, "ns", &contenders, run.sizes.operations as u64)?;
     }
     Ok(())
 }

@@ -3,9 +3,6 @@
 //! (`2t`) one thread asks and awaits, the other answers, at most 512 requests behind and 64 at a
 //! time. Each request is a task, polled again only once its reply wakes it; a thread sleeps while
 //! it has nothing to do. The row needs two free processors.
-//!
-//! `replies-bytes`: the heap in use while a million requests are unanswered, divided by their
-//! number. A future counts in its box, as in a task of its own, but without the task.
 
 use std::{
     future::poll_fn,
@@ -36,7 +33,6 @@ use super::{
 };
 use crate::{
     contender::{Peer, contenders},
-    heap::counted,
     results::OURS,
     rows::row::Run,
 };
@@ -237,20 +233,13 @@ async fn answerer<A: Asks>(asks: Arc<A>, waiting: mpsc::Receiver<Range<u64>>) {
     }
 }
 
-/// The requests of a round, and on how many threads: one or two.
-#[derive(Clone, Copy)]
-struct Asking {
-    threads: usize,
-    requests: u64,
-}
-
-/// Measures nanoseconds per request.
-fn time_each<A: Asks>(asking: Asking) -> anyhow::Result<f64> {
+/// Measures nanoseconds per request: of these many, on one thread or on two.
+fn time_each<A: Asks>((requests, threads): (u64, usize)) -> anyhow::Result<f64> {
     let arena = Arena::<A>::open(1)?;
-    warmed_up(asking.requests, |first, requests| {
+    warmed_up(requests, |first, requests| {
         // On two threads the first tells the second what waits.
         let asks = arena.waits.clone();
-        let ns = if asking.threads == 1 {
+        let ns = if threads == 1 {
             arena.join(arena.spawn(ask_alone(asks, first, requests)))?
         } else {
             let (asked, waiting) = mpsc::channel();
@@ -265,10 +254,8 @@ fn time_each<A: Asks>(asking: Asking) -> anyhow::Result<f64> {
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let asking = Asking {
-        threads: if id.ends_with("-2t") { 2 } else { 1 },
-        requests: run.sizes.operations as u64,
-    };
+    let threads = if id.ends_with("-2t") { 2 } else { 1 };
+    let asking = (run.sizes.operations as u64, threads);
     // Twice the rounds, as they are short.
     for _ in 0..2 * run.sizes.rounds {
         let contenders =
@@ -276,33 +263,4 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
         run.each(id, "ns", &contenders, asking)?;
     }
     Ok(())
-}
-
-/// Measures bytes of heap per unanswered request; then answers all.
-fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
-    let arena = Arena::<A>::open(1)?;
-    let asks = &*arena.waits;
-    // The list of pending replies is not counted, so it must not grow meanwhile.
-    let mut asked = Asked {
-        replies: Pending::with_capacity(requests as usize),
-        next: 0,
-    };
-    let counted = counted(|| {
-        arena.block_on(async {
-            for number in 0..requests {
-                asked.ask(asks, number).await;
-            }
-        });
-    });
-    // All must have waited, and can be answered.
-    answer(asks, 0..requests);
-    arena.block_on(asked.until(0));
-    arena.check_empty()?;
-    Ok(counted.bytes / requests as f64)
-}
-
-pub(in crate::rows) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let contenders =
-        contenders!(bytes_each, Peer: Replies<u64, u64>, Oneshots, Slots<()>, Slots<Instant>);
-    run.each(id, "bytes", &contenders, run.sizes.one_m as u64)
 }

@@ -1,8 +1,7 @@
 //! `scale-…`: what one operation more costs among many. A million requests wait under random ones
 //! of a tenth as many keys, each under one key or three. An operation completes a random one and
 //! parks another in its place: by its id (`scale-id-…`), or by an event of one of its keys, which
-//! also checks all others under that key (`scale-event-…`). Two threads (`2t`) have half of the
-//! requests each, under the same keys.
+//! also checks all others under that key (`scale-event-…`). One thread does that (`1t`).
 //!
 //! The figure is processor time of the whole process, its timers' threads included, for one
 //! operation. Each contender counts how its requests ended, and a wrong count ends the run.
@@ -14,7 +13,6 @@ use std::{
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     task::{Context, Wake, Waker},
-    thread,
 };
 
 use anyhow::{Context as _, ensure};
@@ -25,7 +23,6 @@ use parking_lot::Mutex;
 use purgatory::{DelayedOperation, OperationId, Outcome, Purgatory};
 use purgatory_benches::process_cpu_ns;
 use smallvec::SmallVec;
-use timer_core::{Clock, SystemClock};
 use tokio::{
     runtime::{Builder, EnterGuard, Runtime},
     time::{Sleep, sleep},
@@ -34,12 +31,10 @@ use tokio::{
 use super::arena::HOUR;
 use crate::{contender::contenders, results::OURS, rows::row::Run};
 
-/// A request counts as lost after two minutes.
-const PATIENCE_NS: u64 = 120_000_000_000;
 /// The number that names no request.
 const NONE: u32 = u32::MAX;
 
-/// The thread whose requests these are. It has cache lines of its own.
+/// What the requests wait for, and counts of their ends. It has cache lines of its own.
 #[repr(align(128))]
 struct Owner {
     /// The request that the next check finds ready.
@@ -267,15 +262,14 @@ impl Drop for Hand {
 #[derive(Clone, Copy)]
 struct Work {
     by_event: bool,
-    threads: usize,
     /// The number of keys under which a request waits: one or three.
     keys: usize,
-    /// Requests that wait, and operations of a round; of all threads together.
+    /// Requests that wait, and operations of a round.
     parked: usize,
     operations: usize,
 }
 
-/// One thread's requests.
+/// The requests that wait.
 struct Member<H: Holds> {
     owner: &'static Owner,
     random: Rng,
@@ -289,8 +283,8 @@ struct Parked<I> {
 }
 
 impl<H: Holds> Member<H> {
-    /// Parks this thread's share. The owner is never freed, as requests refer to it.
-    fn new(holds: &H, thread: usize, work: Work) -> anyhow::Result<Self> {
+    /// Parks all of them. The owner is never freed, as requests refer to it.
+    fn new(holds: &H, work: Work) -> anyhow::Result<Self> {
         let _entered = holds.enter();
         let mut member = Member {
             owner: Box::leak(Box::new(Owner {
@@ -298,10 +292,10 @@ impl<H: Holds> Member<H> {
                 completed: AtomicU64::new(0),
                 given_up: AtomicU64::new(0),
             })),
-            random: Rng::with_seed(thread as u64),
+            random: Rng::with_seed(0),
             parked: Vec::new(),
         };
-        for number in 0..work.parked / work.threads {
+        for number in 0..work.parked {
             let parked = member.park(holds, number, work)?;
             member.parked.push(parked);
         }
@@ -311,7 +305,7 @@ impl<H: Holds> Member<H> {
     /// Completes a random request and parks another in its place, again and again.
     fn work(&mut self, holds: &H, work: Work) -> anyhow::Result<()> {
         let _entered = holds.enter();
-        for _ in 0..work.operations / work.threads {
+        for _ in 0..work.operations {
             let number = self.random.usize(0..self.parked.len());
             self.complete(holds, number, work)?;
             self.parked[number] = self.park(holds, number, work)?;
@@ -331,7 +325,7 @@ impl<H: Holds> Member<H> {
         Ok(Parked { id, keys })
     }
 
-    /// Completes a request, and waits until it has ended: the other thread may be checking it.
+    /// Completes a request.
     fn complete(&mut self, holds: &H, number: usize, work: Work) -> anyhow::Result<()> {
         let owner = self.owner;
         let completed = || owner.completed.load(Ordering::Acquire);
@@ -343,19 +337,16 @@ impl<H: Holds> Member<H> {
         } else {
             holds.complete(&parked.id);
         }
-        if completed() < due {
-            let clock = SystemClock::new();
-            while completed() < due {
-                ensure!(clock.now_ns() < PATIENCE_NS, "{}: one was lost", H::NAME);
-                thread::yield_now();
-            }
-        }
         owner.ready.store(NONE, Ordering::Release);
         // It ended once, and no other did.
         let given_up = owner.given_up.load(Ordering::Relaxed);
         ensure!(given_up == 0, "{}: {given_up} were given up", H::NAME);
-        let more = completed() - due;
-        ensure!(more == 0, "{}: {more} more were completed", H::NAME);
+        ensure!(
+            completed() == due,
+            "{}: {} completed of {due}",
+            H::NAME,
+            completed()
+        );
         Ok(())
     }
 }
@@ -363,26 +354,15 @@ impl<H: Holds> Member<H> {
 /// Measures nanoseconds of processor time per operation.
 fn replace<H: Holds>(work: Work) -> anyhow::Result<f64> {
     let holds = H::start()?;
-    let mut members = Vec::new();
-    for thread in 0..work.threads {
-        members.push(Member::new(&holds, thread, work)?);
-    }
+    let mut member = Member::new(&holds, work)?;
 
     // The first round warms up.
     let waiting = holds.len();
     let mut spent_ns = 0;
     for _ in 0..2 {
         let begin_ns = process_cpu_ns();
-        // Start all before the first is joined.
-        let ended: Vec<_> = thread::scope(|scope| {
-            let work = |member| scope.spawn(|| Member::work(member, &holds, work));
-            let threads: Vec<_> = members.iter_mut().map(work).collect();
-            threads.into_iter().map(|thread| thread.join()).collect()
-        });
+        member.work(&holds, work)?;
         spent_ns = process_cpu_ns() - begin_ns;
-        for ended in ended {
-            ended.map_err(|_| anyhow::anyhow!("a thread panicked"))??;
-        }
         // Each completed request was parked again.
         let now = holds.len();
         ensure!(now == waiting, "{}: {now} wait, {waiting} did", H::NAME);
@@ -396,18 +376,15 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     // Half of the rounds, as each parks all requests again.
     for _ in 0..run.sizes.rounds.div_ceil(2) {
         for keys in [1, 3] {
-            for threads in [1, 2] {
-                let work = Work {
-                    by_event: id.ends_with("-event"),
-                    threads,
-                    keys,
-                    parked: run.sizes.one_m,
-                    operations: run.sizes.operations,
-                };
-                let plural = if keys == 1 { "" } else { "s" };
-                let id = format!("{id}-{keys}key{plural}-{threads}t");
-                run.each(&id, "ns of CPU", &contenders, work)?;
-            }
+            let work = Work {
+                by_event: id.ends_with("-event"),
+                keys,
+                parked: run.sizes.one_m,
+                operations: run.sizes.operations,
+            };
+            let plural = if keys == 1 { "" } else { "s" };
+            let id = format!("{id}-{keys}key{plural}-1t");
+            run.each(&id, "ns of CPU", &contenders, work)?;
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::{future::poll_fn, task::Poll, time::Duration};
 
 use super::{
-    operations::{Parked, bytes_parked, hot_key},
+    operations::{bytes_parked, hot_key},
     park::{Work, park},
 };
 use crate::{
@@ -12,12 +12,11 @@ use crate::{
     waits::Waits,
 };
 
-/// Waits that end a request as soon as it is parked, each way this often, and then hold this many.
-struct Broken<const COMPLETED: usize, const GIVEN_UP: usize, const REMAINING: usize>;
+/// Waits that end a request as soon as it is parked, `C` times as completed and `G` times as given
+/// up, and then hold `R`.
+struct Broken<const C: usize, const G: usize, const R: usize>;
 
-impl<const COMPLETED: usize, const GIVEN_UP: usize, const REMAINING: usize> Peer
-    for Broken<COMPLETED, GIVEN_UP, REMAINING>
-{
+impl<const C: usize, const G: usize, const R: usize> Peer for Broken<C, G, R> {
     const NAME: &'static str = "broken";
 
     fn start() -> anyhow::Result<Self> {
@@ -25,21 +24,19 @@ impl<const COMPLETED: usize, const GIVEN_UP: usize, const REMAINING: usize> Peer
     }
 
     fn remaining(&self) -> usize {
-        REMAINING
+        R
     }
 }
 
-impl<const COMPLETED: usize, const GIVEN_UP: usize, const REMAINING: usize> Waits
-    for Broken<COMPLETED, GIVEN_UP, REMAINING>
-{
+impl<const C: usize, const G: usize, const R: usize> Waits for Broken<C, G, R> {
     const VAIN_CHECKS: u64 = 0;
     const CALLS_BACK: bool = true;
 
     fn park<const K: usize>(&self, _: [u64; K], _: Duration, request: Request) -> impl Wait {
-        for _ in 0..COMPLETED {
+        for _ in 0..C {
             request.end(true);
         }
-        for _ in 0..GIVEN_UP {
+        for _ in 0..G {
             request.end(false);
         }
         poll_fn(|_| Poll::Ready(()))
@@ -54,17 +51,12 @@ fn noticed<W: Waits>() -> [bool; 3] {
     let work = Work {
         threads: 1,
         keys: 1,
-        apart: false,
         others: 0,
         operations: 8,
     };
-    let parked = Parked {
-        requests: 8,
-        keys: 1,
-    };
     [
         park::<W>(work).is_err(),
-        bytes_parked::<W>(parked).is_err(),
+        bytes_parked::<W>(8).is_err(),
         hot_key::<W>(8).is_err(),
     ]
 }
