@@ -1,18 +1,8 @@
 //! Bounds: of the waits, whose places come back; of the work in one lock hold.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{
-        AtomicBool, AtomicU64,
-        Ordering::{Relaxed, SeqCst},
-    },
-    mpsc,
-};
+use std::sync::atomic::Ordering::Relaxed;
 
-use purgatory::{BoxedOperation, Purgatory, Watermarks, when};
-use timer_core::{Clock, SystemTimer};
-
-use crate::support::{MS, SECOND, poll, watermarks, watermarks_with};
+use crate::support::*;
 
 /// Waits of one key.
 const MANY: usize = 200;
@@ -70,10 +60,7 @@ fn many_that_are_due_expire_in_several_lock_holds() {
     let clock = Set::default();
     let timer = SystemTimer::builder().clock(clock.clone()).inline();
     let timer = timer.build().unwrap();
-    let values = Watermarks::<u32>::builder("test")
-        .timer(&timer)
-        .build()
-        .unwrap();
+    let values = Watermarks::<u32>::on(&timer, "test").unwrap();
     let parked = Purgatory::<u32, BoxedOperation>::builder("test").timer(&timer);
     let parked = parked.build().unwrap();
     let (seen_by_values, of_values) = mpsc::channel();
@@ -103,10 +90,7 @@ fn a_timers_panic_hook_hears_of_checks_and_callbacks() {
     let timer = SystemTimer::builder().on_panic(hears).build().unwrap();
     let parked = Purgatory::<u32, BoxedOperation>::builder("test").timer(&timer);
     let parked = parked.build().unwrap();
-    let values = Watermarks::<u32>::builder("test")
-        .timer(&timer)
-        .build()
-        .unwrap();
+    let values = Watermarks::<u32>::on(&timer, "test").unwrap();
     let is_armed = Arc::new(AtomicBool::new(false));
     let armed = is_armed.clone();
     let check = move || {

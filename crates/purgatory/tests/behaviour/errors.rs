@@ -1,11 +1,6 @@
 //! The texts of errors, outcomes and ids: an error names the wrong value and the bound.
 
-use crate::support::{MINUTE, MS, NEVER, Park, never};
-use purgatory::{
-    BoxedOperation, CancelReason, Outcome, Permits, Purgatory, ReachResult, Refused, WaitError,
-    WaitFuture, Watches, Watermarks,
-};
-use timer_core::{BuildError, ManualTimer};
+use crate::support::*;
 
 /// Returns any error by `?`, as many programs do.
 fn park_or_fail(waits: &Purgatory<u32>) -> anyhow::Result<()> {
@@ -43,14 +38,9 @@ fn a_refusal_names_the_bound() {
         "not parked: the purgatory was shut down"
     );
     let stats = waits.stats();
-    assert_eq!(
-        (
-            stats.refused_no_keys,
-            stats.refused_full,
-            stats.refused_closed
-        ),
-        (1, 1, 1)
-    );
+    assert_eq!(stats.refused_no_keys, 1);
+    assert_eq!(stats.refused_full, 1);
+    assert_eq!(stats.refused_closed, 1);
     assert_eq!(stats.checks, 3);
     let late = Purgatory::<u32>::builder("late").timer(&timer).build();
     assert!(matches!(late, Err(BuildError::Closed)));
@@ -198,12 +188,7 @@ fn refusals_are_limits_or_shutdowns_or_neither() {
 #[test]
 fn the_id_of_an_operation_is_of_one_purgatory_alone() {
     let timer = ManualTimer::new();
-    let [one, other] = ["one", "other"].map(|name| {
-        Purgatory::<u32>::builder(name)
-            .timer(&timer)
-            .build()
-            .unwrap()
-    });
+    let [one, other] = ["one", "other"].map(|name| Purgatory::<u32>::on(&timer, name).unwrap());
     let ids = [&one, &one, &other].map(|of| of.park(never(), &[1], NEVER));
     let parts = ids.map(|id| {
         let text = id.to_string();
@@ -219,8 +204,7 @@ fn the_id_of_an_operation_is_of_one_purgatory_alone() {
         [ReachResult::Gone; 2]
     );
     assert!(!other.reschedule(ids[0], MS));
-    assert_eq!(
-        (one.len(), other.len(), one.cancel(ids[0], "here")),
-        (2, 1, ReachResult::Reached(()))
-    );
+    assert_eq!(one.len(), 2);
+    assert_eq!(other.len(), 1);
+    assert_eq!(one.cancel(ids[0], "here"), ReachResult::Reached(()));
 }

@@ -2,13 +2,7 @@
 //! (`check_and_complete_one`), which takes waiters in the order of parking.
 #![cfg(not(loom))]
 
-use std::{
-    sync::{Arc, Mutex},
-    thread,
-};
-
-use crate::support::{SECOND, assert_empty, by_hand, over, poll};
-use purgatory::{BoxedOperation, Purgatory, WaitFuture};
+use crate::support::*;
 
 /// One turn at a time: a wait takes it, and its guard passes it on when dropped.
 #[derive(Clone)]

@@ -1,18 +1,8 @@
 //! Threads that are held up just after they have read the time, while others go on.
 
-use std::{
-    process::{Command, Stdio},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering::SeqCst},
-        mpsc,
-    },
-    thread,
-};
+use std::process::{Command, Stdio};
 
-use crate::support::{MINUTE, Op, Park, Probe, Stop};
-use purgatory::{Outcome, Purgatory, Timeout};
-use timer_core::{Clock, Moment, SystemTimer};
+use crate::support::*;
 
 /// The thread to hold up, by name: it reports that it has read the time, and waits.
 type Hold = (&'static str, mpsc::Sender<()>, mpsc::Receiver<()>);
@@ -39,12 +29,7 @@ impl Held {
     }
 
     fn purgatory(&self) -> (SystemTimer, Purgatory<&'static str, Op>) {
-        let timer = SystemTimer::builder()
-            .clock(self.clone())
-            .name("t")
-            .inline()
-            .build()
-            .unwrap();
+        let timer = system_timer(|builder| builder.clock(self.clone()).name("t").inline());
         let purgatory = Purgatory::builder("test")
             .timer(&timer)
             .shards(1)
@@ -100,10 +85,8 @@ fn late_reaper_turn_rechecks_nothing() {
     while !probe.ended() {
         thread::yield_now(); // for ever, if it were lost
     }
-    assert_eq!(
-        (probe.endings(), probe.checks()),
-        (vec![Outcome::Expired], 1)
-    );
+    assert_eq!(probe.endings(), [Outcome::Expired]);
+    assert_eq!(probe.checks(), 1);
     assert_eq!(purgatory.stats().missed_events, 0);
 }
 

@@ -1,24 +1,9 @@
 //! Bugs of Kafka's purgatory that no other test here replays, each named after its number in Kafka's
 //! tracker, if it has one. (`docs/KAFKA.md` names the tests of all.)
 
-use std::{
-    mem,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    thread,
-};
-
 use allocation_counter::measure;
-use purgatory::{
-    Outcome::{Completed, Expired},
-    Purgatory, ReachResult, when,
-};
 
-use crate::support::{
-    MINUTE, NEVER, Op, PANICKED, Park, Probe, Stop, assert_empty, by_hand, requested, waiting,
-};
+use crate::support::*;
 
 /// KAFKA-19312: a timeout ran `onComplete` while another thread was inside `tryComplete` of the
 /// same operation, both using its fields. Here a thread that ends it meanwhile leaves a request,

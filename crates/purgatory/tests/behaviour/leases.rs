@@ -1,8 +1,6 @@
 //! Permits of keys, and leases, on a manual timer. (Beside a reference: `models/permits`.)
 
-use crate::support::{Later, MINUTE, MS, SECOND, Woken, assert_nothing_waits, over, poll};
-use purgatory::{CancelReason, Permits, WaitError};
-use timer_core::ManualTimer;
+use crate::support::*;
 
 fn permits(limit: u64) -> (ManualTimer, Permits) {
     let timer = ManualTimer::new();

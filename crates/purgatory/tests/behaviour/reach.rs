@@ -2,25 +2,7 @@
 //! manager: update a waiter, remove one, dump all.
 #![cfg(not(loom))]
 
-use std::{
-    mem,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
-        mpsc,
-    },
-    task::Poll,
-};
-
-use crate::support::{
-    MINUTE, NEVER, Op, Park, Probe, SECOND, Waiting, Woken, assert_empty, by_hand, by_hand_with,
-    never, over, requested, waiting,
-};
-use purgatory::{
-    BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory, ReachResult, WaitError,
-    WaitFuture, when,
-};
+use crate::support::*;
 
 /// A transaction that waits for another one's lock.
 struct Waiter {
@@ -76,10 +58,8 @@ fn a_wait_parked_again_is_like_any_other() {
     // A future that is dropped leaves it parked.
     let (future, id) = wait(MINUTE);
     drop(future);
-    assert_eq!(
-        (waits.len(), waits.cancel(id, "over")),
-        (1, ReachResult::Reached(()))
-    );
+    assert_eq!(waits.len(), 1);
+    assert_eq!(waits.cancel(id, "over"), ReachResult::Reached(()));
 
     // The next event is the second park.
     let mut next = waits.next_event(&["a"], MINUTE);

@@ -1,20 +1,9 @@
 //! `ReplicaSets`: callbacks, members' own code, other types. (Each call beside a reference:
 //! `models/replica_sets`.)
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Mutex, Weak,
-        atomic::{AtomicU8, Ordering::SeqCst},
-    },
-    task::Poll,
-    time::Duration,
-};
+use std::sync::atomic::AtomicU8;
 
-use purgatory::{CancelReason, Outcome, ReplicaSets, Rule, WaitError, WaitFuture};
-use timer_core::ManualTimer;
-
-use crate::support::{MINUTE, NEVER, poll};
+use crate::support::*;
 
 type Sets = ReplicaSets<&'static str, u8>;
 
@@ -22,7 +11,7 @@ const LOG: &str = "orders-0";
 
 fn sets() -> (ManualTimer, Sets) {
     let timer = ManualTimer::new();
-    let sets = ReplicaSets::builder("test").timer(&timer).build().unwrap();
+    let sets = ReplicaSets::on(&timer, "test").unwrap();
     (timer, sets)
 }
 

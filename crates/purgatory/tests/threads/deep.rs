@@ -1,20 +1,7 @@
 //! Chains of a ten thousand callbacks, and of wakers that drop futures, each inside the one
 //! before, on a thread with 13 bytes of stack for each.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread,
-};
-
-use purgatory::{Permits, Purgatory, WaitFuture, Watermarks};
-use timer_core::ManualTimer;
-
-use crate::support::{MINUTE, NEVER};
+use crate::support::*;
 
 const DEEP: usize = 10_000;
 
@@ -22,9 +9,7 @@ const DEEP: usize = 10_000;
 fn on_small_stack(chain: impl FnOnce(Arc<AtomicUsize>) + Send + 'static) -> usize {
     let links = Arc::new(AtomicUsize::new(0));
     let counted = links.clone();
-    let small = thread::Builder::new().stack_size(128 << 10);
-    let thread = small.spawn(move || chain(counted)).unwrap();
-    thread.join().unwrap();
+    on_stack(128 << 10, move || chain(counted));
     links.load(SeqCst)
 }
 
@@ -32,8 +17,7 @@ fn on_small_stack(chain: impl FnOnce(Arc<AtomicUsize>) + Send + 'static) -> usiz
 #[test]
 fn callbacks_of_values_that_advance() {
     let links = on_small_stack(|links| {
-        let builder = Watermarks::<usize>::builder("deep").timer(&ManualTimer::new());
-        let values = builder.build().unwrap();
+        let values = Watermarks::<usize>::on(&ManualTimer::new(), "deep").unwrap();
         for key in 0..DEEP {
             let inside = values.clone();
             let counted = links.clone();
@@ -48,30 +32,17 @@ fn callbacks_of_values_that_advance() {
     assert_eq!(links, DEEP);
 }
 
-fn poll_by<T>(future: &mut WaitFuture<T>, waker: &Waker) -> Poll<Result<T, purgatory::WaitError>> {
-    Pin::new(future).poll(&mut Context::from_waker(waker))
-}
-
-/// A task whose last waker drops the future that it has.
-struct Holds<T>(Option<WaitFuture<T>>, Arc<AtomicUsize>);
-
-impl<T: Send + 'static> Wake for Holds<T> {
-    fn wake(self: Arc<Self>) {}
-}
-
-impl<T> Drop for Holds<T> {
-    fn drop(&mut self) {
-        self.1.fetch_add(1, SeqCst);
-    }
-}
-
 /// Each future has the waker that has the next one: when the first is dropped, all are.
 fn drops_of_wakers<T: Send + 'static>(links: &Arc<AtomicUsize>, wait: impl Fn() -> WaitFuture<T>) {
-    let mut last = None;
+    let mut last = None::<WaitFuture<T>>;
     for _ in 0..DEEP {
         let mut next = wait();
-        let waker = Waker::from(Arc::new(Holds(last, links.clone())));
-        assert!(poll_by(&mut next, &waker).is_pending());
+        let counted = links.clone();
+        let holds = OnDrop::new(move || {
+            let _ = &last; // which follows
+            counted.fetch_add(1, SeqCst);
+        });
+        assert!(poll_by(&mut next, &holds.waker()).is_pending());
         last = Some(next);
     }
     drop(last);
@@ -80,8 +51,7 @@ fn drops_of_wakers<T: Send + 'static>(links: &Arc<AtomicUsize>, wait: impl Fn() 
 #[test]
 fn wakers_that_drop_futures_of_values() {
     let links = on_small_stack(|links| {
-        let builder = Watermarks::<usize>::builder("deep").timer(&ManualTimer::new());
-        let values = builder.build().unwrap();
+        let values = Watermarks::<usize>::on(&ManualTimer::new(), "deep").unwrap();
         drops_of_wakers(&links, || values.wait_for(&1, 1, NEVER));
         assert!(values.waits().is_empty());
     });
@@ -91,8 +61,7 @@ fn wakers_that_drop_futures_of_values() {
 #[test]
 fn wakers_that_drop_futures_of_permits() {
     let links = on_small_stack(|links| {
-        let builder = Permits::builder("deep").timer(&ManualTimer::new());
-        let permits = builder.limit(0).build().unwrap();
+        let permits = Permits::on(&ManualTimer::new(), "deep", 0).unwrap();
         drops_of_wakers(&links, || permits.acquire(1, NEVER));
         assert!(permits.waits().is_empty());
     });
@@ -102,8 +71,7 @@ fn wakers_that_drop_futures_of_permits() {
 #[test]
 fn wakers_that_drop_futures_of_operations() {
     let links = on_small_stack(|links| {
-        let builder = Purgatory::<usize>::builder("deep").timer(&ManualTimer::new());
-        let purgatory = builder.build().unwrap();
+        let purgatory = Purgatory::<usize>::on(&ManualTimer::new(), "deep").unwrap();
         drops_of_wakers(&links, || purgatory.next_event(&[1], NEVER));
         assert!(purgatory.is_empty());
     });

@@ -2,21 +2,10 @@
 //! back, from the next epoch, or without a member that had joined. `TEST_EFFORT` sets the number of
 //! rounds of each race: 3000 without it.
 
-use std::{
-    sync::{
-        Barrier, Mutex,
-        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::SeqCst},
-    },
-    task::Poll,
-};
+use std::sync::atomic::AtomicI64;
 
-use purgatory::{ReplicaSets, Rule, WaitError, WaitFuture};
-use timer_core::ManualTimer;
-
-use crate::{
-    effort::effort,
-    support::{NEVER, poll, race},
-};
+use crate::effort::effort;
+use crate::support::*;
 
 /// Without `TEST_EFFORT`.
 const ROUNDS: u64 = 3_000;
@@ -29,7 +18,7 @@ type Sets = ReplicaSets<u8, u8>;
 
 fn sets() -> (ManualTimer, Sets) {
     let timer = ManualTimer::new();
-    let sets = ReplicaSets::builder("test").timer(&timer).build().unwrap();
+    let sets = ReplicaSets::on(&timer, "test").unwrap();
     (timer, sets)
 }
 

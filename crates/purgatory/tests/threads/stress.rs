@@ -4,27 +4,12 @@
 //! `TEST_EFFORT` sets the number: 100 000 without it. `STRESS_SEED` changes them. No test sleeps to
 //! be right.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst},
-    },
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::sync::atomic::AtomicI64;
 
 use fastrand::Rng;
-use purgatory::{
-    Builder, CancelReason, OperationId, Outcome, Purgatory, Timeout, WaitError, WaitFuture,
-    Watches, when,
-};
-use timer_core::{Clock, ManualTimer, Moment, SystemClock, SystemTimer, TimeHistogram, Timer};
 
-use crate::{
-    effort::{effort, number},
-    support::{MINUTE, Park, assert_empty, race},
-};
+use crate::effort::{effort, number};
+use crate::support::*;
 
 /// Without `TEST_EFFORT`.
 const OPERATIONS: u64 = 100_000;

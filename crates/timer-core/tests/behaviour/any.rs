@@ -1,10 +1,6 @@
 //! `Timer` and `Moment`: a struct of a user's, with a timer of either kind in it.
 
-use std::{sync::mpsc, time::Duration};
-
-use timer_core::{DelayQueue, ManualTimer, Moment, Sleep, SystemTimer, TaskTimer, Timer, timeout};
-
-use crate::support::{MS, SECOND, over, poll};
+use crate::support::*;
 
 /// No type parameter, and nothing that tells it is under test.
 struct Sessions {

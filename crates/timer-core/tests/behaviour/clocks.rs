@@ -1,10 +1,6 @@
 //! The end of a clock's time, and deadlines beyond it.
 
-use std::{sync::mpsc, time::Duration};
-
-use timer_core::{Clock, ManualTimer, Moment};
-
-use crate::support::{MS, SECOND, over, poll};
+use crate::support::*;
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 

@@ -1,16 +1,10 @@
 //! `DelayQueue` under a manual clock, one promise at a time. (Beside a map: `models/stepped_queue`.)
 
-use std::{
-    cell::Cell,
-    rc::Rc,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{cell::Cell, rc::Rc};
 
-use timer_core::{DelayQueue, Expired, ManualTimer, Moment, TimerError};
+use timer_core::Expired;
 
-use crate::support::{HOUR, MINUTE, MS, Woken};
+use crate::support::*;
 
 const NONE: Duration = Duration::ZERO;
 
@@ -92,10 +86,8 @@ fn moments_are_deadlines_of_the_timers_clock() {
     timer.advance(MS - Duration::from_nanos(1));
     assert_eq!((task.times(), poll_all(&mut queue, &task)), (0, vec![]));
     timer.advance(Duration::from_nanos(1));
-    assert_eq!(
-        (task.times(), poll_all(&mut queue, &task)),
-        (1, vec!["moved"])
-    );
+    assert_eq!(task.times(), 1);
+    assert_eq!(poll_all(&mut queue, &task), ["moved"]);
 }
 
 #[test]
@@ -213,22 +205,14 @@ fn an_owner_that_got_a_value_is_not_woken() {
 
 #[test]
 fn a_waker_that_panics_loses_no_value() {
-    struct Panics;
-    impl std::task::Wake for Panics {
-        fn wake(self: Arc<Self>) {
-            panic!("in a waker");
-        }
-    }
     let timer = ManualTimer::new();
     let mut queue = DelayQueue::new(&timer);
     let key = queue.insert("kept", MS).unwrap();
-    let waker = Arc::new(Panics).into();
+    let waker = waker(|| panic!("in a waker"));
     let polled = queue.poll_expired(&mut Context::from_waker(&waker));
     assert!(polled.is_pending());
-    assert_eq!(
-        (queue.remove(&key), timer.stats().panics),
-        (Some("kept"), 1)
-    );
+    assert_eq!(queue.remove(&key), Some("kept"));
+    assert_eq!(timer.stats().panics, 1);
 }
 
 #[test]
@@ -278,10 +262,8 @@ fn closed_timer_refuses_and_hands_values_back() {
         assert_eq!(closed, Poll::Ready(Some(Err(TimerError::Closed))));
     }
     let refused = queue.insert("new", MS).unwrap_err();
-    assert_eq!(
-        (refused.reason, refused.into_task()),
-        (TimerError::Closed, "new")
-    );
+    assert_eq!(refused.reason, TimerError::Closed);
+    assert_eq!(refused.into_task(), "new");
     assert_eq!(queue.drain(), ["left"]);
     assert_eq!(poll(&mut queue, &task), Poll::Ready(None));
     assert_eq!(poll(&mut idle, &task), Poll::Ready(None));
@@ -315,10 +297,9 @@ fn values_are_dropped_with_clear_and_the_queue() {
     assert_eq!(dropped.get(), 201);
     assert!(timer.sleepers() <= 1);
     drop(queue);
-    assert_eq!(
-        (dropped.get(), timer.sleepers(), task.wakers()),
-        (400, 0, 0)
-    );
+    assert_eq!(dropped.get(), 400);
+    assert_eq!(timer.sleepers(), 0);
+    assert_eq!(task.wakers(), 0);
 }
 
 #[test]

@@ -4,13 +4,10 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::mpsc::{Receiver, Sender, channel},
-    task::{Context, Poll, Waker, ready},
-    time::Duration,
+    task::ready,
 };
 
-use timer_core::{DelayQueue, ManualTimer, TaskId, TimerError};
-
-use crate::support::MS;
+use crate::support::*;
 
 // begin: the table
 struct InFlight<R> {

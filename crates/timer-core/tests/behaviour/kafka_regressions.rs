@@ -1,12 +1,7 @@
 //! Faults of Kafka's timer, which the wheel here does not have. They have no numbers in Kafka's
 //! tracker.
 
-use std::{
-    sync::{Arc, mpsc},
-    time::Duration,
-};
-
-use timer_core::{Clock, ManualTimer, TickLength, TimingWheel, WheelSize};
+use crate::support::*;
 
 const MS: u64 = 1_000_000;
 

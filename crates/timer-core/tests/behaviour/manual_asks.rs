@@ -1,19 +1,10 @@
 //! A manual timer asks only wheels that were locked. The tests count, and time nothing.
 
-use std::{
-    future::poll_fn,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-};
+use std::future::poll_fn;
 
-use timer_core::{
-    Advanced, ManualTimer, TimerStats, TimingWheel,
-    driver::{ShardLook, Shards, WheelOwner},
-};
+use timer_core::driver::{ShardLook, Shards, WheelOwner};
 
-use crate::support::{HOUR, MS, SECOND};
+use crate::support::*;
 
 const SHARDS: usize = 128;
 

@@ -1,22 +1,17 @@
 //! A timer that is a task of a tokio runtime, by that runtime's clock (feature `tokio`).
 #![cfg(all(feature = "tokio", not(loom)))]
 
-use std::{task::Poll, time::Duration};
-
-use timer_core::{BuildError, DelayQueue, SystemTimer, Timer, TimerError, driver::Driver};
+use timer_core::driver::Driver;
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::{mpsc::unbounded_channel, oneshot},
     time::Instant,
 };
 
-use crate::support::{HOUR, MS, Woken};
+use crate::support::*;
 
 fn here() -> SystemTimer {
-    SystemTimer::builder()
-        .tokio(Handle::current())
-        .build()
-        .unwrap()
+    system_timer(|builder| builder.tokio(Handle::current()))
 }
 
 /// One thread, time that stands still but when all wait for it.

@@ -2,11 +2,7 @@
 //! blocks. Nothing here depends on how long anything takes.
 #![cfg(not(loom))]
 
-use std::time::Duration;
-
-use timer_core::{Clock, DelayQueue, ManualTimer, SystemClock, SystemTimer, TimerError, timeout};
-
-use crate::support::{HOUR, MS};
+use crate::support::*;
 
 #[test]
 fn on_an_executor_that_only_blocks() {
