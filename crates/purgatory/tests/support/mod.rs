@@ -6,6 +6,7 @@
     unused_imports,
     unreachable_pub,
     clippy::unwrap_used,
+    clippy::print_stdout,
     reason = "each test file uses its part"
 )]
 
@@ -15,6 +16,7 @@ mod timers;
 use std::{
     borrow::Borrow,
     hash::{Hash, Hasher},
+    sync::atomic::AtomicI64,
 };
 
 #[cfg(feature = "metrics")]
@@ -326,6 +328,31 @@ pub fn never() -> BoxedOperation {
 
 /// A purgatory of these.
 pub type Waiting = Purgatory<&'static str, Op>;
+
+/// The memory of several threads. What one frees for another cancels out in the sum.
+#[derive(Default)]
+pub struct Memory {
+    left: AtomicI64,
+    allocated: AtomicU64,
+}
+
+impl Memory {
+    /// Does this, and counts the memory of this thread meanwhile.
+    pub fn count(&self, work: impl FnOnce()) {
+        let info = allocation_counter::measure(work);
+        self.left.fetch_add(info.bytes_current, SeqCst);
+        self.allocated.fetch_add(info.bytes_total, SeqCst);
+    }
+
+    /// Checks that more was allocated than `some`, and less is left than `few`, in bytes.
+    #[track_caller]
+    pub fn assert_is_back(&self, some: u64, few: i64) {
+        let left = self.left.load(SeqCst);
+        let allocated = self.allocated.load(SeqCst);
+        println!("{allocated} bytes were allocated, {left} of them are left");
+        assert!(allocated > some && left.abs() < few);
+    }
+}
 
 /// A key that is looked up by its number, and whose clones are counted.
 #[derive(Debug)]

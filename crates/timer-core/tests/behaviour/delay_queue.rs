@@ -33,7 +33,7 @@ fn poll<T>(
 
 #[test]
 fn values_come_out_by_deadline_and_never_early() {
-    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);
     for ms in [70, 5, 5000, 6] {
         queue.insert(ms, MS * ms).unwrap();
@@ -51,7 +51,7 @@ fn values_come_out_by_deadline_and_never_early() {
 
 #[test]
 fn due_values_can_still_be_removed_and_reset() {
-    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);
     let keys: Vec<_> = (1..=5)
         .map(|ms| queue.insert(ms, MS * ms).unwrap())
@@ -74,7 +74,7 @@ fn due_values_can_still_be_removed_and_reset() {
 
 #[test]
 fn moments_are_deadlines_of_the_timers_clock() {
-    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);
     timer.advance(10 * MS);
     let began = timer.now();
@@ -92,7 +92,7 @@ fn moments_are_deadlines_of_the_timers_clock() {
 
 #[test]
 fn idle_queue_wakes_its_owner_for_work_alone() {
-    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);
     let never = queue.insert(0, Duration::MAX).unwrap();
     let mut key = queue.insert(0, HOUR).unwrap();
@@ -119,7 +119,7 @@ fn idle_queue_wakes_its_owner_for_work_alone() {
 /// A task waits for the queue that another one shares with it, and empties.
 #[test]
 fn taking_the_last_value_out_wakes_a_waiting_owner() {
-    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);
     for (times, way) in ["remove", "clear", "drain"].into_iter().enumerate() {
         let keys = [3, 5].map(|ms| queue.insert(0, MS * ms).unwrap());
@@ -146,7 +146,7 @@ fn taking_the_last_value_out_wakes_a_waiting_owner() {
 /// After an idle time the wheel is brought up to the present: a short delay takes no coarse bucket.
 #[test]
 fn a_short_delay_after_an_idle_time_wakes_once() {
-    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);
     queue.insert("far", 10 * HOUR).unwrap();
     assert!(poll(&mut queue, &task).is_pending());
@@ -173,7 +173,7 @@ fn a_short_delay_after_an_idle_time_wakes_once() {
 
 #[test]
 fn a_removed_value_no_longer_tells_the_time_to_the_next() {
-    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);
     let first = queue.insert("first", 5 * MS).unwrap();
     queue.insert("second", 50 * MS).unwrap();
@@ -193,7 +193,7 @@ fn a_removed_value_no_longer_tells_the_time_to_the_next() {
 /// It has what it waited for, and polls again by itself.
 #[test]
 fn an_owner_that_got_a_value_is_not_woken() {
-    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);
     queue.insert("first", MS).unwrap();
     let last = queue.insert("last", HOUR).unwrap();
@@ -219,7 +219,7 @@ fn a_waker_that_panics_loses_no_value() {
 fn poll_hands_down_a_bounded_number_of_values() {
     // Late, and at the very tick at which a bucket is to be handed down.
     for (delay, advanced) in [(HOUR, HOUR - MS), (4100 * MS, 4096 * MS)] {
-        let (timer, task) = (ManualTimer::new(), Woken::task());
+        let (timer, task) = manual();
         let mut queue = DelayQueue::new(&timer);
         for value in 0..1000 {
             queue.insert(value, delay + MS * (value % 50)).unwrap();
@@ -243,7 +243,7 @@ fn poll_hands_down_a_bounded_number_of_values() {
 
 #[test]
 fn closed_timer_refuses_and_hands_values_back() {
-    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);
     queue.insert("due", MS).unwrap();
     queue.insert("left", 10 * MS).unwrap();
@@ -280,7 +280,7 @@ impl Drop for Dropped {
 
 #[test]
 fn values_are_dropped_with_clear_and_the_queue() {
-    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);
     let dropped = Rc::new(Cell::new(0));
     let fill = |queue: &mut DelayQueue<Dropped>| {
@@ -307,7 +307,7 @@ fn insert_and_remove_allocate_nothing_when_warm() {
     fn owned_anywhere<T: Send + Sync + Unpin + 'static>() {}
     owned_anywhere::<DelayQueue<String>>();
 
-    let (timer, task) = (ManualTimer::new(), Woken::task());
+    let (timer, task) = manual();
     let mut queue = DelayQueue::new(&timer);
     let kept = queue.insert(0, HOUR).unwrap(); // its page stays
     let mut round = || {

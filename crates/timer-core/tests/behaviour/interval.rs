@@ -2,22 +2,10 @@
 
 use crate::support::*;
 
-const CLOSED: TimerError = TimerError::Closed;
-
-fn setup() -> (ManualTimer, Arc<Woken>) {
-    (ManualTimer::new(), Arc::default())
-}
-
-fn tick(interval: &mut Interval, task: &Arc<Woken>) -> Poll<Result<u64, TimerError>> {
-    let waker = task.clone().into();
-    let due = interval.poll_tick(&mut Context::from_waker(&waker));
-    due.map_ok(|due| due.as_nanos() / 1_000_000)
-}
-
 /// Ticks not taken in time fall out; a wait that is dropped takes none; a reset begins anew.
 #[test]
 fn an_interval_ticks_each_period_from_the_call() {
-    let (timer, task) = setup();
+    let (timer, task) = manual();
     timer.advance(7 * MS);
     let mut beat = timer.interval(10 * MS).unwrap();
     for due in [17, 27] {
@@ -48,7 +36,7 @@ fn an_interval_ticks_each_period_from_the_call() {
 
 #[test]
 fn an_interval_of_a_closed_timer_is_an_error() {
-    let (timer, task) = setup();
+    let (timer, task) = manual();
     assert_eq!(
         timer.interval(Duration::ZERO).unwrap_err(),
         TimerError::ZeroPeriod
@@ -59,5 +47,5 @@ fn an_interval_of_a_closed_timer_is_an_error() {
     timer.shutdown(Duration::MAX);
     assert_eq!(task.times(), 1);
     assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(10))); // it was due
-    assert_eq!(tick(&mut beat, &task), Poll::Ready(Err(CLOSED)));
+    assert_eq!(tick(&mut beat, &task), Poll::Ready(Err(TimerError::Closed)));
 }

@@ -7,23 +7,11 @@ use cooked_waker::{IntoWaker, WakeRef};
 
 use crate::support::*;
 
-const CLOSED: TimerError = TimerError::Closed;
-
-fn setup() -> (ManualTimer, Arc<Woken>) {
-    (ManualTimer::new(), Arc::default())
-}
-
-fn tick(interval: &mut Interval, task: &Arc<Woken>) -> Poll<Result<u64, TimerError>> {
-    let waker = task.clone().into();
-    let due = interval.poll_tick(&mut Context::from_waker(&waker));
-    due.map_ok(|due| due.as_nanos() / 1_000_000)
-}
-
 const READY: Poll<Result<(), TimerError>> = Poll::Ready(Ok(()));
 
 #[test]
 fn a_sleep_is_ready_at_its_time_and_wakes_once() {
-    let (timer, task) = setup();
+    let (timer, task) = manual();
     let (mut sleep, mut other) = (timer.sleep(5 * MS), timer.sleep(5 * MS));
     timer.advance(3 * MS); // its time counts from the call
     assert_eq!(timer.sleepers(), 0);
@@ -46,7 +34,7 @@ fn a_sleep_is_ready_at_its_time_and_wakes_once() {
 
 #[test]
 fn a_deadline_between_two_ticks_is_rounded_up() {
-    let (timer, task) = setup();
+    let (timer, task) = manual();
     let mut sleep = timer.sleep_until(Moment::from_nanos(1_500_000));
     timer.advance(Duration::from_nanos(1_499_999));
     assert!(!sleep.is_due() && task.poll(&mut sleep).is_pending());
@@ -62,7 +50,7 @@ fn a_deadline_between_two_ticks_is_rounded_up() {
 
 #[test]
 fn a_sleep_without_time_is_ready_at_its_first_poll() {
-    let (timer, task) = setup();
+    let (timer, task) = manual();
     timer.advance(MS / 2); // between two ticks
     assert_eq!(task.poll(&mut timer.sleep(Duration::ZERO)), READY);
     assert_eq!(task.poll(&mut timer.sleep_until(timer.now())), READY);
@@ -81,7 +69,7 @@ fn a_sleep_without_time_is_ready_at_its_first_poll() {
 /// Else its task would never wait.
 #[test]
 fn an_interval_of_a_nanosecond_ticks_once_a_tick() {
-    let (timer, task) = setup();
+    let (timer, task) = manual();
     let mut beat = timer.interval(Duration::from_nanos(1)).unwrap();
     for _ in 0..3 {
         assert!(tick(&mut beat, &task).is_pending());
@@ -98,7 +86,7 @@ fn an_interval_of_a_nanosecond_ticks_once_a_tick() {
 
 #[test]
 fn a_reset_moves_the_time_and_keeps_the_waker() {
-    let (timer, task) = setup();
+    let (timer, task) = manual();
     let mut sleep = timer.sleep(5 * MS);
     sleep.reset(2 * MS); // not polled yet: nothing is registered
     assert!(timer.sleepers() == 0);
@@ -144,7 +132,7 @@ fn what_lies_beyond_the_end_of_time_never_comes() {
 
 #[test]
 fn a_shutdown_wakes_all_who_sleep_and_refuses_more() {
-    let (timer, task) = setup();
+    let (timer, task) = manual();
     let mut sleeps: Vec<_> = (1..=1000).map(|ms| timer.sleep(ms * MS)).collect();
     assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_pending()));
     let mut over = timer.sleep(Duration::ZERO);
@@ -155,13 +143,19 @@ fn a_shutdown_wakes_all_who_sleep_and_refuses_more() {
     assert!(
         sleeps
             .iter_mut()
-            .all(|sleep| task.poll(sleep) == Poll::Ready(Err(CLOSED)))
+            .all(|sleep| task.poll(sleep) == Poll::Ready(Err(TimerError::Closed)))
     );
-    assert_eq!(task.poll(&mut timer.sleep(MS)), Poll::Ready(Err(CLOSED)));
+    assert_eq!(
+        task.poll(&mut timer.sleep(MS)),
+        Poll::Ready(Err(TimerError::Closed))
+    );
     assert_eq!(task.poll(&mut over), READY);
     timer.pass(MS); // time goes on
     assert_eq!(task.poll(&mut sleeps[0]), READY);
-    assert_eq!(task.poll(&mut sleeps[1]), Poll::Ready(Err(CLOSED)));
+    assert_eq!(
+        task.poll(&mut sleeps[1]),
+        Poll::Ready(Err(TimerError::Closed))
+    );
 }
 
 /// A waker that panics when it wakes, and sees at each call whether anything of the timer is
@@ -205,7 +199,7 @@ impl Drop for Hostile {
 
 #[test]
 fn wakers_run_with_nothing_locked() {
-    let (timer, other) = setup();
+    let (timer, other) = manual();
     let calls = Arc::default();
     let hostile = Hostile {
         timer: timer.clone(),
@@ -250,7 +244,7 @@ fn wakers_run_with_nothing_locked() {
 
 #[test]
 fn a_timeout_ends_with_the_future_or_its_time() {
-    let (timer, task) = setup();
+    let (timer, task) = manual();
     let none = Duration::ZERO;
     assert_eq!(
         task.poll(&mut pin!(timeout(timer.sleep(none), ready(7)))),
@@ -279,7 +273,7 @@ fn a_timeout_ends_with_the_future_or_its_time() {
     assert_eq!((task.times(), task.poll(&mut never)), (3, late));
     timer.shutdown(Duration::MAX);
     assert_eq!(task.times(), 4);
-    assert_eq!(task.poll(&mut closed), Poll::Ready(Err(CLOSED)));
+    assert_eq!(task.poll(&mut closed), Poll::Ready(Err(TimerError::Closed)));
 }
 
 #[test]
@@ -289,7 +283,7 @@ fn a_sleep_takes_32_bytes_and_no_allocation() {
     anywhere::<Interval>();
     assert_eq!(size_of::<Sleep>(), 32);
 
-    let (timer, task) = setup();
+    let (timer, task) = manual();
     let once = || {
         let mut sleep = timer.sleep(MS);
         assert!(task.poll(&mut sleep).is_pending());

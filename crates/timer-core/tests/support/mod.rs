@@ -140,6 +140,17 @@ impl Wake for OnDrop {
     fn wake(self: Arc<Self>) {}
 }
 
+/// A manual timer, and a task that waits for it.
+pub fn manual() -> (ManualTimer, Arc<Woken>) {
+    (ManualTimer::new(), Woken::task())
+}
+
+/// Polls an interval as the task: the millisecond of its tick.
+pub fn tick(interval: &mut Interval, task: &Arc<Woken>) -> Poll<Result<u64, TimerError>> {
+    let due = interval.poll_tick(&mut Context::from_waker(&task.clone().into()));
+    due.map_ok(|due| due.as_nanos() / 1_000_000)
+}
+
 /// Runs this on `threads` threads at once, each with its number, and returns what each returned.
 pub fn race<T: Send>(threads: u64, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
