@@ -91,6 +91,49 @@ fn deep_replies<V: Send + 'static>() -> Replies<usize, V> {
     Replies::on(&ManualTimer::new(), "deep").unwrap()
 }
 
+#[test]
+fn callbacks_that_advance_the_next_value_need_no_stack() {
+    on_a_small_stack(|| {
+        let values = Watermarks::<usize>::on(&ManualTimer::new(), "deep").unwrap();
+        let links = Arc::new(AtomicUsize::new(0));
+        for key in 0..DEEP {
+            let (inside, counted) = (values.clone(), links.clone());
+            let advances = move |_| {
+                counted.fetch_add(1, SeqCst);
+                inside.advance(&(key + 1), 1).unwrap();
+            };
+            values.park(&key, 1, NEVER, advances).unwrap();
+        }
+        values.advance(&0, 1).unwrap();
+        assert_eq!(links.load(SeqCst), DEEP);
+    });
+}
+
+/// Each future has the waker that has the next one: when the first is dropped, all are.
+fn wakers_that_hold_the_next_future<T: Send + 'static>(wait: impl Fn() -> WaitFuture<T>) {
+    let link = |_, holds: OnDrop| {
+        let mut future = wait();
+        assert!(poll_by(&mut future, &holds.waker()).is_pending());
+        future
+    };
+    each_holds_the_next(link, || ());
+}
+
+#[test]
+fn dropped_wakers_that_hold_the_next_future_need_no_stack() {
+    on_a_small_stack(|| {
+        let values = Watermarks::<usize>::on(&ManualTimer::new(), "deep").unwrap();
+        wakers_that_hold_the_next_future(|| values.wait_for(&1, 1, NEVER));
+        assert!(values.waits().is_empty());
+        let permits = Permits::on(&ManualTimer::new(), "deep", 0).unwrap();
+        wakers_that_hold_the_next_future(|| permits.acquire(1, NEVER));
+        assert!(permits.waits().is_empty());
+        let (_timer, waits): (_, Waits) = by_hand();
+        wakers_that_hold_the_next_future(|| waits.next_event(&[1], NEVER));
+        assert_empty(&waits);
+    });
+}
+
 /// Each task ends the next one's wait as it is woken.
 fn wakers_that<T>(
     wait: impl Fn(usize) -> WaitFuture<T>,
