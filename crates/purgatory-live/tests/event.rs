@@ -35,7 +35,7 @@ fn park(
 #[test]
 fn event_has_the_snapshot_with_keys_as_text() {
     let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
+    let purgatory = Purgatory::on(&timer, "orders").unwrap();
     let live = Live::new().purgatory(&purgatory);
     // The first event starts the timing of waits.
     event(&live);
@@ -102,7 +102,7 @@ fn event_has_the_snapshot_with_keys_as_text() {
 #[test]
 fn keys_are_written_by_the_given_function() {
     let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
+    let purgatory = Purgatory::on(&timer, "orders").unwrap();
     park(&purgatory, &["a"], MS);
     let key = |live: Live| event(&live)["purgatories"][0]["busiest"][0]["key"].clone();
     assert_eq!(key(Live::new().purgatory(&purgatory)), "\"a\"");
@@ -154,8 +154,7 @@ fn bound_and_labels_are_shown() {
 #[test]
 fn members_that_lag_are_named() {
     let timer = ManualTimer::new();
-    let builder = ReplicaSets::builder("produce").timer(&timer);
-    let logs: ReplicaSets<&str, u32> = builder.build().unwrap();
+    let logs: ReplicaSets<&str, u32> = ReplicaSets::on(&timer, "produce").unwrap();
     let live = Live::new().replica_sets_with(&logs, Display::fmt);
     for group in ["orders", "caught up", "quiet"] {
         let members = [(1, 42), (2, 40), (3, 41)];
@@ -223,7 +222,7 @@ fn history_schedules_nothing() {
 #[test]
 fn lists_of_keys_and_operations_are_limited() {
     let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
+    let purgatory = Purgatory::on(&timer, "orders").unwrap();
     let keys = [
         "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m",
     ];
@@ -246,7 +245,7 @@ fn lists_of_keys_and_operations_are_limited() {
 #[test]
 fn timers_are_shown_in_their_order() {
     let timer = SystemTimer::builder().name("orders").build().unwrap();
-    let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
+    let purgatory = Purgatory::on(&timer, "orders").unwrap();
     let other = SystemTimer::builder().name("other").build().unwrap();
     let id = other.schedule(Duration::from_secs(3600), || ()).unwrap();
     assert!(other.cancel(id));
@@ -273,7 +272,7 @@ fn timers_are_shown_in_their_order() {
 #[test]
 fn purgatory_that_is_shut_down_is_still_shown() {
     let timer = SystemTimer::new().unwrap();
-    let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
+    let purgatory = Purgatory::on(&timer, "orders").unwrap();
     park(&purgatory, &["a"], Duration::from_secs(3600));
     let live = Live::new().purgatory(&purgatory).timer(&timer);
     purgatory.shutdown(std::time::Duration::from_secs(5));

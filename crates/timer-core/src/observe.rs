@@ -197,10 +197,9 @@ mod tests {
         let mut ends = TimeHistogram::default();
         ends.record(0);
         ends.record_many(u64::MAX, 2);
-        assert_eq!(
-            (ends.buckets()[0], ends.buckets()[24], ends.count()),
-            (1, 2, 3)
-        );
+        assert_eq!(ends.buckets()[0], 1);
+        assert_eq!(ends.buckets()[24], 2);
+        assert_eq!(ends.count(), 3);
         assert_eq!(ends.sum_s(), 2.0 * u64::MAX as f64 / 1e9);
     }
 

@@ -2,14 +2,9 @@
 //! under check are merged into one check without an argument.
 #![cfg(not(loom))]
 
-use std::{
-    any::Any,
-    sync::{Arc, Mutex},
-    thread,
-};
+use std::any::Any;
 
-use crate::support::{MINUTE, NEVER, PANICKED, Park, Waiting, assert_empty, by_hand, waiting};
-use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, when};
+use crate::support::*;
 
 /// The checks of a [`Recorder`]: the arguments, `None` for a check without one.
 type Checks = Arc<Mutex<Vec<Option<u32>>>>;
@@ -58,21 +53,16 @@ fn an_argument_reaches_each_check_of_its_key() {
     let mut all = Vec::new();
     for wanted in 0..40 {
         let (checks, operation) = recorder(wanted, |_| ());
-        waits.park(
-            BoxedOperation::new(operation),
-            &[1, wanted + 10][..1 + wanted as usize % 2],
-            NEVER,
-        );
+        let keys = &[1, wanted + 10][..1 + wanted as usize % 2];
+        waits.park(BoxedOperation::new(operation), keys, NEVER);
         all.push(checks);
     }
     assert_eq!(waits.check_and_complete_with(&1, &7_u32), 1);
     for (wanted, checks) in all.iter().enumerate() {
         assert_eq!(*checks.lock().unwrap(), [None, Some(7)], "{wanted}");
     }
-    assert_eq!(
-        (waits.check_and_complete_with(&2, &7_u32), waits.len()),
-        (0, 39)
-    );
+    assert_eq!(waits.check_and_complete_with(&2, &7_u32), 0);
+    assert_eq!(waits.len(), 39);
     assert_eq!(waits.check_and_complete_with(&1, &8_u32), 1);
     assert_eq!(*all[7].lock().unwrap(), [None, Some(7)], "it has ended");
     assert_eq!((waits.stats().events, waits.cancel_all("over")), (3, 38));
@@ -92,7 +82,7 @@ fn an_argument_is_a_plain_event_by_default() {
     assert_eq!(waits.check_and_complete_with(&"a", &()), 1);
 
     let (_timer, waits): (_, Waiting) = waiting();
-    let probe = crate::support::Probe::parked(&waits, &["a"], NEVER);
+    let probe = Probe::parked(&waits, &["a"], NEVER);
     probe.make_ready();
     assert_eq!(waits.check_and_complete_with(&"a", &1_u8), 1);
 }
@@ -106,7 +96,7 @@ fn events_during_a_check_are_merged() {
         if argument == Some(1) {
             for event in [2_u32, 9] {
                 let meets = || assert_eq!(raised.check_and_complete_with(&"a", &event), 0);
-                thread::scope(|scope| scope.spawn(meets).join().unwrap());
+                on_another_thread(meets);
             }
         }
     });
@@ -126,7 +116,7 @@ fn an_event_as_it_is_parked_has_no_argument() {
     let (checks, operation) = recorder(9, move |_| {
         if std::mem::take(&mut is_first) {
             let meets = || assert_eq!(raised.check_and_complete_with(&"a", &9_u32), 0);
-            thread::scope(|scope| scope.spawn(meets).join().unwrap());
+            on_another_thread(meets);
         }
     });
     waits.park(operation, &["a"], MINUTE);

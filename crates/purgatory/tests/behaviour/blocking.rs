@@ -1,22 +1,15 @@
 //! Blocking waits on threads that the end of the wait needs (feature `tokio`): refused at once.
 #![cfg(all(feature = "tokio", not(loom)))]
 
-use std::{
-    sync::mpsc,
-    thread::{self, ThreadId},
-    time::Duration,
-};
+use std::thread::{self, ThreadId};
 
-use crate::support::{MINUTE, MS, by_hand_with};
-use purgatory::{
-    Builder, Purgatory,
-    WaitError::{self, Expired, MustNotBlock},
-    timer_core::{Executor, Job, SystemTimer},
-};
+use purgatory::WaitError::{Expired, MustNotBlock};
 use tokio::{
     runtime::{self, Handle},
     task::{block_in_place, spawn, spawn_blocking},
 };
+
+use crate::support::*;
 
 /// Runs a test in a runtime on a thread of its own; one that hangs fails.
 fn watched<T: Send + 'static>(
@@ -45,10 +38,7 @@ fn over(build: impl FnOnce(Builder<Purgatory<u8>>) -> Builder<Purgatory<u8>>) ->
 
 /// A purgatory whose timer is a task of the runtime that this is called in.
 fn on_this_runtime() -> Purgatory<u8> {
-    let timer = SystemTimer::builder()
-        .tokio(Handle::current())
-        .build()
-        .unwrap();
+    let timer = system_timer(|builder| builder.tokio(Handle::current()));
     over(|builder| builder.timer(&timer))
 }
 

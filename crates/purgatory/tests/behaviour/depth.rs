@@ -5,21 +5,9 @@
 use std::{
     borrow::Borrow,
     hash::{Hash, Hasher},
-    pin::{Pin, pin},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread,
 };
 
-use crate::support::{MINUTE, NEVER, Park, assert_empty, by_hand};
-use purgatory::{
-    BoxedOperation, Lease, OperationId, Permits, Purgatory, Replies, ReplyScope, ReplyStream,
-    WaitFuture, Watermarks, when,
-};
-use timer_core::ManualTimer;
+use crate::support::*;
 
 /// The links of a chain.
 const DEEP: usize = 100_000;
@@ -28,8 +16,7 @@ type Waits = Purgatory<usize>;
 
 /// Runs a chain on a stack that has no room for a hundredth of it.
 fn on_a_small_stack(chain: impl FnOnce() + Send + 'static) {
-    let small = thread::Builder::new().stack_size(256 * 1024);
-    small.spawn(chain).unwrap().join().unwrap();
+    on_stack(256 << 10, chain);
 }
 
 /// The ids of a chain's operations, of which each ends the next.
@@ -94,21 +81,6 @@ fn callbacks_that_complete_the_next_need_no_stack() {
     });
 }
 
-/// Acts as it is woken.
-struct Acts<F>(F);
-
-impl<F: Fn() + Send + Sync + 'static> Wake for Acts<F> {
-    fn wake(self: Arc<Self>) {
-        (self.0)();
-    }
-}
-
-fn poll_by<T>(future: &mut WaitFuture<T>, act: impl Fn() + Send + Sync + 'static) {
-    let waker = Waker::from(Arc::new(Acts(act)));
-    let polled = Pin::new(future).poll(&mut Context::from_waker(&waker));
-    assert!(polled.is_pending());
-}
-
 /// Counts the results of futures that have all ended well.
 fn count_ended<T>(futures: Vec<WaitFuture<T>>) -> usize {
     let results = futures.into_iter().map(WaitFuture::try_take);
@@ -116,8 +88,50 @@ fn count_ended<T>(futures: Vec<WaitFuture<T>>) -> usize {
 }
 
 fn deep_replies<V: Send + 'static>() -> Replies<usize, V> {
-    let builder = Replies::builder("deep").timer(&ManualTimer::new());
-    builder.build().unwrap()
+    Replies::on(&ManualTimer::new(), "deep").unwrap()
+}
+
+#[test]
+fn callbacks_that_advance_the_next_value_need_no_stack() {
+    on_a_small_stack(|| {
+        let values = Watermarks::<usize>::on(&ManualTimer::new(), "deep").unwrap();
+        let links = Arc::new(AtomicUsize::new(0));
+        for key in 0..DEEP {
+            let (inside, counted) = (values.clone(), links.clone());
+            let advances = move |_| {
+                counted.fetch_add(1, SeqCst);
+                inside.advance(&(key + 1), 1).unwrap();
+            };
+            values.park(&key, 1, NEVER, advances).unwrap();
+        }
+        values.advance(&0, 1).unwrap();
+        assert_eq!(links.load(SeqCst), DEEP);
+    });
+}
+
+/// Each future has the waker that has the next one: when the first is dropped, all are.
+fn wakers_that_hold_the_next_future<T: Send + 'static>(wait: impl Fn() -> WaitFuture<T>) {
+    let link = |_, holds: OnDrop| {
+        let mut future = wait();
+        assert!(poll_by(&mut future, &holds.waker()).is_pending());
+        future
+    };
+    each_holds_the_next(link, || ());
+}
+
+#[test]
+fn dropped_wakers_that_hold_the_next_future_need_no_stack() {
+    on_a_small_stack(|| {
+        let values = Watermarks::<usize>::on(&ManualTimer::new(), "deep").unwrap();
+        wakers_that_hold_the_next_future(|| values.wait_for(&1, 1, NEVER));
+        assert!(values.waits().is_empty());
+        let permits = Permits::on(&ManualTimer::new(), "deep", 0).unwrap();
+        wakers_that_hold_the_next_future(|| permits.acquire(1, NEVER));
+        assert!(permits.waits().is_empty());
+        let (_timer, waits): (_, Waits) = by_hand();
+        wakers_that_hold_the_next_future(|| waits.next_event(&[1], NEVER));
+        assert_empty(&waits);
+    });
 }
 
 /// Each task ends the next one's wait as it is woken.
@@ -129,7 +143,8 @@ fn wakers_that<T>(
     for number in 0..DEEP {
         let mut future = wait(number);
         let inside = end.clone();
-        poll_by(&mut future, move || inside(number + 1));
+        let woken = waker(move || inside(number + 1));
+        assert!(poll_by(&mut future, &woken).is_pending());
         futures.push(future);
     }
     end(0);
@@ -188,8 +203,7 @@ fn wakers_that_deliver_the_next_reply_of_a_scope_need_no_stack() {
 #[test]
 fn wakers_that_advance_the_next_value_need_no_stack() {
     on_a_small_stack(|| {
-        let builder = Watermarks::<usize>::builder("deep").timer(&ManualTimer::new());
-        let values = builder.build().unwrap();
+        let values = Watermarks::<usize>::on(&ManualTimer::new(), "deep").unwrap();
         let inside = values.clone();
         let wait = |number| values.wait_for(&number, 1, NEVER);
         wakers_that(wait, move |number| _ = inside.advance(&number, 1));
@@ -210,8 +224,7 @@ fn wakers_that_deliver_to_the_next_stream_need_no_stack() {
         for number in 0..DEEP {
             let mut stream = replies.expect_many(number, 2, NEVER).unwrap();
             let inside = replies.clone();
-            let act = move || _ = inside.deliver(&(number + 1), ());
-            let waker = Waker::from(Arc::new(Acts(act)));
+            let waker = waker(move || _ = inside.deliver(&(number + 1), ()));
             assert!(poll_stream(&mut stream, &waker).is_pending());
             streams.push(stream);
         }
@@ -222,34 +235,17 @@ fn wakers_that_deliver_to_the_next_stream_need_no_stack() {
     });
 }
 
-/// Acts as it is dropped.
-struct ActsLast(Option<Box<dyn FnOnce() + Send + Sync>>);
-
-impl ActsLast {
-    fn new(act: impl FnOnce() + Send + Sync + 'static) -> Self {
-        ActsLast(Some(Box::new(act)))
-    }
-}
-
-impl Drop for ActsLast {
-    fn drop(&mut self) {
-        if let Some(act) = self.0.take() {
-            act();
-        }
-    }
-}
-
 /// A key that is found by its number, and acts as it is dropped. A clone does not.
 struct Key {
     number: usize,
-    _last: ActsLast,
+    _last: Option<OnDrop>,
 }
 
 impl Clone for Key {
     fn clone(&self) -> Self {
         Key {
             number: self.number,
-            _last: ActsLast(None),
+            _last: None,
         }
     }
 }
@@ -282,7 +278,8 @@ fn keys_that_deliver_the_next_reply_need_no_stack() {
         let mut futures = Vec::new();
         for number in 0..DEEP {
             let inside = replies.clone();
-            let _last = ActsLast::new(move || _ = inside.deliver(&(number + 1), ()));
+            let act = move || _ = inside.deliver(&(number + 1), ());
+            let _last = Some(OnDrop::new(act));
             futures.push(replies.expect(Key { number, _last }, NEVER).unwrap());
         }
         replies.deliver(&0, ()).unwrap();
@@ -291,10 +288,10 @@ fn keys_that_deliver_the_next_reply_need_no_stack() {
 }
 
 /// Makes a value that delivers one like it to the next as it is dropped.
-fn chained(replies: &Replies<usize, ActsLast>, number: usize) -> ActsLast {
+fn chained(replies: &Replies<usize, OnDrop>, number: usize) -> OnDrop {
     let replies = replies.clone();
     let next = number + 1;
-    ActsLast::new(move || {
+    OnDrop::new(move || {
         if next < DEEP {
             let _ = replies.deliver(&next, chained(&replies, next));
         }
@@ -311,11 +308,12 @@ fn untaken_values_that_deliver_the_next_reply_need_no_stack() {
             let slot = Arc::new(Mutex::new(None));
             let (counts, inside) = (woken.clone(), slot.clone());
             let mut reply = replies.expect(number, NEVER).unwrap();
-            poll_by(&mut reply, move || {
+            let woken = waker(move || {
                 counts.fetch_add(1, SeqCst);
                 let own = inside.lock().unwrap().take();
                 drop(own);
             });
+            assert!(poll_by(&mut reply, &woken).is_pending());
             *slot.lock().unwrap() = Some(reply);
         }
         assert!(replies.deliver(&0, chained(&replies, 0)).is_ok());
@@ -323,26 +321,17 @@ fn untaken_values_that_deliver_the_next_reply_need_no_stack() {
     });
 }
 
-/// Counts as it is dropped; what it holds follows.
-struct Holds {
-    drops: Arc<AtomicUsize>,
-    #[allow(dead_code, reason = "it is dropped")]
-    next: Option<Box<dyn Send>>,
-}
-
-impl Drop for Holds {
-    fn drop(&mut self) {
-        self.drops.fetch_add(1, SeqCst);
-    }
-}
-
 /// Makes a chain, each link of which has what holds the one before, and drops it.
-fn each_holds_the_next<L: Send + 'static>(link: impl Fn(usize, Holds) -> L, end: impl FnOnce()) {
+fn each_holds_the_next<L: Send + 'static>(link: impl Fn(usize, OnDrop) -> L, end: impl FnOnce()) {
     let drops = Arc::new(AtomicUsize::new(0));
     let mut next = None::<Box<dyn Send>>;
     for number in 0..DEEP {
-        let drops = drops.clone();
-        next = Some(Box::new(link(number, Holds { drops, next })));
+        let counted = drops.clone();
+        let holds = OnDrop::new(move || {
+            let _ = &next; // which follows
+            counted.fetch_add(1, SeqCst);
+        });
+        next = Some(Box::new(link(number, holds)));
     }
     end();
     drop(next);
@@ -364,7 +353,7 @@ fn untaken_replies_that_hold_the_next_future_need_no_stack() {
 }
 
 /// Each reply holds the next stream, which keeps one like it. The requests wait, or have ended.
-fn kept_replies_that_hold_the_next_stream(end: fn(&Replies<usize, Holds>)) {
+fn kept_replies_that_hold_the_next_stream(end: fn(&Replies<usize, OnDrop>)) {
     on_a_small_stack(move || {
         let replies = deep_replies();
         let link = |number, holds| {
@@ -397,11 +386,12 @@ fn guards_that_go_to_the_next<G: Send + 'static>(wait: impl Fn() -> WaitFuture<G
         let slot = Arc::new(Mutex::new(None::<WaitFuture<G>>));
         let (counts, inside) = (woken.clone(), slot.clone());
         let mut next = wait();
-        poll_by(&mut next, move || {
+        let woken = waker(move || {
             counts.fetch_add(1, SeqCst);
             let own = inside.lock().unwrap().take();
             drop(own.unwrap().try_take().ok().unwrap().unwrap());
         });
+        assert!(poll_by(&mut next, &woken).is_pending());
         *slot.lock().unwrap() = Some(next);
     }
     drop(first);
@@ -411,8 +401,7 @@ fn guards_that_go_to_the_next<G: Send + 'static>(wait: impl Fn() -> WaitFuture<G
 #[test]
 fn wakers_that_return_permits_need_no_stack() {
     on_a_small_stack(|| {
-        let builder = Permits::builder("deep").timer(&ManualTimer::new());
-        let permits = builder.limit(1).build().unwrap();
+        let permits = Permits::on(&ManualTimer::new(), "deep", 1).unwrap();
         guards_that_go_to_the_next(|| permits.acquire(1, NEVER));
         assert_eq!(permits.taken(), 0);
     });
@@ -421,8 +410,7 @@ fn wakers_that_return_permits_need_no_stack() {
 #[test]
 fn wakers_that_return_leases_need_no_stack() {
     on_a_small_stack(|| {
-        let builder = Permits::builder("deep").timer(&ManualTimer::new());
-        let permits = builder.limit(1).build().unwrap();
+        let permits = Permits::on(&ManualTimer::new(), "deep", 1).unwrap();
         guards_that_go_to_the_next(|| permits.lease(1, MINUTE, NEVER));
         assert_eq!(permits.taken(), 0);
     });
@@ -432,8 +420,7 @@ fn wakers_that_return_leases_need_no_stack() {
 #[test]
 fn wakers_of_lost_leases_need_no_stack() {
     on_a_small_stack(|| {
-        let builder = Permits::builder("deep").timer(&ManualTimer::new());
-        let permits = builder.limit(DEEP as u64).build().unwrap();
+        let permits = Permits::on(&ManualTimer::new(), "deep", DEEP as u64).unwrap();
         let mut next = None::<Lease>;
         let mut losses = Vec::new();
         for _ in 0..DEEP {
@@ -441,10 +428,8 @@ fn wakers_of_lost_leases_need_no_stack() {
             let lease = lease.unwrap();
             let mut lost = Box::pin(lease.lost());
             let slot = Mutex::new(next.replace(lease));
-            let act = move || drop(slot.lock().unwrap().take());
-            let waker = Waker::from(Arc::new(Acts(act)));
-            let polled = lost.as_mut().poll(&mut Context::from_waker(&waker));
-            assert!(polled.is_pending());
+            let waker = waker(move || drop(slot.lock().unwrap().take()));
+            assert!(poll_by(&mut lost, &waker).is_pending());
             losses.push(lost);
         }
         drop(next);
@@ -463,10 +448,11 @@ fn wakers_that_drop_the_next_need_no_stack() {
         for number in 0..DEEP {
             let mut wait = waits.next_event(&[number], NEVER);
             let (counts, slot) = (woken.clone(), Mutex::new(next.take()));
-            poll_by(&mut wait, move || {
+            let woken = waker(move || {
                 counts.fetch_add(1, SeqCst);
                 drop(slot.lock().unwrap().take()); // unanswered: its task is woken, too
             });
+            assert!(poll_by(&mut wait, &woken).is_pending());
             next = waits.take(wait.id().unwrap()).reached();
             futures.push(wait);
         }
@@ -481,10 +467,10 @@ fn wakers_that_drop_the_next_need_no_stack() {
 fn conditions_that_hold_the_next_future_need_no_stack() {
     on_a_small_stack(|| {
         let (_timer, waits): (_, Waits) = by_hand();
-        let link = |number, holds: Holds| {
+        let link = |number, holds: OnDrop| {
             waits.wait(&[number], NEVER, move || {
                 let _ = &holds;
-                None::<Holds>
+                None::<OnDrop>
             })
         };
         each_holds_the_next(link, || ());

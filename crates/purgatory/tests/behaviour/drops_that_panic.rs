@@ -1,36 +1,17 @@
 //! Wakers, conditions and values that panic as they are dropped: the wait ends as any other.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
-    sync::{Arc, Mutex},
-    task::{Context, Wake, Waker},
-};
-
-use purgatory::{Purgatory, ReachResult, Reason, WaitFuture};
-
-use crate::support::{MINUTE, Woken, assert_empty, by_hand, by_hand_with, over, poll};
+use crate::support::*;
 
 type Waits = Purgatory<u64>;
 
-/// A task whose last waker panics as it is dropped; or a value that does.
-struct PanicsOnDrop;
-
-impl Wake for PanicsOnDrop {
-    fn wake(self: Arc<Self>) {}
-}
-
-impl Drop for PanicsOnDrop {
-    fn drop(&mut self) {
-        panic!("dropped");
-    }
+/// A value that panics as it is dropped; or a task whose last waker does.
+fn panics_on_drop() -> OnDrop {
+    OnDrop::new(|| panic!("dropped"))
 }
 
 /// Polls as such a task.
 fn poll_to_panic<T>(future: &mut WaitFuture<T>) {
-    let waker = Waker::from(Arc::new(PanicsOnDrop));
-    let polled = Pin::new(future).poll(&mut Context::from_waker(&waker));
-    assert!(polled.is_pending());
+    assert!(poll_by(future, &panics_on_drop().waker()).is_pending());
 }
 
 /// Fails if this panics.
@@ -113,16 +94,6 @@ fn answer_is_taken_though_an_old_waker_panics() {
     assert_eq!(waits.stats().panics, 1);
 }
 
-/// Takes the answer, and drops it, as it is woken.
-struct TakesAnswer(Slot<()>);
-
-impl Wake for TakesAnswer {
-    fn wake(self: Arc<Self>) {
-        let future = self.0.lock().unwrap().take();
-        assert!(over(&mut future.unwrap()).is_err());
-    }
-}
-
 /// The engine is the last to drop it, once the answer is gone.
 #[test]
 fn a_reason_that_panics_as_it_is_dropped_is_contained() {
@@ -130,14 +101,14 @@ fn a_reason_that_panics_as_it_is_dropped_is_contained() {
     let mut head = waits.wait(&[1], MINUTE, || false);
     let id = head.id().unwrap();
     let slot: Slot<()> = Arc::default();
-    let waker = Waker::from(Arc::new(TakesAnswer(slot.clone())));
-    assert!(
-        Pin::new(&mut head)
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
+    let own = slot.clone();
+    let takes_answer = waker(move || {
+        let future = own.lock().unwrap().take();
+        assert!(over(&mut future.unwrap()).is_err());
+    });
+    assert!(poll_by(&mut head, &takes_answer).is_pending());
     *slot.lock().unwrap() = Some(head);
-    let reason = Reason::with("over", PanicsOnDrop);
+    let reason = Reason::with("over", panics_on_drop());
     assert_eq!(
         contained(|| waits.cancel(id, reason)),
         ReachResult::Reached(())

@@ -1,23 +1,8 @@
 //! Ending many at once: all of a purgatory, and all of a key.
 
-use std::{
-    mem,
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-        mpsc::{Sender, channel},
-    },
-    time::Duration,
-};
+use std::sync::mpsc::{Sender, channel};
 
-use crate::support::{
-    MS, NEVER, Park, Probe, SECOND, assert_empty, by_hand, over, poll, requested, waiting,
-};
-use purgatory::{
-    BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory, ReachResult, WaitError,
-    when,
-};
-use timer_core::{ManualTimer, SystemTimer};
+use crate::support::*;
 
 #[test]
 fn cancel_all_ends_all_and_leaves_the_purgatory_open() {
@@ -47,10 +32,8 @@ fn cancel_all_ends_all_and_leaves_the_purgatory_open() {
             .chain([&parking])
             .all(|probe| probe.endings() == moved)
     );
-    assert_eq!(
-        (purgatory.len(), again.iter().any(Probe::ended)),
-        (26, false)
-    ); // a callback's
+    assert_eq!(purgatory.len(), 26);
+    assert!(!again.iter().any(Probe::ended)); // a callback's
     let stats = purgatory.stats();
     assert_eq!(
         [
@@ -113,10 +96,8 @@ fn complete_ends_a_wait_under_check() {
             if check == 1 && by_key {
                 assert_eq!(inside.complete_for_key(&"a"), 0);
             } else if check == 1 {
-                assert_eq!(
-                    inside.complete(*parked.get().unwrap()),
-                    ReachResult::UnderCheck
-                );
+                let expected = ReachResult::UnderCheck;
+                assert_eq!(inside.complete(*parked.get().unwrap()), expected);
             }
             if check == 2 && has_value {
                 Some("a value")
@@ -146,10 +127,8 @@ fn complete_all_empties_and_leaves_it_open() {
         }
         assert_eq!(purgatory.complete_all(), 300);
         for probe in probes {
-            assert_eq!(
-                (probe.endings(), probe.checks()),
-                (vec![Outcome::Completed], 1)
-            );
+            assert_eq!(probe.endings(), [Outcome::Completed]);
+            assert_eq!(probe.checks(), 1);
         }
         assert_eq!(purgatory.stats().completed, 300 * round);
         assert_empty(&purgatory);
@@ -162,7 +141,7 @@ fn complete_all_empties_and_leaves_it_open() {
 #[test]
 fn a_shared_timer_lives_as_long_as_its_purgatories() {
     let timer = SystemTimer::new().unwrap();
-    let waits: Purgatory<&str> = Purgatory::builder("waits").timer(&timer).build().unwrap();
+    let waits: Purgatory<&str> = Purgatory::on(&timer, "waits").unwrap();
     drop(timer);
     let expires = waits.wait(&["a"], MS, || false);
     assert_eq!(expires.wait_blocking(), Err(WaitError::Expired));
@@ -189,8 +168,7 @@ impl DelayedOperation for Late {
 #[test]
 fn an_expiry_says_how_late_it_is() {
     let timer = ManualTimer::new();
-    let builder = Purgatory::<&str, BoxedOperation>::builder("late").timer(&timer);
-    let purgatory = builder.build().unwrap();
+    let purgatory = Purgatory::<&str, BoxedOperation>::on(&timer, "late").unwrap();
     let (send, ends) = channel();
     for _ in 0..2 {
         let operation = BoxedOperation::new(Late(send.clone()));

@@ -2,13 +2,7 @@
 //! (`check_and_complete_one`), which takes waiters in the order of parking.
 #![cfg(not(loom))]
 
-use std::{
-    sync::{Arc, Mutex},
-    thread,
-};
-
-use crate::support::{SECOND, assert_empty, by_hand, over, poll};
-use purgatory::{BoxedOperation, Purgatory, WaitFuture};
+use crate::support::*;
 
 /// One turn at a time: a wait takes it, and its guard passes it on when dropped.
 #[derive(Clone)]
@@ -70,9 +64,7 @@ fn a_head_dropped_in_its_check_passes_its_turn_on() {
         let wait = turns.wait_with(move || {
             checks += 1;
             match checks {
-                2 if elsewhere => thread::scope(|scope| {
-                    scope.spawn(|| drop_head(&slot)).join().unwrap(); // not the scope's end
-                }),
+                2 if elsewhere => on_another_thread(|| drop_head(&slot)),
                 2 => drop_head(&slot),
                 _ => {}
             }

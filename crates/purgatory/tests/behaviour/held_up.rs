@@ -1,18 +1,8 @@
 //! Threads that are held up just after they have read the time, while others go on.
 
-use std::{
-    process::{Command, Stdio},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering::SeqCst},
-        mpsc,
-    },
-    thread,
-};
+use std::process::{Command, Stdio};
 
-use crate::support::{MINUTE, Op, Park, Probe, Stop};
-use purgatory::{Outcome, Purgatory, Timeout};
-use timer_core::{Clock, Moment, SystemTimer};
+use crate::support::*;
 
 /// The thread to hold up, by name: it reports that it has read the time, and waits.
 type Hold = (&'static str, mpsc::Sender<()>, mpsc::Receiver<()>);
@@ -39,18 +29,9 @@ impl Held {
     }
 
     fn purgatory(&self) -> (SystemTimer, Purgatory<&'static str, Op>) {
-        let timer = SystemTimer::builder()
-            .clock(self.clone())
-            .name("t")
-            .inline()
-            .build()
-            .unwrap();
-        let purgatory = Purgatory::builder("test")
-            .timer(&timer)
-            .shards(1)
-            .build()
-            .unwrap();
-        (timer, purgatory)
+        let timer = system_timer(|builder| builder.clock(self.clone()).name("t").inline());
+        let builder = Purgatory::builder("test").timer(&timer).shards(1);
+        (timer, builder.build().unwrap())
     }
 }
 
@@ -90,20 +71,15 @@ fn late_reaper_turn_rechecks_nothing() {
             others.park(Probe::new().operation(), &["other"], MINUTE); // as another thread may
         }
     });
-    purgatory.park(
-        operation,
-        &["key"],
-        Timeout::At(Moment::from_nanos(5_950_000)),
-    );
+    let at = Timeout::At(Moment::from_nanos(5_950_000));
+    purgatory.park(operation, &["key"], at);
     probe.make_ready(); // and no event
     go.send(()).unwrap();
     while !probe.ended() {
         thread::yield_now(); // for ever, if it were lost
     }
-    assert_eq!(
-        (probe.endings(), probe.checks()),
-        (vec![Outcome::Expired], 1)
-    );
+    assert_eq!(probe.endings(), [Outcome::Expired]);
+    assert_eq!(probe.checks(), 1);
     assert_eq!(purgatory.stats().missed_events, 0);
 }
 
@@ -114,16 +90,10 @@ fn stuck_check_warning_survives_a_closed_stderr() {
     const CHILD: &str = "STDERR_IS_CLOSED";
     if std::env::var_os(CHILD).is_none() {
         let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args([
-            "--exact",
-            "held_up::stuck_check_warning_survives_a_closed_stderr",
-            "--nocapture",
-        ]);
-        let piped = again
-            .env(CHILD, "1")
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let mut child = piped.spawn().unwrap();
+        let name = "held_up::stuck_check_warning_survives_a_closed_stderr";
+        again.args(["--exact", name, "--nocapture"]).env(CHILD, "1");
+        again.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = again.spawn().unwrap();
         drop(child.stderr.take());
         assert!(child.wait().unwrap().success());
         return;

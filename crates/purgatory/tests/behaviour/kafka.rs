@@ -1,24 +1,9 @@
 //! Bugs of Kafka's purgatory that no other test here replays, each named after its number in Kafka's
 //! tracker, if it has one. (`docs/KAFKA.md` names the tests of all.)
 
-use std::{
-    mem,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    thread,
-};
-
 use allocation_counter::measure;
-use purgatory::{
-    Outcome::{Completed, Expired},
-    Purgatory, ReachResult, when,
-};
 
-use crate::support::{
-    MINUTE, NEVER, Op, PANICKED, Park, Probe, Stop, assert_empty, by_hand, requested, waiting,
-};
+use crate::support::*;
 
 /// KAFKA-19312: a timeout ran `onComplete` while another thread was inside `tryComplete` of the
 /// same operation, both using its fields. Here a thread that ends it meanwhile leaves a request,
@@ -30,11 +15,8 @@ fn kafka_19312_no_callback_runs_inside_a_check() {
         let inside = Stop::new();
         let stop = inside.clone();
         let probe = Probe::new();
-        let id = purgatory.park(
-            probe.operation().on_check(move || stop.here()),
-            &["a"],
-            MINUTE,
-        );
+        let operation = probe.operation().on_check(move || stop.here());
+        let id = purgatory.park(operation, &["a"], MINUTE);
         inside.arm();
         thread::scope(|scope| {
             let checker = scope.spawn(|| purgatory.check_and_complete(&"a"));
@@ -73,10 +55,7 @@ fn a_last_chance_check_that_panics_leaves_no_watch() {
     let operation = probe.operation().on_check(move || {
         assert!(mem::take(&mut is_first), "in the last-chance check");
         // An event from elsewhere, so that it is checked again once it is watched.
-        thread::scope(|scope| {
-            let event = scope.spawn(|| raises.check_and_complete(&"a"));
-            event.join().unwrap();
-        });
+        on_another_thread(|| raises.check_and_complete(&"a"));
     });
     let parked = purgatory.try_complete_else_watch(operation, &["a", "b"], MINUTE);
     parked.unwrap();

@@ -1,15 +1,9 @@
 //! Keys whose `Clone` or `Eq` panics: the call unwinds, and leaves nothing half done.
 #![cfg(not(loom))]
 
-use std::{
-    cell::Cell,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::mpsc,
-    thread,
-};
+use std::{cell::Cell, panic::resume_unwind};
 
-use crate::support::{MINUTE, NEVER, assert_empty, by_hand, over, watermarks};
-use purgatory::{DelayedOperation, Outcome, Purgatory, Watches};
+use crate::support::*;
 
 /// A key that cannot be stored.
 #[derive(Debug, PartialEq, Eq, Hash)]

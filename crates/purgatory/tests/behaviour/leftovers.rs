@@ -2,10 +2,8 @@
 #![cfg(not(loom))]
 
 use allocation_counter::measure;
-use purgatory::{Permits, Replies, Watermarks};
-use timer_core::ManualTimer;
 
-use crate::support::{MINUTE, over};
+use crate::support::*;
 
 const MANY: u64 = 20_000;
 

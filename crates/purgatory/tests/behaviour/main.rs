@@ -19,7 +19,6 @@ mod forms_told;
 mod held_up;
 mod kafka;
 mod keys_that_panic;
-mod leases;
 mod leftovers;
 mod metrics;
 mod monitor;

@@ -4,20 +4,12 @@
 use std::{
     collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
-    },
-    time::Duration,
 };
 
-use crate::support::{MS, NEVER, Park, Probe, Records, Waiting, refused, waiting};
-use metrics::{
-    Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
-};
+use metrics::{Counter, Gauge, GaugeFn, Histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
-use purgatory::{Permits, Purgatory, Watches, Watermarks};
-use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
+
+use crate::support::*;
 
 /// A purgatory in which something of everything has happened.
 fn eventful(timer: &ManualTimer) -> Waiting {
@@ -56,9 +48,26 @@ fn exposition(publish: impl FnOnce()) -> String {
     recorder.handle().render()
 }
 
+fn recorder() -> PrometheusRecorder {
+    PrometheusBuilder::new().build_recorder()
+}
+
+/// Asserts that this line is on the recorder's page.
+#[track_caller]
+fn assert_told(recorder: &PrometheusRecorder, line: &str) {
+    let page = recorder.handle().render();
+    assert!(page.contains(line), "no {line} in\n{page}");
+}
+
+/// The number of series on the recorder's page whose names begin so.
+fn series_of(recorder: &PrometheusRecorder, name: &str) -> usize {
+    let page = recorder.handle().render();
+    page.lines().filter(|line| line.starts_with(name)).count()
+}
+
 #[test]
 fn counters_of_one_name_go_on_and_gauges_add_up() {
-    let recorder = PrometheusBuilder::new().build_recorder();
+    let recorder = recorder();
     let timer = ManualTimer::new();
     let connect = || -> Waiting {
         let builder = Purgatory::builder("replies").timer(&timer);
@@ -69,35 +78,27 @@ fn counters_of_one_name_go_on_and_gauges_add_up() {
             Probe::parked(purgatory, &["k"], 10 * MS);
         }
     };
-    let series = || {
-        let page = recorder.handle().render();
-        let lines = page.lines().filter(|line| !line.starts_with('#'));
-        lines.count()
-    };
-    let told = |line: &str| {
-        let page = recorder.handle().render();
-        assert!(page.contains(line), "no {line} in\n{page}");
-    };
-    let expired = |count| {
-        told(&format!(
-            "purgatory_ended_total{{purgatory=\"replies\",outcome=\"expired\"}} {count}\n"
-        ));
+    let ended = |outcome: &str, count: u64| {
+        let labels = format!("{{purgatory=\"replies\",outcome=\"{outcome}\"}}");
+        assert_told(
+            &recorder,
+            &format!("purgatory_ended_total{labels} {count}\n"),
+        );
     };
     let gauge = |name: &str, value: f64| {
-        told(&format!(
-            "purgatory_{name}{{purgatory=\"replies\"}} {value}\n"
-        ));
+        let line = format!("purgatory_{name}{{purgatory=\"replies\"}} {value}\n");
+        assert_told(&recorder, &line);
     };
     metrics::with_local_recorder(&recorder, || {
         // A thousand end; then the connection is made anew, under the same name.
         let first = connect();
         first.publish();
-        let series_of_one = series();
+        let series_of_one = series_of(&recorder, "purgatory_");
         park(&first, 1000);
         timer.advance(20 * MS);
         assert_eq!(first.stats().expired, 1000);
         drop(first); // what it has not published is published now
-        expired(1000);
+        ended("expired", 1000);
         gauge("max_parked", 0.0);
 
         let second = connect();
@@ -105,7 +106,7 @@ fn counters_of_one_name_go_on_and_gauges_add_up() {
         timer.advance(20 * MS);
         second.publish();
         second.publish(); // nothing twice
-        expired(1900);
+        ended("expired", 1900);
         gauge("max_parked", 1000.0);
 
         // Two at once: numbers add up, and of ages the largest is shown.
@@ -123,14 +124,15 @@ fn counters_of_one_name_go_on_and_gauges_add_up() {
         gauge("oldest_age_seconds", 0.0);
         drop(third);
         gauge("parked", 0.0);
-        told("purgatory_ended_total{purgatory=\"replies\",outcome=\"cancelled\"} 7\n");
-        assert_eq!(series(), series_of_one, "three have as many series as one");
+        ended("cancelled", 7);
+        let series = series_of(&recorder, "purgatory_");
+        assert_eq!(series, series_of_one, "three have as many series as one");
     });
 }
 
 #[test]
 fn timers_of_one_name_add_up() {
-    let recorder = PrometheusBuilder::new().build_recorder();
+    let recorder = recorder();
     metrics::with_local_recorder(&recorder, || {
         let timers = [3, 4].map(|count| {
             let timer = SystemTimer::builder().name("shared").build().unwrap();
@@ -140,19 +142,18 @@ fn timers_of_one_name_add_up() {
             timer.publish();
             timer
         });
-        let told = |line: &str| assert!(recorder.handle().render().contains(line), "{line}");
-        told("timer_pending{timer=\"shared\"} 7\n");
         let [first, second] = timers;
+        assert_told(&recorder, "timer_pending{timer=\"shared\"} 7\n");
         drop(first);
-        told("timer_pending{timer=\"shared\"} 4\n");
+        assert_told(&recorder, "timer_pending{timer=\"shared\"} 4\n");
         drop(second);
-        told("timer_pending{timer=\"shared\"} 0\n");
+        assert_told(&recorder, "timer_pending{timer=\"shared\"} 0\n");
     });
 }
 
 #[test]
 fn timer_of_any_kind_publishes_what_its_kind_does() {
-    let recorder = PrometheusBuilder::new().build_recorder();
+    let recorder = recorder();
     metrics::with_local_recorder(&recorder, || {
         let publish = |timer: Timer| {
             timer.schedule(3_600_000 * MS, || ()).unwrap();
@@ -175,29 +176,26 @@ fn each_recorder_is_given_the_whole_count() {
     let timer = ManualTimer::new();
     let purgatory = eventful(&timer);
     purgatory.publish();
-    let recorders = [(); 2].map(|()| PrometheusBuilder::new().build_recorder());
+    let recorders = [(); 2].map(|()| recorder());
     for recorder in [&recorders[0], &recorders[1], &recorders[0]] {
         metrics::with_local_recorder(recorder, || purgatory.publish());
-        let page = recorder.handle().render();
-        let line = "purgatory_parked_total{purgatory=\"orders\"} 4\n";
-        assert!(page.contains(line), "no {line} in\n{page}");
+        assert_told(recorder, "purgatory_parked_total{purgatory=\"orders\"} 4\n");
     }
 }
 
 #[test]
 fn timer_publishes_each_form_on_it() {
-    let recorder = PrometheusBuilder::new().build_recorder();
+    let recorder = recorder();
     let timer = ManualTimer::new();
-    let orders: Purgatory<u32> = Purgatory::builder("orders").timer(&timer).build().unwrap();
-    let ends: Watermarks<u32> = Watermarks::builder("ends").timer(&timer).build().unwrap();
+    let orders: Purgatory<u32> = Purgatory::on(&timer, "orders").unwrap();
+    let ends: Watermarks<u32> = Watermarks::on(&timer, "ends").unwrap();
     let places = Permits::builder("places").timer(&timer).build().unwrap();
     let wait = ends.wait_for(&7, 1, NEVER);
     metrics::with_local_recorder(&recorder, || {
         timer.publish();
         let parked = |name: &str, count: u32| {
             let line = format!("purgatory_parked{{purgatory=\"{name}\"}} {count}\n");
-            let page = recorder.handle().render();
-            assert!(page.contains(&line), "no {line} in\n{page}");
+            assert_told(&recorder, &line);
         };
         parked("orders", 0);
         parked("ends", 1);
@@ -207,7 +205,7 @@ fn timer_publishes_each_form_on_it() {
         parked("ends", 0);
         timer.publish();
         let ended = "purgatory_ended_total{purgatory=\"ends\",outcome=\"cancelled\"} 1\n";
-        assert!(recorder.handle().render().contains(ended));
+        assert_told(&recorder, ended);
         drop((wait, orders, places));
         timer.publish();
         parked("orders", 0);
@@ -217,9 +215,9 @@ fn timer_publishes_each_form_on_it() {
 /// A form that was never published before its last handle went is not published after it.
 #[test]
 fn form_without_handles_is_not_published() {
-    let recorder = PrometheusBuilder::new().build_recorder();
+    let recorder = recorder();
     let timer = ManualTimer::new();
-    let ends: Watermarks<u32> = Watermarks::builder("ends").timer(&timer).build().unwrap();
+    let ends: Watermarks<u32> = Watermarks::on(&timer, "ends").unwrap();
     let wait = ends.wait_for(&7, 1, NEVER);
     drop(ends);
     metrics::with_local_recorder(&recorder, || timer.publish());
@@ -233,7 +231,7 @@ fn form_without_handles_is_not_published() {
 fn recorder_at_a_known_address_is_given_the_whole_count() {
     let timer = ManualTimer::new();
     let purgatories = [eventful(&timer), eventful(&timer)];
-    let mut recorder = PrometheusBuilder::new().build_recorder();
+    let mut recorder = self::recorder();
     let address = std::ptr::from_ref(&recorder);
     for _ in 0..3 {
         for _ in 0..2 {
@@ -241,25 +239,24 @@ fn recorder_at_a_known_address_is_given_the_whole_count() {
                 metrics::with_local_recorder(&recorder, || purgatory.publish());
             }
         }
-        let page = recorder.handle().render();
-        for line in [
+        assert_told(
+            &recorder,
             "purgatory_parked_total{purgatory=\"orders\"} 8\n",
-            "purgatory_parked{purgatory=\"orders\"} 2\n",
-        ] {
-            assert!(page.contains(line), "no {line} in\n{page}");
-        }
-        recorder = PrometheusBuilder::new().build_recorder();
+        );
+        assert_told(&recorder, "purgatory_parked{purgatory=\"orders\"} 2\n");
+        recorder = self::recorder();
         assert_eq!(std::ptr::from_ref(&recorder), address);
     }
 }
 
 /// A recorder that keeps no labels, as the one that a program without any has: it is known by its
-/// address, and given nothing twice.
+/// address, and given nothing twice. It has one counter for all series.
 #[test]
 fn recorder_that_keeps_no_labels_is_given_nothing_twice() {
     let counted = Arc::new(AtomicU64::new(0));
-    let recorder = Forgetful {
-        counted: counted.clone(),
+    let recorder = Records {
+        counter: Box::new(|| Counter::from_arc(counted.clone())),
+        ..Records::nothing()
     };
     let purgatory = eventful(&ManualTimer::new());
     metrics::with_local_recorder(&recorder, || {
@@ -276,69 +273,25 @@ fn recorder_that_keeps_no_labels_is_given_nothing_twice() {
 #[test]
 fn recorder_that_panics_once_is_given_nothing_twice() {
     let counted = Arc::new(AtomicU64::new(0));
-    let panics = AtomicBool::new(false);
-    let recorder = PanicsOnce(
-        Forgetful {
-            counted: counted.clone(),
-        },
-        &panics,
-    );
+    let until_panic = AtomicU64::new(u64::MAX);
+    let recorder = Records {
+        counter: Box::new(|| {
+            if until_panic.fetch_sub(1, SeqCst) == 1 {
+                resume_unwind(Box::new("this recorder panics")); // no report on standard error
+            }
+            Counter::from_arc(counted.clone())
+        }),
+        ..Records::nothing()
+    };
     let purgatory = eventful(&ManualTimer::new());
     metrics::with_local_recorder(&recorder, || {
         purgatory.publish();
         let first = counted.load(SeqCst);
-        panics.store(true, SeqCst);
+        until_panic.store(3, SeqCst);
         assert!(catch_unwind(AssertUnwindSafe(|| purgatory.publish())).is_err());
         purgatory.publish();
         assert_eq!(counted.load(SeqCst), first);
     });
-}
-
-/// A recorder that panics, once it was told to, as a counter of what was parked is registered.
-struct PanicsOnce<'a>(Forgetful, &'a AtomicBool);
-
-impl Recorder for PanicsOnce<'_> {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
-        if key.name() == "purgatory_parked_total" && self.1.swap(false, SeqCst) {
-            resume_unwind(Box::new("this recorder panics")); // no report on standard error
-        }
-        self.0.register_counter(key, metadata)
-    }
-
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
-    }
-
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
-    }
-}
-
-/// A recorder with one counter, which has all series.
-struct Forgetful {
-    counted: Arc<AtomicU64>,
-}
-
-impl Recorder for Forgetful {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(self.counted.clone())
-    }
-
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
-    }
-
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
-    }
 }
 
 /// A gauge of which the first set is overtaken: before it arrives another source publishes.
@@ -360,36 +313,11 @@ impl GaugeFn for Overtaken {
     }
 }
 
-/// A recorder with one gauge, `purgatory_parked`.
-struct OneGauge(Arc<Overtaken>);
-
-impl Recorder for OneGauge {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::noop()
-    }
-
-    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        match key.name() {
-            "purgatory_parked" => Gauge::from_arc(self.0.clone()),
-            _ => Gauge::noop(),
-        }
-    }
-
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
-    }
-}
-
 #[test]
 fn overtaken_gauge_shows_the_last_sum() {
     let timer = ManualTimer::new();
     let [first, second] = [1, 2].map(|count| {
-        let builder = Purgatory::builder("overtaken").timer(&timer);
-        let purgatory: Waiting = builder.build().unwrap();
+        let purgatory: Waiting = Purgatory::on(&timer, "overtaken").unwrap();
         for _ in 0..count {
             Probe::parked(&purgatory, &["k"], NEVER);
         }
@@ -400,7 +328,13 @@ fn overtaken_gauge_shows_the_last_sum() {
         shown: Mutex::new(0.0),
         overtake: Mutex::new(Some(Box::new(move || other.publish()))),
     });
-    let recorder = OneGauge(gauge.clone());
+    let recorder = Records {
+        gauge: Box::new(|name| match name {
+            "purgatory_parked" => Gauge::from_arc(gauge.clone()),
+            _ => Gauge::noop(),
+        }),
+        ..Records::nothing()
+    };
     metrics::with_local_recorder(&recorder, || first.publish());
     assert_eq!(*gauge.shown.lock().unwrap(), 3.0);
     // As one goes, too.
@@ -488,8 +422,11 @@ fn a_panicking_recorder_is_given_no_bucket_twice() {
     }
     timer.advance(300 * MS);
     let kept = Kept::default();
-    let histogram = || metrics::Histogram::from_arc(Arc::new(kept.clone()));
-    metrics::with_local_recorder(&Records(histogram), || {
+    let recorder = Records {
+        histogram: Box::new(|| Histogram::from_arc(Arc::new(kept.clone()))),
+        ..Records::nothing()
+    };
+    metrics::with_local_recorder(&recorder, || {
         let publish = std::panic::AssertUnwindSafe(|| purgatory.publish_in_detail());
         std::panic::catch_unwind(publish).unwrap_err();
         purgatory.publish();
@@ -596,12 +533,11 @@ fn the_page_lists_exactly_what_is_published() {
 
 #[test]
 fn labels_end_at_zero() {
-    let recorder = PrometheusBuilder::new().build_recorder();
+    let recorder = recorder();
     let (_timer, waits) = waiting();
     let told = |line: &str| {
         metrics::with_local_recorder(&recorder, || waits.publish());
-        let page = recorder.handle().render();
-        assert!(page.contains(line), "no {line} in\n{page}");
+        assert_told(&recorder, line);
     };
     let fetch = Watches::keys(&["k"]).labelled("fetch");
     let id = waits.park(Probe::new().operation(), fetch, NEVER);
@@ -634,12 +570,8 @@ fn series_of_one(bounds_s: &[f64], in_detail: bool) -> [usize; 2] {
         purgatory.cancel(cancelled, "gone");
         purgatory.publish();
 
-        let page = recorder.handle().render();
-        let series = |of: &str| {
-            let lines = page.lines().filter(|line| !line.starts_with('#'));
-            lines.filter(|line| line.starts_with(of)).count()
-        };
-        ["purgatory_", "purgatory_callback_delay_seconds"].map(series)
+        let counted = ["purgatory_", "purgatory_callback_delay_seconds"];
+        counted.map(|name| series_of(&recorder, name))
     })
 }
 
@@ -684,8 +616,8 @@ fn coarse_bounds_include_those_of_the_alerts() {
 #[test]
 fn expired_and_cancelled_waits_are_published_in_detail() {
     let timer = ManualTimer::new();
-    let purgatory: Waiting = Purgatory::builder("orders").timer(&timer).build().unwrap();
-    let ends: Watermarks<u32> = Watermarks::builder("ends").timer(&timer).build().unwrap();
+    let purgatory: Waiting = Purgatory::on(&timer, "orders").unwrap();
+    let ends: Watermarks<u32> = Watermarks::on(&timer, "ends").unwrap();
     let park = || {
         Probe::parked(&purgatory, &["k"], 10 * MS);
         drop(ends.wait_for(&7, 1, NEVER)); // cancelled
@@ -701,7 +633,7 @@ fn expired_and_cancelled_waits_are_published_in_detail() {
         counts.sort_unstable();
         counts.join(", ")
     };
-    let first = PrometheusBuilder::new().build_recorder();
+    let first = recorder();
     metrics::with_local_recorder(&first, || {
         timer.publish(); // waits are timed from here on
         park();
@@ -714,7 +646,7 @@ fn expired_and_cancelled_waits_are_published_in_detail() {
         park();
         timer.publish();
     });
-    let second = PrometheusBuilder::new().build_recorder();
+    let second = recorder();
     metrics::with_local_recorder(&second, || timer.publish());
     park();
     drop((purgatory, ends));

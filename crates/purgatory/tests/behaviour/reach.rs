@@ -2,25 +2,7 @@
 //! manager: update a waiter, remove one, dump all.
 #![cfg(not(loom))]
 
-use std::{
-    mem,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
-        mpsc,
-    },
-    task::Poll,
-};
-
-use crate::support::{
-    MINUTE, NEVER, Op, Park, Probe, SECOND, Waiting, Woken, assert_empty, by_hand, by_hand_with,
-    never, over, requested, waiting,
-};
-use purgatory::{
-    BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory, ReachResult, WaitError,
-    WaitFuture, when,
-};
+use crate::support::*;
 
 /// A transaction that waits for another one's lock.
 struct Waiter {
@@ -76,10 +58,8 @@ fn a_wait_parked_again_is_like_any_other() {
     // A future that is dropped leaves it parked.
     let (future, id) = wait(MINUTE);
     drop(future);
-    assert_eq!(
-        (waits.len(), waits.cancel(id, "over")),
-        (1, ReachResult::Reached(()))
-    );
+    assert_eq!(waits.len(), 1);
+    assert_eq!(waits.cancel(id, "over"), ReachResult::Reached(()));
 
     // The next event is the second park.
     let mut next = waits.next_event(&["a"], MINUTE);
@@ -172,7 +152,7 @@ fn an_operation_under_check_is_not_missed() {
 /// The expiry of an operation whose last check is queued is decided.
 #[test]
 fn what_has_its_last_check_is_under_check() {
-    let later = crate::support::Later::default();
+    let later = Later::default();
     let (timer, waits): (_, Waiting) =
         by_hand_with(|builder| builder.executor(later.clone()).check_at_expiry(|_| ()));
     let probe = Probe::new();
@@ -188,11 +168,8 @@ fn visits_see_each_operation_once() {
     let (_timer, waits): (_, Purgatory<u32>) = by_hand();
     let mut parked = Vec::new();
     for number in 0..1000 {
-        parked.push(waits.park(
-            never(),
-            &[number, number / 2, 7][..1 + number as usize % 3],
-            NEVER,
-        ));
+        let keys = &[number, number / 2, 7][..1 + number as usize % 3];
+        parked.push(waits.park(never(), keys, NEVER));
     }
     let mut visited = Vec::new();
     waits.for_each(|id, _, operation| {

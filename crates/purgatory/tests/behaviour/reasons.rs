@@ -1,10 +1,7 @@
 //! A cancel's reason: a text, and a value that reaches the callback and the future.
 #![cfg(not(loom))]
 
-use std::sync::Mutex;
-
-use crate::support::{MINUTE, NEVER, Park, Probe, by_hand, over, requested, waiting};
-use purgatory::{CancelReason, Outcome, Purgatory, ReachResult, Reason, Replies, WaitError};
+use crate::support::*;
 
 /// The transactions of a deadlock, each waiting for the next.
 #[derive(Debug, PartialEq)]
@@ -67,10 +64,8 @@ fn a_future_gets_the_value_of_its_cancel() {
     let (_timer, waits): (_, Purgatory<&str>) = by_hand();
     let mut fetched = waits.wait(&["orders"], NEVER, || None::<u32>);
     waits.cancel_all(Reason::with("unknown topic", UNKNOWN_TOPIC));
-    assert_eq!(
-        code_of(over(&mut fetched).unwrap_err()),
-        Some(UNKNOWN_TOPIC)
-    );
+    let expected = Some(UNKNOWN_TOPIC);
+    assert_eq!(code_of(over(&mut fetched).unwrap_err()), expected);
 
     let replies: Replies<u32, ()> = Replies::new("replies").unwrap();
     let mut reply = replies.expect(1, MINUTE).unwrap();
@@ -87,21 +82,15 @@ fn reasons_are_equal_by_text_and_shared_value() {
     assert_eq!(typed, typed.clone());
     assert_ne!(typed, text);
     assert_ne!(typed, Reason::with("deadlock", 7_u32)); // another value
-    assert_eq!(
-        (typed.value::<u32>(), typed.value::<i32>()),
-        (Some(&7), None)
-    );
+    assert_eq!(typed.value::<u32>(), Some(&7));
+    assert_eq!(typed.value::<i32>(), None);
     assert_eq!(CancelReason::Shutdown.value::<u32>(), None);
 
-    assert_eq!(
-        (typed.as_str(), typed.to_string().as_str()),
-        ("deadlock", "deadlock")
-    );
+    assert_eq!(typed.as_str(), "deadlock");
+    assert_eq!(typed.to_string().as_str(), "deadlock");
     assert_eq!(format!("{typed:?}"), "\"deadlock\" with u32");
-    assert_eq!(
-        format!("{:?}", requested("deadlock")),
-        "Cancelled(Requested(\"deadlock\"))"
-    );
+    let expected = "Cancelled(Requested(\"deadlock\"))";
+    assert_eq!(format!("{:?}", requested("deadlock")), expected);
 }
 
 /// A cancel of many copies no text.

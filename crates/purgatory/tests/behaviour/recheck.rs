@@ -3,26 +3,7 @@
 //! event.
 #![cfg(not(loom))]
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-        mpsc,
-    },
-    thread,
-    time::Duration,
-};
-
-use crate::support::{
-    Later, MS, NEVER, Op, PANICKED, Park, Probe, SHUTDOWN, Waiting, assert_empty, by_hand,
-    by_hand_with, over, requested,
-};
-use purgatory::{
-    Builder, OperationId,
-    Outcome::{self, Completed, Expired},
-    Parked, Purgatory, ReachResult, Timeout, WaitError, when,
-};
-use timer_core::{Executor, Job, ManualTimer};
+use crate::support::*;
 
 /// A check without an event comes after this time.
 const EVERY: Duration = Duration::from_millis(10);
@@ -36,6 +17,14 @@ enum Kind {
 }
 
 const BOTH: [Kind; 2] = [Kind::Last, Kind::Again];
+
+/// Both, with a condition that comes true and one that does not.
+const BOTH_EITHER_WAY: [(Kind, bool); 4] = [
+    (Kind::Last, true),
+    (Kind::Last, false),
+    (Kind::Again, true),
+    (Kind::Again, false),
+];
 
 struct World {
     kind: Kind,
@@ -111,7 +100,7 @@ impl World {
             }
             let act = &mut act;
             let purgatory = &purgatory;
-            thread::scope(|scope| scope.spawn(|| act(purgatory)).join().unwrap());
+            on_another_thread(|| act(purgatory));
         })
     }
 
@@ -146,10 +135,9 @@ fn a_forgotten_event_costs_at_most_two_intervals() {
         world.timer.advance(MS);
         assert_eq!((probe.endings(), probe.checks()), (vec![Completed], 2));
         let missed = world.missed.lock().unwrap()[0].clone();
-        assert_eq!(
-            (missed.id, missed.keys, missed.age),
-            (id, vec!["a", "b"], EVERY)
-        );
+        assert_eq!(missed.id, id);
+        assert_eq!(missed.keys, ["a", "b"]);
+        assert_eq!(missed.age, EVERY);
         assert_eq!(missed.expires_in, left);
         assert_eq!(world.purgatory.stats().checks, 2);
         world.assert_over(1);
@@ -240,10 +228,8 @@ fn no_sweep_comes_while_nothing_is_parked() {
         let probe = Probe::parked(&world.purgatory, &["a"], NEVER);
         assert_eq!(world.timer.next_due_in(), Some(EVERY));
         world.timer.advance(3 * EVERY);
-        assert_eq!(
-            (probe.checks(), world.timer.next_due_in()),
-            (4, Some(EVERY))
-        );
+        assert_eq!(probe.checks(), 4);
+        assert_eq!(world.timer.next_due_in(), Some(EVERY));
         probe.make_ready();
         assert_eq!(world.purgatory.check_and_complete(&"a"), 1);
         assert!(world.timer.advance_to_next());
@@ -264,10 +250,8 @@ fn a_slow_sweep_runs_alone() {
         .map(|_| Probe::parked(&purgatory, &["a"], NEVER))
         .collect();
     let checked = |times| {
-        probes
-            .iter()
-            .filter(|probe| probe.checks() == times)
-            .count()
+        let checked = probes.iter().filter(|probe| probe.checks() == times);
+        checked.count()
     };
     timer.advance(EVERY);
     for (so_far, more) in [(64, 1), (128, 1), (150, 0)] {
@@ -318,7 +302,7 @@ impl Executor for DropsJobs {
 
 #[test]
 fn a_long_sweep_of_a_closed_executor_needs_no_stack() {
-    let sweep = || {
+    on_stack(256 << 10, || {
         let (timer, purgatory): (_, Waiting) =
             by_hand_with(|builder| builder.recheck_every(EVERY).executor(DropsJobs));
         let probe = Probe::new();
@@ -328,9 +312,7 @@ fn a_long_sweep_of_a_closed_executor_needs_no_stack() {
         let parked = purgatory.len();
         timer.advance(2 * EVERY);
         assert_eq!(probe.checks(), 3 * parked);
-    };
-    let small = thread::Builder::new().stack_size(256 << 10);
-    small.spawn(sweep).unwrap().join().unwrap();
+    });
 }
 
 #[test]
@@ -341,10 +323,9 @@ fn a_queued_recheck_holds_nothing_up() {
     assert_eq!((later.len(), probe.checks()), (1, 1)); // handed over, not run
     probe.make_ready();
     assert_eq!(world.purgatory.check_and_complete(&"a"), 1);
-    assert_eq!(
-        (later.run(), probe.checks(), probe.endings()),
-        (1, 2, vec![Completed])
-    );
+    assert_eq!(later.run(), 1);
+    assert_eq!(probe.checks(), 2);
+    assert_eq!(probe.endings(), [Completed]);
     world.assert_over(0);
 
     let probe = world.parked(&["a"]);
@@ -352,10 +333,9 @@ fn a_queued_recheck_holds_nothing_up() {
     probe.make_ready();
     world.timer.advance(2 * EVERY); // its time is up before the executor came to it
     assert!(world.purgatory.is_empty());
-    assert_eq!(
-        (later.run(), probe.checks(), probe.endings()),
-        (2, 1, vec![Expired])
-    );
+    assert_eq!(later.run(), 2);
+    assert_eq!(probe.checks(), 1);
+    assert_eq!(probe.endings(), [Expired]);
 }
 
 #[test]
@@ -364,10 +344,8 @@ fn a_late_executor_is_given_each_operation_once() {
     let probe = Probe::new();
     let id = world.purgatory.park(probe.operation(), &["a"], 50 * EVERY);
     world.timer.advance(10 * EVERY);
-    assert_eq!(
-        (later.len(), world.purgatory.stats().callbacks_waiting),
-        (1, 1)
-    );
+    assert_eq!(later.len(), 1);
+    assert_eq!(world.purgatory.stats().callbacks_waiting, 1);
     world.purgatory.reschedule(id, 50 * EVERY); // does not queue it again either
     world.timer.advance(10 * EVERY);
     assert_eq!((later.run(), probe.checks(), later.len()), (1, 2, 0));
@@ -378,10 +356,7 @@ fn a_late_executor_is_given_each_operation_once() {
 /// Its holder checks again, unless its end is decided.
 #[test]
 fn an_event_during_a_check_is_no_miss() {
-    for (kind, ready) in BOTH
-        .into_iter()
-        .flat_map(|kind| [(kind, true), (kind, false)])
-    {
+    for (kind, ready) in BOTH_EITHER_WAY {
         for keys in [&["a"][..], &["b", "a"]] {
             let world = World::new(kind);
             let probe = Probe::new();
@@ -389,10 +364,8 @@ fn an_event_during_a_check_is_no_miss() {
             world.park(world.at_check(&probe, ready, event), keys);
             world.timer.advance(EVERY);
             let looks_again = kind == Kind::Again && !ready;
-            assert_eq!(
-                (probe.ended(), probe.checks()),
-                (!looks_again, 2 + looks_again as usize)
-            );
+            assert_eq!(probe.ended(), !looks_again);
+            assert_eq!(probe.checks(), 2 + looks_again as usize);
             world.timer.advance(2 * EVERY);
             assert_eq!(probe.endings(), [if ready { Completed } else { Expired }]);
             world.assert_over(0);
@@ -410,7 +383,7 @@ fn a_sweep_during_a_check_makes_its_holder_look_again() {
         let seen = probe.clone();
         let timer = world.timer.clone();
         let operation = probe.operation().on_check(move || match seen.checks() {
-            2 => thread::scope(|scope| scope.spawn(|| timer.advance(EVERY)).join().unwrap()),
+            2 => on_another_thread(|| timer.advance(EVERY)),
             3 => seen.make_ready(), // and no event
             _ => {}
         });
@@ -446,10 +419,7 @@ fn an_end_during_a_check_is_left_to_it() {
             Expired,
         ),
     ];
-    for (kind, ready) in BOTH
-        .into_iter()
-        .flat_map(|kind| [(kind, true), (kind, false)])
-    {
+    for (kind, ready) in BOTH_EITHER_WAY {
         for (end, outcome) in ends.clone() {
             let world = World::new(kind);
             let probe = Probe::new();
@@ -472,17 +442,13 @@ fn a_check_that_panics_ends_its_operation_alone() {
     for (kind, end) in [(Kind::Last, Expired), (Kind::Again, PANICKED)] {
         let world = World::new(kind);
         let probe = Probe::new();
-        world.park(
-            world.at_check(&probe, true, |_| panic!("without an event")),
-            &["a"],
-        );
+        let operation = world.at_check(&probe, true, |_| panic!("without an event"));
+        world.park(operation, &["a"]);
         let next = world.parked(&["a"]);
         next.make_ready();
         world.timer.advance(EVERY);
-        assert_eq!(
-            (probe.endings(), next.endings()),
-            (vec![end], vec![Completed])
-        );
+        assert_eq!(probe.endings(), [end]);
+        assert_eq!(next.endings(), [Completed]);
         assert_eq!(world.purgatory.stats().panics, 1);
         world.assert_over(1); // the next one's
     }
@@ -492,10 +458,9 @@ fn a_check_that_panics_ends_its_operation_alone() {
     probe.make_ready();
     timer.advance(MS);
     let stats = purgatory.stats();
-    assert_eq!(
-        (probe.endings(), stats.missed_events, stats.panics),
-        (vec![Completed], 1, 1)
-    );
+    assert_eq!(probe.endings(), [Completed]);
+    assert_eq!(stats.missed_events, 1);
+    assert_eq!(stats.panics, 1);
 }
 
 /// There is no condition that could have come true without an event.

@@ -1,11 +1,6 @@
 //! Requests and replies on a manual timer. (Beside a reference, in any order: `models/replies`.)
 
-use std::time::Duration;
-
-use purgatory::{Builder, Replies, WaitError, Waits};
-use timer_core::ManualTimer;
-
-use crate::support::{Counted, Later, SECOND, Woken, assert_nothing_waits, over};
+use crate::support::*;
 
 type Texts = Replies<u64, &'static str>;
 
@@ -54,18 +49,12 @@ fn keys_are_free_at_once_though_the_executor_is_late() {
     assert_eq!(woken.times(), 1);
     assert_eq!(over(&mut expired), Err(WaitError::Expired));
     let twice = replies.expect(1, SECOND).unwrap_err();
-    assert_eq!(
-        (twice.reason.clone(), twice.into_inner()),
-        (WaitError::AlreadyExpected, 1)
-    );
-    assert_eq!(
-        (replies.deliver(&1, "again"), replies.deliver(&2, "second")),
-        (Ok(()), Ok(()))
-    );
-    assert_eq!(
-        (over(&mut again), over(&mut second)),
-        (Ok("again"), Ok("second"))
-    );
+    assert_eq!(twice.reason.clone(), WaitError::AlreadyExpected);
+    assert_eq!(twice.into_inner(), 1);
+    assert_eq!(replies.deliver(&1, "again"), Ok(()));
+    assert_eq!(replies.deliver(&2, "second"), Ok(()));
+    assert_eq!(over(&mut again), Ok("again"));
+    assert_eq!(over(&mut second), Ok("second"));
     later.run();
     nothing_is_left(&waits, &replies);
 }
@@ -76,10 +65,8 @@ fn a_reply_takes_no_allocation() {
     let (_timer, _waits, replies) = replies();
     let ask = || {
         let mut reply = replies.expect(1, SECOND).unwrap();
-        assert_eq!(
-            (replies.deliver(&1, "one"), over(&mut reply)),
-            (Ok(()), Ok("one"))
-        );
+        assert_eq!(replies.deliver(&1, "one"), Ok(()));
+        assert_eq!(over(&mut reply), Ok("one"));
     };
     ask(); // what the shard keeps
     let counted = allocation_counter::measure(|| {

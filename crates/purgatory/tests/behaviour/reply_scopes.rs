@@ -1,12 +1,7 @@
 //! The requests of several connections of one client, on a manual timer. (Beside a reference, in any
 //! order: `models/replies`.)
 
-use std::sync::{Arc, Mutex};
-
-use purgatory::{Builder, ReplyScope, WaitFuture, Waits};
-use timer_core::ManualTimer;
-
-use crate::support::{SECOND, assert_nothing_waits};
+use crate::support::*;
 
 type Scopes = ReplyScope<&'static str>;
 type Scope = ReplyScope<&'static str>;
@@ -88,7 +83,7 @@ impl Clone for Ack {
 fn deliver_up_to_clones_its_value_unlocked() {
     let (_timer, _, [other]) = scopes();
     let timer = ManualTimer::new();
-    let acks = ReplyScope::builder("acks").timer(&timer).build().unwrap();
+    let acks = ReplyScope::on(&timer, "acks").unwrap();
     let scope: ReplyScope<Ack> = acks.another();
     let _replies = [(); 3].map(|()| scope.expect(SECOND).unwrap().1);
     let clones = Arc::default();

@@ -1,11 +1,6 @@
 //! Several replies to one request, on a manual timer.
 
-use std::{sync::Arc, task::Poll, time::Duration};
-
-use purgatory::{CancelReason, Replies, ReplyScope, ReplyStream, WaitError, Waits};
-use timer_core::ManualTimer;
-
-use crate::support::{MINUTE, MS, SECOND, Woken, assert_nothing_waits};
+use crate::support::*;
 
 type Texts = Replies<u64, &'static str>;
 type Next = Option<Result<&'static str, WaitError>>;
@@ -13,7 +8,7 @@ type Next = Option<Result<&'static str, WaitError>>;
 /// Creates replies on a manual timer, with their waits for inspection.
 fn replies() -> (ManualTimer, Waits<u64>, Texts) {
     let timer = ManualTimer::new();
-    let replies = Replies::builder("test").timer(&timer).build().unwrap();
+    let replies = Replies::on(&timer, "test").unwrap();
     (timer, replies.waits(), replies)
 }
 
@@ -50,10 +45,8 @@ fn a_stream_yields_replies_in_order_until_the_count() {
     assert_nothing_waits(&waits_of);
     assert_eq!(replies.deliver(&1, "four"), Err("four"));
     let got = [(); 4].map(|()| next(&mut stream));
-    assert_eq!(
-        got,
-        [Some(Ok("one")), Some(Ok("two")), Some(Ok("three")), None]
-    );
+    let expected = [Some(Ok("one")), Some(Ok("two")), Some(Ok("three")), None];
+    assert_eq!(got, expected);
     assert_eq!((next(&mut stream), stream.id()), (None, None));
 }
 
@@ -86,10 +79,8 @@ fn the_end_of_a_stream_loses_no_reply() {
     let errors = [WaitError::Expired, WaitError::Cancelled(closed)];
     for (stream, error) in [&mut expires, &mut fails].into_iter().zip(errors) {
         let got = [(); 4].map(|()| next(stream));
-        assert_eq!(
-            got,
-            [Some(Ok("one")), Some(Ok("two")), Some(Err(error)), None]
-        );
+        let expected = [Some(Ok("one")), Some(Ok("two")), Some(Err(error)), None];
+        assert_eq!(got, expected);
     }
     let mut at_once = replies.expect_many(1, 9, Duration::ZERO).unwrap();
     assert_eq!(next(&mut at_once), Some(Err(WaitError::Expired)));
@@ -116,7 +107,7 @@ fn a_stream_ends_with_the_reply_that_its_test_accepts() {
 #[test]
 fn a_dropped_stream_leaves_nothing() {
     let timer = ManualTimer::new();
-    let replies: Replies<u64, Arc<()>> = Replies::builder("test").timer(&timer).build().unwrap();
+    let replies: Replies<u64, Arc<()>> = Replies::on(&timer, "test").unwrap();
     let value = Arc::new(());
     let stream = replies.expect_many(1, 2, SECOND).unwrap();
     replies.deliver(&1, value.clone()).unwrap();
@@ -149,7 +140,7 @@ fn a_stream_is_given_more_time_until_it_has_ended() {
 #[test]
 fn a_scope_has_streams_which_its_close_ends() {
     let timer = ManualTimer::new();
-    let client = ReplyScope::builder("test").timer(&timer).build().unwrap();
+    let client = ReplyScope::on(&timer, "test").unwrap();
     let scope = client.another();
     let (number, mut stream) = scope.expect_many(2, SECOND).unwrap();
     scope.deliver(number, "one").unwrap();

@@ -1,20 +1,9 @@
 //! A shutdown that waits for operations under check is woken when the last of them ends, whichever
 //! thread checks it.
 
-use std::{
-    sync::mpsc::{self, Receiver},
-    thread,
-    time::Duration,
-};
+use std::sync::mpsc::{self, Receiver};
 
-use crate::support::{
-    Later, MINUTE, MS, NEVER, Park, Probe, SHUTDOWN, Stop, Waiting, assert_empty, by_hand_with,
-    waiting,
-};
-use purgatory::{
-    Outcome::Completed, Permits, Purgatory, Replies, ReplyScope, WaitError, Watermarks,
-    timer_core::ManualTimer, when,
-};
+use crate::support::*;
 
 /// Shuts down without a limit on another thread, until `watched` has ended. Then every operation
 /// that is not under check is cancelled, and the others have a pending end.
@@ -43,11 +32,8 @@ fn shutdown_waits_for_the_check_of_an_event() {
         let probe = Probe::new();
         let stop = Stop::new();
         let held = stop.clone();
-        purgatory.park(
-            probe.operation().on_check(move || held.here()),
-            &["a"],
-            NEVER,
-        );
+        let operation = probe.operation().on_check(move || held.here());
+        purgatory.park(operation, &["a"], NEVER);
 
         stop.arm();
         let signals = purgatory.clone();
@@ -131,13 +117,9 @@ fn shutdown_waits_for_a_last_check_on_the_executor() {
 #[test]
 fn each_form_refuses_what_is_met_at_once_after_a_shutdown() {
     let timer = ManualTimer::new();
-    let ends: Watermarks<u32> = Watermarks::builder("ends").timer(&timer).build().unwrap();
-    let places = Permits::builder("places")
-        .limit(9)
-        .timer(&timer)
-        .build()
-        .unwrap();
-    let purgatory: Purgatory<u32> = Purgatory::builder("waits").timer(&timer).build().unwrap();
+    let ends: Watermarks<u32> = Watermarks::on(&timer, "ends").unwrap();
+    let places = Permits::on(&timer, "places", 9).unwrap();
+    let purgatory: Purgatory<u32> = Purgatory::on(&timer, "waits").unwrap();
     assert_eq!(ends.advance(&1, 5), Ok(0));
     let met = || {
         [
@@ -160,10 +142,9 @@ fn each_form_refuses_what_is_met_at_once_after_a_shutdown() {
 #[test]
 fn each_form_refuses_what_has_no_time_after_a_shutdown() {
     let timer = ManualTimer::new();
-    let replies: Replies<u32, u32> = Replies::builder("replies").timer(&timer).build().unwrap();
+    let replies: Replies<u32, u32> = Replies::on(&timer, "replies").unwrap();
     let scope = ReplyScope::<u32>::on(&timer, "scopes").unwrap();
-    let places = Permits::builder("places").limit(1).timer(&timer);
-    let places = places.build().unwrap();
+    let places = Permits::on(&timer, "places", 1).unwrap();
     let refused = || {
         let place = places.acquire(1, Duration::ZERO).wait_blocking();
         [
@@ -180,9 +161,9 @@ fn each_form_refuses_what_has_no_time_after_a_shutdown() {
 #[test]
 fn each_form_tells_that_its_timer_was_shut_down() {
     let timer = ManualTimer::new();
-    let ends: Watermarks<u32> = Watermarks::builder("ends").timer(&timer).build().unwrap();
+    let ends: Watermarks<u32> = Watermarks::on(&timer, "ends").unwrap();
     let places = Permits::builder("places").timer(&timer).build().unwrap();
-    let replies: Replies<u32, ()> = Replies::builder("replies").timer(&timer).build().unwrap();
+    let replies: Replies<u32, ()> = Replies::on(&timer, "replies").unwrap();
     let closed = || {
         [
             ends.waits().is_closed(),

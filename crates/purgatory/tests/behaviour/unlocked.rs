@@ -2,60 +2,14 @@
 //! the purgatory here.
 #![cfg(not(loom))]
 
-use std::{
-    cell::RefCell,
-    mem,
-    pin::Pin,
-    sync::{Arc, Mutex, mpsc},
-    task::{Context, Wake, Waker},
-    thread,
-    time::Duration,
-};
-
-use crate::support::{Later, MINUTE, Op, Park, Probe, by_hand, never, over, poll};
-use purgatory::{
-    Builder, DelayedOperation, OperationId, Purgatory, ReachResult, Reason, Replies, ReplyScope,
-    WaitFuture, WatchKey, Watermarks, when,
-};
-use timer_core::{Clock, SystemClock, SystemTimer};
+use crate::support::*;
 
 type Waits = Purgatory<u64>;
 
-/// Fails if `run` panics, or waits for a lock that it has.
-fn in_time(run: impl FnOnce() + Send + 'static) {
-    let (done, is_done) = mpsc::channel();
-    thread::spawn(move || {
-        run();
-        done.send(()).unwrap();
-    });
-    assert_eq!(is_done.recv_timeout(Duration::from_secs(10)), Ok(()));
-}
-
-/// A value that does this as it is dropped. It is a task, too.
-struct OnDrop(Mutex<Box<dyn FnMut() + Send>>);
-
-impl OnDrop {
-    fn new(act: impl FnMut() + Send + 'static) -> Self {
-        OnDrop(Mutex::new(Box::new(act)))
-    }
-
-    /// Looks into these, which takes a lock.
-    fn looks_into(waits: &Waits) -> Self {
-        let waits = waits.clone();
-        OnDrop::new(move || {
-            waits.waiters(&1);
-        })
-    }
-}
-
-impl Drop for OnDrop {
-    fn drop(&mut self) {
-        (self.0.get_mut().unwrap())();
-    }
-}
-
-impl Wake for OnDrop {
-    fn wake(self: Arc<Self>) {}
+/// A value that looks into these as it is dropped, which takes a lock.
+fn looks_into(waits: &Waits) -> OnDrop {
+    let waits = waits.clone();
+    OnDrop::new(move || _ = waits.waiters(&1))
 }
 
 /// Parks an operation under key 1 whose check does this once it is parked, with its id.
@@ -88,7 +42,7 @@ fn a_beaten_cancels_reason_is_dropped_unlocked() {
         let (_timer, waits) = by_hand();
         let inside = waits.clone();
         park_checked(&waits, move |id| {
-            let reason = Reason::with("beaten", OnDrop::looks_into(&inside));
+            let reason = Reason::with("beaten", looks_into(&inside));
             assert_eq!(inside.cancel(id, reason), ReachResult::UnderCheck);
             true
         });
@@ -103,7 +57,7 @@ fn a_second_cancels_reason_is_dropped_unlocked() {
         let inside = waits.clone();
         park_checked(&waits, move |id| {
             assert_eq!(inside.cancel(id, "first"), ReachResult::UnderCheck);
-            let reason = Reason::with("second", OnDrop::looks_into(&inside));
+            let reason = Reason::with("second", looks_into(&inside));
             assert_eq!(inside.cancel(id, reason), ReachResult::UnderCheck);
             false
         });
@@ -118,7 +72,7 @@ fn a_closure_for_what_is_gone_is_dropped_unlocked() {
         let (_timer, waits): (_, Waits) = by_hand();
         let id = waits.park(never(), &[1], MINUTE);
         assert_eq!(waits.cancel(id, "gone"), ReachResult::Reached(()));
-        let unused = OnDrop::looks_into(&waits);
+        let unused = looks_into(&waits);
         assert!(matches!(
             waits.with(id, move |_| drop(unused)),
             ReachResult::Gone
@@ -132,7 +86,7 @@ fn a_closure_for_what_is_held_is_dropped_unlocked() {
         let (_timer, waits) = by_hand();
         let inside = waits.clone();
         park_checked(&waits, move |id| {
-            let unused = OnDrop::looks_into(&inside);
+            let unused = looks_into(&inside);
             let reached = inside.with(id, move |_| drop(unused));
             matches!(reached, ReachResult::UnderCheck)
         });
@@ -145,15 +99,14 @@ fn a_closure_for_what_is_held_is_dropped_unlocked() {
 fn a_replaced_waits_last_waker_is_dropped_unlocked() {
     in_time(|| {
         let (_timer, waits): (_, Waits) = by_hand();
-        let waker = Waker::from(Arc::new(OnDrop::looks_into(&waits)));
+        let waker = looks_into(&waits).waker();
         let waker = Mutex::new(Some(waker));
         let slot: Arc<Mutex<Option<WaitFuture<()>>>> = Arc::default();
         let polled = slot.clone();
         let future = waits.wait(&[1], MINUTE, move || {
             if let Some(future) = polled.lock().unwrap().as_mut() {
                 let waker = waker.lock().unwrap().take().unwrap();
-                let context = &mut Context::from_waker(&waker);
-                assert!(Pin::new(future).poll(context).is_pending());
+                assert!(poll_by(future, &waker).is_pending());
             }
             false
         });
@@ -212,7 +165,7 @@ fn the_clock_is_read_unlocked_as_a_value_advances() {
     in_time(|| {
         let clock = Acting(SystemClock::default());
         let timer = SystemTimer::builder().clock(clock).build().unwrap();
-        let marks: Watermarks<u64> = Watermarks::builder("timed").timer(&timer).build().unwrap();
+        let marks: Watermarks<u64> = Watermarks::on(&timer, "timed").unwrap();
         let waits = marks.waits();
         waits.times();
         let inside = waits.clone();

@@ -1,18 +1,6 @@
 //! Waits: futures, blocking waits and the next event, on a manual timer.
 
-use std::{
-    mem,
-    pin::Pin,
-    sync::{
-        Arc, Mutex, Weak,
-        atomic::{AtomicBool, Ordering::SeqCst},
-        mpsc,
-    },
-    task::{Context, Poll, Wake, Waker},
-};
-
-use crate::support::{MINUTE, MS, SECOND, Woken, assert_empty, by_hand, over, poll};
-use purgatory::{OperationId, Purgatory, ReachResult, WaitError, WaitFuture, when};
+use crate::support::*;
 
 type Waits = Purgatory<&'static str>;
 
@@ -75,10 +63,8 @@ fn a_future_is_given_more_time_until_it_is_over() {
     timer.advance(9 * MS);
     assert!(poll(&mut wait).is_pending());
     timer.advance(MS);
-    assert_eq!(
-        (over(&mut wait), wait.reschedule(SECOND)),
-        (Err(WaitError::Expired), false)
-    );
+    assert_eq!(over(&mut wait), Err(WaitError::Expired));
+    assert!(!wait.reschedule(SECOND));
     assert!(!waits.wait(&["a"], SECOND, || Some(())).reschedule(SECOND)); // over at once
 }
 
@@ -115,9 +101,8 @@ fn a_blocking_wait_inside_a_callback_is_an_error() {
         send.send(inside.wait(&["a"], MS, || None::<u8>).wait_blocking())
             .unwrap()
     };
-    waits
-        .try_complete_else_watch(when(|| true, wait), &["a"], MS)
-        .unwrap();
+    let parked = waits.try_complete_else_watch(when(|| true, wait), &["a"], MS);
+    parked.unwrap();
     assert_eq!(result.try_recv(), Ok(Err(WaitError::MustNotBlock)));
     assert_empty(&waits);
     assert_eq!(waits.wait(&["a"], MS, || Some(1)).wait_blocking(), Ok(1));
@@ -129,10 +114,8 @@ fn next_event_ends_at_an_event_after_registration() {
     waits.check_and_complete(&"a"); // before: not the next
     let mut next = waits.next_event(&["a", "b"], SECOND);
     assert_eq!((poll(&mut next), waits.len()), (Poll::Pending, 1));
-    assert_eq!(
-        (waits.check_and_complete(&"b"), over(&mut next)),
-        (1, Ok(()))
-    );
+    assert_eq!(waits.check_and_complete(&"b"), 1);
+    assert_eq!(over(&mut next), Ok(()));
     assert_empty(&waits);
 }
 
@@ -174,15 +157,6 @@ fn try_take_takes_a_value_now_or_never() {
     assert_eq!(goes_on.try_take().ok(), Some(Err(WaitError::Expired)));
 }
 
-/// Looks, as it is woken, whether what it watches is gone.
-struct SeesGone(Weak<()>, AtomicBool);
-
-impl Wake for SeesGone {
-    fn wake(self: Arc<Self>) {
-        self.1.store(self.0.strong_count() == 0, SeqCst);
-    }
-}
-
 /// A task may rely on that: what the condition holds is free, whatever the end.
 #[test]
 fn a_condition_is_dropped_before_its_task_is_woken() {
@@ -197,17 +171,18 @@ fn a_condition_is_dropped_before_its_task_is_woken() {
         for end in ends {
             let (_timer, waits): (_, Waits) = by_hand();
             let held = Arc::new(());
-            let woken = Arc::new(SeesGone(Arc::downgrade(&held), AtomicBool::new(false)));
+            let there = Arc::downgrade(&held);
+            let saw_it_gone = Arc::new(AtomicBool::new(false));
+            let sees = saw_it_gone.clone();
+            let looks = waker(move || sees.store(there.strong_count() == 0, SeqCst));
             let mut is_parked = false;
             let mut wait = waits.wait(keys, SECOND, move || {
                 let _ = &held;
                 mem::replace(&mut is_parked, true)
             });
-            let waker = Waker::from(woken.clone());
-            let polled = Pin::new(&mut wait).poll(&mut Context::from_waker(&waker));
-            assert!(polled.is_pending());
+            assert!(poll_by(&mut wait, &looks).is_pending());
             end(&waits, wait.id().unwrap());
-            assert!(woken.1.load(SeqCst));
+            assert!(saw_it_gone.load(SeqCst));
         }
     }
 }

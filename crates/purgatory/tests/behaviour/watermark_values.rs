@@ -1,15 +1,10 @@
 //! Watermarks of other values than `u64`.
 
-use std::{
-    any::type_name_of_val,
-    fmt::Debug,
-    sync::{OnceLock, mpsc},
-    thread,
-};
+use std::{any::type_name_of_val, fmt::Debug};
 
-use crate::support::{SECOND, assert_nothing_waits, over};
-use purgatory::{Waits, WatermarkValue, Watermarks};
-use timer_core::ManualTimer;
+use purgatory::WatermarkValue;
+
+use crate::support::*;
 
 /// Creates watermarks of another value on a manual timer, with their waits for inspection.
 fn watermarks<V: WatermarkValue>() -> (ManualTimer, Waits<u32>, Watermarks<u32, V>) {
@@ -38,10 +33,8 @@ fn plain_programs_have_u64_without_naming_it() {
     assert_eq!(type_name_of_val(&marks.value(&1).unwrap()), "u64");
     let marks = Watermarks::builder("plain").build().unwrap();
     assert_eq!(marks.add(&(), 5), Ok(0));
-    assert_eq!(
-        type_name_of_val(&marks.lowest_waiting(&())),
-        "core::option::Option<u64>"
-    );
+    let expected = "core::option::Option<u64>";
+    assert_eq!(type_name_of_val(&marks.lowest_waiting(&())), expected);
 
     /// A field and a parameter do not name it either.
     struct Server {
@@ -61,10 +54,8 @@ fn values_of_another_type_are_shared_by_clones() {
     let (_timer, waits, times) = watermarks::<i32>();
     let clone = times.clone();
     let mut wait = clone.wait_for(&1, -1, SECOND);
-    assert_eq!(
-        (times.advance(&1, i32::MAX), over(&mut wait)),
-        (Ok(1), Ok(i32::MAX))
-    );
+    assert_eq!(times.advance(&1, i32::MAX), Ok(1));
+    assert_eq!(over(&mut wait), Ok(i32::MAX));
     assert_eq!(format!("{times:?}"), format!("{clone:?}"));
     assert_nothing_waits(&waits);
 }

@@ -9,7 +9,7 @@ use super::{MS, check, ending};
 
 fn watermarks() -> (ManualTimer, Watermarks<u8>) {
     let timer = ManualTimer::new();
-    let watermarks = Watermarks::builder("loom").timer(&timer).build().unwrap();
+    let watermarks = Watermarks::on(&timer, "loom").unwrap();
     (timer, watermarks)
 }
 

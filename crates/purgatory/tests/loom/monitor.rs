@@ -29,10 +29,8 @@ fn change_against_wait(faults: &[Failpoint], keys: &'static [u8], add: fn(&Jobs)
             jobs.checked_sub(1).map(|left| *jobs = left)
         });
         adds.join().unwrap();
-        assert_eq!(
-            (ending(&mut wait), jobs.read(|jobs| *jobs)),
-            (Some(Ok(())), 0)
-        );
+        assert_eq!(ending(&mut wait), Some(Ok(())));
+        assert_eq!(jobs.read(|jobs| *jobs), 0);
         assert_nothing_left(jobs.purgatory());
     });
 }

@@ -22,14 +22,14 @@ use super::{
 /// Replies on a manual timer.
 pub(super) fn replies<V: Send + 'static>() -> (ManualTimer, Replies<u8, V>) {
     let timer = ManualTimer::new();
-    let replies = Replies::builder("loom").timer(&timer).build().unwrap();
+    let replies = Replies::on(&timer, "loom").unwrap();
     (timer, replies)
 }
 
 /// Scopes of one client on a manual timer.
 fn client() -> (ManualTimer, ReplyScope<u8>) {
     let timer = ManualTimer::new();
-    let client = ReplyScope::builder("loom").timer(&timer).build().unwrap();
+    let client = ReplyScope::on(&timer, "loom").unwrap();
     (timer, client)
 }
 
@@ -52,10 +52,8 @@ fn reply_against_its_time() {
             Ok(()) => Ok(7),
             Err(_) => Err(WaitError::Expired),
         };
-        assert_eq!(
-            (ending(&mut reply), replies.waits().len()),
-            (Some(expected), 0)
-        );
+        assert_eq!(ending(&mut reply), Some(expected));
+        assert_eq!(replies.waits().len(), 0);
         assert!(replies.expect(1, MS).is_ok());
     });
 }
@@ -110,10 +108,8 @@ fn one_key_expected_twice() {
         let other = thread::spawn(move || other.expect(1, MS).ok());
         let reply = replies.expect(1, MS).ok();
         let ends = [reply, other.join().unwrap()];
-        assert_eq!(
-            (replies.deliver(&1, 7), replies.deliver(&1, 8)),
-            (Ok(()), Err(8))
-        );
+        assert_eq!(replies.deliver(&1, 7), Ok(()));
+        assert_eq!(replies.deliver(&1, 8), Err(8));
         let told: Vec<_> = ends
             .into_iter()
             .flatten()
@@ -398,10 +394,8 @@ fn deliver_up_to_against_deliver() {
         let delivered = network.join().unwrap();
         assert_eq!(confirmed, 2 - usize::from(delivered));
         let second_has = if delivered { 7 } else { 5 };
-        assert_eq!(
-            (ending(&mut first), ending(&mut second)),
-            (Some(Ok(5)), Some(Ok(second_has)))
-        );
+        assert_eq!(ending(&mut first), Some(Ok(5)));
+        assert_eq!(ending(&mut second), Some(Ok(second_has)));
         assert_eq!((waits.len(), waits.keys()), (0, 0));
     });
 }

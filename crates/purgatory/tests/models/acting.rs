@@ -9,8 +9,9 @@
 use std::{
     collections::BTreeMap,
     panic::{RefUnwindSafe, catch_unwind, resume_unwind},
+    pin::Pin,
     sync::{Arc, Mutex},
-    task::{Wake, Waker},
+    task::{Context, Poll, Wake, Waker},
 };
 
 use crate::effort::{effort, number};
@@ -103,6 +104,14 @@ impl<S, F: Polled, I: Copy> Acting<S, F, I> {
             self.poll(number, future, waker);
         }
         std::mem::take(&mut *self.ends.lock().unwrap())
+    }
+}
+
+/// Polls a future; returns its end, unless it is pending.
+pub(crate) fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Option<F::Output> {
+    match Pin::new(future).poll(&mut Context::from_waker(waker)) {
+        Poll::Ready(end) => Some(end),
+        Poll::Pending => None,
     }
 }
 

@@ -7,18 +7,14 @@
 
 mod reference;
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{task::Waker, time::Duration};
 
 use fastrand::Rng;
 use purgatory::{CancelReason, Lease, Permit, Permits, ReachResult, WaitError, WaitFuture};
 use timer_core::ManualTimer;
 
 use self::reference::{Counts, Reference, State};
-use crate::acting::run_cases;
+use crate::acting::{poll, run_cases};
 
 /// Without `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
@@ -53,19 +49,11 @@ struct Model {
     random: Rng,
 }
 
-fn poll_once<T>(future: &mut WaitFuture<T>) -> Option<Result<T, WaitError>> {
-    let mut context = Context::from_waker(Waker::noop());
-    match std::future::Future::poll(Pin::new(future), &mut context) {
-        Poll::Ready(ended) => Some(ended),
-        Poll::Pending => None,
-    }
-}
-
 impl Future {
     fn poll(&mut self) -> Option<Result<Guard, WaitError>> {
         match self {
-            Future::Permit(future) => Some(poll_once(future)?.map(Guard::Permit)),
-            Future::Lease(future) => Some(poll_once(future)?.map(Guard::Lease)),
+            Future::Permit(future) => Some(poll(future, Waker::noop())?.map(Guard::Permit)),
+            Future::Lease(future) => Some(poll(future, Waker::noop())?.map(Guard::Lease)),
         }
     }
 
@@ -260,10 +248,8 @@ impl Model {
         let at = self.random.usize(..self.futures.len());
         let (number, future) = &self.futures[at];
         let ms = self.random.u64(1..20);
-        assert_eq!(
-            future.reschedule(ms),
-            self.reference.reschedule(*number, ms)
-        );
+        let expected = self.reference.reschedule(*number, ms);
+        assert_eq!(future.reschedule(ms), expected);
     }
 
     fn compare(&self) {

@@ -7,18 +7,14 @@
 
 mod reference;
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{task::Waker, time::Duration};
 
 use fastrand::Rng;
 use purgatory::{ReplicaSets, Rule, WaitError, WaitFuture};
 use timer_core::ManualTimer;
 
 use self::reference::{Group, Reference};
-use crate::acting::run_cases;
+use crate::acting::{poll, run_cases};
 
 /// Without `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
@@ -187,11 +183,7 @@ impl Model {
         assert_eq!(sets.waits().len(), reference.waiting.len());
         for (number, place) in self.futures.iter_mut().enumerate() {
             let Some(future) = place else { continue };
-            let mut context = Context::from_waker(Waker::noop());
-            let end = match Pin::new(future).poll(&mut context) {
-                Poll::Ready(end) => Some(end),
-                Poll::Pending => None,
-            };
+            let end = poll(future, Waker::noop());
             assert_eq!(end, reference.ends[number], "wait {number}");
             if end.is_some() {
                 *place = None;

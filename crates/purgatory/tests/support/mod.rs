@@ -1,10 +1,12 @@
 //! Operations for tests, which wait for a shared condition and record how they ended; and helpers
 //! of many tests: a purgatory on a manual timer, a park. Polls and a late executor are those of
-//! `timer-core`'s tests.
+//! `timer-core`'s tests. And the names that most tests need: `use crate::support::*` brings them.
 #![allow(
     dead_code,
+    unused_imports,
     unreachable_pub,
     clippy::unwrap_used,
+    clippy::print_stdout,
     reason = "each test file uses its part"
 )]
 
@@ -14,20 +16,19 @@ mod timers;
 use std::{
     borrow::Borrow,
     hash::{Hash, Hasher},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
-    },
-    thread,
+    sync::atomic::AtomicI64,
 };
 
 #[cfg(feature = "metrics")]
-use metrics::{Key, KeyName, Metadata, SharedString, Unit};
-use purgatory::{
-    BoxedOperation, Builder, CancelReason, DelayedOperation, IntoWatches, OperationId, Outcome,
-    Purgatory, Timeout, WaitError, Waits, WatchKey, Watches, Watermarks, when,
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
+pub use purgatory::{
+    BoxedOperation, Builder, CancelReason, DelayedOperation, IntoWatches, Lease, Monitor,
+    OperationId,
+    Outcome::{self, Completed, Expired},
+    Parked, Permits, Purgatory, ReachResult, Reason, Refused, ReplicaSets, Replies, ReplyScope,
+    ReplyStream, Rule, Timeout, Times, WaitError, WaitFuture, Waits, WatchKey, Watches, Watermarks,
+    when,
 };
-use timer_core::ManualTimer;
 
 pub use timers::*;
 
@@ -165,10 +166,9 @@ where
     K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
-    assert_eq!(
-        (purgatory.len(), purgatory.watched(), purgatory.keys()),
-        (0, 0, 0)
-    );
+    assert_eq!(purgatory.len(), 0);
+    assert_eq!(purgatory.watched(), 0);
+    assert_eq!(purgatory.keys(), 0);
     let stats = purgatory.stats();
     assert_eq!(
         stats.parked_total,
@@ -270,25 +270,54 @@ impl DelayedOperation for Op {
     }
 }
 
-/// A recorder that calls this for each metric; the result keeps the values of histograms.
+/// A recorder whose counters, gauges and histograms are what these make: without effect, if a test
+/// says nothing else.
 #[cfg(feature = "metrics")]
-pub struct Records<F>(pub F);
+pub struct Records<'a> {
+    pub counter: Box<dyn Fn() -> Counter + 'a>,
+    /// Is given the name of the gauge.
+    pub gauge: Box<dyn Fn(&str) -> Gauge + 'a>,
+    pub histogram: Box<dyn Fn() -> Histogram + 'a>,
+}
 
 #[cfg(feature = "metrics")]
-impl<F: Fn() -> metrics::Histogram> metrics::Recorder for Records<F> {
+impl<'a> Records<'a> {
+    pub fn nothing() -> Self {
+        Records::acting(|| ())
+    }
+
+    /// One that does this for each metric that it is given.
+    pub fn acting(act: impl Fn() + Copy + 'a) -> Self {
+        Records {
+            counter: Box::new(move || {
+                act();
+                Counter::noop()
+            }),
+            gauge: Box::new(move |_| {
+                act();
+                Gauge::noop()
+            }),
+            histogram: Box::new(move || {
+                act();
+                Histogram::noop()
+            }),
+        }
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl metrics::Recorder for Records<'_> {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> metrics::Counter {
-        let _ = (self.0)();
-        metrics::Counter::noop()
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        (self.counter)()
     }
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> metrics::Gauge {
-        let _ = (self.0)();
-        metrics::Gauge::noop()
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        (self.gauge)(key.name())
     }
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> metrics::Histogram {
-        (self.0)()
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        (self.histogram)()
     }
 }
 
@@ -299,6 +328,31 @@ pub fn never() -> BoxedOperation {
 
 /// A purgatory of these.
 pub type Waiting = Purgatory<&'static str, Op>;
+
+/// The memory of several threads. What one frees for another cancels out in the sum.
+#[derive(Default)]
+pub struct Memory {
+    left: AtomicI64,
+    allocated: AtomicU64,
+}
+
+impl Memory {
+    /// Does this, and counts the memory of this thread meanwhile.
+    pub fn count(&self, work: impl FnOnce()) {
+        let info = allocation_counter::measure(work);
+        self.left.fetch_add(info.bytes_current, SeqCst);
+        self.allocated.fetch_add(info.bytes_total, SeqCst);
+    }
+
+    /// Checks that more was allocated than `some`, and less is left than `few`, in bytes.
+    #[track_caller]
+    pub fn assert_is_back(&self, some: u64, few: i64) {
+        let left = self.left.load(SeqCst);
+        let allocated = self.allocated.load(SeqCst);
+        println!("{allocated} bytes were allocated, {left} of them are left");
+        assert!(allocated > some && left.abs() < few);
+    }
+}
 
 /// A key that is looked up by its number, and whose clones are counted.
 #[derive(Debug)]

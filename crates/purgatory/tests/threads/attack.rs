@@ -9,30 +9,12 @@ mod recorders;
 
 use std::{
     hash::{Hash, Hasher},
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
     process::Command,
-    sync::{
-        Arc,
-        atomic::{
-            AtomicU64, AtomicUsize,
-            Ordering::{Relaxed, SeqCst},
-        },
-    },
-    task::{Context, Wake, Waker},
-    thread,
-    time::Duration,
+    sync::atomic::Ordering::Relaxed,
 };
 
-use purgatory::{
-    BoxedOperation, DelayedOperation, Outcome, Purgatory, Replies, WatchKey, Watermarks, when,
-};
-use timer_core::{Clock, Executor, Job, SystemTimer};
-
-use crate::{
-    effort::effort,
-    support::{Later, MINUTE, MS, Park, assert_all_ended, assert_empty, race},
-};
+use crate::effort::effort;
+use crate::support::*;
 
 const THREADS: u64 = 4;
 
@@ -67,11 +49,8 @@ impl Books {
             meanwhile();
             thread::yield_now();
         }
-        assert_eq!(
-            self.taken.load(SeqCst),
-            self.ended.load(SeqCst),
-            "taken, ended"
-        );
+        let expected = self.ended.load(SeqCst);
+        assert_eq!(self.taken.load(SeqCst), expected, "taken, ended");
     }
 
     /// Complete at about every fourth check.
@@ -327,14 +306,8 @@ impl Clock for Leaps {
 
 #[test]
 fn a_clock_leaps() {
-    let timer = SystemTimer::builder()
-        .clock(Leaps::default())
-        .build()
-        .unwrap();
-    attack(
-        &Purgatory::builder("leap").timer(&timer).build().unwrap(),
-        |key| key,
-    );
+    let timer = system_timer(|builder| builder.clock(Leaps::default()));
+    attack(&Purgatory::on(&timer, "leap").unwrap(), |key| key);
     timer.shutdown(Duration::MAX);
 }
 
@@ -446,7 +419,7 @@ fn runtimes_are_dropped() {
             timer
         };
         let timer = timer.build().unwrap();
-        let purgatory: Purgatory<u32> = Purgatory::builder("gone").timer(&timer).build().unwrap();
+        let purgatory: Purgatory<u32> = Purgatory::on(&timer, "gone").unwrap();
         for key in 0..200 {
             let wait = purgatory.wait(&[key % KEYS], MS * (1 + key % 20), || None::<()>);
             runtime.spawn(wait);
@@ -469,15 +442,13 @@ fn a_recorder_calls_back() {
     let looks_in = || {
         purgatory.snapshot(3);
         purgatory.check_and_complete(&fastrand::u32(..KEYS));
-        metrics::Histogram::noop()
     };
     let over = AtomicUsize::new(0);
     thread::scope(|scope| {
         let publishes = scope.spawn(|| {
             while over.load(SeqCst) == 0 {
-                metrics::with_local_recorder(&crate::support::Records(&looks_in), || {
-                    purgatory.publish()
-                });
+                let recorder = Records::acting(looks_in);
+                metrics::with_local_recorder(&recorder, || purgatory.publish());
             }
         });
         attack(&purgatory, |key| key);

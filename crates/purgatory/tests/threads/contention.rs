@@ -1,29 +1,12 @@
 //! Threads that might have to wait for others: for the reaper, for the executor's queue, for a
 //! shutdown. No test sleeps to be right. (Waits for a check: `behaviour/promises`.)
 
-use std::{
-    sync::{
-        atomic::{AtomicUsize, Ordering::SeqCst},
-        mpsc,
-    },
-    thread,
-    time::Duration,
-};
-
-use crate::support::{Later, MINUTE, MS, Park, Probe, Waiting, by_hand, never};
-use purgatory::{BoxedOperation, Permits, Purgatory, ReplyScope, WaitError, when};
-use timer_core::SystemTimer;
+use crate::support::*;
 
 /// A timer whose executor keeps its jobs.
 fn late_executor() -> (SystemTimer, Later) {
     let kept = Later::default();
-    (
-        SystemTimer::builder()
-            .executor(kept.clone())
-            .build()
-            .unwrap(),
-        kept,
-    )
+    (system_timer(|builder| builder.executor(kept.clone())), kept)
 }
 
 /// A key that counts how many of its like a reaper dropped.
@@ -34,9 +17,8 @@ static DROPPED_BY_A_REAPER: AtomicUsize = AtomicUsize::new(0);
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let reaper = thread::current()
-            .name()
-            .is_some_and(|name| name.ends_with("-reaper"));
+        let name = thread::current().name().unwrap_or_default().to_owned();
+        let reaper = name.ends_with("-reaper");
         DROPPED_BY_A_REAPER.fetch_add(usize::from(reaper), SeqCst);
     }
 }
@@ -45,7 +27,7 @@ impl Drop for Watched {
 #[test]
 fn expiring_under_many_keys_leaves_the_reaper_free() {
     let (timer, kept) = late_executor();
-    let purgatory: Purgatory<Watched> = Purgatory::builder("many").timer(&timer).build().unwrap();
+    let purgatory: Purgatory<Watched> = Purgatory::on(&timer, "many").unwrap();
     let keys: Vec<_> = (0..1000).map(Watched).collect();
     for keys in [&keys[..], &keys[..5], &keys[7..8]] {
         let id = purgatory.park(never(), keys, MINUTE);
@@ -54,17 +36,13 @@ fn expiring_under_many_keys_leaves_the_reaper_free() {
             thread::yield_now();
         }
         let left = keys.len().saturating_sub(1 + 16);
-        assert_eq!(
-            (purgatory.keys(), DROPPED_BY_A_REAPER.load(SeqCst)),
-            (left, 0)
-        );
+        assert_eq!(purgatory.keys(), left);
+        assert_eq!(DROPPED_BY_A_REAPER.load(SeqCst), 0);
         assert_eq!(purgatory.check_and_complete(&keys[keys.len() - 1]), 0);
         assert_eq!(purgatory.stats().callbacks_waiting, 1);
         kept.run();
-        assert_eq!(
-            (purgatory.keys(), purgatory.stats().callbacks_waiting),
-            (0, 0)
-        );
+        assert_eq!(purgatory.keys(), 0);
+        assert_eq!(purgatory.stats().callbacks_waiting, 0);
     }
     timer.shutdown(Duration::MAX);
 }
@@ -73,7 +51,7 @@ fn expiring_under_many_keys_leaves_the_reaper_free() {
 #[test]
 fn many_keys_do_not_hold_up_the_executors_queue() {
     let (timer, kept) = late_executor();
-    let purgatory: Purgatory<u32> = Purgatory::builder("many").timer(&timer).build().unwrap();
+    let purgatory: Purgatory<u32> = Purgatory::on(&timer, "many").unwrap();
     let keys: Vec<_> = (0..5000).collect();
     let (tell, told) = mpsc::channel();
     let expire = |count: usize, keys: &[u32]| {
@@ -81,11 +59,8 @@ fn many_keys_do_not_hold_up_the_executors_queue() {
         for _ in 0..count {
             let tell = tell.clone();
             let many = keys.len() > 1;
-            let id = purgatory.park(
-                when(|| false, move |_| tell.send(many).unwrap()),
-                keys,
-                MINUTE,
-            );
+            let operation = when(|| false, move |_| tell.send(many).unwrap());
+            let id = purgatory.park(operation, keys, MINUTE);
             purgatory.reschedule(id, MS);
         }
         while !purgatory.is_empty() || kept.len() == jobs {
@@ -97,10 +72,8 @@ fn many_keys_do_not_hold_up_the_executors_queue() {
     while kept.run() > 0 {}
     let told: Vec<_> = told.try_iter().collect();
     assert_eq!((told.len(), told.last()), (4, Some(&true)), "{told:?}");
-    assert_eq!(
-        (purgatory.keys(), purgatory.stats().callbacks_waiting),
-        (0, 0)
-    );
+    assert_eq!(purgatory.keys(), 0);
+    assert_eq!(purgatory.stats().callbacks_waiting, 0);
     timer.shutdown(Duration::MAX);
 }
 
@@ -131,8 +104,7 @@ fn requests_of_scopes_expire_one_after_the_other_and_where_they_have_moved() {
 #[test]
 fn a_lease_alone_runs_out_on_a_thread() {
     let timer = SystemTimer::new().unwrap();
-    let builder = Permits::builder("places").limit(1).timer(&timer);
-    let places = builder.build().unwrap();
+    let places = Permits::on(&timer, "places", 1).unwrap();
     let held = places.lease(1, 20 * MS, MINUTE).wait_blocking().unwrap();
     while !held.is_lost() {
         thread::yield_now(); // for ever, if no one came for it
@@ -144,7 +116,7 @@ fn a_lease_alone_runs_out_on_a_thread() {
 #[test]
 fn a_timers_shutdown_closes_its_purgatories_at_once() {
     let (timer, kept) = late_executor();
-    let purgatory: Waiting = Purgatory::builder("shared").timer(&timer).build().unwrap();
+    let purgatory: Waiting = Purgatory::on(&timer, "shared").unwrap();
     let probe = Probe::parked(&purgatory, &["key"], MINUTE);
     timer.shutdown(Duration::ZERO);
     let refused = purgatory.try_complete_else_watch(probe.operation(), &["key"], MINUTE);

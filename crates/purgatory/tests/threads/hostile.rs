@@ -1,25 +1,9 @@
 //! Users' code that misbehaves: callbacks that park again without end, executors that are late or
 //! drop their jobs, wakers that panic, handles that go where no thread expects it.
 
-use std::{
-    cell::RefCell,
-    panic::panic_any,
-    pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-        mpsc,
-    },
-    task::{Context, Wake, Waker},
-    thread,
-    time::Duration,
-};
+use std::panic::panic_any;
 
-use crate::support::{
-    DROPPED, MINUTE, MS, Op, Park, Probe, TellsWhere, by_hand, by_hand_with, never,
-};
-use purgatory::{BoxedOperation, CancelReason, Outcome, Purgatory, WaitError, when};
-use timer_core::{Executor, Job, SystemTimer};
+use crate::support::*;
 
 /// Parks an operation that parks another when it is cancelled: for ever, were it not for the test.
 fn park_again(purgatory: Purgatory<u32>, parked: Arc<AtomicUsize>) {
@@ -40,10 +24,8 @@ fn operations_parked_while_cancelling_remain() {
     for _ in 0..300 {
         park_again(purgatory.clone(), Arc::clone(&parked));
     }
-    assert_eq!(
-        (purgatory.cancel_for_key(&1, "over"), purgatory.len()),
-        (300, 300)
-    );
+    assert_eq!(purgatory.cancel_for_key(&1, "over"), 300);
+    assert_eq!(purgatory.len(), 300);
     purgatory.shutdown(MINUTE);
 }
 
@@ -51,7 +33,7 @@ fn operations_parked_while_cancelling_remain() {
 #[test]
 fn a_blocking_wait_on_a_timers_worker_is_refused() {
     let timer = SystemTimer::new().unwrap();
-    let purgatory: Purgatory<u32> = Purgatory::builder("worker").timer(&timer).build().unwrap();
+    let purgatory: Purgatory<u32> = Purgatory::on(&timer, "worker").unwrap();
     let (send, result) = mpsc::channel();
     let inside = purgatory.clone();
     let task = move || {
@@ -61,14 +43,6 @@ fn a_blocking_wait_on_a_timers_worker_is_refused() {
     timer.schedule(MS, task).unwrap();
     assert_eq!(result.recv(), Ok(Err(WaitError::MustNotBlock)));
     assert!(purgatory.is_empty());
-}
-
-struct Panics;
-
-impl Wake for Panics {
-    fn wake(self: Arc<Self>) {
-        panic!("in a waker");
-    }
 }
 
 /// Two panics at once would end the process.
@@ -81,17 +55,11 @@ fn a_waker_may_panic_with_its_condition() {
         None::<()>
     };
     let mut wait = purgatory.wait(&[1], MINUTE, condition);
-    let waker = Waker::from(Arc::new(Panics));
-    assert!(
-        Pin::new(&mut wait)
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
+    let panics = waker(|| panic!("in a waker"));
+    assert!(poll_by(&mut wait, &panics).is_pending());
     assert_eq!(purgatory.check_and_complete(&1), 0);
-    assert_eq!(
-        wait.wait_blocking(),
-        Err(WaitError::Cancelled(CancelReason::Panicked))
-    );
+    let expected = Err(WaitError::Cancelled(CancelReason::Panicked));
+    assert_eq!(wait.wait_blocking(), expected);
 }
 
 /// The reaper and the worker, by their names.
@@ -109,10 +77,8 @@ fn a_held_future_keeps_no_threads() {
     while threads() > 0 {
         thread::yield_now(); // for ever, if they stayed
     }
-    assert_eq!(
-        wait.wait_blocking(),
-        Err(WaitError::Cancelled(CancelReason::Dropped))
-    );
+    let expected = Err(WaitError::Cancelled(CancelReason::Dropped));
+    assert_eq!(wait.wait_blocking(), expected);
 }
 
 #[test]
@@ -189,11 +155,8 @@ impl Executor for WithTheThread {
 /// The jobs are dropped, and so run, when the thread's own trampoline is gone already.
 #[test]
 fn jobs_dropped_as_their_thread_ends_lose_nothing() {
-    let timer = SystemTimer::builder()
-        .executor(WithTheThread)
-        .build()
-        .unwrap();
-    let purgatory: Purgatory<u32> = Purgatory::builder("ends").timer(&timer).build().unwrap();
+    let timer = system_timer(|builder| builder.executor(WithTheThread));
+    let purgatory: Purgatory<u32> = Purgatory::on(&timer, "ends").unwrap();
     let ended = Arc::new(AtomicUsize::new(0));
     let inside = purgatory.clone();
     let counted = ended.clone();
@@ -201,17 +164,13 @@ fn jobs_dropped_as_their_thread_ends_lose_nothing() {
         JOBS.with(|jobs| assert!(jobs.borrow().is_empty())); // made first, gone last
         for _ in 0..2000 {
             let counted = counted.clone();
-            inside.park(
-                when(|| false, move |_| _ = counted.fetch_add(1, SeqCst)),
-                &[1],
-                MINUTE,
-            );
+            let operation = when(|| false, move |_| _ = counted.fetch_add(1, SeqCst));
+            inside.park(operation, &[1], MINUTE);
         }
         let all = inside.clone();
         let act = move |_| assert_eq!(all.cancel_for_key(&1, "by a callback"), 2000);
-        inside
-            .try_complete_else_watch(when(|| true, act), &[2], MINUTE)
-            .unwrap();
+        let parked = inside.try_complete_else_watch(when(|| true, act), &[2], MINUTE);
+        parked.unwrap();
     };
     thread::spawn(cancels).join().unwrap();
     assert_eq!(ended.load(SeqCst), 2000);
@@ -226,9 +185,8 @@ fn link(purgatory: Purgatory<u32>, left: usize, ended: Arc<AtomicUsize>) {
             link(inside, left - 1, ended);
         }
     };
-    purgatory
-        .try_complete_else_watch(when(|| true, next), &[1], MINUTE)
-        .unwrap();
+    let parked = purgatory.try_complete_else_watch(when(|| true, next), &[1], MINUTE);
+    parked.unwrap();
 }
 
 /// An inline timer's executor runs jobs where they are handed in.
@@ -239,11 +197,7 @@ fn a_chain_with_jobs_run_in_place_needs_no_stack() {
     let purgatory = builder.callbacks_on_executor().build().unwrap();
     let ended = Arc::new(AtomicUsize::new(0));
     let counted = ended.clone();
-    let small_stack = thread::Builder::new().stack_size(128 << 10);
-    let thread = small_stack
-        .spawn(move || link(purgatory, 200_000, counted))
-        .unwrap();
-    thread.join().unwrap();
+    on_stack(128 << 10, move || link(purgatory, 200_000, counted));
     assert_eq!(ended.load(SeqCst), 200_001);
 }
 
@@ -298,17 +252,9 @@ fn payload_that_panics_in_drop_loses_no_check() {
     assert_eq!(purgatory.stats().cancelled_by_panic, 1);
 }
 
-/// Begins a chain as its thread's destructors run.
-struct AtTheEnd(Purgatory<u32>, Arc<AtomicUsize>);
-
-impl Drop for AtTheEnd {
-    fn drop(&mut self) {
-        link(self.0.clone(), 200_000, self.1.clone());
-    }
-}
-
 thread_local! {
-    static AT_THE_END: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+    /// Begins a chain as its thread's destructors run.
+    static AT_THE_END: RefCell<Option<OnDrop>> = const { RefCell::new(None) };
 }
 
 /// A purgatory's own thread-locals are gone by then.
@@ -318,11 +264,12 @@ fn a_chain_begun_by_a_destructor_needs_no_stack() {
     let ended = Arc::new(AtomicUsize::new(0));
     let counted = ended.clone();
     let ends = move || {
-        AT_THE_END.set(Some(AtTheEnd(purgatory.clone(), counted))); // made first, gone last
+        let inside = purgatory.clone();
+        let begins = OnDrop::new(move || link(inside.clone(), 200_000, counted.clone()));
+        AT_THE_END.set(Some(begins)); // made first, gone last
         purgatory.park(never(), &[2], MINUTE);
         assert_eq!(purgatory.cancel_for_key(&2, "by the thread"), 1);
     };
-    let small_stack = thread::Builder::new().stack_size(128 << 10);
-    small_stack.spawn(ends).unwrap().join().unwrap();
+    on_stack(128 << 10, ends);
     assert_eq!(ended.load(SeqCst), 200_001);
 }

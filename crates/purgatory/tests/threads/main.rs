@@ -8,7 +8,6 @@ mod support;
 
 mod attack;
 mod contention;
-mod deep;
 mod hostile;
 mod permits;
 mod replication;

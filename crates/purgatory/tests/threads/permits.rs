@@ -1,21 +1,10 @@
 //! Permits, on real threads: each hand-over goes to the request that came first, and no fencing
 //! number comes twice. `TEST_EFFORT` sets the number of hand-overs.
 
-use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
-    },
-    thread,
-};
+use purgatory::Permit;
 
-use purgatory::{Permit, Permits};
-use timer_core::ManualTimer;
-
-use crate::{
-    effort::effort,
-    support::{MINUTE, MS, assert_all_ended, race},
-};
+use crate::effort::effort;
+use crate::support::*;
 
 const THREADS: usize = 8;
 /// Without `TEST_EFFORT`.

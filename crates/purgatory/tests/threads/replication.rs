@@ -2,21 +2,8 @@
 //! back, from the next epoch, or without a member that had joined. `TEST_EFFORT` sets the number of
 //! rounds of each race: 3000 without it.
 
-use std::{
-    sync::{
-        Barrier, Mutex,
-        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::SeqCst},
-    },
-    task::Poll,
-};
-
-use purgatory::{ReplicaSets, Rule, WaitError, WaitFuture};
-use timer_core::ManualTimer;
-
-use crate::{
-    effort::effort,
-    support::{NEVER, poll, race},
-};
+use crate::effort::effort;
+use crate::support::*;
 
 /// Without `TEST_EFFORT`.
 const ROUNDS: u64 = 3_000;
@@ -29,7 +16,7 @@ type Sets = ReplicaSets<u8, u8>;
 
 fn sets() -> (ManualTimer, Sets) {
     let timer = ManualTimer::new();
-    let sets = ReplicaSets::builder("test").timer(&timer).build().unwrap();
+    let sets = ReplicaSets::on(&timer, "test").unwrap();
     (timer, sets)
 }
 
@@ -69,9 +56,13 @@ fn rounds<T: Send>(
     });
 }
 
-/// A has a value and loses it, time and again. B's report after that, and a wait that is parked meanwhile, see one
-/// member of two.
-fn values_are_taken_back(sets: &Sets, false_acks: &AtomicUsize, acks: &AtomicUsize) {
+/// A has a value and loses it, time and again. B's report after that, and a wait that is parked
+/// meanwhile, see one member of two.
+#[test]
+fn taken_back_values_acknowledge_nothing() {
+    let (_timer, sets) = sets();
+    let false_acks = AtomicUsize::new(0);
+    let acks = AtomicUsize::new(0);
     let is_back = AtomicBool::new(false);
     let b_came_late = AtomicBool::new(false);
     let parked = Mutex::new(None);
@@ -104,11 +95,20 @@ fn values_are_taken_back(sets: &Sets, false_acks: &AtomicUsize, acks: &AtomicUsi
             sets.remove(&LOG);
         },
     );
+    let acks = acks.into_inner();
+    println!("{acks} of {} acknowledged", effort(ROUNDS));
+    assert!(acks > 0, "the threads did not meet");
+    assert_eq!(false_acks.into_inner(), 0);
+    assert!(sets.waits().is_empty());
 }
 
 /// A wait is parked while the next epoch begins and is reported in. It is of the first, whatever
 /// comes first.
-fn epochs_change(sets: &Sets, false_acks: &AtomicUsize, over: &AtomicUsize) {
+#[test]
+fn next_epoch_acknowledges_nothing_of_the_last() {
+    let (_timer, sets) = sets();
+    let false_acks = AtomicUsize::new(0);
+    let over = AtomicUsize::new(0);
     rounds(
         |round| {
             let epoch = 2 * round;
@@ -138,11 +138,18 @@ fn epochs_change(sets: &Sets, false_acks: &AtomicUsize, over: &AtomicUsize) {
             sets.remove(&LOG);
         },
     );
+    println!("{} of {} over at once", over.into_inner(), effort(ROUNDS));
+    assert_eq!(false_acks.into_inner(), 0);
+    assert!(sets.waits().is_empty());
 }
 
 /// C joins, or takes the place of B, while the others report. Once C is in, nothing is acknowledged
 /// without it.
-fn sets_grow(sets: &Sets, false_acks: &AtomicUsize, joins: &AtomicUsize) {
+#[test]
+fn growing_sets_acknowledge_nothing_without_a_member() {
+    let (_timer, sets) = sets();
+    let false_acks = AtomicUsize::new(0);
+    let joins = AtomicUsize::new(0);
     let is_in = AtomicBool::new(false);
     rounds(
         |round| {
@@ -175,57 +182,18 @@ fn sets_grow(sets: &Sets, false_acks: &AtomicUsize, joins: &AtomicUsize) {
             sets.remove(&LOG);
         },
     );
-}
-
-#[test]
-fn taken_back_values_acknowledge_nothing() {
-    let (_timer, sets) = sets();
-    let false_acks = AtomicUsize::new(0);
-    let acks = AtomicUsize::new(0);
-    values_are_taken_back(&sets, &false_acks, &acks);
-    let acks = acks.into_inner();
-    println!("{acks} of {} acknowledged", effort(ROUNDS));
-    assert!(acks > 0, "the threads did not meet");
-    assert_eq!(false_acks.into_inner(), 0);
-    assert!(sets.waits().is_empty());
-}
-
-#[test]
-fn next_epoch_acknowledges_nothing_of_the_last() {
-    let (_timer, sets) = sets();
-    let false_acks = AtomicUsize::new(0);
-    let over = AtomicUsize::new(0);
-    epochs_change(&sets, &false_acks, &over);
-    println!("{} of {} over at once", over.into_inner(), effort(ROUNDS));
-    assert_eq!(false_acks.into_inner(), 0);
-    assert!(sets.waits().is_empty());
-}
-
-#[test]
-fn growing_sets_acknowledge_nothing_without_a_member() {
-    let (_timer, sets) = sets();
-    let false_acks = AtomicUsize::new(0);
-    let joins = AtomicUsize::new(0);
-    sets_grow(&sets, &false_acks, &joins);
     println!("{} of {} joined", joins.into_inner(), effort(ROUNDS));
     assert_eq!(false_acks.into_inner(), 0);
     assert!(sets.waits().is_empty());
 }
 
-/// All memory is counted, thread by thread; what one frees for another cancels out in the sum.
 #[test]
 fn memory_of_sets_is_back_where_it_started() {
-    let bytes = AtomicI64::new(0);
-    let all = AtomicI64::new(0);
-    let counted = |work: &mut dyn FnMut()| {
-        let info = allocation_counter::measure(work);
-        bytes.fetch_add(info.bytes_current, SeqCst);
-        all.fetch_add(info.bytes_total as i64, SeqCst);
-    };
-    counted(&mut || {
+    let memory = Memory::default();
+    memory.count(|| {
         let (_timer, sets) = sets();
         race(4, |thread| {
-            counted(&mut || {
+            memory.count(|| {
                 for round in 1..=effort(ROUNDS) {
                     let log = (round % 8) as u8;
                     let epoch = 4 * round + thread;
@@ -242,10 +210,5 @@ fn memory_of_sets_is_back_where_it_started() {
         });
         assert!(sets.waits().is_empty());
     });
-    let (bytes, all) = (bytes.into_inner(), all.into_inner());
-    println!("{all} bytes were allocated, {bytes} of them are left");
-    assert!(
-        all > 100_000 && bytes.abs() < 10_000,
-        "{bytes} of {all} bytes are left"
-    );
+    memory.assert_is_back(100_000, 10_000);
 }

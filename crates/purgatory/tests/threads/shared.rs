@@ -1,15 +1,10 @@
 //! The timer that a process shares. Each test is a process of its own: others would start threads,
 //! and no other test loses its timer.
 
-use std::{fs, sync::mpsc, time::Duration};
+use std::fs;
 
-use purgatory::{Monitor, Permits, Purgatory, ReplicaSets, Replies, WaitError, Watermarks};
-use timer_core::{BuildError, Timer};
-
-use crate::{
-    attack::{again, is_again},
-    support::{MINUTE, MS},
-};
+use crate::attack::{again, is_again};
+use crate::support::*;
 
 /// The names of this process's threads of shared timers, once `timer` has fired a task: by then both
 /// have theirs.

@@ -4,27 +4,10 @@
 //! `TEST_EFFORT` sets the number: 100 000 without it. `STRESS_SEED` changes them. No test sleeps to
 //! be right.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst},
-    },
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
-
 use fastrand::Rng;
-use purgatory::{
-    Builder, CancelReason, OperationId, Outcome, Purgatory, Timeout, WaitError, WaitFuture,
-    Watches, when,
-};
-use timer_core::{Clock, ManualTimer, Moment, SystemClock, SystemTimer, TimeHistogram, Timer};
 
-use crate::{
-    effort::{effort, number},
-    support::{MINUTE, Park, assert_empty, race},
-};
+use crate::effort::{effort, number};
+use crate::support::*;
 
 /// Without `TEST_EFFORT`.
 const OPERATIONS: u64 = 100_000;
@@ -257,7 +240,7 @@ impl Ring {
         let Held::Future(future) = &mut mine.held else {
             return None;
         };
-        match Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) {
+        match poll(future) {
             Poll::Ready(result) => {
                 self.tally.waited(result, &mine.due, self.timer.now());
                 None
@@ -273,11 +256,8 @@ impl Ring {
         for _ in 0..operations {
             mine.extend(self.park(&mut random));
             if random.u32(0..200) == 0 {
-                let _counted_as_it_changes = (
-                    self.purgatory.stats(),
-                    self.purgatory.len(),
-                    self.purgatory.watched(),
-                );
+                let purgatory = &self.purgatory; // it is counted as it changes
+                _ = (purgatory.stats(), purgatory.len(), purgatory.watched());
             }
             if mine.len() >= 30 {
                 let one = mine.swap_remove(random.usize(0..mine.len()));
@@ -308,10 +288,8 @@ fn every_operation_ends_exactly_once_whatever_races() {
     let never = ring.due_after(Duration::MAX);
     for _ in 0..10 {
         count(&ring.tally.operations);
-        assert!(
-            ring.park_one(Watches::keys(&[1, 2]), Timeout::Never, &never, || false)
-                .is_some()
-        );
+        let parked = ring.park_one(Watches::keys(&[1, 2]), NEVER, &never, || false);
+        assert!(parked.is_some());
     }
     ring.purgatory.shutdown(MINUTE);
     timer.shutdown(Duration::MAX); // runs what had expired
@@ -337,45 +315,29 @@ fn every_operation_ends_exactly_once_whatever_races() {
     let stats = ring.purgatory.stats();
     let times = ring.purgatory.times();
     assert_eq!(stats.panics, 0);
-    let timed = [
-        &times.completed,
-        &times.expired,
-        &times.cancelled,
-        &times.lateness,
-    ];
-    let ended = [
-        stats.completed,
-        stats.expired,
-        stats.cancelled,
-        stats.expired,
-    ];
-    assert_eq!(timed.map(TimeHistogram::count), ended);
+    assert_eq!(times.completed.count(), stats.completed);
+    assert_eq!(times.expired.count(), stats.expired);
+    assert_eq!(times.cancelled.count(), stats.cancelled);
+    assert_eq!(times.lateness.count(), stats.expired);
 }
 
 /// All memory is counted, thread by thread, so the timer is manual: memory of a reaper and workers
-/// could not be counted. Memory allocated on one thread and freed on another cancels out in the
-/// sum.
+/// could not be counted.
 #[test]
 fn memory_is_back_where_it_started() {
-    let bytes = AtomicI64::new(0);
-    let all = AtomicU64::new(0);
-    let counted = |work: &mut dyn FnMut()| {
-        let info = allocation_counter::measure(work);
-        bytes.fetch_add(info.bytes_current, SeqCst);
-        all.fetch_add(info.bytes_total, SeqCst);
-    };
-    counted(&mut || {
+    let memory = Memory::default();
+    memory.count(|| {
         let timer = ManualTimer::new();
         let ring = Ring::new(&timer, Purgatory::builder("memory"), Arc::default());
         let running = AtomicU64::new(THREADS);
         // One thread more, which is the time.
         race(THREADS + 1, |seed| {
-            if seed < THREADS {
-                counted(&mut || drop(ring.race(effort(25_000), seed)));
-                running.fetch_sub(1, SeqCst);
-                return;
-            }
-            counted(&mut || {
+            memory.count(|| {
+                if seed < THREADS {
+                    drop(ring.race(effort(25_000), seed));
+                    running.fetch_sub(1, SeqCst);
+                    return;
+                }
                 while running.load(SeqCst) > 0 {
                     timer.advance(Duration::from_micros(100));
                 }
@@ -383,11 +345,5 @@ fn memory_is_back_where_it_started() {
         });
         ring.purgatory.shutdown(MINUTE);
     });
-    let bytes = bytes.load(SeqCst);
-    let all = all.load(SeqCst);
-    println!("{all} bytes were allocated, {bytes} of them are left");
-    assert!(
-        all > 10_000_000 && bytes.abs() < 100_000,
-        "{bytes} of {all} bytes are left"
-    );
+    memory.assert_is_back(10_000_000, 100_000);
 }

@@ -515,19 +515,13 @@ mod tests {
         for step in 1..4000 {
             pages.release(indices[step * 1009 % 4000]);
         }
-        assert_eq!(
-            (pages.len(), pages.pages_with_memory(), pages.page_count),
-            (1, 2, 250)
-        );
+        assert_eq!(pages.len(), 1);
+        assert_eq!(pages.pages_with_memory(), 2);
+        assert_eq!(pages.page_count, 250);
         pages.release(indices[0]);
-        assert_eq!(
-            (
-                pages.len(),
-                pages.pages_with_memory(),
-                pages.pages.groups.capacity()
-            ),
-            (0, 0, 0)
-        );
+        assert_eq!(pages.len(), 0);
+        assert_eq!(pages.pages_with_memory(), 0);
+        assert_eq!(pages.pages.groups.capacity(), 0);
         let again: Vec<_> = (0..4000).map(|_| pages.claim().unwrap()).collect();
         assert!(!pages.is_empty() && again == indices);
     }

@@ -1,10 +1,8 @@
 //! Errors name the value that was wrong, and the bound.
 
-use std::{error::Error, io, time::Duration};
+use std::{error::Error, io};
 
-use timer_core::{
-    BuildError, ManualTimer, SystemTimer, TickLength, TimerError, TimingWheel, WheelSize,
-};
+use crate::support::*;
 
 #[test]
 fn sizes_outside_their_bounds_are_refused() {
@@ -20,10 +18,8 @@ fn sizes_outside_their_bounds_are_refused() {
     let tick = TickLength::new(Duration::from_micros(99)).unwrap_err();
     assert_eq!(tick.to_string(), "99µs is not between 100µs and 86400s");
     let shards = SystemTimer::builder().shards(3).build().unwrap_err();
-    assert_eq!(
-        shards.to_string(),
-        "3 shards: not a power of two in 1..=256"
-    );
+    let expected = "3 shards: not a power of two in 1..=256";
+    assert_eq!(shards.to_string(), expected);
     assert!(shards.source().is_none());
 }
 
@@ -65,11 +61,7 @@ fn a_task_that_was_not_scheduled_leaves_its_reason() {
 #[test]
 fn a_builder_takes_tick_and_size() {
     let tick = TickLength::new(Duration::from_millis(4)).unwrap();
-    let timer = SystemTimer::builder()
-        .tick(tick)
-        .wheel_size(WheelSize::KAFKA)
-        .build()
-        .unwrap();
+    let timer = system_timer(|builder| builder.tick(tick).wheel_size(WheelSize::KAFKA));
     assert_eq!(timer.tick(), tick);
     let shards = timer.driver().shards(1, |_, wheel: TimingWheel<()>| wheel);
     let mut wheel = shards.lock(0);

@@ -1,32 +1,11 @@
 //! Intervals, under a hand-turned clock.
 
-use std::{
-    pin::pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
-
-use timer_core::{Interval, ManualTimer, Moment, TimerError};
-
-use crate::support::{MS, Woken};
-
-const CLOSED: TimerError = TimerError::Closed;
-
-fn setup() -> (ManualTimer, Arc<Woken>) {
-    (ManualTimer::new(), Arc::default())
-}
-
-fn tick(interval: &mut Interval, task: &Arc<Woken>) -> Poll<Result<u64, TimerError>> {
-    let waker = task.clone().into();
-    let due = interval.poll_tick(&mut Context::from_waker(&waker));
-    due.map_ok(|due| due.as_nanos() / 1_000_000)
-}
+use crate::support::*;
 
 /// Ticks not taken in time fall out; a wait that is dropped takes none; a reset begins anew.
 #[test]
 fn an_interval_ticks_each_period_from_the_call() {
-    let (timer, task) = setup();
+    let (timer, task) = manual();
     timer.advance(7 * MS);
     let mut beat = timer.interval(10 * MS).unwrap();
     for due in [17, 27] {
@@ -36,16 +15,12 @@ fn an_interval_ticks_each_period_from_the_call() {
         assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(due)));
     }
     timer.advance(25 * MS); // it is 52
-    assert_eq!(
-        (task.times(), tick(&mut beat, &task)),
-        (2, Poll::Ready(Ok(37)))
-    );
+    assert_eq!(task.times(), 2);
+    assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(37)));
     assert!(task.poll(&mut pin!(beat.tick())).is_pending()); // and dropped
     timer.advance(5 * MS);
-    assert_eq!(
-        task.poll(&mut pin!(beat.tick())),
-        Poll::Ready(Ok(Moment::from_nanos(57_000_000)))
-    );
+    let expected = Poll::Ready(Ok(Moment::from_nanos(57_000_000)));
+    assert_eq!(task.poll(&mut pin!(beat.tick())), expected);
     beat.reset();
     timer.advance(7 * MS);
     beat.reset();
@@ -53,26 +28,20 @@ fn an_interval_ticks_each_period_from_the_call() {
     timer.advance(9 * MS);
     assert_eq!((task.times(), tick(&mut beat, &task)), (3, Poll::Pending));
     timer.advance(MS);
-    assert_eq!(
-        (task.times(), tick(&mut beat, &task)),
-        (4, Poll::Ready(Ok(74)))
-    );
+    assert_eq!(task.times(), 4);
+    assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(74)));
 }
 
 #[test]
 fn an_interval_of_a_closed_timer_is_an_error() {
-    let (timer, task) = setup();
-    assert_eq!(
-        timer.interval(Duration::ZERO).unwrap_err(),
-        TimerError::ZeroPeriod
-    );
+    let (timer, task) = manual();
+    let expected = TimerError::ZeroPeriod;
+    assert_eq!(timer.interval(Duration::ZERO).unwrap_err(), expected);
     let mut beat = timer.interval(10 * MS).unwrap();
     assert!(tick(&mut beat, &task).is_pending());
     timer.pass(10 * MS);
     timer.shutdown(Duration::MAX);
-    assert_eq!(
-        (task.times(), tick(&mut beat, &task)),
-        (1, Poll::Ready(Ok(10)))
-    ); // it was due
-    assert_eq!(tick(&mut beat, &task), Poll::Ready(Err(CLOSED)));
+    assert_eq!(task.times(), 1);
+    assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(10))); // it was due
+    assert_eq!(tick(&mut beat, &task), Poll::Ready(Err(TimerError::Closed)));
 }

@@ -1,19 +1,10 @@
 //! A manual timer asks only wheels that were locked. The tests count, and time nothing.
 
-use std::{
-    future::poll_fn,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-};
+use std::future::poll_fn;
 
-use timer_core::{
-    Advanced, ManualTimer, TimerStats, TimingWheel,
-    driver::{ShardLook, Shards, WheelOwner},
-};
+use timer_core::driver::{ShardLook, Shards, WheelOwner};
 
-use crate::support::{HOUR, MS, SECOND};
+use crate::support::*;
 
 const SHARDS: usize = 128;
 
@@ -180,9 +171,8 @@ fn a_tick_is_done_with_all_that_its_tasks_schedule() {
     let count = ran.clone();
     let task = move || {
         let now = again.now();
-        again
-            .schedule_at(now, move || _ = count.fetch_add(1, SeqCst))
-            .unwrap();
+        let scheduled = again.schedule_at(now, move || _ = count.fetch_add(1, SeqCst));
+        scheduled.unwrap();
     };
     later.schedule(MS * 5, Box::new(task)).unwrap();
     timer.advance(MS * 5);

@@ -1,18 +1,10 @@
 //! A timer's counts, and what it reports.
 
-use std::{
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
-    time::Duration,
-};
+use std::sync::atomic::Ordering;
 
-use timer_core::{
-    Executor, Job, ManualTimer, SystemTimer, TickLength, TimerStats, WheelSize, Workers,
-};
+use timer_core::Workers;
 
-use crate::support::{HOUR, Later, MS};
+use crate::support::*;
 
 /// Pending, fired, cancelled, cascaded.
 fn counts(stats: &TimerStats) -> [u64; 4] {
@@ -48,10 +40,9 @@ fn a_system_timer_counts_its_rounds() {
     }
     timer.shutdown(Duration::MAX); // the reaper is done counting
     let stats = timer.stats();
-    assert_eq!(
-        (stats.fired, stats.pending, stats.executor_queue),
-        (3, 0, Some(0))
-    );
+    assert_eq!(stats.fired, 3);
+    assert_eq!(stats.pending, 0);
+    assert_eq!(stats.executor_queue, Some(0));
     assert_eq!((stats.cancelled, stats.turns.count()), (1, 3));
     assert!(stats.spurious_wake_ups < stats.wake_ups);
     assert_eq!(timer.name(), "rounds");
@@ -101,26 +92,23 @@ impl Executor for Panicking {
 #[test]
 fn panics_of_executors_are_counted_and_reported() {
     let (send, said) = mpsc::channel();
-    let timer = SystemTimer::builder()
-        .on_panic(move |message: &str| send.send(message.to_owned()).unwrap())
-        .executor(Panicking(AtomicBool::new(false)))
-        .build()
-        .unwrap();
+    let timer = system_timer(|builder| {
+        builder
+            .on_panic(move |message: &str| send.send(message.to_owned()).unwrap())
+            .executor(Panicking(AtomicBool::new(false)))
+    });
     let (send, fired) = mpsc::channel();
     for number in 0..2 {
         let send = send.clone();
-        timer
-            .schedule(MS, move || send.send(number).unwrap())
-            .unwrap();
+        let scheduled = timer.schedule(MS, move || send.send(number).unwrap());
+        scheduled.unwrap();
         assert_eq!(fired.recv().unwrap(), number);
     }
     timer.shutdown(Duration::MAX); // the reaper is done counting
     assert!(!timer.driver().executors.needs_this_thread());
     let said: Vec<_> = said.try_iter().collect();
-    assert_eq!(
-        said,
-        ["the executor is full", "the executor knows no threads"]
-    );
+    let expected = ["the executor is full", "the executor knows no threads"];
+    assert_eq!(said, expected);
     assert_eq!(timer.stats().panics, 2);
 }
 
@@ -133,10 +121,7 @@ fn panics_of_jobs_are_counted_once() {
     assert_eq!(manual.stats().panics, 1);
 
     let later = Later::default();
-    let timer = SystemTimer::builder()
-        .executor(later.clone())
-        .build()
-        .unwrap();
+    let timer = system_timer(|builder| builder.executor(later.clone()));
     timer.driver().executors.execute(panics());
     assert_eq!(later.run(), 1);
     assert_eq!(timer.stats().panics, 1);

@@ -1,18 +1,9 @@
 //! Timers by a clock that moves between two reads of one call (feature `tokio`).
 
-use std::{
-    sync::mpsc,
-    task::{Context, Poll},
-    time::Duration,
-};
-
-use timer_core::DelayQueue;
 use tokio::time::sleep;
 
-use crate::{
-    on_stepped_clock::{SteppedClock, on_paused_time},
-    support::{MS, SECOND, Woken},
-};
+use crate::on_stepped_clock::{SteppedClock, on_paused_time};
+use crate::support::*;
 
 const NONE: Duration = Duration::ZERO;
 

@@ -1,7 +1,7 @@
 //! The numbers that papers, course notes and Kafka's documentation work out by hand, and Kafka's
 //! own tests of its wheel, on `TimingWheel`.
 
-use timer_core::{TaskId, TimingWheel, WheelSize};
+use crate::support::*;
 
 fn wheel_of(slots: usize, start: u64) -> TimingWheel<u64> {
     TimingWheel::new(WheelSize::new(slots).unwrap(), start)
@@ -31,7 +31,8 @@ fn run(wheel: &mut TimingWheel<u64>, until: u64) -> (Vec<(u64, u64)>, usize) {
 /// that begins.)
 #[test]
 fn deadlines_are_where_papers_and_notes_have_them() {
-    let hours = |hours: u64, minutes: u64, seconds: u64| hours * 3600 + minutes * 60 + seconds;
+    let at = |hours: u64, minutes: u64, seconds: u64| hours * 3600 + minutes * 60 + seconds;
+    #[rustfmt::skip]
     let table = [
         // A wheel of 1 ms x 20 (S7).
         (20, 0, 2, (0, 2), 2),
@@ -48,37 +49,16 @@ fn deadlines_are_where_papers_and_notes_have_them() {
         (20, 0, 159_999, (3, 19), 152_000),
         (20, 0, 160_000, (4, 1), 160_000),
         // The clock of hours, minutes and seconds (S14 b): at 22:20:30 one of 50 min 10 s.
-        (
-            60,
-            hours(22, 20, 30),
-            hours(23, 10, 40),
-            (1, 10),
-            hours(23, 10, 0),
-        ),
-        (
-            60,
-            hours(21, 20, 30),
-            hours(22, 10, 40),
-            (1, 10),
-            hours(22, 10, 0),
-        ),
-        (
-            60,
-            hours(23, 10, 0),
-            hours(23, 10, 40),
-            (0, 40),
-            hours(23, 10, 40),
-        ),
+        (60, at(22, 20, 30), at(23, 10, 40), (1, 10), at(23, 10, 0)),
+        (60, at(21, 20, 30), at(22, 10, 40), (1, 10), at(22, 10, 0)),
+        (60, at(23, 10, 0), at(23, 10, 40), (0, 40), at(23, 10, 40)),
     ];
     for (slots, now, deadline, place, begins) in table {
         let mut wheel = wheel_of(slots, now);
         let id = add(&mut wheel, deadline);
         let found = (wheel.bucket_of(id), wheel.next_due());
-        assert_eq!(
-            found,
-            (Some(place), Some(begins)),
-            "{deadline} at {now}, {slots} slots"
-        );
+        let expected = (Some(place), Some(begins));
+        assert_eq!(found, expected, "{deadline} at {now}, {slots} slots");
         assert_eq!(wheel.level_count(), place.0 + 1, "made on demand");
         assert_eq!(run(&mut wheel, deadline).0, [(deadline, deadline)]);
     }
@@ -149,10 +129,8 @@ fn kafkas_wheel_test() {
     add(&mut wheel, 106);
     assert_eq!(wheel.level_count(), 2); // made on demand
     let reused = add(&mut wheel, 124);
-    assert_eq!(
-        (wheel.level_count(), wheel.bucket_of(reused).unwrap().0),
-        (2, 1)
-    );
+    assert_eq!(wheel.level_count(), 2);
+    assert_eq!(wheel.bucket_of(reused).unwrap().0, 1);
     assert_eq!(wheel.next_due(), Some(105)); // 1050 ms: the overflow wheel counts in 50 ms
     run(&mut wheel, 106);
     assert_eq!(wheel.next_due(), Some(120));
@@ -162,10 +140,9 @@ fn kafkas_wheel_test() {
 fn an_id_names_a_task_by_its_insertion() {
     let mut wheel = wheel_of(20, 0);
     let id = add(&mut wheel, 8);
-    assert_eq!(
-        (id.sequence(), wheel.deadline(id), wheel.is_empty()),
-        (1, Some(8), false)
-    );
+    assert_eq!(id.sequence(), 1);
+    assert_eq!(wheel.deadline(id), Some(8));
+    assert!(!wheel.is_empty());
     wheel.follow(7);
     assert_eq!(add(&mut wheel, 8).sequence(), 8);
 }

@@ -1,17 +1,22 @@
 //! Helpers of the tests of both crates: spans of time, polls, a task that counts its wake-ups, an
 //! executor that is late, a place where a thread is held, a value that tells which thread drops it.
+//! And the names that most tests need, so that `use crate::support::*` brings them.
 #![allow(
     dead_code,
+    unused_imports,
     unreachable_pub,
     clippy::unwrap_used,
     reason = "each test file uses its part"
 )]
 
-use std::{
-    pin::Pin,
+pub use std::{
+    cell::RefCell,
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
     sync::{
-        Arc, Barrier, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        Arc, Barrier, Mutex, OnceLock, Weak,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
     task::{Context, Poll, Wake, Waker},
@@ -19,16 +24,41 @@ use std::{
     time::Duration,
 };
 
-use timer_core::{Executor, Job};
+pub use timer_core::{
+    Advanced, BuildError, Clock, DelayQueue, Executor, Interval, Job, ManualTimer, Moment, Sleep,
+    SystemClock, SystemTimer, SystemTimerBuilder, TaskId, TaskTimer, TickLength, TimeHistogram,
+    Timer, TimerError, TimerHandle, TimerStats, TimingWheel, WheelSize, timeout,
+};
 
 pub const MS: Duration = Duration::from_millis(1);
 pub const SECOND: Duration = Duration::from_secs(1);
 pub const MINUTE: Duration = Duration::from_secs(60);
 pub const HOUR: Duration = Duration::from_secs(3600);
 
+/// Creates a timer with these settings.
+pub fn system_timer(build: impl FnOnce(SystemTimerBuilder) -> SystemTimerBuilder) -> SystemTimer {
+    build(SystemTimer::builder()).build().unwrap()
+}
+
+/// Polls as a task with this waker.
+pub fn poll_by<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
 /// Polls as a task that nobody wakes.
 pub fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
-    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    poll_by(future, Waker::noop())
+}
+
+/// Returns the waker of a task that does this as it is woken.
+pub fn waker(woken: impl Fn() + Send + Sync + 'static) -> Waker {
+    struct Task<F>(F);
+    impl<F: Fn() + Send + Sync + 'static> Wake for Task<F> {
+        fn wake(self: Arc<Self>) {
+            (self.0)();
+        }
+    }
+    Waker::from(Arc::new(Task(woken)))
 }
 
 /// Returns the output of a future that is over.
@@ -66,8 +96,64 @@ impl Woken {
 
     /// Polls as the task.
     pub fn poll<F: Future + Unpin>(self: &Arc<Self>, future: &mut F) -> Poll<F::Output> {
-        Pin::new(future).poll(&mut Context::from_waker(&self.clone().into()))
+        poll_by(future, &self.clone().into())
     }
+}
+
+/// Fails if `run` panics, or waits for a lock that it has.
+#[track_caller]
+pub fn in_time(run: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        run();
+        done.send(()).unwrap();
+    });
+    assert_eq!(is_done.recv_timeout(Duration::from_secs(10)), Ok(()));
+}
+
+/// Runs this on another thread, and joins that.
+pub fn on_another_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(act).join().unwrap())
+}
+
+/// Runs this on a thread with a stack of this size.
+pub fn on_stack<T: Send + 'static>(bytes: usize, run: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = thread::Builder::new().stack_size(bytes).spawn(run);
+    thread.unwrap().join().unwrap()
+}
+
+/// A value that does this as it is dropped; a task whose last waker does, too.
+pub struct OnDrop(Mutex<Box<dyn FnMut() + Send>>);
+
+impl OnDrop {
+    pub fn new(act: impl FnMut() + Send + 'static) -> Self {
+        OnDrop(Mutex::new(Box::new(act)))
+    }
+
+    pub fn waker(self) -> Waker {
+        Waker::from(Arc::new(self))
+    }
+}
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        (self.0.get_mut().unwrap())();
+    }
+}
+
+impl Wake for OnDrop {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// A manual timer, and a task that waits for it.
+pub fn manual() -> (ManualTimer, Arc<Woken>) {
+    (ManualTimer::new(), Woken::task())
+}
+
+/// Polls an interval as the task: the millisecond of its tick.
+pub fn tick(interval: &mut Interval, task: &Arc<Woken>) -> Poll<Result<u64, TimerError>> {
+    let due = interval.poll_tick(&mut Context::from_waker(&task.clone().into()));
+    due.map_ok(|due| due.as_nanos() / 1_000_000)
 }
 
 /// Runs this on `threads` threads at once, each with its number, and returns what each returned.

@@ -19,14 +19,11 @@ use std::{
         unix::net::UnixStream,
     },
     process::{Child, Command, Stdio},
-    task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 use rustix::time::{ClockId, clock_gettime};
-use timer_core::{DelayQueue, SystemTimer, TaskId, TaskTimer, TimerHandle};
 
-use crate::support::{MINUTE, MS, race};
+use crate::support::*;
 
 /// The bound of the grace. A pause of more than twice as much is noticed. A busy machine makes none
 /// that is as long: it would begin a grace in which a stop is not noticed.

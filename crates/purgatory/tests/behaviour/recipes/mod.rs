@@ -35,20 +35,9 @@ mod reached;
 mod requests;
 mod timers;
 
-use std::{
-    fmt::Debug,
-    sync::{Arc, Mutex, mpsc},
-    thread,
-    time::Duration,
-};
+use std::fmt::Debug;
 
-use purgatory::{DelayedOperation, Outcome, Permits, Purgatory, Waits, WatchKey};
-use timer_core::ManualTimer;
-
-use crate::support::{
-    Later, MINUTE, MS, SECOND, assert_empty, assert_nothing_waits, by_hand, by_hand_with, over,
-    poll,
-};
+use crate::support::*;
 
 /// Nothing waits, no key is watched, and no callback panicked.
 #[track_caller]
@@ -94,11 +83,5 @@ where
 
 /// Permits without keys, of which there are none yet.
 fn no_permits(timer: &ManualTimer) -> Permits {
-    let builder = Permits::builder("permits").timer(timer).limit(0);
-    builder.build().unwrap()
-}
-
-/// Runs `act` on another thread, and joins it.
-fn on_another_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| scope.spawn(act).join().unwrap())
+    Permits::on(timer, "permits", 0).unwrap()
 }

@@ -1,17 +1,11 @@
 //! Waits that end one at a time: queues, loads of a value.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    task::Poll,
-};
-
 use tokio::sync::oneshot;
 
 use super::{
     guide::{load_once::Cache, queue::Queue, single_flight::Flights},
     *,
 };
-use crate::support::assert_nothing_waits;
 
 fn queue() -> Queue {
     Queue {

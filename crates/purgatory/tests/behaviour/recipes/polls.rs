@@ -1,15 +1,7 @@
 //! Fetches: long polls over logs in memory and in a store, a log on one thread,
 //! a purgatory for each core.
 
-use std::{
-    io,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
-};
-
-use purgatory::{
-    Outcome::{Completed, Expired},
-    when,
-};
+use std::io;
 
 use super::{
     guide::{

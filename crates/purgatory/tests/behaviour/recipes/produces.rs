@@ -1,7 +1,5 @@
 //! Waits for a high watermark: acks=all, and two waits with one deadline.
 
-use purgatory::{Monitor, ReplicaSets, WaitError};
-
 use super::{
     guide::{acks_all::Partition, deadline::Produces},
     *,
@@ -10,7 +8,7 @@ use super::{
 /// A partition with three replicas in sync, in epoch 1.
 fn partition() -> (ManualTimer, Partition) {
     let timer = ManualTimer::new();
-    let logs = ReplicaSets::builder("test").timer(&timer).build().unwrap();
+    let logs = ReplicaSets::on(&timer, "test").unwrap();
     let partition = Partition { logs };
     partition
         .lead(1, &[("leader", 0), ("a", 0), ("b", 0)])
@@ -56,7 +54,7 @@ fn produces_end_when_a_lagging_replica_falls_out() {
 
 fn produces() -> (ManualTimer, Produces) {
     let timer = ManualTimer::new();
-    let waits = || Purgatory::builder("waits").timer(&timer).build().unwrap();
+    let waits = || Purgatory::on(&timer, "waits").unwrap();
     let produces = Produces {
         timer: timer.clone().into(),
         places: Monitor::over(waits(), 0),

@@ -4,8 +4,6 @@ use super::{
     guide::{held_pulls::Broker, lock_waits::RowLocks},
     *,
 };
-use crate::support::assert_nothing_waits;
-use purgatory::{ReachResult, WaitError};
 
 /// Only messages after the pull count; a pull of another tag waits out its time.
 #[test]

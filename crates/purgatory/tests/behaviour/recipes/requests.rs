@@ -1,10 +1,5 @@
 //! Requests: sent again, as long as their connection, until the server stops.
 
-use std::sync::{
-    OnceLock,
-    atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
-};
-
 use super::{
     guide::{connection::Connection as Scope, drain::Server, retry::Attempt},
     *,

@@ -1,17 +1,6 @@
 //! Deadlines that move, and keys signalled after an unlock: debounced saves, sessions, accounts.
 
-use std::{
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        TryLockError,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    thread::ThreadId,
-};
-
-use purgatory::when;
-use timer_core::{Clock, SystemTimer};
+use std::{fmt, sync::TryLockError, thread::ThreadId};
 
 use super::{
     guide::{debounce::Document, sessions::Sessions, signal_after_unlock::Accounts},
@@ -162,7 +151,7 @@ fn a_member_that_joins_twice_at_once_has_one_session() {
     let (gone, _reports) = mpsc::channel();
     let sessions = Arc::new(Sessions {
         members: Arc::default(),
-        parked: Purgatory::builder("test").timer(&timer).build().unwrap(),
+        parked: Purgatory::on(&timer, "test").unwrap(),
         gone,
     });
     let (joins, joined) = mpsc::channel();

@@ -1,11 +1,12 @@
 //! A node's part of the API: what a leader acknowledges by.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, task::Waker, time::Duration};
 
 use purgatory::{ReplicaSets, Rule, Timeout, WaitFuture, Watermarks};
 use timer_core::ManualTimer;
 
 use super::{Acked, Entry, Node};
+use crate::acting;
 
 /// How a leader learns that a record is replicated.
 pub(super) enum Acks {
@@ -141,12 +142,5 @@ fn poll<T>(wait: &mut WaitFuture<T>) -> Option<bool>
 where
     WaitFuture<T>: Future<Output = Result<T, purgatory::WaitError>> + Unpin,
 {
-    use std::{
-        pin::Pin,
-        task::{Context, Poll, Waker},
-    };
-    match Pin::new(wait).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(ended) => Some(ended.is_ok()),
-        Poll::Pending => None,
-    }
+    Some(acting::poll(wait, Waker::noop())?.is_ok())
 }

@@ -1,11 +1,9 @@
 //! The real `Replies`, and tasks that act as they are woken.
 
 use std::{
-    future::Future,
     panic::resume_unwind,
-    pin::Pin,
     sync::{Arc, Mutex},
-    task::{Context, Poll, Waker},
+    task::Waker,
     time::Duration,
 };
 
@@ -15,7 +13,7 @@ use purgatory::{
 use timer_core::ManualTimer;
 
 use super::{Act, End, SCOPES, Saw, To};
-use crate::acting::{Acting, Polled, task};
+use crate::acting::{Acting, Polled, poll, task};
 
 /// Each value holds one reference of the world's.
 type Value = Arc<()>;
@@ -27,10 +25,7 @@ impl Polled for Reply {
     type End = End;
 
     fn poll(&mut self, waker: &Waker) -> Option<End> {
-        match Pin::new(&mut self.0).poll(&mut Context::from_waker(waker)) {
-            Poll::Ready(end) => Some(end.map(drop)),
-            Poll::Pending => None,
-        }
+        Some(poll(&mut self.0, waker)?.map(drop))
     }
 }
 

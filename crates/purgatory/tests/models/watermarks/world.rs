@@ -1,19 +1,12 @@
 //! The real `Watermarks`, and tasks that act as they are woken.
 
-use std::{
-    future::Future,
-    panic::resume_unwind,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{panic::resume_unwind, sync::Arc, task::Waker, time::Duration};
 
 use purgatory::{OperationId, Outcome, WaitError, WaitFuture, WatermarkValue, Watermarks};
 use timer_core::ManualTimer;
 
 use super::{Act, End, Key, Kind, Plan, Saw};
-use crate::acting::{Acting, Polled, task};
+use crate::acting::{Acting, Polled, poll, task};
 
 /// A type of values, as it stands for the model's numbers.
 pub(super) trait Value: WatermarkValue {
@@ -74,27 +67,14 @@ impl<V: Value> Polled for Future1<V> {
     type End = End;
 
     fn poll(&mut self, waker: &Waker) -> Option<End> {
-        let mut context = Context::from_waker(waker);
         let number = |(key, value): (Key, V)| (key, value.number());
-        let polled = match self {
-            Future1::One(key, wait) => {
-                let key = *key;
-                let end = Pin::new(wait).poll(&mut context);
-                end.map_ok(|value| vec![number((key, value))])
-            }
-            Future1::Unwanted(key, wait) => {
-                let end = Pin::new(wait).poll(&mut context);
-                end.map_ok(|()| vec![(*key, 0)])
-            }
+        Some(match self {
+            Future1::One(key, wait) => poll(wait, waker)?.map(|value| vec![(*key, value.number())]),
+            Future1::Unwanted(key, wait) => poll(wait, waker)?.map(|()| vec![(*key, 0)]),
             Future1::Several(wait) => {
-                let end = Pin::new(wait).poll(&mut context);
-                end.map_ok(|of| of.into_iter().map(number).collect())
+                poll(wait, waker)?.map(|of| of.into_iter().map(number).collect())
             }
-        };
-        match polled {
-            Poll::Ready(end) => Some(end),
-            Poll::Pending => None,
-        }
+        })
     }
 }
 

@@ -6,21 +6,15 @@ use std::{
     fs,
     ops::Range,
     os::unix::process::CommandExt,
-    panic::{AssertUnwindSafe, catch_unwind},
     process::{Command, exit},
-    sync::mpsc,
-    time::Duration,
 };
 
 use fork::{Fork, WEXITSTATUS, WIFEXITED, fork, waitpid};
-use purgatory::{Purgatory, WaitError, when};
-use timer_core::{BuildError, Periodic, SystemTimer, TimerError, Workers};
+use timer_core::{Periodic, Workers};
 
 use super::{Books, again, attack, is_again};
-use crate::{
-    effort::effort,
-    support::{MINUTE, MS, Park, assert_empty, over},
-};
+use crate::effort::effort;
+use crate::support::*;
 
 /// The number of operations parked at the fork.
 const PARKED: u32 = 100;

@@ -1,20 +1,13 @@
 //! Recorders that come and go on several threads, beside one that stays, while forms are published
 //! and go, too: what each recorder has been given at its end is what was counted.
 
-use std::{
-    cell::Cell,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-};
+use std::{cell::Cell, panic::resume_unwind};
 
-use metrics::{Histogram, with_local_recorder};
+use metrics::with_local_recorder;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
-use purgatory::{Purgatory, Watermarks};
-use timer_core::{ManualTimer, TimeHistogram};
 
-use crate::{
-    effort::effort,
-    support::{MINUTE, MS, Records, never, race},
-};
+use crate::effort::effort;
+use crate::support::*;
 
 const THREADS: u64 = 4;
 
@@ -44,12 +37,12 @@ fn assert_has(recorder: &PrometheusRecorder, name: &str, values: &[(&str, u64)])
 /// A recorder that panics at one of the series that it is given, and keeps none of them.
 fn publish_to_one_that_panics(round: u64, publish: impl Fn()) {
     let left = Cell::new(round % 40);
-    let recorder = Records(|| {
+    let panics = || {
         if left.replace(left.get().wrapping_sub(1)) == 0 {
             resume_unwind(Box::new("this recorder panics")); // no report on standard error
         }
-        Histogram::noop()
-    });
+    };
+    let recorder = Records::acting(panics);
     with_local_recorder(&recorder, || {
         let _ = catch_unwind(AssertUnwindSafe(publish));
     });
