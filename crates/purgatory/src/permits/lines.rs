@@ -87,8 +87,11 @@ impl<K: WatchKey> Lines<K> {
         if Self::IS_ONE {
             return None;
         }
-        self.keys
-            .remove_if(line, |line| line.taken == 0 && line.waiting == 0)
+        let Line { taken, waiting, .. } = self.keys.at(line);
+        if *taken > 0 || *waiting > 0 {
+            return None;
+        }
+        Some(self.keys.remove(line))
     }
 
     /// Returns the fencing number of the next lease.

@@ -30,22 +30,6 @@ impl Ends {
     };
 }
 
-/// The record of a key that has waiters.
-#[derive(Debug)]
-pub(super) struct Watched {
-    pub(super) waiters: u32,
-    /// Its watches, in the order in which they were set.
-    pub(super) watches: Ends,
-}
-
-impl Watched {
-    /// The record of a key that gets its first waiter in this lock hold.
-    pub(super) const NEW: Watched = Watched {
-        waiters: 0,
-        watches: Ends::EMPTY,
-    };
-}
-
 /// Set in the number of a secondary watch's link; without it the number is an entry's index.
 pub(super) const SLOT: u32 = 1 << 31;
 

@@ -12,6 +12,7 @@
 
 mod entry;
 pub(crate) mod expire;
+mod keys;
 mod links;
 mod watchers;
 
@@ -26,13 +27,14 @@ use timer_core::{
 
 use self::{
     entry::ColdState,
-    links::{Ends, SLOT, SecondaryWatches, WalkCursor, Watched},
+    keys::Keys,
+    links::{Ends, SLOT, SecondaryWatches, WalkCursor},
 };
 use crate::{
     error::WaitError,
     operation::{DelayedOperation, Outcome, ReachResult},
     stats::{Counts, OtherEnds, Stats, Times},
-    table::{EndedAt, keys::Keys},
+    table::EndedAt,
     watches::WatchKey,
 };
 
@@ -51,7 +53,7 @@ pub(crate) struct Shard<K, O> {
     /// Set before the entries leave for good, tested before one is put in.
     closed: bool,
     pub(crate) counts: Counts,
-    keys: Keys<K, Watched>,
+    keys: Keys<K>,
     cold: Cold,
 }
 
@@ -150,7 +152,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
             wheel,
             number: number as u8, // below `MAX_SHARDS`
             closed: false,
-            keys: Keys::default(),
+            keys: Keys::new(),
             cold: None,
             counts: Counts::default(),
         }
@@ -275,14 +277,14 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
 
     /// Returns the number of keys that have waiters.
     pub(crate) fn key_count(&self) -> usize {
-        self.keys.len()
+        self.keys.waited_count()
     }
 
     /// Returns each key with the number of its waiters.
     pub(crate) fn waiters_by_key(&self) -> impl Iterator<Item = (&K, usize)> {
         self.keys
             .iter()
-            .map(|(key, watched)| (key, watched.waiters as usize))
+            .map(|(_, record)| (&record.key, record.waiters as usize))
     }
 
     /// Checks an operation out for an event. If it is held, its holder is left a request.
@@ -343,7 +345,7 @@ impl<K: WatchKey, O: DelayedOperation> Shard<K, O> {
     /// Returns the entry of an operation that has not ended, with its first key.
     pub(crate) fn show(&mut self, handle: TimerHandle) -> Option<(&mut Entry<O>, &K)> {
         let entry = self.wheel.get_mut(handle.id())?;
-        let first_key = self.keys.key(entry.link.record());
+        let first_key = &self.keys.at(entry.link.record()).key;
         Some((entry, first_key))
     }
 

@@ -20,7 +20,7 @@ use super::{
     entry::{Entry, ParkOptions},
     links::{
         Ends, Link, NONE, SLOT, SecondaryId, SecondaryWatch, WAITERS_MAX, Waiters, WalkCursor,
-        WalkId, Watched,
+        WalkId,
     },
 };
 use crate::watches::{KeyRef, WatchKey};
@@ -89,7 +89,7 @@ impl<K: WatchKey, O> Shard<K, O> {
     pub(crate) fn record_of(&mut self, watch: &Watch<'_, K>) -> u32 {
         match self.keys.find(watch.key, watch.hash) {
             Some(record) => record,
-            None => self.keys.add(watch.key.clone(), watch.hash, Watched::NEW),
+            None => self.keys.add(watch.key.clone(), watch.hash),
         }
     }
 
@@ -163,10 +163,8 @@ impl<K: WatchKey, O> Shard<K, O> {
         }
         // 2. Off its list. Gone: with its last watch the key goes.
         let mut links = Links::new(&mut self.wheel, &mut self.cold);
-        self.keys.remove_if(link.record(), |key| {
-            links.unlink(&mut key.watches, link.prev, link.next);
-            key.waiters -= 1;
-            key.waiters == 0
+        self.keys.remove_waiter(link.record(), |record| {
+            links.unlink(&mut record.watches, link.prev, link.next);
         })
     }
 
@@ -200,7 +198,7 @@ impl<K: WatchKey, O> Shard<K, O> {
     /// Clones a key that has waiters, as it was stored. Runs the key's `Eq` and `Clone`.
     pub(crate) fn stored<Q: KeyRef<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<K> {
         let record = self.find(key, hash)?;
-        Some(self.keys.key(record).clone())
+        Some(self.keys.at(record).key.clone())
     }
 
     /// Clones the key of a secondary watch, and returns it with the watch of the same operation that
@@ -214,7 +212,7 @@ impl<K: WatchKey, O> Shard<K, O> {
         if watch.handle != Some(handle) {
             return None; // the slot is free, or another operation's by now
         }
-        let key = self.keys.key(watch.link.record());
+        let key = &self.keys.at(watch.link.record()).key;
         Some((key.clone(), watch.before))
     }
 
@@ -389,10 +387,9 @@ impl<K: WatchKey, O> Shard<K, O> {
         // 1. The watches of each key.
         self.keys.assert_valid();
         let mut lists = Vec::new();
-        for number in self.keys.numbers() {
+        for (number, record) in self.keys.iter() {
             let watches = self.assert_list(number);
-            assert_eq!(self.waiters(number), watches.len());
-            assert!(!watches.is_empty(), "Gone");
+            assert_eq!(record.waiters as usize, watches.len());
             lists.push(watches);
         }
         // 2. Place: each walk is over a part of one list.

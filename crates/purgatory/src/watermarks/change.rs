@@ -8,9 +8,9 @@ use crate::{
     error::WaitError,
     operation::{CancelReason, Outcome},
     reason::Reason,
-    table::{BUDGET, EndedAt, LockedShard, Table, call::Call, keys::Keys},
+    table::{BUDGET, EndedAt, LockedShard, Table, call::Call},
     watches::{KeyRef, ToKey, WatchKey},
-    watermarks::engine::{Beside, Mark, Told, Values, end_listed, tell_observers},
+    watermarks::engine::{Beside, Mark, Told, Values, end_listed, go_if_gone, tell_observers},
 };
 
 /// Waits that end together without an allocation.
@@ -82,8 +82,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             }
         };
         let value = to(shard.records.at(record).reached());
-        let find = |keys: &Keys<K, Mark<B>>| keys.find(key, hash);
-        Ok(self.store(shard, record, value, now_ns, find))
+        Ok(self.store(shard, record, value, now_ns))
     }
 
     /// Changes what lies beside a key's value, and the value to what `change` returns for it: one
@@ -111,8 +110,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         if value == before {
             return Ok(0); // Unmet
         }
-        let find = |keys: &Keys<K, Mark<B>>| keys.find(key, hash);
-        Ok(self.store(shard, record, value, now_ns, find))
+        Ok(self.store(shard, record, value, now_ns))
     }
 
     /// Stores a key's value and finishes the waits that it reaches, as [`change`](Self::change)
@@ -124,7 +122,6 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         record: u32,
         value: u64,
         now_ns: EndedAt,
-        find: impl Fn(&Keys<K, Mark<B>>) -> Option<u32>,
     ) -> usize {
         shard.events += 1;
         let mark = shard.records.at_mut(record);
@@ -133,7 +130,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             return 0;
         }
         let call = self.frame.enter();
-        let met = self.end_waits(&call, shard, record, &Outcome::Completed, now_ns, find);
+        let met = self.end_waits(&call, shard, record, &Outcome::Completed, BUDGET, now_ns);
         if call.is_nested() { 0 } else { met }
     }
 
@@ -215,11 +212,12 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         // 3. Waits that are kept may be reached by the value. Others belong to the epoch that is
         //    over, and end in the same lock hold.
         let mut outcome = Outcome::Cancelled(CancelReason::EpochOver { epoch, present });
+        let mut limit = usize::MAX;
         if keeps_waits || failpoint!(EpochAnswersLast) {
             outcome = Outcome::Completed;
+            limit = BUDGET;
         }
-        let find = |keys: &Keys<K, Mark<B>>| keys.find(key, hash);
-        Ok(self.end_waits_apart(&call, shard, record, &outcome, now_ns, find))
+        Ok(self.end_waits_apart(&call, shard, record, &outcome, limit, now_ns))
     }
 
     /// Removes the key's value, its epoch and what lies beside, and cancels its waits; returns how
@@ -254,23 +252,22 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let hash = self.hash(key);
         let now_ns = self.frame.ending_at();
         let mut shard = self.shard_of(hash);
-        let find = |keys: &Keys<K, Mark<B>>| keys.find(key, hash);
-        let Some(mut record) = find(&shard.records) else {
+        let Some(record) = shard.records.find(key, hash) else {
             return 0;
         };
+        let name = shard.records.name(record);
         let Some(reason) = reason(shard.records.at_mut(record)) else {
             return 0;
         };
         if failpoint!(RemovalCancelsUnlocked) {
             drop(shard);
             shard = self.shard_of(hash);
-            record = match find(&shard.records) {
-                Some(record) => record,
-                None => return 0,
-            };
+            if shard.records.named(name).is_none() {
+                return 0;
+            }
         }
         let outcome = Outcome::Cancelled(reason);
-        self.end_waits_apart(&call, shard, record, &outcome, now_ns, find)
+        self.end_waits_apart(&call, shard, record, &outcome, usize::MAX, now_ns)
     }
 
     /// Closes a key: cancels its waits, and refuses later ones with the same reason. Returns how
@@ -291,12 +288,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         let rare = shard.records.at_mut(record).rare.get_or_insert_default();
         let closed = rare.closed.get_or_insert_with(|| reason.clone()).clone();
         let outcome = Outcome::Cancelled(CancelReason::Closed(closed));
-        // A key that was removed meanwhile is open: its later waits go on.
-        let find = |keys: &Keys<K, Mark<B>>| {
-            let is_closed = |record: &u32| keys.at(*record).closed().is_some();
-            keys.find(key, hash).filter(is_closed)
-        };
-        self.end_waits_apart(&call, shard, record, &outcome, now_ns, find)
+        self.end_waits_apart(&call, shard, record, &outcome, BUDGET, now_ns)
     }
 
     /// Ends the waits of a key as [`end_waits`](Self::end_waits) does, for calls that are rare.
@@ -307,16 +299,15 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         shard: LockedShard<'a, Values<K, B>>,
         record: u32,
         outcome: &Outcome,
+        limit: usize,
         now_ns: EndedAt,
-        find: impl Fn(&Keys<K, Mark<B>>) -> Option<u32>,
     ) -> usize {
-        self.end_waits(call, shard, record, outcome, now_ns, find)
+        self.end_waits(call, shard, record, outcome, limit, now_ns)
     }
 
     /// Ends the waits of a key, lowest threshold first: as Completed those that its value reaches,
-    /// otherwise all. Those of the past end in one lock hold, so that no later value meets one of
-    /// them; others in several, each time finished with nothing locked, and `find` finds the key
-    /// again. Returns how many.
+    /// otherwise all. At most `limit` in one lock hold; each time they are finished with nothing
+    /// locked. Returns how many.
     #[inline(always)] // an advance, whose outcome is known, takes half of the steps
     fn end_waits<'a>(
         self: &'a Arc<Self>,
@@ -324,16 +315,13 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         mut shard: LockedShard<'a, Values<K, B>>,
         mut record: u32,
         outcome: &Outcome,
+        limit: usize,
         now_ns: EndedAt,
-        find: impl Fn(&Keys<K, Mark<B>>) -> Option<u32>,
     ) -> usize {
-        let limit = match outcome {
-            Outcome::Completed | Outcome::Cancelled(CancelReason::Closed(_)) => BUDGET,
-            _ => usize::MAX,
-        };
         let mut ended = 0;
         loop {
-            // 1. Take some off the key.
+            // 1. Take some off the key. If there are more, its record is looked up again by a name
+            //    that no other record has.
             let mut told: SmallVec<[Told; AT_ONCE]> = SmallVec::new();
             let value = shard.records.at(record).reached();
             let up_to = match outcome {
@@ -348,11 +336,12 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
                 end_listed(&mut shard, id, outcome, value, now_ns, keep);
             }
             ended += told.len();
+            let name = shard.records.name(record);
             let has_more = shard.records.at(record).meets(up_to);
             let mut emptied_key = None;
             if !has_more {
                 tell_observers(&mut shard, record, now_ns, |observer| told.push(observer));
-                emptied_key = shard.records.remove_if(record, |mark| mark.is_gone());
+                emptied_key = go_if_gone(&mut shard, record);
             }
             let number = shard.number();
             drop(shard);
@@ -376,7 +365,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             // 3. Go on with the rest, unless the key went meanwhile. If another thread took the
             //    rest, there is nothing left to take.
             shard = self.lock(number);
-            match find(&shard.records) {
+            match shard.records.named(name) {
                 Some(same) => record = same,
                 None => return ended,
             }

@@ -186,9 +186,8 @@ impl<B> Mark<B> {
         self.queue.lowest().is_some_and(|lowest| lowest <= value)
     }
 
-    /// True if nothing needs it (Gone).
     #[inline]
-    pub(super) fn is_gone(&self) -> bool {
+    fn is_gone(&self) -> bool {
         let observed = |rare: &Rare| rare.closed.is_some() || !rare.observers.is_empty();
         self.value.is_none()
             && self.queue.is_empty()
@@ -246,7 +245,7 @@ impl<K: WatchKey, B: Beside> Engine for Values<K, B> {
             }
         }
         Left {
-            emptied_key: shard.records.remove_if(wait.record, |mark| mark.is_gone()),
+            emptied_key: go_if_gone(shard, wait.record),
             tells: wait.tells,
             outcome: outcome.clone(),
             value: 0,
@@ -404,5 +403,18 @@ fn tell_rare_observers<K: WatchKey, B: Beside>(
     });
     for id in over {
         end_listed(shard, id, &Outcome::Completed, lowest, now_ns, &mut told);
+    }
+}
+
+/// Removes a key's record if nothing needs it. Returns the key, to be dropped unlocked.
+#[inline]
+pub(super) fn go_if_gone<K: WatchKey, B: Beside>(
+    shard: &mut Shard<Values<K, B>>,
+    record: u32,
+) -> Option<K> {
+    if shard.records.at(record).is_gone() {
+        Some(shard.records.remove(record))
+    } else {
+        None
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     watermarks::{
         engine::{
             Beside, Callback, Mark, Observed, Tells, Told, Values, Wait, Waiting, Wants,
-            tell_observers,
+            go_if_gone, tell_observers,
         },
         value::{WatermarkValue, rank},
     },
@@ -163,7 +163,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             None => shard.records.add(key.to_key(), hash, Mark::default()),
         };
         if let Some(reason) = shard.refuses().or_else(|| self.take_place()) {
-            let emptied_key = shard.records.remove_if(record, |mark| mark.is_gone());
+            let emptied_key = go_if_gone(&mut shard, record);
             drop(shard);
             drop(emptied_key);
             self.report_refusal(&reason);
