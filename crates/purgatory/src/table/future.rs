@@ -111,10 +111,14 @@ impl<E: Engine> Table<E> {
     }
 
     /// Polls until a clone of the waker is left, or the answer is there: follows a wait that has
-    /// moved.
+    /// moved. With its answer the entries go that it has left behind.
     #[cold]
-    fn poll_again(&self, at: TimerHandle, waker: &Waker) -> Option<Result<E::Answer, WaitError>> {
-        let mut at = at;
+    fn poll_again(
+        self: &Arc<Self>,
+        parked_at: TimerHandle,
+        waker: &Waker,
+    ) -> Option<Result<E::Answer, WaitError>> {
+        let mut at = parked_at;
         let mut unused = Some(waker.clone());
         let answer = loop {
             let mut shard = self.lock(at.shard());
@@ -133,6 +137,9 @@ impl<E: Engine> Table<E> {
             }
         };
         self.frame.call(|| drop(unused));
+        if answer.is_some() && at != parked_at {
+            self.abandon(parked_at);
+        }
         answer
     }
 

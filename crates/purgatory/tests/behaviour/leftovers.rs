@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use allocation_counter::measure;
-use purgatory::{Permits, Replies, Watermarks};
+use purgatory::{Permits, Replies, ReplyScope, Watermarks};
 use timer_core::ManualTimer;
 
 use crate::support::{MINUTE, over};
@@ -102,6 +102,32 @@ fn requests_that_are_over_leave_nothing() {
         replies.fail_all("closed");
         let ended = expected.iter_mut().map(over);
         assert_eq!(ended.filter(Result::is_ok).count() as u64, MANY / 2);
+    });
+}
+
+/// Each move leaves an entry by which the future follows its request. They go with the future, or
+/// as it takes the answer.
+#[test]
+fn requests_that_moved_leave_nothing() {
+    let client = ReplyScope::<u64>::builder("test").timer(&ManualTimer::new());
+    let client = client.shards(2).build().unwrap();
+    let scopes: [_; 16] = std::array::from_fn(|_| client.another());
+    let ask_and_move = |_| {
+        let (mut number, reply) = client.expect(MINUTE).unwrap();
+        let mut scope = &client;
+        for next in &scopes {
+            number = scope.reassign(number, next).unwrap();
+            scope = next;
+        }
+        (number, reply)
+    };
+    leaves_nothing(|| {
+        let mut asked: Vec<_> = (0..MANY / 16).map(ask_and_move).collect();
+        drop(asked.split_off(asked.len() / 2));
+        for (number, reply) in &mut asked {
+            scopes[15].deliver(*number, 7).unwrap();
+            assert_eq!(over(reply), Ok(7));
+        }
     });
 }
 
