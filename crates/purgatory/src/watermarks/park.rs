@@ -161,7 +161,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
     #[inline(always)] // a call moves seven arguments through memory
     fn park_under<Q>(
         self: &Arc<Self>,
-        mut shard: LockedShard<'_, Values<K, B>>,
+        shard: LockedShard<'_, Values<K, B>>,
         found: Option<u32>,
         (key, hash): (&Q, u64),
         arrival: Arrival,
@@ -176,7 +176,9 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             self.report_refusal(&reason);
             return Err((Err(reason), tells));
         }
-        // The key's `Clone` may panic: nothing is parked yet.
+        // The key's `Clone` may panic: nothing is parked yet. A local is dropped before an argument,
+        // so the shard is unlocked before the callback of `tells` goes.
+        let mut shard = shard;
         let record = match found {
             Some(record) => record,
             None => shard.records.add(key.to_owned(), hash, Mark::default()),
