@@ -224,7 +224,7 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
         self.finish_all(&self.frame.enter(), batch);
     }
 
-    /// Parks an observer of a key, unless what it waits for holds.
+    /// Parks an observer of a key, unless what it waits for holds, or never will.
     pub(crate) fn observe<Q>(
         self: &Arc<Self>,
         key: &Q,
@@ -249,6 +249,12 @@ impl<K: WatchKey, B: Beside> Table<Values<K, B>> {
             let lowest = found.and_then(|record| shard.records.at(record).queue.lowest());
             shard.count_at_once();
             return Err((Ok(lowest.unwrap_or(0)), Tells::Future));
+        }
+        let closed = found.and_then(|record| shard.records.at(record).closed().cloned());
+        if let Some(reason) = closed.filter(|_| observed == Observed::Wanted) {
+            let closed = CancelReason::Closed(reason);
+            shard.count_at_once();
+            return Err((Err(WaitError::Cancelled(closed)), Tells::Future));
         }
         if arrival.is_over {
             shard.count_at_once();
